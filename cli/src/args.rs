@@ -1,0 +1,134 @@
+//! Exactly what the user typed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Runs untrusted Python in a pool of sandboxed interpreters.
+///
+/// Exit codes: the program's own for sys.exit, 1 if it raised, 2 for a mistake in the usage, 124
+/// if a limit ended it, 125 if the sandbox failed, 130 if it was interrupted.
+#[derive(Debug, Parser)]
+#[command(name = "hatchery", version, about, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run one program in a fresh interpreter.
+    Run(RunArguments),
+    /// Run many programs, one JSON object a line in, one a line out.
+    Batch(BatchArguments),
+    /// Manage the Python build.
+    Python {
+        #[command(subcommand)]
+        command: PythonCommand,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// The program; `-` reads it from standard input.
+    #[arg(value_name = "FILE", required_unless_present = "code", conflicts_with = "code")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// The program as text.
+    #[arg(short, long, value_name = "CODE")]
+    pub(crate) code: Option<String>,
+
+    /// Print one JSON object with the result instead of the program's output.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// End the program after this time, such as `500ms`, `30s` or `2m`.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
+    pub(crate) timeout: Duration,
+
+    /// Give the program a copy of a file: HOST, or HOST=NAME for another name in its workspace.
+    /// Can be repeated. Files that a script names in its own header are given without this.
+    #[arg(long, value_name = "HOST[=NAME]")]
+    pub(crate) input: Vec<String>,
+
+    /// Give the program none of the files that its header names.
+    #[arg(long)]
+    pub(crate) no_header_inputs: bool,
+
+    /// Write the files that the program made or changed into this folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output_dir: Option<PathBuf>,
+
+    /// Set a variable of the program's environment. Can be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
+    pub(crate) env: Vec<(String, String)>,
+
+    /// Arguments of the program.
+    #[arg(last = true, value_name = "ARGS")]
+    pub(crate) args: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BatchArguments {
+    /// Jobs, one JSON object a line: `id`, `code` or `file`, and optionally `args`, `env`,
+    /// `stdin` and `timeout` (seconds). `-` reads standard input.
+    #[arg(value_name = "IN.ndjson")]
+    pub(crate) jobs: PathBuf,
+
+    /// Programs that run at once. Default: the number of CPUs.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) workers: Option<u16>,
+
+    /// Write results to this file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// End each program after this time, unless its line says otherwise.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PythonCommand {
+    /// Fetch, verify and compile the build now instead of at the first run.
+    Install,
+    /// Say which build there is, and where.
+    Info,
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write a number with a unit, such as 500ms or 30s"))?;
+    if time.is_zero() {
+        return Err("no program ends in no time; give at least 1ms".to_owned());
+    }
+    Ok(time)
+}
+
+fn parse_variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn times_need_a_unit_and_an_amount() {
+        assert_eq!(parse_time("1s"), Ok(Duration::from_secs(1)));
+        assert!(parse_time("1").is_err());
+        assert!(parse_time("0s").is_err());
+        assert!(parse_variable("A=b=c").is_ok_and(|pair| pair.1 == "b=c"));
+        assert!(parse_variable("=b").is_err());
+    }
+}

@@ -1,0 +1,5 @@
+//! The subcommands.
+
+pub(crate) mod batch;
+pub(crate) mod python;
+pub(crate) mod run;

@@ -1,0 +1,68 @@
+//! Exit codes.
+
+use std::process::ExitCode;
+
+use hatchery::{Outcome, Verdict};
+
+/// How the process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Everything went well.
+    Success,
+    /// The program left with this code.
+    Program(u8),
+    /// The program raised; in a batch, some job did not succeed.
+    Failed,
+    /// The usage was wrong; in a batch, some line was malformed.
+    Usage,
+    /// A limit ended the program.
+    Limit,
+    /// The sandbox failed, or could not be set up.
+    Sandbox,
+    /// The user interrupted.
+    Interrupted,
+}
+
+impl Exit {
+    pub(crate) fn of_outcome(outcome: &Outcome) -> Self {
+        match &outcome.verdict {
+            Verdict::Completed { .. } => Self::Success,
+            Verdict::Exited { code, .. } => Self::Program(*code),
+            Verdict::Raised(_) => Self::Failed,
+            Verdict::Limit(_) => Self::Limit,
+            Verdict::Cancelled => Self::Interrupted,
+            _ => Self::Sandbox,
+        }
+    }
+
+    /// Mistakes of the user are `UsageError`s; whatever else ends a command is the sandbox's.
+    pub(crate) fn of_error(error: &anyhow::Error) -> Self {
+        if error.is::<UsageError>() { Self::Usage } else { Self::Sandbox }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Success => 0,
+            Exit::Program(code) => code,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Limit => 124,
+            Exit::Sandbox => 125,
+            Exit::Interrupted => 130,
+        })
+    }
+}
+
+/// Something that the user can put right.
+#[derive(Debug)]
+pub(crate) struct UsageError(pub(crate) String);
+
+impl std::fmt::Display for UsageError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}

@@ -1,0 +1,150 @@
+//! Files that `hatchery run` gives to a program.
+//!
+//! A program sees no file of the host by itself. Besides `--input`, a script may name files in the
+//! header that PEP 723 defines:
+//!
+//! ```python
+//! # /// script
+//! # [tool.hatchery]
+//! # inputs = ["data/sales.csv"]
+//! # ///
+//! ```
+//!
+//! Since the script isn't trusted, these must lie below its own folder, links included, and each
+//! one that is given is said on standard error.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use hatchery::Job;
+
+use crate::exit::UsageError;
+
+/// Adds the files of `--input`.
+pub(crate) fn add_named(mut job: Job, inputs: &[String]) -> anyhow::Result<Job> {
+    for input in inputs {
+        let (host, name) = match input.split_once('=') {
+            Some((host, name)) => (host, name.to_owned()),
+            None => (input.as_str(), file_name(Path::new(input))?),
+        };
+        let contents = fs::read(host)
+            .map_err(|error| UsageError(format!("can't read the input `{host}`: {error}")))?;
+        job = job.input(name, contents).map_err(|error| UsageError(error.to_string()))?;
+    }
+    Ok(job)
+}
+
+fn file_name(path: &Path) -> Result<String, UsageError> {
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .map(str::to_owned)
+        .ok_or_else(|| UsageError(format!("`{}` names no file", path.display())))
+}
+
+/// Adds the files that the script's header names.
+pub(crate) fn add_from_header(mut job: Job, script: &Path, source: &str) -> anyhow::Result<Job> {
+    let inputs = header_inputs(source)?;
+    if inputs.is_empty() {
+        return Ok(job);
+    }
+    let folder = script.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    for input in inputs {
+        let path = below(folder, &input)?;
+        let contents = fs::read(&path).map_err(|error| {
+            UsageError(format!("can't read `{}`, which the script names: {error}", path.display()))
+        })?;
+        eprintln!("hatchery: the script is given {}, which its header names", path.display());
+        job = job.input(input, contents).map_err(|error| UsageError(error.to_string()))?;
+    }
+    Ok(job)
+}
+
+/// The path of `input` below `folder`, with every link followed and still below it.
+fn below(folder: &Path, input: &str) -> Result<PathBuf, UsageError> {
+    let refused = |why: &str| {
+        UsageError(format!("the script's header names `{input}`, {why}; use --input for it"))
+    };
+    let is_plain = Path::new(input).components().all(|part| matches!(part, Component::Normal(_)));
+    if !is_plain {
+        return Err(refused("which is not a plain path below the script's folder"));
+    }
+    let real = |path: &Path| {
+        path.canonicalize().map_err(|error| refused(&format!("which can't be found ({error})")))
+    };
+    let path = folder.join(input);
+    if !real(&path)?.starts_with(real(folder)?) {
+        return Err(refused("which leads out of the script's folder"));
+    }
+    Ok(path)
+}
+
+/// `[tool.hatchery] inputs` of a PEP 723 block, which is TOML behind `# `.
+///
+/// Only this one key is read, and only as an array of plain strings on one line or several, so no
+/// parser for all of TOML is needed.
+fn header_inputs(source: &str) -> Result<Vec<String>, UsageError> {
+    let Some(block) = header(source) else { return Ok(Vec::new()) };
+    let table: toml::Table = block
+        .parse()
+        .map_err(|error| UsageError(format!("the script's header isn't valid TOML: {error}")))?;
+    let Some(inputs) = table
+        .get("tool")
+        .and_then(|tool| tool.get("hatchery"))
+        .and_then(|hatchery| hatchery.get("inputs"))
+    else {
+        return Ok(Vec::new());
+    };
+    let strings = inputs.as_array().and_then(|array| {
+        array.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+    });
+    strings.ok_or_else(|| {
+        UsageError("`inputs` in the script's header must be an array of strings".to_owned())
+    })
+}
+
+/// The TOML of the `script` block, if there is one that ends.
+fn header(source: &str) -> Option<String> {
+    let mut lines = source.lines().skip_while(|line| line.trim_end() != "# /// script");
+    lines.next()?;
+    let mut toml = String::new();
+    for line in lines {
+        if line.trim_end() == "# ///" {
+            return Some(toml);
+        }
+        let content = line.strip_prefix("# ").or_else(|| line.strip_prefix('#'))?;
+        toml.push_str(content);
+        toml.push('\n');
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCRIPT: &str = "# /// script\n# dependencies = [\"pandas\"]\n#\n# [tool.hatchery]\n\
+                          # inputs = [\"a.csv\", \"d/b.csv\"]\n# ///\nprint(1)\n";
+
+    #[test]
+    fn the_header_names_inputs() {
+        assert_eq!(header_inputs(SCRIPT).unwrap(), ["a.csv", "d/b.csv"]);
+        assert!(header_inputs("print(1)").unwrap().is_empty());
+        assert!(header_inputs("# /// script\n# x = 1\nprint(1)").unwrap().is_empty());
+        assert!(header_inputs("# /// script\n# [tool.hatchery]\n# inputs = 3\n# ///").is_err());
+    }
+
+    #[test]
+    fn nothing_outside_of_the_folder_can_be_named() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join("scripts");
+        fs::create_dir(&folder).unwrap();
+        fs::write(base.path().join("secret"), "s").unwrap();
+        fs::write(folder.join("data"), "d").unwrap();
+        std::os::unix::fs::symlink(base.path().join("secret"), folder.join("link")).unwrap();
+        assert!(below(&folder, "data").is_ok());
+        for input in ["../secret", "link", "/etc/passwd", "missing", "./data", ""] {
+            assert!(below(&folder, input).is_err(), "{input}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Shows the slow first start: a bar on a terminal, plain lines elsewhere.
+
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hatchery::{Progress, ProgressSink};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A sink that suits standard error.
+pub(crate) fn sink() -> Display {
+    if std::io::stderr().is_terminal() {
+        Display::Bar(Bar::default())
+    } else {
+        Display::Lines(Lines::default())
+    }
+}
+
+/// How progress is shown.
+pub(crate) enum Display {
+    Bar(Bar),
+    Lines(Lines),
+}
+
+impl ProgressSink for Display {
+    fn report(&self, progress: Progress) {
+        match self {
+            Self::Bar(bar) => bar.report(progress),
+            Self::Lines(lines) => lines.report(progress),
+        }
+    }
+}
+
+fn text(progress: Progress) -> Option<String> {
+    match progress {
+        Progress::Fetching { what, bytes } => {
+            Some(format!("fetching {what} with pip ({} MB, once)", bytes / 1_000_000))
+        }
+        Progress::Extracting { what } => Some(format!("verifying and extracting {what}")),
+        Progress::Compiling { total, .. } => {
+            Some(format!("compiling Python for this machine ({total} functions, once)"))
+        }
+        Progress::Storing => Some("storing the compiled module".to_owned()),
+        _ => None,
+    }
+}
+
+/// A bar while compiling, a message otherwise; nothing when everything is cached.
+#[derive(Default)]
+pub(crate) struct Bar {
+    bar: Mutex<Option<ProgressBar>>,
+}
+
+impl Bar {
+    fn report(&self, progress: Progress) {
+        let Ok(mut bar) = self.bar.lock() else { return };
+        if progress == Progress::Ready {
+            if let Some(bar) = bar.take() {
+                bar.finish_and_clear();
+            }
+            return;
+        }
+        let Some(text) = text(progress) else { return };
+        let bar = bar.get_or_insert_with(ProgressBar::new_spinner);
+        if let Progress::Compiling { done, total } = progress {
+            if bar.length() != Some(total) {
+                let style = ProgressStyle::with_template("{msg} {wide_bar} {percent}% {eta}");
+                bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+                bar.set_length(total);
+                bar.set_message(text);
+            }
+            bar.set_position(done);
+        } else {
+            bar.set_style(ProgressStyle::default_spinner());
+            bar.unset_length();
+            bar.set_message(text);
+            bar.tick();
+        }
+    }
+}
+
+/// One line a step, and one every tenth of compiling.
+#[derive(Default)]
+pub(crate) struct Lines {
+    tenths: AtomicU64,
+}
+
+impl Lines {
+    fn report(&self, progress: Progress) {
+        if let Progress::Compiling { done, total } = progress {
+            let tenth = done * 10 / total.max(1);
+            if self.tenths.fetch_max(tenth + 1, Ordering::Relaxed) > tenth {
+                return;
+            }
+            if tenth > 0 {
+                eprintln!("hatchery: compiled {}%", tenth * 10);
+                return;
+            }
+        }
+        if let Some(text) = text(progress) {
+            eprintln!("hatchery: {text}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The protocol between the engine and the agent in the guest (`agent/agent.py`).
+//!
+//! A run is one turn of the guest: the agent fetches a request through `host.call`, runs the
+//! program and posts a reply. Everything from the guest is a claim by the program about itself; it
+//! is parsed strictly and bounded before it is parsed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::Limits;
+use crate::outcome::{Exception, SandboxFailure, Verdict};
+use crate::program::Program;
+
+/// The agent's source.
+const AGENT: &str = include_str!("agent/agent.py");
+
+/// What one turn of the guest is given to run: only the agent's name is looked up.
+pub(crate) const TURN: &str = "_agent.turn()";
+
+/// The guest's working directory.
+pub(crate) const WORKSPACE: &str = "/workspace";
+
+/// The first byte of each frame that the guest sends, and what the host answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// Wants the request, as JSON.
+    Fetch,
+    /// Carries the reply, as JSON; the answer is empty.
+    Reply,
+}
+
+impl Frame {
+    /// Splits a frame; `None` if it is of no known kind.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        match bytes.split_first()? {
+            (1, rest) => Some((Self::Fetch, rest)),
+            (2, rest) => Some((Self::Reply, rest)),
+            _ => None,
+        }
+    }
+}
+
+/// The turn that starts the agent. It sees a namespace of its own: the agent moves the programs'
+/// `__main__` elsewhere.
+pub(crate) fn boot_source() -> String {
+    format!(
+        "def _boot():\n\
+         \x20   import _host, os, sys, types\n\
+         \x20   module = types.ModuleType('_hatchery_agent')\n\
+         \x20   exec(compile({AGENT:?}, '<agent>', 'exec'), module.__dict__)\n\
+         \x20   os.chdir({WORKSPACE:?})\n\
+         \x20   sys.path.insert(0, {WORKSPACE:?})\n\
+         \x20   return module.Agent(_host.call, os.environ)\n\
+         _agent = _boot()\n"
+    )
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    source: &'a str,
+    filename: Option<&'a str>,
+    args: &'a [String],
+    env: &'a BTreeMap<String, String>,
+    last: bool,
+    result_bytes: usize,
+}
+
+/// The request for a run. After the `last` one the interpreter is done, so exit functions run.
+pub(crate) fn request(program: &Program, limits: &Limits, last: bool) -> Vec<u8> {
+    let request = Request {
+        source: &program.source,
+        filename: program.filename.as_deref(),
+        args: &program.args,
+        env: &program.env,
+        last,
+        result_bytes: limits.result_bytes,
+    };
+    serde_json::to_vec(&request).expect("strings and numbers have a JSON form")
+}
+
+/// The most bytes that an honest agent sends for a run with these limits: value, `repr` and the
+/// texts of an exception are each cut at `result_bytes`, and JSON escapes grow a byte to six.
+pub(crate) fn reply_cap(limits: &Limits) -> usize {
+    limits.result_bytes.saturating_mul(4 * 6).saturating_add(64 << 10)
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+enum Reply {
+    Completed { has_value: bool, value: serde_json::Value, repr: Option<String> },
+    Raised(Exception),
+    Exited { code: u8, message: Option<String> },
+}
+
+/// What the agent says about how the run ended.
+pub(crate) fn parse_reply(reply: &[u8]) -> Result<Verdict, SandboxFailure> {
+    let reply = serde_json::from_slice(reply)
+        .map_err(|error| SandboxFailure::Protocol(format!("the reply is malformed: {error}")))?;
+    Ok(match reply {
+        Reply::Completed { has_value, value, repr } => {
+            Verdict::Completed { value: has_value.then_some(value), repr }
+        }
+        Reply::Raised(exception) => Verdict::Raised(exception),
+        Reply::Exited { code, message } => Verdict::Exited { code, message },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// A Python string literal and Rust's `{:?}` differ in escapes; the boot source relies on
+    /// their common part.
+    #[test]
+    fn the_boot_source_carries_the_agent_unchanged() {
+        assert!(!boot_source().contains("\\u{"), "Python has no such escape");
+    }
+
+    #[test]
+    fn the_agents_own_tests_pass_on_this_machines_python() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/agent");
+        let output = Command::new("python3")
+            .args(["-B", "-m", "unittest", "-q"])
+            .current_dir(folder)
+            .output()
+            .expect("python3 is installed; it also fetches the build");
+        let report = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{report}");
+        assert!(report.contains("Ran ") && !report.contains("Ran 0 "), "{report}");
+    }
+
+    #[test]
+    fn replies_become_verdicts() {
+        let completed = |has_value| {
+            format!(r#"{{"kind":"completed","has_value":{has_value},"value":[1],"repr":"[1]"}}"#)
+        };
+        let parse = |text: &str| parse_reply(text.as_bytes());
+        assert_eq!(
+            parse(&completed(true)),
+            Ok(Verdict::Completed {
+                value: Some(serde_json::json!([1])),
+                repr: Some("[1]".to_owned())
+            })
+        );
+        assert_eq!(
+            parse(&completed(false)),
+            Ok(Verdict::Completed { value: None, repr: Some("[1]".to_owned()) })
+        );
+        assert_eq!(
+            parse(r#"{"kind":"exited","code":3,"message":null}"#),
+            Ok(Verdict::Exited { code: 3, message: None })
+        );
+        assert!(matches!(
+            parse(r#"{"kind":"raised","type":"E","message":"m","traceback":"t"}"#),
+            Ok(Verdict::Raised(_))
+        ));
+    }
+
+    #[test]
+    fn malformed_replies_are_protocol_failures() {
+        for text in [
+            "",
+            "{}",
+            "[]",
+            r#"{"kind":"other"}"#,
+            r#"{"kind":"exited","code":300,"message":null}"#,
+            r#"{"kind":"exited","code":1}{"kind":"exited","code":1}"#,
+            "\u{0}",
+        ] {
+            let result = parse_reply(text.as_bytes());
+            assert!(matches!(result, Err(SandboxFailure::Protocol(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn frames_have_a_known_first_byte() {
+        assert_eq!(Frame::parse(b"\x01"), Some((Frame::Fetch, &b""[..])));
+        assert_eq!(Frame::parse(b"\x02x"), Some((Frame::Reply, &b"x"[..])));
+        assert_eq!(Frame::parse(b"\x03"), None);
+        assert_eq!(Frame::parse(b""), None);
+    }
+}

@@ -1,0 +1,244 @@
+"""The guest's side of a run: takes a request from the host, runs it, answers how it ended.
+
+The host starts one agent in each interpreter. A turn fetches a request and posts a reply, both
+JSON, through `call`, the only door to the host. Output does not pass here: it goes through the
+standard streams. Nothing here is a barrier: the program can reach and change all of it, and the
+host trusts a reply only as a statement of the program about itself.
+
+The file runs on any CPython from 3.11, so that it is tested without a guest (`test_agent.py`).
+"""
+
+import ast
+import io
+import json
+import linecache
+import os
+import sys
+import traceback
+import types
+
+# The first byte of what is sent through the door; `engine/src/agent.rs` has the same table.
+FETCH = b"\x01"
+REPLY = b"\x02"
+
+# Integers that JSON readers take without loss: what fits 64 bits, signed or not.
+SMALLEST_INTEGER = -(1 << 63)
+LARGEST_INTEGER = (1 << 64) - 1
+# Deeper values are no use as JSON, and readers refuse them (serde_json stops at 128).
+DEEPEST_VALUE = 100
+# In the last line of a cut text.
+CUT = "… ({} more characters)"
+
+_THIS_FILE = (lambda: None).__code__.co_filename
+
+
+class Agent:
+    """Runs programs one after another in one `__main__` module."""
+
+    def __init__(self, call, environment):
+        self._call = call
+        self._base_environment = dict(environment)
+        self._recursion_limit = sys.getrecursionlimit()
+        self._turns = 0
+        self._encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+        self._decode = json.JSONDecoder().decode
+        self.main = types.ModuleType("__main__")
+        self.main.__dict__["__builtins__"] = __builtins__
+        self.main.__dict__["__annotations__"] = {}
+        sys.modules["__main__"] = self.main
+
+    def turn(self):
+        """Serves one request."""
+        request = self._decode(self._call(FETCH).decode())
+        reply = self._run(request)
+        # What the program set must not keep the agent from answering.
+        sys.setrecursionlimit(max(self._recursion_limit, sys.getrecursionlimit()))
+        self._call(REPLY + self._encode(reply).encode("utf-8", "backslashreplace"))
+
+    def _run(self, request):
+        cap = request["result_bytes"]
+        filename = self._prepare(request)
+        try:
+            has_value, value = self._execute(request["source"], filename)
+            reply = {"kind": "completed", **describe_value(has_value, value, cap, self._encode)}
+        except SystemExit as error:
+            reply = self._exited(error, cap)
+        except BaseException as error:
+            reply = {"kind": "raised", **describe_exception(error, cap)}
+        if request["last"]:
+            run_exit_functions()
+        flush_streams()
+        return reply
+
+    def _prepare(self, request):
+        """Sets up what a process would have been started with; returns the program's name."""
+        self._turns += 1
+        filename = request["filename"]
+        if filename is None:
+            name = "<job>" if self._turns == 1 else f"<job {self._turns}>"
+            self.main.__dict__.pop("__file__", None)
+        else:
+            name = self.main.__file__ = filename
+        sys.argv[:] = [filename or "", *request["args"]]
+        os.environ.clear()
+        os.environ.update(self._base_environment)
+        os.environ.update(request["env"])
+        # A reader that saw the end of the last run's input would stay at the end.
+        sys.stdin = io.TextIOWrapper(
+            io.BufferedReader(io.FileIO(0, "r", closefd=False)),
+            encoding="utf-8",
+            errors="surrogateescape",
+        )
+        return name
+
+    def _execute(self, source, filename):
+        """Runs the program; returns whether it ends in an expression, and that one's value."""
+        linecache.cache[filename] = (
+            len(source),
+            None,
+            [line + "\n" for line in source.splitlines()],
+            filename,
+        )
+        namespace = self.main.__dict__
+        tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr):
+            last = ast.Expression(tree.body.pop().value)
+        code = compile(tree, filename, "exec", dont_inherit=True)
+        exec(code, namespace)
+        if last is None:
+            return False, None
+        # `from __future__ import …` at the top holds for the last expression as well.
+        future = code.co_flags & ast_future_flags()
+        return True, eval(compile(last, filename, "eval", future, dont_inherit=True), namespace)
+
+    def _exited(self, error, cap):
+        """What a process would do with a `SystemExit`: its code, or the message and 1."""
+        code = error.code
+        if code is None:
+            return {"kind": "exited", "code": 0, "message": None}
+        if isinstance(code, int):
+            return {"kind": "exited", "code": code & 0xFF, "message": None}
+        message = cut(text_of(code), cap)
+        try:
+            sys.stderr.write(message + "\n")
+        except Exception:
+            pass
+        return {"kind": "exited", "code": 1, "message": message}
+
+
+def ast_future_flags():
+    import __future__
+
+    flags = 0
+    for name in __future__.all_feature_names:
+        flags |= getattr(__future__, name).compiler_flag
+    return flags
+
+
+def describe_value(has_value, value, cap, encode):
+    """The last expression as JSON, where it is exactly that, and its `repr`."""
+    if not has_value or value is None:
+        return {"has_value": has_value, "value": None, "repr": None}
+    is_json = False
+    try:
+        if is_exact_json(value, DEEPEST_VALUE):
+            text = encode(value)
+            is_json = len(text) <= cap and len(text.encode()) <= cap
+    except (ValueError, RecursionError, MemoryError):
+        # A lone surrogate, an integer of too many digits, or no room for the text.
+        pass
+    return {
+        "has_value": is_json,
+        "value": value if is_json else None,
+        "repr": cut(repr_of(value), cap),
+    }
+
+
+def is_exact_json(value, depth):
+    """Whether JSON holds the value with nothing changed but a tuple's name."""
+    kind = type(value)
+    if value is None or kind is str or kind is bool:
+        return True
+    if kind is int:
+        return SMALLEST_INTEGER <= value <= LARGEST_INTEGER
+    if kind is float:
+        return value - value == 0.0  # neither infinite nor NaN
+    if depth == 0:
+        return False
+    if kind is list or kind is tuple:
+        return all(is_exact_json(item, depth - 1) for item in value)
+    if kind is dict:
+        return all(
+            type(key) is str and is_exact_json(item, depth - 1) for key, item in value.items()
+        )
+    return False
+
+
+def describe_exception(error, cap):
+    """Type, message and traceback of an exception, without the agent's own frames."""
+    kind = type(error)
+    module = getattr(kind, "__module__", None)
+    name = getattr(kind, "__qualname__", "?")
+    if isinstance(module, str) and module not in ("builtins", "__main__"):
+        name = f"{module}.{name}"
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == _THIS_FILE:
+        trace = trace.tb_next
+    try:
+        lines = traceback.TracebackException(kind, error, trace, compact=True).format()
+        text = "".join(lines)
+    except BaseException as failure:
+        text = f"{name}: {text_of(error)}\n(no traceback: {type(failure).__name__})\n"
+    return {
+        "type": cut(str(name), cap),
+        "message": cut(text_of(error), cap),
+        "traceback": cut(text, cap),
+    }
+
+
+def text_of(value):
+    """`str(value)`, whatever the value does."""
+    try:
+        return clean(str(value))
+    except BaseException as failure:
+        return f"<unprintable {type(value).__name__}: {type(failure).__name__}>"
+
+
+def repr_of(value):
+    """`repr(value)`, whatever the value does."""
+    try:
+        return clean(repr(value))
+    except BaseException as failure:
+        return f"<unprintable {type(value).__name__}: {type(failure).__name__}>"
+
+
+def clean(text):
+    """The text as UTF-8 can hold it: lone surrogates become escapes."""
+    return str(text).encode("utf-8", "backslashreplace").decode()
+
+
+def cut(text, cap):
+    """At most about `cap` bytes of the text, saying how much is missing."""
+    text = clean(text)
+    if len(text.encode()) <= cap:
+        return text
+    kept = text.encode()[:cap].decode("utf-8", "ignore")
+    return kept + CUT.format(len(text) - len(kept))
+
+
+def run_exit_functions():
+    import atexit
+
+    try:
+        atexit._run_exitfuncs()
+    except BaseException:
+        pass  # CPython has printed it
+
+
+def flush_streams():
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        try:
+            stream.flush()
+        except BaseException:
+            pass

@@ -1,0 +1,213 @@
+"""Tests of the agent on this machine's own CPython: `python3 -m unittest` in this folder."""
+
+import contextlib
+import io
+import json
+import os
+import sys
+import unittest
+
+import agent as agent_module
+from agent import FETCH, REPLY, Agent
+
+
+class Door:
+    """A host that hands out requests and keeps the replies."""
+
+    def __init__(self):
+        self.requests = []
+        self.replies = []
+
+    def call(self, frame):
+        if frame == FETCH:
+            return json.dumps(self.requests.pop(0)).encode()
+        assert frame[:1] == REPLY
+        self.replies.append(json.loads(frame[1:]))
+        return b""
+
+
+class AgentTest(unittest.TestCase):
+    def setUp(self):
+        saved = (sys.modules["__main__"], sys.argv[:], dict(os.environ), sys.stdin)
+        self.addCleanup(self.restore, *saved)
+        self.door = Door()
+        self.agent = Agent(self.door.call, {"BASE": "1"})
+
+    def restore(self, main, argv, environment, stdin):
+        sys.modules["__main__"] = main
+        sys.argv[:] = argv
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.stdin = stdin
+
+    def run_program(self, source, **changes):
+        request = {
+            "source": source,
+            "filename": None,
+            "args": [],
+            "env": {},
+            "last": False,
+            "result_bytes": 1 << 20,
+            **changes,
+        }
+        self.door.requests.append(request)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            self.agent.turn()
+        self.out, self.err = out.getvalue(), err.getvalue()
+        return self.door.replies.pop()
+
+    def test_values(self):
+        for source, value in [
+            ("1 + 1", 2),
+            ("'ä'", "ä"),
+            ("[1, 2.5, None, True, {'a': 'b'}]", [1, 2.5, None, True, {"a": "b"}]),
+            ("(1, 2)", [1, 2]),
+            ("2**64 - 1", 2**64 - 1),
+        ]:
+            with self.subTest(source):
+                reply = self.run_program(source)
+                self.assertEqual(reply["kind"], "completed")
+                self.assertTrue(reply["has_value"])
+                self.assertEqual(reply["value"], value)
+                self.assertEqual(reply["repr"], repr(eval(source)))
+
+    def test_what_is_no_json_has_a_repr_only(self):
+        for source in [
+            "float('nan')",
+            "float('inf')",
+            "2**64",
+            "{1: 2}",
+            "b'x'",
+            "'\\ud800'",
+            "object",
+            "type('D', (dict,), {})()",
+            "x = []; x.append(x); x",
+            "10**5000",
+        ]:
+            with self.subTest(source):
+                reply = self.run_program(source)
+                self.assertEqual(reply["kind"], "completed")
+                self.assertFalse(reply["has_value"])
+                self.assertIsInstance(reply["repr"], str)
+
+    def test_no_last_expression_and_none(self):
+        self.assertEqual(
+            self.run_program("x = 1"),
+            {"kind": "completed", "has_value": False, "value": None, "repr": None},
+        )
+        self.assertEqual(
+            self.run_program("None"),
+            {"kind": "completed", "has_value": True, "value": None, "repr": None},
+        )
+
+    def test_a_large_value_is_left_out_and_its_repr_cut(self):
+        reply = self.run_program("'a' * 5000", result_bytes=100)
+        self.assertFalse(reply["has_value"])
+        self.assertIn("more characters", reply["repr"])
+        self.assertLess(len(reply["repr"]), 200)
+
+    def test_a_repr_that_raises(self):
+        reply = self.run_program("class A:\n  def __repr__(self): raise ValueError\nA()")
+        self.assertEqual(reply["repr"], "<unprintable A: ValueError>")
+
+    def test_an_exception_shows_the_program_and_not_the_agent(self):
+        reply = self.run_program("def f():\n    raise ValueError('test error')\nf()")
+        self.assertEqual(reply["kind"], "raised")
+        self.assertEqual(reply["type"], "ValueError")
+        self.assertEqual(reply["message"], "test error")
+        lines = reply["traceback"].splitlines()
+        self.assertEqual(lines[0], "Traceback (most recent call last):")
+        self.assertEqual(lines[-1], "ValueError: test error")
+        self.assertIn("    raise ValueError('test error')", lines)
+        self.assertNotIn("agent.py", reply["traceback"])
+
+    def test_exceptions_of_every_shape(self):
+        for source, name, message in [
+            ("1/0", "ZeroDivisionError", "division by zero"),
+            ("import json; json.loads('{')", "json.decoder.JSONDecodeError", None),
+            ("class E(Exception): pass\nraise E('x')", "E", "x"),
+            ("raise KeyboardInterrupt", "KeyboardInterrupt", ""),
+            ("raise BaseException('b')", "BaseException", "b"),
+            ("def f(): f()\nf()", "RecursionError", None),
+            ("x = ", "SyntaxError", None),
+            ("raise ExceptionGroup('g', [ValueError(1)])", "ExceptionGroup", None),
+            ("raise ValueError('\\ud800')", "ValueError", "\\ud800"),
+            ("'a'.b", "AttributeError", None),
+            ("class E(Exception):\n def __str__(s): 1/0\nraise E", "E", None),
+        ]:
+            with self.subTest(source):
+                reply = self.run_program(source)
+                self.assertEqual((reply["kind"], reply["type"]), ("raised", name))
+                if message is not None:
+                    self.assertEqual(reply["message"], message)
+                self.assertIn(name.rpartition(".")[2], reply["traceback"])
+
+    def test_exits(self):
+        for source, code, message in [
+            ("import sys; sys.exit()", 0, None),
+            ("import sys; sys.exit(0)", 0, None),
+            ("import sys; sys.exit(3)", 3, None),
+            ("import sys; sys.exit(True)", 1, None),
+            ("import sys; sys.exit(-1)", 255, None),
+            ("import sys; sys.exit(256)", 0, None),
+            ("import sys; sys.exit('bye')", 1, "bye"),
+            ("raise SystemExit(4)", 4, None),
+            ("exit(5)", 5, None),
+        ]:
+            with self.subTest(source):
+                reply = self.run_program(source)
+                self.assertEqual(reply, {"kind": "exited", "code": code, "message": message})
+                self.assertEqual(self.err, message + "\n" if message else "")
+
+    def test_state_stays_between_turns(self):
+        self.run_program("x = 42")
+        self.assertEqual(self.run_program("x * 2")["value"], 84)
+
+    def test_surroundings(self):
+        source = "import os, sys\n[sys.argv, os.environ['A'], os.environ['BASE'], len(os.environ)]"
+        reply = self.run_program(source, filename="dir/x.py", args=["1"], env={"A": "b"})
+        self.assertEqual(reply["value"], [["dir/x.py", "1"], "b", "1", 2])
+        self.assertEqual(self.run_program("__file__", filename="y.py")["value"], "y.py")
+        self.assertEqual(self.run_program("__file__")["type"], "NameError")
+        self.assertEqual(self.run_program("__name__")["value"], "__main__")
+        is_main = "import sys\nvars(sys.modules['__main__']) is globals()"
+        self.assertIs(self.run_program(is_main)["value"], True)
+
+    def test_dataclasses_and_pickles_find_main(self):
+        source = (
+            "import dataclasses, pickle\n@dataclasses.dataclass\nclass P:\n    x: int\n"
+            "pickle.loads(pickle.dumps(P(3))).x"
+        )
+        self.assertEqual(self.run_program(source)["value"], 3)
+
+    def test_future_imports_hold_for_the_last_expression(self):
+        source = "from __future__ import annotations\n(lambda: 1)()"
+        self.assertEqual(self.run_program(source)["value"], 1)
+
+    def test_tracebacks_of_earlier_turns_keep_their_lines(self):
+        self.run_program("def f():\n    raise ValueError('from the first')")
+        reply = self.run_program("f()")
+        self.assertIn("    raise ValueError('from the first')", reply["traceback"])
+        self.assertIn("<job 2>", reply["traceback"])
+
+    def test_exit_functions_run_after_the_last_turn_only(self):
+        source = "import atexit; atexit.register(print, 'bye')"
+        self.run_program(source)
+        self.assertEqual(self.out, "")
+        self.run_program("pass", last=True)
+        self.assertEqual(self.out, "bye\n")
+
+    def test_a_low_recursion_limit_does_not_keep_the_agent_from_answering(self):
+        limit = sys.getrecursionlimit()
+        self.addCleanup(sys.setrecursionlimit, limit)
+        reply = self.run_program("import sys; sys.setrecursionlimit(60); [[[1]]]")
+        self.assertEqual(reply["value"], [[[1]]])
+
+    def test_cut_keeps_whole_characters(self):
+        self.assertEqual(agent_module.cut("äöü", 6), "äöü")
+        self.assertEqual(agent_module.cut("äöü", 3), "ä… (2 more characters)")
+
+
+if __name__ == "__main__":
+    unittest.main()

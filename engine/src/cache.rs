@@ -1,0 +1,265 @@
+//! The cache directory: where builds and compiled modules live between processes.
+//!
+//! Owns its location, its privacy (0700, owned by this user), locks between processes and atomic
+//! writes. It does not know what is stored in it. What a reader would get wrong: a file being
+//! present proves nothing; `seal.rs` decides whether it may be used.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::error::CacheError;
+
+/// Names a directory for the cache; it wins over every default.
+pub const CACHE_DIR_VARIABLE: &str = "HATCHERY_CACHE_DIR";
+
+/// Unfinished files and folders carry this prefix; whoever holds the lock may remove them.
+const UNFINISHED_PREFIX: &str = ".unfinished-";
+
+/// The bytes of the secret that seals the files of one cache directory.
+pub(crate) const SECRET_BYTES: usize = 32;
+
+/// A private directory for artifacts that are expensive to make.
+#[derive(Debug, Clone)]
+pub struct CacheDir {
+    root: PathBuf,
+}
+
+impl CacheDir {
+    /// Opens the cache at `explicit`, or at the default place: `$XDG_CACHE_HOME/hatchery`, else
+    /// `$HOME/.cache/hatchery`. Makes it if it is missing.
+    ///
+    /// # Errors
+    /// No place can be named, the directory can't be made, or it belongs to another user or is
+    /// open to others and can't be closed.
+    pub fn open(explicit: Option<&Path>) -> Result<Self, CacheError> {
+        let root = match explicit {
+            Some(path) => {
+                std::path::absolute(path).map_err(|source| CacheError::io("find", path, source))?
+            }
+            None => default_root()?,
+        };
+        make_private(&root)?;
+        Ok(Self { root })
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A private folder inside the cache, made if it is missing.
+    pub(crate) fn folder(&self, name: &str) -> Result<PathBuf, CacheError> {
+        let path = self.root.join(name);
+        make_private(&path)?;
+        Ok(path)
+    }
+
+    /// Waits until no other process or thread holds the lock `name`, then holds it.
+    ///
+    /// The kernel releases it when the holder dies, so a killed process never blocks the next one.
+    pub(crate) fn lock(&self, name: &str) -> Result<CacheLock, CacheError> {
+        let path = self.folder("locks")?.join(name);
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|source| CacheError::io("open", &path, source))?;
+        file.lock().map_err(|source| CacheError::io("lock", &path, source))?;
+        Ok(CacheLock { _file: file })
+    }
+
+    /// The secret of this cache directory, made at the first call.
+    ///
+    /// Invariant: it never changes while the directory lives, else every sealed file is remade.
+    pub(crate) fn secret(&self) -> Result<[u8; SECRET_BYTES], CacheError> {
+        let path = self.root.join("secret");
+        let _lock = self.lock("secret")?;
+        if let Ok(bytes) = fs::read(&path)
+            && let Ok(secret) = <[u8; SECRET_BYTES]>::try_from(bytes.as_slice())
+        {
+            return Ok(secret);
+        }
+        let mut secret = [0_u8; SECRET_BYTES];
+        File::open("/dev/urandom")
+            .and_then(|mut file| io::Read::read_exact(&mut file, &mut secret))
+            .map_err(|source| CacheError::io("read", Path::new("/dev/urandom"), source))?;
+        write_atomically(&path, |file| file.write_all(&secret))?;
+        Ok(secret)
+    }
+}
+
+/// A lock between processes, released when dropped.
+#[derive(Debug)]
+#[must_use = "the lock is released when this is dropped"]
+pub(crate) struct CacheLock {
+    _file: File,
+}
+
+/// Writes `path` so that readers see all of it or nothing, even if this process is killed.
+pub(crate) fn write_atomically(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<(), CacheError> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let mut unfinished = tempfile::Builder::new()
+        .prefix(UNFINISHED_PREFIX)
+        .permissions(fs::Permissions::from_mode(0o600))
+        .tempfile_in(folder)
+        .map_err(|source| CacheError::io("write to", folder, source))?;
+    write(unfinished.as_file_mut())
+        .and_then(|()| unfinished.as_file().sync_all())
+        .map_err(|source| CacheError::io("write", path, source))?;
+    unfinished.persist(path).map_err(|error| CacheError::io("write", path, error.error))?;
+    Ok(())
+}
+
+/// A folder that is being filled and becomes visible under its name only when it is complete.
+#[derive(Debug)]
+pub(crate) struct UnfinishedFolder {
+    folder: tempfile::TempDir,
+}
+
+impl UnfinishedFolder {
+    pub(crate) fn new_in(parent: &Path) -> Result<Self, CacheError> {
+        let folder = tempfile::Builder::new()
+            .prefix(UNFINISHED_PREFIX)
+            .tempdir_in(parent)
+            .map_err(|source| CacheError::io("write to", parent, source))?;
+        Ok(Self { folder })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Gives the folder its name. What stood there before is removed first.
+    pub(crate) fn finish(self, target: &Path) -> Result<(), CacheError> {
+        if let Err(source) = fs::remove_dir_all(target)
+            && source.kind() != io::ErrorKind::NotFound
+        {
+            return Err(CacheError::io("replace", target, source));
+        }
+        fs::rename(self.folder.path(), target)
+            .map_err(|source| CacheError::io("write", target, source))
+    }
+}
+
+/// Removes what killed processes left unfinished in `folder`. Call it only under the lock that
+/// guards the folder.
+pub(crate) fn remove_unfinished(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        if !is_unfinished(&entry.file_name()) {
+            continue;
+        }
+        let path = entry.path();
+        let removed =
+            if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        match removed {
+            Ok(()) => tracing::info!(path = %path.display(), "removed an unfinished cache entry"),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "an unfinished cache entry stays");
+            }
+        }
+    }
+}
+
+fn is_unfinished(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(UNFINISHED_PREFIX.as_bytes())
+}
+
+fn default_root() -> Result<PathBuf, CacheError> {
+    let folder = |variable: &str| {
+        std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
+    };
+    folder("XDG_CACHE_HOME")
+        .or_else(|| folder("HOME").map(|home| home.join(".cache")))
+        .map(|base| base.join("hatchery"))
+        .ok_or(CacheError::NoPlace)
+}
+
+/// Makes `path` a directory that only this user can enter.
+fn make_private(path: &Path) -> Result<(), CacheError> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|source| CacheError::io("make", path, source))?;
+    let metadata = fs::metadata(path).map_err(|source| CacheError::io("read", path, source))?;
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return Err(CacheError::ForeignOwner { path: path.to_owned(), owner: metadata.uid() });
+    }
+    if metadata.mode() & 0o077 != 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+            .map_err(|source| CacheError::io("make private", path, source))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_directory_is_made_private() {
+        let base = tempfile::tempdir().unwrap();
+        let root = base.path().join("cache");
+        fs::create_dir(&root).unwrap();
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
+        CacheDir::open(Some(&root)).unwrap();
+        assert_eq!(fs::metadata(&root).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_place_that_can_not_be_a_directory_is_an_error_that_names_the_variable() {
+        let base = tempfile::NamedTempFile::new().unwrap();
+        let error = CacheDir::open(Some(&base.path().join("cache"))).unwrap_err();
+        assert!(error.to_string().contains(CACHE_DIR_VARIABLE), "{error}");
+    }
+
+    #[test]
+    fn a_full_disk_says_so() {
+        let source = io::Error::from(io::ErrorKind::StorageFull);
+        let text = CacheError::io("write", Path::new("/cache/x"), source).to_string();
+        assert!(text.contains("free some space"), "{text}");
+    }
+
+    #[test]
+    fn the_secret_survives_and_differs_between_directories() {
+        let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let first = CacheDir::open(Some(a.path())).unwrap().secret().unwrap();
+        let again = CacheDir::open(Some(a.path())).unwrap().secret().unwrap();
+        let other = CacheDir::open(Some(b.path())).unwrap().secret().unwrap();
+        assert_eq!(first, again);
+        assert_ne!(first, other);
+    }
+
+    #[test]
+    fn an_interrupted_write_leaves_nothing_under_the_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("artifact");
+        let result = write_atomically(&path, |file| {
+            file.write_all(b"half")?;
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        });
+        assert!(result.is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(".unfinished-abc"), b"half").unwrap();
+        fs::create_dir(folder.path().join(".unfinished-dir")).unwrap();
+        fs::write(folder.path().join("whole"), b"whole").unwrap();
+        remove_unfinished(folder.path());
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0].file_name(), "whole");
+    }
+}

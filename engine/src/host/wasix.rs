@@ -1,0 +1,460 @@
+//! wasmer-wasix as the host, fenced in.
+//!
+//! What it would offer by itself is taken away: no network, no host streams, no host files, no
+//! threads or processes. Every function of it passes the gate, so a hard stop never meets host
+//! code that reads guest memory. Known limits of this host: files have no quota, and some
+//! malformed calls make it panic, which costs the run its interpreter and nothing else.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io::{self, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use wasmer::{
+    Engine, Extern, Function, FunctionEnvMut, Imports, Instance, Module, RuntimeError, Store, Value,
+};
+use wasmer_wasix::capabilities::Capabilities;
+use wasmer_wasix::os::task::thread::WasiThreadError;
+use wasmer_wasix::runtime::task_manager::TaskWasm;
+use wasmer_wasix::virtual_fs::mem_fs::FileSystem as MemoryFs;
+use wasmer_wasix::virtual_fs::{
+    AsyncRead, AsyncReadExt, AsyncSeek, AsyncWrite, AsyncWriteExt, FileSystem, FsError, ReadBuf,
+    VirtualFile,
+};
+use wasmer_wasix::{PluggableRuntime, VirtualTaskManager, WasiEnv, WasiFunctionEnv};
+
+use super::{GuestEnv, GuestHost, Services, clock, door, unwind};
+use crate::agent::WORKSPACE;
+use crate::error::StartError;
+use crate::library::{ARCHIVE_PATH, Library, MATPLOTLIB_DATA_PATH};
+use crate::module::imports::{HOST, HOST_CALL, WASI, is_allowed};
+use crate::outcome::{ChangedFile, SandboxFailure};
+use crate::program::InputFile;
+use crate::transcript::{Stream, Transcript};
+
+/// Where matplotlib's data lies; the guest sees it at `MATPLOTLIB_DATA_PATH`.
+const MATPLOTLIB_DATA_FOLDER: &str = "/usr/local/share/mpl-data";
+const HOME: &str = "/home";
+
+/// The environment that CPython needs; a program's own is added for each run.
+const BASE_ENVIRONMENT: [(&str, &str); 5] = [
+    ("HOME", HOME),
+    ("TMPDIR", "/tmp"),
+    // Time zones come from the tzdata package, not from files of the system.
+    ("PYTHONTZPATH", ""),
+    // Every write reaches the host at once: nothing is lost when a run is stopped, and the order
+    // across both streams is the program's.
+    ("PYTHONUNBUFFERED", "1"),
+    ("PYTHONDONTWRITEBYTECODE", "1"),
+];
+
+/// wasmer-wasix, serving one guest.
+pub(crate) struct WasixHost {
+    files: MemoryFs,
+    streams: Arc<Streams>,
+    engine: Engine,
+    library: Arc<Library>,
+    function_env: Option<WasiFunctionEnv>,
+    /// The hash of each file of the workspace when it was last looked at.
+    known: HashMap<PathBuf, blake3::Hash>,
+}
+
+impl WasixHost {
+    pub(crate) fn new(engine: Engine, library: Arc<Library>) -> Self {
+        Self {
+            files: MemoryFs::default(),
+            streams: Arc::default(),
+            engine,
+            library,
+            function_env: None,
+            known: HashMap::new(),
+        }
+    }
+
+    fn lay_out_files(&self) -> Result<(), FsError> {
+        for folder in ["/tmp", HOME, WORKSPACE] {
+            self.make_folder(Path::new(folder))?;
+        }
+        let archive = Path::new(ARCHIVE_PATH);
+        self.make_folder(archive.parent().expect("the archive is in a folder"))?;
+        self.files.insert_ro_file(archive, shared(&self.library.archive))?;
+        for file in &self.library.matplotlib_data {
+            let path = Path::new(MATPLOTLIB_DATA_FOLDER).join(&file.path);
+            self.make_folder(path.parent().expect("the file is in a folder"))?;
+            self.files.insert_ro_file(&path, shared(&file.contents))?;
+        }
+        Ok(())
+    }
+
+    fn make_folder(&self, path: &Path) -> Result<(), FsError> {
+        let mut folder = PathBuf::from("/");
+        for part in path.components().skip(1) {
+            folder.push(part);
+            match self.files.create_dir(&folder) {
+                Ok(()) | Err(FsError::AlreadyExists) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn wasi_env(&self) -> Result<WasiEnv, Box<dyn std::error::Error>> {
+        let mut runtime = PluggableRuntime::new(Arc::new(NoTasks));
+        runtime.set_engine(self.engine.clone());
+        runtime.http_client = None;
+        let mut capabilities = Capabilities::default();
+        // The guest itself counts as the first.
+        capabilities.threading.max_threads = Some(1);
+        let builder = WasiEnv::builder("python")
+            .disable_default_builtins(true)
+            .runtime(Arc::new(runtime))
+            .capabilities(capabilities)
+            .envs(BASE_ENVIRONMENT)
+            .stdin(Box::new(Input(Arc::clone(&self.streams))))
+            .stdout(Box::new(Output { stream: Stream::Stdout, to: Arc::clone(&self.streams) }))
+            .stderr(Box::new(Output { stream: Stream::Stderr, to: Arc::clone(&self.streams) }))
+            .fs(Arc::new(self.files.clone()) as Arc<dyn FileSystem + Send + Sync>)
+            .preopen_build(|folder| {
+                folder.directory(MATPLOTLIB_DATA_FOLDER).alias(MATPLOTLIB_DATA_PATH).read(true)
+            })?
+            .preopen_dir("/")?;
+        Ok(builder.build()?)
+    }
+}
+
+impl GuestHost for WasixHost {
+    fn imports(
+        &mut self,
+        store: &mut Store,
+        module: &Module,
+        services: &Services,
+    ) -> Result<Imports, StartError> {
+        self.lay_out_files().map_err(|error| StartError::Host(error.to_string()))?;
+        let env = self.wasi_env().map_err(|error| StartError::Host(error.to_string()))?;
+        let function_env = WasiFunctionEnv::new(store, env);
+        let theirs = function_env
+            .import_object(store, module)
+            .map_err(|error| StartError::Host(error.to_string()))?;
+        let ours = our_functions(store, services);
+        let mut imports = Imports::new();
+        for import in module.imports() {
+            let (namespace, name) = (import.module(), import.name());
+            let refused = || StartError::Host(format!("nothing serves `{namespace}.{name}`"));
+            if !is_allowed(namespace, name) {
+                return Err(refused());
+            }
+            let function = match ours.get_export(namespace, name) {
+                Some(Extern::Function(function)) => function,
+                _ => match theirs.get_export(namespace, name) {
+                    Some(Extern::Function(function)) => gated(store, services, function),
+                    _ => return Err(refused()),
+                },
+            };
+            imports.define(namespace, name, function);
+        }
+        self.function_env = Some(function_env);
+        Ok(imports)
+    }
+
+    fn attach(&mut self, store: &mut Store, instance: &Instance) -> Result<(), StartError> {
+        let function_env = self.function_env.as_mut().expect("imports are made before an instance");
+        function_env
+            .initialize(store, instance.clone())
+            .map_err(|error| StartError::Host(error.to_string()))
+    }
+
+    fn begin_run(&mut self, transcript: Arc<Transcript>, stdin: Vec<u8>) {
+        *self.streams.stdin.lock() = io::Cursor::new(stdin);
+        *self.streams.transcript.lock() = Some(transcript);
+    }
+
+    fn put_file(&mut self, file: &InputFile) -> Result<(), SandboxFailure> {
+        let path = Path::new(WORKSPACE).join(&file.path);
+        let put = || -> Result<(), Box<dyn std::error::Error>> {
+            self.make_folder(path.parent().expect("the file is in the workspace"))?;
+            let mut options = self.files.new_open_options();
+            let mut opened = options.create(true).write(true).truncate(true).open(&path)?;
+            at_once(opened.write_all(&file.contents))??;
+            Ok(())
+        };
+        put().map_err(|error| SandboxFailure::Workspace {
+            path: file.path.clone(),
+            detail: error.to_string(),
+        })?;
+        self.known.insert(path, blake3::hash(&file.contents));
+        Ok(())
+    }
+
+    fn changed_files(&mut self) -> Vec<ChangedFile> {
+        let mut changed = Vec::new();
+        let mut folders = vec![PathBuf::from(WORKSPACE)];
+        while let Some(folder) = folders.pop() {
+            let Ok(entries) = self.files.read_dir(&folder) else { continue };
+            for entry in entries.flatten() {
+                // The type as it stands in the folder, so links are not followed.
+                let Ok(metadata) = entry.metadata.clone() else { continue };
+                if metadata.ft.dir {
+                    folders.push(entry.path.clone());
+                } else if metadata.ft.file {
+                    changed.extend(self.read_if_changed(&entry.path));
+                }
+            }
+        }
+        changed.sort_by(|a, b| a.path.cmp(&b.path));
+        changed
+    }
+}
+
+impl WasixHost {
+    fn read_if_changed(&mut self, path: &Path) -> Option<ChangedFile> {
+        let mut file = self.files.new_open_options().read(true).open(path).ok()?;
+        let mut contents = Vec::new();
+        at_once(file.read_to_end(&mut contents)).ok()?.ok()?;
+        let hash = blake3::hash(&contents);
+        if self.known.insert(path.to_owned(), hash) == Some(hash) {
+            return None;
+        }
+        let relative = path.strip_prefix(WORKSPACE).ok()?.to_string_lossy().into_owned();
+        Some(ChangedFile { path: relative, contents })
+    }
+}
+
+/// The functions that are ours whoever serves the rest.
+fn our_functions(store: &mut Store, services: &Services) -> Imports {
+    let env = &services.env;
+    let mut ours = Imports::new();
+    let poll = Function::new_typed_with_env(store, env, clock::poll_oneoff);
+    ours.define(WASI, "poll_oneoff", poll);
+    let time = Function::new_typed_with_env(store, env, clock::clock_time_get);
+    ours.define(WASI, "clock_time_get", time);
+    let resolution = Function::new_typed_with_env(store, env, clock::clock_res_get);
+    ours.define(WASI, "clock_res_get", resolution);
+    let exit = Function::new_typed_with_env(store, env, proc_exit);
+    ours.define(WASI, "proc_exit", exit);
+    let call = Function::new_typed_with_env(store, env, door::host_call);
+    ours.define(HOST, HOST_CALL, call);
+    ours
+}
+
+/// `proc_exit(code)`.
+fn proc_exit(_context: FunctionEnvMut<'_, GuestEnv>, code: i32) -> Result<(), RuntimeError> {
+    Err(unwind(super::GuestExit(code.cast_unsigned())))
+}
+
+/// A function of wasmer-wasix that runs on the host's side of the gate.
+fn gated(store: &mut Store, services: &Services, inner: Function) -> Function {
+    let ty = inner.ty(store);
+    let gate = Arc::clone(&services.gate);
+    Function::new_with_env(
+        store,
+        &services.env,
+        ty,
+        move |mut context: FunctionEnvMut<'_, GuestEnv>, arguments: &[Value]| {
+            let called = gate.host(|| inner.call(&mut context, arguments));
+            called.map_err(unwind)?.map(|values| values.to_vec())
+        },
+    )
+}
+
+fn shared(contents: &Arc<Vec<u8>>) -> shared_buffer::OwnedBuffer {
+    shared_buffer::OwnedBuffer::from(bytes::Bytes::from_owner(SharedVec(Arc::clone(contents))))
+}
+
+struct SharedVec(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for SharedVec {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Finishes a future that never waits, as those of files in memory don't.
+fn at_once<F: Future>(future: F) -> io::Result<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Ok(output),
+        Poll::Pending => Err(io::Error::other("a file in memory was not ready")),
+    }
+}
+
+/// Refuses every task: a guest has no threads and no processes, and its sleeps are ours.
+#[derive(Debug)]
+struct NoTasks;
+
+impl VirtualTaskManager for NoTasks {
+    fn sleep_now(
+        &self,
+        _time: Duration,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + Sync + 'static>> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn task_shared(
+        &self,
+        _task: Box<
+            dyn FnOnce() -> Pin<Box<dyn Future<Output = ()> + Send + 'static>> + Send + 'static,
+        >,
+    ) -> Result<(), WasiThreadError> {
+        Err(WasiThreadError::Unsupported)
+    }
+
+    fn task_wasm(&self, _task: TaskWasm) -> Result<(), WasiThreadError> {
+        Err(WasiThreadError::Unsupported)
+    }
+
+    fn task_dedicated(
+        &self,
+        _task: Box<dyn FnOnce() + Send + 'static>,
+    ) -> Result<(), WasiThreadError> {
+        Err(WasiThreadError::Unsupported)
+    }
+
+    fn thread_parallelism(&self) -> Result<usize, WasiThreadError> {
+        Ok(1)
+    }
+}
+
+/// Where the standard streams of the current run lead.
+#[derive(Debug, Default)]
+struct Streams {
+    transcript: Mutex<Option<Arc<Transcript>>>,
+    stdin: Mutex<io::Cursor<Vec<u8>>>,
+}
+
+/// Standard input: bytes, then the end.
+#[derive(Debug)]
+struct Input(Arc<Streams>);
+
+/// Standard output or error: goes to the transcript and is always ready.
+#[derive(Debug)]
+struct Output {
+    stream: Stream,
+    to: Arc<Streams>,
+}
+
+impl AsyncRead for Input {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut stdin = self.0.stdin.lock();
+        let read = io::Read::read(&mut *stdin, buffer.initialize_unfilled())?;
+        buffer.advance(read);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Input {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+        _bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Output {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+        _buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()))
+    }
+}
+
+impl AsyncWrite for Output {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if let Some(transcript) = &*self.to.transcript.lock() {
+            transcript.append(self.stream, bytes);
+        }
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What both ends of the standard streams answer alike.
+macro_rules! stream_file {
+    ($name:ty) => {
+        impl AsyncSeek for $name {
+            fn start_seek(self: Pin<&mut Self>, _position: SeekFrom) -> io::Result<()> {
+                Err(io::ErrorKind::NotSeekable.into())
+            }
+
+            fn poll_complete(
+                self: Pin<&mut Self>,
+                _context: &mut Context<'_>,
+            ) -> Poll<io::Result<u64>> {
+                Poll::Ready(Ok(0))
+            }
+        }
+
+        impl VirtualFile for $name {
+            fn last_accessed(&self) -> u64 {
+                0
+            }
+
+            fn last_modified(&self) -> u64 {
+                0
+            }
+
+            fn created_time(&self) -> u64 {
+                0
+            }
+
+            fn size(&self) -> u64 {
+                0
+            }
+
+            fn set_len(&mut self, _size: u64) -> Result<(), FsError> {
+                Err(FsError::PermissionDenied)
+            }
+
+            fn unlink(&mut self) -> Result<(), FsError> {
+                Err(FsError::PermissionDenied)
+            }
+
+            fn poll_read_ready(
+                self: Pin<&mut Self>,
+                _context: &mut Context<'_>,
+            ) -> Poll<io::Result<usize>> {
+                Poll::Ready(Ok(1))
+            }
+
+            fn poll_write_ready(
+                self: Pin<&mut Self>,
+                _context: &mut Context<'_>,
+            ) -> Poll<io::Result<usize>> {
+                Poll::Ready(Ok(1))
+            }
+        }
+    };
+}
+
+stream_file!(Input);
+stream_file!(Output);

@@ -1,0 +1,162 @@
+//! The linear memory of one guest: an address-space reservation of which a prefix is accessible.
+//!
+//! Owns growth, the limit on it and revoking (taking every page away from a running guest, which
+//! is how a hard stop works). It doesn't know about wasmer; `tunables.rs` adapts it.
+//!
+//! ```text
+//!   2 GiB              len             8 GiB + 64 KiB
+//! |-------|------------|--------------------------------|
+//!  guard   read, write   no access
+//!          ^ base
+//! ```
+//!
+//! wasmer compiles accesses to such a memory **without bounds checks**: a 32-bit index plus a
+//! 32-bit offset plus the width of the access always lands inside the reservation. Reserving less
+//! would be an escape from the sandbox (`MemoryStyle::Static` in wasmer-types 7.4.2,
+//! `memory.rs`). The guard before the base costs nothing and catches a miscomputed negative
+//! address.
+
+use std::io;
+use std::ptr::NonNull;
+
+use parking_lot::Mutex;
+
+mod sys;
+
+/// Bytes of a WebAssembly page.
+pub(crate) const WASM_PAGE_BYTES: usize = 1 << 16;
+/// What must follow the base: 4 GiB that an index can reach, 4 GiB that an offset can add, and
+/// one page for the width of the access.
+pub(crate) const RESERVED_BYTES: usize = (8 << 30) + WASM_PAGE_BYTES;
+/// Inaccessible bytes before the base.
+const GUARD_BEFORE_BYTES: usize = 2 << 30;
+
+/// The linear memory of one guest.
+#[derive(Debug)]
+pub(crate) struct GuestMemory {
+    reservation: sys::Reservation,
+    state: Mutex<MemoryState>,
+}
+
+#[derive(Debug)]
+struct MemoryState {
+    /// Accessible bytes from the base. Invariant E-1: a multiple of the wasm page, at most
+    /// `limit` unless the module itself declares more, and at most 4 GiB.
+    len: usize,
+    /// Growth beyond this is refused.
+    limit: usize,
+    /// Invariant E-2: once true, nothing is accessible and nothing ever is again.
+    revoked: bool,
+}
+
+/// Growth was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GrowthRefused;
+
+impl GuestMemory {
+    /// Reserves the address space and makes the first `len` bytes accessible, zeroed.
+    pub(crate) fn new(len: usize) -> io::Result<Self> {
+        assert!(len.is_multiple_of(WASM_PAGE_BYTES) && len <= 4 << 30, "E-1");
+        let reservation = sys::Reservation::new(GUARD_BEFORE_BYTES, RESERVED_BYTES)?;
+        reservation.make_accessible(0, len)?;
+        let state = MemoryState { len, limit: 4 << 30, revoked: false };
+        Ok(Self { reservation, state: Mutex::new(state) })
+    }
+
+    /// The address of the first byte.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.reservation.base()
+    }
+
+    /// Accessible bytes. A guest never gives memory back, so this is also its peak.
+    pub(crate) fn len(&self) -> usize {
+        self.state.lock().len
+    }
+
+    /// Starts a run that may grow the memory to `limit` bytes.
+    pub(crate) fn begin_run(&self, limit: usize) {
+        self.state.lock().limit = limit;
+    }
+
+    /// Makes `delta` more bytes accessible and returns the length before.
+    pub(crate) fn grow(&self, delta: usize) -> Result<usize, GrowthRefused> {
+        let mut state = self.state.lock();
+        let len = state.len.checked_add(delta).ok_or(GrowthRefused)?;
+        if state.revoked || len > state.limit || len > 4 << 30 {
+            return Err(GrowthRefused);
+        }
+        self.reservation.make_accessible(state.len, delta).map_err(|error| {
+            tracing::warn!(%error, len, "the system refused memory for a guest");
+            GrowthRefused
+        })?;
+        Ok(std::mem::replace(&mut state.len, len))
+    }
+
+    /// Takes the whole memory away: the next access of the running guest faults and becomes a
+    /// trap. The caller guarantees that no host code touches the memory from now on
+    /// (`interrupt.rs` does).
+    pub(crate) fn revoke(&self) {
+        let mut state = self.state.lock();
+        if state.revoked {
+            return;
+        }
+        state.revoked = true;
+        if let Err(error) = self.reservation.make_inaccessible(0, state.len) {
+            // Only a process that is out of mappings gets here; the guest then runs on until its
+            // worker is told again.
+            tracing::error!(%error, "can't revoke the memory of a guest");
+            state.revoked = false;
+        }
+    }
+
+    /// Whether the memory was taken away.
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.state.lock().revoked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_stops_at_the_limit() {
+        let memory = GuestMemory::new(WASM_PAGE_BYTES).unwrap();
+        memory.begin_run(3 * WASM_PAGE_BYTES);
+        assert_eq!(memory.grow(WASM_PAGE_BYTES), Ok(WASM_PAGE_BYTES));
+        assert_eq!(memory.grow(2 * WASM_PAGE_BYTES), Err(GrowthRefused));
+        assert_eq!(memory.grow(WASM_PAGE_BYTES), Ok(2 * WASM_PAGE_BYTES));
+        assert_eq!(memory.len(), 3 * WASM_PAGE_BYTES);
+    }
+
+    #[test]
+    fn absurd_growth_is_refused() {
+        let memory = GuestMemory::new(WASM_PAGE_BYTES).unwrap();
+        assert_eq!(memory.grow(usize::MAX), Err(GrowthRefused));
+        assert_eq!(memory.grow(4 << 30), Err(GrowthRefused));
+    }
+
+    #[test]
+    fn a_revoked_memory_never_grows_again() {
+        let memory = GuestMemory::new(WASM_PAGE_BYTES).unwrap();
+        memory.revoke();
+        memory.revoke();
+        assert!(memory.is_revoked());
+        assert_eq!(memory.grow(WASM_PAGE_BYTES), Err(GrowthRefused));
+    }
+
+    #[test]
+    fn the_reservation_covers_every_address_that_wasm_can_form() {
+        let furthest = u64::from(u32::MAX) + u64::from(u32::MAX) + 16;
+        assert!(RESERVED_BYTES as u64 > furthest);
+        assert_eq!(
+            RESERVED_BYTES as u64,
+            (4 << 30) + wasmer_static_guard(),
+            "wasmer changed its layout"
+        );
+    }
+
+    fn wasmer_static_guard() -> u64 {
+        wasmer::sys::vm::MemoryStyle::Static.offset_guard_size()
+    }
+}

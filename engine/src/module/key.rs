@@ -1,0 +1,49 @@
+//! The name of a compiled module in the cache: everything that its code depends on.
+
+use wasmer::sys::CpuFeature;
+
+/// The version that `Cargo.toml` pins; `tests/layering.rs` compares the two.
+pub(crate) const WASMER_VERSION: &str = "7.4.2";
+
+/// Changes whenever the compiler settings in `module.rs` or the memory layout do.
+const SETTINGS: &str = "cranelift exceptions static-memory-8GiB-64KiB 1";
+
+/// The key of the module that the bytes with hash `source` compile to here: 32 hexadecimal digits.
+pub(crate) fn module_key(source: &str) -> String {
+    key_of(source, WASMER_VERSION, SETTINGS, &cpu_features())
+}
+
+fn cpu_features() -> String {
+    let features: Vec<String> =
+        CpuFeature::for_host().iter().map(|feature| feature.to_string()).collect();
+    format!("{} {}", std::env::consts::ARCH, features.join(" "))
+}
+
+fn key_of(source: &str, version: &str, settings: &str, cpu: &str) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for part in [source, version, settings, cpu] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_changes_the_key() {
+        let base = key_of("a", "b", "c", "d");
+        for other in [
+            key_of("x", "b", "c", "d"),
+            key_of("a", "x", "c", "d"),
+            key_of("a", "b", "x", "d"),
+            key_of("a", "b", "c", "x"),
+            key_of("ab", "", "c", "d"),
+        ] {
+            assert_ne!(base, other);
+        }
+        assert_eq!(module_key("a"), module_key("a"));
+    }
+}

@@ -1,0 +1,169 @@
+//! How one run ended.
+//!
+//! Three kinds of bad news never mix: the program failed, a limit was hit, the sandbox failed.
+
+use std::time::Duration;
+
+use crate::limits::LimitHit;
+
+mod tool;
+
+/// How one run ended, with everything that it said and used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Standard output, as far as `Limits::output_bytes` allowed.
+    pub stdout: Vec<u8>,
+    /// Standard error, likewise.
+    pub stderr: Vec<u8>,
+    /// Whether output was dropped because of `Limits::output_bytes`.
+    pub output_truncated: bool,
+    /// Files in the workspace that the run made or changed, sorted by path.
+    pub files: Vec<ChangedFile>,
+    /// What it used.
+    pub usage: Usage,
+}
+
+impl Outcome {
+    /// The outcome of a job that never ran.
+    pub fn not_run(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            output_truncated: false,
+            files: Vec::new(),
+            usage: Usage::default(),
+        }
+    }
+
+    /// Whether the program ran to its end, or left with `sys.exit(0)`.
+    pub fn is_success(&self) -> bool {
+        matches!(self.verdict, Verdict::Completed { .. } | Verdict::Exited { code: 0, .. })
+    }
+
+    /// Standard output as text; bytes that are no UTF-8 become U+FFFD.
+    pub fn stdout_text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Standard error as text, likewise.
+    pub fn stderr_text(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// The program ran to its end.
+    Completed {
+        /// The last expression as JSON, where it is exactly that.
+        value: Option<serde_json::Value>,
+        /// The last expression's `repr`; `None` if there is no last expression or it is `None`.
+        repr: Option<String>,
+    },
+    /// The program ended with an exception.
+    Raised(Exception),
+    /// The program left by `sys.exit` or `os._exit`.
+    Exited {
+        /// The exit code, as a process would have it: 0 to 255.
+        code: u8,
+        /// What `sys.exit` was given if that was neither a number nor `None`.
+        message: Option<String>,
+    },
+    /// A limit ended the program.
+    Limit(LimitHit),
+    /// The caller ended the program.
+    Cancelled,
+    /// The sandbox failed; the program is not to blame.
+    SandboxFailed(SandboxFailure),
+}
+
+/// An exception that ended a program.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Exception {
+    /// The name of its type, with the module unless that is `builtins` or `__main__`.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// `str()` of the exception.
+    pub message: String,
+    /// The traceback as Python prints it, without frames of the agent.
+    pub traceback: String,
+}
+
+/// What failed on our side.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SandboxFailure {
+    /// The guest faulted: out of stack, or damaged memory.
+    #[error("the guest trapped: {0}")]
+    Trap(String),
+    /// The guest's agent broke the protocol between guest and host.
+    #[error("the guest broke the agent's protocol: {0}")]
+    Protocol(String),
+    /// A host function panicked.
+    #[error("a host function panicked: {0}")]
+    HostPanic(String),
+    /// The input files could not be put into the workspace.
+    #[error("can't put `{path}` into the workspace: {detail}")]
+    Workspace {
+        /// The file.
+        path: String,
+        /// What the filesystem said.
+        detail: String,
+    },
+    /// No interpreter could be started.
+    #[error("no interpreter could be started: {0}")]
+    Start(String),
+    /// The worker that ran the job died.
+    #[error("the worker died: {0}")]
+    WorkerDied(String),
+    /// The session was lost while the job waited for it; the job never ran.
+    #[error("the session was lost while the job waited for it: {0}")]
+    SessionLost(String),
+}
+
+/// Why a run is to be stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// Its wall time is over.
+    WallTime,
+    /// The caller no longer wants it.
+    Cancelled,
+}
+
+/// A file of the workspace that a run made or changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedFile {
+    /// Path relative to the workspace.
+    pub path: String,
+    /// Its contents when the run ended.
+    pub contents: Vec<u8>,
+}
+
+/// What a run used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// From submission to the first instruction.
+    pub queue_wait: Duration,
+    /// On the clock, from the first instruction of the program to its end.
+    pub wall: Duration,
+    /// On the CPU clock of the thread that ran the guest.
+    pub cpu: Duration,
+    /// Linear memory at the end, in bytes; a guest never gives memory back.
+    pub peak_memory_bytes: u64,
+    /// Bytes that the program wrote to both streams, dropped ones included.
+    pub output_bytes: u64,
+}
+
+/// What became of the interpreter in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Afterwards {
+    /// It can run again, with the state that the run left.
+    Usable,
+    /// It is gone, and its state with it.
+    Lost,
+}

@@ -1,0 +1,189 @@
+//! An outcome as one JSON object, for tools and for lines of a batch.
+
+use serde::Serialize;
+
+use super::{Outcome, SandboxFailure, Usage, Verdict};
+use crate::limits::{LimitHit, LimitKind};
+
+/// The form of a result that tools of agents exchange, with fields of ours behind it.
+#[derive(Serialize)]
+struct ToolResult<'a> {
+    stdout: String,
+    stderr: String,
+    /// The traceback of an exception that ended the program.
+    exception: Option<&'a str>,
+    success: bool,
+    /// Seconds on the clock.
+    execution_time: f64,
+    timed_out: bool,
+    status: &'static str,
+    value: Option<&'a serde_json::Value>,
+    repr: Option<&'a str>,
+    exit_code: Option<u8>,
+    error: Option<ToolError<'a>>,
+    truncated: bool,
+    files: Vec<ToolFile<'a>>,
+    usage: ToolUsage,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum ToolError<'a> {
+    Exception {
+        #[serde(rename = "type")]
+        type_name: &'a str,
+        message: &'a str,
+        traceback: &'a str,
+    },
+    Limit {
+        #[serde(flatten)]
+        hit: LimitHit,
+        message: String,
+    },
+    Cancelled {
+        message: &'static str,
+    },
+    Sandbox {
+        message: String,
+    },
+}
+
+#[derive(Serialize)]
+struct ToolFile<'a> {
+    path: &'a str,
+    bytes: usize,
+}
+
+#[derive(Serialize)]
+struct ToolUsage {
+    queue_ms: f64,
+    wall_ms: f64,
+    cpu_ms: f64,
+    peak_memory_bytes: u64,
+    output_bytes: u64,
+}
+
+impl Outcome {
+    /// The outcome as a JSON object.
+    ///
+    /// The first six fields are those that REPL tools of agents agree on: `stdout`, `stderr`,
+    /// `exception` (the traceback, or null), `success`, `execution_time` (seconds) and
+    /// `timed_out`. Ours follow: `status` (`completed`, `raised`, `exited`, `limit`, `cancelled` or
+    /// `sandbox_failed`), `value`, `repr`, `exit_code`, `error`, `truncated`, `files` and `usage`.
+    /// A `value` of null means either `None` or no JSON; `repr` tells them apart.
+    pub fn to_tool_json(&self) -> serde_json::Value {
+        let (value, repr) = match &self.verdict {
+            Verdict::Completed { value, repr } => (value.as_ref(), repr.as_deref()),
+            _ => (None, None),
+        };
+        let exit_code = match &self.verdict {
+            Verdict::Exited { code, .. } => Some(*code),
+            _ => None,
+        };
+        let exception = match &self.verdict {
+            Verdict::Raised(exception) => Some(exception.traceback.as_str()),
+            _ => None,
+        };
+        let files = self.files.iter();
+        let result = ToolResult {
+            stdout: self.stdout_text(),
+            stderr: self.stderr_text(),
+            exception,
+            success: self.is_success(),
+            execution_time: self.usage.wall.as_secs_f64(),
+            timed_out: self.is_timeout(),
+            status: self.verdict.name(),
+            value,
+            repr,
+            exit_code,
+            error: tool_error(&self.verdict),
+            truncated: self.output_truncated,
+            files: files.map(|f| ToolFile { path: &f.path, bytes: f.contents.len() }).collect(),
+            usage: ToolUsage::of(&self.usage),
+        };
+        serde_json::to_value(result).expect("strings, numbers and values have a JSON form")
+    }
+
+    /// Whether a limit on time ended the program.
+    pub fn is_timeout(&self) -> bool {
+        matches!(&self.verdict, Verdict::Limit(LimitHit { limit: LimitKind::Wall, .. }))
+    }
+}
+
+impl Verdict {
+    /// The name that results carry, such as `completed`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Completed { .. } => "completed",
+            Self::Raised(_) => "raised",
+            Self::Exited { .. } => "exited",
+            Self::Limit(_) => "limit",
+            Self::Cancelled => "cancelled",
+            Self::SandboxFailed(_) => "sandbox_failed",
+        }
+    }
+}
+
+fn tool_error(verdict: &Verdict) -> Option<ToolError<'_>> {
+    match verdict {
+        Verdict::Raised(exception) => Some(ToolError::Exception {
+            type_name: &exception.type_name,
+            message: &exception.message,
+            traceback: &exception.traceback,
+        }),
+        Verdict::Limit(hit) => Some(ToolError::Limit { hit: *hit, message: hit.to_string() }),
+        Verdict::Cancelled => Some(ToolError::Cancelled { message: "the job was cancelled" }),
+        Verdict::SandboxFailed(failure) => Some(sandbox_error(failure)),
+        Verdict::Completed { .. } | Verdict::Exited { .. } => None,
+    }
+}
+
+fn sandbox_error(failure: &SandboxFailure) -> ToolError<'static> {
+    ToolError::Sandbox { message: failure.to_string() }
+}
+
+impl ToolUsage {
+    fn of(usage: &Usage) -> Self {
+        let milliseconds = |duration: std::time::Duration| duration.as_secs_f64() * 1e3;
+        Self {
+            queue_ms: milliseconds(usage.queue_wait),
+            wall_ms: milliseconds(usage.wall),
+            cpu_ms: milliseconds(usage.cpu),
+            peak_memory_bytes: usage.peak_memory_bytes,
+            output_bytes: usage.output_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Exception;
+
+    #[test]
+    fn the_six_agreed_fields_are_there() {
+        let exception = Exception {
+            type_name: "ValueError".to_owned(),
+            message: "test error".to_owned(),
+            traceback: "Traceback …\nValueError: test error\n".to_owned(),
+        };
+        let json = Outcome::not_run(Verdict::Raised(exception)).to_tool_json();
+        assert_eq!(json["stdout"], "");
+        assert_eq!(json["stderr"], "");
+        assert_eq!(json["exception"], "Traceback …\nValueError: test error\n");
+        assert_eq!(json["success"], false);
+        assert_eq!(json["execution_time"], 0.0);
+        assert_eq!(json["timed_out"], false);
+        assert_eq!(json["error"]["type"], "ValueError");
+    }
+
+    #[test]
+    fn a_wall_limit_is_a_timeout_and_no_exception() {
+        let hit = LimitHit { limit: LimitKind::Wall, allowed: 1000, used: 1003 };
+        let json = Outcome::not_run(Verdict::Limit(hit)).to_tool_json();
+        assert_eq!(json["timed_out"], true);
+        assert_eq!(json["exception"], serde_json::Value::Null);
+        assert_eq!(json["error"]["limit"], "wall");
+        assert_eq!(json["error"]["used"], 1003);
+    }
+}

@@ -1,0 +1,37 @@
+//! The knobs of the pool.
+
+use std::time::Duration;
+
+/// The knobs of the pool.
+#[derive(Debug, Clone)]
+pub struct PoolConfig {
+    /// Workers for isolated jobs.
+    ///
+    /// Default: the number of CPUs. Each is a thread that keeps an interpreter warm, 40 to 70 MB.
+    /// More than the CPUs only helps programs that wait.
+    pub isolated_workers: usize,
+    /// The first wait before a worker that failed is replaced; it doubles with each failure in a
+    /// row, up to `longest_back_off`. The first replacement comes at once.
+    ///
+    /// Default: 100 ms. Zero turns a broken machine into a busy loop until `most_failures`.
+    pub first_back_off: Duration,
+    /// The longest wait before a worker is replaced.
+    ///
+    /// Default: 10 s.
+    pub longest_back_off: Duration,
+    /// A worker that fails this often in a row is given up.
+    ///
+    /// Default: 5. One gives up at the first failure; a large number never does.
+    pub most_failures: u32,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self {
+            isolated_workers: std::thread::available_parallelism().map_or(1, usize::from),
+            first_back_off: Duration::from_millis(100),
+            longest_back_off: Duration::from_secs(10),
+            most_failures: 5,
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What a worker is given, and the names of things.
+
+use std::sync::Arc;
+
+use engine::{Limits, Program, StopHandle, Transcript};
+
+/// One job, for as long as the process lives. Later jobs have larger numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JobId(pub u64);
+
+/// One session, for as long as the process lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub u64);
+
+/// One worker, for as long as the process lives; a replacement has a new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WorkerId(pub u64);
+
+impl std::fmt::Display for WorkerId {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "worker-{}", self.0)
+    }
+}
+
+/// What a worker is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WorkerKind {
+    /// Any job that wants a fresh interpreter.
+    Isolated,
+    /// The jobs of one session, on one interpreter.
+    Session(SessionId),
+}
+
+/// One program for one interpreter.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// The job that this is.
+    pub job: JobId,
+    /// What to run.
+    pub program: Arc<Program>,
+    /// What it may use.
+    pub limits: Limits,
+    /// Where its output appears.
+    pub transcript: Arc<Transcript>,
+    /// Ends it early.
+    pub stop: StopHandle,
+}

@@ -1,0 +1,57 @@
+//! The knobs of the scheduler.
+
+/// The knobs of the scheduler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchedulerConfig {
+    /// Jobs that may run at once, in isolated workers and sessions together.
+    ///
+    /// Default: the number of CPUs. It should equal the pool's isolated workers: with fewer, warm
+    /// interpreters idle; with more, the rest is only used by sessions.
+    pub concurrent: usize,
+    /// Jobs that may wait. Further ones are refused with `QueueFull`.
+    ///
+    /// Default: 10,000. Zero refuses whatever can't run at once. Each waiting job holds its source
+    /// and input files in memory, which `queued_bytes` bounds.
+    pub queued_count: usize,
+    /// Bytes of source and input files that may wait. Further jobs are refused with `QueueFull`.
+    ///
+    /// Default: 256 MiB. A single job above it is never admitted.
+    pub queued_bytes: usize,
+    /// Sessions that may be open. Further ones are refused with `TooManySessions`.
+    ///
+    /// Default: 64. Each keeps a thread and an interpreter, 40 MB and more.
+    pub sessions: usize,
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        Self {
+            concurrent: std::thread::available_parallelism().map_or(1, usize::from),
+            queued_count: 10_000,
+            queued_bytes: 256 << 20,
+            sessions: 64,
+        }
+    }
+}
+
+impl SchedulerConfig {
+    /// Checks that the values make sense together.
+    ///
+    /// # Errors
+    /// A value with which no job could ever run.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.concurrent == 0 {
+            return Err(ConfigError::NothingRuns);
+        }
+        Ok(())
+    }
+}
+
+/// The configuration makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No job may run.
+    #[error("`concurrent` is 0, so no job would ever run: set it to at least 1")]
+    NothingRuns,
+}

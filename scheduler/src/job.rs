@@ -1,0 +1,46 @@
+//! A job as it is submitted, and as the shell keeps it.
+
+use engine::{Limits, Outcome, Program};
+use pool::{SessionId, Task};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// A job as it is submitted.
+#[derive(Debug, Clone)]
+pub struct JobRequest {
+    /// What to run.
+    pub program: Program,
+    /// What it may use.
+    pub limits: Limits,
+    /// The session to run in; a fresh interpreter without one.
+    pub session: Option<SessionId>,
+}
+
+impl JobRequest {
+    /// What the job holds in memory while it waits, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let files: usize = self.program.files.iter().map(|file| file.contents.len()).sum();
+        self.program.source.len() + self.program.stdin.len() + files
+    }
+}
+
+/// A job that has been admitted and has not ended. The shell keeps it whatever becomes of the
+/// worker that runs it.
+#[derive(Debug)]
+pub(crate) struct LiveJob {
+    /// Taken when the job is dispatched.
+    pub(crate) task: Option<Task>,
+    pub(crate) stop: engine::StopHandle,
+    pub(crate) transcript: std::sync::Arc<engine::Transcript>,
+    /// Taken when the outcome is sent.
+    pub(crate) reply: Option<oneshot::Sender<Outcome>>,
+    pub(crate) submitted: Instant,
+    pub(crate) dispatched: Option<Instant>,
+}
+
+impl Drop for LiveJob {
+    fn drop(&mut self) {
+        // Also when the scheduler dies: nobody must wait for output that can't come.
+        self.transcript.close();
+    }
+}

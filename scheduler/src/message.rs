@@ -1,0 +1,58 @@
+//! The messages of the scheduler.
+
+use std::sync::Arc;
+
+use engine::{Outcome, StopHandle, Transcript};
+use pool::{JobId, PoolEvent, SessionId};
+use tokio::sync::oneshot;
+
+use crate::effect::Refusal;
+use crate::job::JobRequest;
+
+/// What the scheduler is told.
+pub(crate) enum SchedulerMessage {
+    /// From a caller, at any time. `admitted` is answered at once; after a yes, `reply` is
+    /// answered exactly once. If the scheduler dies, both are dropped, which callers read as a
+    /// failure of the sandbox.
+    Submit {
+        request: Box<JobRequest>,
+        stop: StopHandle,
+        transcript: Arc<Transcript>,
+        admitted: oneshot::Sender<Result<JobId, Refusal>>,
+        reply: oneshot::Sender<Outcome>,
+    },
+    /// From a ticket, at any time; nothing happens if the job has ended.
+    Cancel(JobId),
+    /// From a caller. The session with this name, opened if it isn't open.
+    OpenSession { name: Arc<str>, reply: oneshot::Sender<Result<SessionId, Refusal>> },
+    /// From a caller: no further jobs; it ends once its jobs have.
+    CloseSession(SessionId),
+    /// From the pool.
+    Pool(PoolEvent),
+    /// From a caller: no more jobs are taken; answered when all have ended and the pool is closed.
+    Drain(oneshot::Sender<()>),
+    /// From a caller, or the last handle as it goes: every job is cancelled, then as `Drain`.
+    Abort(Option<oneshot::Sender<()>>),
+}
+
+impl From<PoolEvent> for SchedulerMessage {
+    fn from(event: PoolEvent) -> Self {
+        Self::Pool(event)
+    }
+}
+
+impl TryFrom<SchedulerMessage> for PoolEvent {
+    type Error = ();
+
+    fn try_from(message: SchedulerMessage) -> Result<Self, ()> {
+        match message {
+            SchedulerMessage::Pool(event) => Ok(event),
+            SchedulerMessage::Submit { .. }
+            | SchedulerMessage::Cancel(_)
+            | SchedulerMessage::OpenSession { .. }
+            | SchedulerMessage::CloseSession(_)
+            | SchedulerMessage::Drain(_)
+            | SchedulerMessage::Abort(_) => Err(()),
+        }
+    }
+}

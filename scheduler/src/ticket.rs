@@ -1,0 +1,92 @@
+//! A caller's claim on the outcome of one job.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use engine::{Chunk, Cursor, Next, Outcome, SandboxFailure, Transcript, Verdict};
+use pool::JobId;
+use tokio::sync::{Notify, oneshot};
+
+use crate::scheduler::Scheduler;
+
+/// A caller's claim on the outcome of one job. Awaiting it gives the outcome; dropping it cancels
+/// the job.
+#[derive(Debug)]
+#[must_use = "dropping a ticket cancels its job"]
+pub struct Ticket {
+    job: JobId,
+    scheduler: Scheduler,
+    reply: oneshot::Receiver<Outcome>,
+    transcript: Arc<Transcript>,
+    cursor: Cursor,
+    changed: Arc<Notify>,
+    is_settled: bool,
+}
+
+impl Ticket {
+    pub(crate) fn new(
+        job: JobId,
+        scheduler: Scheduler,
+        reply: oneshot::Receiver<Outcome>,
+        transcript: Arc<Transcript>,
+    ) -> Self {
+        let changed = Arc::new(Notify::new());
+        transcript.watch({
+            let changed = Arc::clone(&changed);
+            move || changed.notify_one()
+        });
+        let cursor = Cursor::default();
+        Self { job, scheduler, reply, transcript, cursor, changed, is_settled: false }
+    }
+
+    /// The job's number, unique in this process.
+    pub fn job_id(&self) -> u64 {
+        self.job.0
+    }
+
+    /// The next piece of the job's output, as it comes; `None` once the job has ended and all was
+    /// read. Cancel-safe.
+    pub async fn next_output(&mut self) -> Option<Chunk> {
+        loop {
+            match self.transcript.read(&mut self.cursor) {
+                Next::Chunk(chunk) => return Some(chunk),
+                Next::End => return None,
+                Next::Pending => self.changed.notified().await,
+            }
+        }
+    }
+
+    /// Asks for the job to end. Its outcome still comes.
+    pub fn cancel(&self) {
+        self.scheduler.cancel(self.job);
+    }
+
+    /// The outcome, when the job has ended. Cancel-safe: a ticket that is kept can be awaited
+    /// again.
+    pub async fn outcome(&mut self) -> Outcome {
+        let outcome = (&mut self.reply).await;
+        self.is_settled = true;
+        outcome.unwrap_or_else(|_| {
+            let failure = SandboxFailure::WorkerDied("the scheduler died".to_owned());
+            Outcome::not_run(Verdict::SandboxFailed(failure))
+        })
+    }
+}
+
+impl IntoFuture for Ticket {
+    type Output = Outcome;
+    type IntoFuture = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+    fn into_future(mut self) -> Self::IntoFuture {
+        Box::pin(async move { self.outcome().await })
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            self.cancel();
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Everything that keeps a job from having an outcome. What a program does is an outcome.
+
+use std::io;
+use std::path::PathBuf;
+
+use engine::{BadPath, EngineError};
+use scheduler::{Refusal, SchedulerStartError};
+
+/// No outcome can be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The Python build can't be had or loaded.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The scheduler can't be started.
+    #[error(transparent)]
+    Start(#[from] SchedulerStartError),
+    /// The job or the session was not taken.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A file can't be given to a job under this path.
+    #[error(transparent)]
+    Path(#[from] BadPath),
+    /// A file of a job can't be read.
+    #[error("can't read `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A program is no text.
+    #[error("`{}` isn't UTF-8, which Python source has to be", path.display())]
+    NotText {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The thread that loads the build died.
+    #[error("loading the Python build failed: {0}")]
+    Load(String),
+}
+
+impl Error {
+    /// Whether the same call may well succeed later, once the queue is shorter.
+    pub fn is_overloaded(&self) -> bool {
+        matches!(self, Self::Refused(Refusal::QueueFull { .. } | Refusal::QueueBytes { .. }))
+    }
+}

@@ -1,0 +1,104 @@
+//! A job: a program, what it is given and what it may use.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use engine::{InputFile, Limits, Program};
+
+use crate::error::Error;
+
+/// A job: a program, what it is given and what it may use.
+///
+/// ```
+/// use std::time::Duration;
+/// let job = hatchery::Job::code("import sys; print(sys.argv[1:])")
+///     .args(["a", "b"])
+///     .env("MODE", "test")
+///     .timeout(Duration::from_secs(2));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Job {
+    program: Program,
+    limits: Option<Limits>,
+    timeout: Option<Duration>,
+}
+
+impl Job {
+    /// A job that runs this source. Tracebacks call it `<job>`.
+    pub fn code(source: impl Into<String>) -> Self {
+        let program = Program { source: source.into(), ..Program::default() };
+        Self { program, ..Self::default() }
+    }
+
+    /// A job that runs the source in a file of the host. Only the source goes into the sandbox,
+    /// not its folder.
+    ///
+    /// # Errors
+    /// The file can't be read or is no UTF-8.
+    pub fn file(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let bytes =
+            fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let source =
+            String::from_utf8(bytes).map_err(|_| Error::NotText { path: path.to_owned() })?;
+        Ok(Self::code(source).named(path.to_string_lossy()))
+    }
+
+    /// Sets the name in tracebacks, `__file__` and `sys.argv[0]`.
+    pub fn named(mut self, filename: impl Into<String>) -> Self {
+        self.program.filename = Some(filename.into());
+        self
+    }
+
+    /// Adds to `sys.argv[1:]`.
+    pub fn args(mut self, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.program.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable of the environment. The host's own environment is never passed on.
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.program.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets standard input. Without it, standard input is empty.
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.program.stdin = bytes.into();
+        self
+    }
+
+    /// Puts a file into the workspace, which is the working directory of the program.
+    ///
+    /// # Errors
+    /// The path is not a plain relative path.
+    pub fn input(
+        mut self,
+        path: impl Into<String>,
+        contents: impl Into<Vec<u8>>,
+    ) -> Result<Self, Error> {
+        self.program.files.push(InputFile::new(path, contents)?);
+        Ok(self)
+    }
+
+    /// Sets what the job may use, instead of the defaults of the [`Hatchery`](crate::Hatchery).
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = Some(limits);
+        self
+    }
+
+    /// Sets the wall time alone.
+    pub fn timeout(mut self, wall_time: Duration) -> Self {
+        self.timeout = Some(wall_time);
+        self
+    }
+
+    pub(crate) fn into_parts(self, defaults: &Limits) -> (Program, Limits) {
+        let mut limits = self.limits.unwrap_or_else(|| defaults.clone());
+        if let Some(timeout) = self.timeout {
+            limits.wall_time = timeout;
+        }
+        (self.program, limits)
+    }
+}

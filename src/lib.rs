@@ -1,0 +1,23 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub use engine::{
+    BadPath, CACHE_DIR_VARIABLE, CacheDir, CacheError, ChangedFile, Chunk, EngineConfig,
+    EngineError, Exception, LimitHit, LimitKind, Limits, ModuleError, Outcome,
+    PYTHON_WHEEL_VARIABLE, Progress, ProgressSink, PythonBuild, PythonError, SandboxFailure,
+    Silent, Stream, Usage, Verdict, WHEEL_REQUIREMENT, check_path,
+};
+pub use error::Error;
+pub use job::Job;
+pub use pool::{SessionId, WorkerActivity, WorkerId, WorkerKind, WorkerStatus};
+pub use runtime::{Builder, Hatchery};
+pub use scheduler::{
+    ConfigError, Phase, Refusal, SchedulerStartError, SchedulerStatus as Status, SessionStatus,
+    Ticket, Totals,
+};
+pub use session::Session;
+
+mod error;
+mod job;
+mod runtime;
+mod session;

@@ -1,0 +1,185 @@
+//! The runtime: wires engine, pool and scheduler together and owns their end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use engine::{Engine, EngineConfig, Limits, Outcome, ProgressSink, Silent};
+use pool::{PoolConfig, SessionId};
+use scheduler::{JobRequest, Scheduler, SchedulerConfig, SchedulerStatus, Ticket};
+
+use crate::error::Error;
+use crate::job::Job;
+use crate::session::Session;
+
+/// A pool of sandboxed interpreters with its scheduler. Cheap to clone; clones are the same pool.
+///
+/// When the last clone, session and ticket are dropped, jobs that still run are cancelled.
+/// [`Hatchery::drain`] ends in good order.
+#[derive(Debug, Clone)]
+pub struct Hatchery {
+    scheduler: Scheduler,
+    limits: Arc<Limits>,
+}
+
+impl Hatchery {
+    /// Says how a pool is to be, before it is started.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Runs a job in a fresh interpreter and waits for its outcome.
+    ///
+    /// # Errors
+    /// The job was refused.
+    pub async fn run(&self, job: Job) -> Result<Outcome, Error> {
+        Ok(self.submit(job).await?.await)
+    }
+
+    /// Submits a job for a fresh interpreter. The ticket can be awaited, streamed from, or dropped
+    /// to cancel the job.
+    ///
+    /// # Errors
+    /// The job was refused.
+    pub async fn submit(&self, job: Job) -> Result<Ticket, Error> {
+        self.submit_to(job, None).await
+    }
+
+    /// The session with this name, opened if it isn't open.
+    ///
+    /// # Errors
+    /// Too many sessions are open, or the pool is shutting down.
+    pub async fn session(&self, name: &str) -> Result<Session, Error> {
+        let session = self.scheduler.open_session(name).await?;
+        Ok(Session::new(self.clone(), name, session))
+    }
+
+    /// Queue depth, every worker's state and what became of the jobs so far. Never waits.
+    pub fn status(&self) -> SchedulerStatus {
+        self.scheduler.status()
+    }
+
+    /// Takes no more jobs, finishes those it has, and ends every worker.
+    pub async fn drain(&self) {
+        self.scheduler.drain().await;
+    }
+
+    /// Takes no more jobs, cancels those it has, and ends every worker.
+    pub async fn abort(&self) {
+        self.scheduler.abort().await;
+    }
+
+    pub(crate) fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    pub(crate) async fn submit_to(
+        &self,
+        job: Job,
+        session: Option<SessionId>,
+    ) -> Result<Ticket, Error> {
+        let (program, limits) = job.into_parts(&self.limits);
+        Ok(self.scheduler.submit(JobRequest { program, limits, session }).await?)
+    }
+}
+
+/// How a pool is to be. Every value has a default that suits the machine.
+#[derive(Clone)]
+#[must_use = "a builder does nothing until it is started"]
+pub struct Builder {
+    engine: EngineConfig,
+    pool: PoolConfig,
+    scheduler: SchedulerConfig,
+    limits: Limits,
+    progress: Arc<dyn ProgressSink>,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Builder")
+            .field("engine", &self.engine)
+            .field("pool", &self.pool)
+            .field("scheduler", &self.scheduler)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            engine: EngineConfig::from_env(),
+            pool: PoolConfig::default(),
+            scheduler: SchedulerConfig::default(),
+            limits: Limits::default(),
+            progress: Arc::new(Silent),
+        }
+    }
+}
+
+impl Builder {
+    /// Jobs that run at once, and interpreters kept warm for them. Default: the number of CPUs.
+    pub fn workers(mut self, count: usize) -> Self {
+        self.pool.isolated_workers = count;
+        self.scheduler.concurrent = count;
+        self
+    }
+
+    /// Jobs that may wait; further ones are refused. Default: 10,000.
+    pub fn queue_limit(mut self, count: usize) -> Self {
+        self.scheduler.queued_count = count;
+        self
+    }
+
+    /// Bytes of source and input files that may wait; further jobs are refused. Default: 256 MiB.
+    pub fn queue_limit_bytes(mut self, bytes: usize) -> Self {
+        self.scheduler.queued_bytes = bytes;
+        self
+    }
+
+    /// Sessions that may be open; further ones are refused. Default: 64.
+    pub fn session_limit(mut self, count: usize) -> Self {
+        self.scheduler.sessions = count;
+        self
+    }
+
+    /// What a job may use that sets no limits of its own.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The directory for the Python build and compiled modules. Default: `$HATCHERY_CACHE_DIR`,
+    /// else `hatchery` in the user's cache directory.
+    pub fn cache_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.engine.cache_dir = Some(path.into());
+        self
+    }
+
+    /// A wheel file of the Python build. Default: `$HATCHERY_PYTHON_WHEEL`, else pip fetches it.
+    pub fn python_wheel(mut self, path: impl Into<PathBuf>) -> Self {
+        self.engine.wheel = Some(path.into());
+        self
+    }
+
+    /// Hears of the steps of the slow first start. Default: nobody.
+    pub fn progress(mut self, sink: impl ProgressSink + 'static) -> Self {
+        self.progress = Arc::new(sink);
+        self
+    }
+
+    /// Gets and loads the Python build, and starts the pool. The first start on a machine fetches
+    /// 98 MB and compiles for a minute or two; later ones take half a second. Workers then become
+    /// ready in the background; jobs can be submitted at once.
+    ///
+    /// # Errors
+    /// The configuration makes no sense, or the build can't be had.
+    pub async fn start(self) -> Result<Hatchery, Error> {
+        let Self { engine, pool, scheduler, limits, progress } = self;
+        scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
+        let loading = tokio::task::spawn_blocking(move || Engine::load(&engine, &progress));
+        let engine = loading.await.map_err(|error| Error::Load(error.to_string()))??;
+        let scheduler = Scheduler::start(scheduler, pool, Arc::new(engine)).await?;
+        Ok(Hatchery { scheduler, limits: Arc::new(limits) })
+    }
+}
