@@ -66,7 +66,7 @@ fn below(folder: &Path, input: &str) -> Result<PathBuf, UsageError> {
         UsageError(format!("the script's header names `{input}`, {why}; use --input for it"))
     };
     let is_plain = Path::new(input).components().all(|part| matches!(part, Component::Normal(_)));
-    if !is_plain {
+    if !is_plain || input.is_empty() {
         return Err(refused("which is not a plain path below the script's folder"));
     }
     let real = |path: &Path| {

@@ -41,8 +41,8 @@ impl Frame {
     }
 }
 
-/// The turn that starts the agent. It sees a namespace of its own: the agent moves the programs'
-/// `__main__` elsewhere.
+/// The turn that starts the agent. Turns have a namespace of their own: the agent gives programs
+/// another `__main__` while they run.
 pub(crate) fn boot_source() -> String {
     format!(
         "def _boot():\n\

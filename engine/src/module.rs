@@ -203,6 +203,45 @@ mod tests {
         assert_eq!(cached.compiles(), 2);
     }
 
+    /// The other half of the next test: a process that is killed while it compiles.
+    #[test]
+    fn compiling_until_killed() {
+        let Some(folder) = std::env::var_os(KILLED_VARIABLE) else { return };
+        let cache = CacheDir::open(Some(Path::new(&folder))).unwrap();
+        let read = || {
+            fs::write(cache.root().join("modules/.unfinished-module"), b"half").unwrap();
+            fs::write(cache.root().join("compiling"), b"").unwrap();
+            loop {
+                thread::park();
+            }
+        };
+        let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
+        let source = Source { hash: "small", read: &read };
+        let _ = load_or_compile(&new_engine(), &cache, &source, &progress);
+    }
+
+    const KILLED_VARIABLE: &str = "HATCHERY_TEST_COMPILE_UNTIL_KILLED";
+
+    #[test]
+    fn a_process_killed_while_it_compiles_holds_nobody_up() {
+        let cached = Cached::new();
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "module::tests::compiling_until_killed"])
+            .env(KILLED_VARIABLE, cached.cache.root())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        while !cached.cache.root().join("compiling").exists() {
+            assert!(child.try_wait().unwrap().is_none(), "the child ended by itself");
+            thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        cached.load();
+        assert_eq!(cached.compiles(), 1);
+        assert!(!cached.cache.root().join("modules/.unfinished-module").exists());
+    }
+
     #[test]
     fn what_is_no_module_is_an_error() {
         let folder = tempfile::tempdir().unwrap();

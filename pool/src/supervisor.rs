@@ -15,7 +15,7 @@ use crate::interpreter::InterpreterSource;
 use crate::status::{Board, WorkerActivity};
 use crate::task::{WorkerId, WorkerKind};
 use crate::worker::message::WorkerMessage;
-use crate::worker::{Worker, WorkerArguments};
+use crate::worker::{Worker, WorkerArguments, WorkerState};
 
 use message::SupervisorMessage;
 use restart::{Decision, History};
@@ -59,7 +59,6 @@ struct Watched {
     worker: WorkerId,
     kind: WorkerKind,
     actor: ActorRef<WorkerMessage>,
-    last_words: Option<GoneReason>,
 }
 
 impl Actor for Supervisor {
@@ -113,12 +112,6 @@ impl Actor for Supervisor {
                     let _ = watched.actor.cast(WorkerMessage::Stop);
                 }
             }
-            SupervisorMessage::Ending { worker, reason } => {
-                let mut workers = state.workers.values_mut();
-                if let Some(watched) = workers.find(|watched| watched.worker == worker) {
-                    watched.last_words = Some(reason);
-                }
-            }
             SupervisorMessage::Healthy => state.history = History::default(),
             SupervisorMessage::Close(reply) => {
                 for watched in state.workers.values() {
@@ -138,11 +131,15 @@ impl Actor for Supervisor {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match event {
-            SupervisionEvent::ActorTerminated(cell, _, _) => {
-                state.ended(&myself, cell.get_id(), "its actor ended without a word").await;
+            SupervisionEvent::ActorTerminated(cell, last, _) => {
+                let last = last.and_then(|mut last| last.take::<WorkerState>().ok());
+                let killed = || GoneReason::Died("its actor was killed".to_owned());
+                let reason = last.map_or_else(killed, |last| last.gone());
+                state.ended(&myself, cell.get_id(), reason);
             }
             SupervisionEvent::ActorFailed(cell, error) => {
-                state.ended(&myself, cell.get_id(), &format!("its actor failed: {error}")).await;
+                let reason = GoneReason::Died(format!("its actor failed: {error}"));
+                state.ended(&myself, cell.get_id(), reason);
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
         }
@@ -165,7 +162,7 @@ impl SupervisorState {
         };
         match Actor::spawn_linked(None, Worker, arguments, myself.get_cell()).await {
             Ok((actor, _)) => {
-                let watched = Watched { worker, kind, actor, last_words: None };
+                let watched = Watched { worker, kind, actor };
                 self.workers.insert(watched.actor.get_id(), watched);
             }
             Err(error) => {
@@ -175,10 +172,10 @@ impl SupervisorState {
         }
     }
 
-    async fn ended(&mut self, myself: &ActorRef<SupervisorMessage>, actor: ActorId, text: &str) {
-        let Some(watched) = self.workers.remove(&actor) else { return };
-        let reason = watched.last_words.unwrap_or_else(|| GoneReason::Died(text.to_owned()));
-        self.gone(myself, watched.worker, watched.kind, reason);
+    fn ended(&mut self, myself: &ActorRef<SupervisorMessage>, actor: ActorId, reason: GoneReason) {
+        if let Some(watched) = self.workers.remove(&actor) {
+            self.gone(myself, watched.worker, watched.kind, reason);
+        }
     }
 
     /// Tells the owner of a worker's end, and decides on its replacement.

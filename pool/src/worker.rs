@@ -10,7 +10,7 @@ use crossbeam_channel::Sender;
 use engine::{Afterwards, Outcome, StopHandle, StopReason};
 use ractor::{Actor, ActorProcessingErr, ActorRef, DerivedActorRef};
 
-use crate::event::PoolEvent;
+use crate::event::{GoneReason, PoolEvent};
 use crate::interpreter::InterpreterSource;
 use crate::status::{Board, WorkerActivity};
 use crate::supervisor::message::SupervisorMessage;
@@ -75,6 +75,16 @@ pub(crate) struct WorkerState {
     thread: ThreadGuard,
     supervisor: ActorRef<SupervisorMessage>,
     is_proven: bool,
+    /// Why the thread ended. The supervisor is handed this state when the actor has ended.
+    gone: Option<GoneReason>,
+}
+
+impl WorkerState {
+    /// Why the worker is no more; without a word of its thread, it died.
+    pub(crate) fn gone(&self) -> GoneReason {
+        let silent = || GoneReason::Died("its actor ended before its thread".to_owned());
+        self.gone.clone().unwrap_or_else(silent)
+    }
 }
 
 /// The thread and the way to it.
@@ -137,6 +147,7 @@ impl Actor for Worker {
             thread,
             supervisor,
             is_proven: false,
+            gone: None,
         })
     }
 
@@ -161,12 +172,8 @@ impl Actor for Worker {
             WorkerMessage::Thread(ThreadEvent::Ended(reason)) => {
                 let _ = state.step(Input::Ended);
                 state.thread.end();
-                let text = reason.to_string();
-                let ending = SupervisorMessage::Ending { worker: state.worker, reason };
-                if state.supervisor.cast(ending).is_err() {
-                    tracing::debug!(worker = %state.worker, "the supervisor is gone");
-                }
-                myself.stop(Some(text));
+                myself.stop(Some(reason.to_string()));
+                state.gone = Some(reason);
             }
         }
         Ok(())

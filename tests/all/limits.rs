@@ -1,0 +1,80 @@
+//! What happens at each limit, and that the next job doesn't notice.
+
+use std::time::Duration;
+
+use hatchery::{Job, LimitKind, Limits, Outcome, Verdict};
+use serde_json::json;
+
+use crate::support::{run, run_job, value};
+
+fn limit_of(outcome: &Outcome) -> LimitKind {
+    match &outcome.verdict {
+        Verdict::Limit(hit) => hit.limit,
+        verdict => panic!("{verdict:?}"),
+    }
+}
+
+#[test]
+fn whatever_loops_ends_at_its_wall_limit_and_the_next_job_runs() {
+    for source in [
+        "while True: pass",
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+        "sum(range(10**18))",
+        "9**9**9",
+        "import re; re.match('(a+)+$', 'a' * 40 + 'b')",
+        "import time; time.sleep(10**6)",
+        "import itertools; max(itertools.count())",
+        "class A:\n    def __del__(self):\n        while True: pass\ndel [A()][0]",
+        "class A:\n    def __repr__(self):\n        while True: pass\nA()",
+        "import atexit\n@atexit.register\ndef f():\n    while True: pass",
+        "while True: print('flood')",
+        "import os\nwhile True: os.write(2, b'x' * 4096)",
+        "while True: open('f', 'w').close()",
+    ] {
+        let job = Job::code(source).timeout(Duration::from_millis(300));
+        let outcome = run_job(job);
+        assert_eq!(limit_of(&outcome), LimitKind::Wall, "{source}");
+        assert!(outcome.is_timeout(), "{source}");
+        let over = outcome.usage.wall.saturating_sub(Duration::from_millis(300));
+        assert!(over < Duration::from_secs(1), "{source}: {over:?} late");
+        assert_eq!(value(&run("1 + 1")), json!(2), "after {source}");
+    }
+}
+
+#[test]
+fn what_was_said_before_a_limit_is_kept() {
+    let source = "print('first')\nprint('second', end='')\nwhile True: pass";
+    let outcome = run_job(Job::code(source).timeout(Duration::from_millis(200)));
+    assert_eq!(outcome.stdout_text(), "first\nsecond");
+}
+
+#[test]
+fn a_flood_is_cut_and_the_program_goes_on() {
+    let limits = Limits { output_bytes: 1000, ..Limits::default() };
+    let source = "for _ in range(1000): print('x' * 99)\nprint('end')\n7";
+    let outcome = run_job(Job::code(source).limits(limits));
+    assert_eq!(value(&outcome), json!(7));
+    assert_eq!(outcome.stdout.len(), 1000);
+    assert!(outcome.output_truncated);
+    assert_eq!(outcome.usage.output_bytes, 100_004);
+}
+
+#[test]
+fn a_source_that_is_too_large_never_runs() {
+    let limits = Limits { source_bytes: 100, ..Limits::default() };
+    let outcome = run_job(Job::code(format!("print(1) #{}", "x".repeat(200))).limits(limits));
+    assert_eq!(limit_of(&outcome), LimitKind::Source);
+    assert_eq!(outcome.stdout, b"");
+}
+
+#[test]
+fn memory_beyond_the_limit_is_a_memory_error() {
+    let limits = Limits { memory_bytes: 128 << 20, ..Limits::default() };
+    for bomb in
+        ["bytearray(1 << 29)", "[0] * (1 << 28)", "x = []\nwhile True: x.append(bytes(1 << 20))"]
+    {
+        let outcome = run_job(Job::code(bomb).limits(limits.clone()));
+        assert_eq!(crate::support::exception(&outcome).type_name, "MemoryError", "{bomb}");
+        assert!(outcome.usage.peak_memory_bytes <= 128 << 20, "{bomb}");
+    }
+}

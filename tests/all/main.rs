@@ -1,0 +1,14 @@
+//! The public library with the real build: what a user may rely on, one module a subject.
+
+/// Tickets that are cancelled, dropped and streamed from.
+mod cancellation;
+/// What a program can't reach.
+mod isolation;
+/// What a job is given, says and leaves.
+mod jobs;
+/// What happens at each limit, and that the next job doesn't notice.
+mod limits;
+/// State from job to job, and its end.
+mod sessions;
+
+mod support;

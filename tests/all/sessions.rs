@@ -1,0 +1,112 @@
+//! State from job to job, and its end.
+
+use std::time::Duration;
+
+use hatchery::{Error, Job, Refusal, Verdict};
+use serde_json::json;
+
+use crate::support::{exception, value, with_pool};
+
+#[test]
+fn a_session_keeps_its_variables_and_its_files() {
+    with_pool(|pool| async {
+        let session = pool.session("keeps").await.unwrap();
+        assert!(session.run(Job::code("x = 42")).await.unwrap().is_success());
+        let doubled = session.run(Job::code("print(x * 2)")).await.unwrap();
+        assert_eq!(doubled.stdout_text(), "84\n");
+        session.run(Job::code("open('a', 'w').write('kept')")).await.unwrap();
+        let read = session.run(Job::code("open('a').read()")).await.unwrap();
+        assert_eq!(value(&read), json!("kept"));
+        assert!(read.files.is_empty(), "only what this job changed is told");
+        session.close();
+    });
+}
+
+#[test]
+fn sessions_and_isolated_jobs_see_nothing_of_one_another() {
+    with_pool(|pool| async {
+        let (first, second) =
+            (pool.session("one").await.unwrap(), pool.session("two").await.unwrap());
+        first.run(Job::code("secret = 1; open('f', 'w').close()")).await.unwrap();
+        let probe = "import os\n('secret' in globals(), os.listdir('.'))";
+        let seen = second.run(Job::code(probe)).await.unwrap();
+        assert_eq!(value(&seen), json!([false, []]));
+        let failed = second.run(Job::code("secret")).await.unwrap();
+        assert_eq!(exception(&failed).type_name, "NameError");
+        let seen = pool.run(Job::code(probe)).await.unwrap();
+        assert_eq!(value(&seen), json!([false, []]));
+        first.close();
+        second.close();
+    });
+}
+
+#[test]
+fn isolated_jobs_start_fresh_every_time() {
+    with_pool(|pool| async {
+        for _ in 0..4 {
+            let source = "import builtins, os\nseen = [hasattr(builtins, 'mark'), os.listdir('/tmp')]\n\
+                          builtins.mark = 1; open('/tmp/mark', 'w').close()\nseen";
+            let outcome = pool.run(Job::code(source)).await.unwrap();
+            assert_eq!(value(&outcome), json!([false, []]));
+        }
+    });
+}
+
+#[test]
+fn jobs_of_a_session_run_in_the_order_of_their_submission() {
+    with_pool(|pool| async {
+        let session = pool.session("order").await.unwrap();
+        let mut tickets = vec![session.submit(Job::code("seen = []")).await.unwrap()];
+        for number in 0..10 {
+            tickets
+                .push(session.submit(Job::code(format!("seen.append({number})"))).await.unwrap());
+        }
+        for ticket in tickets {
+            assert!(ticket.await.is_success());
+        }
+        let seen = session.run(Job::code("seen")).await.unwrap();
+        assert_eq!(value(&seen), json!((0..10).collect::<Vec<_>>()));
+        session.close();
+    });
+}
+
+#[test]
+fn an_exception_leaves_the_session_usable() {
+    with_pool(|pool| async {
+        let session = pool.session("raises").await.unwrap();
+        session.run(Job::code("x = 1")).await.unwrap();
+        let failed = session.run(Job::code("x = 2\n1/0")).await.unwrap();
+        assert_eq!(exception(&failed).type_name, "ZeroDivisionError");
+        let left = session.run(Job::code("import sys; sys.exit(x)")).await.unwrap();
+        assert!(matches!(left.verdict, Verdict::Exited { code: 2, .. }), "{left:?}");
+        assert_eq!(value(&session.run(Job::code("x")).await.unwrap()), json!(2));
+        session.close();
+    });
+}
+
+#[test]
+fn a_session_that_ran_into_its_limit_is_gone_and_says_so() {
+    with_pool(|pool| async {
+        let session = pool.session("loops").await.unwrap();
+        session.run(Job::code("x = 1")).await.unwrap();
+        let endless = Job::code("while True: pass").timeout(Duration::from_millis(200));
+        let stopped = session.run(endless).await.unwrap();
+        assert!(stopped.is_timeout(), "{stopped:?}");
+        // Either the job was refused, or it was taken before the worker's end was known.
+        match session.run(Job::code("x")).await {
+            Err(Error::Refused(Refusal::SessionGone { .. })) => {}
+            Ok(outcome) => assert!(matches!(outcome.verdict, Verdict::SandboxFailed(_))),
+            Err(error) => panic!("{error}"),
+        }
+        let fresh = loop {
+            // The name is free once the scheduler knows of the loss.
+            let session = pool.session("loops").await.unwrap();
+            match session.run(Job::code("'x' in globals()")).await {
+                Ok(outcome) if outcome.is_success() => break value(&outcome),
+                _ => tokio::task::yield_now().await,
+            }
+        };
+        assert_eq!(fresh, json!(false));
+        pool.session("loops").await.unwrap().close();
+    });
+}

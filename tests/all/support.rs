@@ -1,0 +1,58 @@
+//! One pool for all tests that don't need their own: loading the build takes a while.
+
+use std::future::Future;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use hatchery::{Exception, Hatchery, Job, Outcome, Verdict};
+use serde_json::Value;
+
+struct Shared {
+    runtime: tokio::runtime::Runtime,
+    hatchery: Hatchery,
+}
+
+static SHARED: LazyLock<Shared> = LazyLock::new(|| {
+    let runtime = tokio::runtime::Runtime::new().expect("threads can be had");
+    let hatchery = runtime
+        .block_on(Hatchery::builder().workers(2).start())
+        .expect("the build can be had here");
+    Shared { runtime, hatchery }
+});
+
+/// Runs a test on the shared pool. One that hangs fails instead.
+pub fn with_pool<T, F: Future<Output = T>>(test: impl FnOnce(&'static Hatchery) -> F) -> T {
+    let limited = async {
+        let test = tokio::time::timeout(Duration::from_secs(120), test(&SHARED.hatchery));
+        test.await.expect("the test ends in time")
+    };
+    SHARED.runtime.block_on(limited)
+}
+
+/// Runs one program on the shared pool.
+pub fn run(source: &str) -> Outcome {
+    run_job(Job::code(source))
+}
+
+/// Runs one job on the shared pool.
+pub fn run_job(job: Job) -> Outcome {
+    with_pool(|pool| async { pool.run(job).await.expect("the queue isn't full") })
+}
+
+/// The value of the last expression.
+#[track_caller]
+pub fn value(outcome: &Outcome) -> Value {
+    match &outcome.verdict {
+        Verdict::Completed { value: Some(value), .. } => value.clone(),
+        verdict => panic!("{verdict:?}\n{}", outcome.stderr_text()),
+    }
+}
+
+/// The exception that ended the program.
+#[track_caller]
+pub fn exception(outcome: &Outcome) -> &Exception {
+    match &outcome.verdict {
+        Verdict::Raised(exception) => exception,
+        verdict => panic!("{verdict:?}"),
+    }
+}
