@@ -4,8 +4,8 @@
 pub use engine::{
     BadPath, CACHE_DIR_VARIABLE, CacheDir, CacheError, ChangedFile, Chunk, EngineConfig,
     EngineError, Exception, LimitHit, LimitKind, Limits, ModuleError, Outcome,
-    PYTHON_WHEEL_VARIABLE, Progress, ProgressSink, PythonBuild, PythonError, SandboxFailure,
-    Silent, Stream, Usage, Verdict, WHEEL_REQUIREMENT, check_path,
+    PYTHON_WHEEL_VARIABLE, Program, Progress, ProgressSink, PythonBuild, PythonError,
+    SandboxFailure, Silent, Stream, Usage, Verdict, WHEEL_REQUIREMENT, check_path,
 };
 pub use error::Error;
 pub use job::Job;

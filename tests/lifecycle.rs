@@ -1,5 +1,6 @@
 //! Starting, showing itself, draining and what is left afterwards. A process of its own, since it
 //! counts the threads of the process.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::fs;
 use std::time::Duration;

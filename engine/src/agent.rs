@@ -49,6 +49,7 @@ pub(crate) fn boot_source() -> String {
          \x20   import _host, os, sys, types\n\
          \x20   module = types.ModuleType('_hatchery_agent')\n\
          \x20   exec(compile({AGENT:?}, '<agent>', 'exec'), module.__dict__)\n\
+         \x20   module.open_streams()\n\
          \x20   os.chdir({WORKSPACE:?})\n\
          \x20   sys.path.insert(0, {WORKSPACE:?})\n\
          \x20   return module.Agent(_host.call, os.environ)\n\

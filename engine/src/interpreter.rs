@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use wasmer::sys::vm::TrapCode;
 use wasmer::{FunctionEnv, Instance, RuntimeError, Store, TypedFunction};
 
 use crate::agent;
@@ -24,9 +25,13 @@ use crate::outcome::{Afterwards, Outcome, SandboxFailure, StopReason, Usage, Ver
 use crate::program::Program;
 use crate::stop::StopHandle;
 use crate::transcript::{Stream, Transcript};
+use crate::tunables::GUEST_STACK_BYTES;
 
 /// CPython is up in 0.12 s; this only ends a start that hangs.
 const START_LIMIT: Duration = Duration::from_secs(120);
+
+/// The exit code of a process that a shell saw abort: 128 and the number of SIGABRT.
+const ABORTED: u8 = 128 + 6;
 
 /// One CPython interpreter in its sandbox, bound to the thread that started it.
 pub struct Interpreter {
@@ -268,12 +273,7 @@ fn judge(
             };
             (Verdict::Limit(hit), Afterwards::Lost)
         }
-        (Ok(Err(TurnFailure::Trap(error))), None) => match error.downcast::<GuestExit>() {
-            Ok(GuestExit(code)) => {
-                (Verdict::Exited { code: code as u8, message: None }, Afterwards::Lost)
-            }
-            Err(trap) => failed(SandboxFailure::Trap(trap.message())),
-        },
+        (Ok(Err(TurnFailure::Trap(error))), None) => (judge_trap(error), Afterwards::Lost),
         (Ok(Err(failure)), None) => failed(SandboxFailure::Trap(failure.to_string())),
         (Ok(Ok(status)), None) => match reply.as_deref().map(agent::parse_reply) {
             Some(Ok(verdict)) if status == 0 => (verdict, Afterwards::Usable),
@@ -282,6 +282,26 @@ fn judge(
                 "the turn ended with status {status} and without a reply"
             ))),
         },
+    }
+}
+
+/// What a trap means that nobody asked for.
+fn judge_trap(error: RuntimeError) -> Verdict {
+    let error = match error.downcast::<GuestExit>() {
+        Ok(GuestExit(code)) => return Verdict::Exited { code: code as u8, message: None },
+        Err(error) => error,
+    };
+    match error.clone().to_trap() {
+        // `abort()`, which a signal of the program to itself ends in too.
+        Some(TrapCode::UnreachableCodeReached) => {
+            let message = Some("the program aborted its interpreter".to_owned());
+            Verdict::Exited { code: ABORTED, message }
+        }
+        Some(TrapCode::StackOverflow) => {
+            let (limit, bytes) = (LimitKind::Stack, GUEST_STACK_BYTES as u64);
+            Verdict::Limit(LimitHit { limit, allowed: bytes, used: bytes })
+        }
+        _ => Verdict::SandboxFailed(SandboxFailure::Trap(error.message())),
     }
 }
 

@@ -45,6 +45,9 @@ pub enum LimitKind {
     Wall,
     /// `Limits::source_bytes`.
     Source,
+    /// The stack that guest code runs on, in bytes: 16 MiB, for every program. Recursion in Python
+    /// raises `RecursionError` long before; recursion in C can get here.
+    Stack,
 }
 
 impl LimitKind {
@@ -53,6 +56,7 @@ impl LimitKind {
         match self {
             Self::Wall => "wall",
             Self::Source => "source",
+            Self::Stack => "stack",
         }
     }
 }
@@ -62,7 +66,7 @@ impl LimitKind {
 pub struct LimitHit {
     /// Which limit.
     pub limit: LimitKind,
-    /// The amount allowed: milliseconds for times, bytes otherwise.
+    /// The amount allowed: milliseconds for `Wall`, bytes otherwise.
     pub allowed: u64,
     /// The amount used when the run ended, in the same unit.
     pub used: u64,
@@ -72,7 +76,7 @@ impl std::fmt::Display for LimitHit {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let unit = match self.limit {
             LimitKind::Wall => "ms",
-            LimitKind::Source => "bytes",
+            LimitKind::Source | LimitKind::Stack => "bytes",
         };
         let Self { allowed, used, .. } = self;
         let name = self.limit.name();

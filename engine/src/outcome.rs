@@ -67,11 +67,11 @@ pub enum Verdict {
     },
     /// The program ended with an exception.
     Raised(Exception),
-    /// The program left by `sys.exit` or `os._exit`.
+    /// The program left by `sys.exit` or `os._exit`, or aborted its interpreter (code 134).
     Exited {
         /// The exit code, as a process would have it: 0 to 255.
         code: u8,
-        /// What `sys.exit` was given if that was neither a number nor `None`.
+        /// What `sys.exit` was given if that was neither a number nor `None`, or that it aborted.
         message: Option<String>,
     },
     /// A limit ended the program.
@@ -98,7 +98,7 @@ pub struct Exception {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SandboxFailure {
-    /// The guest faulted: out of stack, or damaged memory.
+    /// The guest faulted in a way that no program should be able to cause.
     #[error("the guest trapped: {0}")]
     Trap(String),
     /// The guest's agent broke the protocol between guest and host.

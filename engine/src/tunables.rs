@@ -20,7 +20,7 @@ use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
 
 /// The stack that guest code runs on. CPython's own stack in linear memory has 16 MiB; the native
 /// one must not be used up before that, or deep recursion traps instead of raising.
-const GUEST_STACK_BYTES: usize = 16 << 20;
+pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
 
 thread_local! {
     static PENDING: RefCell<Option<Arc<GuestMemory>>> = const { RefCell::new(None) };

@@ -1,5 +1,7 @@
 //! Scheduler and pool together on scripted interpreters: no wasm, and no waiting for real time.
 
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;

@@ -68,6 +68,8 @@ fn leaving_has_the_codes_of_a_process() {
         ("import sys; sys.exit('why')", 1),
         ("import os; os._exit(9)", 9),
         ("raise SystemExit(256 + 4)", 4),
+        ("import os; os.abort()", 134),
+        ("import signal; signal.raise_signal(9)", 134),
     ] {
         let outcome = run(source);
         let Verdict::Exited { code: found, .. } = outcome.verdict else {

@@ -48,6 +48,29 @@ fn what_was_said_before_a_limit_is_kept() {
     assert_eq!(outcome.stdout_text(), "first\nsecond");
 }
 
+/// Recursion in C that CPython doesn't count: an error of Python or the stack's limit, nothing else.
+#[test]
+fn deep_recursion_in_c_is_contained() {
+    for source in [
+        "import json; json.loads('[' * 10**6)",
+        "import ast; ast.parse('(' * 10**5)",
+        "x = []\nfor _ in range(10**6): x = [x]\nrepr(x)",
+        "x = None\nfor _ in range(10**6): x = (x,)\ndel x",
+        "import sys; sys.setrecursionlimit(10**9)\ndef f(): f()\nf()",
+        "import re; re.compile('(' * 10**5)",
+        "import functools\nf = print\nfor _ in range(10**6): f = functools.partial(f)\nf()",
+    ] {
+        let outcome = run_job(Job::code(source).timeout(Duration::from_secs(20)));
+        let is_contained = match &outcome.verdict {
+            Verdict::Raised(_) | Verdict::Completed { .. } => true,
+            Verdict::Limit(hit) => hit.limit == LimitKind::Stack,
+            _ => false,
+        };
+        assert!(is_contained, "{source}: {:?}", outcome.verdict);
+        assert_eq!(value(&run("1 + 1")), json!(2), "after {source}");
+    }
+}
+
 #[test]
 fn a_flood_is_cut_and_the_program_goes_on() {
     let limits = Limits { output_bytes: 1000, ..Limits::default() };

@@ -133,6 +133,19 @@ class Agent:
         return {"kind": "exited", "code": 1, "message": message}
 
 
+def open_streams():
+    """Opens the standard streams anew, as `python -u` has them: what is written is out at once.
+
+    Nothing is lost when a run is ended, and the order across both streams is the program's.
+    """
+    for descriptor, name, errors in ((1, "stdout", "surrogateescape"), (2, "stderr", "backslashreplace")):
+        raw = io.FileIO(descriptor, "w", closefd=False)
+        stream = io.TextIOWrapper(raw, "utf-8", errors, newline="\n", write_through=True)
+        stream.mode = "w"
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
 def ast_future_flags():
     import __future__
 

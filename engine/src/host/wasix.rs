@@ -42,14 +42,11 @@ const MATPLOTLIB_DATA_FOLDER: &str = "/usr/local/share/mpl-data";
 const HOME: &str = "/home";
 
 /// The environment that CPython needs; a program's own is added for each run.
-const BASE_ENVIRONMENT: [(&str, &str); 5] = [
+const BASE_ENVIRONMENT: [(&str, &str); 4] = [
     ("HOME", HOME),
     ("TMPDIR", "/tmp"),
     // Time zones come from the tzdata package, not from files of the system.
     ("PYTHONTZPATH", ""),
-    // Every write reaches the host at once: nothing is lost when a run is stopped, and the order
-    // across both streams is the program's.
-    ("PYTHONUNBUFFERED", "1"),
     ("PYTHONDONTWRITEBYTECODE", "1"),
 ];
 

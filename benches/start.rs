@@ -1,0 +1,67 @@
+//! How long is it to the first result, and what does a fresh interpreter cost? Measures loading the
+//! cached build, a fresh isolated job and a job of a session, against starting the machine's own
+//! Python for each job.
+//!
+//! Doesn't measure: fetching and compiling the build, which happens once on a machine.
+
+use std::process::Command;
+use std::time::Duration;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use hatchery::{Hatchery, Job};
+use tokio::runtime::Runtime;
+
+/// From nothing in memory to a pool that takes jobs; the caches are warm.
+fn load(criterion: &mut Criterion) {
+    let runtime = Runtime::new().expect("threads can be had");
+    runtime.block_on(async {
+        let pool = Hatchery::builder().workers(1).start().await.expect("the build can be had");
+        pool.abort().await;
+    });
+    let mut group = criterion.benchmark_group("load");
+    group.sample_size(10).measurement_time(Duration::from_secs(15));
+    group.bench_function("to_first_outcome", |bencher| {
+        bencher.iter(|| {
+            runtime.block_on(async {
+                let pool = Hatchery::builder().workers(1).start().await.expect("it is cached");
+                let outcome = pool.run(Job::code("x = 1")).await.expect("it is taken");
+                assert!(outcome.is_success());
+                pool.abort().await;
+            });
+        });
+    });
+    group.finish();
+}
+
+/// One small job after another.
+fn job(criterion: &mut Criterion) {
+    let runtime = Runtime::new().expect("threads can be had");
+    let pool =
+        runtime.block_on(Hatchery::builder().workers(1).start()).expect("the build can be had");
+    let session = runtime.block_on(pool.session("bench")).expect("one session may be open");
+    let mut group = criterion.benchmark_group("job");
+    group.sample_size(20).measurement_time(Duration::from_secs(10));
+    group.bench_function("native_python", |bencher| {
+        bencher.iter(|| {
+            let status = Command::new("python3").args(["-c", "x = 1"]).status();
+            assert!(status.expect("python3 is installed").success());
+        });
+    });
+    group.bench_function("isolated", |bencher| {
+        bencher.iter(|| {
+            let outcome = runtime.block_on(pool.run(Job::code("x = 1"))).expect("it is taken");
+            assert!(outcome.is_success());
+        });
+    });
+    group.bench_function("in_session", |bencher| {
+        bencher.iter(|| {
+            let outcome = runtime.block_on(session.run(Job::code("x = 1"))).expect("it is taken");
+            assert!(outcome.is_success());
+        });
+    });
+    group.finish();
+    runtime.block_on(pool.abort());
+}
+
+criterion_group!(benches, load, job);
+criterion_main!(benches);

@@ -1,0 +1,74 @@
+//! Dependencies point one way, and what is pinned twice is pinned alike.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use toml::Table;
+
+/// What each crate of ours may name, of ours and of the crates whose use is confined.
+const ALLOWED: [(&str, &[&str]); 5] = [
+    ("engine", &["wasmer", "wasmer-types", "wasmer-wasix"]),
+    ("pool", &["crossbeam-channel", "dashmap", "engine", "ractor", "tokio"]),
+    ("scheduler", &["engine", "pool", "ractor", "tokio"]),
+    (".", &["engine", "pool", "scheduler", "tokio"]),
+    ("cli", &["anyhow", "clap", "hatchery", "indicatif", "tokio"]),
+];
+
+/// Crates that only some of ours may name.
+const CONFINED: [&str; 14] = [
+    "anyhow",
+    "clap",
+    "crossbeam-channel",
+    "dashmap",
+    "engine",
+    "hatchery",
+    "indicatif",
+    "pool",
+    "ractor",
+    "scheduler",
+    "tokio",
+    "wasmer",
+    "wasmer-types",
+    "wasmer-wasix",
+];
+
+fn manifest(folder: &str) -> Table {
+    let path = format!("{}/{folder}/Cargo.toml", env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(&path).unwrap().parse().unwrap()
+}
+
+#[test]
+fn dependencies_point_down_only() {
+    for (folder, allowed) in ALLOWED {
+        let manifest = manifest(folder);
+        let dependencies = manifest["dependencies"].as_table().unwrap();
+        let named: Vec<&str> = dependencies
+            .keys()
+            .map(String::as_str)
+            .filter(|name| CONFINED.contains(name))
+            .collect();
+        let surplus: Vec<&str> =
+            named.iter().copied().filter(|name| !allowed.contains(name)).collect();
+        assert!(surplus.is_empty(), "`{folder}` may not name {surplus:?}");
+        let unused: Vec<&&str> = allowed.iter().filter(|name| !named.contains(name)).collect();
+        assert!(unused.is_empty(), "`{folder}` no longer names {unused:?}; take them off the list");
+    }
+}
+
+/// The key of the module cache names wasmer's version, which the source can't ask wasmer for.
+#[test]
+fn the_pinned_wasmer_is_the_one_in_the_cache_key() {
+    let manifest = manifest(".");
+    let dependencies = &manifest["workspace"]["dependencies"];
+    let pinned: BTreeMap<&str, &str> = ["wasmer", "wasmer-types"]
+        .into_iter()
+        .map(|name| (name, dependencies[name]["version"].as_str().unwrap()))
+        .collect();
+    let source = include_str!("../engine/src/module/key.rs");
+    let in_key = source.split("WASMER_VERSION: &str = \"").nth(1).unwrap();
+    let in_key = in_key.split('"').next().unwrap();
+    for (name, version) in pinned {
+        assert_eq!(version, format!("={in_key}"), "{name}");
+    }
+}
