@@ -37,9 +37,7 @@ fn text(progress: Progress) -> Option<String> {
             Some(format!("fetching {what} with pip ({} MB, once)", bytes / 1_000_000))
         }
         Progress::Extracting { what } => Some(format!("verifying and extracting {what}")),
-        Progress::Compiling { total, .. } => {
-            Some(format!("compiling Python for this machine ({total} functions, once)"))
-        }
+        Progress::Compiling { .. } => Some("compiling Python for this machine, once".to_owned()),
         Progress::Storing => Some("storing the compiled module".to_owned()),
         _ => None,
     }

@@ -48,9 +48,9 @@ pub enum Progress {
     },
     /// The module is being compiled.
     Compiling {
-        /// Functions compiled so far.
+        /// Steps taken so far, in the compiler's own unit.
         done: u64,
-        /// Functions in all.
+        /// Steps in all.
         total: u64,
     },
     /// The compiled module is being written to the cache.

@@ -67,6 +67,16 @@ pub(crate) struct SchedulerState {
     next_session: u64,
     draining: Vec<oneshot::Sender<()>>,
     is_closing: bool,
+    /// Sent once the decision that they tell of has been published.
+    answers: Vec<Answer>,
+}
+
+/// What a caller waits for.
+enum Answer {
+    Admission { job: JobId, to: oneshot::Sender<Result<JobId, Refusal>> },
+    Refusal { refusal: Refusal, to: oneshot::Sender<Result<JobId, Refusal>> },
+    Session { opened: Result<SessionId, Refusal>, to: oneshot::Sender<Result<SessionId, Refusal>> },
+    Outcome { outcome: Box<Outcome>, to: oneshot::Sender<Outcome> },
 }
 
 /// A job between submission and admission.
@@ -103,6 +113,7 @@ impl Actor for SchedulerActor {
             next_session: 1,
             draining: Vec::new(),
             is_closing: false,
+            answers: Vec::new(),
         })
     }
 
@@ -113,7 +124,7 @@ impl Actor for SchedulerActor {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         state.receive(message);
-        state.publish();
+        state.publish_and_answer();
         state.finish_drain(&myself);
         Ok(())
     }
@@ -135,6 +146,7 @@ impl Actor for SchedulerActor {
         if state.model.phase() != Phase::Drained {
             tracing::error!(reason = ended, "the pool's supervisor died");
             state.settle_everything(&format!("the pool's supervisor died: {ended}"));
+            state.publish_and_answer();
             myself.stop(Some(ended));
         }
         Ok(())
@@ -169,7 +181,8 @@ impl SchedulerState {
             }
             SchedulerMessage::Cancel(job) => self.decide(Event::Cancelled(job)),
             SchedulerMessage::OpenSession { name, reply } => {
-                let _ = reply.send(self.open_session(name));
+                let opened = self.open_session(name);
+                self.answers.push(Answer::Session { opened, to: reply });
             }
             SchedulerMessage::CloseSession(session) => self.decide(Event::SessionClosed(session)),
             SchedulerMessage::Pool(event) => self.pool_event(event),
@@ -235,15 +248,12 @@ impl SchedulerState {
             Effect::Admit(job) => {
                 let Some((_, application)) = self.applying.take() else { return };
                 self.jobs.insert(job, application.live);
-                if application.admitted.send(Ok(job)).is_err() {
-                    // The caller went away before it heard; nobody will want the outcome.
-                    self.decide(Event::Cancelled(job));
-                }
+                self.answers.push(Answer::Admission { job, to: application.admitted });
             }
             Effect::Refuse(_, refusal) => {
                 self.totals.refused += 1;
                 if let Some((_, application)) = self.applying.take() {
-                    let _ = application.admitted.send(Err(refusal));
+                    self.answers.push(Answer::Refusal { refusal, to: application.admitted });
                 }
             }
             Effect::Dispatch(job, worker) => self.dispatch(job, worker),
@@ -296,15 +306,14 @@ impl SchedulerState {
         self.end(job, outcome);
     }
 
-    /// The only place where an outcome is sent.
+    /// The only place where a job ends.
     fn end(&mut self, job: JobId, mut outcome: Outcome) {
         let Some(mut live) = self.jobs.remove(&job) else { return };
         let until = live.dispatched.unwrap_or_else(now);
         outcome.usage.queue_wait = until.saturating_duration_since(live.submitted);
         self.totals.count(&outcome);
-        if let Some(reply) = live.reply.take() {
-            // A caller that dropped its ticket doesn't want it.
-            let _ = reply.send(outcome);
+        if let Some(to) = live.reply.take() {
+            self.answers.push(Answer::Outcome { outcome: Box::new(outcome), to });
         }
     }
 
@@ -312,6 +321,35 @@ impl SchedulerState {
         let jobs: Vec<_> = self.jobs.keys().copied().collect();
         for job in jobs {
             self.settle(job, Settlement::WorkerDied(reason.to_owned()));
+        }
+    }
+
+    /// Publishes before it answers, so that a caller never reads a status from before its answer.
+    fn publish_and_answer(&mut self) {
+        loop {
+            self.publish();
+            let answers = std::mem::take(&mut self.answers);
+            if answers.is_empty() {
+                return;
+            }
+            for answer in answers {
+                self.answer(answer);
+            }
+        }
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        match answer {
+            Answer::Admission { job, to } => {
+                if to.send(Ok(job)).is_err() {
+                    // The caller went away before it heard; nobody will want the outcome.
+                    self.decide(Event::Cancelled(job));
+                }
+            }
+            // Whoever went away meanwhile doesn't want these.
+            Answer::Refusal { refusal, to } => drop(to.send(Err(refusal))),
+            Answer::Session { opened, to } => drop(to.send(opened)),
+            Answer::Outcome { outcome, to } => drop(to.send(*outcome)),
         }
     }
 

@@ -84,7 +84,7 @@ impl Scheduler {
             reply,
         };
         self.send(message)?;
-        let job = admission.await.map_err(|_| Refusal::ShuttingDown)??;
+        let job = Admission { scheduler: self, answer: admission }.wait().await?;
         Ok(Ticket::new(job, self.clone(), outcome, transcript))
     }
 
@@ -150,6 +150,29 @@ impl Scheduler {
 
     fn send(&self, message: SchedulerMessage) -> Result<(), Refusal> {
         self.inner.actor.cast(message).map_err(|_| Refusal::ShuttingDown)
+    }
+}
+
+/// A submission that has not been answered, or whose answer was not taken yet.
+struct Admission<'a> {
+    scheduler: &'a Scheduler,
+    answer: oneshot::Receiver<Result<JobId, Refusal>>,
+}
+
+impl Admission<'_> {
+    async fn wait(mut self) -> Result<JobId, Refusal> {
+        (&mut self.answer).await.map_err(|_| Refusal::ShuttingDown)?
+    }
+}
+
+impl Drop for Admission<'_> {
+    fn drop(&mut self) {
+        // A caller that stops waiting wants no job. Either the scheduler finds nobody to answer, or
+        // its answer is here.
+        self.answer.close();
+        if let Ok(Ok(job)) = self.answer.try_recv() {
+            self.scheduler.cancel(job);
+        }
     }
 }
 

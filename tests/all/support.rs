@@ -21,7 +21,7 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| {
 });
 
 /// Runs a test on the shared pool. One that hangs fails instead.
-pub fn with_pool<T, F: Future<Output = T>>(test: impl FnOnce(&'static Hatchery) -> F) -> T {
+pub(crate) fn with_pool<T, F: Future<Output = T>>(test: impl FnOnce(&'static Hatchery) -> F) -> T {
     let limited = async {
         let test = tokio::time::timeout(Duration::from_secs(120), test(&SHARED.hatchery));
         test.await.expect("the test ends in time")
@@ -30,18 +30,18 @@ pub fn with_pool<T, F: Future<Output = T>>(test: impl FnOnce(&'static Hatchery) 
 }
 
 /// Runs one program on the shared pool.
-pub fn run(source: &str) -> Outcome {
+pub(crate) fn run(source: &str) -> Outcome {
     run_job(Job::code(source))
 }
 
 /// Runs one job on the shared pool.
-pub fn run_job(job: Job) -> Outcome {
+pub(crate) fn run_job(job: Job) -> Outcome {
     with_pool(|pool| async { pool.run(job).await.expect("the queue isn't full") })
 }
 
 /// The value of the last expression.
 #[track_caller]
-pub fn value(outcome: &Outcome) -> Value {
+pub(crate) fn value(outcome: &Outcome) -> Value {
     match &outcome.verdict {
         Verdict::Completed { value: Some(value), .. } => value.clone(),
         verdict => panic!("{verdict:?}\n{}", outcome.stderr_text()),
@@ -50,7 +50,7 @@ pub fn value(outcome: &Outcome) -> Value {
 
 /// The exception that ended the program.
 #[track_caller]
-pub fn exception(outcome: &Outcome) -> &Exception {
+pub(crate) fn exception(outcome: &Outcome) -> &Exception {
     match &outcome.verdict {
         Verdict::Raised(exception) => exception,
         verdict => panic!("{verdict:?}"),
