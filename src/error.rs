@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use engine::{BadPath, EngineError};
+use engine::{BadPath, BadProgram, EngineError};
 use scheduler::{Refusal, SchedulerStartError};
 
 /// No outcome can be had.
@@ -22,6 +22,9 @@ pub enum Error {
     /// A file can't be given to a job under this path.
     #[error(transparent)]
     Path(#[from] BadPath),
+    /// A program is given something that no process could be given.
+    #[error(transparent)]
+    Program(#[from] BadProgram),
     /// A file of a job can't be read.
     #[error("can't read `{}`: {source}", path.display())]
     Read {

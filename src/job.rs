@@ -42,7 +42,14 @@ impl Job {
             fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         let source =
             String::from_utf8(bytes).map_err(|_| Error::NotText { path: path.to_owned() })?;
+        // CPython skips the mark that some editors put in front of UTF-8.
+        let source = source.strip_prefix('\u{feff}').unwrap_or(&source);
         Ok(Self::code(source).named(path.to_string_lossy()))
+    }
+
+    /// The source that the job runs.
+    pub fn source(&self) -> &str {
+        &self.program.source
     }
 
     /// Sets the name in tracebacks, `__file__` and `sys.argv[0]`.
@@ -57,7 +64,8 @@ impl Job {
         self
     }
 
-    /// Sets a variable of the environment. The host's own environment is never passed on.
+    /// Sets a variable of the environment. The host's own environment is never passed on. A name
+    /// that no environment can hold is refused when the job is submitted.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.program.env.insert(name.into(), value.into());
         self
@@ -94,11 +102,12 @@ impl Job {
         self
     }
 
-    pub(crate) fn into_parts(self, defaults: &Limits) -> (Program, Limits) {
+    pub(crate) fn into_parts(self, defaults: &Limits) -> Result<(Program, Limits), Error> {
+        self.program.check()?;
         let mut limits = self.limits.unwrap_or_else(|| defaults.clone());
         if let Some(timeout) = self.timeout {
             limits.wall_time = timeout;
         }
-        (self.program, limits)
+        Ok((self.program, limits))
     }
 }

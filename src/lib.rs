@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub use engine::{
-    BadPath, CACHE_DIR_VARIABLE, CacheDir, CacheError, ChangedFile, Chunk, EngineConfig,
-    EngineError, Exception, LimitHit, LimitKind, Limits, ModuleError, Outcome,
+    BadPath, BadProgram, CACHE_DIR_VARIABLE, CacheDir, CacheError, ChangedFile, Chunk,
+    EngineConfig, EngineError, Exception, LimitHit, LimitKind, Limits, ModuleError, Outcome,
     PYTHON_WHEEL_VARIABLE, Program, Progress, ProgressSink, PythonBuild, PythonError,
     SandboxFailure, Silent, Stream, Usage, Verdict, WHEEL_REQUIREMENT, check_path,
 };

@@ -77,7 +77,7 @@ impl Hatchery {
         job: Job,
         session: Option<SessionId>,
     ) -> Result<Ticket, Error> {
-        let (program, limits) = job.into_parts(&self.limits);
+        let (program, limits) = job.into_parts(&self.limits)?;
         Ok(self.scheduler.submit(JobRequest { program, limits, session }).await?)
     }
 }

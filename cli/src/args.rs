@@ -8,7 +8,8 @@ use clap::{Args, Parser, Subcommand};
 /// Runs untrusted Python in a pool of sandboxed interpreters.
 ///
 /// Exit codes: the program's own for sys.exit, 1 if it raised, 2 for a mistake in the usage, 124
-/// if a limit ended it, 125 if the sandbox failed, 130 if it was interrupted.
+/// if a limit ended it, 125 if the sandbox failed, 130 if it was interrupted. For a batch: 1 if some
+/// job did not succeed, 2 if some line was no job.
 #[derive(Debug, Parser)]
 #[command(name = "hatchery", version, about, max_term_width = 100)]
 pub(crate) struct Arguments {

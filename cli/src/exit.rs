@@ -1,5 +1,6 @@
 //! Exit codes.
 
+use std::io;
 use std::process::ExitCode;
 
 use hatchery::{Outcome, Verdict};
@@ -21,6 +22,8 @@ pub(crate) enum Exit {
     Sandbox,
     /// The user interrupted.
     Interrupted,
+    /// Whoever read the output went away.
+    BrokenPipe,
 }
 
 impl Exit {
@@ -37,7 +40,12 @@ impl Exit {
 
     /// Mistakes of the user are `UsageError`s; whatever else ends a command is the sandbox's.
     pub(crate) fn of_error(error: &anyhow::Error) -> Self {
-        if error.is::<UsageError>() { Self::Usage } else { Self::Sandbox }
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        match kind {
+            Some(io::ErrorKind::BrokenPipe) => Self::BrokenPipe,
+            _ if error.is::<UsageError>() => Self::Usage,
+            _ => Self::Sandbox,
+        }
     }
 }
 
@@ -51,6 +59,8 @@ impl From<Exit> for ExitCode {
             Exit::Limit => 124,
             Exit::Sandbox => 125,
             Exit::Interrupted => 130,
+            // As a shell reports a process that SIGPIPE ended.
+            Exit::BrokenPipe => 141,
         })
     }
 }

@@ -19,11 +19,13 @@ use std::path::{Component, Path, PathBuf};
 use hatchery::Job;
 
 use crate::exit::UsageError;
+use crate::terminal;
 
 /// Adds the files of `--input`.
 pub(crate) fn add_named(mut job: Job, inputs: &[String]) -> anyhow::Result<Job> {
     for input in inputs {
-        let (host, name) = match input.split_once('=') {
+        // A file whose own name has a `=` wins.
+        let (host, name) = match input.split_once('=').filter(|_| !Path::new(input).exists()) {
             Some((host, name)) => (host, name.to_owned()),
             None => (input.as_str(), file_name(Path::new(input))?),
         };
@@ -42,8 +44,8 @@ fn file_name(path: &Path) -> Result<String, UsageError> {
 }
 
 /// Adds the files that the script's header names.
-pub(crate) fn add_from_header(mut job: Job, script: &Path, source: &str) -> anyhow::Result<Job> {
-    let inputs = header_inputs(source)?;
+pub(crate) fn add_from_header(mut job: Job, script: &Path) -> anyhow::Result<Job> {
+    let inputs = header_inputs(job.source())?;
     if inputs.is_empty() {
         return Ok(job);
     }
@@ -54,7 +56,8 @@ pub(crate) fn add_from_header(mut job: Job, script: &Path, source: &str) -> anyh
         let contents = fs::read(&path).map_err(|error| {
             UsageError(format!("can't read `{}`, which the script names: {error}", path.display()))
         })?;
-        eprintln!("hatchery: the script is given {}, which its header names", path.display());
+        let path = path.display();
+        terminal::note(format_args!("the script is given {path}, which its header names"));
         job = job.input(input, contents).map_err(|error| UsageError(error.to_string()))?;
     }
     Ok(job)
@@ -80,9 +83,6 @@ fn below(folder: &Path, input: &str) -> Result<PathBuf, UsageError> {
 }
 
 /// `[tool.hatchery] inputs` of a PEP 723 block, which is TOML behind `# `.
-///
-/// Only this one key is read, and only as an array of plain strings on one line or several, so no
-/// parser for all of TOML is needed.
 fn header_inputs(source: &str) -> Result<Vec<String>, UsageError> {
     let Some(block) = header(source) else { return Ok(Vec::new()) };
     let table: toml::Table = block

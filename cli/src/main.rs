@@ -13,22 +13,29 @@ mod exit;
 mod inputs;
 mod progress;
 mod signals;
+mod terminal;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     start_log();
-    let result = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(run(arguments)));
-    match result {
+    match block_on(arguments) {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("hatchery: {error:#}");
-            Exit::of_error(&error).into()
+            let exit = Exit::of_error(&error);
+            if exit != Exit::BrokenPipe {
+                terminal::note(format_args!("{error:#}"));
+            }
+            exit.into()
         }
     }
+}
+
+fn block_on(arguments: Arguments) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(run(arguments));
+    // A thread that reads standard input can't be interrupted; the process doesn't wait for it.
+    runtime.shutdown_background();
+    result
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<Exit> {

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hatchery::{Progress, ProgressSink};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::terminal;
+
 /// A sink that suits standard error.
 pub(crate) fn sink() -> Display {
     if std::io::stderr().is_terminal() {
@@ -91,12 +93,12 @@ impl Lines {
                 return;
             }
             if tenth > 0 {
-                eprintln!("hatchery: compiled {}%", tenth * 10);
+                terminal::note(format_args!("compiled {}%", tenth * 10));
                 return;
             }
         }
         if let Some(text) = text(progress) {
-            eprintln!("hatchery: {text}");
+            terminal::note(text);
         }
     }
 }

@@ -3,6 +3,7 @@
 use tokio::sync::watch;
 
 use crate::exit::Exit;
+use crate::terminal;
 
 /// Becomes true at the first Ctrl-C. The second one ends the process with 130 at once.
 pub(crate) fn interrupts() -> anyhow::Result<watch::Receiver<bool>> {
@@ -15,7 +16,7 @@ pub(crate) fn interrupts() -> anyhow::Result<watch::Receiver<bool>> {
         }
         let _ = sender.send(true);
         if signal.recv().await.is_some() {
-            eprintln!("hatchery: interrupted twice, leaving at once");
+            terminal::note("interrupted twice, leaving at once");
             let code = i32::from(INTERRUPTED);
             std::process::exit(code);
         }

@@ -34,6 +34,13 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Standard error without the lines of `hatchery` itself, such as those of a first compile.
+fn said_by_program(output: &Output) -> String {
+    let said = text(&output.stderr);
+    let lines = said.split_inclusive('\n');
+    lines.filter(|line| !line.starts_with("hatchery: ")).collect()
+}
+
 fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
@@ -69,7 +76,7 @@ fn output_streams_and_exit_codes_are_the_programs() {
     let source = "import sys\nprint(sys.argv[1:])\nprint('e', file=sys.stderr)\nsys.exit(7)";
     let output = run(&["run", "-c", source, "--", "a", "--b"]);
     assert_eq!(text(&output.stdout), "['a', '--b']\n");
-    assert_eq!(text(&output.stderr), "e\n");
+    assert_eq!(said_by_program(&output), "e\n");
     assert_eq!(output.status.code(), Some(7));
 
     let output = run(&["run", "-c", "1/0"]);
@@ -90,6 +97,9 @@ fn mistakes_in_the_usage_say_what_to_do() {
         (&["run", "."], "Is a directory"),
         (&["batch", "missing.ndjson"], "missing.ndjson"),
         (&["batch", "-", "--workers", "0"], "1..=1024"),
+        (&["batch", "."], "directory"),
+        (&["batch", "Cargo.toml", "--out", "Cargo.toml"], "holds the jobs"),
+        (&["run", "-c", "1", "--output-dir", "/dev/null/x"], "/dev/null/x"),
         (&["walk"], "unrecognized"),
     ] {
         let output = run(arguments);
@@ -176,6 +186,49 @@ fn the_first_interrupt_ends_the_program() {
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(status.code(), Some(130), "{said}");
     assert!(said.contains("interrupted"), "{said}");
+}
+
+#[test]
+fn the_environment_of_the_host_stays_outside() {
+    let source = "import os, sys\nprint('HATCHERY_TEST_CANARY' in os.environ, len(sys.argv))";
+    let output =
+        hatchery().args(["run", "-c", source]).env("HATCHERY_TEST_CANARY", "1").output().unwrap();
+    assert_eq!(text(&output.stdout), "False 1\n");
+}
+
+#[test]
+fn results_of_a_batch_come_before_its_input_ends_and_an_interrupt_ends_it() {
+    let mut child = hatchery()
+        .args(["batch", "-", "--workers", "1"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"{\"id\": 1, \"code\": \"6 * 7\"}\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["value"], 42);
+    // Standard input is still open.
+    interrupt(child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    drop(stdin);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure_of_the_sandbox() {
+    let mut child = hatchery()
+        .args(["run", "-c", "while True: print('x' * 1000)"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0_u8; 10];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(141), "{output:?}");
+    assert_eq!(said_by_program(&output), "");
 }
 
 fn interrupt(process: u32) {

@@ -19,7 +19,7 @@ pub use limits::{LimitHit, LimitKind, Limits};
 pub use outcome::{
     Afterwards, ChangedFile, Exception, Outcome, SandboxFailure, StopReason, Usage, Verdict,
 };
-pub use program::{BadPath, InputFile, MAX_PATH_BYTES, Program, check_path};
+pub use program::{BadPath, BadProgram, InputFile, MAX_PATH_BYTES, Program, check_path};
 pub use python::{PYTHON_WHEEL_VARIABLE, PythonBuild, WHEEL_REQUIREMENT};
 pub use stop::StopHandle;
 pub use transcript::{Chunk, Cursor, Next, Stream, Transcript};

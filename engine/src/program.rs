@@ -20,6 +20,45 @@ pub struct Program {
     pub files: Vec<InputFile>,
 }
 
+/// A program is given something that no process could be given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadProgram {
+    /// The name or the value of a variable.
+    #[error(
+        "`{name}` can't be a variable of the environment: its name must not be empty or have a `=`, \
+         and neither name nor value may have a NUL"
+    )]
+    Variable {
+        /// Its name.
+        name: String,
+    },
+    /// An argument or the file name.
+    #[error("`{text}` can't be an argument or a file name, since it has a NUL")]
+    Text {
+        /// The text.
+        text: String,
+    },
+}
+
+impl Program {
+    /// Whether a process could be started with these surroundings.
+    ///
+    /// # Errors
+    /// An environment name is empty or has a `=`, or a text has a NUL.
+    pub fn check(&self) -> Result<(), BadProgram> {
+        for (name, value) in &self.env {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                return Err(BadProgram::Variable { name: name.clone() });
+            }
+        }
+        match self.args.iter().chain(&self.filename).find(|text| text.contains('\0')) {
+            Some(text) => Err(BadProgram::Text { text: text.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
 /// A file that a program finds in its workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputFile {
@@ -70,6 +109,20 @@ pub fn check_path(path: &str) -> Result<(), BadPath> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn surroundings_that_no_process_can_have_are_refused() {
+        let with = |name: &str, value: &str| Program {
+            env: [(name.to_owned(), value.to_owned())].into(),
+            ..Program::default()
+        };
+        assert!(with("A", "b=c").check().is_ok());
+        for (name, value) in [("", "b"), ("A=B", "c"), ("A\0", "b"), ("A", "\0")] {
+            assert!(with(name, value).check().is_err(), "{name:?} {value:?}");
+        }
+        let args = Program { args: vec!["a\0".to_owned()], ..Program::default() };
+        assert!(args.check().is_err());
+    }
 
     #[test]
     fn only_paths_inside_the_workspace_are_taken() {

@@ -10,8 +10,8 @@ pub struct PoolConfig {
     /// Default: the number of CPUs. Each is a thread that keeps an interpreter warm, 40 to 70 MB.
     /// More than the CPUs only helps programs that wait.
     pub isolated_workers: usize,
-    /// The first wait before a worker that failed is replaced; it doubles with each failure in a
-    /// row, up to `longest_back_off`. The first replacement comes at once.
+    /// The first wait before a worker that failed to start is replaced; it doubles with each such
+    /// failure in a row, up to `longest_back_off`. The first replacement comes at once.
     ///
     /// Default: 100 ms. Zero turns a broken machine into a busy loop until `most_failures`.
     pub first_back_off: Duration,
@@ -19,7 +19,8 @@ pub struct PoolConfig {
     ///
     /// Default: 10 s.
     pub longest_back_off: Duration,
-    /// A worker that fails this often in a row is given up.
+    /// When this many workers in a row fail to start in a place where none ever started, the place
+    /// is given up. Places that once worked are tried for ever, with `longest_back_off` between.
     ///
     /// Default: 5. One gives up at the first failure; a large number never does.
     pub most_failures: u32,

@@ -76,6 +76,10 @@ impl Board {
         self.entries.remove(&worker);
     }
 
+    pub(crate) fn clear(&self) {
+        self.entries.clear();
+    }
+
     pub(crate) fn activity(&self, worker: WorkerId, activity: WorkerActivity) {
         if let Some(mut entry) = self.entries.get_mut(&worker) {
             entry.activity = activity;

@@ -21,7 +21,7 @@ use message::SupervisorMessage;
 use restart::{Decision, History};
 
 pub(crate) mod message;
-mod restart;
+pub(crate) mod restart;
 
 /// The time of this crate.
 #[expect(clippy::disallowed_methods, reason = "this is the pool's clock file")]
@@ -47,8 +47,6 @@ pub(crate) struct SupervisorState {
     board: Board,
     workers: HashMap<ActorId, Watched>,
     next_worker: u64,
-    /// Of isolated starts as a whole: a broken machine fails for every worker alike.
-    history: History,
     /// Replacements that wait out a back-off.
     backing_off: usize,
     closing: Option<ractor::RpcReplyPort<()>>,
@@ -59,6 +57,14 @@ struct Watched {
     worker: WorkerId,
     kind: WorkerKind,
     actor: ActorRef<WorkerMessage>,
+    history: History,
+}
+
+/// A worker that ended, and where.
+struct Place {
+    worker: WorkerId,
+    kind: WorkerKind,
+    history: History,
 }
 
 impl Actor for Supervisor {
@@ -80,12 +86,11 @@ impl Actor for Supervisor {
             board,
             workers: HashMap::new(),
             next_worker: 1,
-            history: History::default(),
             backing_off: 0,
             closing: None,
         };
         for _ in 0..isolated {
-            state.spawn(&myself, WorkerKind::Isolated).await;
+            state.spawn(&myself, WorkerKind::Isolated, History::default()).await;
         }
         Ok(state)
     }
@@ -98,12 +103,12 @@ impl Actor for Supervisor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             SupervisorMessage::StartSession(session) => {
-                state.spawn(&myself, WorkerKind::Session(session)).await;
+                state.spawn(&myself, WorkerKind::Session(session), History::default()).await;
             }
-            SupervisorMessage::Replace => {
+            SupervisorMessage::Replace(history) => {
                 state.backing_off -= 1;
                 if state.closing.is_none() {
-                    state.spawn(&myself, WorkerKind::Isolated).await;
+                    state.spawn(&myself, WorkerKind::Isolated, history).await;
                 }
             }
             SupervisorMessage::Stop(worker) => {
@@ -112,7 +117,6 @@ impl Actor for Supervisor {
                     let _ = watched.actor.cast(WorkerMessage::Stop);
                 }
             }
-            SupervisorMessage::Healthy => state.history = History::default(),
             SupervisorMessage::Close(reply) => {
                 for watched in state.workers.values() {
                     let _ = watched.actor.cast(WorkerMessage::Stop);
@@ -133,13 +137,14 @@ impl Actor for Supervisor {
         match event {
             SupervisionEvent::ActorTerminated(cell, last, _) => {
                 let last = last.and_then(|mut last| last.take::<WorkerState>().ok());
-                let killed = || GoneReason::Died("its actor was killed".to_owned());
-                let reason = last.map_or_else(killed, |last| last.gone());
-                state.ended(&myself, cell.get_id(), reason);
+                let killed = || (GoneReason::Died("its actor was killed".to_owned()), false);
+                let (reason, had_interpreter) =
+                    last.map_or_else(killed, |last| (last.gone(), last.had_interpreter()));
+                state.ended(&myself, cell.get_id(), reason, had_interpreter);
             }
             SupervisionEvent::ActorFailed(cell, error) => {
                 let reason = GoneReason::Died(format!("its actor failed: {error}"));
-                state.ended(&myself, cell.get_id(), reason);
+                state.ended(&myself, cell.get_id(), reason, false);
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
         }
@@ -149,7 +154,12 @@ impl Actor for Supervisor {
 }
 
 impl SupervisorState {
-    async fn spawn(&mut self, myself: &ActorRef<SupervisorMessage>, kind: WorkerKind) {
+    async fn spawn(
+        &mut self,
+        myself: &ActorRef<SupervisorMessage>,
+        kind: WorkerKind,
+        history: History,
+    ) {
         let worker = WorkerId(self.next_worker);
         self.next_worker += 1;
         let arguments = WorkerArguments {
@@ -157,24 +167,31 @@ impl SupervisorState {
             kind,
             source: Arc::clone(&self.source),
             owner: self.owner.clone(),
-            supervisor: myself.clone(),
             board: self.board.clone(),
         };
         match Actor::spawn_linked(None, Worker, arguments, myself.get_cell()).await {
             Ok((actor, _)) => {
-                let watched = Watched { worker, kind, actor };
+                let watched = Watched { worker, kind, actor, history };
                 self.workers.insert(watched.actor.get_id(), watched);
             }
             Err(error) => {
                 self.board.add(worker, kind);
-                self.gone(myself, worker, kind, GoneReason::StartFailed(error.to_string()));
+                let place = Place { worker, kind, history };
+                self.gone(myself, place, GoneReason::StartFailed(error.to_string()), false);
             }
         }
     }
 
-    fn ended(&mut self, myself: &ActorRef<SupervisorMessage>, actor: ActorId, reason: GoneReason) {
-        if let Some(watched) = self.workers.remove(&actor) {
-            self.gone(myself, watched.worker, watched.kind, reason);
+    fn ended(
+        &mut self,
+        myself: &ActorRef<SupervisorMessage>,
+        actor: ActorId,
+        reason: GoneReason,
+        had_interpreter: bool,
+    ) {
+        if let Some(Watched { worker, kind, history, .. }) = self.workers.remove(&actor) {
+            let place = Place { worker, kind, history };
+            self.gone(myself, place, reason, had_interpreter);
         }
     }
 
@@ -182,23 +199,24 @@ impl SupervisorState {
     fn gone(
         &mut self,
         myself: &ActorRef<SupervisorMessage>,
-        worker: WorkerId,
-        kind: WorkerKind,
+        place: Place,
         reason: GoneReason,
+        had_interpreter: bool,
     ) {
+        let Place { worker, kind, mut history } = place;
         let decision = match (kind, &reason) {
             _ if self.closing.is_some() => Decision::Leave,
             (WorkerKind::Session(_), _) | (_, GoneReason::Stopped) => Decision::Leave,
-            (WorkerKind::Isolated, _) => self.history.failed(&self.config),
+            (WorkerKind::Isolated, _) => history.died(had_interpreter, &self.config),
         };
         match (decision, kind) {
             (Decision::ReplaceAfter(delay), _) => {
                 self.board.failed(worker, reason.to_string());
                 self.board.activity(worker, WorkerActivity::BackingOff);
                 tracing::warn!(%worker, %reason, ?delay, "a worker is replaced");
-                self.replace_after(myself, worker, delay);
+                self.replace_after(myself, worker, history, delay);
             }
-            (Decision::Leave, WorkerKind::Isolated) if reason != GoneReason::Stopped => {
+            (Decision::Leave, WorkerKind::Isolated) if self.closing.is_none() => {
                 self.board.failed(worker, reason.to_string());
                 self.board.activity(worker, WorkerActivity::GivenUp);
                 tracing::error!(%worker, %reason, "a worker is given up");
@@ -216,13 +234,14 @@ impl SupervisorState {
         &mut self,
         myself: &ActorRef<SupervisorMessage>,
         worker: WorkerId,
+        history: History,
         delay: Duration,
     ) {
         self.backing_off += 1;
         let board = self.board.clone();
         myself.send_after(delay, move || {
             board.remove(worker);
-            SupervisorMessage::Replace
+            SupervisorMessage::Replace(history)
         });
     }
 
@@ -231,6 +250,8 @@ impl SupervisorState {
         if self.workers.is_empty()
             && let Some(reply) = self.closing.take()
         {
+            // What waited out a back-off or was given up is no worker any more.
+            self.board.clear();
             let _ = reply.send(());
             myself.stop(None);
         }

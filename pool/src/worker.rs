@@ -1,8 +1,8 @@
 //! The actor of one worker: takes tasks for its thread, tells the owner what came of them.
 //!
 //! It makes no decisions; what may follow what is in `worker/state.rs`. The thread is joined
-//! before the actor ends, also when the actor is killed or panics, so a worker that is gone has
-//! left nothing behind.
+//! before the actor ends. When the actor is killed or panics, its run is stopped and the thread is
+//! joined as the state is dropped, which can be after the supervisor heard of the end.
 
 use std::sync::Arc;
 
@@ -13,7 +13,6 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, DerivedActorRef};
 use crate::event::{GoneReason, PoolEvent};
 use crate::interpreter::InterpreterSource;
 use crate::status::{Board, WorkerActivity};
-use crate::supervisor::message::SupervisorMessage;
 use crate::task::{JobId, Task, WorkerId, WorkerKind};
 
 use message::{ThreadEvent, WorkerMessage};
@@ -58,7 +57,6 @@ pub(crate) struct WorkerArguments {
     pub(crate) kind: WorkerKind,
     pub(crate) source: Arc<dyn InterpreterSource>,
     pub(crate) owner: DerivedActorRef<PoolEvent>,
-    pub(crate) supervisor: ActorRef<SupervisorMessage>,
     pub(crate) board: Board,
 }
 
@@ -73,13 +71,17 @@ pub(crate) struct WorkerState {
     owner: DerivedActorRef<PoolEvent>,
     board: Board,
     thread: ThreadGuard,
-    supervisor: ActorRef<SupervisorMessage>,
-    is_proven: bool,
+    had_interpreter: bool,
     /// Why the thread ended. The supervisor is handed this state when the actor has ended.
     gone: Option<GoneReason>,
 }
 
 impl WorkerState {
+    /// Whether an interpreter was ever up here.
+    pub(crate) fn had_interpreter(&self) -> bool {
+        self.had_interpreter
+    }
+
     /// Why the worker is no more; without a word of its thread, it died.
     pub(crate) fn gone(&self) -> GoneReason {
         let silent = || GoneReason::Died("its actor ended before its thread".to_owned());
@@ -128,7 +130,7 @@ impl Actor for Worker {
         myself: ActorRef<Self::Msg>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let WorkerArguments { worker, kind, source, owner, supervisor, board } = arguments;
+        let WorkerArguments { worker, kind, source, owner, board } = arguments;
         // One task at a time: a seat takes one, and the next seat comes after its end.
         let (tasks, receiver) = crossbeam_channel::bounded(1);
         let report = move |event| {
@@ -145,8 +147,7 @@ impl Actor for Worker {
             owner,
             board,
             thread,
-            supervisor,
-            is_proven: false,
+            had_interpreter: false,
             gone: None,
         })
     }
@@ -161,7 +162,7 @@ impl Actor for Worker {
             WorkerMessage::Run(task) => state.run(task),
             WorkerMessage::Stop => state.thread.tasks = None,
             WorkerMessage::Thread(ThreadEvent::Started) => {
-                state.say_healthy_once();
+                state.had_interpreter = true;
                 if state.step(Input::Started) == Step::OfferSeat {
                     state.offer_seat(myself);
                 }
@@ -223,13 +224,6 @@ impl WorkerState {
         self.tell(event);
         if step == Step::OfferSeat {
             self.offer_seat(myself);
-        }
-    }
-
-    /// Tells the supervisor when the first interpreter of an isolated worker is up.
-    fn say_healthy_once(&mut self) {
-        if self.kind == WorkerKind::Isolated && !std::mem::replace(&mut self.is_proven, true) {
-            let _ = self.supervisor.cast(SupervisorMessage::Healthy);
         }
     }
 

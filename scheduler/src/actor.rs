@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use engine::{Outcome, SandboxFailure, Stream, Verdict};
+use engine::{Afterwards, Outcome, SandboxFailure, Stream, Verdict};
 use parking_lot::RwLock;
 use pool::{
     InterpreterSource, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionId, Task, WorkerId,
@@ -16,7 +16,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::config::SchedulerConfig;
-use crate::effect::{Effect, Refusal, Settlement};
+use crate::effect::{Effect, Settlement};
+use crate::error::Refusal;
 use crate::job::{JobRequest, LiveJob};
 use crate::message::SchedulerMessage;
 use crate::model::{Event, Model};
@@ -209,9 +210,10 @@ impl SchedulerState {
                 self.seats.insert(worker, seat);
                 self.decide(Event::Ready { worker, kind });
             }
-            PoolEvent::Finished { worker, job, outcome, afterwards: _ } => {
+            PoolEvent::Finished { worker, job, outcome, afterwards } => {
                 self.end(job, *outcome);
-                self.decide(Event::Finished { worker, job });
+                let is_lost = afterwards == Afterwards::Lost;
+                self.decide(Event::Finished { worker, job, is_lost });
             }
             PoolEvent::Gone { worker, kind, reason, is_replaced } => {
                 self.seats.remove(&worker);

@@ -1,5 +1,7 @@
 //! The knobs of the scheduler.
 
+use crate::error::ConfigError;
+
 /// The knobs of the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchedulerConfig {
@@ -13,11 +15,13 @@ pub struct SchedulerConfig {
     /// Default: 10,000. Zero refuses whatever can't run at once. Each waiting job holds its source
     /// and input files in memory, which `queued_bytes` bounds.
     pub queued_count: usize,
-    /// Bytes of source and input files that may wait. Further jobs are refused with `QueueFull`.
+    /// Bytes that waiting jobs may hold: source, arguments, environment, standard input and files.
+    /// Further jobs are refused with `QueueBytes`.
     ///
-    /// Default: 256 MiB. A single job above it is never admitted.
+    /// Default: 256 MiB. A job that is larger by itself is only taken when it can run at once.
     pub queued_bytes: usize,
-    /// Sessions that may be open. Further ones are refused with `TooManySessions`.
+    /// Sessions that may have a worker, closed ones that are still ending included. Further ones are
+    /// refused with `TooManySessions`.
     ///
     /// Default: 64. Each keeps a thread and an interpreter, 40 MB and more.
     pub sessions: usize,
@@ -45,13 +49,4 @@ impl SchedulerConfig {
         }
         Ok(())
     }
-}
-
-/// The configuration makes no sense.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// No job may run.
-    #[error("`concurrent` is 0, so no job would ever run: set it to at least 1")]
-    NothingRuns,
 }

@@ -19,8 +19,12 @@ pub struct JobRequest {
 impl JobRequest {
     /// What the job holds in memory while it waits, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let files: usize = self.program.files.iter().map(|file| file.contents.len()).sum();
-        self.program.source.len() + self.program.stdin.len() + files
+        let Program { source, filename, args, env, stdin, files } = &self.program;
+        let files: usize = files.iter().map(|file| file.path.len() + file.contents.len()).sum();
+        let env: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let args: usize = args.iter().map(String::len).sum();
+        let filename = filename.as_ref().map_or(0, String::len);
+        source.len() + filename + args + env + stdin.len() + files
     }
 }
 

@@ -13,16 +13,17 @@
 
 #![forbid(unsafe_code)]
 
-pub use config::{ConfigError, SchedulerConfig};
-pub use effect::Refusal;
+pub use config::SchedulerConfig;
+pub use error::{ConfigError, Refusal, SchedulerStartError};
 pub use job::JobRequest;
-pub use scheduler::{Scheduler, SchedulerStartError, SessionRef};
+pub use scheduler::{Scheduler, SessionRef};
 pub use status::{Phase, SchedulerStatus, SessionStatus, Totals};
 pub use ticket::Ticket;
 
 mod actor;
 mod config;
 mod effect;
+mod error;
 mod job;
 mod message;
 mod model;

@@ -6,7 +6,7 @@ use engine::{Outcome, StopHandle, Transcript};
 use pool::{JobId, PoolEvent, SessionId};
 use tokio::sync::oneshot;
 
-use crate::effect::Refusal;
+use crate::error::Refusal;
 use crate::job::JobRequest;
 
 /// What the scheduler is told.

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use pool::{JobId, SessionId, WorkerId, WorkerKind};
 
 use crate::config::SchedulerConfig;
-use crate::effect::{Effect, Refusal, Settlement};
+use crate::effect::{Effect, Settlement};
+use crate::error::Refusal;
 use crate::status::Phase;
 
 #[cfg(test)]
@@ -26,8 +27,8 @@ pub(crate) enum Event {
     SessionClosed(SessionId),
     /// A worker offers a seat.
     Ready { worker: WorkerId, kind: WorkerKind },
-    /// A worker's task has ended.
-    Finished { worker: WorkerId, job: JobId },
+    /// A worker's task has ended; `is_lost` if its interpreter is gone, and with it a session.
+    Finished { worker: WorkerId, job: JobId, is_lost: bool },
     /// A worker is no more.
     Gone { worker: WorkerId, kind: WorkerKind, reason: String, is_replaced: bool },
     /// No more jobs are to be taken.
@@ -48,6 +49,8 @@ pub(crate) struct Model {
     /// Isolated workers with an unused seat, longest idle last used.
     idle: BTreeSet<WorkerId>,
     sessions: HashMap<SessionId, Session>,
+    /// Workers of sessions that have been asked for and are not gone, also of closed sessions.
+    session_workers: usize,
     /// Sessions that have both a seat and a job, by their oldest job.
     runnable_sessions: BTreeMap<JobId, SessionId>,
     /// Every admitted job that has not ended.
@@ -85,6 +88,7 @@ impl Model {
             waiting: BTreeSet::new(),
             idle: BTreeSet::new(),
             sessions: HashMap::new(),
+            session_workers: 0,
             runnable_sessions: BTreeMap::new(),
             jobs: HashMap::new(),
             queued_count: 0,
@@ -130,7 +134,7 @@ impl Model {
         if self.phase != Phase::Open {
             return Some(Refusal::ShuttingDown);
         }
-        (self.sessions.len() >= self.config.sessions)
+        (self.session_workers >= self.config.sessions)
             .then_some(Refusal::TooManySessions { limit: self.config.sessions })
     }
 
@@ -145,6 +149,7 @@ impl Model {
             Event::Cancelled(job) => self.cancelled(job, &mut effects),
             Event::SessionOpened(session) => {
                 self.sessions.insert(session, Session::default());
+                self.session_workers += 1;
                 effects.push(Effect::StartSession(session));
             }
             Event::SessionClosed(session) => {
@@ -154,7 +159,9 @@ impl Model {
                 self.end_session_if_done(session, &mut effects);
             }
             Event::Ready { worker, kind } => self.ready(worker, kind, &mut effects),
-            Event::Finished { worker, job } => self.finished(worker, job, &mut effects),
+            Event::Finished { worker, job, is_lost } => {
+                self.finished(worker, job, is_lost, &mut effects);
+            }
             Event::Gone { worker, kind, reason, is_replaced } => {
                 self.gone(worker, kind, &reason, is_replaced, &mut effects);
             }
@@ -267,11 +274,14 @@ impl Model {
         }
     }
 
-    fn finished(&mut self, worker: WorkerId, job: JobId, effects: &mut Vec<Effect>) {
+    fn finished(&mut self, worker: WorkerId, job: JobId, is_lost: bool, effects: &mut Vec<Effect>) {
         self.running.remove(&worker);
-        if let Some(job) = self.jobs.remove(&job)
-            && let Some(session) = job.session
-        {
+        let Some(session) = self.jobs.remove(&job).and_then(|job| job.session) else { return };
+        if is_lost {
+            // Its worker ends by itself. The name is free for a fresh session from now on.
+            let lost = Settlement::SessionLost("a run that was ended took its state".to_owned());
+            self.drop_session(session, &lost, effects);
+        } else {
             self.end_session_if_done(session, effects);
         }
     }
@@ -291,6 +301,7 @@ impl Model {
         }
         match kind {
             WorkerKind::Session(session) => {
+                self.session_workers -= 1;
                 let lost = Settlement::SessionLost(reason.to_owned());
                 self.drop_session(session, &lost, effects);
             }

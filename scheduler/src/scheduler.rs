@@ -8,25 +8,13 @@ use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
 
 use crate::actor::{Published, SchedulerActor, SchedulerArguments};
-use crate::config::{ConfigError, SchedulerConfig};
-use crate::effect::Refusal;
+use crate::config::SchedulerConfig;
+use crate::error::{Refusal, SchedulerStartError};
 use crate::job::JobRequest;
 use crate::message::SchedulerMessage;
 use crate::status::{SchedulerStatus, SessionStatus};
 use crate::ticket::Ticket;
 use crate::timer::now;
-
-/// The scheduler could not be started.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SchedulerStartError {
-    /// The configuration makes no sense.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// An actor could not be started.
-    #[error("the scheduler could not be started: {0}")]
-    Spawn(String),
-}
 
 /// The handle of a scheduler and its pool. Cheap to clone. When the last handle and the last
 /// ticket are dropped, everything that still runs is cancelled.

@@ -21,7 +21,7 @@ pub struct Ticket {
     transcript: Arc<Transcript>,
     cursor: Cursor,
     changed: Arc<Notify>,
-    is_settled: bool,
+    outcome: Option<Outcome>,
 }
 
 impl Ticket {
@@ -37,7 +37,7 @@ impl Ticket {
             move || changed.notify_one()
         });
         let cursor = Cursor::default();
-        Self { job, scheduler, reply, transcript, cursor, changed, is_settled: false }
+        Self { job, scheduler, reply, transcript, cursor, changed, outcome: None }
     }
 
     /// The job's number, unique in this process.
@@ -62,15 +62,17 @@ impl Ticket {
         self.scheduler.cancel(self.job);
     }
 
-    /// The outcome, when the job has ended. Cancel-safe: a ticket that is kept can be awaited
-    /// again.
+    /// The outcome, when the job has ended; the same one at every call. Cancel-safe.
     pub async fn outcome(&mut self) -> Outcome {
-        let outcome = (&mut self.reply).await;
-        self.is_settled = true;
-        outcome.unwrap_or_else(|_| {
+        if let Some(outcome) = &self.outcome {
+            return outcome.clone();
+        }
+        let outcome = (&mut self.reply).await.unwrap_or_else(|_| {
             let failure = SandboxFailure::WorkerDied("the scheduler died".to_owned());
             Outcome::not_run(Verdict::SandboxFailed(failure))
-        })
+        });
+        self.outcome = Some(outcome.clone());
+        outcome
     }
 }
 
@@ -85,7 +87,7 @@ impl IntoFuture for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if !self.is_settled {
+        if self.outcome.is_none() {
             self.cancel();
         }
     }

@@ -148,6 +148,16 @@ fn usage_is_measured() {
 }
 
 #[test]
+fn surroundings_that_no_process_can_have_are_refused() {
+    for job in
+        [Job::code("1").env("", "x"), Job::code("1").env("A=B", "x"), Job::code("1").args(["a\0"])]
+    {
+        let refused = with_pool(|pool| async { pool.run(job).await.unwrap_err() });
+        assert!(matches!(refused, hatchery::Error::Program(_)), "{refused}");
+    }
+}
+
+#[test]
 fn bad_paths_are_refused_before_anything_runs() {
     for path in ["/etc/x", "../x", "a/../x", ""] {
         assert!(Job::code("").input(path, "").is_err(), "{path:?}");

@@ -6,7 +6,7 @@ use std::path::Path;
 use hatchery::{CacheDir, EngineConfig, Hatchery};
 
 use crate::exit::Exit;
-use crate::progress;
+use crate::{progress, terminal};
 
 pub(crate) async fn install() -> anyhow::Result<Exit> {
     let hatchery = Hatchery::builder().workers(1).progress(progress::sink()).start().await?;
@@ -17,15 +17,15 @@ pub(crate) async fn install() -> anyhow::Result<Exit> {
 pub(crate) fn info() -> anyhow::Result<Exit> {
     let config = EngineConfig::from_env();
     let cache = CacheDir::open(config.cache_dir.as_deref())?;
-    println!("build    {}", hatchery::WHEEL_REQUIREMENT);
-    println!("cache    {}", cache.root().display());
+    terminal::print(format_args!("build    {}", hatchery::WHEEL_REQUIREMENT))?;
+    terminal::print(format_args!("cache    {}", cache.root().display()))?;
     for (name, what) in [("builds", "fetched"), ("modules", "compiled")] {
         let bytes = size_of(&cache.root().join(name));
         let state = match bytes {
             0 => format!("not yet {what}"),
             _ => format!("{what}, {} MB", bytes / 1_000_000),
         };
-        println!("{name:8} {state}");
+        terminal::print(format_args!("{name:8} {state}"))?;
     }
     Ok(Exit::Success)
 }

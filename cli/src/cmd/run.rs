@@ -4,27 +4,34 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use anyhow::Context;
-use hatchery::{Hatchery, Job, Outcome, Stream, Ticket, Verdict};
+use hatchery::{ChangedFile, Hatchery, Job, Outcome, Stream, Ticket, Verdict};
 
 use crate::args::RunArguments;
 use crate::exit::{Exit, UsageError};
-use crate::{inputs, progress, signals};
+use crate::{inputs, progress, signals, terminal};
 
 pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     let job = job(&arguments)?;
+    if let Some(folder) = &arguments.output_dir {
+        // Before the program runs, since its files would be lost otherwise.
+        fs::create_dir_all(folder)
+            .map_err(|error| UsageError(format!("can't make `{}`: {error}", folder.display())))?;
+    }
     let hatchery = Hatchery::builder().workers(1).progress(progress::sink()).start().await?;
     let mut interrupts = signals::interrupts()?;
     let mut ticket = hatchery.submit(job).await?;
     let outcome = follow(&mut ticket, !arguments.json, &mut interrupts).await?;
     if arguments.json {
-        println!("{}", outcome.to_tool_json());
+        terminal::print(outcome.to_tool_json())?;
     } else {
         report(&outcome);
     }
-    keep_files(&outcome, &arguments)?;
+    let are_kept = keep_files(&outcome, &arguments);
     hatchery.abort().await;
-    Ok(Exit::of_outcome(&outcome))
+    match Exit::of_outcome(&outcome) {
+        Exit::Success if !are_kept => Ok(Exit::Failed),
+        exit => Ok(exit),
+    }
 }
 
 /// Waits for the outcome, passing output on as it comes. The first Ctrl-C cancels.
@@ -51,37 +58,40 @@ async fn follow(
     Ok(ticket.outcome().await)
 }
 
-fn pass_on(stream: Stream, bytes: &[u8]) -> anyhow::Result<()> {
-    let written = match stream {
+fn pass_on(stream: Stream, bytes: &[u8]) -> std::io::Result<()> {
+    match stream {
         Stream::Stdout => {
             let mut stdout = std::io::stdout().lock();
             stdout.write_all(bytes).and_then(|()| stdout.flush())
         }
         Stream::Stderr => std::io::stderr().lock().write_all(bytes),
-    };
-    written.context("can't pass the program's output on")
+    }
 }
 
 /// Says on standard error what the program's own output doesn't.
 fn report(outcome: &Outcome) {
     match &outcome.verdict {
         Verdict::Completed { .. } | Verdict::Exited { .. } => {}
-        Verdict::Raised(exception) => eprint!("{}", exception.traceback),
-        Verdict::Limit(hit) => eprintln!("hatchery: stopped, {hit}"),
-        Verdict::Cancelled => eprintln!("hatchery: interrupted"),
-        Verdict::SandboxFailed(failure) => eprintln!("hatchery: the sandbox failed: {failure}"),
-        _ => eprintln!("hatchery: ended as {}", outcome.verdict.name()),
+        Verdict::Raised(exception) => {
+            let _ = std::io::stderr().lock().write_all(exception.traceback.as_bytes());
+        }
+        Verdict::Limit(hit) => terminal::note(format_args!("stopped, {hit}")),
+        Verdict::Cancelled => terminal::note("interrupted"),
+        Verdict::SandboxFailed(failure) => {
+            terminal::note(format_args!("the sandbox failed: {failure}"));
+        }
+        verdict => terminal::note(format_args!("ended as {}", verdict.name())),
     }
     if outcome.output_truncated {
-        eprintln!(
-            "hatchery: of {} bytes of output, the rest was dropped",
-            outcome.usage.output_bytes
-        );
+        let kept = outcome.stdout.len() + outcome.stderr.len();
+        let written = outcome.usage.output_bytes;
+        terminal::note(format_args!("of {written} bytes of output, all but {kept} were dropped"));
     }
 }
 
-/// Writes the files that the program made, or says that there are some.
-fn keep_files(outcome: &Outcome, arguments: &RunArguments) -> anyhow::Result<()> {
+/// Writes the files that the program made, or says that there are some. Returns whether each one
+/// was written that should have been.
+fn keep_files(outcome: &Outcome, arguments: &RunArguments) -> bool {
     let Some(folder) = &arguments.output_dir else {
         if !outcome.files.is_empty() && !arguments.json {
             let names: Vec<String> = outcome
@@ -89,23 +99,31 @@ fn keep_files(outcome: &Outcome, arguments: &RunArguments) -> anyhow::Result<()>
                 .iter()
                 .map(|file| format!("{} ({} bytes)", file.path, file.contents.len()))
                 .collect();
-            eprintln!(
-                "hatchery: the program wrote {}; keep such files with --output-dir DIR",
-                names.join(", ")
-            );
+            let names = names.join(", ");
+            terminal::note(format_args!(
+                "the program wrote {names}; keep such files with --output-dir DIR"
+            ));
         }
-        return Ok(());
+        return true;
     };
+    let mut are_kept = true;
     for file in &outcome.files {
-        // `InputFile`'s rule holds for names from the guest too: plain and relative.
-        hatchery::check_path(&file.path)?;
-        let path = folder.join(&file.path);
-        let parent = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(parent)
-            .and_then(|()| fs::write(&path, &file.contents))
-            .with_context(|| format!("can't write `{}`", path.display()))?;
+        if let Err(error) = keep_file(folder, file) {
+            terminal::note(format_args!("can't keep `{}`: {error:#}", file.path));
+            are_kept = false;
+        }
     }
-    Ok(())
+    are_kept
+}
+
+fn keep_file(folder: &Path, file: &ChangedFile) -> anyhow::Result<()> {
+    // The rule for input files holds for names from the guest too: plain and relative.
+    hatchery::check_path(&file.path)?;
+    let path = folder.join(&file.path);
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    Ok(fs::write(&path, &file.contents)?)
 }
 
 fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
@@ -131,6 +149,5 @@ fn script(file: &Path, arguments: &RunArguments) -> anyhow::Result<Job> {
     if arguments.no_header_inputs {
         return Ok(job);
     }
-    let source = fs::read_to_string(file).map_err(|error| UsageError(error.to_string()))?;
-    inputs::add_from_header(job, file, &source)
+    inputs::add_from_header(job, file)
 }

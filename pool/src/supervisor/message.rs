@@ -2,6 +2,7 @@
 
 use ractor::RpcReplyPort;
 
+use super::restart::History;
 use crate::task::{SessionId, WorkerId};
 
 /// What the supervisor is told.
@@ -12,10 +13,8 @@ pub(crate) enum SupervisorMessage {
     /// From the owner: the worker ends after its present task. `Gone` follows; nothing if it is
     /// gone already.
     Stop(WorkerId),
-    /// From an isolated worker: it has an interpreter, so the machine isn't broken.
-    Healthy,
-    /// From a timer: a back-off is over.
-    Replace,
+    /// From a timer: a back-off is over in a place with this history.
+    Replace(History),
     /// From the owner, once. Every worker ends after its present task; the answer comes when all
     /// have ended, then the supervisor ends.
     Close(RpcReplyPort<()>),

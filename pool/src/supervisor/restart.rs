@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use crate::config::PoolConfig;
 
-/// Failures in a row.
+/// What happened in one place of the pool, handed from worker to replacement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct History {
+pub(crate) struct History {
+    /// Workers in a row that died before they had an interpreter.
     failures: u32,
+    /// Some worker here once had an interpreter, so the machine can run one.
+    was_healthy: bool,
 }
 
 /// What becomes of a worker's place.
@@ -21,11 +24,16 @@ pub(super) enum Decision {
 }
 
 impl History {
-    /// One more worker failed: the first is replaced at once, later ones wait twice as long each
-    /// time, and the last is given up.
-    pub(super) fn failed(&mut self, config: &PoolConfig) -> Decision {
+    /// A worker died. One that had an interpreter is replaced at once: what it ran may have killed
+    /// it, and says nothing about the next. The first that had none as well; later ones wait twice
+    /// as long each time. A place that never worked is given up in the end, one that did never.
+    pub(super) fn died(&mut self, had_interpreter: bool, config: &PoolConfig) -> Decision {
+        if had_interpreter {
+            *self = Self { failures: 0, was_healthy: true };
+            return Decision::ReplaceAfter(Duration::ZERO);
+        }
         self.failures = self.failures.saturating_add(1);
-        if self.failures >= config.most_failures {
+        if self.failures >= config.most_failures && !self.was_healthy {
             return Decision::Leave;
         }
         let delay = match self.failures {
@@ -43,18 +51,36 @@ impl History {
 mod tests {
     use super::*;
 
-    #[test]
-    fn back_off_doubles_up_to_its_limit_and_then_gives_up() {
-        let config = PoolConfig {
+    fn config() -> PoolConfig {
+        PoolConfig {
             isolated_workers: 1,
             first_back_off: Duration::from_millis(100),
             longest_back_off: Duration::from_millis(300),
             most_failures: 6,
-        };
+        }
+    }
+
+    fn after(milliseconds: u64) -> Decision {
+        Decision::ReplaceAfter(Duration::from_millis(milliseconds))
+    }
+
+    #[test]
+    fn back_off_doubles_up_to_its_limit_and_then_gives_up() {
         let mut history = History::default();
-        let decisions: Vec<_> = (0..6).map(|_| history.failed(&config)).collect();
-        let after = |milliseconds| Decision::ReplaceAfter(Duration::from_millis(milliseconds));
+        let decisions: Vec<_> = (0..6).map(|_| history.died(false, &config())).collect();
         let expected = [after(0), after(100), after(200), after(300), after(300), Decision::Leave];
         assert_eq!(decisions, expected);
+    }
+
+    #[test]
+    fn a_place_that_once_worked_is_never_given_up() {
+        let mut history = History::default();
+        assert_eq!(history.died(true, &config()), after(0));
+        for _ in 0..100 {
+            assert_ne!(history.died(false, &config()), Decision::Leave);
+        }
+        assert_eq!(history.died(false, &config()), after(300));
+        assert_eq!(history.died(true, &config()), after(0));
+        assert_eq!(history.died(false, &config()), after(0));
     }
 }

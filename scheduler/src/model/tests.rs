@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::{Event, Model};
 use crate::config::SchedulerConfig;
-use crate::effect::{Effect, Refusal, Settlement};
+use crate::effect::{Effect, Settlement};
+use crate::error::Refusal;
 use crate::status::Phase;
 
 const ISOLATED: WorkerKind = WorkerKind::Isolated;
@@ -36,7 +37,7 @@ fn session_ready(model: &mut Model, worker: u64, session: u64) -> Vec<Effect> {
 }
 
 fn finish(model: &mut Model, worker: u64, job: u64) -> Vec<Effect> {
-    model.handle(Event::Finished { worker: WorkerId(worker), job: JobId(job) })
+    model.handle(Event::Finished { worker: WorkerId(worker), job: JobId(job), is_lost: false })
 }
 
 fn admit(job: u64) -> Effect {
@@ -132,6 +133,28 @@ fn a_lost_session_settles_its_jobs_and_takes_no_more() {
     assert_eq!(model.handle(gone), [settled]);
     let effects = submit_to(&mut model, 3, 1);
     assert!(matches!(effects[..], [Effect::Refuse(_, Refusal::SessionGone { .. })]));
+}
+
+#[test]
+fn a_session_whose_interpreter_is_lost_ends_at_once_and_counts_until_its_worker_is_gone() {
+    let config = SchedulerConfig { sessions: 1, ..SchedulerConfig::default() };
+    let mut model = Model::new(config, 1);
+    let _ = model.handle(Event::SessionOpened(SessionId(1)));
+    let _ = session_ready(&mut model, 7, 1);
+    let _ = submit_to(&mut model, 1, 1);
+    let _ = submit_to(&mut model, 2, 1);
+    let lost = Event::Finished { worker: WorkerId(7), job: JobId(1), is_lost: true };
+    let effects = model.handle(lost);
+    assert!(matches!(effects[..], [Effect::Settle(JobId(2), Settlement::SessionLost(_))]));
+    assert!(!model.is_open(SessionId(1)));
+    assert_eq!(model.refuses_session(), Some(Refusal::TooManySessions { limit: 1 }));
+    let _ = model.handle(Event::Gone {
+        worker: WorkerId(7),
+        kind: WorkerKind::Session(SessionId(1)),
+        reason: "lost".to_owned(),
+        is_replaced: false,
+    });
+    assert_eq!(model.refuses_session(), None);
 }
 
 #[test]
@@ -243,6 +266,10 @@ struct World {
     starting: Vec<(WorkerId, WorkerKind)>,
     idle: Vec<(WorkerId, WorkerKind)>,
     running: HashMap<WorkerId, (JobId, WorkerKind)>,
+    /// Workers that end by themselves.
+    ending: Vec<(WorkerId, WorkerKind)>,
+    /// Workers that were told to stop and have not said anything since.
+    stopped: HashSet<WorkerId>,
     admitted: HashSet<JobId>,
     ended: HashSet<JobId>,
 }
@@ -258,6 +285,8 @@ impl World {
             starting,
             idle: Vec::new(),
             running: HashMap::new(),
+            ending: Vec::new(),
+            stopped: HashSet::new(),
             admitted: HashSet::new(),
             ended: HashSet::new(),
         }
@@ -282,7 +311,14 @@ impl World {
                     self.starting.push((WorkerId(self.next_worker), WorkerKind::Session(session)));
                     self.next_worker += 1;
                 }
-                Effect::StopWorker(worker) => self.idle.retain(|(idle, _)| *idle != worker),
+                Effect::StopWorker(worker) => {
+                    let at = self.idle.iter().position(|(idle, _)| *idle == worker);
+                    match at {
+                        Some(at) => self.ending.push(self.idle.remove(at)),
+                        // Its run has just ended, and its next seat has not come yet.
+                        None => assert!(self.stopped.insert(worker), "a worker is stopped once"),
+                    }
+                }
                 Effect::Drained => assert_eq!(self.admitted, self.ended),
             }
         }
@@ -343,9 +379,13 @@ impl World {
     fn finish(&mut self, worker: WorkerId) {
         let (job, kind) = self.running.remove(&worker).expect("it runs");
         self.end(job);
-        self.tell(Event::Finished { worker, job });
+        // Every third run costs its interpreter.
+        let is_lost = job.0 % 3 == 0;
+        self.tell(Event::Finished { worker, job, is_lost });
         if kind == ISOLATED {
             self.starting.push((worker, kind));
+        } else if is_lost || self.stopped.remove(&worker) {
+            self.ending.push((worker, kind));
         } else {
             self.idle.push((worker, kind));
             self.tell(Event::Ready { worker, kind });
@@ -360,6 +400,9 @@ impl World {
                 self.tell(Event::Ready { worker, kind });
             } else if let Some(worker) = self.running.keys().next().copied() {
                 self.finish(worker);
+            } else if let Some((worker, kind)) = self.ending.pop() {
+                let reason = "ended".to_owned();
+                self.tell(Event::Gone { worker, kind, reason, is_replaced: false });
             } else {
                 return;
             }
