@@ -18,6 +18,9 @@ pub const CACHE_DIR_VARIABLE: &str = "HATCHERY_CACHE_DIR";
 /// Unfinished files and folders carry this prefix; whoever holds the lock may remove them.
 const UNFINISHED_PREFIX: &str = ".unfinished-";
 
+/// The file with the secret; also the sign that a directory is a cache of ours.
+const SECRET_NAME: &str = "secret";
+
 /// The bytes of the secret that seals the files of one cache directory.
 pub(crate) const SECRET_BYTES: usize = 32;
 
@@ -41,6 +44,7 @@ impl CacheDir {
             }
             None => default_root()?,
         };
+        check_dedicated(&root)?;
         make_private(&root)?;
         Ok(Self { root })
     }
@@ -77,11 +81,13 @@ impl CacheDir {
     ///
     /// Invariant: it never changes while the directory lives, else every sealed file is remade.
     pub(crate) fn secret(&self) -> Result<[u8; SECRET_BYTES], CacheError> {
-        let path = self.root.join("secret");
-        let _lock = self.lock("secret")?;
-        if let Ok(bytes) = fs::read(&path)
-            && let Ok(secret) = <[u8; SECRET_BYTES]>::try_from(bytes.as_slice())
-        {
+        let path = self.root.join(SECRET_NAME);
+        if let Some(secret) = read_secret(&path)? {
+            return Ok(secret);
+        }
+        let _lock = self.lock(SECRET_NAME)?;
+        // Another process may have made it while this one waited.
+        if let Some(secret) = read_secret(&path)? {
             return Ok(secret);
         }
         let mut secret = [0_u8; SECRET_BYTES];
@@ -90,6 +96,16 @@ impl CacheDir {
             .map_err(|source| CacheError::io("read", Path::new("/dev/urandom"), source))?;
         write_atomically(&path, |file| file.write_all(&secret))?;
         Ok(secret)
+    }
+}
+
+/// The secret in `path`; `None` if there is none, or it was cut short. Any other failure to read it
+/// is an error: making another would throw away everything that the first one sealed.
+fn read_secret(path: &Path) -> Result<Option<[u8; SECRET_BYTES]>, CacheError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(bytes.try_into().ok()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(CacheError::io("read", path, source)),
     }
 }
 
@@ -183,6 +199,18 @@ fn default_root() -> Result<PathBuf, CacheError> {
         .ok_or(CacheError::NoPlace)
 }
 
+/// Refuses a directory of other people's files, which would be closed to them.
+fn check_dedicated(path: &Path) -> Result<(), CacheError> {
+    let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
+    let Ok(mut entries) = fs::read_dir(path) else { return Ok(()) };
+    let is_open = metadata.mode() & 0o077 != 0;
+    let is_used = entries.next().is_some() && !path.join(SECRET_NAME).is_file();
+    if is_open && is_used {
+        return Err(CacheError::NotDedicated { path: path.to_owned() });
+    }
+    Ok(())
+}
+
 /// Makes `path` a directory that only this user can enter.
 fn make_private(path: &Path) -> Result<(), CacheError> {
     fs::DirBuilder::new()
@@ -213,6 +241,16 @@ mod tests {
         fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
         CacheDir::open(Some(&root)).unwrap();
         assert_eq!(fs::metadata(&root).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn an_open_directory_with_other_files_is_left_alone() {
+        let root = tempfile::tempdir().unwrap();
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        fs::write(root.path().join("somebody's"), "").unwrap();
+        let error = CacheDir::open(Some(root.path())).unwrap_err();
+        assert!(matches!(error, CacheError::NotDedicated { .. }), "{error}");
+        assert_eq!(fs::metadata(root.path()).unwrap().mode() & 0o7777, 0o1777);
     }
 
     #[test]

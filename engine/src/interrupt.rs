@@ -166,14 +166,13 @@ impl Gate {
         if state.current != Some(run) {
             return false;
         }
-        if state.stop.is_none() {
-            state.stop = Some(reason);
-            if state.side == Side::Guest {
-                // Under the gate's lock, so the guest can't cross to the host meanwhile.
-                self.memory.get().expect("a guest that runs has a memory").revoke();
-            }
-            self.stopped.notify_all();
+        state.stop.get_or_insert(reason);
+        if state.side == Side::Guest {
+            // Under the gate's lock, so the guest can't cross to the host meanwhile. Also at a
+            // second stop, in case the system refused the first time.
+            self.memory.get().expect("a guest that runs has a memory").revoke();
         }
+        self.stopped.notify_all();
         true
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Limits {
     /// Time on the clock from the first instruction of the program. Default: 30 s.
     ///
-    /// Zero stops every program before it begins; there is no "none", but days are fine.
+    /// Zero stops every program about as it begins; there is no "none", but days are fine.
     pub wall_time: Duration,
     /// Linear memory of the guest, including what CPython itself needs (63 MB with numpy and
     /// pandas). Default: 1 GiB; at most 4 GiB can be addressed. Below 32 MiB CPython may fail at

@@ -40,8 +40,8 @@ pub(crate) struct GuestMemory {
 
 #[derive(Debug)]
 struct MemoryState {
-    /// Accessible bytes from the base. Invariant E-1: a multiple of the wasm page, at most
-    /// `limit` unless the module itself declares more, and at most 4 GiB.
+    /// Accessible bytes from the base. Invariant E-1: a multiple of the wasm page, at most 4 GiB,
+    /// and never grown beyond the `limit` of the time.
     len: usize,
     /// Growth beyond this is refused.
     limit: usize,
@@ -102,8 +102,8 @@ impl GuestMemory {
         }
         state.revoked = true;
         if let Err(error) = self.reservation.make_inaccessible(0, state.len) {
-            // Only a process that is out of mappings gets here; the guest then runs on until its
-            // worker is told again.
+            // Only a process that is out of mappings gets here; the guest then runs on until a
+            // second stop.
             tracing::error!(%error, "can't revoke the memory of a guest");
             state.revoked = false;
         }

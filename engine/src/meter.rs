@@ -1,6 +1,7 @@
 //! Time: how long a run took, and the watchdog that ends runs whose time is over.
 //!
-//! The only file of the engine that reads clocks, with `interrupt.rs`, whose sleeps wait on one.
+//! The only file of the engine that reads clocks, with `interrupt.rs`, whose sleeps wait on one,
+//! and `host/clock.rs`, which serves them to guests.
 //! One watchdog thread serves every interpreter of the process: a run registers its deadline and
 //! takes it back, so a run that keeps its limit costs two short locks and no thread.
 
@@ -129,7 +130,8 @@ impl WatchdogShared {
                 continue;
             }
             if let Some((_, (run, interrupt))) = state.pending.pop_first() {
-                // Stopping takes the lock of one gate and changes page protections: microseconds.
+                // Takes the lock of one gate and changes page protections: microseconds, or
+                // milliseconds for a memory of a gigabyte.
                 interrupt.stop(run, StopReason::WallTime);
             }
         }

@@ -70,7 +70,10 @@ pub(crate) fn load_or_compile(
     imports::check(&module)?;
     progress.report(Progress::Storing);
     let compiled = module.serialize().map_err(|error| ModuleError::Serialize(error.to_string()))?;
-    sealer.write(&path, &key, &compiled)?;
+    if let Err(error) = sealer.write(&path, &key, &compiled) {
+        // The module is as good without; only the next start compiles again.
+        tracing::warn!(%error, "the compiled module can't be cached");
+    }
     Ok(module)
 }
 

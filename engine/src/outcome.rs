@@ -19,7 +19,8 @@ pub struct Outcome {
     pub stderr: Vec<u8>,
     /// Whether output was dropped because of `Limits::output_bytes`.
     pub output_truncated: bool,
-    /// Files in the workspace that the run made or changed, sorted by path.
+    /// Files in the workspace that were made or changed since the last outcome that told of any,
+    /// sorted by path. Empty unless the run was a success.
     pub files: Vec<ChangedFile>,
     /// What it used.
     pub usage: Usage,

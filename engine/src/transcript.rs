@@ -2,7 +2,7 @@
 //!
 //! The run appends; any number of readers follow, each with a cursor. Nobody waits for anybody: a
 //! slow or absent reader neither holds the run up nor makes memory grow, since the transcript
-//! never holds more than the cap of the run plus nine bytes for each change of stream.
+//! never holds more than the cap of the run plus sixteen bytes for each change of stream.
 
 use parking_lot::{Condvar, Mutex};
 

@@ -123,7 +123,8 @@ struct Adapter {
     memory: Arc<GuestMemory>,
     ty: MemoryType,
     style: MemoryStyle,
-    /// Where compiled code reads base and length. Valid while the instance lives, which owns this.
+    /// Where compiled code reads base and length. Valid while the store lives, which owns
+    /// both the instance and this.
     definition: NonNull<VMMemoryDefinition>,
 }
 

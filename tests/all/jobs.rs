@@ -114,6 +114,25 @@ fn input_files_are_found_and_changed_ones_come_back() {
 }
 
 #[test]
+fn a_file_that_is_left_open_is_written() {
+    let outcome = run("f = open('out.txt', 'w'); f.write('hello')");
+    assert_eq!(outcome.files[0].contents, b"hello");
+}
+
+#[test]
+fn floats_come_out_to_the_last_bit() {
+    let source = "import random\nrandom.seed(3)\nxs = [random.random() * 1000 for _ in range(500)]\n\
+                  [xs, [x.hex() for x in xs]]";
+    let value = value(&run(source));
+    let hex = |x: f64| run(&format!("({x:?}).hex()"));
+    for (float, expected) in
+        value[0].as_array().unwrap().iter().zip(value[1].as_array().unwrap()).take(20)
+    {
+        assert_eq!(crate::support::value(&hex(float.as_f64().unwrap())), *expected);
+    }
+}
+
+#[test]
 fn a_failed_program_leaves_no_files() {
     let outcome = run("open('half.txt', 'w').write('x')\n1/0");
     assert!(outcome.files.is_empty(), "{outcome:?}");

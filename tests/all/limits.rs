@@ -71,6 +71,42 @@ fn deep_recursion_in_c_is_contained() {
     }
 }
 
+/// File bombs: an error of Python, at once, and a next job that runs.
+#[test]
+fn files_are_bounded_before_anything_is_allocated() {
+    for source in [
+        "f = open('f', 'w+b'); f.truncate(1 << 45)",
+        "f = open('f', 'w+b'); f.truncate(10 << 30)",
+        "f = open('f', 'w+b'); f.seek(1 << 45); f.write(b'x'); f.flush()",
+        "f = open('f', 'w+b', 0)\nfor _ in range(1 << 20): f.seek(1 << 40, 1); f.write(b'x')",
+        "f = open('f', 'ab', 0)\nwhile True: f.write(b'x' * (1 << 20))",
+        "import os\nfor i in range(10**6): open(f'f{i}', 'w').close()",
+        "import os\nfor i in range(10**6): os.mkdir(f'd{i}')",
+        "import os\nfor i in range(10**6): os.mkdir('d'); os.chdir('d')",
+        "import os\nos.mkdir('d')\nfor i in range(10**6): os.mkdir('e'); os.rename('d', 'e/d'); os.rename('e', 'd')",
+        "kept = [open('f', 'w') for _ in range(10**6)]",
+        "kept = [open(f'f{i}', 'w') for i in range(10**6)]",
+    ] {
+        let outcome = run_job(Job::code(source).timeout(Duration::from_secs(20)));
+        let exception = crate::support::exception(&outcome);
+        let name = exception.type_name.as_str();
+        assert!(
+            matches!(name, "OSError" | "FileNotFoundError" | "MemoryError"),
+            "{source}: {exception:?}"
+        );
+        assert_eq!(value(&run("1 + 1")), json!(2), "after {source}");
+    }
+}
+
+/// Only growth counts against the bound.
+#[test]
+fn a_file_can_be_written_over_and_over() {
+    let source = "f = open('f', 'w+b', 0)\n\
+                  for _ in range(600): f.seek(0); f.write(b'x' * (1 << 20))\n\
+                  import os\nos.path.getsize('f')";
+    assert_eq!(value(&run(source)), json!(1 << 20));
+}
+
 #[test]
 fn a_flood_is_cut_and_the_program_goes_on() {
     let limits = Limits { output_bytes: 1000, ..Limits::default() };

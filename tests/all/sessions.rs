@@ -85,6 +85,25 @@ fn an_exception_leaves_the_session_usable() {
 }
 
 #[test]
+fn what_a_job_does_to_its_surroundings_costs_no_session() {
+    with_pool(|pool| async {
+        let session = pool.session("surroundings").await.unwrap();
+        for source in [
+            "open(0).read()",
+            "import sys; del sys.argv",
+            "import sys; sys.setrecursionlimit(8)",
+            "import sys; sys.stdout = sys.stderr = None",
+        ] {
+            let outcome = session.run(Job::code(source)).await.unwrap();
+            assert!(!matches!(outcome.verdict, Verdict::SandboxFailed(_)), "{source}: {outcome:?}");
+            let next = session.run(Job::code("7")).await.unwrap();
+            assert_eq!(value(&next), json!(7), "after {source}");
+        }
+        session.close();
+    });
+}
+
+#[test]
 fn a_session_that_ran_into_its_limit_is_gone_and_says_so() {
     with_pool(|pool| async {
         let session = pool.session("loops").await.unwrap();

@@ -9,6 +9,8 @@ The file runs on any CPython from 3.11, so that it is tested without a guest (`t
 """
 
 import ast
+import builtins
+import gc
 import io
 import json
 import linecache
@@ -26,6 +28,8 @@ SMALLEST_INTEGER = -(1 << 63)
 LARGEST_INTEGER = (1 << 64) - 1
 # Deeper values are no use as JSON, and readers refuse them (serde_json stops at 128).
 DEEPEST_VALUE = 100
+# Enough to describe an exception in.
+RESERVE_BYTES = 1 << 20
 # In the last line of a cut text.
 CUT = "… ({} more characters)"
 
@@ -43,8 +47,7 @@ class Agent:
         self._encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
         self._decode = json.JSONDecoder().decode
         self.main = types.ModuleType("__main__")
-        self.main.__dict__["__builtins__"] = __builtins__
-        self.main.__dict__["__annotations__"] = {}
+        self.main.__builtins__ = builtins
         # Turns of the host run in whatever `__main__` is when they begin. Between runs that is the
         # module that was there first, so no name of a program comes between host and agent.
         self._between = sys.modules["__main__"]
@@ -57,22 +60,31 @@ class Agent:
             reply = self._run(request)
         finally:
             sys.modules["__main__"] = self._between
-        # What the program set must not keep the agent from answering.
-        sys.setrecursionlimit(max(self._recursion_limit, sys.getrecursionlimit()))
         self._call(REPLY + self._encode(reply).encode("utf-8", "backslashreplace"))
 
     def _run(self, request):
         cap = request["result_bytes"]
-        filename = self._prepare(request)
+        # Given up when the program has used all memory, so that there is some to say so.
+        reserve = bytearray(RESERVE_BYTES)
         try:
-            has_value, value = self._execute(request["source"], filename)
+            filename = self._prepare(request)
+            try:
+                has_value, value = self._execute(request["source"], filename)
+            finally:
+                # What the program set must not keep the agent from answering.
+                sys.setrecursionlimit(max(self._recursion_limit, sys.getrecursionlimit()))
             reply = {"kind": "completed", **describe_value(has_value, value, cap, self._encode)}
         except SystemExit as error:
+            del reserve
             reply = self._exited(error, cap)
         except BaseException as error:
+            del reserve
             reply = {"kind": "raised", **describe_exception(error, cap)}
         if request["last"]:
             run_exit_functions()
+            # As a process that ends does: what is still open is closed, and so written.
+            self.main.__dict__.clear()
+            gc.collect()
         flush_streams()
         return reply
 
@@ -85,16 +97,20 @@ class Agent:
             self.main.__dict__.pop("__file__", None)
         else:
             name = self.main.__file__ = filename
-        sys.argv[:] = [filename or "", *request["args"]]
+        sys.argv = [filename or "", *request["args"]]
         os.environ.clear()
         os.environ.update(self._base_environment)
         os.environ.update(request["env"])
         # A reader that saw the end of the last run's input would stay at the end.
-        sys.stdin = io.TextIOWrapper(
-            io.BufferedReader(io.FileIO(0, "r", closefd=False)),
-            encoding="utf-8",
-            errors="surrogateescape",
-        )
+        try:
+            sys.stdin = io.TextIOWrapper(
+                io.BufferedReader(io.FileIO(0, "r", closefd=False)),
+                encoding="utf-8",
+                errors="surrogateescape",
+            )
+        except OSError:
+            # An earlier run closed it; CPython has no standard input either then.
+            sys.stdin = None
         return name
 
     def _execute(self, source, filename):
@@ -102,7 +118,7 @@ class Agent:
         linecache.cache[filename] = (
             len(source),
             None,
-            [line + "\n" for line in source.splitlines()],
+            io.StringIO(source, newline=None).readlines(),
             filename,
         )
         namespace = self.main.__dict__

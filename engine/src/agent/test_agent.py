@@ -4,7 +4,9 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import sys
+import tempfile
 import unittest
 
 import agent as agent_module
@@ -28,14 +30,14 @@ class Door:
 
 class AgentTest(unittest.TestCase):
     def setUp(self):
-        saved = (sys.modules["__main__"], sys.argv[:], dict(os.environ), sys.stdin)
+        saved = (sys.modules["__main__"], sys.argv, dict(os.environ), sys.stdin)
         self.addCleanup(self.restore, *saved)
         self.door = Door()
         self.agent = Agent(self.door.call, {"BASE": "1"})
 
     def restore(self, main, argv, environment, stdin):
         sys.modules["__main__"] = main
-        sys.argv[:] = argv
+        sys.argv = argv
         os.environ.clear()
         os.environ.update(environment)
         sys.stdin = stdin
@@ -203,6 +205,30 @@ class AgentTest(unittest.TestCase):
         self.addCleanup(sys.setrecursionlimit, limit)
         reply = self.run_program("import sys; sys.setrecursionlimit(60); [[[1]]]")
         self.assertEqual(reply["value"], [[[1]]])
+
+    def test_main_is_as_cpython_has_it(self):
+        self.assertIs(self.run_program("__builtins__.print is print")["value"], True)
+        source = "x: int = 1\nimport sys\nlist(sys.modules['__main__'].__annotations__)"
+        self.assertEqual(self.run_program(source)["value"], ["x"])
+
+    def test_lines_are_pythons(self):
+        reply = self.run_program("x = 'a\u2028b'\n1/0")
+        self.assertIn("    1/0", reply["traceback"])
+
+    def test_what_a_program_does_to_its_surroundings_does_not_reach_the_next(self):
+        self.run_program("import sys; sys.argv = (); sys.stdin = None; sys.setrecursionlimit(60)")
+        self.assertEqual(self.run_program("import sys; sys.argv")["value"], [""])
+        self.run_program("import sys; del sys.argv")
+        self.assertEqual(self.run_program("import sys; sys.argv")["value"], [""])
+
+    def test_what_is_open_at_the_end_is_written(self):
+        # A `TemporaryDirectory` would be removed by the exit functions that the last turn runs.
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        path = os.path.join(folder, "out")
+        self.run_program(f"f = open({path!r}, 'w'); f.write('hello')", last=True)
+        with open(path) as file:
+            self.assertEqual(file.read(), "hello")
 
     def test_cut_keeps_whole_characters(self):
         self.assertEqual(agent_module.cut("äöü", 6), "äöü")

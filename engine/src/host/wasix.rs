@@ -2,8 +2,9 @@
 //!
 //! What it would offer by itself is taken away: no network, no host streams, no host files, no
 //! threads or processes. Every function of it passes the gate, so a hard stop never meets host
-//! code that reads guest memory. Known limits of this host: files have no quota, and some
-//! malformed calls make it panic, which costs the run its interpreter and nothing else.
+//! code that reads guest memory. Files are bounded by `wasix/quota.rs`. Known limits of this host:
+//! folders that are kept open aren't counted, and some malformed calls make it panic, which costs
+//! the run its interpreter.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -21,7 +22,6 @@ use wasmer::{
 use wasmer_wasix::capabilities::Capabilities;
 use wasmer_wasix::os::task::thread::WasiThreadError;
 use wasmer_wasix::runtime::task_manager::TaskWasm;
-use wasmer_wasix::virtual_fs::mem_fs::FileSystem as MemoryFs;
 use wasmer_wasix::virtual_fs::{
     AsyncRead, AsyncReadExt, AsyncSeek, AsyncWrite, AsyncWriteExt, FileSystem, FsError, ReadBuf,
     VirtualFile,
@@ -36,6 +36,9 @@ use crate::module::imports::{HOST, HOST_CALL, WASI, is_allowed};
 use crate::outcome::{ChangedFile, SandboxFailure};
 use crate::program::InputFile;
 use crate::transcript::{Stream, Transcript};
+use quota::QuotaFs;
+
+mod quota;
 
 /// Where matplotlib's data lies; the guest sees it at `MATPLOTLIB_DATA_PATH`.
 const MATPLOTLIB_DATA_FOLDER: &str = "/usr/local/share/mpl-data";
@@ -52,7 +55,7 @@ const BASE_ENVIRONMENT: [(&str, &str); 4] = [
 
 /// wasmer-wasix, serving one guest.
 pub(crate) struct WasixHost {
-    files: MemoryFs,
+    files: QuotaFs,
     streams: Arc<Streams>,
     engine: Engine,
     library: Arc<Library>,
@@ -64,7 +67,7 @@ pub(crate) struct WasixHost {
 impl WasixHost {
     pub(crate) fn new(engine: Engine, library: Arc<Library>) -> Self {
         Self {
-            files: MemoryFs::default(),
+            files: QuotaFs::default(),
             streams: Arc::default(),
             engine,
             library,
@@ -79,11 +82,11 @@ impl WasixHost {
         }
         let archive = Path::new(ARCHIVE_PATH);
         self.make_folder(archive.parent().expect("the archive is in a folder"))?;
-        self.files.insert_ro_file(archive, shared(&self.library.archive))?;
+        self.files.unbounded().insert_ro_file(archive, shared(&self.library.archive))?;
         for file in &self.library.matplotlib_data {
             let path = Path::new(MATPLOTLIB_DATA_FOLDER).join(&file.path);
             self.make_folder(path.parent().expect("the file is in a folder"))?;
-            self.files.insert_ro_file(&path, shared(&file.contents))?;
+            self.files.unbounded().insert_ro_file(&path, shared(&file.contents))?;
         }
         Ok(())
     }
@@ -92,7 +95,7 @@ impl WasixHost {
         let mut folder = PathBuf::from("/");
         for part in path.components().skip(1) {
             folder.push(part);
-            match self.files.create_dir(&folder) {
+            match self.files.unbounded().create_dir(&folder) {
                 Ok(()) | Err(FsError::AlreadyExists) => {}
                 Err(error) => return Err(error),
             }
@@ -174,7 +177,7 @@ impl GuestHost for WasixHost {
         let path = Path::new(WORKSPACE).join(&file.path);
         let put = || -> Result<(), Box<dyn std::error::Error>> {
             self.make_folder(path.parent().expect("the file is in the workspace"))?;
-            let mut options = self.files.new_open_options();
+            let mut options = self.files.unbounded().new_open_options();
             let mut opened = options.create(true).write(true).truncate(true).open(&path)?;
             at_once(opened.write_all(&file.contents))??;
             Ok(())
@@ -209,7 +212,7 @@ impl GuestHost for WasixHost {
 
 impl WasixHost {
     fn read_if_changed(&mut self, path: &Path) -> Option<ChangedFile> {
-        let mut file = self.files.new_open_options().read(true).open(path).ok()?;
+        let mut file = self.files.unbounded().new_open_options().read(true).open(path).ok()?;
         let mut contents = Vec::new();
         at_once(file.read_to_end(&mut contents)).ok()?.ok()?;
         let hash = blake3::hash(&contents);

@@ -31,7 +31,7 @@ pub(super) fn download(
         .arg(folder)
         .stdin(Stdio::null())
         .output()
-        .map_err(|source| PythonError::NoPip { program: program.to_owned(), source })?;
+        .map_err(|cause| PythonError::NoPip { program: program.to_owned(), cause })?;
     if !output.status.success() {
         let detail = end_of(&String::from_utf8_lossy(&output.stderr));
         return Err(PythonError::Pip { status: output.status.to_string(), detail }.into());
