@@ -68,16 +68,6 @@ pub(crate) struct SchedulerState {
     next_session: u64,
     draining: Vec<oneshot::Sender<()>>,
     is_closing: bool,
-    /// Sent once the decision that they tell of has been published.
-    answers: Vec<Answer>,
-}
-
-/// What a caller waits for.
-enum Answer {
-    Admission { job: JobId, to: oneshot::Sender<Result<JobId, Refusal>> },
-    Refusal { refusal: Refusal, to: oneshot::Sender<Result<JobId, Refusal>> },
-    Session { opened: Result<SessionId, Refusal>, to: oneshot::Sender<Result<SessionId, Refusal>> },
-    Outcome { outcome: Box<Outcome>, to: oneshot::Sender<Outcome> },
 }
 
 /// A job between submission and admission.
@@ -114,7 +104,6 @@ impl Actor for SchedulerActor {
             next_session: 1,
             draining: Vec::new(),
             is_closing: false,
-            answers: Vec::new(),
         })
     }
 
@@ -124,8 +113,7 @@ impl Actor for SchedulerActor {
         message: Self::Msg,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        state.receive(message);
-        state.publish_and_answer();
+        state.decide_and_publish(|state| state.receive(message));
         state.finish_drain(&myself);
         Ok(())
     }
@@ -146,8 +134,8 @@ impl Actor for SchedulerActor {
         // The pool's supervisor is the only child. When it ends by itself, workers end with it.
         if state.model.phase() != Phase::Drained {
             tracing::error!(reason = ended, "the pool's supervisor died");
-            state.settle_everything(&format!("the pool's supervisor died: {ended}"));
-            state.publish_and_answer();
+            let reason = format!("the pool's supervisor died: {ended}");
+            state.decide_and_publish(|state| state.settle_everything(&reason));
             myself.stop(Some(ended));
         }
         Ok(())
@@ -182,8 +170,7 @@ impl SchedulerState {
             }
             SchedulerMessage::Cancel(job) => self.decide(Event::Cancelled(job)),
             SchedulerMessage::OpenSession { name, reply } => {
-                let opened = self.open_session(name);
-                self.answers.push(Answer::Session { opened, to: reply });
+                let _ = reply.send(self.open_session(name));
             }
             SchedulerMessage::CloseSession(session) => self.decide(Event::SessionClosed(session)),
             SchedulerMessage::Pool(event) => self.pool_event(event),
@@ -250,12 +237,15 @@ impl SchedulerState {
             Effect::Admit(job) => {
                 let Some((_, application)) = self.applying.take() else { return };
                 self.jobs.insert(job, application.live);
-                self.answers.push(Answer::Admission { job, to: application.admitted });
+                if application.admitted.send(Ok(job)).is_err() {
+                    // The caller went away before it heard; nobody will want the outcome.
+                    self.decide(Event::Cancelled(job));
+                }
             }
             Effect::Refuse(_, refusal) => {
                 self.totals.refused += 1;
                 if let Some((_, application)) = self.applying.take() {
-                    self.answers.push(Answer::Refusal { refusal, to: application.admitted });
+                    let _ = application.admitted.send(Err(refusal));
                 }
             }
             Effect::Dispatch(job, worker) => self.dispatch(job, worker),
@@ -314,8 +304,9 @@ impl SchedulerState {
         let until = live.dispatched.unwrap_or_else(now);
         outcome.usage.queue_wait = until.saturating_duration_since(live.submitted);
         self.totals.count(&outcome);
-        if let Some(to) = live.reply.take() {
-            self.answers.push(Answer::Outcome { outcome: Box::new(outcome), to });
+        if let Some(reply) = live.reply.take() {
+            // A caller that dropped its ticket doesn't want it.
+            let _ = reply.send(outcome);
         }
     }
 
@@ -326,36 +317,18 @@ impl SchedulerState {
         }
     }
 
-    /// Publishes before it answers, so that a caller never reads a status from before its answer.
-    fn publish_and_answer(&mut self) {
-        loop {
-            self.publish();
-            let answers = std::mem::take(&mut self.answers);
-            if answers.is_empty() {
-                return;
-            }
-            for answer in answers {
-                self.answer(answer);
-            }
-        }
+    /// Lets `decide` change the model and answer callers, and publishes the result.
+    ///
+    /// The snapshot is locked meanwhile, so that a caller that has its answer and asks for the status
+    /// sees what it was told: it waits for the publication, and callers that don't ask never do.
+    fn decide_and_publish(&mut self, decide: impl FnOnce(&mut Self)) {
+        let published = Arc::clone(&self.published);
+        let mut snapshot = published.snapshot.write();
+        decide(self);
+        *snapshot = self.snapshot();
     }
 
-    fn answer(&mut self, answer: Answer) {
-        match answer {
-            Answer::Admission { job, to } => {
-                if to.send(Ok(job)).is_err() {
-                    // The caller went away before it heard; nobody will want the outcome.
-                    self.decide(Event::Cancelled(job));
-                }
-            }
-            // Whoever went away meanwhile doesn't want these.
-            Answer::Refusal { refusal, to } => drop(to.send(Err(refusal))),
-            Answer::Session { opened, to } => drop(to.send(opened)),
-            Answer::Outcome { outcome, to } => drop(to.send(*outcome)),
-        }
-    }
-
-    fn publish(&mut self) {
+    fn snapshot(&mut self) -> Snapshot {
         let model = &self.model;
         self.sessions.retain(|_, session| model.session_depth(*session).is_some());
         let mut sessions: Vec<_> = self
@@ -364,7 +337,7 @@ impl SchedulerState {
             .filter_map(|(name, id)| Some((*id, Arc::clone(name), model.session_depth(*id)?)))
             .collect();
         sessions.sort_unstable_by_key(|(id, ..)| *id);
-        *self.published.snapshot.write() = Snapshot {
+        Snapshot {
             phase: model.phase(),
             queue_depth: model.queue_depth(),
             queued_bytes: model.queued_bytes(),
@@ -372,7 +345,7 @@ impl SchedulerState {
             running: model.running(),
             sessions,
             totals: self.totals,
-        };
+        }
     }
 
     /// Once everything has ended: closes the pool, answers those who wait, and ends.
