@@ -58,8 +58,14 @@ impl Engine {
             result => result,
         };
         let source = module::Source { hash: build.wasm_sha256(), read: &read };
-        let module = module::load_or_compile(&engine, &cache, &source, progress)?;
-        let library = match Library::load(&build) {
+        // Both read and hash hundreds of megabytes, so they go side by side.
+        let (module, library) = std::thread::scope(|scope| {
+            let library = scope.spawn(|| Library::load(&build));
+            let module = module::load_or_compile(&engine, &cache, &source, progress);
+            (module, library.join().expect("loading the library doesn't panic"))
+        });
+        let module = module?;
+        let library = match library {
             Err(error) if damaged(&error) => repair().and_then(|()| Library::load(&build))?,
             result => result?,
         };

@@ -27,7 +27,8 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
         report(&outcome);
     }
     let are_kept = keep_files(&outcome, &arguments);
-    hatchery.abort().await;
+    // Not aborted: that would wait for the interpreter that is being started for a next job, and
+    // the process ends here.
     match Exit::of_outcome(&outcome) {
         Exit::Success if !are_kept => Ok(Exit::Failed),
         exit => Ok(exit),
