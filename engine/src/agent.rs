@@ -18,6 +18,9 @@ const AGENT: &str = include_str!("agent/agent.py");
 /// What one turn of the guest is given to run: only the agent's name is looked up.
 pub(crate) const TURN: &str = "_agent.turn()";
 
+/// The longest frame while the agent starts.
+pub(crate) const BOOT_FRAME_BYTES: usize = 8;
+
 /// The guest's working directory.
 pub(crate) const WORKSPACE: &str = "/workspace";
 
@@ -28,6 +31,12 @@ pub(crate) enum Frame {
     Fetch,
     /// Carries the reply, as JSON; the answer is empty.
     Reply,
+    /// Carries the address of `KeyboardInterrupt`, 4 bytes, once as the agent starts.
+    Hello,
+    /// From here on the program's own code runs, and can be interrupted.
+    ProgramBegins,
+    /// What follows is the agent's again.
+    ProgramOver,
 }
 
 impl Frame {
@@ -36,6 +45,9 @@ impl Frame {
         match bytes.split_first()? {
             (1, rest) => Some((Self::Fetch, rest)),
             (2, rest) => Some((Self::Reply, rest)),
+            (3, rest) => Some((Self::Hello, rest)),
+            (4, rest) => Some((Self::ProgramBegins, rest)),
+            (5, rest) => Some((Self::ProgramOver, rest)),
             _ => None,
         }
     }
@@ -179,7 +191,8 @@ mod tests {
     fn frames_have_a_known_first_byte() {
         assert_eq!(Frame::parse(b"\x01"), Some((Frame::Fetch, &b""[..])));
         assert_eq!(Frame::parse(b"\x02x"), Some((Frame::Reply, &b"x"[..])));
-        assert_eq!(Frame::parse(b"\x03"), None);
+        assert_eq!(Frame::parse(b"\x05"), Some((Frame::ProgramOver, &b""[..])));
+        assert_eq!(Frame::parse(b"\x06"), None);
         assert_eq!(Frame::parse(b""), None);
     }
 }

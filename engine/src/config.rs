@@ -15,6 +15,20 @@ pub struct EngineConfig {
     /// Default: `$HATCHERY_PYTHON_WHEEL`, else pip. It must be the pinned release: the hash is
     /// checked either way.
     pub wheel: Option<PathBuf>,
+    /// What serves the guests. Default: our own host.
+    pub host: HostKind,
+}
+
+/// What serves the imports of a guest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HostKind {
+    /// Our own host: WASI preview 1 over files in memory.
+    #[default]
+    Own,
+    /// wasmer-wasix, fenced in, for builds that need more than preview 1. It has no mounted
+    /// folders, read-only jobs, deterministic runs or undoing of files, and bounds of its own on
+    /// files. Starting fails if Hatchery was built without its feature `wasix`.
+    Wasix,
 }
 
 impl EngineConfig {
@@ -26,6 +40,7 @@ impl EngineConfig {
         Self {
             cache_dir: path(crate::cache::CACHE_DIR_VARIABLE),
             wheel: path(crate::python::PYTHON_WHEEL_VARIABLE),
+            host: HostKind::default(),
         }
     }
 }

@@ -1,16 +1,24 @@
 //! The engine: a Python build loaded and ready to make interpreters, shared by all threads.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use wasmer::Module;
 
 use crate::cache::CacheDir;
-use crate::config::{EngineConfig, Progress, ProgressSink};
+use crate::config::{EngineConfig, HostKind, Progress, ProgressSink};
 use crate::error::{EngineError, PythonError, StartError};
+use crate::files::Layout;
+use crate::host::GuestHost;
+use crate::host::reactor::ReactorHost;
+use crate::host::wasi::Wasi;
 use crate::host::wasix::WasixHost;
 use crate::interpreter::Interpreter;
+use crate::interrupt::raise::Offsets;
 use crate::library::Library;
+use crate::memory::GuestMemory;
 use crate::module;
+use crate::program::Deterministic;
 use crate::python::PythonBuild;
 
 /// A Python build, compiled and loaded. Cheap to clone; clones share everything.
@@ -23,6 +31,10 @@ struct EngineInner {
     engine: wasmer::Engine,
     module: Module,
     library: Arc<Library>,
+    layout: Layout,
+    host: HostKind,
+    /// Where interpreters of this build keep what interrupts need, once one has started.
+    offsets: OnceLock<Option<Offsets>>,
     build: PythonBuild,
     cache: CacheDir,
 }
@@ -71,7 +83,18 @@ impl Engine {
         };
         let library = Arc::new(library);
         progress.report(Progress::Ready);
-        Ok(Self { inner: Arc::new(EngineInner { engine, module, library, build, cache }) })
+        Ok(Self {
+            inner: Arc::new(EngineInner {
+                engine,
+                module,
+                layout: Layout::new(&library),
+                library,
+                host: config.host,
+                offsets: OnceLock::new(),
+                build,
+                cache,
+            }),
+        })
     }
 
     /// Starts an interpreter on this thread, where it stays.
@@ -79,8 +102,36 @@ impl Engine {
     /// # Errors
     /// The system refuses memory, or CPython does not come up.
     pub fn start(&self) -> Result<Interpreter, StartError> {
-        let host = WasixHost::new(self.inner.engine.clone(), Arc::clone(&self.inner.library));
-        Interpreter::start(self, Box::new(host))
+        self.start_with(None)
+    }
+
+    /// Starts an interpreter whose clock and random numbers are determined.
+    pub(crate) fn start_with(
+        &self,
+        deterministic: Option<Deterministic>,
+    ) -> Result<Interpreter, StartError> {
+        let inner = &self.inner;
+        let wasi = Arc::new(Mutex::new(Wasi::new(&inner.layout, deterministic.as_ref())));
+        let host: Box<dyn GuestHost> = match inner.host {
+            HostKind::Own => Box::new(ReactorHost::new(Arc::clone(&wasi))),
+            HostKind::Wasix => {
+                Box::new(WasixHost::new(inner.engine.clone(), Arc::clone(&inner.library)))
+            }
+        };
+        Interpreter::start(self, host, wasi, deterministic)
+    }
+
+    /// What interrupts need, found in the first interpreter that asks.
+    pub(crate) fn offsets(&self, memory: &GuestMemory) -> Option<Offsets> {
+        *self.inner.offsets.get_or_init(|| {
+            let offsets = Offsets::find(memory);
+            if offsets.is_none() {
+                tracing::warn!(
+                    "this build has an unknown layout, so runs can't be interrupted softly"
+                );
+            }
+            offsets
+        })
     }
 
     /// The build that interpreters run.

@@ -1,16 +1,18 @@
-//! Stopping a guest that runs on another thread.
+//! Interrupting and stopping a guest that runs on another thread.
 //!
-//! A hard stop takes the guest's whole memory away: its next access faults, wasmer turns the
-//! fault into a trap, and the call that entered the guest returns an error. No signal is sent and
-//! nothing is added to the compiled code. This only holds if host code never touches a memory that
-//! was taken away, since a fault on the host's own stack ends the process. So every crossing
-//! between guest and host passes this gate:
+//! A soft interrupt raises `KeyboardInterrupt` in the program (`interrupt/raise.rs`); the
+//! interpreter lives on. A hard stop takes the guest's whole memory away: its next access faults,
+//! wasmer turns the fault into a trap, and the call that entered the guest returns an error. No
+//! signal is sent and nothing is added to the compiled code. This only holds if host code never
+//! touches a memory that was taken away, since a fault on the host's own stack ends the process.
+//! So every crossing between guest and host passes this gate:
 //!
-//! - the guest's side runs: a stop takes the memory away at once;
-//! - the host's side runs: a stop is only noted, and the crossing back to the guest fails.
+//! - the guest's side runs: a stop takes the memory away at once, an interrupt is raised at once;
+//! - the host's side runs: both are only noted. At the crossing back a stop makes it fail, and an
+//!   interrupt is raised. Who sleeps on the host's side is woken by either.
 //!
-//! A stop names the run that it is meant for. Asking for a run that has ended does nothing, so a
-//! late stop never hits the next job.
+//! Each names the run that it is meant for. Asking for a run that has ended does nothing, so a
+//! late one never hits the next job.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -19,6 +21,9 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::memory::GuestMemory;
 use crate::outcome::StopReason;
+use raise::Raiser;
+
+pub(crate) mod raise;
 
 /// One run of one interpreter; never used twice in an interpreter's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,6 +51,29 @@ impl InterruptHandle {
     pub(crate) fn stop(&self, run: RunId, reason: StopReason) -> bool {
         self.gate.stop(run, reason)
     }
+
+    /// Raises `KeyboardInterrupt` in the program of `run`, once: the first reason wins, and later
+    /// calls do nothing. Before its program begins, the interrupt waits for that.
+    ///
+    /// Returns whether the run was still going and had not been interrupted.
+    pub(crate) fn interrupt(&self, run: RunId, reason: StopReason) -> bool {
+        self.gate.interrupt(run, reason)
+    }
+
+    /// Whether the program has yet to notice its interrupt. A guest changes the word that tells it
+    /// to look without regard to others, so the telling can be lost; this tells it again.
+    pub(crate) fn remind(&self, run: RunId) -> bool {
+        self.gate.remind(run)
+    }
+}
+
+/// How a run was asked to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// By a hard stop.
+    pub(crate) stop: Option<StopReason>,
+    /// By an interrupt that the program has noticed.
+    pub(crate) interrupt: Option<StopReason>,
 }
 
 /// Where the thread of an interpreter is, and whether it was told to stop.
@@ -53,8 +81,10 @@ impl InterruptHandle {
 pub(crate) struct Gate {
     /// The memory that a stop takes away, once the guest has one.
     memory: OnceLock<Arc<GuestMemory>>,
+    /// Raises interrupts, if the build's interpreter is one whose layout is known.
+    raiser: OnceLock<Raiser>,
     state: Mutex<GateState>,
-    stopped: Condvar,
+    asked: Condvar,
 }
 
 #[derive(Debug)]
@@ -65,6 +95,20 @@ struct GateState {
     last: u64,
     side: Side,
     stop: Option<StopReason>,
+    interrupt: Option<(StopReason, Raised)>,
+    /// Whether the program's own code runs, which interrupts are for.
+    in_program: bool,
+}
+
+/// How far an interrupt has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Raised {
+    /// It waits for the program to begin, or for the guest's side.
+    NotYet,
+    /// The interpreter was told, and has not looked yet.
+    Told,
+    /// The interpreter has raised it.
+    Noticed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,8 +119,25 @@ enum Side {
 
 impl Gate {
     pub(crate) fn new() -> Self {
-        let state = GateState { current: None, last: 0, side: Side::Host, stop: None };
-        Self { memory: OnceLock::new(), state: Mutex::new(state), stopped: Condvar::new() }
+        let state = GateState {
+            current: None,
+            last: 0,
+            side: Side::Host,
+            stop: None,
+            interrupt: None,
+            in_program: false,
+        };
+        Self {
+            memory: OnceLock::new(),
+            raiser: OnceLock::new(),
+            state: Mutex::new(state),
+            asked: Condvar::new(),
+        }
+    }
+
+    /// Says how interrupts are raised. Without it they only wake sleepers.
+    pub(crate) fn raise_with(&self, raiser: Raiser) {
+        assert!(self.raiser.set(raiser).is_ok(), "a gate has one interpreter");
     }
 
     /// Names the memory that a stop takes away. Called once, before the first run.
@@ -93,15 +154,32 @@ impl Gate {
         state.current = Some(run);
         state.side = Side::Host;
         state.stop = None;
+        state.interrupt = None;
+        state.in_program = false;
         run
     }
 
-    /// Ends the run, and says whether it was stopped.
-    pub(crate) fn end(&self) -> Option<StopReason> {
+    /// Ends the run, and says how it was asked to end.
+    pub(crate) fn end(&self) -> Asked {
         let mut state = self.state.lock();
         state.current = None;
         state.side = Side::Host;
-        state.stop
+        state.in_program = false;
+        let noticed = |(reason, raised)| (raised == Raised::Noticed).then_some(reason);
+        Asked { stop: state.stop, interrupt: state.interrupt.and_then(noticed) }
+    }
+
+    /// The program's own code begins: from here on it can be interrupted. On the host's side.
+    pub(crate) fn begin_program(&self) {
+        self.state.lock().in_program = true;
+    }
+
+    /// The program's own code is over. An interrupt that it has not noticed is taken back, so what
+    /// follows is never interrupted. On the host's side.
+    pub(crate) fn end_program(&self) {
+        let mut state = self.state.lock();
+        state.in_program = false;
+        self.settle(&mut state, true);
     }
 
     /// Whether the current run was told to stop.
@@ -131,25 +209,27 @@ impl Gate {
         if self.state.lock().stop.is_some() { Err(Stopped) } else { Ok(result) }
     }
 
-    /// Waits on the host's side, until `duration` has passed or the run is told to stop.
+    /// Waits on the host's side, until `duration` has passed or the run is asked to end.
     #[expect(clippy::disallowed_methods, reason = "a guest's sleep waits on the real clock")]
-    pub(crate) fn sleep(&self, duration: Duration) -> Result<(), Stopped> {
+    pub(crate) fn sleep(&self, duration: Duration) {
         // A deadline beyond the clock's range is as good as none.
         let deadline = Instant::now().checked_add(duration);
         let mut state = self.state.lock();
-        while state.stop.is_none() {
-            let timed_out = match deadline {
-                Some(deadline) => self.stopped.wait_until(&mut state, deadline).timed_out(),
-                None => {
-                    self.stopped.wait(&mut state);
-                    false
+        let goes_on = |state: &GateState| {
+            let is_interrupted =
+                state.in_program && matches!(state.interrupt, Some((_, Raised::NotYet)));
+            state.stop.is_none() && !is_interrupted
+        };
+        while goes_on(&state) {
+            match deadline {
+                Some(deadline) => {
+                    if self.asked.wait_until(&mut state, deadline).timed_out() {
+                        return;
+                    }
                 }
-            };
-            if timed_out {
-                return if state.stop.is_none() { Ok(()) } else { Err(Stopped) };
+                None => self.asked.wait(&mut state),
             }
         }
-        Err(Stopped)
     }
 
     fn cross(&self, to: Side) -> Result<(), Stopped> {
@@ -172,8 +252,61 @@ impl Gate {
             // second stop, in case the system refused the first time.
             self.memory.get().expect("a guest that runs has a memory").revoke();
         }
-        self.stopped.notify_all();
+        self.asked.notify_all();
         true
+    }
+
+    fn interrupt(&self, run: RunId, reason: StopReason) -> bool {
+        let mut state = self.state.lock();
+        if state.current != Some(run) || state.stop.is_some() || state.interrupt.is_some() {
+            return false;
+        }
+        state.interrupt = Some((reason, Raised::NotYet));
+        if state.side == Side::Guest {
+            self.raise(&mut state);
+        }
+        self.asked.notify_all();
+        true
+    }
+
+    fn remind(&self, run: RunId) -> bool {
+        let mut state = self.state.lock();
+        if state.current != Some(run) || state.stop.is_some() {
+            return false;
+        }
+        if state.side == Side::Guest {
+            self.raise(&mut state);
+            self.settle(&mut state, false);
+        }
+        matches!(state.interrupt, Some((_, Raised::NotYet | Raised::Told)))
+    }
+
+    /// Tells the interpreter of an interrupt, again if it hasn't looked.
+    fn raise(&self, state: &mut GateState) {
+        let (Some(raiser), Some(memory)) = (self.raiser.get(), self.memory.get()) else { return };
+        match &mut state.interrupt {
+            Some((_, raised @ Raised::NotYet)) if state.in_program => {
+                if raiser.raise(memory) {
+                    *raised = Raised::Told;
+                }
+            }
+            Some((_, Raised::Told)) => raiser.remind(memory),
+            Some((_, Raised::NotYet | Raised::Noticed)) | None => {}
+        }
+    }
+
+    /// Finds out whether the interpreter has looked, and else may take the interrupt back.
+    fn settle(&self, state: &mut GateState, takes_back: bool) {
+        let (Some(raiser), Some(memory)) = (self.raiser.get(), self.memory.get()) else { return };
+        if let Some((_, raised @ Raised::Told)) = &mut state.interrupt {
+            let is_pending =
+                if takes_back { raiser.take_back(memory) } else { raiser.is_pending(memory) };
+            *raised = match (is_pending, takes_back) {
+                (false, _) => Raised::Noticed,
+                (true, true) => Raised::NotYet,
+                (true, false) => Raised::Told,
+            };
+        }
     }
 }
 
@@ -189,6 +322,9 @@ impl Drop for Crossing<'_> {
         // A stop that was noted on the host's side takes effect when the guest would go on. The
         // caller then unwinds it, so the side stays the host's.
         state.side = if state.stop.is_some() { Side::Host } else { self.back };
+        if state.side == Side::Guest {
+            self.gate.raise(&mut state);
+        }
     }
 }
 
@@ -210,7 +346,7 @@ mod tests {
         let handle = InterruptHandle::new(Arc::clone(&gate));
         gate.guest(|| assert!(handle.stop(run, StopReason::Cancelled))).unwrap();
         assert!(gate.memory.get().unwrap().is_revoked());
-        assert_eq!(gate.end(), Some(StopReason::Cancelled));
+        assert_eq!(gate.end().stop, Some(StopReason::Cancelled));
     }
 
     #[test]
@@ -222,7 +358,7 @@ mod tests {
         assert_eq!(crossed, Ok(Err(Stopped)));
         assert!(!gate.memory.get().unwrap().is_revoked());
         assert_eq!(gate.guest(|| ()), Err(Stopped));
-        assert_eq!(gate.end(), Some(StopReason::Cancelled));
+        assert_eq!(gate.end().stop, Some(StopReason::Cancelled));
     }
 
     #[test]
@@ -241,11 +377,11 @@ mod tests {
         let gate = gate();
         let handle = InterruptHandle::new(Arc::clone(&gate));
         let first = gate.begin();
-        assert_eq!(gate.end(), None);
+        assert_eq!(gate.end().stop, None);
         let _second = gate.begin();
         assert!(!handle.stop(first, StopReason::Cancelled));
         assert_eq!(gate.guest(|| 7), Ok(7));
-        assert_eq!(gate.end(), None);
+        assert_eq!(gate.end().stop, None);
     }
 
     #[test]
@@ -255,21 +391,39 @@ mod tests {
         let handle = InterruptHandle::new(Arc::clone(&gate));
         assert!(handle.stop(run, StopReason::WallTime));
         assert!(handle.stop(run, StopReason::Cancelled));
-        assert_eq!(gate.end(), Some(StopReason::WallTime));
+        assert_eq!(gate.end().stop, Some(StopReason::WallTime));
     }
 
     #[test]
-    fn sleeping_ends_at_a_stop() {
+    #[expect(clippy::disallowed_methods, reason = "measures a wait")]
+    fn sleeping_ends_when_the_run_is_asked_to_end() {
+        for asks in [InterruptHandle::stop, InterruptHandle::interrupt] {
+            let gate = gate();
+            let run = gate.begin();
+            gate.begin_program();
+            let handle = InterruptHandle::new(Arc::clone(&gate));
+            std::thread::scope(|scope| {
+                scope.spawn(|| gate.sleep(Duration::MAX));
+                assert!(asks(&handle, run, StopReason::Cancelled));
+            });
+            gate.end();
+            gate.begin();
+            let begun = Instant::now();
+            gate.sleep(Duration::from_millis(1));
+            assert!(begun.elapsed() >= Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_run_is_interrupted_once_and_only_while_it_goes() {
         let gate = gate();
-        let run = gate.begin();
         let handle = InterruptHandle::new(Arc::clone(&gate));
-        std::thread::scope(|scope| {
-            let sleeper = scope.spawn(|| gate.sleep(Duration::MAX));
-            assert!(handle.stop(run, StopReason::Cancelled));
-            assert_eq!(sleeper.join().unwrap(), Err(Stopped));
-        });
-        assert_eq!(gate.end(), Some(StopReason::Cancelled));
-        gate.begin();
-        assert_eq!(gate.sleep(Duration::from_millis(1)), Ok(()));
+        let run = gate.begin();
+        assert!(handle.interrupt(run, StopReason::Interrupted));
+        assert!(!handle.interrupt(run, StopReason::Cancelled));
+        assert!(handle.remind(run), "nothing has noticed it");
+        assert_eq!(gate.end(), Asked { stop: None, interrupt: None });
+        assert!(!handle.interrupt(run, StopReason::Interrupted));
+        assert!(!handle.remind(run));
     }
 }

@@ -11,15 +11,20 @@
 //! list that is checked when a module is loaded.
 
 pub use cache::{CACHE_DIR_VARIABLE, CacheDir};
-pub use config::{EngineConfig, Progress, ProgressSink, Silent};
+pub use config::{EngineConfig, HostKind, Progress, ProgressSink, Silent};
 pub use engine::Engine;
 pub use error::{CacheError, EngineError, ModuleError, PythonError, StartError};
+pub use files::mount::{BadMount, Mount};
 pub use interpreter::Interpreter;
 pub use limits::{LimitHit, LimitKind, Limits};
 pub use outcome::{
-    Afterwards, ChangedFile, Exception, Outcome, SandboxFailure, StopReason, Usage, Verdict,
+    Afterwards, ChangeKind, ChangedFile, Exception, Outcome, SandboxFailure, StopReason, Usage,
+    Verdict,
 };
-pub use program::{BadPath, BadProgram, InputFile, MAX_PATH_BYTES, Program, check_path};
+pub use program::{
+    BadMountPath, BadPath, BadProgram, Deterministic, InputFile, MAX_PATH_BYTES, MountedFolder,
+    Program, check_path,
+};
 pub use python::{PYTHON_WHEEL_VARIABLE, PythonBuild, WHEEL_REQUIREMENT};
 pub use stop::StopHandle;
 pub use transcript::{Chunk, Cursor, Next, Stream, Transcript};
@@ -28,7 +33,9 @@ mod agent;
 mod cache;
 mod config;
 mod engine;
+mod errno;
 mod error;
+mod files;
 mod host;
 mod interpreter;
 mod interrupt;

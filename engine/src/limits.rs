@@ -2,22 +2,45 @@
 
 use std::time::Duration;
 
-/// What one run may use. A program that goes beyond ends with an outcome that names the limit,
-/// except for memory: the guest sees `MemoryError` and may handle it.
+/// What one run may use.
+///
+/// A program whose time, host calls or output (if asked) are over is interrupted, and stopped
+/// after the grace period; its outcome names the limit. What a program asks for beyond the limits
+/// on memory and files is refused: it sees `MemoryError` or `OSError` and may handle it, and the
+/// outcome names the limit in `limits_met`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Time on the clock from the first instruction of the program. Default: 30 s.
     ///
-    /// Zero stops every program about as it begins; there is no "none", but days are fine.
+    /// Zero ends every program about as it begins; there is no "none", but days are fine.
     pub wall_time: Duration,
+    /// Time on the CPU clock of the thread that runs the guest, so that a busy machine doesn't
+    /// turn a right answer into a timeout. Default: 30 s, which the wall time reaches first.
+    ///
+    /// For a budget that doesn't depend on the machine's load set this one, and `wall_time` to
+    /// what you are ready to wait.
+    pub cpu_time: Duration,
+    /// How long a program may go on after it was interrupted, to catch `KeyboardInterrupt` and
+    /// finish. Default: 1 s. With zero it is stopped at once, and a session is lost with it.
+    pub grace: Duration,
     /// Linear memory of the guest, including what CPython itself needs (63 MB with numpy and
     /// pandas). Default: 1 GiB; at most 4 GiB can be addressed. Below 32 MiB CPython may fail at
     /// start-up tasks of its own.
     pub memory_bytes: usize,
-    /// Standard output and standard error together. Default: 512 KiB.
-    ///
-    /// What goes beyond is dropped and the outcome says so; the program goes on.
+    /// Standard output and standard error together. Default: 512 KiB. What goes beyond is dropped,
+    /// and the outcome says so.
     pub output_bytes: usize,
+    /// Whether a program that reaches `output_bytes` is ended. Default: no, it goes on.
+    pub stop_at_output_limit: bool,
+    /// The lengths of all files in the guest together, input files included. Default: 256 MiB.
+    pub file_bytes: u64,
+    /// Files, folders and links in the guest. Default: 10,000.
+    pub file_count: u64,
+    /// Descriptors that are open at once, besides the standard ones. Default: 256.
+    pub open_files: u64,
+    /// Calls from the guest to the host: reading, writing, looking at a clock and so on. Default:
+    /// 100 million, more than a program gets to in 30 s.
+    pub host_calls: u64,
     /// The program's source. Default: 1 MiB. Larger programs are refused before they run.
     pub source_bytes: usize,
     /// The value as JSON, its `repr`, and each text of an exception. Default: 1 MiB.
@@ -28,21 +51,42 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             wall_time: Duration::from_secs(30),
+            cpu_time: Duration::from_secs(30),
+            grace: Duration::from_secs(1),
             memory_bytes: 1 << 30,
             output_bytes: 512 << 10,
+            stop_at_output_limit: false,
+            file_bytes: 256 << 20,
+            file_count: 10_000,
+            open_files: 256,
+            host_calls: 100_000_000,
             source_bytes: 1 << 20,
             result_bytes: 1 << 20,
         }
     }
 }
 
-/// Which limit ended a run.
+/// Which limit a run reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LimitKind {
     /// `Limits::wall_time`, in milliseconds.
     Wall,
+    /// `Limits::cpu_time`, in milliseconds.
+    Cpu,
+    /// `Limits::memory_bytes`.
+    Memory,
+    /// `Limits::output_bytes`.
+    Output,
+    /// `Limits::file_bytes`.
+    FileBytes,
+    /// `Limits::file_count`.
+    FileCount,
+    /// `Limits::open_files`.
+    OpenFiles,
+    /// `Limits::host_calls`.
+    HostCalls,
     /// `Limits::source_bytes`.
     Source,
     /// The stack that guest code runs on, in bytes: 16 MiB, for every program. Recursion in Python
@@ -55,31 +99,44 @@ impl LimitKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Wall => "wall",
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Output => "output",
+            Self::FileBytes => "file_bytes",
+            Self::FileCount => "file_count",
+            Self::OpenFiles => "open_files",
+            Self::HostCalls => "host_calls",
             Self::Source => "source",
             Self::Stack => "stack",
         }
     }
+
+    /// The unit of its amounts; empty for a number of things.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Wall | Self::Cpu => " ms",
+            Self::Memory | Self::Output | Self::FileBytes | Self::Source | Self::Stack => " bytes",
+            Self::FileCount | Self::OpenFiles | Self::HostCalls => "",
+        }
+    }
 }
 
-/// A limit that ended a run, with the amount that was allowed and used.
+/// A limit that a run reached, with the amount that was allowed and used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LimitHit {
     /// Which limit.
     pub limit: LimitKind,
-    /// The amount allowed: milliseconds for `Wall`, bytes otherwise.
+    /// The amount allowed: milliseconds for times, bytes for sizes, else a number.
     pub allowed: u64,
-    /// The amount used when the run ended, in the same unit.
+    /// The amount used when the run ended, or the largest that was asked for and refused, in the
+    /// same unit.
     pub used: u64,
 }
 
 impl std::fmt::Display for LimitHit {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let unit = match self.limit {
-            LimitKind::Wall => "ms",
-            LimitKind::Source | LimitKind::Stack => "bytes",
-        };
-        let Self { allowed, used, .. } = self;
-        let name = self.limit.name();
-        write!(formatter, "the {name} limit of {allowed} {unit} was reached with {used} {unit}")
+        let Self { limit, allowed, used } = self;
+        let (name, unit) = (limit.name(), limit.unit());
+        write!(formatter, "the {name} limit of {allowed}{unit} was reached with {used}{unit}")
     }
 }

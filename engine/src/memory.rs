@@ -15,9 +15,11 @@
 //! would be an escape from the sandbox (`MemoryStyle::Static` in wasmer-types 7.4.2,
 //! `memory.rs`). The guard before the base costs nothing and catches a miscomputed negative
 //! address.
+#![expect(unsafe_code, reason = "lends bytes of a mapping; the lock is what makes that sound")]
 
 use std::io;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
 
 use parking_lot::Mutex;
 
@@ -45,6 +47,8 @@ struct MemoryState {
     len: usize,
     /// Growth beyond this is refused.
     limit: usize,
+    /// The most that was asked for and refused since the run began.
+    refused: Option<usize>,
     /// Invariant E-2: once true, nothing is accessible and nothing ever is again.
     revoked: bool,
 }
@@ -59,7 +63,7 @@ impl GuestMemory {
         assert!(len.is_multiple_of(WASM_PAGE_BYTES) && len <= 4 << 30, "E-1");
         let reservation = sys::Reservation::new(GUARD_BEFORE_BYTES, RESERVED_BYTES)?;
         reservation.make_accessible(0, len)?;
-        let state = MemoryState { len, limit: 4 << 30, revoked: false };
+        let state = MemoryState { len, limit: 4 << 30, refused: None, revoked: false };
         Ok(Self { reservation, state: Mutex::new(state) })
     }
 
@@ -75,7 +79,14 @@ impl GuestMemory {
 
     /// Starts a run that may grow the memory to `limit` bytes.
     pub(crate) fn begin_run(&self, limit: usize) {
-        self.state.lock().limit = limit;
+        let mut state = self.state.lock();
+        state.limit = limit;
+        state.refused = None;
+    }
+
+    /// What the run asked for at most and was refused, in bytes.
+    pub(crate) fn refused(&self) -> Option<usize> {
+        self.state.lock().refused
     }
 
     /// Makes `delta` more bytes accessible and returns the length before.
@@ -83,6 +94,7 @@ impl GuestMemory {
         let mut state = self.state.lock();
         let len = state.len.checked_add(delta).ok_or(GrowthRefused)?;
         if state.revoked || len > state.limit || len > 4 << 30 {
+            state.refused = state.refused.max(Some(len));
             return Err(GrowthRefused);
         }
         self.reservation.make_accessible(state.len, delta).map_err(|error| {
@@ -90,6 +102,38 @@ impl GuestMemory {
             GrowthRefused
         })?;
         Ok(std::mem::replace(&mut state.len, len))
+    }
+
+    /// Lends the bytes at `at` to `work`; `None` if they aren't all accessible.
+    ///
+    /// Only for host functions, on the thread of the guest that called them: the guest waits
+    /// meanwhile. `work` must not use this memory in another way.
+    pub(crate) fn with_bytes<T>(
+        &self,
+        at: u32,
+        len: u32,
+        work: impl FnOnce(&mut [u8]) -> T,
+    ) -> Option<T> {
+        let state = self.state.lock();
+        let (at, len) = (at as usize, len as usize);
+        if state.revoked || at + len > state.len {
+            return None;
+        }
+        // SAFETY: accessible, as just checked, for as long as the lock is held. The guest waits for
+        // the host function that calls this, and whoever else reaches in takes the same lock.
+        Some(unsafe { self.reservation.with_bytes(at, len, work) })
+    }
+
+    /// Lends the word at `at`, which the guest may be changing; `None` if it isn't accessible or
+    /// aligned.
+    pub(crate) fn with_word<T>(&self, at: u32, work: impl FnOnce(&AtomicU32) -> T) -> Option<T> {
+        let state = self.state.lock();
+        let at = at as usize;
+        if state.revoked || at + 4 > state.len || !at.is_multiple_of(4) {
+            return None;
+        }
+        // SAFETY: accessible, as just checked, for as long as the lock is held.
+        Some(unsafe { self.reservation.with_word(at, work) })
     }
 
     /// Takes the whole memory away: the next access of the running guest faults and becomes a

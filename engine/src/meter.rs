@@ -1,99 +1,176 @@
 //! Time: how long a run took, and the watchdog that ends runs whose time is over.
 //!
 //! The only file of the engine that reads clocks, with `interrupt.rs`, whose sleeps wait on one,
-//! and `host/clock.rs`, which serves them to guests.
-//! One watchdog thread serves every interpreter of the process: a run registers its deadline and
-//! takes it back, so a run that keeps its limit costs two short locks and no thread.
+//! and `host/wasi/clock.rs`, which serves them to guests.
+//! One watchdog thread serves every interpreter of the process. A run that keeps its limits costs
+//! two short locks and no thread. One whose time is over is interrupted; if it goes on for the
+//! grace period, it is stopped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
-use rustix::time::{ClockId, clock_gettime};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::interrupt::{InterruptHandle, RunId};
+use crate::limits::Limits;
 use crate::outcome::StopReason;
+use cpu::ThreadCpuClock;
+
+mod cpu;
+
+/// After this the interpreter is told again that it is interrupted, then at twice the distance.
+const FIRST_REMINDER: Duration = Duration::from_millis(1);
+const LONGEST_REMINDER: Duration = Duration::from_millis(50);
+/// CPU clocks are not looked at more often.
+const SHORTEST_CPU_WAIT: Duration = Duration::from_millis(2);
 
 /// Measures one run on its thread.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopwatch {
     wall: Instant,
+    cpu_clock: ThreadCpuClock,
     cpu: Duration,
 }
 
 impl Stopwatch {
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn start() -> Self {
-        Self { wall: Instant::now(), cpu: thread_cpu_time() }
+        let cpu_clock = ThreadCpuClock::of_this_thread();
+        Self { wall: Instant::now(), cpu_clock, cpu: cpu_clock.now() }
     }
 
     pub(crate) fn wall(&self) -> Duration {
         self.wall.elapsed()
     }
 
-    /// CPU time of this thread since the start. Call it on the thread that started the watch.
+    /// CPU time of the thread that started the watch, since then.
     pub(crate) fn cpu(&self) -> Duration {
-        thread_cpu_time().saturating_sub(self.cpu)
+        self.cpu_clock.now().saturating_sub(self.cpu)
     }
 
-    /// Has the watchdog stop `run` once `wall_time` has passed since the start.
-    pub(crate) fn deadline(
+    /// Has the watchdog look after `run` until the guard is dropped, on this thread.
+    pub(crate) fn guard(
         &self,
-        wall_time: Duration,
+        limits: &Limits,
         run: RunId,
         interrupt: InterruptHandle,
-    ) -> Deadline {
-        // A limit beyond the clock's range never passes.
-        let at = self.wall.checked_add(wall_time);
-        Deadline { key: at.map(|at| WATCHDOG.register(at, run, interrupt)) }
+    ) -> WatchGuard {
+        let watched = Watched {
+            run,
+            interrupt,
+            watch: *self,
+            cpu_time: limits.cpu_time,
+            grace: limits.grace,
+            is_ending: false,
+        };
+        let id = WATCHDOG.change(|state, wake| {
+            state.last += 1;
+            let id = WatchId(state.last);
+            // A limit beyond the clock's range never passes.
+            for (after, due) in [(limits.wall_time, Due::Wall), (limits.cpu_time, Due::Cpu)] {
+                if let Some(at) = self.wall.checked_add(after) {
+                    *wake |= state.schedule(at, id, due);
+                }
+            }
+            state.watched.insert(id, watched);
+            id
+        });
+        WatchGuard { id }
     }
 }
 
-fn thread_cpu_time() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
-}
+/// One run that the watchdog looks after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct WatchId(u64);
 
-/// A registered deadline; dropping it takes it back.
+/// Keeps a run under the watchdog's eyes.
 #[derive(Debug)]
-#[must_use = "dropping a deadline takes it back"]
-pub(crate) struct Deadline {
-    key: Option<Key>,
+#[must_use = "dropping a guard ends the watch"]
+pub(crate) struct WatchGuard {
+    id: WatchId,
 }
 
-impl Drop for Deadline {
+impl WatchGuard {
+    /// What asks the run to end early.
+    pub(crate) fn asker(&self) -> Asker {
+        Asker { id: self.id }
+    }
+}
+
+impl Drop for WatchGuard {
     fn drop(&mut self) {
-        if let Some(key) = self.key.take() {
-            WATCHDOG.shared.state.lock().pending.remove(&key);
-        }
+        WATCHDOG.change(|state, _| {
+            state.watched.remove(&self.id);
+            state.pending.retain(|_, (id, _)| *id != self.id);
+        });
+    }
+}
+
+/// Asks a run to end: by an interrupt, and after the grace period by a stop. Does nothing once the
+/// run has ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asker {
+    id: WatchId,
+}
+
+impl Asker {
+    #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
+    pub(crate) fn ask(&self, reason: StopReason) {
+        WATCHDOG.change(|state, wake| *wake |= state.ask(self.id, reason, Instant::now()));
     }
 }
 
 static WATCHDOG: LazyLock<Watchdog> = LazyLock::new(Watchdog::start);
 
-/// Deadlines in order; the number tells equal instants apart.
+/// Instants in order; the number tells equal ones apart.
 type Key = (Instant, u64);
 
+/// What is to be done to a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Due {
+    /// Its wall time is over.
+    Wall,
+    /// Its CPU time may be over.
+    Cpu,
+    /// It may not have noticed its interrupt; how long it was given this time.
+    Remind(Duration),
+    /// Its grace period is over.
+    Stop(StopReason),
+}
+
+#[derive(Debug)]
+struct Watched {
+    run: RunId,
+    interrupt: InterruptHandle,
+    watch: Stopwatch,
+    cpu_time: Duration,
+    grace: Duration,
+    /// It was interrupted or stopped.
+    is_ending: bool,
+}
+
 struct Watchdog {
-    shared: Arc<WatchdogShared>,
+    shared: Arc<Shared>,
 }
 
 #[derive(Default)]
-struct WatchdogShared {
-    state: Mutex<WatchdogState>,
+struct Shared {
+    state: Mutex<State>,
     earlier: Condvar,
 }
 
 #[derive(Default)]
-struct WatchdogState {
-    pending: BTreeMap<Key, (RunId, InterruptHandle)>,
-    registered: u64,
+struct State {
+    pending: BTreeMap<Key, (WatchId, Due)>,
+    watched: HashMap<WatchId, Watched>,
+    scheduled: u64,
+    last: u64,
 }
 
 impl Watchdog {
     fn start() -> Self {
-        let shared = Arc::new(WatchdogShared::default());
+        let shared = Arc::new(Shared::default());
         let thread = std::thread::Builder::new().name("hatchery-watchdog".to_owned()).spawn({
             let shared = Arc::clone(&shared);
             move || shared.watch()
@@ -103,36 +180,84 @@ impl Watchdog {
         Self { shared }
     }
 
-    fn register(&self, at: Instant, run: RunId, interrupt: InterruptHandle) -> Key {
-        let mut state = self.shared.state.lock();
-        state.registered += 1;
-        let key = (at, state.registered);
-        let is_first = state.pending.first_key_value().is_none_or(|(first, _)| key < *first);
-        state.pending.insert(key, (run, interrupt));
-        if is_first {
+    /// Changes what is watched; wakes the watchdog if `change` says so.
+    fn change<T>(&self, change: impl FnOnce(&mut State, &mut bool) -> T) -> T {
+        let mut wake = false;
+        let result = change(&mut self.shared.state.lock(), &mut wake);
+        if wake {
             self.shared.earlier.notify_one();
         }
-        key
+        result
     }
 }
 
-impl WatchdogShared {
+impl State {
+    /// Returns whether this is now the first thing to be done.
+    fn schedule(&mut self, at: Instant, id: WatchId, due: Due) -> bool {
+        self.scheduled += 1;
+        let key = (at, self.scheduled);
+        let is_first = self.pending.first_key_value().is_none_or(|(first, _)| key < *first);
+        self.pending.insert(key, (id, due));
+        is_first
+    }
+
+    /// Interrupts a run, or stops it at once if it has no grace. Returns whether something was
+    /// scheduled first.
+    fn ask(&mut self, id: WatchId, reason: StopReason, now: Instant) -> bool {
+        let Some(watched) = self.watched.get_mut(&id).filter(|watched| !watched.is_ending) else {
+            return false;
+        };
+        watched.is_ending = true;
+        let grace = watched.grace;
+        if grace.is_zero() {
+            watched.interrupt.stop(watched.run, reason);
+            return false;
+        }
+        watched.interrupt.interrupt(watched.run, reason);
+        let reminds = self.schedule(now + FIRST_REMINDER, id, Due::Remind(FIRST_REMINDER));
+        let stops = now.checked_add(grace);
+        reminds | stops.is_some_and(|at| self.schedule(at, id, Due::Stop(reason)))
+    }
+
+    fn act(&mut self, id: WatchId, due: Due, now: Instant) {
+        let Some(watched) = self.watched.get(&id) else { return };
+        match due {
+            Due::Wall => drop(self.ask(id, StopReason::WallTime, now)),
+            Due::Cpu => {
+                let left = watched.cpu_time.saturating_sub(watched.watch.cpu());
+                if left.is_zero() {
+                    self.ask(id, StopReason::CpuTime, now);
+                } else {
+                    self.schedule(now + left.max(SHORTEST_CPU_WAIT), id, Due::Cpu);
+                }
+            }
+            Due::Remind(after) => {
+                if watched.interrupt.remind(watched.run) {
+                    let next = (after * 2).min(LONGEST_REMINDER);
+                    self.schedule(now + next, id, Due::Remind(next));
+                }
+            }
+            // Takes the lock of one gate and changes page protections: microseconds, or
+            // milliseconds for a memory of a gigabyte.
+            Due::Stop(reason) => drop(watched.interrupt.stop(watched.run, reason)),
+        }
+    }
+}
+
+impl Shared {
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     fn watch(&self) {
-        let mut state = self.state.lock();
+        let mut state: MutexGuard<'_, State> = self.state.lock();
         loop {
             let Some((&(at, _), _)) = state.pending.first_key_value() else {
                 self.earlier.wait(&mut state);
                 continue;
             };
-            if Instant::now() < at {
+            let now = Instant::now();
+            if now < at {
                 self.earlier.wait_until(&mut state, at);
-                continue;
-            }
-            if let Some((_, (run, interrupt))) = state.pending.pop_first() {
-                // Takes the lock of one gate and changes page protections: microseconds, or
-                // milliseconds for a memory of a gigabyte.
-                interrupt.stop(run, StopReason::WallTime);
+            } else if let Some((_, (id, due))) = state.pending.pop_first() {
+                state.act(id, due, now);
             }
         }
     }
@@ -141,7 +266,7 @@ impl WatchdogShared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interrupt::{Gate, Stopped};
+    use crate::interrupt::Gate;
     use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
 
     fn gate() -> Arc<Gate> {
@@ -150,39 +275,94 @@ mod tests {
         Arc::new(gate)
     }
 
-    #[test]
-    fn deadlines_end_runs_in_their_own_order() {
-        let (early, late) = (gate(), gate());
-        let watch = Stopwatch::start();
-        let register = |gate: &Arc<Gate>, milliseconds| {
-            let handle = InterruptHandle::new(Arc::clone(gate));
-            watch.deadline(Duration::from_millis(milliseconds), gate.begin(), handle)
-        };
-        let late_deadline = register(&late, 60_000);
-        let _early_deadline = register(&early, 20);
-        assert_eq!(early.sleep(Duration::from_secs(30)), Err(Stopped));
-        assert!(watch.wall() >= Duration::from_millis(20));
-        assert_eq!(early.end(), Some(StopReason::WallTime));
-        drop(late_deadline);
-        assert_eq!(late.end(), None);
+    fn guard(gate: &Arc<Gate>, limits: &Limits) -> WatchGuard {
+        let handle = InterruptHandle::new(Arc::clone(gate));
+        Stopwatch::start().guard(limits, gate.begin(), handle)
+    }
+
+    fn limits(wall: u64, grace: u64) -> Limits {
+        Limits {
+            wall_time: Duration::from_millis(wall),
+            grace: Duration::from_millis(grace),
+            ..Limits::default()
+        }
     }
 
     #[test]
-    fn a_deadline_that_was_taken_back_never_fires() {
+    fn runs_end_at_their_own_deadlines() {
+        let (early, late) = (gate(), gate());
+        let watch = Stopwatch::start();
+        let late_guard = guard(&late, &limits(60_000, 0));
+        let _early_guard = guard(&early, &limits(20, 0));
+        early.sleep(Duration::from_secs(30));
+        assert!(watch.wall() >= Duration::from_millis(20));
+        assert_eq!(early.end().stop, Some(StopReason::WallTime));
+        drop(late_guard);
+        assert_eq!(late.end().stop, None);
+    }
+
+    #[test]
+    fn an_interrupt_that_is_ignored_becomes_a_stop_after_the_grace() {
         let gate = gate();
-        let run = gate.begin();
+        let watch = Stopwatch::start();
+        let _guard = guard(&gate, &limits(20, 30));
+        // Nothing here is a program, so the interrupt wakes nobody.
+        gate.sleep(Duration::from_secs(30));
+        assert!(watch.wall() >= Duration::from_millis(50));
+        assert_eq!(gate.end().stop, Some(StopReason::WallTime));
+    }
+
+    #[test]
+    fn a_run_can_be_asked_to_end_early() {
+        let gate = gate();
+        let guard = guard(&gate, &limits(60_000, 10));
+        guard.asker().ask(StopReason::Interrupted);
+        guard.asker().ask(StopReason::Cancelled);
+        gate.sleep(Duration::from_secs(30));
+        assert_eq!(gate.end().stop, Some(StopReason::Interrupted));
+    }
+
+    #[test]
+    fn a_run_that_has_ended_is_left_alone() {
+        let gate = gate();
+        let guard = guard(&gate, &limits(5, 0));
+        let asker = guard.asker();
+        drop(guard);
+        asker.ask(StopReason::Cancelled);
+        gate.sleep(Duration::from_millis(30));
+        assert_eq!(gate.end().stop, None);
+    }
+
+    #[test]
+    fn waiting_takes_no_cpu_time() {
+        let gate = gate();
+        let limits = Limits { cpu_time: Duration::from_millis(20), ..limits(60_000, 0) };
+        let guard = guard(&gate, &limits);
+        gate.sleep(Duration::from_millis(60));
+        assert_eq!(gate.end().stop, None);
+        drop(guard);
         let handle = InterruptHandle::new(Arc::clone(&gate));
-        drop(Stopwatch::start().deadline(Duration::from_millis(5), run, handle));
-        assert_eq!(gate.sleep(Duration::from_millis(30)), Ok(()));
-        assert_eq!(gate.end(), None);
+        let watch = Stopwatch::start();
+        let _guard = watch.guard(&limits, gate.begin(), handle);
+        while gate.stop_requested().is_none() {
+            std::hint::spin_loop();
+        }
+        assert!(watch.cpu() >= Duration::from_millis(20));
+        assert_eq!(gate.end().stop, Some(StopReason::CpuTime));
     }
 
     #[test]
     fn limits_beyond_the_clock_never_pass() {
+        let limits = Limits {
+            wall_time: Duration::MAX,
+            cpu_time: Duration::MAX,
+            grace: Duration::MAX,
+            ..Limits::default()
+        };
         let gate = gate();
-        let run = gate.begin();
-        let handle = InterruptHandle::new(Arc::clone(&gate));
-        let deadline = Stopwatch::start().deadline(Duration::MAX, run, handle);
-        assert!(deadline.key.is_none());
+        let guard = guard(&gate, &limits);
+        guard.asker().ask(StopReason::Interrupted);
+        gate.sleep(Duration::from_millis(5));
+        assert_eq!(gate.end().stop, None);
     }
 }

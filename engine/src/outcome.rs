@@ -19,9 +19,15 @@ pub struct Outcome {
     pub stderr: Vec<u8>,
     /// Whether output was dropped because of `Limits::output_bytes`.
     pub output_truncated: bool,
-    /// Files in the workspace that were made or changed since the last outcome that told of any,
-    /// sorted by path. Empty unless the run was a success.
+    /// Files in the workspace that the run created, modified or deleted, sorted by path. Empty
+    /// unless the run was a success, or its job keeps files anyway: what a failed run did to files
+    /// is undone.
     pub files: Vec<ChangedFile>,
+    /// Limits that stood in the program's way without ending it: memory and files that it was
+    /// refused, output that was dropped.
+    pub limits_met: Vec<LimitHit>,
+    /// Where the program was when an interrupt ended it, if a limit or a cancellation did so.
+    pub interrupted_at: Option<Exception>,
     /// What it used.
     pub usage: Usage,
 }
@@ -35,6 +41,8 @@ impl Outcome {
             stderr: Vec::new(),
             output_truncated: false,
             files: Vec::new(),
+            limits_met: Vec::new(),
+            interrupted_at: None,
             usage: Usage::default(),
         }
     }
@@ -44,7 +52,8 @@ impl Outcome {
         matches!(self.verdict, Verdict::Completed { .. } | Verdict::Exited { code: 0, .. })
     }
 
-    /// Standard output as text; bytes that are no UTF-8 become U+FFFD.
+    /// Standard output as text; bytes that are no UTF-8 become U+FFFD. `stdout` has them as they
+    /// were.
     pub fn stdout_text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
@@ -116,6 +125,13 @@ pub enum SandboxFailure {
         /// What the filesystem said.
         detail: String,
     },
+    /// The job is to be deterministic, and its session began without that: the hash seed is
+    /// chosen as an interpreter starts.
+    #[error(
+        "the session began with another clock and other random numbers; \
+             ask for determinism in its first job"
+    )]
+    NotDeterministic,
     /// No interpreter could be started.
     #[error("no interpreter could be started: {0}")]
     Start(String),
@@ -127,22 +143,44 @@ pub enum SandboxFailure {
     SessionLost(String),
 }
 
-/// Why a run is to be stopped.
+/// Why a run is asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
     /// Its wall time is over.
     WallTime,
+    /// Its CPU time is over.
+    CpuTime,
+    /// Its output reached a limit that was to end it.
+    Output,
+    /// It called the host too often.
+    HostCalls,
+    /// The caller wants the program to hear `KeyboardInterrupt`.
+    Interrupted,
     /// The caller no longer wants it.
     Cancelled,
 }
 
-/// A file of the workspace that a run made or changed.
+/// A file of the workspace that a run created, modified or deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedFile {
     /// Path relative to the workspace.
     pub path: String,
-    /// Its contents when the run ended.
+    /// What happened to it.
+    pub kind: ChangeKind,
+    /// Its contents when the run ended; empty if it was deleted.
     pub contents: Vec<u8>,
+}
+
+/// What happened to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// It was not there before.
+    Created,
+    /// Its contents are others.
+    Modified,
+    /// It is there no more.
+    Deleted,
 }
 
 /// What a run used.
@@ -158,6 +196,8 @@ pub struct Usage {
     pub peak_memory_bytes: u64,
     /// Bytes that the program wrote to both streams, dropped ones included.
     pub output_bytes: u64,
+    /// Calls from the guest to the host.
+    pub host_calls: u64,
 }
 
 /// What became of the interpreter in a run.

@@ -1,9 +1,12 @@
 //! What a run is given: source and surroundings.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::files::mount::Mount;
 
 /// One program with everything that it is given.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Program {
     /// Python source.
     pub source: String,
@@ -18,6 +21,45 @@ pub struct Program {
     pub stdin: Vec<u8>,
     /// Files put into the workspace before the program begins.
     pub files: Vec<InputFile>,
+    /// Folders of the host that the program can read.
+    pub mounts: Vec<MountedFolder>,
+    /// Whether the program can change no file at all.
+    pub is_read_only: bool,
+    /// Whether what the program did to files is kept also if it failed. Else that is undone, input
+    /// files included.
+    pub keeps_files: bool,
+    /// A clock and random numbers that are the same at every run. An interpreter keeps the ones
+    /// that it began with: in a session the first job decides.
+    pub deterministic: Option<Deterministic>,
+}
+
+/// A folder of the host that a program can read.
+#[derive(Debug, Clone)]
+pub struct MountedFolder {
+    /// Where the program finds it: an absolute path.
+    pub path: String,
+    /// The folder.
+    pub folder: Arc<Mount>,
+}
+
+/// Makes a run the same every time: its clock, and every source of random numbers that a guest
+/// has, the hash seed included. Sleeping moves the clock on and takes no time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deterministic {
+    /// Determines every random number.
+    pub seed: u64,
+    /// What the clock shows as the interpreter starts, in nanoseconds since 1970.
+    pub start: u64,
+}
+
+impl Deterministic {
+    /// Noon on 1 January 2026, UTC, unless the caller has another wish.
+    pub const DEFAULT_START: u64 = 1_767_268_800_000_000_000;
+
+    /// A run with this seed, which starts at [`Self::DEFAULT_START`].
+    pub fn new(seed: u64) -> Self {
+        Self { seed, start: Self::DEFAULT_START }
+    }
 }
 
 /// A program is given something that no process could be given.
@@ -81,6 +123,31 @@ pub struct BadPath {
 
 /// The longest path in a workspace, in bytes.
 pub const MAX_PATH_BYTES: usize = 1024;
+
+impl MountedFolder {
+    /// A folder that the program finds at `path`, such as `/data`.
+    ///
+    /// # Errors
+    /// The path is not absolute, or has a part that is empty, `.` or `..`.
+    pub fn new(path: impl Into<String>, folder: Arc<Mount>) -> Result<Self, BadMountPath> {
+        let path = path.into();
+        match path.strip_prefix('/').map(check_path) {
+            Some(Ok(())) => Ok(Self { path, folder }),
+            _ => Err(BadMountPath { path }),
+        }
+    }
+}
+
+/// A path can't be where a folder is mounted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{path}` can't be where a folder is mounted: use an absolute path such as /data, \
+     without `..` or empty parts"
+)]
+pub struct BadMountPath {
+    /// The path that was given.
+    pub path: String,
+}
 
 impl InputFile {
     /// A file at `path`, relative to the workspace.

@@ -1,16 +1,17 @@
-//! Stopping a run that may not have begun: the caller's end of cancellation.
+//! Ending a run that may not have begun: the caller's end of interrupts and cancellation.
 //!
-//! Made with the job, long before a thread takes it up. A stop that comes before the run begins
-//! takes effect as it begins; one that comes after it ended does nothing.
+//! Made with the job, long before a thread takes it up. What comes before the run begins takes
+//! effect as it begins; what comes after it ended does nothing.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::interrupt::{InterruptHandle, RunId};
+use crate::meter::Asker;
 use crate::outcome::StopReason;
 
-/// Stops one run, from any thread, before or while it goes.
+/// Ends one run, from any thread, before or while it goes.
 #[derive(Debug, Clone, Default)]
 pub struct StopHandle {
     state: Arc<Mutex<StopState>>,
@@ -18,32 +19,57 @@ pub struct StopHandle {
 
 #[derive(Debug, Default)]
 struct StopState {
-    requested: Option<StopReason>,
-    run: Option<(InterruptHandle, RunId)>,
+    requested: Option<(StopReason, Way)>,
+    run: Option<Target>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// An interrupt; after the grace period a stop.
+    Gently,
+    AtOnce,
+}
+
+#[derive(Debug)]
+struct Target {
+    interrupt: InterruptHandle,
+    run: RunId,
+    asker: Asker,
 }
 
 impl StopHandle {
-    /// Asks for the run to end. The first reason wins.
+    /// Ends the run at once, and its interpreter with it. The first reason wins.
     pub fn stop(&self, reason: StopReason) {
+        self.end(reason, Way::AtOnce);
+    }
+
+    /// Raises `KeyboardInterrupt` in the program. If it goes on for `Limits::grace`, the run is
+    /// ended as by `stop`.
+    pub fn interrupt(&self, reason: StopReason) {
+        self.end(reason, Way::Gently);
+    }
+
+    fn end(&self, reason: StopReason, way: Way) {
         let mut state = self.state.lock();
-        let reason = *state.requested.get_or_insert(reason);
-        if let Some((interrupt, run)) = &state.run {
-            interrupt.stop(*run, reason);
+        let (reason, _) = *state.requested.get_or_insert((reason, way));
+        if let Some(target) = &state.run {
+            target.end(reason, way);
         }
     }
 
-    /// Whether the run was asked to end.
+    /// Why the run was asked to end, if it was.
     pub fn requested(&self) -> Option<StopReason> {
-        self.state.lock().requested
+        self.state.lock().requested.map(|(reason, _)| reason)
     }
 
     /// The run goes now.
-    pub(crate) fn attach(&self, interrupt: InterruptHandle, run: RunId) {
+    pub(crate) fn attach(&self, interrupt: InterruptHandle, run: RunId, asker: Asker) {
         let mut state = self.state.lock();
-        if let Some(reason) = state.requested {
-            interrupt.stop(run, reason);
+        let target = Target { interrupt, run, asker };
+        if let Some((reason, way)) = state.requested {
+            target.end(reason, way);
         }
-        state.run = Some((interrupt, run));
+        state.run = Some(target);
     }
 
     /// The run is over.
@@ -52,11 +78,22 @@ impl StopHandle {
     }
 }
 
+impl Target {
+    fn end(&self, reason: StopReason, way: Way) {
+        match way {
+            Way::Gently => self.asker.ask(reason),
+            Way::AtOnce => drop(self.interrupt.stop(self.run, reason)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::interrupt::Gate;
+    use crate::limits::Limits;
     use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
+    use crate::meter::{Stopwatch, WatchGuard};
 
     fn gate() -> Arc<Gate> {
         let gate = Gate::new();
@@ -64,23 +101,41 @@ mod tests {
         Arc::new(gate)
     }
 
+    fn begin(stop: &StopHandle, gate: &Arc<Gate>) -> WatchGuard {
+        let (run, interrupt) = (gate.begin(), InterruptHandle::new(Arc::clone(gate)));
+        let guard = Stopwatch::start().guard(&Limits::default(), run, interrupt.clone());
+        stop.attach(interrupt, run, guard.asker());
+        guard
+    }
+
     #[test]
     fn a_stop_before_the_run_takes_effect_as_it_begins() {
         let (stop, gate) = (StopHandle::default(), gate());
         stop.stop(StopReason::Cancelled);
-        stop.attach(InterruptHandle::new(Arc::clone(&gate)), gate.begin());
+        let _guard = begin(&stop, &gate);
         assert!(gate.guest(|| ()).is_err());
-        assert_eq!(gate.end(), Some(StopReason::Cancelled));
+        assert_eq!(gate.end().stop, Some(StopReason::Cancelled));
+    }
+
+    #[test]
+    fn a_stop_after_an_interrupt_is_at_once() {
+        let (stop, gate) = (StopHandle::default(), gate());
+        let _guard = begin(&stop, &gate);
+        stop.interrupt(StopReason::Interrupted);
+        assert_eq!(gate.stop_requested(), None);
+        stop.stop(StopReason::Cancelled);
+        assert_eq!(gate.end().stop, Some(StopReason::Interrupted));
     }
 
     #[test]
     fn a_stop_after_the_run_hits_nobody() {
         let (stop, gate) = (StopHandle::default(), gate());
-        stop.attach(InterruptHandle::new(Arc::clone(&gate)), gate.begin());
+        drop(begin(&stop, &gate));
         stop.detach();
         gate.end();
         gate.begin();
         stop.stop(StopReason::Cancelled);
-        assert_eq!(gate.end(), None);
+        stop.interrupt(StopReason::Cancelled);
+        assert_eq!(gate.end().stop, None);
     }
 }

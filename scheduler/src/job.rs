@@ -19,7 +19,7 @@ pub struct JobRequest {
 impl JobRequest {
     /// What the job holds in memory while it waits, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let Program { source, filename, args, env, stdin, files } = &self.program;
+        let Program { source, filename, args, env, stdin, files, .. } = &self.program;
         let files: usize = files.iter().map(|file| file.path.len() + file.contents.len()).sum();
         let env: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
         let args: usize = args.iter().map(String::len).sum();

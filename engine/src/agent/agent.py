@@ -22,6 +22,9 @@ import types
 # The first byte of what is sent through the door; `engine/src/agent.rs` has the same table.
 FETCH = b"\x01"
 REPLY = b"\x02"
+HELLO = b"\x03"
+PROGRAM_BEGINS = b"\x04"
+PROGRAM_OVER = b"\x05"
 
 # Integers that JSON readers take without loss: what fits 64 bits, signed or not.
 SMALLEST_INTEGER = -(1 << 63)
@@ -51,13 +54,22 @@ class Agent:
         # Turns of the host run in whatever `__main__` is when they begin. Between runs that is the
         # module that was there first, so no name of a program comes between host and agent.
         self._between = sys.modules["__main__"]
+        # The address of a static type, for raising it from outside.
+        call(HELLO + (id(KeyboardInterrupt) & 0xFFFFFFFF).to_bytes(4, "little"))
 
     def turn(self):
         """Serves one request."""
         request = self._decode(self._call(FETCH).decode())
         sys.modules["__main__"] = self.main
         try:
+            self._call(PROGRAM_BEGINS)
             reply = self._run(request)
+            self._call(PROGRAM_OVER)
+        except KeyboardInterrupt as error:
+            # It came when the program was over and its end was being described. The host raises
+            # it once, and takes it back if it comes later.
+            reply = {"kind": "raised", **describe_interrupt(error, request["result_bytes"])}
+            self._call(PROGRAM_OVER)
         finally:
             sys.modules["__main__"] = self._between
         self._call(REPLY + self._encode(reply).encode("utf-8", "backslashreplace"))
@@ -223,6 +235,8 @@ def describe_exception(error, cap):
     try:
         lines = traceback.TracebackException(kind, error, trace, compact=True).format()
         text = "".join(lines)
+    except KeyboardInterrupt:
+        raise
     except BaseException as failure:
         text = f"{name}: {text_of(error)}\n(no traceback: {type(failure).__name__})\n"
     return {
@@ -232,10 +246,21 @@ def describe_exception(error, cap):
     }
 
 
+def describe_interrupt(error, cap):
+    """Like `describe_exception`, also if describing it raises the same again."""
+    try:
+        return describe_exception(error, cap)
+    except BaseException:
+        name = type(error).__name__
+        return {"type": name, "message": "", "traceback": f"{name}\n"}
+
+
 def text_of(value):
     """`str(value)`, whatever the value does."""
     try:
         return clean(str(value))
+    except KeyboardInterrupt:
+        raise
     except BaseException as failure:
         return f"<unprintable {type(value).__name__}: {type(failure).__name__}>"
 
@@ -244,6 +269,8 @@ def repr_of(value):
     """`repr(value)`, whatever the value does."""
     try:
         return clean(repr(value))
+    except KeyboardInterrupt:
+        raise
     except BaseException as failure:
         return f"<unprintable {type(value).__name__}: {type(failure).__name__}>"
 

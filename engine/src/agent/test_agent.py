@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 import agent as agent_module
-from agent import FETCH, REPLY, Agent
+from agent import FETCH, HELLO, PROGRAM_BEGINS, PROGRAM_OVER, REPLY, Agent
 
 
 class Door:
@@ -19,10 +19,19 @@ class Door:
     def __init__(self):
         self.requests = []
         self.replies = []
+        self.frames = []
+        # Raised when the program is over, as an interrupt that comes too late is.
+        self.late = None
 
     def call(self, frame):
+        self.frames.append(frame[:1])
         if frame == FETCH:
             return json.dumps(self.requests.pop(0)).encode()
+        if frame == PROGRAM_OVER and self.late:
+            late, self.late = self.late, None
+            raise late
+        if frame[:1] in (HELLO, PROGRAM_BEGINS, PROGRAM_OVER):
+            return b""
         assert frame[:1] == REPLY
         self.replies.append(json.loads(frame[1:]))
         return b""
@@ -233,6 +242,27 @@ class AgentTest(unittest.TestCase):
     def test_cut_keeps_whole_characters(self):
         self.assertEqual(agent_module.cut("äöü", 6), "äöü")
         self.assertEqual(agent_module.cut("äöü", 3), "ä… (2 more characters)")
+
+    def test_the_program_is_framed_and_the_type_is_announced(self):
+        self.run_program("1")
+        frames = [HELLO, FETCH, PROGRAM_BEGINS, PROGRAM_OVER, REPLY]
+        self.assertEqual(self.door.frames, frames)
+
+    def test_an_interrupt_that_comes_late_is_the_programs_end(self):
+        self.door.late = KeyboardInterrupt()
+        reply = self.run_program("1")
+        self.assertEqual((reply["kind"], reply["type"]), ("raised", "KeyboardInterrupt"))
+        self.assertEqual(self.door.frames[-3:], [PROGRAM_OVER, PROGRAM_OVER, REPLY])
+        self.assertEqual(self.run_program("2")["value"], 2)
+
+    def test_an_interrupt_in_a_repr_is_no_repr(self):
+        source = "class A:\n    def __repr__(self):\n        raise KeyboardInterrupt\nA()"
+        self.assertEqual(self.run_program(source)["type"], "KeyboardInterrupt")
+        source = (
+            "class E(Exception):\n    def __str__(self):\n        raise KeyboardInterrupt\n"
+            "raise E()"
+        )
+        self.assertEqual(self.run_program(source)["type"], "KeyboardInterrupt")
 
 
 if __name__ == "__main__":

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use wasmer::{FunctionEnvMut, RuntimeError};
+use wasmer::{Function, FunctionEnv, FunctionEnvMut, RuntimeError, Store};
 
-use super::clock::address;
-use super::{GuestEnv, HostFault, unwind};
+use super::wasi::bytes::{Buffer, GuestBytes};
+use super::{GuestEnv, unwind};
 use crate::agent::Frame;
+use crate::errno::Errno;
 
 /// What `host.call` answers when there is no such call, or a pointer is bad.
 const FAULT: i32 = -2;
@@ -21,12 +22,22 @@ pub(crate) struct Door {
     request: Arc<Vec<u8>>,
     reply: Option<Vec<u8>>,
     reply_cap: usize,
+    /// The address of `KeyboardInterrupt`, if the agent has said it.
+    exception: Option<u32>,
+}
+
+/// What a frame that was served means for the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Served {
+    Answer(Arc<Vec<u8>>),
+    ProgramBegins,
+    ProgramOver,
 }
 
 impl Door {
     /// Lays out the request of a run, whose reply may have `reply_cap` bytes.
     pub(crate) fn open(&mut self, request: Vec<u8>, reply_cap: usize) {
-        *self = Self { request: Arc::new(request), reply: None, reply_cap };
+        *self = Self { request: Arc::new(request), reply: None, reply_cap, exception: None };
     }
 
     /// Takes the reply, and the request away.
@@ -34,31 +45,48 @@ impl Door {
         std::mem::take(self).reply
     }
 
+    /// The address of `KeyboardInterrupt`, if the agent said it since the door was opened.
+    pub(crate) fn exception(&self) -> Option<u32> {
+        self.exception
+    }
+
     /// Serves one frame; `None` if it isn't a frame that can be served.
-    fn serve(&mut self, frame: &[u8]) -> Option<Arc<Vec<u8>>> {
-        match Frame::parse(frame)? {
-            (Frame::Fetch, _) => Some(Arc::clone(&self.request)),
+    fn serve(&mut self, frame: &[u8]) -> Option<Served> {
+        Some(match Frame::parse(frame)? {
+            (Frame::Fetch, _) => Served::Answer(Arc::clone(&self.request)),
             (Frame::Reply, reply) => {
                 self.reply = Some(reply.to_vec());
-                Some(Arc::default())
+                Served::Answer(Arc::default())
             }
-        }
+            (Frame::Hello, address) => {
+                self.exception = Some(u32::from_le_bytes(address.try_into().ok()?));
+                Served::Answer(Arc::default())
+            }
+            (Frame::ProgramBegins, _) => Served::ProgramBegins,
+            (Frame::ProgramOver, _) => Served::ProgramOver,
+        })
     }
+}
+
+/// `host.call` for wasmer.
+pub(crate) fn function(store: &mut Store, env: &FunctionEnv<GuestEnv>) -> Function {
+    Function::new_typed_with_env(store, env, host_call)
 }
 
 /// `host.call(ptr, len, out_ptr_ptr, out_len_ptr) -> 0 | -2`.
 ///
 /// The answer is put into memory that the guest's own allocator gives, and its address and length
 /// are stored through the two out pointers.
-pub(crate) fn host_call(
+fn host_call(
     mut context: FunctionEnvMut<'_, GuestEnv>,
-    pointer: i32,
-    length: i32,
-    out_pointer: i32,
-    out_length: i32,
+    pointer: u32,
+    length: u32,
+    out_pointer: u32,
+    out_length: u32,
 ) -> Result<i32, RuntimeError> {
     let gate = Arc::clone(&context.data().gate);
-    let served = gate.host(|| serve(&mut context, pointer, length, out_pointer, out_length));
+    let served = gate
+        .host(|| serve(&mut context, Buffer { at: pointer, len: length }, out_pointer, out_length));
     match served {
         Ok(Ok(())) => Ok(DONE),
         Ok(Err(Refusal::Fault)) => Ok(FAULT),
@@ -72,56 +100,58 @@ enum Refusal {
     Unwind(RuntimeError),
 }
 
-impl From<wasmer::MemoryAccessError> for Refusal {
-    fn from(_: wasmer::MemoryAccessError) -> Self {
+impl From<Errno> for Refusal {
+    fn from(_: Errno) -> Self {
         Self::Fault
-    }
-}
-
-impl From<HostFault> for Refusal {
-    fn from(fault: HostFault) -> Self {
-        match fault {
-            HostFault::Memory => Self::Fault,
-            HostFault::Stopped(stopped) => Self::Unwind(unwind(stopped)),
-        }
     }
 }
 
 fn serve(
     context: &mut FunctionEnvMut<'_, GuestEnv>,
-    pointer: i32,
-    length: i32,
-    out_pointer: i32,
-    out_length: i32,
+    frame: Buffer,
+    out_pointer: u32,
+    out_length: u32,
 ) -> Result<(), Refusal> {
     let (env, mut store) = context.data_and_store_mut();
-    let guest = env.guest.clone().ok_or(Refusal::Fault)?;
-    let length = length.cast_unsigned() as usize;
-    if length > env.door.lock().reply_cap.saturating_add(1) {
+    let memory = env.memory.clone().ok_or(Refusal::Fault)?;
+    let guest = GuestBytes(&memory);
+    {
+        let mut wasi = env.wasi.lock();
+        wasi.count_call();
+        if let Some(alarm) = wasi.take_alarm() {
+            env.bell.ring(alarm);
+        }
+    }
+    if frame.len as usize > env.door.lock().reply_cap.saturating_add(1) {
         return Err(Refusal::Fault);
     }
-    let mut frame = vec![0_u8; length];
-    guest.memory.view(&store).read(address(pointer), &mut frame)?;
-    let answer = env.door.lock().serve(&frame).ok_or(Refusal::Fault)?;
-    let answer_length = i32::try_from(answer.len()).map_err(|_| Refusal::Fault)?;
-    let target = if answer.is_empty() {
-        0
-    } else {
-        let gate = Arc::clone(&env.gate);
-        let target = gate
-            .guest(|| guest.alloc.call(&mut store, answer_length))
-            .map_err(HostFault::from)?
-            .map_err(Refusal::Unwind)?;
+    let frame = guest.with(frame, |bytes| bytes.to_vec())?;
+    let answer = match env.door.lock().serve(&frame).ok_or(Refusal::Fault)? {
+        Served::Answer(answer) => answer,
+        Served::ProgramBegins => {
+            env.gate.begin_program();
+            Arc::default()
+        }
+        Served::ProgramOver => {
+            env.gate.end_program();
+            Arc::default()
+        }
+    };
+    let length = u32::try_from(answer.len()).map_err(|_| Refusal::Fault)?;
+    let mut target = 0;
+    if length > 0 {
+        let alloc = env.alloc.clone().ok_or(Refusal::Fault)?;
+        let called = env.gate.guest(|| alloc.call(&mut store, length));
+        target =
+            called.map_err(|stopped| Refusal::Unwind(unwind(stopped)))?.map_err(Refusal::Unwind)?;
         // The allocator answers 0 when the guest is out of memory.
-        if target == 0 || gate.stop_requested().is_some() {
+        if target == 0 {
             return Err(Refusal::Fault);
         }
-        target
-    };
-    let view = guest.memory.view(&store);
-    view.write(address(target), &answer)?;
-    view.write(address(out_pointer), &target.to_le_bytes())?;
-    view.write(address(out_length), &answer_length.to_le_bytes())?;
+    }
+    guest.write(target, &answer)?;
+    guest.write_u32(out_pointer, target)?;
+    guest.write_u32(out_length, length)?;
     Ok(())
 }
 
@@ -132,13 +162,23 @@ mod tests {
     #[test]
     fn a_request_is_fetched_and_the_last_reply_counts() {
         let mut door = Door::default();
+        let empty = Some(Served::Answer(Arc::default()));
         door.open(b"request".to_vec(), 100);
-        assert_eq!(door.serve(b"\x01").unwrap().as_slice(), b"request");
-        assert!(door.serve(b"\x02forged").unwrap().is_empty());
-        assert!(door.serve(b"\x02honest").unwrap().is_empty());
-        assert!(door.serve(b"\x07").is_none());
+        assert_eq!(door.serve(b"\x01"), Some(Served::Answer(Arc::new(b"request".to_vec()))));
+        assert_eq!(door.serve(b"\x02forged"), empty);
+        assert_eq!(door.serve(b"\x02honest"), empty);
+        assert_eq!(door.serve(b"\x07"), None);
         assert_eq!(door.close().unwrap(), b"honest");
-        assert!(door.serve(b"\x01").unwrap().is_empty());
+        assert_eq!(door.serve(b"\x01"), empty);
         assert_eq!(door.close(), None);
+    }
+
+    #[test]
+    fn an_address_has_four_bytes() {
+        let mut door = Door::default();
+        assert_eq!(door.serve(b"\x03abc"), None);
+        assert_eq!(door.exception(), None);
+        assert!(door.serve(b"\x03\x01\x02\0\0").is_some());
+        assert_eq!(door.exception(), Some(0x201));
     }
 }

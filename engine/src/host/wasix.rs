@@ -16,9 +16,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wasmer::{
-    Engine, Extern, Function, FunctionEnvMut, Imports, Instance, Module, RuntimeError, Store, Value,
-};
+use wasmer::{Engine, Extern, Function, FunctionEnvMut, Imports, Instance, Module, Store, Value};
 use wasmer_wasix::capabilities::Capabilities;
 use wasmer_wasix::os::task::thread::WasiThreadError;
 use wasmer_wasix::runtime::task_manager::TaskWasm;
@@ -28,12 +26,13 @@ use wasmer_wasix::virtual_fs::{
 };
 use wasmer_wasix::{PluggableRuntime, VirtualTaskManager, WasiEnv, WasiFunctionEnv};
 
-use super::{GuestEnv, GuestHost, Services, clock, door, unwind};
+use super::wasi::{BASE_ENVIRONMENT, binding};
+use super::{GuestEnv, GuestHost, RunEffects, RunSetup, Services, door, unwind};
 use crate::agent::WORKSPACE;
 use crate::error::StartError;
 use crate::library::{ARCHIVE_PATH, Library, MATPLOTLIB_DATA_PATH};
 use crate::module::imports::{HOST, HOST_CALL, WASI, is_allowed};
-use crate::outcome::{ChangedFile, SandboxFailure};
+use crate::outcome::{ChangeKind, ChangedFile, SandboxFailure};
 use crate::program::InputFile;
 use crate::transcript::{Stream, Transcript};
 use quota::QuotaFs;
@@ -43,15 +42,9 @@ mod quota;
 /// Where matplotlib's data lies; the guest sees it at `MATPLOTLIB_DATA_PATH`.
 const MATPLOTLIB_DATA_FOLDER: &str = "/usr/local/share/mpl-data";
 const HOME: &str = "/home";
-
-/// The environment that CPython needs; a program's own is added for each run.
-const BASE_ENVIRONMENT: [(&str, &str); 4] = [
-    ("HOME", HOME),
-    ("TMPDIR", "/tmp"),
-    // Time zones come from the tzdata package, not from files of the system.
-    ("PYTHONTZPATH", ""),
-    ("PYTHONDONTWRITEBYTECODE", "1"),
-];
+/// Functions that are ours here too: wasmer-wasix's `poll_oneoff` sleeps for ever on a timeout of
+/// zero and compares deadlines of the real-time clock with the monotonic one.
+const OURS: [&str; 4] = ["poll_oneoff", "clock_time_get", "clock_res_get", "proc_exit"];
 
 /// wasmer-wasix, serving one guest.
 pub(crate) struct WasixHost {
@@ -140,7 +133,6 @@ impl GuestHost for WasixHost {
         let theirs = function_env
             .import_object(store, module)
             .map_err(|error| StartError::Host(error.to_string()))?;
-        let ours = our_functions(store, services);
         let mut imports = Imports::new();
         for import in module.imports() {
             let (namespace, name) = (import.module(), import.name());
@@ -148,8 +140,11 @@ impl GuestHost for WasixHost {
             if !is_allowed(namespace, name) {
                 return Err(refused());
             }
-            let function = match ours.get_export(namespace, name) {
-                Some(Extern::Function(function)) => function,
+            let function = match (namespace, name) {
+                (HOST, HOST_CALL) => door::function(store, &services.env),
+                (WASI, name) if OURS.contains(&name) => {
+                    binding::function(store, &services.env, name).ok_or_else(refused)?
+                }
                 _ => match theirs.get_export(namespace, name) {
                     Some(Extern::Function(function)) => gated(store, services, function),
                     _ => return Err(refused()),
@@ -168,11 +163,30 @@ impl GuestHost for WasixHost {
             .map_err(|error| StartError::Host(error.to_string()))
     }
 
-    fn begin_run(&mut self, transcript: Arc<Transcript>, stdin: Vec<u8>) {
-        *self.streams.stdin.lock() = io::Cursor::new(stdin);
+    fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), SandboxFailure> {
+        let RunSetup { program, transcript, .. } = setup;
+        let missing = [
+            (!program.mounts.is_empty(), "mounted folders"),
+            (program.is_read_only, "read-only jobs"),
+            (program.deterministic.is_some(), "deterministic runs"),
+        ];
+        if let Some((_, what)) = missing.into_iter().find(|(is_wanted, _)| *is_wanted) {
+            let detail = format!("wasmer-wasix as the host has no {what}");
+            return Err(SandboxFailure::Workspace { path: WORKSPACE.to_owned(), detail });
+        }
+        *self.streams.stdin.lock() = io::Cursor::new(program.stdin.clone());
         *self.streams.transcript.lock() = Some(transcript);
+        program.files.iter().try_for_each(|file| self.put_file(file))
     }
 
+    fn end_run(&mut self, commits: bool) -> RunEffects {
+        let files = self.changed_files();
+        let files = if commits { files } else { Vec::new() };
+        RunEffects { files, ..RunEffects::default() }
+    }
+}
+
+impl WasixHost {
     fn put_file(&mut self, file: &InputFile) -> Result<(), SandboxFailure> {
         let path = Path::new(WORKSPACE).join(&file.path);
         let put = || -> Result<(), Box<dyn std::error::Error>> {
@@ -208,42 +222,21 @@ impl GuestHost for WasixHost {
         changed.sort_by(|a, b| a.path.cmp(&b.path));
         changed
     }
-}
 
-impl WasixHost {
     fn read_if_changed(&mut self, path: &Path) -> Option<ChangedFile> {
         let mut file = self.files.unbounded().new_open_options().read(true).open(path).ok()?;
         let mut contents = Vec::new();
         at_once(file.read_to_end(&mut contents)).ok()?.ok()?;
         let hash = blake3::hash(&contents);
-        if self.known.insert(path.to_owned(), hash) == Some(hash) {
-            return None;
-        }
+        let before = self.known.insert(path.to_owned(), hash);
+        let kind = match before {
+            Some(before) if before == hash => return None,
+            Some(_) => ChangeKind::Modified,
+            None => ChangeKind::Created,
+        };
         let relative = path.strip_prefix(WORKSPACE).ok()?.to_string_lossy().into_owned();
-        Some(ChangedFile { path: relative, contents })
+        Some(ChangedFile { path: relative, kind, contents })
     }
-}
-
-/// The functions that are ours whoever serves the rest.
-fn our_functions(store: &mut Store, services: &Services) -> Imports {
-    let env = &services.env;
-    let mut ours = Imports::new();
-    let poll = Function::new_typed_with_env(store, env, clock::poll_oneoff);
-    ours.define(WASI, "poll_oneoff", poll);
-    let time = Function::new_typed_with_env(store, env, clock::clock_time_get);
-    ours.define(WASI, "clock_time_get", time);
-    let resolution = Function::new_typed_with_env(store, env, clock::clock_res_get);
-    ours.define(WASI, "clock_res_get", resolution);
-    let exit = Function::new_typed_with_env(store, env, proc_exit);
-    ours.define(WASI, "proc_exit", exit);
-    let call = Function::new_typed_with_env(store, env, door::host_call);
-    ours.define(HOST, HOST_CALL, call);
-    ours
-}
-
-/// `proc_exit(code)`.
-fn proc_exit(_context: FunctionEnvMut<'_, GuestEnv>, code: i32) -> Result<(), RuntimeError> {
-    Err(unwind(super::GuestExit(code.cast_unsigned())))
 }
 
 /// A function of wasmer-wasix that runs on the host's side of the gate.

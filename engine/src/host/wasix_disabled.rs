@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use wasmer::{Engine, Imports, Instance, Module, Store};
 
-use super::{GuestHost, Services};
+use super::{GuestHost, RunEffects, RunSetup, Services};
 use crate::error::StartError;
 use crate::library::Library;
-use crate::outcome::{ChangedFile, SandboxFailure};
-use crate::program::InputFile;
-use crate::transcript::Transcript;
+use crate::outcome::SandboxFailure;
 
 /// A host that serves no guest.
 pub(crate) struct WasixHost;
@@ -34,14 +32,11 @@ impl GuestHost for WasixHost {
         Ok(())
     }
 
-    fn begin_run(&mut self, _transcript: Arc<Transcript>, _stdin: Vec<u8>) {}
-
-    fn put_file(&mut self, file: &InputFile) -> Result<(), SandboxFailure> {
-        let detail = "there is no workspace".to_owned();
-        Err(SandboxFailure::Workspace { path: file.path.clone(), detail })
+    fn begin_run(&mut self, _setup: RunSetup<'_>) -> Result<(), SandboxFailure> {
+        Ok(())
     }
 
-    fn changed_files(&mut self) -> Vec<ChangedFile> {
-        Vec::new()
+    fn end_run(&mut self, _commits: bool) -> RunEffects {
+        RunEffects::default()
     }
 }

@@ -6,6 +6,8 @@
 
 use std::io;
 use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::atomic::AtomicU32;
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
@@ -59,6 +61,39 @@ impl Reservation {
         self.protect(offset, len, MprotectFlags::empty())
     }
 
+    /// Lends `[offset, offset + len)` from the base.
+    ///
+    /// # Safety
+    /// The range is accessible, and until `work` returns nothing takes it away and nothing else
+    /// reads or writes it.
+    pub(super) unsafe fn with_bytes<T>(
+        &self,
+        offset: usize,
+        len: usize,
+        work: impl FnOnce(&mut [u8]) -> T,
+    ) -> T {
+        assert!(
+            offset <= self.len && len <= self.len - offset,
+            "a range outside of the reservation"
+        );
+        // SAFETY: the range is inside our mapping, as just asserted; the rest is the caller's word.
+        work(unsafe { slice::from_raw_parts_mut(self.base().add(offset).as_ptr(), len) })
+    }
+
+    /// Lends the aligned word at `offset` from the base, which a guest may be changing.
+    ///
+    /// # Safety
+    /// The word is accessible and nothing takes it away until `work` returns.
+    pub(super) unsafe fn with_word<T>(
+        &self,
+        offset: usize,
+        work: impl FnOnce(&AtomicU32) -> T,
+    ) -> T {
+        assert!(offset.is_multiple_of(4) && offset <= self.len - 4, "a word of the reservation");
+        // SAFETY: aligned and inside our mapping, as just asserted; the base is page-aligned.
+        work(unsafe { AtomicU32::from_ptr(self.base().add(offset).as_ptr().cast()) })
+    }
+
     fn protect(&self, offset: usize, len: usize, flags: MprotectFlags) -> io::Result<()> {
         if len == 0 {
             return Ok(());
@@ -66,7 +101,7 @@ impl Reservation {
         let end = offset.checked_add(len).expect("the caller checked the length");
         assert!(end <= self.len, "a range outside of the reservation");
         // SAFETY: the range is inside our own mapping, as just asserted. Rust holds no reference
-        // into it: the guest's bytes are only reached through raw pointers.
+        // into it: `GuestMemory` lends bytes and changes protections under one lock.
         unsafe { mprotect(self.base().add(offset).as_ptr().cast(), len, flags) }?;
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Outcome, SandboxFailure, Usage, Verdict};
+use super::{ChangeKind, ChangedFile, Outcome, SandboxFailure, Usage, Verdict};
 use crate::limits::{LimitHit, LimitKind};
 
 /// The form of a result that tools of agents exchange, with fields of ours behind it.
@@ -23,6 +23,7 @@ struct ToolResult<'a> {
     error: Option<ToolError<'a>>,
     truncated: bool,
     files: Vec<ToolFile<'a>>,
+    limits_met: &'a [LimitHit],
     usage: ToolUsage,
 }
 
@@ -51,6 +52,7 @@ enum ToolError<'a> {
 #[derive(Serialize)]
 struct ToolFile<'a> {
     path: &'a str,
+    change: ChangeKind,
     bytes: usize,
 }
 
@@ -61,6 +63,7 @@ struct ToolUsage {
     cpu_ms: f64,
     peak_memory_bytes: u64,
     output_bytes: u64,
+    host_calls: u64,
 }
 
 impl Outcome {
@@ -69,7 +72,8 @@ impl Outcome {
     /// The first six fields are those that REPL tools of agents agree on: `stdout`, `stderr`,
     /// `exception` (the traceback, or null), `success`, `execution_time` (seconds) and
     /// `timed_out`. Ours follow: `status` (`completed`, `raised`, `exited`, `limit`, `cancelled` or
-    /// `sandbox_failed`), `value`, `repr`, `exit_code`, `error`, `truncated`, `files` and `usage`.
+    /// `sandbox_failed`), `value`, `repr`, `exit_code`, `error`, `truncated`,
+    /// `files`, `limits_met` and `usage`.
     /// A `value` of null means either `None` or no JSON; `repr` tells them apart.
     pub fn to_tool_json(&self) -> serde_json::Value {
         let (value, repr) = match &self.verdict {
@@ -98,7 +102,8 @@ impl Outcome {
             exit_code,
             error: tool_error(&self.verdict),
             truncated: self.output_truncated,
-            files: files.map(|f| ToolFile { path: &f.path, bytes: f.contents.len() }).collect(),
+            files: files.map(ToolFile::of).collect(),
+            limits_met: &self.limits_met,
             usage: ToolUsage::of(&self.usage),
         };
         serde_json::to_value(result).expect("strings, numbers and values have a JSON form")
@@ -106,7 +111,8 @@ impl Outcome {
 
     /// Whether a limit on time ended the program.
     pub fn is_timeout(&self) -> bool {
-        matches!(&self.verdict, Verdict::Limit(LimitHit { limit: LimitKind::Wall, .. }))
+        let is_time = |limit| matches!(limit, LimitKind::Wall | LimitKind::Cpu);
+        matches!(&self.verdict, Verdict::Limit(hit) if is_time(hit.limit))
     }
 }
 
@@ -142,6 +148,12 @@ fn sandbox_error(failure: &SandboxFailure) -> ToolError<'static> {
     ToolError::Sandbox { message: failure.to_string() }
 }
 
+impl<'a> ToolFile<'a> {
+    fn of(file: &'a ChangedFile) -> Self {
+        Self { path: &file.path, change: file.kind, bytes: file.contents.len() }
+    }
+}
+
 impl ToolUsage {
     fn of(usage: &Usage) -> Self {
         let milliseconds = |duration: std::time::Duration| duration.as_secs_f64() * 1e3;
@@ -151,6 +163,7 @@ impl ToolUsage {
             cpu_ms: milliseconds(usage.cpu),
             peak_memory_bytes: usage.peak_memory_bytes,
             output_bytes: usage.output_bytes,
+            host_calls: usage.host_calls,
         }
     }
 }

@@ -1,0 +1,37 @@
+//! Error numbers of WASI preview 1, as far as our host answers with them.
+
+/// An error of a host function, with its number in WASI preview 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub(crate) enum Errno {
+    Access = 2,
+    BadDescriptor = 8,
+    Exists = 20,
+    Fault = 21,
+    TooLargeFile = 22,
+    IllegalSequence = 25,
+    Invalid = 28,
+    InputOutput = 29,
+    IsFolder = 31,
+    Loop = 32,
+    TooManyOpen = 33,
+    NameTooLong = 37,
+    NoEntry = 44,
+    NoSpace = 51,
+    NotFolder = 54,
+    NotEmpty = 55,
+    NotSocket = 57,
+    NotSupported = 58,
+    Overflow = 61,
+    NotPermitted = 63,
+    ReadOnly = 69,
+    NotSeekable = 70,
+    Stale = 72,
+}
+
+impl Errno {
+    /// What a host function answers after this error; 0 is success.
+    pub(crate) fn code(self) -> i32 {
+        i32::from(self as u16)
+    }
+}

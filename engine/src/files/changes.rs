@@ -1,0 +1,50 @@
+//! What a job did to the files of its workspace: exactly, by comparing the tree before and after.
+
+use std::collections::BTreeMap;
+
+use super::contents::Contents;
+use super::tree::{Kind, NodeId, Tree};
+use crate::outcome::{ChangeKind, ChangedFile};
+
+/// Files below `folder` that differ between the trees, sorted by path.
+///
+/// A file that was written with the same bytes has not changed. Links and folders are no files.
+pub(crate) fn changes(before: &Tree, after: &Tree, folder: NodeId) -> Vec<ChangedFile> {
+    if before.version() == after.version() {
+        return Vec::new();
+    }
+    let (mut old, new) = (files(before, folder), files(after, folder));
+    let mut changes = Vec::new();
+    for (path, contents) in new {
+        let kind = match old.remove(&path) {
+            None => ChangeKind::Created,
+            Some(before) if before.is_same(contents) => continue,
+            Some(_) => ChangeKind::Modified,
+        };
+        changes.push(ChangedFile { path, kind, contents: contents.to_vec() });
+    }
+    changes.extend(old.into_keys().map(|path| ChangedFile {
+        path,
+        kind: ChangeKind::Deleted,
+        contents: Vec::new(),
+    }));
+    changes.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    changes
+}
+
+fn files(tree: &Tree, folder: NodeId) -> BTreeMap<String, &Contents> {
+    let mut files = BTreeMap::new();
+    let mut pending = vec![(String::new(), folder)];
+    while let Some((path, folder)) = pending.pop() {
+        let Ok(entries) = tree.entries(folder) else { continue };
+        for (name, id) in entries {
+            let path = if path.is_empty() { name.to_string() } else { format!("{path}/{name}") };
+            match tree.node(*id).map(|node| &node.kind) {
+                Ok(Kind::File(contents)) => drop(files.insert(path, contents)),
+                Ok(Kind::Folder { .. }) => pending.push((path, *id)),
+                Ok(Kind::Fixed(_) | Kind::Link(_) | Kind::Mount { .. }) | Err(_) => {}
+            }
+        }
+    }
+    files
+}

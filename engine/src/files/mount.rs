@@ -1,0 +1,223 @@
+//! A folder of the host that a guest may read, and nothing outside of it.
+//!
+//! The folder is opened once, by whoever grants it. Every lookup then asks the kernel to stay
+//! below that descriptor and to follow no link (`openat2` with `RESOLVE_BENEATH` and
+//! `RESOLVE_NO_SYMLINKS`), so neither `..` nor a link nor a rename at the wrong moment leads out.
+//! Only files and folders are shown: opening a pipe or a device could block or do something.
+
+use std::fmt;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2, statat};
+use rustix::io::Errno as SystemError;
+
+use crate::errno::Errno;
+
+/// Entries of one folder that are listed; a larger one is an error.
+const MOST_ENTRIES: usize = 100_000;
+
+/// A folder of the host that a guest may read.
+pub struct Mount {
+    folder: OwnedFd,
+    path: PathBuf,
+}
+
+impl fmt::Debug for Mount {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Mount").field(&self.path).finish()
+    }
+}
+
+/// A folder of the host can't be granted.
+#[derive(Debug, thiserror::Error)]
+#[error("can't mount `{}`: {cause}; give a folder that exists and that you can read", path.display())]
+pub struct BadMount {
+    /// The folder.
+    pub path: PathBuf,
+    /// The system's answer.
+    pub cause: std::io::Error,
+}
+
+/// What `stat` says of a file or folder of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HostStat {
+    pub(crate) is_folder: bool,
+    pub(crate) inode: u64,
+    pub(crate) len: u64,
+    pub(crate) accessed: u64,
+    pub(crate) modified: u64,
+    pub(crate) changed: u64,
+}
+
+impl Mount {
+    /// Opens the folder, whatever link leads to it. What is granted is this folder, also if its
+    /// path comes to name another.
+    ///
+    /// # Errors
+    /// It doesn't exist, is no folder, or can't be read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, BadMount> {
+        let path = path.as_ref();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|error| BadMount { path: path.to_owned(), cause: error.into() })?;
+        Ok(Self { folder, path: path.to_owned() })
+    }
+
+    pub(crate) fn stat(&self, path: &str) -> Result<HostStat, Errno> {
+        let place = self.open_below(path, OFlags::PATH)?;
+        shown(&fstat(&place).map_err(errno)?)
+    }
+
+    /// Opens a file for reading.
+    pub(crate) fn file(&self, path: &str) -> Result<File, Errno> {
+        if self.stat(path)?.is_folder {
+            return Err(Errno::IsFolder);
+        }
+        // Somebody on the host may put something else here meanwhile, so it is not waited for,
+        // and looked at again.
+        let file = self.open_below(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        if shown(&fstat(&file).map_err(errno)?)?.is_folder {
+            return Err(Errno::IsFolder);
+        }
+        Ok(File::from(file))
+    }
+
+    /// The names in a folder that a guest is shown, sorted.
+    pub(crate) fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>, Errno> {
+        let folder = self.open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let entries = rustix::fs::Dir::read_from(&folder).map_err(errno)?;
+        let mut names = Vec::new();
+        for (index, entry) in entries.enumerate() {
+            if index >= MOST_ENTRIES {
+                return Err(Errno::Overflow);
+            }
+            let entry = entry.map_err(errno)?;
+            // A name that is no UTF-8 can't be said to a guest.
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if matches!(name, "." | "..") {
+                continue;
+            }
+            let stat = statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
+            if let Some(stat) = stat.ok().and_then(|stat| shown(&stat).ok()) {
+                names.push((name.to_owned(), stat));
+            }
+        }
+        names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        Ok(names)
+    }
+
+    fn open_below(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        openat2(&self.folder, path, flags, Mode::empty(), resolve).map_err(errno)
+    }
+}
+
+/// Reads from a file of the host without moving a position.
+pub(crate) fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+    file.read_at(buffer, offset).map_err(|_| Errno::InputOutput)
+}
+
+pub(crate) fn stat_file(file: &File) -> Result<HostStat, Errno> {
+    shown(&fstat(file).map_err(errno)?)
+}
+
+fn shown(stat: &Stat) -> Result<HostStat, Errno> {
+    let is_folder = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => true,
+        FileType::RegularFile => false,
+        _ => return Err(Errno::Access),
+    };
+    let time = |seconds: i64, nanoseconds: u64| {
+        u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000) + nanoseconds
+    };
+    Ok(HostStat {
+        is_folder,
+        inode: stat.st_ino,
+        len: u64::try_from(stat.st_size).unwrap_or(0),
+        accessed: time(stat.st_atime, stat.st_atime_nsec),
+        modified: time(stat.st_mtime, stat.st_mtime_nsec),
+        changed: time(stat.st_ctime, stat.st_ctime_nsec),
+    })
+}
+
+fn errno(error: SystemError) -> Errno {
+    match error {
+        SystemError::NOENT => Errno::NoEntry,
+        SystemError::NOTDIR => Errno::NotFolder,
+        SystemError::ISDIR => Errno::IsFolder,
+        // A link on the way, or one that leads out.
+        SystemError::LOOP | SystemError::XDEV | SystemError::ACCESS | SystemError::PERM => {
+            Errno::Access
+        }
+        SystemError::NAMETOOLONG => Errno::NameTooLong,
+        _ => Errno::InputOutput,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn only_files_and_folders_below_are_shown() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join("granted");
+        fs::create_dir_all(folder.join("inner")).unwrap();
+        fs::write(base.path().join("secret"), "s").unwrap();
+        fs::write(folder.join("data"), "content").unwrap();
+        fs::write(folder.join("inner/more"), "m").unwrap();
+        symlink("../secret", folder.join("out")).unwrap();
+        symlink("data", folder.join("within")).unwrap();
+        symlink("..", folder.join("up")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            folder.join("pipe"),
+            FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        let mount = Mount::open(&folder).unwrap();
+        let names: Vec<_> = mount.list(".").unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["data", "inner"]);
+        let mut buffer = [0; 10];
+        let file = mount.file("data").unwrap();
+        assert_eq!(read_at(&file, 3, &mut buffer), Ok(4));
+        assert_eq!(mount.stat("inner/more").unwrap().len, 1);
+        for (path, expected) in [
+            ("out", Errno::Access),
+            ("within", Errno::Access),
+            ("up/secret", Errno::Access),
+            ("../secret", Errno::Access),
+            ("/etc/passwd", Errno::Access),
+            ("pipe", Errno::Access),
+            ("missing", Errno::NoEntry),
+            ("data/x", Errno::NotFolder),
+            ("inner", Errno::IsFolder),
+        ] {
+            assert_eq!(mount.file(path).map(drop), Err(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_granted_stays_that_folder() {
+        let base = tempfile::tempdir().unwrap();
+        let (first, second) = (base.path().join("first"), base.path().join("second"));
+        fs::create_dir(&first).unwrap();
+        fs::create_dir(&second).unwrap();
+        fs::write(second.join("secret"), "s").unwrap();
+        let mount = Mount::open(&first).unwrap();
+        fs::rename(&first, base.path().join("moved")).unwrap();
+        fs::rename(&second, &first).unwrap();
+        assert_eq!(mount.file("secret").map(drop), Err(Errno::NoEntry));
+        assert!(Mount::open(base.path().join("none")).is_err());
+        assert!(Mount::open(first.join("secret")).is_err());
+    }
+}

@@ -1,0 +1,67 @@
+//! How much a guest's files may take. Checked before anything is allocated.
+
+use crate::limits::{LimitHit, LimitKind, Limits};
+
+/// The longest name of one entry, in bytes, as on common filesystems.
+pub(crate) const MOST_NAME_BYTES: usize = 255;
+/// The longest path that is looked up, in bytes, as on Linux.
+pub(crate) const MOST_PATH_BYTES: usize = 4096;
+/// Folders in folders. Deeper trees serve only those who want to tire their reader.
+pub(crate) const MOST_DEPTH: usize = 64;
+/// Links that are followed in one lookup, as on Linux.
+pub(crate) const MOST_LINKS: usize = 40;
+
+/// How much a guest's files may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileQuota {
+    /// Lengths of all files together.
+    pub(crate) bytes: u64,
+    /// Files, folders and links together.
+    pub(crate) count: u64,
+    /// Descriptors open at once, the standard ones not counted.
+    pub(crate) open: usize,
+}
+
+impl FileQuota {
+    pub(crate) fn of(limits: &Limits) -> Self {
+        Self {
+            bytes: limits.file_bytes,
+            count: limits.file_count,
+            open: usize::try_from(limits.open_files).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// What builds the library has no bounds.
+    pub(crate) const NONE: Self = Self { bytes: u64::MAX, count: u64::MAX, open: 0 };
+}
+
+/// What a guest's files take, and whether they were refused more.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct FileUsage {
+    pub(crate) bytes: u64,
+    pub(crate) count: u64,
+}
+
+/// The bounds that stood in a job's way, with what it asked for at most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Refusals {
+    bytes: Option<LimitHit>,
+    count: Option<LimitHit>,
+    open: Option<LimitHit>,
+}
+
+impl Refusals {
+    pub(crate) fn note(&mut self, limit: LimitKind, allowed: u64, wanted: u64) {
+        let slot = match limit {
+            LimitKind::FileBytes => &mut self.bytes,
+            LimitKind::FileCount => &mut self.count,
+            _ => &mut self.open,
+        };
+        let before = slot.map_or(0, |hit| hit.used);
+        *slot = Some(LimitHit { limit, allowed, used: wanted.max(before) });
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = LimitHit> {
+        [self.bytes, self.count, self.open].into_iter().flatten()
+    }
+}

@@ -1,0 +1,267 @@
+//! From a path to what it names, as POSIX looks paths up.
+//!
+//! `..` at the root stays there, so no path leaves the tree. In a mounted folder of the host `..`
+//! is taken back here, by name; the host is only ever asked for plain paths below the folder.
+
+use std::sync::Arc;
+
+use super::mount::Mount;
+use super::quota::{MOST_LINKS, MOST_NAME_BYTES, MOST_PATH_BYTES};
+use super::tree::{Kind, NodeId, Tree};
+use crate::errno::Errno;
+
+/// A folder that a lookup starts from.
+#[derive(Debug, Clone)]
+pub(crate) enum Base {
+    Node(NodeId),
+    Host(HostPlace),
+}
+
+/// What a path names.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    Node(NodeId),
+    /// Nothing yet; it would be this name in this folder.
+    Vacant {
+        folder: NodeId,
+        name: Arc<str>,
+    },
+    /// Something in a mounted folder, if it exists there.
+    Host(HostPlace),
+}
+
+/// A place in a mounted folder of the host.
+#[derive(Debug, Clone)]
+pub(crate) struct HostPlace {
+    pub(crate) mount: Arc<Mount>,
+    /// Where the folder is mounted.
+    node: NodeId,
+    /// Plain names below the folder.
+    names: Vec<Arc<str>>,
+}
+
+impl HostPlace {
+    /// The path below the folder; `.` for the folder itself.
+    pub(crate) fn path(&self) -> String {
+        if self.names.is_empty() { ".".to_owned() } else { self.names.join("/") }
+    }
+}
+
+/// Whether the last part of a path is followed if it is a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Links {
+    Follow,
+    Keep,
+}
+
+/// What `path` names, looked up from `base`.
+pub(crate) fn resolve(tree: &Tree, base: Base, path: &str, links: Links) -> Result<Place, Errno> {
+    let mut parts = check(path)?;
+    parts.reverse();
+    walk(tree, base, parts, links)
+}
+
+/// The folder and the last name of `path`, which is not looked up; and whether it ends in `/`.
+pub(crate) fn resolve_parent(
+    tree: &Tree,
+    base: Base,
+    path: &str,
+) -> Result<(NodeId, Arc<str>, bool), Errno> {
+    let is_folder = path.ends_with('/');
+    let mut parts = check(path.trim_end_matches('/'))?;
+    let name = parts.pop().ok_or(Errno::NoEntry)?;
+    match &*name {
+        "" => return Err(Errno::Exists),
+        "." | ".." => return Err(Errno::Invalid),
+        _ => {}
+    }
+    if path.starts_with('/') && parts.is_empty() {
+        parts.push("".into());
+    }
+    parts.reverse();
+    // The last part must be a folder, as if a `/` followed.
+    parts.insert(0, ".".into());
+    match walk(tree, base, parts, Links::Follow)? {
+        Place::Node(folder) => Ok((folder, name, is_folder)),
+        Place::Vacant { .. } => Err(Errno::NoEntry),
+        Place::Host(_) => Err(Errno::ReadOnly),
+    }
+}
+
+/// The parts of a path. An empty first one means the root, an empty last one a folder.
+fn check(path: &str) -> Result<Vec<Arc<str>>, Errno> {
+    if path.is_empty() {
+        return Err(Errno::NoEntry);
+    }
+    if path.len() > MOST_PATH_BYTES {
+        return Err(Errno::NameTooLong);
+    }
+    if path.contains('\0') {
+        return Err(Errno::Invalid);
+    }
+    if path.split('/').any(|part| part.len() > MOST_NAME_BYTES) {
+        return Err(Errno::NameTooLong);
+    }
+    let mut parts: Vec<Arc<str>> = Vec::new();
+    if path.starts_with('/') {
+        parts.push("".into());
+    }
+    parts.extend(path.split('/').filter(|part| !part.is_empty()).map(Arc::from));
+    if path.ends_with('/') {
+        parts.push(".".into());
+    }
+    Ok(parts)
+}
+
+/// Takes `pending`, the last part first, one by one. Links put their parts on top.
+fn walk(tree: &Tree, base: Base, mut pending: Vec<Arc<str>>, links: Links) -> Result<Place, Errno> {
+    let mut at = match base {
+        Base::Node(node) => Place::Node(node),
+        Base::Host(place) => Place::Host(place),
+    };
+    let mut followed = 0;
+    while let Some(part) = pending.pop() {
+        let is_last = pending.is_empty();
+        at = match (at, &*part) {
+            (_, "") => Place::Node(NodeId::ROOT),
+            (Place::Node(folder), ".") => {
+                tree.entries(folder)?;
+                Place::Node(folder)
+            }
+            (Place::Node(folder), "..") => Place::Node(tree.parent(folder)?),
+            (Place::Node(folder), name) => match tree.lookup(folder, name)? {
+                None if is_last => Place::Vacant { folder, name: part },
+                None => return Err(Errno::NoEntry),
+                Some(child) => match &tree.node(child)?.kind {
+                    Kind::Link(_) if is_last && links == Links::Keep => Place::Node(child),
+                    Kind::Link(target) => {
+                        followed += 1;
+                        if followed > MOST_LINKS {
+                            return Err(Errno::Loop);
+                        }
+                        pending.extend(check(target)?.into_iter().rev());
+                        Place::Node(folder)
+                    }
+                    Kind::Mount { mount, .. } => Place::Host(HostPlace {
+                        mount: Arc::clone(mount),
+                        node: child,
+                        names: Vec::new(),
+                    }),
+                    Kind::File(_) | Kind::Fixed(_) | Kind::Folder { .. } => Place::Node(child),
+                },
+            },
+            (Place::Host(place), ".") => Place::Host(place),
+            (Place::Host(mut place), "..") => match place.names.pop() {
+                Some(_) => Place::Host(place),
+                None => Place::Node(tree.parent(place.node)?),
+            },
+            (Place::Host(mut place), _) => {
+                place.names.push(part);
+                Place::Host(place)
+            }
+            (Place::Vacant { .. }, _) => unreachable!("only the last part can be vacant"),
+        };
+    }
+    Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Sample {
+        tree: Tree,
+        folder: NodeId,
+        file: NodeId,
+    }
+
+    fn sample() -> Sample {
+        let mut tree = Tree::default();
+        tree.fix(&[NodeId::ROOT]);
+        tree.begin(super::super::quota::FileQuota { bytes: 100, count: 100, open: 10 }, false);
+        let folder = tree.create_folder(NodeId::ROOT, "d", 0).unwrap();
+        let file = tree.create_file(folder, "f", 0).unwrap();
+        for (name, target) in [
+            ("to-file", "f"),
+            ("to-root", "/"),
+            ("up", ".."),
+            ("dangling", "new"),
+            ("self", "self"),
+            ("dot", "."),
+            ("absolute", "/d/f"),
+            ("slash", "f/"),
+        ] {
+            tree.create_link(folder, name, target, 0).unwrap();
+        }
+        Sample { tree, folder, file }
+    }
+
+    fn named(sample: &Sample, path: &str, links: Links) -> Result<String, Errno> {
+        resolve(&sample.tree, Base::Node(sample.folder), path, links).map(|place| match place {
+            Place::Node(node) if node == sample.folder => "d".to_owned(),
+            Place::Node(node) if node == sample.file => "f".to_owned(),
+            Place::Node(NodeId::ROOT) => "root".to_owned(),
+            Place::Node(_) => "other".to_owned(),
+            Place::Vacant { name, .. } => format!("no {name}"),
+            Place::Host(place) => place.path(),
+        })
+    }
+
+    #[test]
+    fn paths_are_looked_up_as_posix_has_it() {
+        let sample = sample();
+        for (path, links, expected) in [
+            ("f", Links::Follow, Ok("f")),
+            ("./f", Links::Follow, Ok("f")),
+            ("../d/f", Links::Follow, Ok("f")),
+            ("../../../../../d", Links::Follow, Ok("d")),
+            ("//d//f", Links::Follow, Ok("f")),
+            ("/", Links::Follow, Ok("root")),
+            ("..", Links::Follow, Ok("root")),
+            ("f/", Links::Follow, Err(Errno::NotFolder)),
+            ("f/.", Links::Follow, Err(Errno::NotFolder)),
+            ("f/..", Links::Follow, Err(Errno::NotFolder)),
+            ("f/x", Links::Follow, Err(Errno::NotFolder)),
+            ("x", Links::Follow, Ok("no x")),
+            ("x/y", Links::Follow, Err(Errno::NoEntry)),
+            ("x/", Links::Follow, Err(Errno::NoEntry)),
+            ("x/../f", Links::Follow, Err(Errno::NoEntry)),
+            ("", Links::Follow, Err(Errno::NoEntry)),
+            ("a\0b", Links::Follow, Err(Errno::Invalid)),
+            ("to-file", Links::Follow, Ok("f")),
+            ("to-file", Links::Keep, Ok("other")),
+            ("to-file/", Links::Keep, Err(Errno::NotFolder)),
+            ("to-root/d/f", Links::Keep, Ok("f")),
+            ("up/d", Links::Keep, Ok("d")),
+            ("dangling", Links::Follow, Ok("no new")),
+            ("self", Links::Follow, Err(Errno::Loop)),
+            ("self", Links::Keep, Ok("other")),
+            ("dot/dot/f", Links::Follow, Ok("f")),
+            ("absolute", Links::Follow, Ok("f")),
+            ("slash", Links::Follow, Err(Errno::NotFolder)),
+        ] {
+            let named = named(&sample, path, links);
+            assert_eq!(named.as_deref().map_err(|errno| *errno), expected, "{path}");
+        }
+        assert_eq!(named(&sample, &"d/".repeat(2049), Links::Keep), Err(Errno::NameTooLong));
+        assert_eq!(named(&sample, &"n".repeat(256), Links::Keep), Err(Errno::NameTooLong));
+        let dots = "./".repeat(2000);
+        assert_eq!(named(&sample, &dots, Links::Keep).as_deref(), Ok("d"));
+    }
+
+    #[test]
+    fn the_last_name_is_not_looked_up() {
+        let sample = sample();
+        let parent = |path| {
+            resolve_parent(&sample.tree, Base::Node(sample.folder), path)
+                .map(|(folder, name, is_folder)| (folder, name.to_string(), is_folder))
+        };
+        assert_eq!(parent("new/"), Ok((sample.folder, "new".to_owned(), true)));
+        assert_eq!(parent("/new"), Ok((NodeId::ROOT, "new".to_owned(), false)));
+        assert_eq!(parent("self"), Ok((sample.folder, "self".to_owned(), false)));
+        assert_eq!(parent("f/new"), Err(Errno::NotFolder));
+        assert_eq!(parent("x/new"), Err(Errno::NoEntry));
+        assert_eq!(parent(".."), Err(Errno::Invalid));
+        assert_eq!(parent("/"), Err(Errno::NoEntry));
+    }
+}

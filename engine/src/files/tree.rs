@@ -1,0 +1,315 @@
+//! The tree of a guest's files: nodes in a table, folders that name them, and what they take.
+//!
+//! Both tables are persistent maps, so a copy of a whole tree is a few references, and what copies
+//! have in common they share. The library that every guest sees is part of the tree, fixed.
+//!
+//! Bounds are checked before anything is allocated. Nothing here recurses, whatever the depth.
+
+use std::sync::Arc;
+
+use rpds::RedBlackTreeMapSync;
+
+use super::contents::Contents;
+use super::mount::Mount;
+use super::quota::{FileQuota, FileUsage, Refusals};
+use crate::errno::Errno;
+use crate::limits::LimitKind;
+
+mod names;
+
+/// A file, folder or link, for the life of its tree and of the tree's copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct NodeId(u64);
+
+impl NodeId {
+    pub(crate) const ROOT: Self = Self(0);
+
+    /// What `stat` calls the inode.
+    pub(crate) fn number(self) -> u64 {
+        self.0 + 1
+    }
+}
+
+pub(crate) type Entries = RedBlackTreeMapSync<Arc<str>, NodeId>;
+
+/// Nanoseconds since 1970.
+pub(crate) type Timestamp = u64;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) kind: Kind,
+    /// Names that lead here. A file without one lives until its last descriptor is closed.
+    pub(crate) links: u64,
+    pub(crate) accessed: Timestamp,
+    pub(crate) modified: Timestamp,
+    pub(crate) changed: Timestamp,
+    /// Part of what no guest can change.
+    pub(crate) is_fixed: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Kind {
+    File(Contents),
+    /// A file of the library, shared by every guest.
+    Fixed(Arc<Vec<u8>>),
+    Folder {
+        parent: NodeId,
+        entries: Entries,
+    },
+    Link(Arc<str>),
+    /// A folder of the host, read through its capability.
+    Mount {
+        parent: NodeId,
+        mount: Arc<Mount>,
+    },
+}
+
+impl Node {
+    fn new(kind: Kind, now: Timestamp) -> Self {
+        Self { kind, links: 1, accessed: now, modified: now, changed: now, is_fixed: false }
+    }
+
+    /// Bytes of a file or of a link's target.
+    pub(crate) fn len(&self) -> u64 {
+        match &self.kind {
+            Kind::File(contents) => contents.len(),
+            Kind::Fixed(contents) => contents.len() as u64,
+            Kind::Link(target) => target.len() as u64,
+            Kind::Folder { .. } | Kind::Mount { .. } => 0,
+        }
+    }
+
+    fn touch(&mut self, now: Timestamp) {
+        self.modified = now;
+        self.changed = now;
+    }
+}
+
+/// The tree of a guest's files. A clone is independent and shares what both have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    nodes: RedBlackTreeMapSync<NodeId, Node>,
+    next: NodeId,
+    /// Invariant E-6: what the nodes that aren't fixed take.
+    usage: FileUsage,
+    quota: FileQuota,
+    is_read_only: bool,
+    /// Grows with every change.
+    version: u64,
+    refusals: Refusals,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        let root = Kind::Folder { parent: NodeId::ROOT, entries: Entries::new_sync() };
+        let root = Node { is_fixed: true, ..Node::new(root, 0) };
+        let mut nodes = RedBlackTreeMapSync::new_sync();
+        nodes.insert_mut(NodeId::ROOT, root);
+        Self {
+            nodes,
+            next: NodeId(1),
+            usage: FileUsage::default(),
+            quota: FileQuota::NONE,
+            is_read_only: false,
+            version: 0,
+            refusals: Refusals::default(),
+        }
+    }
+}
+
+impl Tree {
+    /// Begins a job: its bounds, and whether it may change anything.
+    pub(crate) fn begin(&mut self, quota: FileQuota, is_read_only: bool) {
+        self.quota = quota;
+        self.is_read_only = is_read_only;
+        self.refusals = Refusals::default();
+    }
+
+    /// Goes back to an earlier state. Numbers of nodes are not used again, so descriptors of files
+    /// that went lead nowhere.
+    pub(crate) fn undo_to(&mut self, earlier: &Self) {
+        let next = self.next;
+        let version = self.version + 1;
+        *self = Self { next, version, ..earlier.clone() };
+    }
+
+    /// Makes everything so far part of the library; `writable` folders can be written to.
+    pub(crate) fn fix(&mut self, writable: &[NodeId]) {
+        let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
+        for id in ids {
+            self.node_mut(id).is_fixed = !writable.contains(&id);
+        }
+        self.usage = FileUsage::default();
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn quota(&self) -> FileQuota {
+        self.quota
+    }
+
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
+    pub(crate) fn refusals_mut(&mut self) -> &mut Refusals {
+        &mut self.refusals
+    }
+
+    /// The node; `Stale` if it went when a job was undone.
+    pub(crate) fn node(&self, id: NodeId) -> Result<&Node, Errno> {
+        self.nodes.get(&id).ok_or(Errno::Stale)
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        self.version += 1;
+        self.nodes.get_mut(&id).expect("the caller has looked the node up")
+    }
+
+    pub(crate) fn is_fixed(&self, id: NodeId) -> bool {
+        self.nodes.get(&id).is_some_and(|node| node.is_fixed)
+    }
+
+    /// The entries of a folder.
+    pub(crate) fn entries(&self, folder: NodeId) -> Result<&Entries, Errno> {
+        match &self.node(folder)?.kind {
+            Kind::Folder { entries, .. } => Ok(entries),
+            _ => Err(Errno::NotFolder),
+        }
+    }
+
+    pub(crate) fn lookup(&self, folder: NodeId, name: &str) -> Result<Option<NodeId>, Errno> {
+        Ok(self.entries(folder)?.get(name).copied())
+    }
+
+    /// The folder above; the root is above itself.
+    pub(crate) fn parent(&self, folder: NodeId) -> Result<NodeId, Errno> {
+        match &self.node(folder)?.kind {
+            Kind::Folder { parent, .. } | Kind::Mount { parent, .. } => Ok(*parent),
+            _ => Err(Errno::NotFolder),
+        }
+    }
+
+    pub(crate) fn read(&self, file: NodeId, at: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+        match &self.node(file)?.kind {
+            Kind::File(contents) => Ok(contents.read(at, buffer)),
+            Kind::Fixed(contents) => {
+                let rest = usize::try_from(at).ok().and_then(|at| contents.get(at..));
+                let rest = rest.unwrap_or_default();
+                let count = rest.len().min(buffer.len());
+                buffer[..count].copy_from_slice(&rest[..count]);
+                Ok(count)
+            }
+            Kind::Folder { .. } | Kind::Mount { .. } => Err(Errno::IsFolder),
+            Kind::Link(_) => Err(Errno::Invalid),
+        }
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        file: NodeId,
+        at: u64,
+        bytes: &[u8],
+        now: Timestamp,
+    ) -> Result<(), Errno> {
+        if bytes.is_empty() {
+            return self.writable(file).map(drop);
+        }
+        let end = at.checked_add(bytes.len() as u64).ok_or(Errno::TooLargeFile)?;
+        let len = self.writable(file)?;
+        self.charge_bytes(end.saturating_sub(len))?;
+        let node = self.node_mut(file);
+        node.touch(now);
+        let Kind::File(contents) = &mut node.kind else { unreachable!("`writable` says so") };
+        contents.write(at, bytes);
+        Ok(())
+    }
+
+    pub(crate) fn set_len(&mut self, file: NodeId, len: u64, now: Timestamp) -> Result<(), Errno> {
+        let before = self.writable(file)?;
+        self.charge_bytes(len.saturating_sub(before))?;
+        self.usage.bytes -= before.saturating_sub(len);
+        let node = self.node_mut(file);
+        node.touch(now);
+        let Kind::File(contents) = &mut node.kind else { unreachable!("`writable` says so") };
+        contents.set_len(len);
+        Ok(())
+    }
+
+    pub(crate) fn set_times(
+        &mut self,
+        id: NodeId,
+        accessed: Option<Timestamp>,
+        modified: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<(), Errno> {
+        self.changeable(id)?;
+        let node = self.node_mut(id);
+        node.accessed = accessed.unwrap_or(node.accessed);
+        node.modified = modified.unwrap_or(node.modified);
+        node.changed = now;
+        Ok(())
+    }
+
+    /// The length of a file that can be written to.
+    pub(crate) fn writable(&self, file: NodeId) -> Result<u64, Errno> {
+        let node = self.node(file)?;
+        match &node.kind {
+            Kind::File(contents) if !self.is_read_only => Ok(contents.len()),
+            Kind::File(_) | Kind::Fixed(_) => Err(Errno::ReadOnly),
+            Kind::Folder { .. } | Kind::Mount { .. } => Err(Errno::IsFolder),
+            Kind::Link(_) => Err(Errno::Invalid),
+        }
+    }
+
+    /// Whether the node, or what a folder names, can be changed.
+    fn changeable(&self, id: NodeId) -> Result<(), Errno> {
+        let node = self.node(id)?;
+        if node.is_fixed || self.is_read_only { Err(Errno::ReadOnly) } else { Ok(()) }
+    }
+
+    fn charge_bytes(&mut self, more: u64) -> Result<(), Errno> {
+        let wanted = self.usage.bytes.saturating_add(more);
+        if more > 0 && wanted > self.quota.bytes {
+            self.refusals.note(LimitKind::FileBytes, self.quota.bytes, wanted);
+            return Err(Errno::NoSpace);
+        }
+        self.usage.bytes = wanted;
+        Ok(())
+    }
+
+    fn charge_count(&mut self) -> Result<(), Errno> {
+        let wanted = self.usage.count + 1;
+        if wanted > self.quota.count {
+            self.refusals.note(LimitKind::FileCount, self.quota.count, wanted);
+            return Err(Errno::NoSpace);
+        }
+        self.usage.count = wanted;
+        Ok(())
+    }
+
+    /// E-6 by counting; for tests.
+    #[cfg(test)]
+    pub(crate) fn check_invariants(&self) {
+        let mut usage = FileUsage::default();
+        for node in self.nodes.values().filter(|node| !node.is_fixed) {
+            usage.bytes += node.len();
+            usage.count += node.links;
+        }
+        // The writable folders of the library are not charged.
+        assert!(usage.count >= self.usage.count && usage.count <= self.usage.count + 3, "E-6");
+        assert_eq!(usage.bytes, self.usage.bytes, "E-6");
+        for (id, node) in &self.nodes {
+            if let Kind::Folder { entries, .. } = &node.kind {
+                for child in entries.values() {
+                    let child = self.nodes.get(child).expect("names lead to nodes");
+                    if let Kind::Folder { parent, .. } = &child.kind {
+                        assert_eq!(parent, id);
+                    }
+                }
+            }
+        }
+    }
+}

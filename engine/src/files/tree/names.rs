@@ -1,0 +1,300 @@
+//! Names in folders: making, linking, renaming and removing what they lead to.
+
+use std::sync::Arc;
+
+use super::{Entries, Kind, Node, NodeId, Timestamp, Tree};
+use crate::errno::Errno;
+use crate::files::contents::Contents;
+use crate::files::mount::Mount;
+use crate::files::quota::{MOST_DEPTH, MOST_NAME_BYTES, MOST_PATH_BYTES};
+
+impl Tree {
+    pub(crate) fn create_file(
+        &mut self,
+        folder: NodeId,
+        name: &str,
+        now: Timestamp,
+    ) -> Result<NodeId, Errno> {
+        self.create(folder, name, Kind::File(Contents::default()), now)
+    }
+
+    pub(crate) fn create_folder(
+        &mut self,
+        folder: NodeId,
+        name: &str,
+        now: Timestamp,
+    ) -> Result<NodeId, Errno> {
+        let kind = Kind::Folder { parent: folder, entries: Entries::new_sync() };
+        self.create(folder, name, kind, now)
+    }
+
+    pub(crate) fn create_link(
+        &mut self,
+        folder: NodeId,
+        name: &str,
+        target: &str,
+        now: Timestamp,
+    ) -> Result<NodeId, Errno> {
+        if target.is_empty() {
+            return Err(Errno::NoEntry);
+        }
+        if target.len() > MOST_PATH_BYTES {
+            return Err(Errno::NameTooLong);
+        }
+        self.create(folder, name, Kind::Link(target.into()), now)
+    }
+
+    /// Adds a node under a new name.
+    fn create(
+        &mut self,
+        folder: NodeId,
+        name: &str,
+        kind: Kind,
+        now: Timestamp,
+    ) -> Result<NodeId, Errno> {
+        self.check_new_name(folder, name)?;
+        if self.depth(folder)? >= MOST_DEPTH {
+            return Err(Errno::NameTooLong);
+        }
+        let node = Node::new(kind, now);
+        self.charge_count()?;
+        if let Err(errno) = self.charge_bytes(node.len()) {
+            self.usage.count -= 1;
+            return Err(errno);
+        }
+        Ok(self.insert(folder, name, node, now))
+    }
+
+    /// Adds a node to the library, also below a fixed folder. The host does this, no guest.
+    pub(crate) fn create_fixed(
+        &mut self,
+        folder: NodeId,
+        name: &str,
+        kind: Kind,
+        now: Timestamp,
+    ) -> Result<NodeId, Errno> {
+        check_name(name)?;
+        if self.lookup(folder, name)?.is_some() {
+            return Err(Errno::Exists);
+        }
+        let node = Node { is_fixed: true, ..Node::new(kind, now) };
+        Ok(self.insert(folder, name, node, now))
+    }
+
+    /// Has a mounted folder show another one of the host.
+    pub(crate) fn replace_mount(&mut self, id: NodeId, mount: &Arc<Mount>) -> Result<(), Errno> {
+        if !matches!(self.node(id)?.kind, Kind::Mount { .. }) {
+            return Err(Errno::Exists);
+        }
+        if let Kind::Mount { mount: shown, .. } = &mut self.node_mut(id).kind {
+            *shown = Arc::clone(mount);
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, folder: NodeId, name: &str, node: Node, now: Timestamp) -> NodeId {
+        let id = self.next;
+        self.next = NodeId(id.0 + 1);
+        self.nodes.insert_mut(id, node);
+        self.set_entry(folder, name, Some(id), now);
+        id
+    }
+
+    /// Gives a file one more name.
+    pub(crate) fn add_name(
+        &mut self,
+        file: NodeId,
+        folder: NodeId,
+        name: &str,
+        now: Timestamp,
+    ) -> Result<(), Errno> {
+        self.check_new_name(folder, name)?;
+        if matches!(self.node(file)?.kind, Kind::Folder { .. } | Kind::Mount { .. }) {
+            return Err(Errno::NotPermitted);
+        }
+        // The library's files are no guest's to name.
+        self.changeable(file)?;
+        if self.depth(folder)? >= MOST_DEPTH {
+            return Err(Errno::NameTooLong);
+        }
+        // A name takes room as a file does.
+        self.charge_count()?;
+        let node = self.node_mut(file);
+        node.links += 1;
+        node.changed = now;
+        self.set_entry(folder, name, Some(file), now);
+        Ok(())
+    }
+
+    /// Removes a name of a file or link. `is_open` files live on without one.
+    pub(crate) fn remove_file(
+        &mut self,
+        folder: NodeId,
+        name: &str,
+        is_open: impl Fn(NodeId) -> bool,
+        now: Timestamp,
+    ) -> Result<(), Errno> {
+        let id = self.lookup(folder, name)?.ok_or(Errno::NoEntry)?;
+        self.changeable(folder)?;
+        match &self.node(id)?.kind {
+            Kind::Folder { .. } | Kind::Mount { .. } => return Err(Errno::IsFolder),
+            Kind::File(_) | Kind::Fixed(_) | Kind::Link(_) => {}
+        }
+        self.changeable(id)?;
+        self.set_entry(folder, name, None, now);
+        self.unlink(id, is_open(id), now);
+        Ok(())
+    }
+
+    pub(crate) fn remove_folder(
+        &mut self,
+        folder: NodeId,
+        name: &str,
+        now: Timestamp,
+    ) -> Result<(), Errno> {
+        let id = self.lookup(folder, name)?.ok_or(Errno::NoEntry)?;
+        self.changeable(folder)?;
+        self.changeable(id)?;
+        if !self.entries(id)?.is_empty() {
+            return Err(Errno::NotEmpty);
+        }
+        self.set_entry(folder, name, None, now);
+        self.usage.count -= 1;
+        self.nodes.remove_mut(&id);
+        Ok(())
+    }
+
+    /// Renames, replacing what the new name names, as POSIX has it.
+    pub(crate) fn rename(
+        &mut self,
+        from: (NodeId, &str),
+        to: (NodeId, &str),
+        is_open: impl Fn(NodeId) -> bool,
+        now: Timestamp,
+    ) -> Result<(), Errno> {
+        let id = self.lookup(from.0, from.1)?.ok_or(Errno::NoEntry)?;
+        self.changeable(from.0)?;
+        self.changeable(to.0)?;
+        self.changeable(id)?;
+        check_name(to.1)?;
+        let replaced = self.lookup(to.0, to.1)?;
+        if replaced == Some(id) {
+            return Ok(());
+        }
+        let is_folder = matches!(self.node(id)?.kind, Kind::Folder { .. });
+        let height = if is_folder { self.height(id)? } else { 0 };
+        if is_folder && self.is_within(to.0, id)? {
+            return Err(Errno::Invalid);
+        }
+        if self.depth(to.0)? + height >= MOST_DEPTH {
+            return Err(Errno::NameTooLong);
+        }
+        if let Some(replaced) = replaced {
+            self.changeable(replaced)?;
+            match (&self.node(replaced)?.kind, is_folder) {
+                (Kind::Folder { entries, .. }, true) if !entries.is_empty() => {
+                    return Err(Errno::NotEmpty);
+                }
+                (Kind::Folder { .. }, true) => self.remove_folder(to.0, to.1, now)?,
+                (Kind::Folder { .. } | Kind::Mount { .. }, _) => return Err(Errno::IsFolder),
+                (_, true) => return Err(Errno::NotFolder),
+                (_, false) => self.remove_file(to.0, to.1, is_open, now)?,
+            }
+        }
+        self.set_entry(from.0, from.1, None, now);
+        self.set_entry(to.0, to.1, Some(id), now);
+        let node = self.node_mut(id);
+        node.changed = now;
+        if let Kind::Folder { parent, .. } = &mut node.kind {
+            *parent = to.0;
+        }
+        Ok(())
+    }
+
+    /// Drops a file without a name, once nothing has it open any more.
+    pub(crate) fn drop_if_nameless(&mut self, id: NodeId) {
+        if let Ok(node) = self.node(id)
+            && node.links == 0
+        {
+            self.usage.bytes -= node.len();
+            self.nodes.remove_mut(&id);
+        }
+    }
+
+    fn unlink(&mut self, id: NodeId, is_open: bool, now: Timestamp) {
+        // The name is given back now; the bytes of an open file stay charged.
+        self.usage.count -= 1;
+        let node = self.node_mut(id);
+        node.links -= 1;
+        node.changed = now;
+        if !is_open {
+            self.drop_if_nameless(id);
+        }
+    }
+
+    fn set_entry(&mut self, folder: NodeId, name: &str, id: Option<NodeId>, now: Timestamp) {
+        let node = self.node_mut(folder);
+        node.touch(now);
+        let Kind::Folder { entries, .. } = &mut node.kind else {
+            unreachable!("only folders have entries");
+        };
+        match id {
+            Some(id) => entries.insert_mut(name.into(), id),
+            None => drop(entries.remove_mut(name)),
+        }
+    }
+
+    fn check_new_name(&self, folder: NodeId, name: &str) -> Result<(), Errno> {
+        check_name(name)?;
+        if self.lookup(folder, name)?.is_some() {
+            return Err(Errno::Exists);
+        }
+        self.changeable(folder)
+    }
+
+    /// Folders above; the root has none.
+    fn depth(&self, mut folder: NodeId) -> Result<usize, Errno> {
+        let mut depth = 0;
+        while folder != NodeId::ROOT {
+            folder = self.parent(folder)?;
+            depth += 1;
+        }
+        Ok(depth)
+    }
+
+    /// The longest way down; a folder without folders has 1.
+    fn height(&self, folder: NodeId) -> Result<usize, Errno> {
+        let mut highest = 0;
+        let mut pending = vec![(folder, 1)];
+        while let Some((folder, height)) = pending.pop() {
+            highest = highest.max(height);
+            let Kind::Folder { entries, .. } = &self.node(folder)?.kind else { continue };
+            for id in entries.values() {
+                if matches!(self.node(*id)?.kind, Kind::Folder { .. }) {
+                    pending.push((*id, height + 1));
+                }
+            }
+        }
+        Ok(highest)
+    }
+
+    fn is_within(&self, mut folder: NodeId, outer: NodeId) -> Result<bool, Errno> {
+        loop {
+            if folder == outer {
+                return Ok(true);
+            }
+            if folder == NodeId::ROOT {
+                return Ok(false);
+            }
+            folder = self.parent(folder)?;
+        }
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Errno> {
+    match name {
+        "" | "." | ".." => Err(Errno::Invalid),
+        _ if name.len() > MOST_NAME_BYTES => Err(Errno::NameTooLong),
+        _ => Ok(()),
+    }
+}

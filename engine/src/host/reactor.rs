@@ -1,0 +1,120 @@
+//! Our own host: serves exactly the functions of WASI preview 1 that the Python build imports,
+//! with files in memory, and undoes what a failed run did to them.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use wasmer::{Imports, Instance, Module, Store};
+
+use super::wasi::{RunStreams, Wasi, binding};
+use super::{GuestHost, RunEffects, RunSetup, Services, door};
+use crate::errno::Errno;
+use crate::error::StartError;
+use crate::files::changes::changes;
+use crate::files::quota::FileQuota;
+use crate::files::tree::Tree;
+use crate::files::{put_input, put_mount};
+use crate::module::imports::{HOST, HOST_CALL, WASI};
+use crate::outcome::SandboxFailure;
+
+/// Serves one guest.
+pub(crate) struct ReactorHost {
+    wasi: Arc<Mutex<Wasi>>,
+    /// The files before the run, and after its input files were put.
+    before: Tree,
+    given: Tree,
+}
+
+impl ReactorHost {
+    pub(crate) fn new(wasi: Arc<Mutex<Wasi>>) -> Self {
+        let tree = wasi.lock().tree.clone();
+        Self { wasi, before: tree.clone(), given: tree }
+    }
+}
+
+impl GuestHost for ReactorHost {
+    fn imports(
+        &mut self,
+        store: &mut Store,
+        module: &Module,
+        services: &Services,
+    ) -> Result<Imports, StartError> {
+        let mut imports = Imports::new();
+        for import in module.imports() {
+            let (namespace, name) = (import.module(), import.name());
+            let function = match (namespace, name) {
+                (WASI, name) => binding::function(store, &services.env, name),
+                (HOST, HOST_CALL) => Some(door::function(store, &services.env)),
+                _ => None,
+            };
+            let refused = || StartError::Host(format!("nothing serves `{namespace}.{name}`"));
+            imports.define(namespace, name, function.ok_or_else(refused)?);
+        }
+        Ok(imports)
+    }
+
+    fn attach(&mut self, _store: &mut Store, _instance: &Instance) -> Result<(), StartError> {
+        Ok(())
+    }
+
+    fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), SandboxFailure> {
+        let RunSetup { program, limits, transcript } = setup;
+        let mut wasi = self.wasi.lock();
+        wasi.begin_run(RunStreams {
+            transcript,
+            stdin: program.stdin.clone(),
+            stops_at_output_limit: limits.stop_at_output_limit,
+            most_calls: limits.host_calls,
+        });
+        let (workspace, now) = (wasi.workspace, wasi.clock.timestamp());
+        let tree = &mut wasi.tree;
+        self.before = tree.clone();
+        let quota = FileQuota::of(limits);
+        tree.begin(quota, false);
+        let put = (|| {
+            for mount in &program.mounts {
+                put_mount(tree, &mount.path, &mount.folder, now)
+                    .map_err(|errno| (mount.path.clone(), errno))?;
+            }
+            for file in &program.files {
+                put_input(tree, workspace, file, now)
+                    .map_err(|errno| (file.path.clone(), errno))?;
+            }
+            Ok(())
+        })();
+        tree.begin(quota, program.is_read_only);
+        self.given = tree.clone();
+        put.map_err(|(path, errno): (String, Errno)| SandboxFailure::Workspace {
+            path,
+            detail: explain(errno).to_owned(),
+        })
+    }
+
+    fn end_run(&mut self, commits: bool) -> RunEffects {
+        let mut wasi = self.wasi.lock();
+        let (calls, workspace) = (wasi.calls(), wasi.workspace);
+        let refusals = wasi.tree.refusals().all().collect();
+        let files = if commits {
+            changes(&self.given, &wasi.tree, workspace)
+        } else {
+            wasi.tree.undo_to(&self.before);
+            Vec::new()
+        };
+        // Nothing is kept alive by what it was before.
+        self.before = wasi.tree.clone();
+        self.given = wasi.tree.clone();
+        RunEffects { files, host_calls: calls, refusals }
+    }
+}
+
+/// Why an input file or a mount can't be put where the caller wants it.
+fn explain(errno: Errno) -> &'static str {
+    match errno {
+        Errno::NoSpace => "it is beyond the job's limits on files",
+        Errno::Exists | Errno::IsFolder => "something else is there",
+        Errno::NotFolder => "a file is in its way",
+        Errno::NameTooLong => "its name is too long or too deep",
+        Errno::ReadOnly => "it can't be written to",
+        _ => "the path can't be used",
+    }
+}

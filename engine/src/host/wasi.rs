@@ -1,0 +1,269 @@
+//! WASI preview 1, as far as the Python build imports it: plain functions over plain data.
+//!
+//! Nothing here knows about wasmer, waits, or touches the machine, apart from mounted folders and
+//! the system's random source. Each function checks its pointers and lengths, answers an error
+//! number for whatever is wrong with its arguments, and never panics; `fuzz.rs` is after that.
+
+use std::sync::Arc;
+
+use crate::errno::Errno;
+use crate::files::Layout;
+use crate::files::tree::{NodeId, Tree};
+use crate::library::MATPLOTLIB_DATA_PATH;
+use crate::program::Deterministic;
+use crate::transcript::Transcript;
+use bytes::{Buffer, GuestBytes};
+use clock::Clock;
+use descriptors::Descriptors;
+use random::Random;
+
+pub(crate) mod binding;
+pub(crate) mod bytes;
+pub(crate) mod clock;
+mod descriptors;
+mod fd;
+#[cfg(test)]
+mod fuzz;
+mod path;
+pub(crate) mod poll;
+mod random;
+mod stat;
+
+/// The environment that CPython needs; a program's own is added for each run.
+pub(crate) const BASE_ENVIRONMENT: [(&str, &str); 4] = [
+    ("HOME", "/home"),
+    ("TMPDIR", "/tmp"),
+    // Time zones come from the tzdata package, not from files of the system.
+    ("PYTHONTZPATH", ""),
+    ("PYTHONDONTWRITEBYTECODE", "1"),
+];
+
+/// `argv`; each run has its own, which the agent sets.
+const ARGUMENTS: [&str; 1] = ["python"];
+
+/// The most that one call is given of random bytes; the C library asks for 256 at a time.
+const MOST_RANDOM_BYTES: u32 = 1 << 20;
+
+/// What a host function noticed that the run has to end for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Alarm {
+    /// The output limit, where the run asked for it to be one.
+    Output,
+    /// The limit on host calls.
+    HostCalls,
+}
+
+/// Everything that the functions of one guest work on.
+#[derive(Debug)]
+pub(crate) struct Wasi {
+    pub(crate) tree: Tree,
+    pub(crate) workspace: NodeId,
+    open: Descriptors,
+    pub(crate) clock: Clock,
+    random: Random,
+    transcript: Arc<Transcript>,
+    /// Standard input, and how far it was read.
+    stdin: (Vec<u8>, usize),
+    stops_at_output_limit: bool,
+    calls: u64,
+    most_calls: u64,
+    alarm: Option<Alarm>,
+}
+
+/// What one run has to do with the streams and the limits of its host calls.
+pub(crate) struct RunStreams {
+    pub(crate) transcript: Arc<Transcript>,
+    pub(crate) stdin: Vec<u8>,
+    pub(crate) stops_at_output_limit: bool,
+    pub(crate) most_calls: u64,
+}
+
+impl Wasi {
+    pub(crate) fn new(layout: &Layout, deterministic: Option<&Deterministic>) -> Self {
+        let (clock, random) = match deterministic {
+            None => (Clock::real(), Random::System),
+            Some(Deterministic { seed, start }) => {
+                (Clock::starting_at(*start), Random::seeded(*seed))
+            }
+        };
+        Self {
+            tree: layout.tree.clone(),
+            workspace: layout.workspace,
+            open: Descriptors::new([
+                (NodeId::ROOT, "/"),
+                (layout.matplotlib_data, MATPLOTLIB_DATA_PATH),
+            ]),
+            clock,
+            random,
+            transcript: Arc::default(),
+            stdin: (Vec::new(), 0),
+            stops_at_output_limit: false,
+            calls: 0,
+            most_calls: u64::MAX,
+            alarm: None,
+        }
+    }
+
+    /// Directs the streams of the run that begins, and counts its calls from zero.
+    pub(crate) fn begin_run(&mut self, streams: RunStreams) {
+        self.open.restore_standard_streams();
+        self.transcript = streams.transcript;
+        self.stdin = (streams.stdin, 0);
+        self.stops_at_output_limit = streams.stops_at_output_limit;
+        self.most_calls = streams.most_calls;
+        self.calls = 0;
+        self.alarm = None;
+    }
+
+    /// Host calls of the run so far.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Counts one call.
+    pub(crate) fn count_call(&mut self) {
+        self.calls += 1;
+        if self.calls > self.most_calls {
+            self.alarm = Some(Alarm::HostCalls);
+        }
+    }
+
+    pub(crate) fn take_alarm(&mut self) -> Option<Alarm> {
+        self.alarm.take()
+    }
+
+    fn args_get(&mut self, guest: GuestBytes<'_>, pointers: u32, texts: u32) -> Result<(), Errno> {
+        let arguments = ARGUMENTS.map(str::to_owned);
+        put_texts(guest, &arguments, pointers, texts)
+    }
+
+    fn args_sizes_get(
+        &mut self,
+        guest: GuestBytes<'_>,
+        count: u32,
+        bytes: u32,
+    ) -> Result<(), Errno> {
+        put_sizes(guest, &ARGUMENTS.map(str::to_owned), count, bytes)
+    }
+
+    fn environ_get(
+        &mut self,
+        guest: GuestBytes<'_>,
+        pointers: u32,
+        texts: u32,
+    ) -> Result<(), Errno> {
+        put_texts(guest, &environment(), pointers, texts)
+    }
+
+    fn environ_sizes_get(
+        &mut self,
+        guest: GuestBytes<'_>,
+        count: u32,
+        bytes: u32,
+    ) -> Result<(), Errno> {
+        put_sizes(guest, &environment(), count, bytes)
+    }
+
+    fn clock_res_get(&mut self, guest: GuestBytes<'_>, id: u32, out: u32) -> Result<(), Errno> {
+        if !Clock::is_clock(id) {
+            return Err(Errno::Invalid);
+        }
+        guest.write_u64(out, 1)
+    }
+
+    fn clock_time_get(
+        &mut self,
+        guest: GuestBytes<'_>,
+        id: u32,
+        _precision: u64,
+        out: u32,
+    ) -> Result<(), Errno> {
+        let now = self.clock.look(id).ok_or(Errno::Invalid)?;
+        guest.write_u64(out, now)
+    }
+
+    fn random_get(&mut self, guest: GuestBytes<'_>, at: u32, len: u32) -> Result<(), Errno> {
+        if len > MOST_RANDOM_BYTES {
+            return Err(Errno::Invalid);
+        }
+        guest.with(Buffer { at, len }, |buffer| self.random.fill(buffer))?
+    }
+
+    fn sched_yield(&mut self, _guest: GuestBytes<'_>) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn sock_accept(
+        &mut self,
+        _guest: GuestBytes<'_>,
+        fd: u32,
+        _flags: u32,
+        _out: u32,
+    ) -> Result<(), Errno> {
+        self.no_socket(fd)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the signature is WASI's")]
+    fn sock_recv(
+        &mut self,
+        _guest: GuestBytes<'_>,
+        fd: u32,
+        _buffers: u32,
+        _count: u32,
+        _flags: u32,
+        _out: u32,
+        _out_flags: u32,
+    ) -> Result<(), Errno> {
+        self.no_socket(fd)
+    }
+
+    fn sock_send(
+        &mut self,
+        _guest: GuestBytes<'_>,
+        fd: u32,
+        _buffers: u32,
+        _count: u32,
+        _flags: u32,
+        _out: u32,
+    ) -> Result<(), Errno> {
+        self.no_socket(fd)
+    }
+
+    fn sock_shutdown(&mut self, _guest: GuestBytes<'_>, fd: u32, _how: u32) -> Result<(), Errno> {
+        self.no_socket(fd)
+    }
+
+    /// Nothing that is open is ever a socket.
+    fn no_socket(&self, fd: u32) -> Result<(), Errno> {
+        self.open.get(fd)?;
+        Err(Errno::NotSocket)
+    }
+}
+
+fn environment() -> [String; 4] {
+    BASE_ENVIRONMENT.map(|(name, value)| format!("{name}={value}"))
+}
+
+/// Texts that end in NUL, and a table of where each begins.
+fn put_texts(
+    guest: GuestBytes<'_>,
+    texts: &[String],
+    mut pointers: u32,
+    mut at: u32,
+) -> Result<(), Errno> {
+    for text in texts {
+        guest.write_u32(pointers, at)?;
+        guest.write(at, text.as_bytes())?;
+        let end = at.checked_add(text.len() as u32).ok_or(Errno::Fault)?;
+        guest.write(end, &[0])?;
+        at = end.checked_add(1).ok_or(Errno::Fault)?;
+        pointers = pointers.checked_add(4).ok_or(Errno::Fault)?;
+    }
+    Ok(())
+}
+
+fn put_sizes(guest: GuestBytes<'_>, texts: &[String], count: u32, bytes: u32) -> Result<(), Errno> {
+    let total: usize = texts.iter().map(|text| text.len() + 1).sum();
+    guest.write_u32(count, texts.len() as u32)?;
+    guest.write_u32(bytes, total as u32)
+}

@@ -1,0 +1,127 @@
+//! What a guest has open.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use crate::errno::Errno;
+use crate::files::mount::Mount;
+use crate::files::resolve::{Base, HostPlace};
+use crate::files::tree::NodeId;
+
+/// One thing that is open.
+#[derive(Debug, Clone)]
+pub(crate) enum Open {
+    Stdin,
+    Stdout,
+    Stderr,
+    File { node: NodeId, offset: u64, access: Access },
+    Folder { base: Base, listing: Option<Arc<Vec<Entry>>>, preopened_as: Option<&'static str> },
+    HostFile { file: Arc<File>, offset: u64 },
+}
+
+/// What may be done with an open file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) read: bool,
+    pub(crate) write: bool,
+    /// Every write goes to the end.
+    pub(crate) append: bool,
+}
+
+/// One entry of a folder, as it stood when the folder began to be read.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) name: Arc<str>,
+    pub(crate) inode: u64,
+    pub(crate) kind: u8,
+}
+
+/// Standard input, output and error.
+const STANDARD: usize = 3;
+
+/// The table of descriptors.
+#[derive(Debug, Clone)]
+pub(crate) struct Descriptors {
+    slots: Vec<Option<Open>>,
+}
+
+impl Descriptors {
+    /// The standard streams, and folders that are open from the start.
+    pub(crate) fn new(preopened: impl IntoIterator<Item = (NodeId, &'static str)>) -> Self {
+        let mut slots = vec![Some(Open::Stdin), Some(Open::Stdout), Some(Open::Stderr)];
+        slots.extend(preopened.into_iter().map(|(node, path)| {
+            let base = Base::Node(node);
+            Some(Open::Folder { base, listing: None, preopened_as: Some(path) })
+        }));
+        Self { slots }
+    }
+
+    /// Opens the standard streams again that an earlier job closed.
+    pub(crate) fn restore_standard_streams(&mut self) {
+        let streams = [Open::Stdin, Open::Stdout, Open::Stderr];
+        for (slot, stream) in self.slots.iter_mut().zip(streams) {
+            *slot = Some(stream);
+        }
+    }
+
+    pub(crate) fn get(&self, fd: u32) -> Result<&Open, Errno> {
+        self.slots.get(fd as usize).and_then(Option::as_ref).ok_or(Errno::BadDescriptor)
+    }
+
+    pub(crate) fn get_mut(&mut self, fd: u32) -> Result<&mut Open, Errno> {
+        self.slots.get_mut(fd as usize).and_then(Option::as_mut).ok_or(Errno::BadDescriptor)
+    }
+
+    /// The folder that a path is looked up from.
+    pub(crate) fn base(&self, fd: u32) -> Result<Base, Errno> {
+        match self.get(fd)? {
+            Open::Folder { base, .. } => Ok(base.clone()),
+            _ => Err(Errno::NotFolder),
+        }
+    }
+
+    /// Open descriptors that count against the bound.
+    pub(crate) fn count(&self) -> usize {
+        let counts = |slot: &&Option<Open>| match slot {
+            None | Some(Open::Stdin | Open::Stdout | Open::Stderr) => false,
+            Some(Open::Folder { preopened_as, .. }) => preopened_as.is_none(),
+            Some(Open::File { .. } | Open::HostFile { .. }) => true,
+        };
+        self.slots.iter().filter(counts).count()
+    }
+
+    /// Opens at the lowest free number, as POSIX has it.
+    pub(crate) fn insert(&mut self, open: Open) -> u32 {
+        let free = self.slots.iter().skip(STANDARD).position(Option::is_none);
+        let index = free.map_or(self.slots.len(), |index| index + STANDARD);
+        if index == self.slots.len() {
+            self.slots.push(None);
+        }
+        self.slots[index] = Some(open);
+        u32::try_from(index).expect("descriptors are bounded")
+    }
+
+    /// Closes a descriptor. The folders that were open from the start stay: without them the
+    /// guest's C library finds nothing any more, also in later jobs.
+    pub(crate) fn remove(&mut self, fd: u32) -> Result<Open, Errno> {
+        if let Open::Folder { preopened_as: Some(_), .. } = self.get(fd)? {
+            return Err(Errno::NotPermitted);
+        }
+        self.slots[fd as usize].take().ok_or(Errno::BadDescriptor)
+    }
+
+    pub(crate) fn is_open(&self, file: NodeId) -> bool {
+        let is_file = |open: &Open| matches!(open, Open::File { node, .. } if *node == file);
+        self.slots.iter().flatten().any(is_file)
+    }
+}
+
+/// A mounted folder, or one below it.
+pub(crate) fn host_folder(place: HostPlace) -> Open {
+    Open::Folder { base: Base::Host(place), listing: None, preopened_as: None }
+}
+
+/// An open file of a mounted folder.
+pub(crate) fn host_file(mount: &Mount, path: &str) -> Result<Open, Errno> {
+    Ok(Open::HostFile { file: Arc::new(mount.file(path)?), offset: 0 })
+}

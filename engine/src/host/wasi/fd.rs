@@ -1,0 +1,437 @@
+//! The functions of WASI preview 1 that work on descriptors.
+
+use std::sync::Arc;
+
+use super::bytes::{Buffer, GuestBytes};
+use super::descriptors::{Access, Entry, Open};
+use super::stat::{self, Filestat};
+use super::{Alarm, Wasi};
+use crate::errno::Errno;
+use crate::files::mount;
+use crate::files::resolve::Base;
+use crate::files::tree::{Kind, NodeId};
+use crate::transcript::Stream;
+
+/// What one call reads from a file of the host, so that no call takes long.
+const MOST_HOST_BYTES: u32 = 1 << 20;
+/// The fixed part of a folder's entry: next cookie, inode, length of the name, type.
+const DIRENT_BYTES: usize = 24;
+
+const APPEND: u32 = 1;
+const SEEK_SET: u32 = 0;
+const SEEK_CURRENT: u32 = 1;
+const SEEK_END: u32 = 2;
+
+impl Wasi {
+    pub(crate) fn fd_advise(
+        &mut self,
+        _guest: GuestBytes<'_>,
+        fd: u32,
+        _offset: u64,
+        _len: u64,
+        _advice: u32,
+    ) -> Result<(), Errno> {
+        self.open.get(fd).map(drop)
+    }
+
+    pub(crate) fn fd_close(&mut self, _guest: GuestBytes<'_>, fd: u32) -> Result<(), Errno> {
+        if let Open::File { node, .. } = self.open.remove(fd)?
+            && !self.open.is_open(node)
+        {
+            self.tree.drop_if_nameless(node);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn fd_datasync(&mut self, _guest: GuestBytes<'_>, fd: u32) -> Result<(), Errno> {
+        self.open.get(fd).map(drop)
+    }
+
+    pub(crate) fn fd_sync(&mut self, _guest: GuestBytes<'_>, fd: u32) -> Result<(), Errno> {
+        self.open.get(fd).map(drop)
+    }
+
+    pub(crate) fn fd_fdstat_get(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        guest.write(out, &stat::fdstat(self.open.get(fd)?))
+    }
+
+    pub(crate) fn fd_fdstat_set_flags(
+        &mut self,
+        _guest: GuestBytes<'_>,
+        fd: u32,
+        flags: u32,
+    ) -> Result<(), Errno> {
+        if let Open::File { access, .. } = self.open.get_mut(fd)? {
+            access.append = flags & APPEND != 0;
+        }
+        // Nothing here ever blocks, so the other flags change nothing.
+        Ok(())
+    }
+
+    pub(crate) fn fd_filestat_get(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        let filestat = match self.open.get(fd)? {
+            Open::Stdin | Open::Stdout | Open::Stderr => Filestat::stream(fd),
+            Open::File { node, .. } | Open::Folder { base: Base::Node(node), .. } => {
+                Filestat::node(&self.tree, *node)?
+            }
+            Open::Folder { base: Base::Host(place), .. } => {
+                Filestat::host(&place.mount.stat(&place.path())?)
+            }
+            Open::HostFile { file, .. } => Filestat::host(&mount::stat_file(file)?),
+        };
+        guest.write(out, &filestat.encode())
+    }
+
+    pub(crate) fn fd_filestat_set_size(
+        &mut self,
+        _guest: GuestBytes<'_>,
+        fd: u32,
+        size: u64,
+    ) -> Result<(), Errno> {
+        let (node, ..) = self.file(fd, Access::WRITE)?;
+        self.tree.set_len(node, size, self.clock.timestamp())
+    }
+
+    pub(crate) fn fd_filestat_set_times(
+        &mut self,
+        _guest: GuestBytes<'_>,
+        fd: u32,
+        accessed: u64,
+        modified: u64,
+        flags: u32,
+    ) -> Result<(), Errno> {
+        let node = match self.open.get(fd)? {
+            Open::File { node, .. } | Open::Folder { base: Base::Node(node), .. } => *node,
+            Open::HostFile { .. } | Open::Folder { .. } => return Err(Errno::ReadOnly),
+            Open::Stdin | Open::Stdout | Open::Stderr => return Err(Errno::Invalid),
+        };
+        self.set_times(node, accessed, modified, flags)
+    }
+
+    pub(crate) fn fd_read(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        buffers: u32,
+        count: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        let buffers = guest.buffers(buffers, count)?;
+        let read = match self.open.get(fd)? {
+            Open::Stdin => self.read_stdin(guest, &buffers)?,
+            Open::Stdout | Open::Stderr => return Err(Errno::BadDescriptor),
+            Open::Folder { .. } => return Err(Errno::IsFolder),
+            Open::File { offset, .. } | Open::HostFile { offset, .. } => {
+                let offset = *offset;
+                self.read_at(guest, fd, &buffers, offset)?
+            }
+        };
+        if let Open::File { offset, .. } | Open::HostFile { offset, .. } = self.open.get_mut(fd)? {
+            *offset += u64::from(read);
+        }
+        guest.write_u32(out, read)
+    }
+
+    pub(crate) fn fd_pread(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        buffers: u32,
+        count: u32,
+        offset: u64,
+        out: u32,
+    ) -> Result<(), Errno> {
+        let buffers = guest.buffers(buffers, count)?;
+        let read = self.read_at(guest, fd, &buffers, offset)?;
+        guest.write_u32(out, read)
+    }
+
+    pub(crate) fn fd_write(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        buffers: u32,
+        count: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        let buffers = guest.buffers(buffers, count)?;
+        let written = match self.open.get(fd)? {
+            Open::Stdout => self.write_stream(guest, Stream::Stdout, &buffers)?,
+            Open::Stderr => self.write_stream(guest, Stream::Stderr, &buffers)?,
+            Open::Stdin => return Err(Errno::BadDescriptor),
+            Open::File { .. } | Open::Folder { .. } | Open::HostFile { .. } => {
+                let (node, offset, access) = self.file(fd, Access::WRITE)?;
+                let start = if access.append { self.tree.node(node)?.len() } else { offset };
+                let written = self.write_at(guest, node, &buffers, start)?;
+                if let Open::File { offset, .. } = self.open.get_mut(fd)? {
+                    *offset = start + u64::from(written);
+                }
+                written
+            }
+        };
+        guest.write_u32(out, written)
+    }
+
+    pub(crate) fn fd_pwrite(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        buffers: u32,
+        count: u32,
+        offset: u64,
+        out: u32,
+    ) -> Result<(), Errno> {
+        let buffers = guest.buffers(buffers, count)?;
+        let (node, ..) = self.file(fd, Access::WRITE)?;
+        let written = self.write_at(guest, node, &buffers, offset)?;
+        guest.write_u32(out, written)
+    }
+
+    pub(crate) fn fd_prestat_get(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        let mut prestat = [0; 8];
+        prestat[4..].copy_from_slice(&(self.preopened_path(fd)?.len() as u32).to_le_bytes());
+        guest.write(out, &prestat)
+    }
+
+    pub(crate) fn fd_prestat_dir_name(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        at: u32,
+        len: u32,
+    ) -> Result<(), Errno> {
+        let path = self.preopened_path(fd)?;
+        if path.len() > len as usize {
+            return Err(Errno::NameTooLong);
+        }
+        guest.write(at, path.as_bytes())
+    }
+
+    pub(crate) fn fd_readdir(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        at: u32,
+        len: u32,
+        cookie: u64,
+        out: u32,
+    ) -> Result<(), Errno> {
+        let entries = self.listing(fd, cookie == 0)?;
+        let first = usize::try_from(cookie).unwrap_or(usize::MAX).min(entries.len());
+        let used = guest.with(Buffer { at, len }, |buffer| {
+            let mut used = 0;
+            for (index, entry) in entries.iter().enumerate().skip(first) {
+                if used == buffer.len() {
+                    break;
+                }
+                let mut dirent = [0; DIRENT_BYTES];
+                dirent[..8].copy_from_slice(&(index as u64 + 1).to_le_bytes());
+                dirent[8..16].copy_from_slice(&entry.inode.to_le_bytes());
+                dirent[16..20].copy_from_slice(&(entry.name.len() as u32).to_le_bytes());
+                dirent[20] = entry.kind;
+                for piece in [&dirent[..], entry.name.as_bytes()] {
+                    let fits = piece.len().min(buffer.len() - used);
+                    buffer[used..used + fits].copy_from_slice(&piece[..fits]);
+                    used += fits;
+                }
+            }
+            used
+        })?;
+        guest.write_u32(out, used as u32)
+    }
+
+    pub(crate) fn fd_seek(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        delta: i64,
+        whence: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        let (current, end) = match self.open.get(fd)? {
+            Open::File { node, offset, .. } => (*offset, self.tree.node(*node)?.len()),
+            Open::HostFile { file, offset } => (*offset, mount::stat_file(file)?.len),
+            Open::Stdin | Open::Stdout | Open::Stderr => return Err(Errno::NotSeekable),
+            Open::Folder { .. } => return Err(Errno::IsFolder),
+        };
+        let from = match whence {
+            SEEK_SET => 0,
+            SEEK_CURRENT => current,
+            SEEK_END => end,
+            _ => return Err(Errno::Invalid),
+        };
+        let position = from.checked_add_signed(delta).filter(|at| i64::try_from(*at).is_ok());
+        let position = position.ok_or(Errno::Invalid)?;
+        if let Open::File { offset, .. } | Open::HostFile { offset, .. } = self.open.get_mut(fd)? {
+            *offset = position;
+        }
+        guest.write_u64(out, position)
+    }
+
+    pub(crate) fn fd_tell(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        self.fd_seek(guest, fd, 0, SEEK_CURRENT, out)
+    }
+
+    /// The node, position and access of an open file of the tree, if the access allows `wanted`.
+    fn file(&self, fd: u32, wanted: Access) -> Result<(NodeId, u64, Access), Errno> {
+        match self.open.get(fd)? {
+            Open::File { node, offset, access } => {
+                let is_allowed = (access.read || !wanted.read) && (access.write || !wanted.write);
+                let file = (*node, *offset, *access);
+                if is_allowed { Ok(file) } else { Err(Errno::BadDescriptor) }
+            }
+            Open::Folder { .. } => Err(Errno::IsFolder),
+            Open::HostFile { .. } => Err(Errno::BadDescriptor),
+            Open::Stdin | Open::Stdout | Open::Stderr => Err(Errno::NotSeekable),
+        }
+    }
+
+    fn read_stdin(&mut self, guest: GuestBytes<'_>, buffers: &[Buffer]) -> Result<u32, Errno> {
+        let mut total = 0;
+        for buffer in buffers {
+            let rest = &self.stdin.0[self.stdin.1..];
+            let count = rest.len().min(buffer.len as usize);
+            guest.with(*buffer, |target| target[..count].copy_from_slice(&rest[..count]))?;
+            self.stdin.1 += count;
+            total += count as u32;
+        }
+        Ok(total)
+    }
+
+    fn read_at(
+        &self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        buffers: &[Buffer],
+        offset: u64,
+    ) -> Result<u32, Errno> {
+        let mut total = 0_u32;
+        for buffer in buffers {
+            let at = offset.checked_add(u64::from(total)).ok_or(Errno::Invalid)?;
+            let read = match self.open.get(fd)? {
+                Open::HostFile { file, .. } => {
+                    let len = buffer.len.min(MOST_HOST_BYTES.saturating_sub(total));
+                    guest.with(Buffer { len, ..*buffer }, |to| mount::read_at(file, at, to))??
+                }
+                _ => {
+                    let (node, ..) = self.file(fd, Access::READ)?;
+                    guest.with(*buffer, |to| self.tree.read(node, at, to))??
+                }
+            };
+            // Buffers of a guest can overlap, so their sum can exceed its memory.
+            total = total.checked_add(read as u32).ok_or(Errno::Invalid)?;
+            if read < buffer.len as usize {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    fn write_at(
+        &mut self,
+        guest: GuestBytes<'_>,
+        node: NodeId,
+        buffers: &[Buffer],
+        offset: u64,
+    ) -> Result<u32, Errno> {
+        let now = self.clock.timestamp();
+        let mut total = 0_u32;
+        for buffer in buffers {
+            let at = offset.checked_add(u64::from(total)).ok_or(Errno::TooLargeFile)?;
+            let end = total.checked_add(buffer.len).ok_or(Errno::Invalid)?;
+            let tree = &mut self.tree;
+            match guest.with(*buffer, |from| tree.write(node, at, from, now))? {
+                Ok(()) => total = end,
+                // What fitted is written; the next call hears of the error.
+                Err(_) if total > 0 => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(total)
+    }
+
+    fn write_stream(
+        &mut self,
+        guest: GuestBytes<'_>,
+        stream: Stream,
+        buffers: &[Buffer],
+    ) -> Result<u32, Errno> {
+        let mut total = 0_u32;
+        for buffer in buffers {
+            let end = total.checked_add(buffer.len).ok_or(Errno::Invalid)?;
+            guest.with(*buffer, |bytes| self.transcript.append(stream, bytes))?;
+            total = end;
+        }
+        if self.stops_at_output_limit && self.transcript.is_truncated() {
+            self.alarm = Some(Alarm::Output);
+        }
+        Ok(total)
+    }
+
+    fn preopened_path(&self, fd: u32) -> Result<&'static str, Errno> {
+        match self.open.get(fd)? {
+            Open::Folder { preopened_as: Some(path), .. } => Ok(path),
+            _ => Err(Errno::BadDescriptor),
+        }
+    }
+
+    /// The entries of an open folder, as they stood when it was last read from the start.
+    fn listing(&mut self, fd: u32, anew: bool) -> Result<Arc<Vec<Entry>>, Errno> {
+        let Open::Folder { base, listing, .. } = self.open.get(fd)? else {
+            return Err(Errno::NotFolder);
+        };
+        if let Some(listing) = listing.as_ref().filter(|_| !anew) {
+            return Ok(Arc::clone(listing));
+        }
+        let mut entries = vec![stat::folder_entry("."), stat::folder_entry("..")];
+        match base {
+            Base::Node(node) => {
+                for (name, id) in self.tree.entries(*node)? {
+                    let kind = stat::filetype(&self.tree.node(*id)?.kind);
+                    entries.push(Entry { name: Arc::clone(name), inode: id.number(), kind });
+                }
+            }
+            Base::Host(place) => {
+                for (name, stat) in place.mount.list(&place.path())? {
+                    let kind = if stat.is_folder { stat::FOLDER } else { stat::FILE };
+                    entries.push(Entry { name: name.into(), inode: stat.inode, kind });
+                }
+            }
+        }
+        let entries = Arc::new(entries);
+        if let Open::Folder { listing, .. } = self.open.get_mut(fd)? {
+            *listing = Some(Arc::clone(&entries));
+        }
+        Ok(entries)
+    }
+
+    /// Whether the node is a link, which only some functions take.
+    pub(super) fn is_link(&self, node: NodeId) -> bool {
+        matches!(self.tree.node(node).map(|node| &node.kind), Ok(Kind::Link(_)))
+    }
+}
+
+impl Access {
+    const READ: Self = Self { read: true, write: false, append: false };
+    const WRITE: Self = Self { read: false, write: true, append: false };
+}

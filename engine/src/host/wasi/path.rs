@@ -1,0 +1,312 @@
+//! The functions of WASI preview 1 that work on paths.
+
+use super::Wasi;
+use super::bytes::{Buffer, GuestBytes};
+use super::descriptors::{Access, Open, host_file, host_folder};
+use super::stat::{Filestat, RIGHT_READ, RIGHT_WRITE};
+use crate::errno::Errno;
+use crate::files::quota::MOST_PATH_BYTES;
+use crate::files::resolve::{Base, HostPlace, Links, Place, resolve, resolve_parent};
+use crate::files::tree::{Kind, NodeId};
+use crate::limits::LimitKind;
+
+const FOLLOW: u32 = 1;
+
+const CREATE: u32 = 1;
+const FOLDER: u32 = 2;
+const EXCLUSIVE: u32 = 4;
+const TRUNCATE: u32 = 8;
+
+const APPEND: u32 = 1;
+
+const SET_ACCESSED: u32 = 1;
+const ACCESSED_NOW: u32 = 2;
+const SET_MODIFIED: u32 = 4;
+const MODIFIED_NOW: u32 = 8;
+
+impl Wasi {
+    pub(crate) fn path_create_directory(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        path: u32,
+        len: u32,
+    ) -> Result<(), Errno> {
+        let (folder, name, _) = self.parent(guest, fd, Buffer { at: path, len })?;
+        self.tree.create_folder(folder, &name, self.clock.timestamp()).map(drop)
+    }
+
+    pub(crate) fn path_filestat_get(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        flags: u32,
+        path: u32,
+        len: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        let filestat = match self.place(guest, fd, flags, Buffer { at: path, len })? {
+            Place::Node(node) => Filestat::node(&self.tree, node)?,
+            Place::Host(place) => Filestat::host(&place.mount.stat(&place.path())?),
+            Place::Vacant { .. } => return Err(Errno::NoEntry),
+        };
+        guest.write(out, &filestat.encode())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the signature is WASI's")]
+    pub(crate) fn path_filestat_set_times(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        flags: u32,
+        path: u32,
+        len: u32,
+        accessed: u64,
+        modified: u64,
+        times: u32,
+    ) -> Result<(), Errno> {
+        match self.place(guest, fd, flags, Buffer { at: path, len })? {
+            Place::Node(node) => self.set_times(node, accessed, modified, times),
+            Place::Host(_) => Err(Errno::ReadOnly),
+            Place::Vacant { .. } => Err(Errno::NoEntry),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the signature is WASI's")]
+    pub(crate) fn path_link(
+        &mut self,
+        guest: GuestBytes<'_>,
+        old_fd: u32,
+        old_flags: u32,
+        old_path: u32,
+        old_len: u32,
+        new_fd: u32,
+        new_path: u32,
+        new_len: u32,
+    ) -> Result<(), Errno> {
+        let file =
+            match self.place(guest, old_fd, old_flags, Buffer { at: old_path, len: old_len })? {
+                Place::Node(node) => node,
+                Place::Host(_) => return Err(Errno::ReadOnly),
+                Place::Vacant { .. } => return Err(Errno::NoEntry),
+            };
+        let (folder, name, is_folder) =
+            self.parent(guest, new_fd, Buffer { at: new_path, len: new_len })?;
+        if is_folder {
+            return Err(Errno::NoEntry);
+        }
+        self.tree.add_name(file, folder, &name, self.clock.timestamp())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the signature is WASI's")]
+    pub(crate) fn path_open(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        look: u32,
+        path: u32,
+        len: u32,
+        how: u32,
+        rights: u64,
+        _inherited: u64,
+        flags: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        let quota = self.tree.quota().open;
+        let count = self.open.count();
+        if count >= quota {
+            let refusals = self.tree.refusals_mut();
+            refusals.note(LimitKind::OpenFiles, quota as u64, count as u64 + 1);
+            return Err(Errno::TooManyOpen);
+        }
+        let access = Access {
+            read: rights & RIGHT_READ != 0,
+            write: rights & RIGHT_WRITE != 0,
+            append: flags & APPEND != 0,
+        };
+        // An exclusive creation refuses a link also if nothing is behind it.
+        let look = if how & (CREATE | EXCLUSIVE) == CREATE | EXCLUSIVE { 0 } else { look };
+        let open = match self.place(guest, fd, look, Buffer { at: path, len })? {
+            Place::Node(node) => self.open_node(node, how, access)?,
+            Place::Host(place) => open_host(place, how, access)?,
+            Place::Vacant { .. } if how & CREATE == 0 => return Err(Errno::NoEntry),
+            Place::Vacant { .. } if how & FOLDER != 0 => return Err(Errno::Invalid),
+            Place::Vacant { folder, name } => {
+                let node = self.tree.create_file(folder, &name, self.clock.timestamp())?;
+                Open::File { node, offset: 0, access }
+            }
+        };
+        let fd = self.open.insert(open);
+        guest.write_u32(out, fd)
+    }
+
+    pub(crate) fn path_readlink(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        path: u32,
+        len: u32,
+        buffer: u32,
+        buffer_len: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        let Place::Node(node) = self.place(guest, fd, 0, Buffer { at: path, len })? else {
+            return Err(Errno::Invalid);
+        };
+        let Kind::Link(target) = &self.tree.node(node)?.kind else { return Err(Errno::Invalid) };
+        let count = target.len().min(buffer_len as usize);
+        guest.write(buffer, &target.as_bytes()[..count])?;
+        guest.write_u32(out, count as u32)
+    }
+
+    pub(crate) fn path_remove_directory(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        path: u32,
+        len: u32,
+    ) -> Result<(), Errno> {
+        let (folder, name, _) = self.parent(guest, fd, Buffer { at: path, len })?;
+        self.tree.remove_folder(folder, &name, self.clock.timestamp())
+    }
+
+    pub(crate) fn path_rename(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        path: u32,
+        len: u32,
+        new_fd: u32,
+        new_path: u32,
+        new_len: u32,
+    ) -> Result<(), Errno> {
+        let from = self.parent(guest, fd, Buffer { at: path, len })?;
+        let to = self.parent(guest, new_fd, Buffer { at: new_path, len: new_len })?;
+        if from.2 || to.2 {
+            // A path that ends in `/` names a folder.
+            let node = self.tree.lookup(from.0, &from.1)?.ok_or(Errno::NoEntry)?;
+            self.tree.entries(node)?;
+        }
+        let (open, now) = (&self.open, self.clock.timestamp());
+        let (from, to) = ((from.0, &*from.1), (to.0, &*to.1));
+        self.tree.rename(from, to, |node| open.is_open(node), now)
+    }
+
+    pub(crate) fn path_symlink(
+        &mut self,
+        guest: GuestBytes<'_>,
+        target: u32,
+        target_len: u32,
+        fd: u32,
+        path: u32,
+        len: u32,
+    ) -> Result<(), Errno> {
+        let target = guest.text(Buffer { at: target, len: target_len }, MOST_PATH_BYTES)?;
+        if target.contains('\0') {
+            return Err(Errno::Invalid);
+        }
+        let (folder, name, is_folder) = self.parent(guest, fd, Buffer { at: path, len })?;
+        if is_folder {
+            return Err(Errno::NoEntry);
+        }
+        self.tree.create_link(folder, &name, &target, self.clock.timestamp()).map(drop)
+    }
+
+    pub(crate) fn path_unlink_file(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        path: u32,
+        len: u32,
+    ) -> Result<(), Errno> {
+        let (folder, name, is_folder) = self.parent(guest, fd, Buffer { at: path, len })?;
+        if is_folder {
+            return Err(Errno::NotFolder);
+        }
+        let open = &self.open;
+        let now = self.clock.timestamp();
+        self.tree.remove_file(folder, &name, |node| open.is_open(node), now)
+    }
+
+    /// What a path of the guest names.
+    fn place(
+        &self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        flags: u32,
+        path: Buffer,
+    ) -> Result<Place, Errno> {
+        let base = self.open.base(fd)?;
+        let path = guest.text(path, MOST_PATH_BYTES)?;
+        let links = if flags & FOLLOW != 0 { Links::Follow } else { Links::Keep };
+        resolve(&self.tree, base, &path, links)
+    }
+
+    fn parent(
+        &self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        path: Buffer,
+    ) -> Result<(NodeId, std::sync::Arc<str>, bool), Errno> {
+        let base = self.open.base(fd)?;
+        resolve_parent(&self.tree, base, &guest.text(path, MOST_PATH_BYTES)?)
+    }
+
+    fn open_node(&mut self, node: NodeId, how: u32, access: Access) -> Result<Open, Errno> {
+        if how & (CREATE | EXCLUSIVE) == CREATE | EXCLUSIVE {
+            return Err(Errno::Exists);
+        }
+        if self.is_link(node) {
+            return Err(Errno::Loop);
+        }
+        if matches!(self.tree.node(node)?.kind, Kind::Folder { .. }) {
+            if access.write || how & (CREATE | TRUNCATE) != 0 {
+                return Err(Errno::IsFolder);
+            }
+            let base = Base::Node(node);
+            return Ok(Open::Folder { base, listing: None, preopened_as: None });
+        }
+        if how & FOLDER != 0 {
+            return Err(Errno::NotFolder);
+        }
+        if access.write || how & TRUNCATE != 0 {
+            self.tree.writable(node)?;
+        }
+        if how & TRUNCATE != 0 {
+            self.tree.set_len(node, 0, self.clock.timestamp())?;
+        }
+        Ok(Open::File { node, offset: 0, access })
+    }
+
+    pub(super) fn set_times(
+        &mut self,
+        node: NodeId,
+        accessed: u64,
+        modified: u64,
+        flags: u32,
+    ) -> Result<(), Errno> {
+        let now = self.clock.timestamp();
+        let pick = |set, set_now, given| match (flags & set != 0, flags & set_now != 0) {
+            (true, true) => Err(Errno::Invalid),
+            (true, false) => Ok(Some(given)),
+            (false, true) => Ok(Some(now)),
+            (false, false) => Ok(None),
+        };
+        let accessed = pick(SET_ACCESSED, ACCESSED_NOW, accessed)?;
+        let modified = pick(SET_MODIFIED, MODIFIED_NOW, modified)?;
+        self.tree.set_times(node, accessed, modified, now)
+    }
+}
+
+fn open_host(place: HostPlace, how: u32, access: Access) -> Result<Open, Errno> {
+    let path = place.path();
+    match place.mount.stat(&path) {
+        Err(Errno::NoEntry) if how & CREATE != 0 => Err(Errno::ReadOnly),
+        Err(errno) => Err(errno),
+        Ok(_) if how & (CREATE | EXCLUSIVE) == CREATE | EXCLUSIVE => Err(Errno::Exists),
+        Ok(_) if access.write || how & TRUNCATE != 0 => Err(Errno::ReadOnly),
+        Ok(stat) if stat.is_folder => Ok(host_folder(place)),
+        Ok(_) if how & FOLDER != 0 => Err(Errno::NotFolder),
+        Ok(_) => host_file(&place.mount, &path),
+    }
+}

@@ -1,0 +1,118 @@
+//! `poll_oneoff`, which is how a guest sleeps.
+//!
+//! Standard streams and files in memory are always ready, so only clocks are waited for. The wait
+//! itself is the caller's: it ends early when the run is interrupted.
+//!
+//! Layouts: WASI preview 1, `subscription` (48 bytes) and `event` (32 bytes).
+
+use std::time::Duration;
+
+use super::Wasi;
+use super::bytes::GuestBytes;
+use super::clock::Clock;
+use crate::errno::Errno;
+
+const SUBSCRIPTION_BYTES: u32 = 48;
+const EVENT_BYTES: u32 = 32;
+/// CPython waits for one clock and a few descriptors; a guest that sends more is refused.
+const MOST_SUBSCRIPTIONS: u32 = 1024;
+const EVENT_CLOCK: u8 = 0;
+const ABSOLUTE: u16 = 1;
+
+/// What a guest waits for.
+#[derive(Debug)]
+pub(crate) struct Poll {
+    subscriptions: Vec<Subscription>,
+    /// The time after which something has happened, on the guest's clock.
+    after: Duration,
+    /// What of it is to be waited for.
+    pub(crate) wait: Duration,
+}
+
+impl Wasi {
+    /// Reads what the guest waits for.
+    pub(crate) fn poll_begin(
+        &mut self,
+        guest: GuestBytes<'_>,
+        subscriptions: u32,
+        count: u32,
+    ) -> Result<Poll, Errno> {
+        if count == 0 || count > MOST_SUBSCRIPTIONS {
+            return Err(Errno::Invalid);
+        }
+        let mut read = Vec::with_capacity(count as usize);
+        for index in 0..count {
+            let at = subscriptions.checked_add(index * SUBSCRIPTION_BYTES).ok_or(Errno::Fault)?;
+            read.push(Subscription::parse(&guest.read(at)?, &mut self.clock));
+        }
+        let has_ready = read.iter().any(|one| one.ready_in.is_none());
+        let shortest = read.iter().filter_map(|one| one.ready_in).min();
+        let after = shortest.filter(|_| !has_ready).unwrap_or_default();
+        let wait = self.clock.sleep(after);
+        Ok(Poll { subscriptions: read, after, wait })
+    }
+
+    /// Tells the guest what has happened. After an interrupted wait that is what would have
+    /// happened first: the guest goes on and finds the interrupt.
+    pub(crate) fn poll_end(
+        &mut self,
+        guest: GuestBytes<'_>,
+        poll: &Poll,
+        events: u32,
+        out_count: u32,
+    ) -> Result<(), Errno> {
+        let mut happened = 0;
+        for one in &poll.subscriptions {
+            if one.ready_in.is_none_or(|duration| duration <= poll.after) {
+                let at = events.checked_add(happened * EVENT_BYTES).ok_or(Errno::Fault)?;
+                guest.write(at, &one.event())?;
+                happened += 1;
+            }
+        }
+        guest.write_u32(out_count, happened)
+    }
+}
+
+/// One thing that the guest waits for.
+#[derive(Debug)]
+struct Subscription {
+    userdata: [u8; 8],
+    kind: u8,
+    error: u16,
+    /// How long from now until it happens; `None` if it has happened.
+    ready_in: Option<Duration>,
+}
+
+impl Subscription {
+    fn parse(bytes: &[u8; SUBSCRIPTION_BYTES as usize], clock: &mut Clock) -> Self {
+        let (userdata, kind) = (field(bytes, 0), bytes[8]);
+        let ready = Self { userdata, kind, error: 0, ready_in: None };
+        if kind != EVENT_CLOCK {
+            return ready;
+        }
+        let id = u32::from_le_bytes(field(bytes, 16));
+        let timeout = u64::from_le_bytes(field(bytes, 24));
+        let flags = u16::from_le_bytes(field(bytes, 40));
+        let wait = match flags & ABSOLUTE {
+            0 if Clock::is_clock(id) => Some(timeout),
+            0 => None,
+            _ => clock.look(id).map(|now| timeout.saturating_sub(now)),
+        };
+        match wait {
+            Some(wait) => Self { ready_in: Some(Duration::from_nanos(wait)), ..ready },
+            None => Self { error: Errno::Invalid as u16, ..ready },
+        }
+    }
+
+    fn event(&self) -> [u8; EVENT_BYTES as usize] {
+        let mut event = [0; EVENT_BYTES as usize];
+        event[..8].copy_from_slice(&self.userdata);
+        event[8..10].copy_from_slice(&self.error.to_le_bytes());
+        event[10] = self.kind;
+        event
+    }
+}
+
+fn field<const N: usize>(bytes: &[u8; SUBSCRIPTION_BYTES as usize], at: usize) -> [u8; N] {
+    bytes[at..at + N].try_into().expect("the field is inside of the subscription")
+}

@@ -1,0 +1,56 @@
+//! Guest randomness: the system's, or a stream that a seed determines.
+//!
+//! The stream is BLAKE3's extendable output, keyed by the seed: position and seed are all its
+//! state. Everything random in the guest (hash secrets, `random`, numpy, `uuid4`, names of
+//! temporary files) is seeded from here.
+
+use crate::errno::Errno;
+
+/// Names the use of the seed, as BLAKE3's key derivation wants it.
+const CONTEXT: &str = "hatchery 2026-11 deterministic guest randomness";
+
+#[derive(Debug, Clone)]
+pub(crate) enum Random {
+    System,
+    Seeded { key: [u8; 32], position: u64 },
+}
+
+impl Random {
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self::Seeded { key: blake3::derive_key(CONTEXT, &seed.to_le_bytes()), position: 0 }
+    }
+
+    pub(crate) fn fill(&mut self, buffer: &mut [u8]) -> Result<(), Errno> {
+        match self {
+            Self::System => getrandom::fill(buffer).map_err(|_| Errno::InputOutput),
+            Self::Seeded { key, position } => {
+                let mut stream = blake3::Hasher::new_keyed(key).finalize_xof();
+                stream.set_position(*position);
+                stream.fill(buffer);
+                *position += buffer.len() as u64;
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(random: &mut Random, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        random.fill(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_seed_determines_the_stream_however_it_is_read() {
+        let whole = bytes(&mut Random::seeded(7), 100);
+        let mut again = Random::seeded(7);
+        let pieces = [bytes(&mut again, 1), bytes(&mut again, 66), bytes(&mut again, 33)].concat();
+        assert_eq!(whole, pieces);
+        assert_ne!(whole, bytes(&mut Random::seeded(8), 100));
+        assert_ne!(bytes(&mut Random::System, 32), bytes(&mut Random::System, 32));
+    }
+}

@@ -1,0 +1,126 @@
+//! What `stat` and its like tell a guest. Layouts: WASI preview 1, `filestat` (64 bytes) and
+//! `fdstat` (24 bytes).
+
+use super::descriptors::{Entry, Open};
+use crate::errno::Errno;
+use crate::files::mount::HostStat;
+use crate::files::tree::{Kind, NodeId, Tree};
+
+pub(super) const STREAM: u8 = 2;
+pub(super) const FOLDER: u8 = 3;
+pub(super) const FILE: u8 = 4;
+pub(super) const LINK: u8 = 7;
+
+/// Rights of preview 1. Only reading and writing mean something here.
+pub(super) const RIGHT_READ: u64 = 1 << 1;
+pub(super) const RIGHT_WRITE: u64 = 1 << 6;
+/// All 30 rights there are. With the right to seek, the guest's C library takes a character device
+/// for no terminal.
+const EVERY_RIGHT: u64 = (1 << 30) - 1;
+
+const APPEND: u16 = 1;
+
+/// The device of files in memory, and that of mounted folders.
+const DEVICE_MEMORY: u64 = 1;
+const DEVICE_HOST: u64 = 2;
+
+/// What `stat` says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Filestat {
+    device: u64,
+    inode: u64,
+    kind: u8,
+    links: u64,
+    len: u64,
+    accessed: u64,
+    modified: u64,
+    changed: u64,
+}
+
+impl Filestat {
+    pub(super) fn stream(fd: u32) -> Self {
+        Self { inode: u64::from(fd), kind: STREAM, links: 1, ..Self::default() }
+    }
+
+    pub(super) fn node(tree: &Tree, id: NodeId) -> Result<Self, Errno> {
+        let node = tree.node(id)?;
+        Ok(Self {
+            device: DEVICE_MEMORY,
+            inode: id.number(),
+            kind: filetype(&node.kind),
+            links: node.links,
+            len: node.len(),
+            accessed: node.accessed,
+            modified: node.modified,
+            changed: node.changed,
+        })
+    }
+
+    pub(super) fn host(stat: &HostStat) -> Self {
+        Self {
+            device: DEVICE_HOST,
+            inode: stat.inode,
+            kind: if stat.is_folder { FOLDER } else { FILE },
+            links: 1,
+            len: stat.len,
+            accessed: stat.accessed,
+            modified: stat.modified,
+            changed: stat.changed,
+        }
+    }
+
+    pub(super) fn encode(&self) -> [u8; 64] {
+        let mut bytes = [0; 64];
+        let words = [
+            self.device,
+            self.inode,
+            u64::from(self.kind),
+            self.links,
+            self.len,
+            self.accessed,
+            self.modified,
+            self.changed,
+        ];
+        for (target, word) in bytes.chunks_exact_mut(8).zip(words) {
+            target.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// What is said of an open descriptor: type, flags and rights.
+pub(super) fn fdstat(open: &Open) -> [u8; 24] {
+    let (kind, flags, rights) = match open {
+        Open::Stdin | Open::Stdout | Open::Stderr => (STREAM, 0, EVERY_RIGHT),
+        Open::Folder { .. } => (FOLDER, 0, EVERY_RIGHT),
+        Open::HostFile { .. } => (FILE, 0, EVERY_RIGHT & !RIGHT_WRITE),
+        Open::File { access, .. } => {
+            let mut rights = EVERY_RIGHT;
+            if !access.read {
+                rights &= !RIGHT_READ;
+            }
+            if !access.write {
+                rights &= !RIGHT_WRITE;
+            }
+            (FILE, if access.append { APPEND } else { 0 }, rights)
+        }
+    };
+    let mut bytes = [0; 24];
+    bytes[0] = kind;
+    bytes[2..4].copy_from_slice(&flags.to_le_bytes());
+    bytes[8..16].copy_from_slice(&rights.to_le_bytes());
+    bytes[16..24].copy_from_slice(&EVERY_RIGHT.to_le_bytes());
+    bytes
+}
+
+pub(super) fn filetype(kind: &Kind) -> u8 {
+    match kind {
+        Kind::File(_) | Kind::Fixed(_) => FILE,
+        Kind::Folder { .. } | Kind::Mount { .. } => FOLDER,
+        Kind::Link(_) => LINK,
+    }
+}
+
+pub(super) fn folder_entry(name: &str) -> Entry {
+    Entry { name: name.into(), inode: 0, kind: FOLDER }
+}

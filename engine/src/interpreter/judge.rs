@@ -1,0 +1,174 @@
+//! What the end of a run means. Pure: from what the host knows and what the guest says.
+
+use std::any::Any;
+use std::time::Duration;
+
+use wasmer::RuntimeError;
+use wasmer::sys::vm::TrapCode;
+
+use super::{TurnFailure, panic_text};
+use crate::agent;
+use crate::host::GuestExit;
+use crate::interrupt::Asked;
+use crate::limits::{LimitHit, LimitKind, Limits};
+use crate::outcome::{Afterwards, Exception, SandboxFailure, StopReason, Usage, Verdict};
+use crate::tunables::GUEST_STACK_BYTES;
+
+/// The exit code of a process that a shell saw abort: 128 and the number of SIGABRT.
+const ABORTED: u8 = 128 + 6;
+
+/// How a run ended, before its usage is known.
+#[derive(Debug)]
+pub(super) struct Judgement {
+    end: End,
+    pub(super) afterwards: Afterwards,
+}
+
+#[derive(Debug)]
+enum End {
+    Of(Verdict),
+    /// It was asked to end, and did, or was made to. If an exception ended it, that one says where.
+    Asked(StopReason, Option<Exception>),
+}
+
+impl Judgement {
+    pub(super) fn is_success(&self) -> bool {
+        let is_success = |verdict: &Verdict| {
+            matches!(verdict, Verdict::Completed { .. } | Verdict::Exited { code: 0, .. })
+        };
+        matches!(&self.end, End::Of(verdict) if is_success(verdict))
+    }
+
+    /// The verdict, and where the program was if it was made to end.
+    pub(super) fn verdict(self, limits: &Limits, usage: &Usage) -> (Verdict, Option<Exception>) {
+        let (reason, exception) = match self.end {
+            End::Of(verdict) => return (verdict, None),
+            End::Asked(reason, exception) => (reason, exception),
+        };
+        let limit = match reason {
+            StopReason::Interrupted | StopReason::Cancelled => {
+                return (Verdict::Cancelled, exception);
+            }
+            StopReason::WallTime => hit(LimitKind::Wall, limits, milliseconds(usage.wall)),
+            StopReason::CpuTime => hit(LimitKind::Cpu, limits, milliseconds(usage.cpu)),
+            StopReason::Output => hit(LimitKind::Output, limits, usage.output_bytes),
+            StopReason::HostCalls => hit(LimitKind::HostCalls, limits, usage.host_calls),
+        };
+        (Verdict::Limit(limit), exception)
+    }
+}
+
+/// A limit that was reached with `used`.
+pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
+    let allowed = match limit {
+        LimitKind::Wall => milliseconds(limits.wall_time),
+        LimitKind::Cpu => milliseconds(limits.cpu_time),
+        LimitKind::Memory => limits.memory_bytes as u64,
+        LimitKind::Output => limits.output_bytes as u64,
+        LimitKind::FileBytes => limits.file_bytes,
+        LimitKind::FileCount => limits.file_count,
+        LimitKind::OpenFiles => limits.open_files,
+        LimitKind::HostCalls => limits.host_calls,
+        LimitKind::Source => limits.source_bytes as u64,
+        LimitKind::Stack => GUEST_STACK_BYTES as u64,
+    };
+    LimitHit { limit, allowed, used }
+}
+
+/// What a run's end means. The order of the arms is the order of trust: what the host knows comes
+/// before what the guest says.
+pub(super) fn judge(
+    ended: Result<Result<i32, TurnFailure>, Box<dyn Any + Send>>,
+    asked: Asked,
+    reply: Option<Vec<u8>>,
+) -> Judgement {
+    let lost = |end| Judgement { end, afterwards: Afterwards::Lost };
+    let failed = |failure| lost(End::Of(Verdict::SandboxFailed(failure)));
+    match (ended, asked.stop) {
+        (Err(panic), _) => failed(SandboxFailure::HostPanic(panic_text(&*panic))),
+        (Ok(_), Some(reason)) => lost(End::Asked(reason, None)),
+        (Ok(Err(TurnFailure::Trap(error))), None) => lost(End::Of(judge_trap(error))),
+        (Ok(Err(failure)), None) => failed(SandboxFailure::Trap(failure.to_string())),
+        (Ok(Ok(status)), None) => match reply.as_deref().map(agent::parse_reply) {
+            Some(Ok(verdict)) if status == 0 => {
+                Judgement { end: judge_reply(verdict, asked), afterwards: Afterwards::Usable }
+            }
+            Some(Err(failure)) => failed(failure),
+            _ => failed(SandboxFailure::Protocol(format!(
+                "the turn ended with status {status} and without a reply"
+            ))),
+        },
+    }
+}
+
+/// What the program's own end means if it noticed an interrupt. One that the caller asked for is
+/// the program's to handle; a limit was reached whatever the program made of it.
+fn judge_reply(verdict: Verdict, asked: Asked) -> End {
+    match (asked.interrupt, verdict) {
+        (None | Some(StopReason::Interrupted), verdict) => End::Of(verdict),
+        (Some(reason), Verdict::Raised(exception)) => End::Asked(reason, Some(exception)),
+        (Some(reason), _) => End::Asked(reason, None),
+    }
+}
+
+/// What a trap means that nobody asked for.
+fn judge_trap(error: RuntimeError) -> Verdict {
+    let error = match error.downcast::<GuestExit>() {
+        Ok(GuestExit(code)) => return Verdict::Exited { code: code as u8, message: None },
+        Err(error) => error,
+    };
+    match error.clone().to_trap() {
+        // `abort()`, which a signal of the program to itself ends in too.
+        Some(TrapCode::UnreachableCodeReached) => {
+            let message = Some("the program aborted its interpreter".to_owned());
+            Verdict::Exited { code: ABORTED, message }
+        }
+        Some(TrapCode::StackOverflow) => {
+            let bytes = GUEST_STACK_BYTES as u64;
+            Verdict::Limit(LimitHit { limit: LimitKind::Stack, allowed: bytes, used: bytes })
+        }
+        _ => Verdict::SandboxFailed(SandboxFailure::Trap(error.message())),
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMPLETED: &[u8] = br#"{"kind":"completed","has_value":false,"value":null,"repr":null}"#;
+    const RAISED: &[u8] = br#"{"kind":"raised","type":"E","message":"","traceback":"t"}"#;
+
+    fn judged(reply: &[u8], stop: Option<StopReason>, interrupt: Option<StopReason>) -> String {
+        let judgement = judge(Ok(Ok(0)), Asked { stop, interrupt }, Some(reply.to_vec()));
+        let afterwards = judgement.afterwards;
+        let (verdict, at) = judgement.verdict(&Limits::default(), &Usage::default());
+        let name = match &verdict {
+            Verdict::Limit(hit) => hit.limit.name(),
+            verdict => verdict.name(),
+        };
+        format!("{name} {afterwards:?}{}", if at.is_some() { " at" } else { "" })
+    }
+
+    #[test]
+    fn what_an_interrupt_makes_of_an_end() {
+        use StopReason::{Cancelled, CpuTime, Interrupted, WallTime};
+        for (reply, stop, interrupt, expected) in [
+            (COMPLETED, None, None, "completed Usable"),
+            (RAISED, None, None, "raised Usable"),
+            (COMPLETED, None, Some(Interrupted), "completed Usable"),
+            (RAISED, None, Some(Interrupted), "raised Usable"),
+            (COMPLETED, None, Some(WallTime), "wall Usable"),
+            (RAISED, None, Some(CpuTime), "cpu Usable at"),
+            (RAISED, None, Some(Cancelled), "cancelled Usable at"),
+            (COMPLETED, Some(WallTime), Some(WallTime), "wall Lost"),
+            (COMPLETED, Some(Interrupted), None, "cancelled Lost"),
+            (b"{", None, Some(WallTime), "sandbox_failed Lost"),
+        ] {
+            assert_eq!(judged(reply, stop, interrupt), expected);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Raising `KeyboardInterrupt` in a CPython that runs, by what its debuggers rely on.
+//!
+//! CPython 3.13 and later begin their runtime with a table of offsets, marked by a cookie
+//! (`_Py_DebugOffsets` in `Include/internal/pycore_debug_offsets.h`). With it the running thread's
+//! state is found: the exception is put where `PyThreadState_SetAsyncExc` puts it, and bit 3 of
+//! the thread's `eval_breaker` has the interpreter look, at the next call or jump back.
+//!
+//! ```text
+//! runtime:       "xdebugpy" | version | … | interpreters_head -> interpreter
+//! interpreter:   … | threads_head -> thread state
+//! thread state:  … | interp | eval_breaker | … | async_exc | thread_id
+//! ```
+//!
+//! All addresses are the guest's, and a guest can write anything there. Each one is checked to
+//! lie in its memory, so the worst that a guest can do is not to be interrupted.
+
+use std::sync::atomic::Ordering;
+
+use crate::memory::GuestMemory;
+
+/// Marks the table, as a word.
+const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
+/// Bit 3 of `eval_breaker`: an asynchronous exception is pending (`pycore_ceval.h`).
+const ASYNC_EXCEPTION: u32 = 1 << 3;
+/// The size of a pointer in the guest.
+const POINTER: u32 = 4;
+
+/// The releases whose table is known here: 3.15, from 3.15.0 on.
+const KNOWN_SERIES: u64 = 0x030f;
+const FINAL_RELEASE: u64 = 0xf0;
+
+/// Which 64-bit word of the table says what, in 3.15.
+mod word {
+    pub(super) const VERSION: usize = 1;
+    pub(super) const INTERPRETERS_HEAD: usize = 5;
+    pub(super) const THREADS_HEAD: usize = 9;
+    pub(super) const INTERP: usize = 25;
+    pub(super) const THREAD_ID: usize = 30;
+    pub(super) const EVAL_BREAKER: usize = 105;
+    pub(super) const COUNT: usize = 106;
+}
+
+/// Where things are in the interpreter of a build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Offsets {
+    /// Where the guest keeps the address of its first interpreter.
+    interpreters_head: u32,
+    /// From an interpreter to where it keeps the address of its first thread state.
+    threads_head: u32,
+    /// From a thread state to where it keeps the address of its interpreter.
+    interp: u32,
+    eval_breaker: u32,
+    async_exception: u32,
+}
+
+impl Offsets {
+    /// Finds the table in a guest that has started; `None` if it has none that is known.
+    pub(crate) fn find(memory: &GuestMemory) -> Option<Self> {
+        let len = u32::try_from(memory.len()).ok()?;
+        memory.with_bytes(0, len, |bytes| {
+            let (words, _) = bytes.as_chunks::<8>();
+            let is_cookie = |(_, word): &(usize, &[u8; 8])| u64::from_le_bytes(**word) == COOKIE;
+            words.iter().enumerate().filter(is_cookie).find_map(|(index, _)| {
+                let table = words[index..].first_chunk::<{ word::COUNT }>()?;
+                Self::parse(u32::try_from(index * 8).ok()?, &table.map(u64::from_le_bytes))
+            })
+        })?
+    }
+
+    fn parse(runtime: u32, table: &[u64; word::COUNT]) -> Option<Self> {
+        let version = table[word::VERSION];
+        if version >> 16 != KNOWN_SERIES || version & FINAL_RELEASE != FINAL_RELEASE {
+            return None;
+        }
+        let offset = |word: usize| u32::try_from(table[word]).ok();
+        Some(Self {
+            interpreters_head: runtime.checked_add(offset(word::INTERPRETERS_HEAD)?)?,
+            threads_head: offset(word::THREADS_HEAD)?,
+            interp: offset(word::INTERP)?,
+            eval_breaker: offset(word::EVAL_BREAKER)?,
+            async_exception: offset(word::THREAD_ID)?.checked_sub(POINTER)?,
+        })
+    }
+}
+
+/// Raises `KeyboardInterrupt` in one guest.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Raiser {
+    offsets: Offsets,
+    /// The address of the type, as the agent reported it. It is static and never freed.
+    exception: u32,
+}
+
+/// The words of the running thread's state that matter.
+struct Thread {
+    eval_breaker: u32,
+    async_exception: u32,
+}
+
+impl Raiser {
+    pub(crate) fn new(offsets: Offsets, exception: u32) -> Self {
+        Self { offsets, exception }
+    }
+
+    /// Tells the interpreter to raise the exception. Returns whether it could be told.
+    pub(crate) fn raise(&self, memory: &GuestMemory) -> bool {
+        let Some(thread) = self.thread(memory) else { return false };
+        let stored = memory.with_word(thread.async_exception, |word| {
+            word.compare_exchange(0, self.exception, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        });
+        stored == Some(true) && look(memory, &thread)
+    }
+
+    /// Tells the interpreter again to look, if it hasn't.
+    pub(crate) fn remind(&self, memory: &GuestMemory) {
+        if let Some(thread) = self.thread(memory)
+            && self.is_stored(memory, &thread)
+        {
+            look(memory, &thread);
+        }
+    }
+
+    /// Whether the interpreter has yet to raise the exception.
+    pub(crate) fn is_pending(&self, memory: &GuestMemory) -> bool {
+        self.thread(memory).is_some_and(|thread| self.is_stored(memory, &thread))
+    }
+
+    /// Takes the exception back; returns whether it was still there.
+    pub(crate) fn take_back(&self, memory: &GuestMemory) -> bool {
+        let Some(thread) = self.thread(memory) else { return false };
+        let taken = memory.with_word(thread.async_exception, |word| {
+            word.compare_exchange(self.exception, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        });
+        taken == Some(true)
+    }
+
+    fn is_stored(&self, memory: &GuestMemory, thread: &Thread) -> bool {
+        load(memory, thread.async_exception) == Some(self.exception)
+    }
+
+    /// The state of the guest's only thread, if what leads to it makes sense.
+    fn thread(&self, memory: &GuestMemory) -> Option<Thread> {
+        let offsets = &self.offsets;
+        let interpreter = load(memory, offsets.interpreters_head)?;
+        let thread = load(memory, interpreter.checked_add(offsets.threads_head)?)?;
+        let owner = load(memory, thread.checked_add(offsets.interp)?)?;
+        if interpreter == 0 || thread == 0 || owner != interpreter {
+            return None;
+        }
+        Some(Thread {
+            eval_breaker: thread.checked_add(offsets.eval_breaker)?,
+            async_exception: thread.checked_add(offsets.async_exception)?,
+        })
+    }
+}
+
+fn look(memory: &GuestMemory, thread: &Thread) -> bool {
+    let set =
+        |word: &std::sync::atomic::AtomicU32| word.fetch_or(ASYNC_EXCEPTION, Ordering::SeqCst);
+    memory.with_word(thread.eval_breaker, set).is_some()
+}
+
+fn load(memory: &GuestMemory, at: u32) -> Option<u32> {
+    memory.with_word(at, |word| word.load(Ordering::SeqCst))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::WASM_PAGE_BYTES;
+
+    const RUNTIME: u32 = 1024;
+    const INTERPRETER: u32 = 4096;
+    const THREAD: u32 = 8192;
+    const EXCEPTION: u32 = 0x5000;
+
+    fn put(memory: &GuestMemory, at: u32, bytes: &[u8]) {
+        memory.with_bytes(at, bytes.len() as u32, |target| target.copy_from_slice(bytes)).unwrap();
+    }
+
+    fn guest(version: u64) -> GuestMemory {
+        let memory = GuestMemory::new(WASM_PAGE_BYTES).unwrap();
+        for (word, value) in [
+            (0, COOKIE),
+            (word::VERSION, version),
+            (word::INTERPRETERS_HEAD, 924),
+            (word::THREADS_HEAD, 3696),
+            (word::INTERP, 8),
+            (word::THREAD_ID, 108),
+            (word::EVAL_BREAKER, 12),
+        ] {
+            put(&memory, RUNTIME + word as u32 * 8, &value.to_le_bytes());
+        }
+        put(&memory, RUNTIME + 924, &INTERPRETER.to_le_bytes());
+        put(&memory, INTERPRETER + 3696, &THREAD.to_le_bytes());
+        put(&memory, THREAD + 8, &INTERPRETER.to_le_bytes());
+        memory
+    }
+
+    #[test]
+    fn the_thread_is_told_once_and_the_rest_is_left_alone() {
+        let memory = guest(0x030f_00f0);
+        let raiser = Raiser::new(Offsets::find(&memory).unwrap(), EXCEPTION);
+        put(&memory, THREAD + 12, &1_u32.to_le_bytes());
+        assert!(!raiser.is_pending(&memory));
+        assert!(raiser.raise(&memory));
+        assert_eq!(load(&memory, THREAD + 104), Some(EXCEPTION));
+        assert_eq!(load(&memory, THREAD + 12), Some(1 | ASYNC_EXCEPTION));
+        assert!(!raiser.raise(&memory), "another is pending");
+        put(&memory, THREAD + 12, &[0; 4]);
+        raiser.remind(&memory);
+        assert_eq!(load(&memory, THREAD + 12), Some(ASYNC_EXCEPTION));
+        assert!(raiser.take_back(&memory));
+        assert!(!raiser.take_back(&memory) && !raiser.is_pending(&memory));
+    }
+
+    #[test]
+    fn a_layout_that_is_not_known_is_refused() {
+        for version in [0x030e_00f0, 0x0310_00f0, 0x030f_00b1, 0] {
+            assert_eq!(Offsets::find(&guest(version)), None, "{version:x}");
+        }
+    }
+
+    #[test]
+    fn whatever_a_guest_writes_there_leads_nowhere() {
+        let sound = guest(0x030f_00f0);
+        let raiser = Raiser::new(Offsets::find(&sound).unwrap(), EXCEPTION);
+        for (at, value) in [
+            (RUNTIME + 924, 0),
+            (RUNTIME + 924, u32::MAX),
+            (RUNTIME + 924, INTERPRETER + 1),
+            (INTERPRETER + 3696, 0),
+            (INTERPRETER + 3696, u32::MAX - 3),
+            (INTERPRETER + 3696, THREAD + 2),
+            (THREAD + 8, 0),
+        ] {
+            let memory = guest(0x030f_00f0);
+            put(&memory, at, &value.to_le_bytes());
+            assert!(!raiser.raise(&memory), "{at} {value}");
+            raiser.remind(&memory);
+            assert!(!raiser.take_back(&memory));
+        }
+    }
+}
