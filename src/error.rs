@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use engine::{BadPath, BadProgram, EngineError};
+use engine::{BadMount, BadMountPath, BadPath, BadProgram, EngineError};
 use scheduler::{Refusal, SchedulerStartError};
 
 /// No outcome can be had.
@@ -22,6 +22,12 @@ pub enum Error {
     /// A file can't be given to a job under this path.
     #[error(transparent)]
     Path(#[from] BadPath),
+    /// A folder of the host can't be given to a job.
+    #[error(transparent)]
+    Mount(#[from] BadMount),
+    /// A folder can't be mounted at this path.
+    #[error(transparent)]
+    MountPath(#[from] BadMountPath),
     /// A program is given something that no process could be given.
     #[error(transparent)]
     Program(#[from] BadProgram),

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{InputFile, Limits, Program};
+use engine::{Deterministic, InputFile, Limits, Mount, MountedFolder, Program};
 
 use crate::error::Error;
 
@@ -22,6 +23,7 @@ pub struct Job {
     program: Program,
     limits: Option<Limits>,
     timeout: Option<Duration>,
+    cpu_time: Option<Duration>,
 }
 
 impl Job {
@@ -90,6 +92,48 @@ impl Job {
         Ok(self)
     }
 
+    /// Lets the program read a folder of the host, at an absolute path such as `/data`. It can't
+    /// write there, and no link and no `..` leads it out of the folder. In a session the folder
+    /// stays for later jobs.
+    ///
+    /// # Errors
+    /// The folder can't be opened, or the path is not a plain absolute one.
+    pub fn mount(
+        mut self,
+        folder: impl AsRef<Path>,
+        path: impl Into<String>,
+    ) -> Result<Self, Error> {
+        let folder = Arc::new(Mount::open(folder)?);
+        self.program.mounts.push(MountedFolder::new(path, folder)?);
+        Ok(self)
+    }
+
+    /// Lets the program change no file at all, not even its own workspace.
+    pub fn read_only(mut self) -> Self {
+        self.program.is_read_only = true;
+        self
+    }
+
+    /// Keeps what the program does to files also if it fails or is ended. Else that is undone, and
+    /// a session goes on with the files from before.
+    pub fn keep_files(mut self) -> Self {
+        self.program.keeps_files = true;
+        self
+    }
+
+    /// Makes the job the same at every run: its clock starts at the same instant and moves with the
+    /// program alone, and every random number in it, hash seeds included, comes from the seed. In
+    /// a session the first job decides, and later ones go on with its clock and its numbers.
+    ///
+    /// ```
+    /// use hatchery::{Deterministic, Job};
+    /// let job = Job::code("import uuid; uuid.uuid4()").deterministic(Deterministic::new(7));
+    /// ```
+    pub fn deterministic(mut self, deterministic: Deterministic) -> Self {
+        self.program.deterministic = Some(deterministic);
+        self
+    }
+
     /// Sets what the job may use, instead of the defaults of the [`Hatchery`](crate::Hatchery).
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
@@ -102,11 +146,20 @@ impl Job {
         self
     }
 
+    /// Sets the CPU time alone: a budget that doesn't depend on what else the machine does.
+    pub fn cpu_time(mut self, cpu_time: Duration) -> Self {
+        self.cpu_time = Some(cpu_time);
+        self
+    }
+
     pub(crate) fn into_parts(self, defaults: &Limits) -> Result<(Program, Limits), Error> {
         self.program.check()?;
         let mut limits = self.limits.unwrap_or_else(|| defaults.clone());
         if let Some(timeout) = self.timeout {
             limits.wall_time = timeout;
+        }
+        if let Some(cpu_time) = self.cpu_time {
+            limits.cpu_time = cpu_time;
         }
         Ok((self.program, limits))
     }

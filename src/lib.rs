@@ -2,10 +2,11 @@
 #![forbid(unsafe_code)]
 
 pub use engine::{
-    BadPath, BadProgram, CACHE_DIR_VARIABLE, CacheDir, CacheError, ChangedFile, Chunk,
-    EngineConfig, EngineError, Exception, LimitHit, LimitKind, Limits, ModuleError, Outcome,
-    PYTHON_WHEEL_VARIABLE, Program, Progress, ProgressSink, PythonBuild, PythonError,
-    SandboxFailure, Silent, Stream, Usage, Verdict, WHEEL_REQUIREMENT, check_path,
+    BadMount, BadMountPath, BadPath, BadProgram, CACHE_DIR_VARIABLE, CacheDir, CacheError,
+    ChangeKind, ChangedFile, Chunk, Deterministic, EngineConfig, EngineError, Exception, HostKind,
+    LimitHit, LimitKind, Limits, ModuleError, Outcome, PYTHON_WHEEL_VARIABLE, Program, Progress,
+    ProgressSink, PythonBuild, PythonError, SandboxFailure, Silent, Stream, Usage, Verdict,
+    WHEEL_REQUIREMENT, check_path,
 };
 pub use error::Error;
 pub use job::Job;

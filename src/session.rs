@@ -9,10 +9,12 @@ use crate::runtime::Hatchery;
 
 /// A session: jobs run one after another in one interpreter and see what earlier ones left.
 ///
-/// The session goes on until it is closed, or until a job of it is stopped by a limit or cancelled:
-/// that takes its interpreter, and the session is gone. Further jobs are then refused with
-/// [`Refusal::SessionGone`](crate::Refusal::SessionGone); [`Hatchery::session`] opens a fresh one
-/// under the same name. Clones are the same session.
+/// A job that reaches a limit on time or is cancelled is interrupted by `KeyboardInterrupt`, and
+/// the session goes on with its variables; what the job did to files is undone. Only a job that
+/// goes on regardless for [`Limits::grace`](crate::Limits::grace), or that traps, takes its
+/// interpreter with it. The session is then gone: further jobs are refused with
+/// [`Refusal::SessionGone`](crate::Refusal::SessionGone), and [`Hatchery::session`] opens a fresh
+/// one under the same name. Clones are the same session.
 #[derive(Debug, Clone)]
 pub struct Session {
     hatchery: Hatchery,

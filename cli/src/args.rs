@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
+use hatchery::Limits;
 
 /// Runs untrusted Python in a pool of sandboxed interpreters.
 ///
@@ -44,9 +46,26 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// End the program after this time, such as `500ms`, `30s` or `2m`.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
-    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
+
+    /// Make the run the same every time: clock, hash order and every random number come from this
+    /// seed, and sleeping takes no time.
+    #[arg(long, value_name = "SEED")]
+    pub(crate) deterministic: Option<u64>,
+
+    /// Let the program read a folder: HOST, or HOST=PATH for another place than /NAME. Can be
+    /// repeated.
+    #[arg(long, value_name = "HOST[=PATH]")]
+    pub(crate) mount: Vec<String>,
+
+    /// Let the program change no file at all.
+    #[arg(long)]
+    pub(crate) read_only: bool,
+
+    /// Keep the files of a program that failed or was ended, too.
+    #[arg(long)]
+    pub(crate) keep_files: bool,
 
     /// Give the program a copy of a file: HOST, or HOST=NAME for another name in its workspace.
     /// Can be repeated. Files that a script names in its own header are given without this.
@@ -85,9 +104,78 @@ pub(crate) struct BatchArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 
-    /// End each program after this time, unless its line says otherwise.
+    /// A line's own `timeout` comes before `--timeout`.
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
+}
+
+/// What a program may use.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct LimitArguments {
+    /// Time on the clock, such as `500ms`, `30s` or `2m`.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
+
+    /// Time on the CPU, whatever else the machine does.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
+    pub(crate) cpu_time: Duration,
+
+    /// How long a program may go on after it was interrupted, by a limit on time or by Ctrl-C.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    pub(crate) grace: Duration,
+
+    /// Memory of the guest, CPython's own included; at most 4GiB.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    pub(crate) memory: ByteSize,
+
+    /// Standard output and standard error together; the rest is dropped.
+    #[arg(long, value_name = "SIZE", default_value = "512KiB")]
+    pub(crate) output: ByteSize,
+
+    /// End a program that reaches the limit on output.
+    #[arg(long)]
+    pub(crate) stop_at_output_limit: bool,
+
+    /// All files of the program together.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    pub(crate) file_bytes: ByteSize,
+
+    /// Files and folders of the program.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub(crate) file_count: u64,
+
+    /// Files that are open at once.
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub(crate) open_files: u64,
+
+    /// Calls from the program to the host, such as reading, writing and looking at the clock.
+    #[arg(long, value_name = "N", default_value_t = 100_000_000)]
+    pub(crate) host_calls: u64,
+
+    /// The program's source.
+    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
+    pub(crate) source: ByteSize,
+}
+
+impl LimitArguments {
+    pub(crate) fn limits(&self) -> Limits {
+        let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
+        Limits {
+            wall_time: self.timeout,
+            cpu_time: self.cpu_time,
+            grace: self.grace,
+            memory_bytes: bytes(self.memory),
+            output_bytes: bytes(self.output),
+            stop_at_output_limit: self.stop_at_output_limit,
+            file_bytes: self.file_bytes.as_u64(),
+            file_count: self.file_count,
+            open_files: self.open_files,
+            host_calls: self.host_calls,
+            source_bytes: bytes(self.source),
+            ..Limits::default()
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -122,6 +210,14 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    /// The help and the library must not tell different stories.
+    #[test]
+    fn the_defaults_are_the_librarys() {
+        let arguments = Arguments::parse_from(["hatchery", "run", "-c", "1"]);
+        let Command::Run(arguments) = arguments.command else { panic!("that was `run`") };
+        assert_eq!(arguments.limits.limits(), Limits::default());
     }
 
     #[test]

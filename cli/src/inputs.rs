@@ -36,6 +36,24 @@ pub(crate) fn add_named(mut job: Job, inputs: &[String]) -> anyhow::Result<Job> 
     Ok(job)
 }
 
+/// Adds the folders of `--mount`.
+pub(crate) fn add_mounts(mut job: Job, mounts: &[String]) -> anyhow::Result<Job> {
+    for mount in mounts {
+        let (host, path) = match mount.split_once('=').filter(|_| !Path::new(mount).exists()) {
+            Some((host, path)) => (host, path.to_owned()),
+            None => {
+                // `.` and `..` have no name of their own.
+                let real = Path::new(mount)
+                    .canonicalize()
+                    .map_err(|error| UsageError(format!("can't mount `{mount}`: {error}")))?;
+                (mount.as_str(), format!("/{}", file_name(&real)?))
+            }
+        };
+        job = job.mount(host, path).map_err(|error| UsageError(error.to_string()))?;
+    }
+    Ok(job)
+}
+
 fn file_name(path: &Path) -> Result<String, UsageError> {
     path.file_name()
         .and_then(|name| name.to_str())

@@ -1,37 +1,51 @@
-//! Ctrl-C: the first one asks, the second one ends the process.
+//! Ctrl-C: the first ones ask, the last one ends the process.
 
 use tokio::sync::watch;
 
 use crate::exit::Exit;
 use crate::terminal;
 
-/// Becomes true at the first Ctrl-C. The second one ends the process with 130 at once.
-pub(crate) fn interrupts() -> anyhow::Result<watch::Receiver<bool>> {
-    let (sender, receiver) = watch::channel(false);
+/// How often Ctrl-C has come.
+pub(crate) struct Interrupts {
+    count: watch::Receiver<u32>,
+}
+
+/// Counts Ctrl-C from now on. The `last` one ends the process with 130 at once.
+pub(crate) fn interrupts(last: u32) -> anyhow::Result<Interrupts> {
+    let (sender, count) = watch::channel(0);
     // Registered here, so that no Ctrl-C after this call has its default effect.
     let mut signal = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
     tokio::spawn(async move {
-        if signal.recv().await.is_none() {
-            return;
+        for count in 1..last {
+            if signal.recv().await.is_none() {
+                return;
+            }
+            let _ = sender.send(count);
         }
-        let _ = sender.send(true);
         if signal.recv().await.is_some() {
-            terminal::note("interrupted twice, leaving at once");
-            let code = i32::from(INTERRUPTED);
-            std::process::exit(code);
+            terminal::note(format_args!("interrupted {last} times, leaving at once"));
+            std::process::exit(INTERRUPTED);
         }
     });
-    Ok(receiver)
+    Ok(Interrupts { count })
 }
 
 /// The code of `Exit::Interrupted`.
-const INTERRUPTED: u8 = 130;
+const INTERRUPTED: i32 = 130;
 
-/// Waits for the first Ctrl-C.
-pub(crate) async fn interrupted(receiver: &mut watch::Receiver<bool>) -> Exit {
-    if receiver.wait_for(|interrupted| *interrupted).await.is_err() {
-        // The watching task never ends before the process does.
-        std::future::pending::<()>().await;
+impl Interrupts {
+    /// Waits until Ctrl-C has come more than `heard` times, and says how often.
+    pub(crate) async fn more_than(&mut self, heard: u32) -> u32 {
+        match self.count.wait_for(|count| *count > heard).await {
+            Ok(count) => *count,
+            // The counting task never ends before the last one that counts.
+            Err(_) => std::future::pending().await,
+        }
     }
-    Exit::Interrupted
+
+    /// Waits for the first Ctrl-C.
+    pub(crate) async fn first(&mut self) -> Exit {
+        self.more_than(0).await;
+        Exit::Interrupted
+    }
 }

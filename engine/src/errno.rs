@@ -21,7 +21,6 @@ pub(crate) enum Errno {
     NotFolder = 54,
     NotEmpty = 55,
     NotSocket = 57,
-    NotSupported = 58,
     Overflow = 61,
     NotPermitted = 63,
     ReadOnly = 69,

@@ -15,7 +15,7 @@ use crate::interrupt::Gate;
 use crate::limits::{LimitHit, Limits};
 use crate::memory::GuestMemory;
 use crate::meter::Asker;
-use crate::outcome::{ChangedFile, SandboxFailure, StopReason};
+use crate::outcome::{ChangedFile, StopReason, Verdict};
 use crate::program::Program;
 use crate::transcript::Transcript;
 use wasi::{Alarm, Wasi};
@@ -43,7 +43,10 @@ pub(crate) trait GuestHost {
     fn attach(&mut self, store: &mut Store, instance: &Instance) -> Result<(), StartError>;
 
     /// Prepares a run: its streams, its files, its bounds.
-    fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), SandboxFailure>;
+    ///
+    /// # Errors
+    /// What the caller gave can't be put, and how the run ends therefore.
+    fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), Verdict>;
 
     /// Ends the run. What it did to files is kept if it `commits`, and else undone.
     fn end_run(&mut self, commits: bool) -> RunEffects;

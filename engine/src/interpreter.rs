@@ -124,7 +124,7 @@ impl Interpreter {
         let program = Program::default();
         let setup =
             RunSetup { program: &program, limits: &limits, transcript: Arc::clone(&transcript) };
-        self.host.begin_run(setup).map_err(|failure| StartError::Host(failure.to_string()))?;
+        self.host.begin_run(setup).map_err(|verdict| StartError::Host(format!("{verdict:?}")))?;
         self.door.lock().open(Vec::new(), agent::BOOT_FRAME_BYTES);
         let initialize: TypedFunction<(), ()> = instance
             .exports
@@ -237,9 +237,9 @@ impl Interpreter {
         last: bool,
     ) -> Outcome {
         let setup = RunSetup { program, limits, transcript: Arc::clone(transcript) };
-        if let Err(failure) = self.host.begin_run(setup) {
+        if let Err(verdict) = self.host.begin_run(setup) {
             self.host.end_run(false);
-            return Outcome::not_run(Verdict::SandboxFailed(failure));
+            return Outcome::not_run(verdict);
         }
         self.has_run = true;
         self.door.lock().open(agent::request(program, limits, last), agent::reply_cap(limits));

@@ -52,7 +52,8 @@ pub struct Chunk {
     pub sequence: u64,
     /// The stream.
     pub stream: Stream,
-    /// The bytes. A character can be split between two chunks.
+    /// The bytes. A character of UTF-8 is in one chunk, unless the program wrote to the other stream
+    /// in its middle.
     pub bytes: Vec<u8>,
 }
 
@@ -84,7 +85,12 @@ impl Transcript {
     pub(crate) fn append(&self, stream: Stream, bytes: &[u8]) {
         let mut state = self.state.lock();
         state.written += bytes.len() as u64;
-        let kept = bytes.len().min(state.cap.saturating_sub(state.bytes.len()));
+        let room = state.cap.saturating_sub(state.bytes.len());
+        // A character isn't cut, and nothing comes after what was.
+        let kept = if bytes.len() <= room { bytes.len() } else { whole_characters(&bytes[..room]) };
+        if kept < bytes.len() {
+            state.cap = state.bytes.len() + kept;
+        }
         if kept == 0 || state.closed {
             return;
         }
@@ -125,7 +131,16 @@ impl Transcript {
         let Some(&(stream, end)) = state.runs.get(following) else {
             return if state.closed { Next::End } else { Next::Pending };
         };
-        let bytes = state.bytes[cursor.offset..end].to_vec();
+        let may_grow = !state.closed && following + 1 == state.runs.len();
+        let mut bytes = &state.bytes[cursor.offset..end];
+        if may_grow {
+            bytes = &bytes[..whole_characters(bytes)];
+            if bytes.is_empty() {
+                return Next::Pending;
+            }
+        }
+        let end = cursor.offset + bytes.len();
+        let bytes = bytes.to_vec();
         let chunk = Chunk { sequence: cursor.sequence, stream, bytes };
         cursor.offset = end;
         cursor.sequence += 1;
@@ -140,7 +155,8 @@ impl Transcript {
                 Next::End => return None,
                 Next::Pending => {
                     let mut state = self.state.lock();
-                    if state.bytes.len() == cursor.offset && !state.closed {
+                    let rest = &state.bytes[cursor.offset..];
+                    if whole_characters(rest) == 0 && !state.closed {
                         self.changed.wait(&mut state);
                     }
                 }
@@ -172,6 +188,21 @@ impl Transcript {
         let state = self.state.lock();
         state.written > state.bytes.len() as u64
     }
+}
+
+/// How much of `bytes` doesn't end in the middle of a character of UTF-8 that may go on. Bytes that
+/// begin no character count as they are.
+fn whole_characters(bytes: &[u8]) -> usize {
+    let tail = bytes.len().saturating_sub(3);
+    let begins = bytes[tail..].iter().rposition(|byte| byte & 0xc0 != 0x80);
+    let Some(start) = begins.map(|at| tail + at) else { return bytes.len() };
+    let wanted = match bytes[start] {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => 1,
+    };
+    if bytes.len() - start < wanted { start } else { bytes.len() }
 }
 
 #[cfg(test)]
@@ -218,6 +249,28 @@ mod tests {
         transcript.append(Stream::Stdout, b"b");
         let Next::Chunk(chunk) = transcript.read(&mut cursor) else { panic!("there is more") };
         assert_eq!(chunk.bytes, b"b");
+    }
+
+    #[test]
+    fn characters_are_read_whole_and_cut_whole() {
+        let transcript = transcript(6);
+        let mut cursor = Cursor::default();
+        transcript.append(Stream::Stdout, b"a\xe2\x82");
+        let Next::Chunk(chunk) = transcript.read(&mut cursor) else { panic!("there is an `a`") };
+        assert_eq!(chunk.bytes, b"a");
+        assert_eq!(transcript.read(&mut cursor), Next::Pending);
+        transcript.append(Stream::Stdout, b"\xac\xc3");
+        let Next::Chunk(chunk) = transcript.read(&mut cursor) else { panic!("there is a euro") };
+        assert_eq!(chunk.bytes, "€".as_bytes());
+        transcript.append(Stream::Stdout, b"\xa4\xc3\xb6");
+        assert_eq!(transcript.text_of(Stream::Stdout), "a€ä".as_bytes());
+        transcript.append(Stream::Stdout, b"b");
+        assert_eq!(transcript.text_of(Stream::Stdout), "a€ä".as_bytes(), "nothing after the cut");
+        for (bytes, whole) in
+            [(&b"\xff\xe2\x82"[..], 1), (b"\x82\x82\x82", 3), (b"\xf0\x9f\x98", 0), (b"", 0)]
+        {
+            assert_eq!(whole_characters(bytes), whole, "{bytes:x?}");
+        }
     }
 
     #[test]

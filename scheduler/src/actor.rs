@@ -20,7 +20,7 @@ use crate::effect::{Effect, Settlement};
 use crate::error::Refusal;
 use crate::job::{JobRequest, LiveJob};
 use crate::message::SchedulerMessage;
-use crate::model::{Event, Model};
+use crate::model::{Ending, Event, Model};
 use crate::status::{Phase, Totals};
 use crate::timer::now;
 
@@ -168,7 +168,7 @@ impl SchedulerState {
                 self.applying = Some((job, Application { live, admitted }));
                 self.decide(Event::Submitted { job, bytes, session });
             }
-            SchedulerMessage::Cancel(job) => self.decide(Event::Cancelled(job)),
+            SchedulerMessage::End(job, ending) => self.decide(Event::EndWanted(job, ending)),
             SchedulerMessage::OpenSession { name, reply } => {
                 let _ = reply.send(self.open_session(name));
             }
@@ -184,7 +184,7 @@ impl SchedulerState {
                 let mut jobs: Vec<_> = self.jobs.keys().copied().collect();
                 jobs.sort_unstable();
                 for job in jobs {
-                    self.decide(Event::Cancelled(job));
+                    self.decide(Event::EndWanted(job, Ending::Stop));
                 }
             }
         }
@@ -239,7 +239,7 @@ impl SchedulerState {
                 self.jobs.insert(job, application.live);
                 if application.admitted.send(Ok(job)).is_err() {
                     // The caller went away before it heard; nobody will want the outcome.
-                    self.decide(Event::Cancelled(job));
+                    self.decide(Event::EndWanted(job, Ending::Cancel));
                 }
             }
             Effect::Refuse(_, refusal) => {
@@ -253,6 +253,11 @@ impl SchedulerState {
             Effect::StopRun(job) => {
                 if let Some(live) = self.jobs.get(&job) {
                     live.stop.stop(engine::StopReason::Cancelled);
+                }
+            }
+            Effect::InterruptRun(job, reason) => {
+                if let Some(live) = self.jobs.get(&job) {
+                    live.stop.interrupt(reason);
                 }
             }
             Effect::StartSession(session) => {

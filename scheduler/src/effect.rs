@@ -1,5 +1,6 @@
 //! What the model asks the shell to do.
 
+use engine::StopReason;
 use pool::{JobId, SessionId, WorkerId};
 
 use crate::error::Refusal;
@@ -15,8 +16,10 @@ pub(crate) enum Effect {
     Dispatch(JobId, WorkerId),
     /// The job ends without having run, or without having come back.
     Settle(JobId, Settlement),
-    /// The job runs; it is told to stop. Its outcome comes from the worker.
+    /// The job runs; it is stopped at once. Its outcome comes from the worker.
     StopRun(JobId),
+    /// The job runs; its program is interrupted. Its outcome comes from the worker.
+    InterruptRun(JobId, StopReason),
     /// A worker for the session is needed.
     StartSession(SessionId),
     /// The worker is no longer needed.

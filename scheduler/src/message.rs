@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::error::Refusal;
 use crate::job::JobRequest;
+use crate::model::Ending;
 
 /// What the scheduler is told.
 pub(crate) enum SchedulerMessage {
@@ -22,7 +23,7 @@ pub(crate) enum SchedulerMessage {
         reply: oneshot::Sender<Outcome>,
     },
     /// From a ticket, at any time; nothing happens if the job has ended.
-    Cancel(JobId),
+    End(JobId, Ending),
     /// From a caller. The session with this name, opened if it isn't open.
     OpenSession { name: Arc<str>, reply: oneshot::Sender<Result<SessionId, Refusal>> },
     /// From a caller: no further jobs; it ends once its jobs have.
@@ -48,7 +49,7 @@ impl TryFrom<SchedulerMessage> for PoolEvent {
         match message {
             SchedulerMessage::Pool(event) => Ok(event),
             SchedulerMessage::Submit { .. }
-            | SchedulerMessage::Cancel(_)
+            | SchedulerMessage::End(..)
             | SchedulerMessage::OpenSession { .. }
             | SchedulerMessage::CloseSession(_)
             | SchedulerMessage::Drain(_)

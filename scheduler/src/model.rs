@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use engine::StopReason;
 use pool::{JobId, SessionId, WorkerId, WorkerKind};
 
 use crate::config::SchedulerConfig;
@@ -14,13 +15,24 @@ use crate::status::Phase;
 #[cfg(test)]
 mod tests;
 
+/// How a caller wants a job to end that may run. One that waits is just taken out of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Its program hears `KeyboardInterrupt`; what it makes of that is its outcome.
+    Interrupt,
+    /// Nobody wants its outcome; its session, if it has one, is to live on.
+    Cancel,
+    /// At once, whatever it costs.
+    Stop,
+}
+
 /// What happens to the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A job comes. Its number is larger than every one before.
     Submitted { job: JobId, bytes: usize, session: Option<SessionId> },
-    /// A caller no longer wants its job.
-    Cancelled(JobId),
+    /// A caller wants its job to end.
+    EndWanted(JobId, Ending),
     /// A session is wanted. Its number is new.
     SessionOpened(SessionId),
     /// A session is no longer wanted.
@@ -146,7 +158,7 @@ impl Model {
             Event::Submitted { job, bytes, session } => {
                 self.submitted(job, bytes, session, &mut effects);
             }
-            Event::Cancelled(job) => self.cancelled(job, &mut effects),
+            Event::EndWanted(job, ending) => self.end_wanted(job, ending, &mut effects),
             Event::SessionOpened(session) => {
                 self.sessions.insert(session, Session::default());
                 self.session_workers += 1;
@@ -240,10 +252,16 @@ impl Model {
         (queued > limit).then_some(Refusal::QueueBytes { job: bytes, queued, limit })
     }
 
-    fn cancelled(&mut self, job: JobId, effects: &mut Vec<Effect>) {
+    fn end_wanted(&mut self, job: JobId, ending: Ending, effects: &mut Vec<Effect>) {
         let Some(found) = self.jobs.get(&job) else { return };
         if found.is_running {
-            effects.push(Effect::StopRun(job));
+            // A session is worth the grace period that an interrupt gives; an interpreter that
+            // nobody will use again is not.
+            effects.push(match (ending, found.session) {
+                (Ending::Interrupt, _) => Effect::InterruptRun(job, StopReason::Interrupted),
+                (Ending::Cancel, Some(_)) => Effect::InterruptRun(job, StopReason::Cancelled),
+                (Ending::Cancel, None) | (Ending::Stop, _) => Effect::StopRun(job),
+            });
             return;
         }
         let session = found.session;

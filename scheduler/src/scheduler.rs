@@ -12,6 +12,7 @@ use crate::config::SchedulerConfig;
 use crate::error::{Refusal, SchedulerStartError};
 use crate::job::JobRequest;
 use crate::message::SchedulerMessage;
+use crate::model::Ending;
 use crate::status::{SchedulerStatus, SessionStatus};
 use crate::ticket::Ticket;
 use crate::timer::now;
@@ -132,8 +133,8 @@ impl Scheduler {
         }
     }
 
-    pub(crate) fn cancel(&self, job: JobId) {
-        let _ = self.send(SchedulerMessage::Cancel(job));
+    pub(crate) fn end(&self, job: JobId, ending: Ending) {
+        let _ = self.send(SchedulerMessage::End(job, ending));
     }
 
     fn send(&self, message: SchedulerMessage) -> Result<(), Refusal> {
@@ -159,7 +160,7 @@ impl Drop for Admission<'_> {
         // its answer is here.
         self.answer.close();
         if let Ok(Ok(job)) = self.answer.try_recv() {
-            self.scheduler.cancel(job);
+            self.scheduler.end(job, Ending::Cancel);
         }
     }
 }

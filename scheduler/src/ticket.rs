@@ -8,6 +8,7 @@ use engine::{Chunk, Cursor, Next, Outcome, SandboxFailure, Transcript, Verdict};
 use pool::JobId;
 use tokio::sync::{Notify, oneshot};
 
+use crate::model::Ending;
 use crate::scheduler::Scheduler;
 
 /// A caller's claim on the outcome of one job. Awaiting it gives the outcome; dropping it cancels
@@ -57,9 +58,23 @@ impl Ticket {
         }
     }
 
-    /// Asks for the job to end. Its outcome still comes.
+    /// Raises `KeyboardInterrupt` in the program, as Ctrl-C does. The program may catch it and
+    /// finish; if it goes on for [`Limits::grace`](engine::Limits::grace), it is stopped. A session
+    /// lives on with its variables, unless the program had to be stopped. A job that waits is
+    /// cancelled.
+    pub fn interrupt(&self) {
+        self.scheduler.end(self.job, Ending::Interrupt);
+    }
+
+    /// Asks for the job to end, as cancelled. Its outcome still comes. In a session the program is
+    /// interrupted first, so that the session lives on; a fresh interpreter is stopped at once.
     pub fn cancel(&self) {
-        self.scheduler.cancel(self.job);
+        self.scheduler.end(self.job, Ending::Cancel);
+    }
+
+    /// Stops the job at once. A session is lost with it.
+    pub fn stop(&self) {
+        self.scheduler.end(self.job, Ending::Stop);
     }
 
     /// The outcome, when the job has ended; the same one at every call. Cancel-safe.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hatchery::{Job, LimitKind, Limits, Outcome, Verdict};
 use serde_json::json;
 
-use crate::support::{run, run_job, value};
+use crate::support::{run, run_job, value, with_pool};
 
 fn limit_of(outcome: &Outcome) -> LimitKind {
     match &outcome.verdict {
@@ -31,8 +31,12 @@ fn whatever_loops_ends_at_its_wall_limit_and_the_next_job_runs() {
         "import os\nwhile True: os.write(2, b'x' * 4096)",
         "while True: open('f', 'w').close()",
     ] {
-        let job = Job::code(source).timeout(Duration::from_millis(300));
-        let outcome = run_job(job);
+        let limits = Limits {
+            wall_time: Duration::from_millis(300),
+            grace: Duration::from_millis(100),
+            ..Limits::default()
+        };
+        let outcome = run_job(Job::code(source).limits(limits));
         assert_eq!(limit_of(&outcome), LimitKind::Wall, "{source}");
         assert!(outcome.is_timeout(), "{source}");
         let over = outcome.usage.wall.saturating_sub(Duration::from_millis(300));
@@ -116,6 +120,64 @@ fn a_flood_is_cut_and_the_program_goes_on() {
     assert_eq!(outcome.stdout.len(), 1000);
     assert!(outcome.output_truncated);
     assert_eq!(outcome.usage.output_bytes, 100_004);
+    let [hit] = outcome.limits_met.as_slice() else { panic!("{outcome:?}") };
+    assert_eq!((hit.limit, hit.allowed, hit.used), (LimitKind::Output, 1000, 100_004));
+}
+
+#[test]
+fn a_flood_is_a_limit_where_the_job_asks_for_that() {
+    let limits = Limits { output_bytes: 1000, stop_at_output_limit: true, ..Limits::default() };
+    for source in ["while True: print('x' * 99)", "import sys\nwhile True: sys.stderr.write('x')"] {
+        let outcome = run_job(Job::code(source).limits(limits.clone()));
+        assert_eq!(limit_of(&outcome), LimitKind::Output, "{source}");
+        assert!(outcome.usage.output_bytes < 2000, "{source}: {:?}", outcome.usage);
+        assert_eq!(outcome.stdout.len() + outcome.stderr.len(), 1000, "{source}");
+    }
+}
+
+/// Waiting is not computing: the CPU limit is for the latter.
+#[test]
+fn cpu_time_is_what_the_guest_computes() {
+    let job = |source: &str| Job::code(source).cpu_time(Duration::from_millis(300));
+    let outcome = run_job(job("import time; time.sleep(1); 7"));
+    assert_eq!(value(&outcome), json!(7));
+    assert!(outcome.usage.cpu < Duration::from_millis(300), "{:?}", outcome.usage);
+    let outcome = run_job(job("while True: pass"));
+    let Verdict::Limit(hit) = &outcome.verdict else { panic!("{outcome:?}") };
+    assert_eq!((hit.limit, hit.allowed), (LimitKind::Cpu, 300));
+    assert!((300..800).contains(&hit.used), "{hit:?}");
+    assert!(outcome.is_timeout());
+}
+
+#[test]
+fn host_calls_are_counted_and_limited() {
+    let limits = Limits { host_calls: 1000, ..Limits::default() };
+    let outcome = run_job(Job::code("import time\nwhile True: time.time()").limits(limits));
+    let Verdict::Limit(hit) = &outcome.verdict else { panic!("{outcome:?}") };
+    assert_eq!((hit.limit, hit.allowed), (LimitKind::HostCalls, 1000));
+    assert!((1001..1100).contains(&hit.used), "{hit:?}");
+    let few = run("1").usage.host_calls;
+    let many = run("import time\nfor _ in range(500): time.time()").usage.host_calls;
+    assert!((490..510).contains(&(many - few)), "{few} {many}");
+}
+
+#[test]
+fn characters_are_whole_however_they_are_written_and_cut() {
+    with_pool(|pool| async {
+        let source = "import os, time\n\
+                      for byte in 'aä€😀'.encode(): os.write(1, bytes([byte])); time.sleep(0.01)";
+        let mut ticket = pool.submit(Job::code(source)).await.unwrap();
+        let mut text = String::new();
+        while let Some(chunk) = ticket.next_output().await {
+            text += std::str::from_utf8(&chunk.bytes).expect("no chunk splits a character");
+        }
+        assert_eq!(text, "aä€😀");
+    });
+    let limits = Limits { output_bytes: 4, ..Limits::default() };
+    let outcome = run_job(Job::code("print('aa€')").limits(limits));
+    assert_eq!(outcome.stdout, b"aa");
+    let outcome = run("import os; os.write(1, b'a\\xff\\xe2\\x82b')");
+    assert_eq!(outcome.stdout, b"a\xff\xe2\x82b", "bytes that are no text come as they are");
 }
 
 #[test]
@@ -135,5 +197,8 @@ fn memory_beyond_the_limit_is_a_memory_error() {
         let outcome = run_job(Job::code(bomb).limits(limits.clone()));
         assert_eq!(crate::support::exception(&outcome).type_name, "MemoryError", "{bomb}");
         assert!(outcome.usage.peak_memory_bytes <= 128 << 20, "{bomb}");
+        let [hit] = outcome.limits_met.as_slice() else { panic!("{bomb}: {outcome:?}") };
+        assert_eq!((hit.limit, hit.allowed), (LimitKind::Memory, 128 << 20), "{bomb}");
+        assert!(hit.used > 128 << 20, "{bomb}: {hit:?}");
     }
 }

@@ -2,6 +2,10 @@
 
 /// Tickets that are cancelled, dropped and streamed from.
 mod cancellation;
+/// Runs that are the same every time.
+mod determinism;
+/// Files: what comes in, what is told of, what is undone.
+mod files;
 /// What a program can't reach.
 mod isolation;
 /// What a job is given, says and leaves.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hatchery::{Error, Job, Refusal, Verdict};
+use hatchery::{Error, Job, Limits, Refusal, Verdict};
 use serde_json::json;
 
 use crate::support::{exception, value, with_pool};
@@ -104,18 +104,115 @@ fn what_a_job_does_to_its_surroundings_costs_no_session() {
 }
 
 #[test]
-fn a_session_that_ran_into_its_limit_is_gone_and_says_so() {
+fn a_session_lives_on_after_an_interrupt() {
+    with_pool(|pool| async {
+        let session = pool.session("interrupted").await.unwrap();
+        session.run(Job::code("x = 1")).await.unwrap();
+        for source in [
+            "print('begun')\nwhile True: pass",
+            "import time\nprint('begun')\ntime.sleep(10**6)",
+            "print('begun')\nsum(1 for _ in iter(int, 1))",
+            "import select\nprint('begun')\nselect.select([], [], [], 10**6)",
+        ] {
+            let mut ticket = session.submit(Job::code(source)).await.unwrap();
+            assert!(ticket.next_output().await.is_some());
+            ticket.interrupt();
+            let outcome = ticket.outcome().await;
+            assert_eq!(exception(&outcome).type_name, "KeyboardInterrupt", "{source}");
+            let seen = session.run(Job::code("print(x)")).await.unwrap();
+            assert_eq!(seen.stdout_text(), "1\n", "after {source}");
+        }
+        session.close();
+    });
+}
+
+#[test]
+fn a_program_may_catch_its_interrupt_and_finish() {
+    with_pool(|pool| async {
+        let session = pool.session("catches").await.unwrap();
+        let source = "try:\n    print('begun')\n    while True: pass\n\
+                      except KeyboardInterrupt:\n    result = 'saved'\nresult";
+        let mut ticket = session.submit(Job::code(source)).await.unwrap();
+        assert!(ticket.next_output().await.is_some());
+        ticket.interrupt();
+        assert_eq!(value(&ticket.outcome().await), json!("saved"));
+        assert_eq!(value(&session.run(Job::code("result")).await.unwrap()), json!("saved"));
+        session.close();
+    });
+}
+
+#[test]
+fn a_job_that_waits_is_cancelled_by_an_interrupt() {
+    with_pool(|pool| async {
+        let session = pool.session("queued").await.unwrap();
+        let mut first =
+            session.submit(Job::code("print('begun')\nwhile True: pass")).await.unwrap();
+        let second = session.submit(Job::code("x = 2")).await.unwrap();
+        assert!(first.next_output().await.is_some());
+        second.interrupt();
+        assert_eq!(second.await.verdict, Verdict::Cancelled);
+        first.cancel();
+        let outcome = first.outcome().await;
+        assert_eq!(outcome.verdict, Verdict::Cancelled);
+        assert_eq!(outcome.interrupted_at.unwrap().type_name, "KeyboardInterrupt");
+        assert_eq!(value(&session.run(Job::code("'x' in globals()")).await.unwrap()), json!(false));
+        session.close();
+    });
+}
+
+#[test]
+fn a_limit_on_time_costs_no_session() {
     with_pool(|pool| async {
         let session = pool.session("loops").await.unwrap();
         session.run(Job::code("x = 1")).await.unwrap();
         let endless = Job::code("while True: pass").timeout(Duration::from_millis(200));
-        let stopped = session.run(endless).await.unwrap();
+        let ended = session.run(endless).await.unwrap();
+        assert!(ended.is_timeout(), "{ended:?}");
+        let place = ended.interrupted_at.unwrap();
+        assert!(place.traceback.contains("line 1, in <module>"), "{place:?}");
+        assert_eq!(value(&session.run(Job::code("x")).await.unwrap()), json!(1));
+        session.close();
+    });
+}
+
+#[test]
+fn a_session_whose_program_ignores_interrupts_is_gone_and_says_so() {
+    with_pool(|pool| async {
+        let session = pool.session("ignores").await.unwrap();
+        session.run(Job::code("x = 1")).await.unwrap();
+        let source =
+            "while True:\n    try:\n        while True: pass\n    except BaseException: pass";
+        let limits = Limits {
+            wall_time: Duration::from_millis(200),
+            grace: Duration::from_millis(100),
+            ..Limits::default()
+        };
+        let stopped = session.run(Job::code(source).limits(limits)).await.unwrap();
         assert!(stopped.is_timeout(), "{stopped:?}");
         let refused = session.run(Job::code("x")).await.unwrap_err();
         assert!(matches!(refused, Error::Refused(Refusal::SessionGone { .. })), "{refused}");
-        let fresh = pool.session("loops").await.unwrap();
+        let fresh = pool.session("ignores").await.unwrap();
         let seen = fresh.run(Job::code("'x' in globals()")).await.unwrap();
         assert_eq!(value(&seen), json!(false));
         fresh.close();
+    });
+}
+
+/// Right answers between interrupts, many times on one interpreter.
+#[test]
+fn interrupts_and_turns_alternate() {
+    with_pool(|pool| async {
+        let session = pool.session("alternates").await.unwrap();
+        session.run(Job::code("x = 0")).await.unwrap();
+        for round in 1..=200 {
+            let mut ticket = session.submit(Job::code("print(x)\nwhile True: pass")).await.unwrap();
+            assert!(ticket.next_output().await.is_some());
+            ticket.interrupt();
+            let outcome = ticket.outcome().await;
+            assert_eq!(exception(&outcome).type_name, "KeyboardInterrupt");
+            let next = session.run(Job::code("x += 1; x")).await.unwrap();
+            assert_eq!(value(&next), json!(round));
+        }
+        session.close();
     });
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use hatchery::{Hatchery, Job, Outcome};
+use hatchery::{Hatchery, Job, Limits, Outcome};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::fs::File;
@@ -65,11 +65,11 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         builder = builder.workers(usize::from(workers));
     }
     let hatchery = builder.start().await?;
-    let mut interrupts = signals::interrupts()?;
+    let mut interrupts = signals::interrupts(2)?;
     let batch = drive(&hatchery, lines, writer, &arguments);
     let tally = tokio::select! {
         tally = batch => tally?,
-        exit = signals::interrupted(&mut interrupts) => {
+        exit = interrupts.first() => {
             terminal::note("interrupted; results written so far are complete");
             hatchery.abort().await;
             return Ok(exit);
@@ -125,6 +125,7 @@ async fn drive(
     arguments: &BatchArguments,
 ) -> anyhow::Result<Tally> {
     let workers = arguments.workers.map_or_else(default_workers, usize::from);
+    let limits = arguments.limits.limits();
     let mut results: Results = JoinSet::new();
     let mut tally = Tally::default();
     let mut reading = Ok(Reading::Goes);
@@ -132,7 +133,7 @@ async fn drive(
         let wants_more = matches!(reading, Ok(Reading::Goes)) && results.len() < workers * AHEAD;
         tokio::select! {
             line = lines.next(), if wants_more => match line {
-                Ok(Some(line)) => match line.and_then(|bytes| parse(&bytes, lines.number, arguments.timeout)) {
+                Ok(Some(line)) => match line.and_then(|bytes| parse(&bytes, lines.number, &limits)) {
                     Ok(None) => {}
                     Ok(Some((id, job))) => {
                         let hatchery = hatchery.clone();
@@ -241,11 +242,7 @@ impl BadLine {
 
 /// The job of a line, with its id; a line without one is known by its number. `None` if the line
 /// is empty.
-fn parse(
-    bytes: &[u8],
-    number: usize,
-    default_timeout: Duration,
-) -> Result<Option<(Value, Job)>, BadLine> {
+fn parse(bytes: &[u8], number: usize, limits: &Limits) -> Result<Option<(Value, Job)>, BadLine> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if bytes.trim_ascii().is_empty() {
         return Ok(None);
@@ -256,7 +253,7 @@ fn parse(
     let id = value.get("id").filter(|id| !id.is_null()).cloned().unwrap_or(by_number);
     let job = serde_json::from_value::<Line>(value)
         .map_err(|error| error.to_string())
-        .and_then(|line| line.job(default_timeout));
+        .and_then(|line| line.job(limits));
     match job {
         Ok(job) => Ok(Some((id, job))),
         Err(problem) => Err(BadLine { id, problem }),
@@ -264,22 +261,22 @@ fn parse(
 }
 
 impl Line {
-    fn job(self, default_timeout: Duration) -> Result<Job, String> {
+    fn job(self, limits: &Limits) -> Result<Job, String> {
         let job = match (self.code, self.file) {
             (Some(code), None) => Job::code(code),
             (None, Some(file)) => Job::file(file).map_err(|error| error.to_string())?,
             (Some(_), Some(_)) => return Err("give `code` or `file`, not both".to_owned()),
             (None, None) => return Err("give the program as `code` or `file`".to_owned()),
         };
-        let timeout = match self.timeout {
-            None => default_timeout,
-            Some(seconds) => Duration::try_from_secs_f64(seconds)
+        let mut limits = limits.clone();
+        if let Some(seconds) = self.timeout {
+            limits.wall_time = Duration::try_from_secs_f64(seconds)
                 .ok()
                 .filter(|timeout| !timeout.is_zero())
-                .ok_or_else(|| format!("`timeout` is {seconds}; give seconds above 0"))?,
-        };
+                .ok_or_else(|| format!("`timeout` is {seconds}; give seconds above 0"))?;
+        }
         let job = self.env.into_iter().fold(job, |job, (name, value)| job.env(name, value));
-        Ok(job.args(self.args).stdin(self.stdin).timeout(timeout))
+        Ok(job.args(self.args).stdin(self.stdin).limits(limits))
     }
 }
 
@@ -316,7 +313,7 @@ mod tests {
     use super::*;
 
     fn parsed(text: &[u8]) -> Result<Option<(Value, Job)>, BadLine> {
-        parse(text, 7, Duration::from_secs(1))
+        parse(text, 7, &Limits::default())
     }
 
     fn problem(text: &str) -> BadLine {

@@ -4,11 +4,15 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use hatchery::{ChangedFile, Hatchery, Job, Outcome, Stream, Ticket, Verdict};
+use hatchery::{
+    ChangeKind, ChangedFile, Deterministic, Hatchery, Job, LimitKind, Outcome, Stream, Ticket,
+    Verdict,
+};
 
 use crate::args::RunArguments;
 use crate::exit::{Exit, UsageError};
-use crate::{inputs, progress, signals, terminal};
+use crate::signals::{self, Interrupts};
+use crate::{inputs, progress, terminal};
 
 pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     let job = job(&arguments)?;
@@ -18,9 +22,10 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
             .map_err(|error| UsageError(format!("can't make `{}`: {error}", folder.display())))?;
     }
     let hatchery = Hatchery::builder().workers(1).progress(progress::sink()).start().await?;
-    let mut interrupts = signals::interrupts()?;
+    // The first asks the program to end, the second ends it, the third ends this process.
+    let mut interrupts = signals::interrupts(3)?;
     let mut ticket = hatchery.submit(job).await?;
-    let outcome = follow(&mut ticket, !arguments.json, &mut interrupts).await?;
+    let (outcome, interrupts) = follow(&mut ticket, !arguments.json, &mut interrupts).await?;
     if arguments.json {
         terminal::print(outcome.to_tool_json())?;
     } else {
@@ -31,22 +36,28 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     // the process ends here.
     match Exit::of_outcome(&outcome) {
         Exit::Success if !are_kept => Ok(Exit::Failed),
+        // The program heard Ctrl-C and ended of it.
+        Exit::Failed if interrupts > 0 => Ok(Exit::Interrupted),
         exit => Ok(exit),
     }
 }
 
-/// Waits for the outcome, passing output on as it comes. The first Ctrl-C cancels.
+/// Waits for the outcome, passing output on as it comes, and says how often Ctrl-C came. The first
+/// one interrupts the program, the second one stops it.
 async fn follow(
     ticket: &mut Ticket,
     passes_on: bool,
-    interrupts: &mut tokio::sync::watch::Receiver<bool>,
-) -> anyhow::Result<Outcome> {
-    let mut is_cancelled = false;
+    interrupts: &mut Interrupts,
+) -> anyhow::Result<(Outcome, u32)> {
+    let mut heard = 0;
     loop {
         tokio::select! {
-            _ = signals::interrupted(interrupts), if !is_cancelled => {
-                ticket.cancel();
-                is_cancelled = true;
+            count = interrupts.more_than(heard) => {
+                heard = count;
+                match heard {
+                    1 => ticket.interrupt(),
+                    _ => ticket.stop(),
+                }
             }
             chunk = ticket.next_output() => {
                 let Some(chunk) = chunk else { break };
@@ -56,7 +67,7 @@ async fn follow(
             }
         }
     }
-    Ok(ticket.outcome().await)
+    Ok((ticket.outcome().await, heard))
 }
 
 fn pass_on(stream: Stream, bytes: &[u8]) -> std::io::Result<()> {
@@ -76,12 +87,25 @@ fn report(outcome: &Outcome) {
         Verdict::Raised(exception) => {
             let _ = std::io::stderr().lock().write_all(exception.traceback.as_bytes());
         }
-        Verdict::Limit(hit) => terminal::note(format_args!("stopped, {hit}")),
-        Verdict::Cancelled => terminal::note("interrupted"),
+        Verdict::Limit(hit) => {
+            report_place(outcome);
+            terminal::note(format_args!("stopped, {hit}"));
+        }
+        Verdict::Cancelled => {
+            report_place(outcome);
+            terminal::note("interrupted");
+        }
         Verdict::SandboxFailed(failure) => {
             terminal::note(format_args!("the sandbox failed: {failure}"));
         }
         verdict => terminal::note(format_args!("ended as {}", verdict.name())),
+    }
+    for hit in outcome.limits_met.iter().filter(|hit| hit.limit != LimitKind::Output) {
+        let (name, unit) = (hit.limit.name(), hit.limit.unit());
+        let (allowed, used) = (hit.allowed, hit.used);
+        terminal::note(format_args!(
+            "the program was refused {used}{unit}: the {name} limit is {allowed}{unit}"
+        ));
     }
     if outcome.output_truncated {
         let kept = outcome.stdout.len() + outcome.stderr.len();
@@ -90,25 +114,33 @@ fn report(outcome: &Outcome) {
     }
 }
 
+/// Says where the program was when it was made to end.
+fn report_place(outcome: &Outcome) {
+    if let Some(exception) = &outcome.interrupted_at {
+        let _ = std::io::stderr().lock().write_all(exception.traceback.as_bytes());
+    }
+}
+
 /// Writes the files that the program made, or says that there are some. Returns whether each one
 /// was written that should have been.
 fn keep_files(outcome: &Outcome, arguments: &RunArguments) -> bool {
     let Some(folder) = &arguments.output_dir else {
         if !outcome.files.is_empty() && !arguments.json {
-            let names: Vec<String> = outcome
-                .files
-                .iter()
+            let written = outcome.files.iter().filter(|file| file.kind != ChangeKind::Deleted);
+            let names: Vec<String> = written
                 .map(|file| format!("{} ({} bytes)", file.path, file.contents.len()))
                 .collect();
-            let names = names.join(", ");
-            terminal::note(format_args!(
-                "the program wrote {names}; keep such files with --output-dir DIR"
-            ));
+            if !names.is_empty() {
+                let names = names.join(", ");
+                terminal::note(format_args!(
+                    "the program wrote {names}; keep such files with --output-dir DIR"
+                ));
+            }
         }
         return true;
     };
     let mut are_kept = true;
-    for file in &outcome.files {
+    for file in outcome.files.iter().filter(|file| file.kind != ChangeKind::Deleted) {
         if let Err(error) = keep_file(folder, file) {
             terminal::note(format_args!("can't keep `{}`: {error:#}", file.path));
             are_kept = false;
@@ -142,7 +174,14 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
     };
     let job = inputs::add_named(job, &arguments.input)?;
     let job = arguments.env.iter().fold(job, |job, (name, value)| job.env(name, value));
-    Ok(job.args(&arguments.args).timeout(arguments.timeout))
+    let job = inputs::add_mounts(job, &arguments.mount)?;
+    let job = if arguments.read_only { job.read_only() } else { job };
+    let job = if arguments.keep_files { job.keep_files() } else { job };
+    let job = match arguments.deterministic {
+        Some(seed) => job.deterministic(Deterministic::new(seed)),
+        None => job,
+    };
+    Ok(job.args(&arguments.args).limits(arguments.limits.limits()))
 }
 
 fn script(file: &Path, arguments: &RunArguments) -> anyhow::Result<Job> {

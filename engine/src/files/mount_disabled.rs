@@ -54,9 +54,9 @@ impl Mount {
 }
 
 pub(crate) fn read_at(_file: &File, _offset: u64, _buffer: &mut [u8]) -> Result<usize, Errno> {
-    Err(Errno::NotSupported)
+    Err(Errno::InputOutput)
 }
 
 pub(crate) fn stat_file(_file: &File) -> Result<HostStat, Errno> {
-    Err(Errno::NotSupported)
+    Err(Errno::InputOutput)
 }

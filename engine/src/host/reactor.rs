@@ -15,7 +15,7 @@ use crate::files::quota::FileQuota;
 use crate::files::tree::Tree;
 use crate::files::{put_input, put_mount};
 use crate::module::imports::{HOST, HOST_CALL, WASI};
-use crate::outcome::SandboxFailure;
+use crate::outcome::{SandboxFailure, Verdict};
 
 /// Serves one guest.
 pub(crate) struct ReactorHost {
@@ -57,7 +57,7 @@ impl GuestHost for ReactorHost {
         Ok(())
     }
 
-    fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), SandboxFailure> {
+    fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), Verdict> {
         let RunSetup { program, limits, transcript } = setup;
         let mut wasi = self.wasi.lock();
         wasi.begin_run(RunStreams {
@@ -82,11 +82,15 @@ impl GuestHost for ReactorHost {
             }
             Ok(())
         })();
+        let refused = tree.refusals().all().next();
         tree.begin(quota, program.is_read_only);
         self.given = tree.clone();
-        put.map_err(|(path, errno): (String, Errno)| SandboxFailure::Workspace {
-            path,
-            detail: explain(errno).to_owned(),
+        put.map_err(|(path, errno): (String, Errno)| match refused {
+            Some(hit) => Verdict::Limit(hit),
+            None => {
+                let detail = explain(errno).to_owned();
+                Verdict::SandboxFailed(SandboxFailure::Workspace { path, detail })
+            }
         })
     }
 
@@ -110,7 +114,6 @@ impl GuestHost for ReactorHost {
 /// Why an input file or a mount can't be put where the caller wants it.
 fn explain(errno: Errno) -> &'static str {
     match errno {
-        Errno::NoSpace => "it is beyond the job's limits on files",
         Errno::Exists | Errno::IsFolder => "something else is there",
         Errno::NotFolder => "a file is in its way",
         Errno::NameTooLong => "its name is too long or too deep",

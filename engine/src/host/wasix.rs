@@ -32,7 +32,7 @@ use crate::agent::WORKSPACE;
 use crate::error::StartError;
 use crate::library::{ARCHIVE_PATH, Library, MATPLOTLIB_DATA_PATH};
 use crate::module::imports::{HOST, HOST_CALL, WASI, is_allowed};
-use crate::outcome::{ChangeKind, ChangedFile, SandboxFailure};
+use crate::outcome::{ChangeKind, ChangedFile, SandboxFailure, Verdict};
 use crate::program::InputFile;
 use crate::transcript::{Stream, Transcript};
 use quota::QuotaFs;
@@ -163,7 +163,7 @@ impl GuestHost for WasixHost {
             .map_err(|error| StartError::Host(error.to_string()))
     }
 
-    fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), SandboxFailure> {
+    fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), Verdict> {
         let RunSetup { program, transcript, .. } = setup;
         let missing = [
             (!program.mounts.is_empty(), "mounted folders"),
@@ -172,11 +172,13 @@ impl GuestHost for WasixHost {
         ];
         if let Some((_, what)) = missing.into_iter().find(|(is_wanted, _)| *is_wanted) {
             let detail = format!("wasmer-wasix as the host has no {what}");
-            return Err(SandboxFailure::Workspace { path: WORKSPACE.to_owned(), detail });
+            let path = WORKSPACE.to_owned();
+            return Err(Verdict::SandboxFailed(SandboxFailure::Workspace { path, detail }));
         }
         *self.streams.stdin.lock() = io::Cursor::new(program.stdin.clone());
         *self.streams.transcript.lock() = Some(transcript);
-        program.files.iter().try_for_each(|file| self.put_file(file))
+        let mut files = program.files.iter();
+        files.try_for_each(|file| self.put_file(file)).map_err(Verdict::SandboxFailed)
     }
 
     fn end_run(&mut self, commits: bool) -> RunEffects {

@@ -7,7 +7,7 @@ use wasmer::{Engine, Imports, Instance, Module, Store};
 use super::{GuestHost, RunEffects, RunSetup, Services};
 use crate::error::StartError;
 use crate::library::Library;
-use crate::outcome::SandboxFailure;
+use crate::outcome::Verdict;
 
 /// A host that serves no guest.
 pub(crate) struct WasixHost;
@@ -32,7 +32,7 @@ impl GuestHost for WasixHost {
         Ok(())
     }
 
-    fn begin_run(&mut self, _setup: RunSetup<'_>) -> Result<(), SandboxFailure> {
+    fn begin_run(&mut self, _setup: RunSetup<'_>) -> Result<(), Verdict> {
         Ok(())
     }
 

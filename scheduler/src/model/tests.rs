@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use engine::StopReason;
 use pool::{JobId, SessionId, WorkerId, WorkerKind};
 use proptest::prelude::*;
 
-use super::{Event, Model};
+use super::{Ending, Event, Model};
 use crate::config::SchedulerConfig;
 use crate::effect::{Effect, Settlement};
 use crate::error::Refusal;
@@ -76,7 +77,7 @@ fn too_many_bytes_are_refused_and_freed_ones_taken_again() {
     assert_eq!(model.handle(big(1)), [admit(1)]);
     let refused = Refusal::QueueBytes { job: 600, queued: 1200, limit: 1000 };
     assert_eq!(model.handle(big(2)), [Effect::Refuse(JobId(2), refused)]);
-    let _ = model.handle(Event::Cancelled(JobId(1)));
+    let _ = model.handle(Event::EndWanted(JobId(1), Ending::Cancel));
     assert_eq!(model.handle(big(3)), [admit(3)]);
 }
 
@@ -86,10 +87,36 @@ fn cancelling_settles_what_waits_and_stops_what_runs() {
     let _ = submit(&mut model, 1);
     let _ = submit(&mut model, 2);
     let _ = ready(&mut model, 1);
-    assert_eq!(model.handle(Event::Cancelled(JobId(1))), [Effect::StopRun(JobId(1))]);
+    assert_eq!(
+        model.handle(Event::EndWanted(JobId(1), Ending::Cancel)),
+        [Effect::StopRun(JobId(1))]
+    );
     let settled = Effect::Settle(JobId(2), Settlement::Cancelled);
-    assert_eq!(model.handle(Event::Cancelled(JobId(2))), [settled]);
-    assert_eq!(model.handle(Event::Cancelled(JobId(2))), []);
+    assert_eq!(model.handle(Event::EndWanted(JobId(2), Ending::Cancel)), [settled]);
+    assert_eq!(model.handle(Event::EndWanted(JobId(2), Ending::Cancel)), []);
+}
+
+#[test]
+fn a_session_is_interrupted_and_a_fresh_interpreter_stopped() {
+    let mut model = model(2, 10);
+    let _ = submit(&mut model, 1);
+    let _ = ready(&mut model, 1);
+    let _ = model.handle(Event::SessionOpened(SessionId(1)));
+    let in_session = Event::Submitted { job: JobId(2), bytes: 1, session: Some(SessionId(1)) };
+    let _ = model.handle(in_session);
+    let kind = WorkerKind::Session(SessionId(1));
+    let _ = model.handle(Event::Ready { worker: WorkerId(2), kind });
+    let interrupted = |job, reason| Effect::InterruptRun(JobId(job), reason);
+    for (job, ending, effect) in [
+        (1, Ending::Interrupt, interrupted(1, StopReason::Interrupted)),
+        (2, Ending::Interrupt, interrupted(2, StopReason::Interrupted)),
+        (1, Ending::Cancel, Effect::StopRun(JobId(1))),
+        (2, Ending::Cancel, interrupted(2, StopReason::Cancelled)),
+        (1, Ending::Stop, Effect::StopRun(JobId(1))),
+        (2, Ending::Stop, Effect::StopRun(JobId(2))),
+    ] {
+        assert_eq!(model.handle(Event::EndWanted(JobId(job), ending)), [effect], "{ending:?}");
+    }
 }
 
 #[test]
@@ -304,7 +331,7 @@ impl World {
                     assert!(self.admitted.contains(&job) && !self.ended.contains(&job));
                 }
                 Effect::Settle(job, _) => self.end(job),
-                Effect::StopRun(job) => {
+                Effect::StopRun(job) | Effect::InterruptRun(job, _) => {
                     assert!(self.running.values().any(|(running, _)| *running == job));
                 }
                 Effect::StartSession(session) => {
@@ -340,7 +367,7 @@ impl World {
             }
             Move::Cancel(which) if self.next_job > 1 => {
                 let job = JobId(1 + which.index(self.next_job as usize - 1) as u64);
-                self.tell(Event::Cancelled(job));
+                self.tell(Event::EndWanted(job, Ending::Cancel));
             }
             Move::Finish(which) if !self.running.is_empty() => {
                 let mut workers: Vec<_> = self.running.keys().copied().collect();

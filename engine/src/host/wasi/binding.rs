@@ -34,19 +34,18 @@ macro_rules! functions {
             })
         }
 
-        /// Calls the function of this number with as many of the arguments as it takes.
+        /// Calls the function of this number; `pick` gives its arguments by name.
         #[cfg(test)]
         pub(super) fn call(
             number: usize,
             wasi: &mut Wasi,
             guest: GuestBytes<'_>,
-            arguments: &[u64],
+            pick: &mut dyn FnMut(&str) -> u64,
         ) -> Result<(), Errno> {
-            let mut arguments = arguments.iter().copied();
             let names: &[&str] = &[$(stringify!($name)),*];
             match names[number % names.len()] {
                 $(stringify!($name) => {
-                    $(let $argument = arguments.next().unwrap_or(0) as $type;)*
+                    $(let $argument = pick(stringify!($argument)) as $type;)*
                     wasi.$name(guest, $($argument),*)
                 })*
                 _ => unreachable!("the number is one of the list's"),

@@ -1,0 +1,149 @@
+//! Files: what comes in, what is told of, what is undone.
+
+use hatchery::{ChangeKind, Error, Job, LimitKind, Limits, Outcome, SandboxFailure, Verdict};
+use serde_json::json;
+
+use crate::support::{exception, run_job, value, with_pool};
+
+fn told(outcome: &Outcome) -> Vec<(&str, ChangeKind, &[u8])> {
+    let files = outcome.files.iter();
+    files.map(|file| (file.path.as_str(), file.kind, file.contents.as_slice())).collect()
+}
+
+#[test]
+fn exactly_what_changed_is_told() {
+    let source = "import os\n\
+                  open('new.txt', 'w').write('n'); open('same.txt', 'r+').write('same')\n\
+                  open('changed.txt', 'a').write('!'); os.remove('gone.txt')\n\
+                  os.makedirs('a/b'); os.rename('moved.txt', 'a/b/moved.txt')\n\
+                  open('/tmp/elsewhere', 'w').write('x'); open('brief', 'w').close(); os.remove('brief')\n\
+                  open('read.txt').read(); os.symlink('read.txt', 'link'); os.utime('read.txt')";
+    let mut job = Job::code(source);
+    for name in ["same.txt", "changed.txt", "gone.txt", "moved.txt", "read.txt"] {
+        job = job.input(name, "same").unwrap();
+    }
+    let outcome = run_job(job);
+    assert!(outcome.is_success(), "{outcome:?}");
+    let expected: Vec<(&str, ChangeKind, &[u8])> = vec![
+        ("a/b/moved.txt", ChangeKind::Created, b"same"),
+        ("changed.txt", ChangeKind::Modified, b"same!"),
+        ("gone.txt", ChangeKind::Deleted, b""),
+        ("moved.txt", ChangeKind::Deleted, b""),
+        ("new.txt", ChangeKind::Created, b"n"),
+    ];
+    assert_eq!(told(&outcome), expected);
+}
+
+#[test]
+fn what_a_failed_job_did_to_files_is_undone_unless_it_keeps_them() {
+    with_pool(|pool| async {
+        let session = pool.session("undone").await.unwrap();
+        session.run(Job::code("open('a', 'w').write('before')")).await.unwrap();
+        let bad = "import os\nopen('a', 'w').write('after'); open('/tmp/b', 'w').close()\n\
+                   kept = open('c', 'w'); os.mkdir('d'); 1/0";
+        let job = Job::code(bad).input("given", "g").unwrap();
+        let failed = session.run(job).await.unwrap();
+        assert_eq!(
+            (told(&failed), exception(&failed).type_name.as_str()),
+            (vec![], "ZeroDivisionError")
+        );
+        let look = "import os\n[open('a').read(), os.listdir('.'), os.listdir('/tmp')]";
+        let seen = session.run(Job::code(look)).await.unwrap();
+        assert_eq!(value(&seen), json!(["before", ["a"], []]));
+        let stale =
+            "try:\n    kept.write('x'); kept.flush()\nexcept OSError as error: print(error.errno)";
+        let outcome = session.run(Job::code(stale)).await.unwrap();
+        assert_eq!(outcome.stdout_text(), "72\n", "a file that went is stale");
+        let kept =
+            session.run(Job::code("open('a', 'w').write('kept'); 1/0").keep_files()).await.unwrap();
+        assert_eq!(told(&kept), [("a", ChangeKind::Modified, &b"kept"[..])]);
+        assert_eq!(
+            value(&session.run(Job::code("open('a').read()")).await.unwrap()),
+            json!("kept")
+        );
+        session.close();
+    });
+}
+
+#[test]
+fn a_read_only_job_changes_nothing() {
+    for source in [
+        "open('new', 'w')",
+        "open('given', 'a')",
+        "import os; os.remove('given')",
+        "import os; os.mkdir('d')",
+        "import os; os.rename('given', 'b')",
+        "import os; os.symlink('given', 'b')",
+        "import os; os.link('given', 'b')",
+        "import os; os.utime('given')",
+        "import os; os.truncate('given', 0)",
+        "open('/tmp/x', 'w')",
+    ] {
+        let job = Job::code(source).input("given", "g").unwrap().read_only();
+        let outcome = run_job(job);
+        assert_eq!(exception(&outcome).type_name, "OSError", "{source}");
+        assert!(exception(&outcome).message.contains("Errno 69"), "{source}");
+    }
+    let job = Job::code("open('given').read()").input("given", "g").unwrap().read_only();
+    assert_eq!(value(&run_job(job)), json!("g"));
+}
+
+#[test]
+fn a_mounted_folder_is_read_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("data.csv"), "a,b\n1,2\n").unwrap();
+    std::fs::create_dir(folder.path().join("inner")).unwrap();
+    std::fs::write(folder.path().join("inner/more"), "m").unwrap();
+    std::os::unix::fs::symlink("/etc", folder.path().join("out")).unwrap();
+    let job = |source: &str| Job::code(source).mount(folder.path(), "/data").unwrap();
+    let source = "import os, pandas\n\
+                  walked = sorted((d, sorted(n), sorted(f)) for d, n, f in os.walk('/data'))\n\
+                  [int(pandas.read_csv('/data/data.csv').b[0]), walked, open('/data/inner/../inner/more').read()]";
+    let walked = json!([["/data", ["inner"], ["data.csv"]], ["/data/inner", [], ["more"]]]);
+    assert_eq!(value(&run_job(job(source))), json!([2, walked, "m"]));
+    for (source, name) in [
+        ("open('/data/out/passwd')", "PermissionError"),
+        ("open('/data/../etc/passwd')", "FileNotFoundError"),
+        ("open('/data/data.csv', 'a')", "OSError"),
+        ("open('/data/new', 'w')", "OSError"),
+        ("import os; os.remove('/data/data.csv')", "OSError"),
+        ("import os; os.rename('/data/data.csv', 'x')", "OSError"),
+        ("import os; os.mkdir('/data/d')", "OSError"),
+        ("import os; os.rmdir('/data')", "OSError"),
+    ] {
+        assert_eq!(exception(&run_job(job(source))).type_name, name, "{source}");
+    }
+    assert!(matches!(Job::code("").mount("/nowhere", "/x"), Err(Error::Mount(_))));
+    assert!(matches!(Job::code("").mount(folder.path(), "x"), Err(Error::MountPath(_))));
+    assert!(matches!(Job::code("").mount(folder.path(), "/x/../y"), Err(Error::MountPath(_))));
+}
+
+#[test]
+fn inputs_that_can_not_be_put_keep_the_job_from_running() {
+    let limits = Limits { file_bytes: 10, ..Limits::default() };
+    let outcome = run_job(Job::code("1").input("a", vec![0; 11]).unwrap().limits(limits));
+    let Verdict::Limit(hit) = outcome.verdict else { panic!("{outcome:?}") };
+    assert_eq!((hit.limit, hit.allowed, hit.used), (LimitKind::FileBytes, 10, 11));
+    let outcome = run_job(Job::code("1").input("a", "").unwrap().input("a/b", "").unwrap());
+    let Verdict::SandboxFailed(SandboxFailure::Workspace { path, detail }) = &outcome.verdict
+    else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!((path.as_str(), detail.as_str()), ("a/b", "a file is in its way"));
+}
+
+#[test]
+fn each_limit_on_files_is_named() {
+    let limits =
+        Limits { file_bytes: 1 << 20, file_count: 10, open_files: 10, ..Limits::default() };
+    for (source, kind, used) in [
+        ("open('f', 'wb').write(bytes(1 << 21))", LimitKind::FileBytes, 1 << 21),
+        ("import os\nfor i in range(99): os.mkdir(str(i))", LimitKind::FileCount, 11),
+        ("kept = [open('f', 'w') for _ in range(99)]", LimitKind::OpenFiles, 11),
+    ] {
+        let outcome = run_job(Job::code(source).limits(limits.clone()));
+        assert_eq!(exception(&outcome).type_name, "OSError", "{source}");
+        let [hit] = outcome.limits_met.as_slice() else { panic!("{source}: {outcome:?}") };
+        assert_eq!((hit.limit, hit.used), (kind, used), "{source}");
+    }
+}

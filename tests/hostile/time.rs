@@ -1,0 +1,5 @@
+//! To come.
+
+use super::Attempt;
+
+pub(crate) const ATTEMPTS: &[Attempt] = &[];
