@@ -98,6 +98,9 @@ pub(crate) fn reply_cap(limits: &Limits) -> usize {
     limits.result_bytes.saturating_mul(4 * 6).saturating_add(64 << 10)
 }
 
+/// What the agent adds to a text that it cuts.
+const CUT_BYTES: usize = 64;
+
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 enum Reply {
@@ -107,9 +110,26 @@ enum Reply {
 }
 
 /// What the agent says about how the run ended.
-pub(crate) fn parse_reply(reply: &[u8]) -> Result<Verdict, SandboxFailure> {
-    let reply = serde_json::from_slice(reply)
+pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Verdict, SandboxFailure> {
+    let reply = serde_json::from_slice(bytes)
         .map_err(|error| SandboxFailure::Protocol(format!("the reply is malformed: {error}")))?;
+    let cap = limits.result_bytes.saturating_add(CUT_BYTES);
+    let is_within = match &reply {
+        Reply::Completed { value, repr, .. } => {
+            // The whole reply bounds the value; only a long one has to be measured.
+            let is_short = bytes.len() <= limits.result_bytes;
+            let text = || serde_json::to_vec(value).map_or(usize::MAX, |text| text.len());
+            (is_short || text() <= cap) && repr.as_ref().is_none_or(|repr| repr.len() <= cap)
+        }
+        Reply::Raised(Exception { type_name, message, traceback }) => {
+            [type_name, message, traceback].iter().all(|text| text.len() <= cap)
+        }
+        Reply::Exited { message, .. } => message.as_ref().is_none_or(|text| text.len() <= cap),
+    };
+    if !is_within {
+        let text = "the reply is larger than its limit".to_owned();
+        return Err(SandboxFailure::Protocol(text));
+    }
     Ok(match reply {
         Reply::Completed { has_value, value, repr } => {
             Verdict::Completed { value: has_value.then_some(value), repr }
@@ -149,7 +169,7 @@ mod tests {
         let completed = |has_value| {
             format!(r#"{{"kind":"completed","has_value":{has_value},"value":[1],"repr":"[1]"}}"#)
         };
-        let parse = |text: &str| parse_reply(text.as_bytes());
+        let parse = |text: &str| parse_reply(text.as_bytes(), &Limits::default());
         assert_eq!(
             parse(&completed(true)),
             Ok(Verdict::Completed {
@@ -182,8 +202,23 @@ mod tests {
             r#"{"kind":"exited","code":1}{"kind":"exited","code":1}"#,
             "\u{0}",
         ] {
-            let result = parse_reply(text.as_bytes());
+            let result = parse_reply(text.as_bytes(), &Limits::default());
             assert!(matches!(result, Err(SandboxFailure::Protocol(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn replies_beyond_their_limit_are_protocol_failures() {
+        let limits = Limits { result_bytes: 100, ..Limits::default() };
+        let long = "x".repeat(200);
+        for text in [
+            format!(r#"{{"kind":"completed","has_value":true,"value":"{long}","repr":null}}"#),
+            format!(r#"{{"kind":"completed","has_value":false,"value":null,"repr":"{long}"}}"#),
+            format!(r#"{{"kind":"raised","type":"E","message":"{long}","traceback":""}}"#),
+            format!(r#"{{"kind":"exited","code":1,"message":"{long}"}}"#),
+        ] {
+            assert!(parse_reply(text.as_bytes(), &Limits::default()).is_ok(), "{text}");
+            assert!(parse_reply(text.as_bytes(), &limits).is_err(), "{text}");
         }
     }
 

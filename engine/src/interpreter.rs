@@ -262,7 +262,7 @@ impl Interpreter {
             ..Usage::default()
         };
         let reply = self.door.lock().close();
-        let judgement = judge(ended, asked, reply);
+        let judgement = judge(ended, asked, reply, limits);
         self.is_lost = judgement.afterwards == Afterwards::Lost || self.memory.is_revoked();
         let is_kept = judgement.is_success() || program.keeps_files;
         let effects = self.host.end_run(is_kept);

@@ -165,6 +165,7 @@ impl Gate {
         state.current = None;
         state.side = Side::Host;
         state.in_program = false;
+        self.settle(&mut state, true);
         let noticed = |(reason, raised)| (raised == Raised::Noticed).then_some(reason);
         Asked { stop: state.stop, interrupt: state.interrupt.and_then(noticed) }
     }

@@ -77,7 +77,8 @@ pub enum Verdict {
     },
     /// The program ended with an exception.
     Raised(Exception),
-    /// The program left by `sys.exit` or `os._exit`, or aborted its interpreter (code 134).
+    /// The program left by `sys.exit` or `os._exit`, or it aborted its interpreter (code 134) or
+    /// made it crash (code 139).
     Exited {
         /// The exit code, as a process would have it: 0 to 255.
         code: u8,

@@ -53,7 +53,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import _thread\nrefused = 0\nfor i in range(100_000):\n try: _thread.start_new_thread(print, ())\n except RuntimeError: refused += 1\nprint(refused)", Prints("100000")),
     ("import threading; threading.Timer(0, print).start()", Raises("RuntimeError")),
     ("import threading; threading.stack_size(1 << 30); threading.Thread(target=print).start()", Raises("RuntimeError")),
-    ("import _thread; _thread.interrupt_main()", Raises("KeyboardInterrupt")),
+    ("import _thread, signal; _thread.interrupt_main()\nfor i in range(10**5): pass", Raises("KeyboardInterrupt")),
     ("import threading; threading.get_native_id()", Raises("AttributeError")),
     // Sockets and what is built on them.
     ("import socket; socket.socket()", Raises("OSError")),

@@ -9,6 +9,7 @@ The file runs on any CPython from 3.11, so that it is tested without a guest (`t
 """
 
 import ast
+import atexit
 import builtins
 import gc
 import io
@@ -33,6 +34,8 @@ LARGEST_INTEGER = (1 << 64) - 1
 DEEPEST_VALUE = 100
 # Enough to describe an exception in.
 RESERVE_BYTES = 1 << 20
+# Frames of a traceback that are described.
+MOST_FRAMES = 200
 # In the last line of a cut text.
 CUT = "… ({} more characters)"
 
@@ -47,6 +50,8 @@ class Agent:
         self._base_environment = dict(environment)
         self._recursion_limit = sys.getrecursionlimit()
         self._turns = 0
+        # `sys.stdout` and `sys.stderr` as the last program left them, if it replaced them.
+        self._replaced = {}
         self._encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
         self._decode = json.JSONDecoder().decode
         self.main = types.ModuleType("__main__")
@@ -61,6 +66,9 @@ class Agent:
         """Serves one request."""
         request = self._decode(self._call(FETCH).decode())
         sys.modules["__main__"] = self.main
+        # What the program puts there is used between turns too otherwise, by the host's flush.
+        streams = {name: sys.__dict__.get(name) for name in ("stdout", "stderr")}
+        sys.__dict__.update(self._replaced)
         try:
             self._call(PROGRAM_BEGINS)
             reply = self._run(request)
@@ -72,6 +80,9 @@ class Agent:
             self._call(PROGRAM_OVER)
         finally:
             sys.modules["__main__"] = self._between
+            left = {name: sys.__dict__.get(name) for name in streams}
+            self._replaced = {name: left[name] for name in left if left[name] is not streams[name]}
+            sys.__dict__.update(streams)
         self._call(REPLY + self._encode(reply).encode("utf-8", "backslashreplace"))
 
     def _run(self, request):
@@ -148,15 +159,16 @@ class Agent:
 
     def _exited(self, error, cap):
         """What a process would do with a `SystemExit`: its code, or the message and 1."""
-        code = error.code
+        # Past what a program's class makes of these.
+        code = SystemExit.__dict__["code"].__get__(error)
         if code is None:
             return {"kind": "exited", "code": 0, "message": None}
-        if isinstance(code, int):
-            return {"kind": "exited", "code": code & 0xFF, "message": None}
+        if issubclass(type(code), int):
+            return {"kind": "exited", "code": int.__and__(code, 0xFF), "message": None}
         message = cut(text_of(code), cap)
         try:
             sys.stderr.write(message + "\n")
-        except Exception:
+        except BaseException:
             pass
         return {"kind": "exited", "code": 1, "message": message}
 
@@ -223,17 +235,36 @@ def is_exact_json(value, depth):
 
 
 def describe_exception(error, cap):
+    """Type, message and traceback of an exception, whatever its class does."""
+    try:
+        return describe_as_it_says(error, cap)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return describe_barely(error)
+
+
+def describe_barely(error):
+    """What can be said of an exception without running any code of its class."""
+    name = type.__dict__["__name__"].__get__(type(error))
+    return {"type": name, "message": "", "traceback": f"{name}: (it can't be described)\n"}
+
+
+def describe_as_it_says(error, cap):
     """Type, message and traceback of an exception, without the agent's own frames."""
     kind = type(error)
     module = getattr(kind, "__module__", None)
     name = getattr(kind, "__qualname__", "?")
     if isinstance(module, str) and module not in ("builtins", "__main__"):
         name = f"{module}.{name}"
-    trace = error.__traceback__
+    trace = BaseException.__dict__["__traceback__"].__get__(error)
     while trace is not None and trace.tb_frame.f_code.co_filename == _THIS_FILE:
         trace = trace.tb_next
     try:
-        lines = traceback.TracebackException(kind, error, trace, compact=True).format()
+        left_out = shorten(trace)
+        lines = list(traceback.TracebackException(kind, error, trace, compact=True).format())
+        if left_out:
+            lines.insert(-1, f"  ({left_out} frames in the middle are left out)\n")
         text = "".join(lines)
     except KeyboardInterrupt:
         raise
@@ -246,13 +277,26 @@ def describe_exception(error, cap):
     }
 
 
+def shorten(trace):
+    """Leaves out the middle of a very deep traceback, which would take seconds to describe."""
+    frames = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    left_out = len(frames) - MOST_FRAMES
+    if left_out <= 0:
+        return 0
+    half = MOST_FRAMES // 2
+    frames[half - 1].tb_next = frames[-half]
+    return left_out
+
+
 def describe_interrupt(error, cap):
     """Like `describe_exception`, also if describing it raises the same again."""
     try:
         return describe_exception(error, cap)
     except BaseException:
-        name = type(error).__name__
-        return {"type": name, "message": "", "traceback": f"{name}\n"}
+        return describe_barely(error)
 
 
 def text_of(value):
@@ -277,7 +321,7 @@ def repr_of(value):
 
 def clean(text):
     """The text as UTF-8 can hold it: lone surrogates become escapes."""
-    return str(text).encode("utf-8", "backslashreplace").decode()
+    return str.encode(text, "utf-8", "backslashreplace").decode()
 
 
 def cut(text, cap):
@@ -290,8 +334,6 @@ def cut(text, cap):
 
 
 def run_exit_functions():
-    import atexit
-
     try:
         atexit._run_exitfuncs()
     except BaseException:
@@ -299,8 +341,8 @@ def run_exit_functions():
 
 
 def flush_streams():
-    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+    for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
         try:
-            stream.flush()
+            getattr(sys, name).flush()
         except BaseException:
             pass

@@ -264,6 +264,42 @@ class AgentTest(unittest.TestCase):
         )
         self.assertEqual(self.run_program(source)["type"], "KeyboardInterrupt")
 
+    def test_a_very_deep_traceback_is_shortened_in_the_middle(self):
+        source = "def f(n):\n    if n: f(n - 1)\n    else: 1 / 0\nf(500)"
+        reply = self.run_program(source)
+        self.assertIn("302 frames in the middle are left out", reply["traceback"])
+        self.assertTrue(reply["traceback"].endswith("ZeroDivisionError: division by zero\n"))
+        self.assertIn("line 4, in <module>", reply["traceback"])
+        self.assertIn("line 3, in f", reply["traceback"])
+
+    def test_exceptions_and_exits_that_lie_are_described_all_the_same(self):
+        raising = "property(lambda self: 1 / 0)"
+        for source, kind, name in [
+            (f"class E(Exception): __traceback__ = {raising}\nraise E", "raised", "E"),
+            ("class E(Exception): __traceback__ = 5\nraise E", "raised", "E"),
+            ("class M(type):\n    __module__ = property(lambda c: 1 / 0)\n"
+             "class E(Exception, metaclass=M): pass\nraise E", "raised", "E"),
+            ("class S(str):\n    def encode(self, *a): 1 / 0\n"
+             "class E(Exception):\n    def __str__(self): return S('x')\nraise E", "raised", "E"),
+            (f"class E(SystemExit): code = {raising}\nraise E(3)", "exited", 3),
+            ("class I(int): __and__ = lambda s, o: 999\nraise SystemExit(I(5))", "exited", 5),
+            ("class A: __class__ = int\nraise SystemExit(A())", "exited", 1),
+            ("import sys\nclass W:\n    def write(self, text): raise SystemExit\n"
+             "sys.stderr = W()\nsys.exit('x')", "exited", 1),
+        ]:
+            reply = self.run_program(source)
+            found = reply["type"] if kind == "raised" else reply.get("code")
+            self.assertEqual((reply["kind"], str(found).split(".")[-1]), (kind, str(name)), source)
+            sys.stderr = sys.__stderr__
+
+    def test_streams_that_a_program_replaces_are_its_own(self):
+        host = sys.stdout
+        self.run_program("import io, sys\nsys.stdout = io.StringIO()\nprint('kept')")
+        self.assertIs(sys.stdout, host)
+        self.assertEqual(self.run_program("sys.stdout.getvalue()")["value"], "kept\n")
+        self.assertEqual(self.run_program("del sys.stdout, sys.__stderr__\n5")["value"], 5)
+        sys.__stderr__ = sys.stderr
+
 
 if __name__ == "__main__":
     unittest.main()

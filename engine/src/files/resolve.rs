@@ -72,6 +72,7 @@ pub(crate) fn resolve_parent(
     let name = parts.pop().ok_or(Errno::NoEntry)?;
     match &*name {
         "" => return Err(Errno::Exists),
+        // They name folders that exist, and no entry that could be made or removed.
         "." | ".." => return Err(Errno::Invalid),
         _ => {}
     }

@@ -16,6 +16,8 @@ use crate::tunables::GUEST_STACK_BYTES;
 
 /// The exit code of a process that a shell saw abort: 128 and the number of SIGABRT.
 const ABORTED: u8 = 128 + 6;
+/// Likewise 128 and the number of SIGSEGV.
+const CRASHED: u8 = 128 + 11;
 
 /// How a run ended, before its usage is known.
 #[derive(Debug)]
@@ -81,17 +83,18 @@ pub(super) fn judge(
     ended: Result<Result<i32, TurnFailure>, Box<dyn Any + Send>>,
     asked: Asked,
     reply: Option<Vec<u8>>,
+    limits: &Limits,
 ) -> Judgement {
     let lost = |end| Judgement { end, afterwards: Afterwards::Lost };
     let failed = |failure| lost(End::Of(Verdict::SandboxFailed(failure)));
     match (ended, asked.stop) {
         (Err(panic), _) => failed(SandboxFailure::HostPanic(panic_text(&*panic))),
         (Ok(_), Some(reason)) => lost(End::Asked(reason, None)),
-        (Ok(Err(TurnFailure::Trap(error))), None) => lost(End::Of(judge_trap(error))),
+        (Ok(Err(TurnFailure::Trap(error))), None) => lost(judge_end(judge_trap(error), asked)),
         (Ok(Err(failure)), None) => failed(SandboxFailure::Trap(failure.to_string())),
-        (Ok(Ok(status)), None) => match reply.as_deref().map(agent::parse_reply) {
+        (Ok(Ok(status)), None) => match reply.as_deref().map(|r| agent::parse_reply(r, limits)) {
             Some(Ok(verdict)) if status == 0 => {
-                Judgement { end: judge_reply(verdict, asked), afterwards: Afterwards::Usable }
+                Judgement { end: judge_end(verdict, asked), afterwards: Afterwards::Usable }
             }
             Some(Err(failure)) => failed(failure),
             _ => failed(SandboxFailure::Protocol(format!(
@@ -103,8 +106,9 @@ pub(super) fn judge(
 
 /// What the program's own end means if it noticed an interrupt. One that the caller asked for is
 /// the program's to handle; a limit was reached whatever the program made of it.
-fn judge_reply(verdict: Verdict, asked: Asked) -> End {
+fn judge_end(verdict: Verdict, asked: Asked) -> End {
     match (asked.interrupt, verdict) {
+        (_, Verdict::SandboxFailed(failure)) => End::Of(Verdict::SandboxFailed(failure)),
         (None | Some(StopReason::Interrupted), verdict) => End::Of(verdict),
         (Some(reason), Verdict::Raised(exception)) => End::Asked(reason, Some(exception)),
         (Some(reason), _) => End::Asked(reason, None),
@@ -127,7 +131,12 @@ fn judge_trap(error: RuntimeError) -> Verdict {
             let bytes = GUEST_STACK_BYTES as u64;
             Verdict::Limit(LimitHit { limit: LimitKind::Stack, allowed: bytes, used: bytes })
         }
-        _ => Verdict::SandboxFailed(SandboxFailure::Trap(error.message())),
+        // Programs can make an interpreter crash, by bytecode of their own for instance.
+        Some(trap) => {
+            let message = Some(format!("the program crashed its interpreter: {trap}"));
+            Verdict::Exited { code: CRASHED, message }
+        }
+        None => Verdict::SandboxFailed(SandboxFailure::Trap(error.message())),
     }
 }
 
@@ -143,7 +152,8 @@ mod tests {
     const RAISED: &[u8] = br#"{"kind":"raised","type":"E","message":"","traceback":"t"}"#;
 
     fn judged(reply: &[u8], stop: Option<StopReason>, interrupt: Option<StopReason>) -> String {
-        let judgement = judge(Ok(Ok(0)), Asked { stop, interrupt }, Some(reply.to_vec()));
+        let judgement =
+            judge(Ok(Ok(0)), Asked { stop, interrupt }, Some(reply.to_vec()), &Limits::default());
         let afterwards = judgement.afterwards;
         let (verdict, at) = judgement.verdict(&Limits::default(), &Usage::default());
         let name = match &verdict {

@@ -52,9 +52,10 @@ macro_rules! functions {
             }
         }
 
-        /// How many functions `call` knows.
+        /// The functions with the names and types of their parameters.
         #[cfg(test)]
-        pub(super) const COUNT: usize = [$(stringify!($name)),*].len();
+        pub(super) const FUNCTIONS: &[(&str, &[(&str, &str)])] =
+            &[$((stringify!($name), &[$((stringify!($argument), stringify!($type))),*])),*];
     };
 }
 

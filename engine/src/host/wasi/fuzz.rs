@@ -5,6 +5,9 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use wasmer::{FunctionEnv, Instance, Module, Store, Value};
+
 use super::binding;
 use super::bytes::GuestBytes;
 use super::random::Random;
@@ -13,12 +16,18 @@ use crate::files::Layout;
 use crate::files::mount::Mount;
 use crate::files::put_mount;
 use crate::files::quota::FileQuota;
+use crate::host::door::Door;
+use crate::host::reactor::ReactorHost;
+use crate::host::{GuestEnv, GuestHost, Services};
+use crate::interrupt::Gate;
 use crate::library::{Library, LibraryFile};
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
+use crate::module::new_engine;
 use crate::program::Deterministic;
 use crate::transcript::Transcript;
 
 const DEFAULT_CALLS: u64 = 10_000_000;
+const GUEST_CALLS: u64 = 200_000;
 /// Texts and tables that calls can point to lie in the first page; pages beyond are scratch.
 const MEMORY_BYTES: usize = 4 * WASM_PAGE_BYTES;
 const TEXTS_AT: u32 = 1024;
@@ -154,7 +163,7 @@ fn no_call_panics_hangs_or_grows_beyond_the_quotas() {
     let memory = GuestMemory::new(MEMORY_BYTES).unwrap();
     let guest = GuestBytes(&memory);
     let mut numbers = Numbers { stream: Random::seeded(7), block: Vec::new() };
-    let mut served = [0_u64; binding::COUNT];
+    let mut served = [0_u64; binding::FUNCTIONS.len()];
     for call in 0..calls {
         if call % 1_000 == 0 {
             // Calls also write over the texts. As between two jobs, some things are undone.
@@ -164,7 +173,7 @@ fn no_call_panics_hangs_or_grows_beyond_the_quotas() {
                 wasi.tree.undo_to(&before);
             }
         }
-        let function = numbers.below(binding::COUNT as u32) as usize;
+        let function = numbers.below(binding::FUNCTIONS.len() as u32) as usize;
         let mut text = 0;
         let mut pick = |name: &str| numbers.argument(name, &mut text);
         let result = binding::call(function, &mut wasi, guest, &mut pick);
@@ -175,4 +184,91 @@ fn no_call_panics_hangs_or_grows_beyond_the_quotas() {
     // The four functions of sockets never succeed; each other one has.
     let idle = served.iter().filter(|count| **count == 0).count();
     assert_eq!(idle, 4, "the calls don't reach far enough: {served:?}");
+}
+
+/// The functions that only exist for wasmer, with the names of their parameters.
+const BOUND_ONLY: [(&str, &str, &[&str]); 3] = [
+    ("wasi_snapshot_preview1", "poll_oneoff", &["at", "out", "count", "out"]),
+    ("wasi_snapshot_preview1", "proc_exit", &["id"]),
+    ("host", "call", &["at", "len", "out", "out"]),
+];
+
+/// A guest that passes every function on to its caller.
+fn passing_on() -> (String, Vec<(String, Vec<(String, bool)>)>) {
+    let (mut imports, mut exports, mut functions) = (String::new(), String::new(), Vec::new());
+    let mut add = |namespace: &str, name: &str, parameters: Vec<(String, bool)>| {
+        let types: Vec<&str> =
+            parameters.iter().map(|(_, is_long)| if *is_long { "i64" } else { "i32" }).collect();
+        let result = if name == "proc_exit" { "" } else { "(result i32)" };
+        let signature = format!("(param {}) {result}", types.join(" "));
+        imports += &format!("(import \"{namespace}\" \"{name}\" (func ${name} {signature}))");
+        let arguments: String =
+            (0..types.len()).map(|index| format!("local.get {index} ")).collect();
+        exports += &format!("(func (export \"{name}\") {signature} {arguments} call ${name})");
+        functions.push((name.to_owned(), parameters));
+    };
+    for (name, parameters) in binding::FUNCTIONS {
+        let is_long = |ty: &str| ty.ends_with("64");
+        let parameters = parameters.iter().map(|(name, ty)| ((*name).to_owned(), is_long(ty)));
+        add("wasi_snapshot_preview1", name, parameters.collect());
+    }
+    for (namespace, name, parameters) in BOUND_ONLY {
+        add(namespace, name, parameters.iter().map(|name| ((*name).to_owned(), false)).collect());
+    }
+    let alloc = "(func (export \"host_alloc\") (param i32) (result i32) i32.const 65536)";
+    let module = format!("(module {imports} (memory (export \"memory\") 4 4) {alloc} {exports})");
+    (module, functions)
+}
+
+/// The same from inside of a guest: through wasmer, the gate and the door.
+#[test]
+fn calls_of_a_guest_neither_panic_nor_hang() {
+    let (module, functions) = passing_on();
+    let engine = new_engine();
+    let module = Module::new(&engine, wat::parse_str(module).unwrap()).unwrap();
+    let mut store = Store::new(engine);
+    let wasi = Arc::new(Mutex::new(wasi()));
+    wasi.lock().tree.begin(QUOTA, false);
+    let (gate, door) = (Arc::new(Gate::new()), Arc::<Mutex<Door>>::default());
+    door.lock().open(b"request".to_vec(), 1 << 10);
+    let env = GuestEnv {
+        gate: Arc::clone(&gate),
+        wasi: Arc::clone(&wasi),
+        door,
+        bell: Arc::default(),
+        memory: None,
+        alloc: None,
+    };
+    let env = FunctionEnv::new(&mut store, env);
+    let services = Services { gate: Arc::clone(&gate), env: env.clone() };
+    let imports = ReactorHost::new(wasi).imports(&mut store, &module, &services).unwrap();
+    let (instance, memory) =
+        crate::tunables::with_memory(|| Instance::new(&mut store, &module, &imports).unwrap());
+    let memory = memory.unwrap();
+    gate.guard(Arc::clone(&memory));
+    let alloc = instance.exports.get_typed_function(&store, "host_alloc").unwrap();
+    env.as_mut(&mut store).memory = Some(Arc::clone(&memory));
+    env.as_mut(&mut store).alloc = Some(alloc);
+    gate.begin();
+    let mut numbers = Numbers { stream: Random::seeded(8), block: Vec::new() };
+    let mut left = 0;
+    for call in 0..GUEST_CALLS {
+        if call % 1_000 == 0 {
+            put_texts(GuestBytes(&memory));
+        }
+        let (name, parameters) = &functions[numbers.below(functions.len() as u32) as usize];
+        let mut text = 0;
+        let arguments: Vec<Value> = parameters
+            .iter()
+            .map(|(name, is_long)| {
+                let argument = numbers.argument(name, &mut text);
+                if *is_long { Value::I64(argument as i64) } else { Value::I32(argument as i32) }
+            })
+            .collect();
+        let function = instance.exports.get_function(name).unwrap().clone();
+        let result = gate.guest(|| function.call(&mut store, &arguments)).unwrap();
+        assert_eq!(result.is_err(), name == "proc_exit", "{name} {arguments:?}: {result:?}");
+        left += u64::from(result.is_err());
+    }
+    assert!(left > 0 && gate.end().stop.is_none());
 }

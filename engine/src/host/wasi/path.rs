@@ -32,7 +32,11 @@ impl Wasi {
         path: u32,
         len: u32,
     ) -> Result<(), Errno> {
-        let (folder, name, _) = self.parent(guest, fd, Buffer { at: path, len })?;
+        let path = Buffer { at: path, len };
+        if let Ok(Place::Node(_) | Place::Host(_)) = self.place(guest, fd, 0, path) {
+            return Err(Errno::Exists);
+        }
+        let (folder, name, _) = self.parent(guest, fd, path)?;
         self.tree.create_folder(folder, &name, self.clock.timestamp()).map(drop)
     }
 
@@ -239,7 +243,7 @@ impl Wasi {
         let base = self.open.base(fd)?;
         let path = guest.text(path, MOST_PATH_BYTES)?;
         let links = if flags & FOLLOW != 0 { Links::Follow } else { Links::Keep };
-        resolve(&self.tree, base, &path, links)
+        resolve(&self.tree, base, &path, links).map_err(gone)
     }
 
     fn parent(
@@ -249,7 +253,7 @@ impl Wasi {
         path: Buffer,
     ) -> Result<(NodeId, std::sync::Arc<str>, bool), Errno> {
         let base = self.open.base(fd)?;
-        resolve_parent(&self.tree, base, &guest.text(path, MOST_PATH_BYTES)?)
+        resolve_parent(&self.tree, base, &guest.text(path, MOST_PATH_BYTES)?).map_err(gone)
     }
 
     fn open_node(&mut self, node: NodeId, how: u32, access: Access) -> Result<Open, Errno> {
@@ -296,6 +300,11 @@ impl Wasi {
         let modified = pick(SET_MODIFIED, MODIFIED_NOW, modified)?;
         self.tree.set_times(node, accessed, modified, now)
     }
+}
+
+/// In a folder that was removed while it was open there is nothing.
+fn gone(errno: Errno) -> Errno {
+    if errno == Errno::Stale { Errno::NoEntry } else { errno }
 }
 
 fn open_host(place: HostPlace, how: u32, access: Access) -> Result<Open, Errno> {

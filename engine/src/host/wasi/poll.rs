@@ -43,7 +43,11 @@ impl Wasi {
         let mut read = Vec::with_capacity(count as usize);
         for index in 0..count {
             let at = subscriptions.checked_add(index * SUBSCRIPTION_BYTES).ok_or(Errno::Fault)?;
-            read.push(Subscription::parse(&guest.read(at)?, &mut self.clock));
+            let mut one = Subscription::parse(&guest.read(at)?, &mut self.clock);
+            if one.fd.is_some_and(|fd| self.open.get(fd).is_err()) {
+                one.error = Errno::BadDescriptor as u16;
+            }
+            read.push(one);
         }
         let has_ready = read.iter().any(|one| one.ready_in.is_none());
         let shortest = read.iter().filter_map(|one| one.ready_in).min();
@@ -78,6 +82,8 @@ impl Wasi {
 struct Subscription {
     userdata: [u8; 8],
     kind: u8,
+    /// The descriptor that is waited for, if it is no clock.
+    fd: Option<u32>,
     error: u16,
     /// How long from now until it happens; `None` if it has happened.
     ready_in: Option<Duration>,
@@ -86,9 +92,9 @@ struct Subscription {
 impl Subscription {
     fn parse(bytes: &[u8; SUBSCRIPTION_BYTES as usize], clock: &mut Clock) -> Self {
         let (userdata, kind) = (field(bytes, 0), bytes[8]);
-        let ready = Self { userdata, kind, error: 0, ready_in: None };
+        let ready = Self { userdata, kind, fd: None, error: 0, ready_in: None };
         if kind != EVENT_CLOCK {
-            return ready;
+            return Self { fd: Some(u32::from_le_bytes(field(bytes, 16))), ..ready };
         }
         let id = u32::from_le_bytes(field(bytes, 16));
         let timeout = u64::from_le_bytes(field(bytes, 24));
