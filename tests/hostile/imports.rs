@@ -36,7 +36,8 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("from concurrent.futures import InterpreterPoolExecutor as P; P(1).submit(print)", Raises("ImportError")),
     ("import _interpreters", Raises("ModuleNotFoundError")),
     ("import joblib; print(joblib.Parallel(n_jobs=2, backend='loky')(joblib.delayed(abs)(-i) for i in range(2)))", Prints("[0, 1]")),
-    ("import asyncio; asyncio.run(asyncio.sleep(0)); print('ran')", Prints("ran")),
+    // The event loop of asyncio wants a pair of sockets.
+    ("import asyncio; asyncio.run(asyncio.sleep(0)); print('ran')", Raises("OSError")),
     ("import asyncio\nasync def f(): return await asyncio.create_subprocess_exec('id')\nasyncio.run(f())", Raises("OSError")),
     ("import pty; pty.spawn('sh')", Raises("ModuleNotFoundError")),
     ("import webbrowser; webbrowser.get()", Raises("webbrowser.Error")),
@@ -134,7 +135,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import os, posix; print(os.environb == posix.environ, len(posix.environ))", Prints("True 4")),
     ("import os; print(os.uname()[:])", Prints("('wasi', '(none)', '0.0.0', '0.0.0', 'wasm32')")),
     ("import platform; print(platform.node(), platform.platform(), repr(platform.processor()))", Prints("(none) wasi-0.0.0-wasm32-32bit ''")),
-    ("import platform; print(platform.libc_ver())", Prints("('', '')")),
+    ("import platform; print(platform.libc_ver())", Raises("FileNotFoundError")),
     ("import platform; platform.freedesktop_os_release()", Raises("FileNotFoundError")),
     ("import sysconfig; print(sysconfig.get_platform(), [v for v in sysconfig.get_config_vars().values() if 'hatchery' in str(v) or '/work/' in str(v)])", Prints("wasi-0.0.0-wasm32 []")),
     ("import sys; print(sys.executable, sys.orig_argv, sys.argv)", Prints("/usr/local/bin/python.wasm ['python'] ['']")),
@@ -154,7 +155,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import sys; print(sys.path, sys.prefix, sys.base_exec_prefix)", Prints("['/workspace', '/usr/local/lib/python315.zip'] /usr/local /usr/local")),
     ("import time; print(time.tzname, time.timezone)", Prints("('UTC', 'UTC') 0")),
     ("import time; print(time.monotonic() < 60, time.process_time() < 60, time.perf_counter() < 60)", Prints("True True True")),
-    ("import os; t = os.times(); print(t.user < 60, t.elapsed < 60)", Prints("True True")),
+    ("import os; t = os.times(); print(t.system, t.children_user, t.children_system)", Prints("0.0 0.0 0.0")),
     ("import sys; print(sys._git)", Prints("('CPython', '', '')")),
     ("import sys; f = sys._getframe(); names = set()\nwhile f: names.add(f.f_code.co_filename); f = f.f_back\nprint(sorted(n for n in names if n[0] != '<'))", Prints("[]")),
     ("import netrc\ntry: netrc.netrc()\nexcept OSError as e: print(e.filename)", Prints("/home/.netrc")),
@@ -167,9 +168,10 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import os, sys; os.environ['PYTHONBREAKPOINT'] = 'builtins.print'; sys.settrace(None); print(sys.flags.ignore_environment)", Prints("1")),
     // What waits for another thread, where there is none.
     ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", Exits(134)),
-    ("import threading; print(threading.Event().wait(0.05))", Prints("False")),
-    ("import threading; lock = threading.Lock(); lock.acquire(); print(lock.acquire(timeout=0.05))", Prints("False")),
-    ("import queue; queue.Queue().get(timeout=0.05)", Raises("_queue.Empty")),
+    // With one thread a lock that isn't free never will be, and the build aborts, timeout or not.
+    ("import threading; print(threading.Event().wait(0.05))", Exits(134)),
+    ("import threading; lock = threading.Lock(); lock.acquire(); print(lock.acquire(timeout=0.05))", Exits(134)),
+    ("import queue; queue.Queue().get(timeout=0.05)", Exits(134)),
     ("import multiprocessing; multiprocessing.Lock()", Raises("ModuleNotFoundError")),
     ("import select; p = select.poll(); p.register(99); print(p.poll(0) == [(99, select.POLLNVAL)])", Prints("True")),
 ];

@@ -55,7 +55,7 @@ static SUITE: LazyLock<Suite> = LazyLock::new(|| {
 fn limits() -> Limits {
     Limits {
         wall_time: Duration::from_secs(20),
-        grace: Duration::from_millis(100),
+        grace: Duration::from_millis(50),
         memory_bytes: 256 << 20,
         output_bytes: 64 << 10,
         file_bytes: 16 << 20,
@@ -122,13 +122,14 @@ fn imports_and_processes() {
 
 #[test]
 fn time() {
-    let limits = Limits { wall_time: Duration::from_millis(400), ..limits() };
+    let limits = Limits { wall_time: Duration::from_millis(250), ..limits() };
     hold("time", time::ATTEMPTS, &limits);
 }
 
 #[test]
 fn memory() {
-    hold("memory", memory::ATTEMPTS, &limits());
+    let limits = Limits { memory_bytes: 160 << 20, ..limits() };
+    hold("memory", memory::ATTEMPTS, &limits);
 }
 
 #[test]

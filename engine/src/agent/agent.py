@@ -8,6 +8,7 @@ host trusts a reply only as a statement of the program about itself.
 The file runs on any CPython from 3.11, so that it is tested without a guest (`test_agent.py`).
 """
 
+import __future__
 import ast
 import atexit
 import builtins
@@ -38,6 +39,11 @@ RESERVE_BYTES = 1 << 20
 MOST_FRAMES = 200
 # In the last line of a cut text.
 CUT = "… ({} more characters)"
+
+# Compiler flags of every `from __future__ import …`.
+FUTURE_FLAGS = 0
+for _name in __future__.all_feature_names:
+    FUTURE_FLAGS |= getattr(__future__, _name).compiler_flag
 
 _THIS_FILE = (lambda: None).__code__.co_filename
 
@@ -154,13 +160,15 @@ class Agent:
         if last is None:
             return False, None
         # `from __future__ import …` at the top holds for the last expression as well.
-        future = code.co_flags & ast_future_flags()
+        future = code.co_flags & FUTURE_FLAGS
         return True, eval(compile(last, filename, "eval", future, dont_inherit=True), namespace)
 
     def _exited(self, error, cap):
         """What a process would do with a `SystemExit`: its code, or the message and 1."""
-        # Past what a program's class makes of these.
-        code = SystemExit.__dict__["code"].__get__(error)
+        try:
+            code = error.code
+        except BaseException:
+            return {"kind": "exited", "code": 1, "message": None}
         if code is None:
             return {"kind": "exited", "code": 0, "message": None}
         if issubclass(type(code), int):
@@ -184,15 +192,6 @@ def open_streams():
         stream.mode = "w"
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-
-
-def ast_future_flags():
-    import __future__
-
-    flags = 0
-    for name in __future__.all_feature_names:
-        flags |= getattr(__future__, name).compiler_flag
-    return flags
 
 
 def describe_value(has_value, value, cap, encode):

@@ -281,7 +281,8 @@ class AgentTest(unittest.TestCase):
              "class E(Exception, metaclass=M): pass\nraise E", "raised", "E"),
             ("class S(str):\n    def encode(self, *a): 1 / 0\n"
              "class E(Exception):\n    def __str__(self): return S('x')\nraise E", "raised", "E"),
-            (f"class E(SystemExit): code = {raising}\nraise E(3)", "exited", 3),
+            (f"class E(SystemExit): code = {raising}\nraise E(3)", "exited", 1),
+            ("class E(SystemExit): code = 6\nraise E", "exited", 6),
             ("class I(int): __and__ = lambda s, o: 999\nraise SystemExit(I(5))", "exited", 5),
             ("class A: __class__ = int\nraise SystemExit(A())", "exited", 1),
             ("import sys\nclass W:\n    def write(self, text): raise SystemExit\n"
