@@ -193,8 +193,11 @@ const BOUND_ONLY: [(&str, &str, &[&str]); 3] = [
     ("host", "call", &["at", "len", "out", "out"]),
 ];
 
+/// A function by its name, and its parameters by theirs, with whether they have 64 bits.
+type PassedOn = (String, Vec<(String, bool)>);
+
 /// A guest that passes every function on to its caller.
-fn passing_on() -> (String, Vec<(String, Vec<(String, bool)>)>) {
+fn passing_on() -> (String, Vec<PassedOn>) {
     let (mut imports, mut exports, mut functions) = (String::new(), String::new(), Vec::new());
     let mut add = |namespace: &str, name: &str, parameters: Vec<(String, bool)>| {
         let types: Vec<&str> =

@@ -1,4 +1,5 @@
 //! The functions of WASI preview 1 that work on paths.
+#![expect(clippy::too_many_arguments, reason = "the signatures are WASI's")]
 
 use super::Wasi;
 use super::bytes::{Buffer, GuestBytes};
@@ -57,7 +58,6 @@ impl Wasi {
         guest.write(out, &filestat.encode())
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the signature is WASI's")]
     pub(crate) fn path_filestat_set_times(
         &mut self,
         guest: GuestBytes<'_>,
@@ -76,7 +76,6 @@ impl Wasi {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the signature is WASI's")]
     pub(crate) fn path_link(
         &mut self,
         guest: GuestBytes<'_>,
@@ -102,7 +101,6 @@ impl Wasi {
         self.tree.add_name(file, folder, &name, self.clock.timestamp())
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the signature is WASI's")]
     pub(crate) fn path_open(
         &mut self,
         guest: GuestBytes<'_>,
