@@ -36,7 +36,7 @@ pub(crate) trait GuestHost {
         &mut self,
         store: &mut Store,
         module: &Module,
-        services: &Services,
+        env: &FunctionEnv<GuestEnv>,
     ) -> Result<Imports, StartError>;
 
     /// Called once, before any export of the instance.
@@ -67,12 +67,6 @@ pub(crate) struct RunEffects {
     pub(crate) host_calls: u64,
     /// Bounds on files that stood in the run's way.
     pub(crate) refusals: Vec<LimitHit>,
-}
-
-/// What the functions that are ours work on.
-pub(crate) struct Services {
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) env: FunctionEnv<GuestEnv>,
 }
 
 /// The data that host functions reach through wasmer.

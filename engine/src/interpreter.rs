@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::error::StartError;
 use crate::host::door::Door;
 use crate::host::wasi::Wasi;
-use crate::host::{Bell, GuestEnv, GuestHost, RunSetup, Services};
+use crate::host::{Bell, GuestEnv, GuestHost, RunSetup};
 use crate::interrupt::raise::Raiser;
 use crate::interrupt::{Gate, InterruptHandle, Stopped};
 use crate::limits::{LimitHit, LimitKind, Limits};
@@ -82,8 +82,7 @@ impl Interpreter {
             alloc: None,
         };
         let env = FunctionEnv::new(&mut store, env);
-        let services = Services { gate: Arc::clone(&gate), env: env.clone() };
-        let imports = host.imports(&mut store, engine.module(), &services)?;
+        let imports = host.imports(&mut store, engine.module(), &env)?;
         let (instance, memory) = crate::tunables::with_memory(|| {
             Instance::new(&mut store, engine.module(), &imports)
                 .map_err(|error| StartError::Instantiate(error.to_string()))

@@ -32,7 +32,8 @@ pub struct Limits {
     pub output_bytes: usize,
     /// Whether a program that reaches `output_bytes` is ended. Default: no, it goes on.
     pub stop_at_output_limit: bool,
-    /// The lengths of all files in the guest together, input files included. Default: 256 MiB.
+    /// The lengths of all files in the guest together, input files included. Default: 256 MiB; at
+    /// most 64 GiB count.
     pub file_bytes: u64,
     /// Files, folders and links in the guest. Default: 10,000.
     pub file_count: u64,

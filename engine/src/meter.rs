@@ -17,6 +17,10 @@ use crate::limits::Limits;
 use crate::outcome::StopReason;
 use cpu::ThreadCpuClock;
 
+#[cfg(target_os = "linux")]
+mod cpu;
+#[cfg(not(target_os = "linux"))]
+#[path = "meter/cpu_disabled.rs"]
 mod cpu;
 
 /// After this the interpreter is told again that it is interrupted, then at twice the distance.

@@ -11,6 +11,9 @@ pub(crate) const MOST_DEPTH: usize = 64;
 /// Links that are followed in one lookup, as on Linux.
 pub(crate) const MOST_LINKS: usize = 40;
 
+/// The most that any job can be allowed: even an empty file of this length takes some memory.
+const MOST_BYTES: u64 = 64 << 30;
+
 /// How much a guest's files may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileQuota {
@@ -25,7 +28,7 @@ pub(crate) struct FileQuota {
 impl FileQuota {
     pub(crate) fn of(limits: &Limits) -> Self {
         Self {
-            bytes: limits.file_bytes,
+            bytes: limits.file_bytes.min(MOST_BYTES),
             count: limits.file_count,
             open: usize::try_from(limits.open_files).unwrap_or(usize::MAX),
         }

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use wasmer::{Imports, Instance, Module, Store};
+use wasmer::{FunctionEnv, Imports, Instance, Module, Store};
 
 use super::wasi::{RunStreams, Wasi, binding};
-use super::{GuestHost, RunEffects, RunSetup, Services, door};
+use super::{GuestEnv, GuestHost, RunEffects, RunSetup, door};
 use crate::errno::Errno;
 use crate::error::StartError;
 use crate::files::changes::changes;
@@ -37,14 +37,14 @@ impl GuestHost for ReactorHost {
         &mut self,
         store: &mut Store,
         module: &Module,
-        services: &Services,
+        env: &FunctionEnv<GuestEnv>,
     ) -> Result<Imports, StartError> {
         let mut imports = Imports::new();
         for import in module.imports() {
             let (namespace, name) = (import.module(), import.name());
             let function = match (namespace, name) {
-                (WASI, name) => binding::function(store, &services.env, name),
-                (HOST, HOST_CALL) => Some(door::function(store, &services.env)),
+                (WASI, name) => binding::function(store, env, name),
+                (HOST, HOST_CALL) => Some(door::function(store, env)),
                 _ => None,
             };
             let refused = || StartError::Host(format!("nothing serves `{namespace}.{name}`"));

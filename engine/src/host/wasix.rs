@@ -16,7 +16,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wasmer::{Engine, Extern, Function, FunctionEnvMut, Imports, Instance, Module, Store, Value};
+use wasmer::{
+    Engine, Extern, Function, FunctionEnv, FunctionEnvMut, Imports, Instance, Module, Store, Value,
+};
 use wasmer_wasix::capabilities::Capabilities;
 use wasmer_wasix::os::task::thread::WasiThreadError;
 use wasmer_wasix::runtime::task_manager::TaskWasm;
@@ -27,7 +29,7 @@ use wasmer_wasix::virtual_fs::{
 use wasmer_wasix::{PluggableRuntime, VirtualTaskManager, WasiEnv, WasiFunctionEnv};
 
 use super::wasi::{BASE_ENVIRONMENT, binding};
-use super::{GuestEnv, GuestHost, RunEffects, RunSetup, Services, door, unwind};
+use super::{GuestEnv, GuestHost, RunEffects, RunSetup, door, unwind};
 use crate::agent::WORKSPACE;
 use crate::error::StartError;
 use crate::library::{ARCHIVE_PATH, Library, MATPLOTLIB_DATA_PATH};
@@ -125,11 +127,11 @@ impl GuestHost for WasixHost {
         &mut self,
         store: &mut Store,
         module: &Module,
-        services: &Services,
+        env: &FunctionEnv<GuestEnv>,
     ) -> Result<Imports, StartError> {
         self.lay_out_files().map_err(|error| StartError::Host(error.to_string()))?;
-        let env = self.wasi_env().map_err(|error| StartError::Host(error.to_string()))?;
-        let function_env = WasiFunctionEnv::new(store, env);
+        let wasi_env = self.wasi_env().map_err(|error| StartError::Host(error.to_string()))?;
+        let function_env = WasiFunctionEnv::new(store, wasi_env);
         let theirs = function_env
             .import_object(store, module)
             .map_err(|error| StartError::Host(error.to_string()))?;
@@ -141,12 +143,12 @@ impl GuestHost for WasixHost {
                 return Err(refused());
             }
             let function = match (namespace, name) {
-                (HOST, HOST_CALL) => door::function(store, &services.env),
+                (HOST, HOST_CALL) => door::function(store, env),
                 (WASI, name) if OURS.contains(&name) => {
-                    binding::function(store, &services.env, name).ok_or_else(refused)?
+                    binding::function(store, env, name).ok_or_else(refused)?
                 }
                 _ => match theirs.get_export(namespace, name) {
-                    Some(Extern::Function(function)) => gated(store, services, function),
+                    Some(Extern::Function(function)) => gated(store, env, function),
                     _ => return Err(refused()),
                 },
             };
@@ -242,12 +244,12 @@ impl WasixHost {
 }
 
 /// A function of wasmer-wasix that runs on the host's side of the gate.
-fn gated(store: &mut Store, services: &Services, inner: Function) -> Function {
+fn gated(store: &mut Store, env: &FunctionEnv<GuestEnv>, inner: Function) -> Function {
     let ty = inner.ty(store);
-    let gate = Arc::clone(&services.gate);
+    let gate = Arc::clone(&env.as_ref(store).gate);
     Function::new_with_env(
         store,
-        &services.env,
+        env,
         ty,
         move |mut context: FunctionEnvMut<'_, GuestEnv>, arguments: &[Value]| {
             let called = gate.host(|| inner.call(&mut context, arguments));

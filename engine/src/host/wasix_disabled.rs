@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use wasmer::{Engine, Imports, Instance, Module, Store};
+use wasmer::{Engine, FunctionEnv, Imports, Instance, Module, Store};
 
-use super::{GuestHost, RunEffects, RunSetup, Services};
+use super::{GuestEnv, GuestHost, RunEffects, RunSetup};
 use crate::error::StartError;
 use crate::library::Library;
 use crate::outcome::Verdict;
@@ -23,7 +23,7 @@ impl GuestHost for WasixHost {
         &mut self,
         _store: &mut Store,
         _module: &Module,
-        _services: &Services,
+        _env: &FunctionEnv<GuestEnv>,
     ) -> Result<Imports, StartError> {
         Err(StartError::Host("hatchery was built without its feature `wasix`".to_owned()))
     }

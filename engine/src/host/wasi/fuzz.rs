@@ -18,7 +18,7 @@ use crate::files::put_mount;
 use crate::files::quota::FileQuota;
 use crate::host::door::Door;
 use crate::host::reactor::ReactorHost;
-use crate::host::{GuestEnv, GuestHost, Services};
+use crate::host::{GuestEnv, GuestHost};
 use crate::interrupt::Gate;
 use crate::library::{Library, LibraryFile};
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
@@ -243,8 +243,7 @@ fn calls_of_a_guest_neither_panic_nor_hang() {
         alloc: None,
     };
     let env = FunctionEnv::new(&mut store, env);
-    let services = Services { gate: Arc::clone(&gate), env: env.clone() };
-    let imports = ReactorHost::new(wasi).imports(&mut store, &module, &services).unwrap();
+    let imports = ReactorHost::new(wasi).imports(&mut store, &module, &env).unwrap();
     let (instance, memory) =
         crate::tunables::with_memory(|| Instance::new(&mut store, &module, &imports).unwrap());
     let memory = memory.unwrap();
