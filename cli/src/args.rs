@@ -46,13 +46,20 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) json: bool,
 
-    #[command(flatten)]
-    pub(crate) limits: LimitArguments,
-
     /// Make the run the same every time: clock, hash order and every random number come from this
     /// seed, and sleeping takes no time.
     #[arg(long, value_name = "SEED")]
     pub(crate) deterministic: Option<u64>,
+
+    /// What the clock of a deterministic run shows as it starts, in seconds since 1970. Without it,
+    /// noon on 1 January 2026.
+    #[arg(long, value_name = "SECONDS", requires = "deterministic")]
+    pub(crate) start: Option<u64>,
+
+    /// Give the program the contents of a file as its standard input; `-` is this command's own.
+    /// Without it the program's standard input is empty.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stdin: Option<PathBuf>,
 
     /// Let the program read a folder: HOST, or HOST=PATH for another place than /NAME. Can be
     /// repeated.
@@ -87,12 +94,16 @@ pub(crate) struct RunArguments {
     /// Arguments of the program.
     #[arg(last = true, value_name = "ARGS")]
     pub(crate) args: Vec<String>,
+
+    // Last: its heading in the help holds for all that follows.
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BatchArguments {
     /// Jobs, one JSON object a line: `id`, `code` or `file`, and optionally `args`, `env`,
-    /// `stdin` and `timeout` (seconds). `-` reads standard input.
+    /// `stdin` and `timeout` (seconds, before `--timeout`). `-` reads standard input.
     #[arg(value_name = "IN.ndjson")]
     pub(crate) jobs: PathBuf,
 
@@ -104,7 +115,6 @@ pub(crate) struct BatchArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 
-    /// A line's own `timeout` comes before `--timeout`.
     #[command(flatten)]
     pub(crate) limits: LimitArguments,
 }

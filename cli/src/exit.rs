@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use hatchery::{Outcome, Verdict};
+use hatchery::{Outcome, SandboxFailure, Verdict};
 
 /// How the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,8 @@ impl Exit {
             Verdict::Raised(_) => Self::Failed,
             Verdict::Limit(_) => Self::Limit,
             Verdict::Cancelled => Self::Interrupted,
+            // What the user gave can't be put where it should be.
+            Verdict::SandboxFailed(SandboxFailure::Workspace { .. }) => Self::Usage,
             _ => Self::Sandbox,
         }
     }

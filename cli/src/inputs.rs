@@ -14,6 +14,7 @@
 //! one that is given is said on standard error.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 use hatchery::Job;
@@ -34,6 +35,19 @@ pub(crate) fn add_named(mut job: Job, inputs: &[String]) -> anyhow::Result<Job> 
         job = job.input(name, contents).map_err(|error| UsageError(error.to_string()))?;
     }
     Ok(job)
+}
+
+/// The contents of a file of the host; `-` is standard input.
+pub(crate) fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    let contents = if file == Path::new("-") {
+        let mut contents = Vec::new();
+        std::io::stdin().read_to_end(&mut contents).map(|_| contents)
+    } else {
+        fs::read(file)
+    };
+    let unreadable =
+        |error| UsageError(format!("can't read the input `{}`: {error}", file.display()));
+    Ok(contents.map_err(unreadable)?)
 }
 
 /// Adds the folders of `--mount`.

@@ -1,5 +1,7 @@
 //! Ctrl-C: the first ones ask, the last one ends the process.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
 
 use crate::exit::Exit;
@@ -23,12 +25,21 @@ pub(crate) fn interrupts(last: u32) -> anyhow::Result<Interrupts> {
             let _ = sender.send(count);
         }
         if signal.recv().await.is_some() {
-            terminal::note(format_args!("interrupted {last} times, leaving at once"));
+            // Whoever should read this may have stopped reading, and the process leaves all the same.
+            let (said, hears) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                terminal::note(format_args!("interrupted {last} times, leaving at once"));
+                let _ = said.send(());
+            });
+            let _ = hears.recv_timeout(LAST_WORDS);
             std::process::exit(INTERRUPTED);
         }
     });
     Ok(Interrupts { count })
 }
+
+/// How long the last words may take.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// The code of `Exit::Interrupted`.
 const INTERRUPTED: i32 = 130;

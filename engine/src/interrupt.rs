@@ -216,9 +216,12 @@ impl Gate {
         // A deadline beyond the clock's range is as good as none.
         let deadline = Instant::now().checked_add(duration);
         let mut state = self.state.lock();
+        // An interrupt that the interpreter was told of before it came here, and hasn't raised,
+        // ends the sleep too: it looks only afterwards.
+        self.settle(&mut state, false);
         let goes_on = |state: &GateState| {
-            let is_interrupted =
-                state.in_program && matches!(state.interrupt, Some((_, Raised::NotYet)));
+            let is_interrupted = state.in_program
+                && matches!(state.interrupt, Some((_, Raised::NotYet | Raised::Told)));
             state.stop.is_none() && !is_interrupted
         };
         while goes_on(&state) {

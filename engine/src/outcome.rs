@@ -33,6 +33,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The exit code of a program that aborted its interpreter: as a shell has it, 128 and the
+    /// number of SIGABRT.
+    pub const ABORTED: u8 = 128 + 6;
+    /// The exit code of a program that made its interpreter crash: 128 and the number of SIGSEGV.
+    pub const CRASHED: u8 = 128 + 11;
+
     /// The outcome of a job that never ran.
     pub fn not_run(verdict: Verdict) -> Self {
         Self {
@@ -118,10 +124,10 @@ pub enum SandboxFailure {
     /// A host function panicked.
     #[error("a host function panicked: {0}")]
     HostPanic(String),
-    /// The input files could not be put into the workspace.
-    #[error("can't put `{path}` into the workspace: {detail}")]
+    /// What the caller gave, an input file or a mounted folder, can't be put where it should be.
+    #[error("can't put `{path}` into the sandbox: {detail}")]
     Workspace {
-        /// The file.
+        /// The file, or where the folder was to be.
         path: String,
         /// What the filesystem said.
         detail: String,

@@ -43,7 +43,8 @@ pub struct MountedFolder {
 }
 
 /// Makes a run the same every time: its clock, and every source of random numbers that a guest
-/// has, the hash seed included. Sleeping moves the clock on and takes no time.
+/// has, the hash seed included. Sleeping moves the clock on and takes no time. What a mounted folder
+/// holds and what `stat` says of it are the host's, whatever the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deterministic {
     /// Determines every random number.
@@ -124,15 +125,23 @@ pub struct BadPath {
 /// The longest path in a workspace, in bytes.
 pub const MAX_PATH_BYTES: usize = 1024;
 
+/// Where nothing can be mounted, as programs need what is there; below `/usr` nothing can be either.
+const TAKEN: [&str; 4] = ["/usr", "/tmp", "/home", "/workspace"];
+
 impl MountedFolder {
     /// A folder that the program finds at `path`, such as `/data`.
     ///
     /// # Errors
-    /// The path is not absolute, or has a part that is empty, `.` or `..`.
+    /// The path is not absolute, has a part that is empty, `.` or `..`, or is one that programs
+    /// need: `/tmp`, `/home`, `/workspace`, and what is below `/usr`.
     pub fn new(path: impl Into<String>, folder: Arc<Mount>) -> Result<Self, BadMountPath> {
         let path = path.into();
+        let is_taken = |taken: &str| {
+            let below = path.strip_prefix(taken);
+            below.is_some_and(|rest| rest.is_empty() || (taken == "/usr" && rest.starts_with('/')))
+        };
         match path.strip_prefix('/').map(check_path) {
-            Some(Ok(())) => Ok(Self { path, folder }),
+            Some(Ok(())) if !TAKEN.iter().any(|taken| is_taken(taken)) => Ok(Self { path, folder }),
             _ => Err(BadMountPath { path }),
         }
     }
@@ -142,7 +151,7 @@ impl MountedFolder {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{path}` can't be where a folder is mounted: use an absolute path such as /data, \
-     without `..` or empty parts"
+     without `..` or empty parts, and not /tmp, /home, /workspace or /usr"
 )]
 pub struct BadMountPath {
     /// The path that was given.

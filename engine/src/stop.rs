@@ -51,7 +51,11 @@ impl StopHandle {
 
     fn end(&self, reason: StopReason, way: Way) {
         let mut state = self.state.lock();
-        let (reason, _) = *state.requested.get_or_insert((reason, way));
+        let (reason, asked) = state.requested.get_or_insert((reason, way));
+        let reason = *reason;
+        if way == Way::AtOnce {
+            *asked = way;
+        }
         if let Some(target) = &state.run {
             target.end(reason, way);
         }
@@ -124,6 +128,15 @@ mod tests {
         stop.interrupt(StopReason::Interrupted);
         assert_eq!(gate.stop_requested(), None);
         stop.stop(StopReason::Cancelled);
+        assert_eq!(gate.end().stop, Some(StopReason::Interrupted));
+    }
+
+    #[test]
+    fn a_stop_after_an_interrupt_is_at_once_also_before_the_run() {
+        let (stop, gate) = (StopHandle::default(), gate());
+        stop.interrupt(StopReason::Interrupted);
+        stop.stop(StopReason::Cancelled);
+        let _guard = begin(&stop, &gate);
         assert_eq!(gate.end().stop, Some(StopReason::Interrupted));
     }
 

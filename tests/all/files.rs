@@ -109,13 +109,21 @@ fn a_mounted_folder_is_read_and_nothing_else() {
         ("import os; os.remove('/data/data.csv')", "OSError"),
         ("import os; os.rename('/data/data.csv', 'x')", "OSError"),
         ("import os; os.mkdir('/data/d')", "OSError"),
+        ("import os; os.mkdir('/data/inner')", "FileExistsError"),
+        ("import os; os.mkdir('/data/none/d')", "FileNotFoundError"),
+        ("import os; os.readlink('/data/none')", "FileNotFoundError"),
         ("import os; os.rmdir('/data')", "OSError"),
     ] {
         assert_eq!(exception(&run_job(job(source))).type_name, name, "{source}");
     }
     assert!(matches!(Job::code("").mount("/nowhere", "/x"), Err(Error::Mount(_))));
     assert!(matches!(Job::code("").mount(folder.path(), "x"), Err(Error::MountPath(_))));
-    assert!(matches!(Job::code("").mount(folder.path(), "/x/../y"), Err(Error::MountPath(_))));
+    for path in ["/x/../y", "/", "/usr", "/usr/x", "/tmp", "/workspace"] {
+        assert!(
+            matches!(Job::code("").mount(folder.path(), path), Err(Error::MountPath(_))),
+            "{path}"
+        );
+    }
 }
 
 #[test]
@@ -130,6 +138,37 @@ fn inputs_that_can_not_be_put_keep_the_job_from_running() {
         panic!("{outcome:?}")
     };
     assert_eq!((path.as_str(), detail.as_str()), ("a/b", "a file is in its way"));
+}
+
+/// Each name is a file to whoever takes the workspace away.
+#[test]
+fn hard_links_are_charged_for_each_name() {
+    let limits = Limits { file_bytes: 1 << 20, ..Limits::default() };
+    let source = "import os\nopen('f', 'wb').truncate(400 << 10); os.link('f', 'g')\n\
+                  try: os.link('f', 'h')\nexcept OSError as error: print(error.errno)\n\
+                  os.remove('g'); os.link('f', 'h'); os.remove('f'); os.remove('h')\n\
+                  open('f', 'wb').truncate(1 << 20)";
+    let outcome = run_job(Job::code(source).limits(limits));
+    assert_eq!(outcome.stdout_text(), "51\n", "{outcome:?}");
+    assert!(outcome.is_success(), "{outcome:?}");
+}
+
+/// A file without a name that goes in a run that is undone is gone all the same.
+#[test]
+fn what_nobody_can_reach_after_an_undo_is_dropped() {
+    with_pool(|pool| async {
+        let session = pool.session("nameless").await.unwrap();
+        let limits = Limits { file_bytes: 1 << 20, ..Limits::default() };
+        let run = |source: &'static str| session.run(Job::code(source).limits(limits.clone()));
+        for _ in 0..3 {
+            let open = "import os\nf = open('a', 'wb'); f.truncate(900 << 10); os.unlink('a')";
+            let outcome = run(open).await.unwrap();
+            assert!(outcome.is_success(), "{outcome:?}");
+            let failed = run("f.close(); 1/0").await.unwrap();
+            assert_eq!(exception(&failed).type_name, "ZeroDivisionError");
+        }
+        session.close();
+    });
 }
 
 #[test]

@@ -198,6 +198,36 @@ fn a_session_whose_program_ignores_interrupts_is_gone_and_says_so() {
     });
 }
 
+#[test]
+fn an_interrupt_ends_a_sleep_that_begins_after_it() {
+    with_pool(|pool| async {
+        let session = pool.session("sleeps").await.unwrap();
+        let source = "import time\nprint('begun')\nlist(map(time.sleep, [0] * 200_000 + [10**6]))";
+        let limits = Limits { grace: Duration::from_secs(60), ..Limits::default() };
+        let mut ticket = session.submit(Job::code(source).limits(limits)).await.unwrap();
+        assert!(ticket.next_output().await.is_some());
+        ticket.interrupt();
+        assert_eq!(exception(&ticket.outcome().await).type_name, "KeyboardInterrupt");
+        session.close();
+    });
+}
+
+#[test]
+fn a_session_without_memory_says_so_and_is_not_blamed_on_the_sandbox() {
+    with_pool(|pool| async {
+        let session = pool.session("full").await.unwrap();
+        let limits = Limits { memory_bytes: 128 << 20, ..Limits::default() };
+        let fill = "kept = []\nsize = 1 << 20\nwhile size:\n    try: kept.append(bytes(size))\n\
+                    \x20   except MemoryError: size >>= 1";
+        for source in [fill, "7"] {
+            let outcome = session.run(Job::code(source).limits(limits.clone())).await.unwrap();
+            let is_fair = matches!(outcome.verdict, Verdict::Completed { .. } | Verdict::Raised(_));
+            assert!(is_fair, "{source}: {outcome:?}");
+        }
+        session.close();
+    });
+}
+
 /// Right answers between interrupts, many times on one interpreter.
 #[test]
 fn interrupts_and_turns_alternate() {

@@ -4,10 +4,14 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 
+use anyhow::Context;
+
 use hatchery::{
     ChangeKind, ChangedFile, Deterministic, Hatchery, Job, LimitKind, Outcome, Stream, Ticket,
     Verdict,
 };
+
+use tokio::task::JoinHandle;
 
 use crate::args::RunArguments;
 use crate::exit::{Exit, UsageError};
@@ -35,7 +39,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     // Not aborted: that would wait for the interpreter that is being started for a next job, and
     // the process ends here.
     match Exit::of_outcome(&outcome) {
-        Exit::Success if !are_kept => Ok(Exit::Failed),
+        Exit::Success | Exit::Program(0) if !are_kept => Ok(Exit::Failed),
         // The program heard Ctrl-C and ended of it.
         Exit::Failed if interrupts > 0 => Ok(Exit::Interrupted),
         exit => Ok(exit),
@@ -50,6 +54,8 @@ async fn follow(
     interrupts: &mut Interrupts,
 ) -> anyhow::Result<(Outcome, u32)> {
     let mut heard = 0;
+    // On a thread of its own, since a reader may stop reading, and Ctrl-C is heard all the same.
+    let mut writing: Option<JoinHandle<std::io::Result<()>>> = None;
     loop {
         tokio::select! {
             count = interrupts.more_than(heard) => {
@@ -59,10 +65,17 @@ async fn follow(
                     _ => ticket.stop(),
                 }
             }
-            chunk = ticket.next_output() => {
+            written = async { writing.as_mut().expect("there is a write").await },
+                if writing.is_some() =>
+            {
+                writing = None;
+                written.context("a write died")??;
+            }
+            chunk = ticket.next_output(), if writing.is_none() => {
                 let Some(chunk) = chunk else { break };
                 if passes_on {
-                    pass_on(chunk.stream, &chunk.bytes)?;
+                    let write = move || pass_on(chunk.stream, &chunk.bytes);
+                    writing = Some(tokio::task::spawn_blocking(write));
                 }
             }
         }
@@ -83,7 +96,12 @@ fn pass_on(stream: Stream, bytes: &[u8]) -> std::io::Result<()> {
 /// Says on standard error what the program's own output doesn't.
 fn report(outcome: &Outcome) {
     match &outcome.verdict {
-        Verdict::Completed { .. } | Verdict::Exited { .. } => {}
+        Verdict::Completed { .. } => {}
+        // A message of `sys.exit` is among the program's own output already.
+        Verdict::Exited { code: Outcome::ABORTED | Outcome::CRASHED, message: Some(message) } => {
+            terminal::note(message);
+        }
+        Verdict::Exited { .. } => {}
         Verdict::Raised(exception) => {
             let _ = std::io::stderr().lock().write_all(exception.traceback.as_bytes());
         }
@@ -178,7 +196,15 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
     let job = if arguments.read_only { job.read_only() } else { job };
     let job = if arguments.keep_files { job.keep_files() } else { job };
     let job = match arguments.deterministic {
-        Some(seed) => job.deterministic(Deterministic::new(seed)),
+        Some(seed) => {
+            let start = arguments.start.map(|seconds| seconds.saturating_mul(1_000_000_000));
+            let start = start.unwrap_or(Deterministic::DEFAULT_START);
+            job.deterministic(Deterministic { seed, start })
+        }
+        None => job,
+    };
+    let job = match &arguments.stdin {
+        Some(file) => job.stdin(inputs::read(file)?),
         None => job,
     };
     Ok(job.args(&arguments.args).limits(arguments.limits.limits()))

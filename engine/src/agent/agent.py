@@ -20,6 +20,7 @@ import os
 import sys
 import traceback
 import types
+import weakref
 
 # The first byte of what is sent through the door; `engine/src/agent.rs` has the same table.
 FETCH = b"\x01"
@@ -33,6 +34,15 @@ SMALLEST_INTEGER = -(1 << 63)
 LARGEST_INTEGER = (1 << 64) - 1
 # Deeper values are no use as JSON, and readers refuse them (serde_json stops at 128).
 DEEPEST_VALUE = 100
+# The reply when there is no memory left to take a request with.
+NO_ROOM = REPLY + json.dumps(
+    {
+        "kind": "raised",
+        "type": "MemoryError",
+        "message": "earlier programs left no memory to run another one",
+        "traceback": "MemoryError: earlier programs left no memory to run another one\n",
+    }
+).encode()
 # Enough to describe an exception in.
 RESERVE_BYTES = 1 << 20
 # Frames of a traceback that are described.
@@ -58,6 +68,8 @@ class Agent:
         self._turns = 0
         # `sys.stdout` and `sys.stderr` as the last program left them, if it replaced them.
         self._replaced = {}
+        # Given up when a program has used all memory, so that there is some to say so.
+        self._reserve = bytearray(RESERVE_BYTES)
         self._encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
         self._decode = json.JSONDecoder().decode
         self.main = types.ModuleType("__main__")
@@ -70,7 +82,16 @@ class Agent:
 
     def turn(self):
         """Serves one request."""
-        request = self._decode(self._call(FETCH).decode())
+        try:
+            if self._reserve is None:
+                self._reserve = bytearray(RESERVE_BYTES)
+            request = self._decode(self._call(FETCH).decode())
+        except BaseException:
+            # What an earlier program holds on to leaves no room for another one.
+            self._reserve = None
+            self._call(NO_ROOM)
+            return
+        reopen_streams()
         sys.modules["__main__"] = self.main
         # What the program puts there is used between turns too otherwise, by the host's flush.
         streams = {name: sys.__dict__.get(name) for name in ("stdout", "stderr")}
@@ -93,8 +114,6 @@ class Agent:
 
     def _run(self, request):
         cap = request["result_bytes"]
-        # Given up when the program has used all memory, so that there is some to say so.
-        reserve = bytearray(RESERVE_BYTES)
         try:
             filename = self._prepare(request)
             try:
@@ -103,19 +122,36 @@ class Agent:
                 # What the program set must not keep the agent from answering.
                 sys.setrecursionlimit(max(self._recursion_limit, sys.getrecursionlimit()))
             reply = {"kind": "completed", **describe_value(has_value, value, cap, self._encode)}
+            del value
         except SystemExit as error:
-            del reserve
+            self._reserve = None
             reply = self._exited(error, cap)
         except BaseException as error:
-            del reserve
+            self._reserve = None
             reply = {"kind": "raised", **describe_exception(error, cap)}
         if request["last"]:
             run_exit_functions()
-            # As a process that ends does: what is still open is closed, and so written.
-            self.main.__dict__.clear()
-            gc.collect()
+            self._drop_main()
         flush_streams()
         return reply
+
+    def _drop_main(self):
+        """As a process that ends does: what is still open is closed, and so written."""
+        witness = self.main.__witness__ = Witness()
+        for value in list(self.main.__dict__.values()):
+            # A file that is part of a cycle can lose what it holds when the cycle is collected.
+            if issubclass(type(value), io.IOBase):
+                flush(value)
+        alive = weakref.ref(witness)
+        # Finalisers find the names that they use: nothing is taken from the program's namespace
+        # unless something outside of it keeps it alive.
+        self.main = sys.modules["__main__"] = types.ModuleType("__main__")
+        del witness
+        gc.collect()
+        for holder in gc.get_referrers(alive()) if alive() else ():
+            if type(holder) is dict:
+                holder.clear()
+        gc.collect()
 
     def _prepare(self, request):
         """Sets up what a process would have been started with; returns the program's name."""
@@ -179,6 +215,22 @@ class Agent:
         except BaseException:
             pass
         return {"kind": "exited", "code": 1, "message": message}
+
+
+class Witness:
+    """Lives as long as the namespace that it is put into."""
+
+
+def reopen_streams():
+    """Opens the standard streams again if an earlier program closed them."""
+    for stream in (sys.__dict__.get("__stdout__"), sys.__dict__.get("__stderr__")):
+        try:
+            is_closed = stream.closed
+        except BaseException:
+            is_closed = True
+        if is_closed:
+            open_streams()
+            return
 
 
 def open_streams():
@@ -341,7 +393,11 @@ def run_exit_functions():
 
 def flush_streams():
     for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
-        try:
-            getattr(sys, name).flush()
-        except BaseException:
-            pass
+        flush(sys.__dict__.get(name))
+
+
+def flush(stream):
+    try:
+        stream.flush()
+    except BaseException:
+        pass

@@ -301,6 +301,53 @@ class AgentTest(unittest.TestCase):
         self.assertEqual(self.run_program("del sys.stdout, sys.__stderr__\n5")["value"], 5)
         sys.__stderr__ = sys.stderr
 
+    def test_finalisers_of_the_last_run_find_their_names(self):
+        source = (
+            "x = 5\nclass A:\n    def __del__(self): print('bye', x)\na = A()\na.itself = a\n"
+            "def g():\n    try: yield\n    finally: print('closed', x)\nh = g()\nnext(h)"
+        )
+        self.run_program(source, last=True)
+        self.assertEqual(sorted(self.out.splitlines()), ["bye 5", "closed 5"])
+
+    def test_what_keeps_the_namespace_alive_keeps_nothing_open(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        path = os.path.join(folder, "f")
+        source = (
+            f"import builtins\nheld = [open({path!r}, 'w')]\nheld[0].write('text')\n"
+            "def keep(): pass\nbuiltins.kept = keep"
+        )
+        self.run_program(source, last=True)
+        with open(path) as file:
+            self.assertEqual(file.read(), "text")
+
+    def test_no_memory_left_is_the_programs_end_and_not_the_agents(self):
+        self.agent._reserve = None
+        original = agent_module.RESERVE_BYTES
+        agent_module.RESERVE_BYTES = 1 << 62
+        try:
+            reply = self.run_program("1")
+        finally:
+            agent_module.RESERVE_BYTES = original
+        self.assertEqual((reply["kind"], reply["type"]), ("raised", "MemoryError"))
+        self.door.requests.clear()
+        self.assertEqual(self.run_program("2")["value"], 2)
+
+    def test_streams_that_a_program_closed_are_open_for_the_next(self):
+        opened = []
+        original = agent_module.open_streams
+        agent_module.open_streams = lambda: opened.append(True)
+        saved = sys.__stdout__
+        try:
+            self.run_program("1")
+            self.assertEqual(opened, [])
+            sys.__stdout__ = io.StringIO()
+            sys.__stdout__.close()
+            self.run_program("1")
+            self.assertEqual(opened, [True])
+        finally:
+            sys.__stdout__, agent_module.open_streams = saved, original
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -79,6 +79,12 @@ impl Node {
         }
     }
 
+    /// What `bytes` of this file are charged for: once for each name, since each name is a file to
+    /// whoever takes the workspace away; a file without one is charged for once.
+    fn charged(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.links.max(1))
+    }
+
     fn touch(&mut self, now: Timestamp) {
         self.modified = now;
         self.changed = now;
@@ -131,6 +137,12 @@ impl Tree {
         let next = self.next;
         let version = self.version + 1;
         *self = Self { next, version, ..earlier.clone() };
+    }
+
+    /// Files without a name.
+    pub(crate) fn nameless(&self) -> Vec<NodeId> {
+        let nameless = |(id, node): (&NodeId, &Node)| (node.links == 0).then_some(*id);
+        self.nodes.iter().filter_map(nameless).collect()
     }
 
     /// Makes everything so far part of the library; `writable` folders can be written to.
@@ -219,7 +231,7 @@ impl Tree {
         }
         let end = at.checked_add(bytes.len() as u64).ok_or(Errno::TooLargeFile)?;
         let len = self.writable(file)?;
-        self.charge_bytes(end.saturating_sub(len))?;
+        self.charge_bytes(self.node(file)?.charged(end.saturating_sub(len)))?;
         let node = self.node_mut(file);
         node.touch(now);
         let Kind::File(contents) = &mut node.kind else { unreachable!("`writable` says so") };
@@ -229,8 +241,8 @@ impl Tree {
 
     pub(crate) fn set_len(&mut self, file: NodeId, len: u64, now: Timestamp) -> Result<(), Errno> {
         let before = self.writable(file)?;
-        self.charge_bytes(len.saturating_sub(before))?;
-        self.usage.bytes -= before.saturating_sub(len);
+        self.charge_bytes(self.node(file)?.charged(len.saturating_sub(before)))?;
+        self.usage.bytes -= self.node(file)?.charged(before.saturating_sub(len));
         let node = self.node_mut(file);
         node.touch(now);
         let Kind::File(contents) = &mut node.kind else { unreachable!("`writable` says so") };
@@ -295,7 +307,7 @@ impl Tree {
     pub(crate) fn check_invariants(&self) {
         let mut usage = FileUsage::default();
         for node in self.nodes.values().filter(|node| !node.is_fixed) {
-            usage.bytes += node.len();
+            usage.bytes += node.charged(node.len());
             usage.count += node.links;
         }
         // The writable folders of the library are not charged.

@@ -68,14 +68,16 @@ impl GuestHost for ReactorHost {
         });
         let (workspace, now) = (wasi.workspace, wasi.clock.timestamp());
         let tree = &mut wasi.tree;
-        self.before = tree.clone();
         let quota = FileQuota::of(limits);
         tree.begin(quota, false);
+        let before = &mut self.before;
         let put = (|| {
             for mount in &program.mounts {
                 put_mount(tree, &mount.path, &mount.folder, now)
                     .map_err(|errno| (mount.path.clone(), errno))?;
             }
+            // Mounts stay, whatever becomes of the run.
+            *before = tree.clone();
             for file in &program.files {
                 put_input(tree, workspace, file, now)
                     .map_err(|errno| (file.path.clone(), errno))?;
@@ -101,7 +103,7 @@ impl GuestHost for ReactorHost {
         let files = if commits {
             changes(&self.given, &wasi.tree, workspace)
         } else {
-            wasi.tree.undo_to(&self.before);
+            wasi.undo_to(&self.before);
             Vec::new()
         };
         // Nothing is kept alive by what it was before.

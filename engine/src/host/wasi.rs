@@ -115,6 +115,17 @@ impl Wasi {
         self.alarm = None;
     }
 
+    /// Puts the files back as they were. Files that were open without a name then, and are closed
+    /// now, can't be reached any more.
+    pub(crate) fn undo_to(&mut self, before: &Tree) {
+        self.tree.undo_to(before);
+        for file in self.tree.nameless() {
+            if !self.open.is_open(file) {
+                self.tree.drop_if_nameless(file);
+            }
+        }
+    }
+
     /// Host calls of the run so far.
     pub(crate) fn calls(&self) -> u64 {
         self.calls

@@ -11,13 +11,8 @@ use crate::agent;
 use crate::host::GuestExit;
 use crate::interrupt::Asked;
 use crate::limits::{LimitHit, LimitKind, Limits};
-use crate::outcome::{Afterwards, Exception, SandboxFailure, StopReason, Usage, Verdict};
+use crate::outcome::{Afterwards, Exception, Outcome, SandboxFailure, StopReason, Usage, Verdict};
 use crate::tunables::GUEST_STACK_BYTES;
-
-/// The exit code of a process that a shell saw abort: 128 and the number of SIGABRT.
-const ABORTED: u8 = 128 + 6;
-/// Likewise 128 and the number of SIGSEGV.
-const CRASHED: u8 = 128 + 11;
 
 /// How a run ended, before its usage is known.
 #[derive(Debug)]
@@ -65,7 +60,7 @@ pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
     let allowed = match limit {
         LimitKind::Wall => milliseconds(limits.wall_time),
         LimitKind::Cpu => milliseconds(limits.cpu_time),
-        LimitKind::Memory => limits.memory_bytes as u64,
+        LimitKind::Memory => (limits.memory_bytes as u64).min(4 << 30),
         LimitKind::Output => limits.output_bytes as u64,
         LimitKind::FileBytes => limits.file_bytes,
         LimitKind::FileCount => limits.file_count,
@@ -125,7 +120,7 @@ fn judge_trap(error: RuntimeError) -> Verdict {
         // `abort()`, which a signal of the program to itself ends in too.
         Some(TrapCode::UnreachableCodeReached) => {
             let message = Some("the program aborted its interpreter".to_owned());
-            Verdict::Exited { code: ABORTED, message }
+            Verdict::Exited { code: Outcome::ABORTED, message }
         }
         Some(TrapCode::StackOverflow) => {
             let bytes = GUEST_STACK_BYTES as u64;
@@ -134,7 +129,7 @@ fn judge_trap(error: RuntimeError) -> Verdict {
         // Programs can make an interpreter crash, by bytecode of their own for instance.
         Some(trap) => {
             let message = Some(format!("the program crashed its interpreter: {trap}"));
-            Verdict::Exited { code: CRASHED, message }
+            Verdict::Exited { code: Outcome::CRASHED, message }
         }
         None => Verdict::SandboxFailed(SandboxFailure::Trap(error.message())),
     }

@@ -20,6 +20,10 @@ struct ToolResult<'a> {
     value: Option<&'a serde_json::Value>,
     repr: Option<&'a str>,
     exit_code: Option<u8>,
+    /// What `sys.exit` was given, or that the program aborted or crashed its interpreter.
+    message: Option<&'a str>,
+    /// The traceback of where an interrupt ended the program.
+    interrupted_at: Option<&'a str>,
     error: Option<ToolError<'a>>,
     truncated: bool,
     files: Vec<ToolFile<'a>>,
@@ -72,7 +76,8 @@ impl Outcome {
     /// The first six fields are those that REPL tools of agents agree on: `stdout`, `stderr`,
     /// `exception` (the traceback, or null), `success`, `execution_time` (seconds) and
     /// `timed_out`. Ours follow: `status` (`completed`, `raised`, `exited`, `limit`, `cancelled` or
-    /// `sandbox_failed`), `value`, `repr`, `exit_code`, `error`, `truncated`,
+    /// `sandbox_failed`), `value`, `repr`, `exit_code`, `message`, `interrupted_at`,
+    /// `error`, `truncated`,
     /// `files`, `limits_met` and `usage`.
     /// A `value` of null means either `None` or no JSON; `repr` tells them apart.
     pub fn to_tool_json(&self) -> serde_json::Value {
@@ -80,9 +85,9 @@ impl Outcome {
             Verdict::Completed { value, repr } => (value.as_ref(), repr.as_deref()),
             _ => (None, None),
         };
-        let exit_code = match &self.verdict {
-            Verdict::Exited { code, .. } => Some(*code),
-            _ => None,
+        let (exit_code, message) = match &self.verdict {
+            Verdict::Exited { code, message } => (Some(*code), message.as_deref()),
+            _ => (None, None),
         };
         let exception = match &self.verdict {
             Verdict::Raised(exception) => Some(exception.traceback.as_str()),
@@ -100,6 +105,8 @@ impl Outcome {
             value,
             repr,
             exit_code,
+            message,
+            interrupted_at: self.interrupted_at.as_ref().map(|at| at.traceback.as_str()),
             error: tool_error(&self.verdict),
             truncated: self.output_truncated,
             files: files.map(ToolFile::of).collect(),

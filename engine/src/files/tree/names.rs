@@ -118,7 +118,12 @@ impl Tree {
             return Err(Errno::NameTooLong);
         }
         // A name takes room as a file does.
+        let len = self.node(file)?.len();
         self.charge_count()?;
+        if let Err(errno) = self.charge_bytes(len) {
+            self.usage.count -= 1;
+            return Err(errno);
+        }
         let node = self.node_mut(file);
         node.links += 1;
         node.changed = now;
@@ -222,11 +227,15 @@ impl Tree {
     }
 
     fn unlink(&mut self, id: NodeId, is_open: bool, now: Timestamp) {
-        // The name is given back now; the bytes of an open file stay charged.
+        // The name is given back now; the bytes of an open file stay charged once.
         self.usage.count -= 1;
         let node = self.node_mut(id);
         node.links -= 1;
         node.changed = now;
+        let (len, links) = (node.len(), node.links);
+        if links > 0 {
+            self.usage.bytes -= len;
+        }
         if !is_open {
             self.drop_if_nameless(id);
         }

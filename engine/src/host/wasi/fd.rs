@@ -81,6 +81,9 @@ impl Wasi {
     ) -> Result<(), Errno> {
         let filestat = match self.open.get(fd)? {
             Open::Stdin | Open::Stdout | Open::Stderr => Filestat::stream(fd),
+            Open::Folder { base: Base::Node(node), .. } if self.tree.node(*node).is_err() => {
+                Filestat::removed_folder(*node)
+            }
             Open::File { node, .. } | Open::Folder { base: Base::Node(node), .. } => {
                 Filestat::node(&self.tree, *node)?
             }

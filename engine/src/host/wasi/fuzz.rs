@@ -170,7 +170,7 @@ fn no_call_panics_hangs_or_grows_beyond_the_quotas() {
             put_texts(guest);
             wasi.tree.check_invariants();
             if call % 5_000 == 0 {
-                wasi.tree.undo_to(&before);
+                wasi.undo_to(&before);
             }
         }
         let function = numbers.below(binding::FUNCTIONS.len() as u32) as usize;

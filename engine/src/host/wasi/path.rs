@@ -34,8 +34,16 @@ impl Wasi {
         len: u32,
     ) -> Result<(), Errno> {
         let path = Buffer { at: path, len };
-        if let Ok(Place::Node(_) | Place::Host(_)) = self.place(guest, fd, 0, path) {
-            return Err(Errno::Exists);
+        match self.place(guest, fd, 0, path) {
+            Ok(Place::Node(_)) => return Err(Errno::Exists),
+            Ok(Place::Host(place)) => {
+                return Err(match place.mount.stat(&place.path()) {
+                    Ok(_) => Errno::Exists,
+                    Err(Errno::NoEntry) => Errno::ReadOnly,
+                    Err(errno) => errno,
+                });
+            }
+            Ok(Place::Vacant { .. }) | Err(_) => {}
         }
         let (folder, name, _) = self.parent(guest, fd, path)?;
         self.tree.create_folder(folder, &name, self.clock.timestamp()).map(drop)
@@ -152,8 +160,13 @@ impl Wasi {
         buffer_len: u32,
         out: u32,
     ) -> Result<(), Errno> {
-        let Place::Node(node) = self.place(guest, fd, 0, Buffer { at: path, len })? else {
-            return Err(Errno::Invalid);
+        let node = match self.place(guest, fd, 0, Buffer { at: path, len })? {
+            Place::Node(node) => node,
+            Place::Vacant { .. } => return Err(Errno::NoEntry),
+            Place::Host(place) => {
+                place.mount.stat(&place.path())?;
+                return Err(Errno::Invalid);
+            }
         };
         let Kind::Link(target) = &self.tree.node(node)?.kind else { return Err(Errno::Invalid) };
         let count = target.len().min(buffer_len as usize);

@@ -56,6 +56,10 @@ impl Filestat {
         })
     }
 
+    pub(super) fn removed_folder(id: NodeId) -> Self {
+        Self { device: DEVICE_MEMORY, inode: id.number(), kind: FOLDER, ..Self::default() }
+    }
+
     pub(super) fn host(stat: &HostStat) -> Self {
         Self {
             device: DEVICE_HOST,
