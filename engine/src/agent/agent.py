@@ -34,13 +34,13 @@ SMALLEST_INTEGER = -(1 << 63)
 LARGEST_INTEGER = (1 << 64) - 1
 # Deeper values are no use as JSON, and readers refuse them (serde_json stops at 128).
 DEEPEST_VALUE = 100
-# The reply when there is no memory left to take a request with.
+# The reply when there is no memory left to take a request with, or to make another reply.
 NO_ROOM = REPLY + json.dumps(
     {
         "kind": "raised",
         "type": "MemoryError",
-        "message": "earlier programs left no memory to run another one",
-        "traceback": "MemoryError: earlier programs left no memory to run another one\n",
+        "message": "no memory is left, not even to say more",
+        "traceback": "MemoryError: no memory is left, not even to say more\n",
     }
 ).encode()
 # Enough to describe an exception in.
@@ -83,14 +83,22 @@ class Agent:
     def turn(self):
         """Serves one request."""
         try:
-            if self._reserve is None:
-                self._reserve = bytearray(RESERVE_BYTES)
-            request = self._decode(self._call(FETCH).decode())
-        except BaseException:
-            # What an earlier program holds on to leaves no room for another one.
+            self._call(self._serve())
+        except MemoryError:
+            # Not even the reserve was enough to describe the end in, or to begin.
             self._reserve = None
+            self._call(PROGRAM_OVER)
             self._call(NO_ROOM)
-            return
+
+    def _serve(self):
+        """Takes a request, runs it and makes the frame of the reply."""
+        if self._reserve is None:
+            self._reserve = bytearray(RESERVE_BYTES)
+        try:
+            request = self._decode(self._call(FETCH).decode())
+        except Exception as error:
+            # The host found no room for it.
+            raise MemoryError from error
         reopen_streams()
         sys.modules["__main__"] = self.main
         # What the program puts there is used between turns too otherwise, by the host's flush.
@@ -110,7 +118,7 @@ class Agent:
             left = {name: sys.__dict__.get(name) for name in streams}
             self._replaced = {name: left[name] for name in left if left[name] is not streams[name]}
             sys.__dict__.update(streams)
-        self._call(REPLY + self._encode(reply).encode("utf-8", "backslashreplace"))
+        return REPLY + self._encode(reply).encode("utf-8", "backslashreplace")
 
     def _run(self, request):
         cap = request["result_bytes"]
@@ -131,7 +139,12 @@ class Agent:
             reply = {"kind": "raised", **describe_exception(error, cap)}
         if request["last"]:
             run_exit_functions()
-            self._drop_main()
+            try:
+                self._drop_main()
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
+                pass  # an audit hook of the program, for instance
         flush_streams()
         return reply
 

@@ -333,6 +333,20 @@ class AgentTest(unittest.TestCase):
         self.door.requests.clear()
         self.assertEqual(self.run_program("2")["value"], 2)
 
+    def test_no_memory_to_describe_an_end_is_an_end_all_the_same(self):
+        def fails(*arguments):
+            raise MemoryError
+
+        for name in ("describe_exception", "describe_value", "flush_streams"):
+            original = getattr(agent_module, name)
+            setattr(agent_module, name, fails)
+            try:
+                reply = self.run_program("1 / 0" if name == "describe_exception" else "1")
+            finally:
+                setattr(agent_module, name, original)
+            self.assertEqual((reply["kind"], reply["type"]), ("raised", "MemoryError"), name)
+            self.assertEqual(self.run_program("2")["value"], 2)
+
     def test_streams_that_a_program_closed_are_open_for_the_next(self):
         opened = []
         original = agent_module.open_streams
