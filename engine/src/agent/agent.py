@@ -69,7 +69,7 @@ class Agent:
         # `sys.stdout` and `sys.stderr` as the last program left them, if it replaced them.
         self._replaced = {}
         # Given up when a program has used all memory, so that there is some to say so.
-        self._reserve = bytearray(RESERVE_BYTES)
+        self._reserve = None
         self._encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
         self._decode = json.JSONDecoder().decode
         self.main = types.ModuleType("__main__")
@@ -89,11 +89,12 @@ class Agent:
             self._reserve = None
             self._call(PROGRAM_OVER)
             self._call(NO_ROOM)
+        # Between turns it is room for the next one to begin in.
+        self._reserve = None
 
     def _serve(self):
         """Takes a request, runs it and makes the frame of the reply."""
-        if self._reserve is None:
-            self._reserve = bytearray(RESERVE_BYTES)
+        self._reserve = bytearray(RESERVE_BYTES)
         try:
             request = self._decode(self._call(FETCH).decode())
         except Exception as error:

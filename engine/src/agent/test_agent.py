@@ -322,7 +322,6 @@ class AgentTest(unittest.TestCase):
             self.assertEqual(file.read(), "text")
 
     def test_no_memory_left_is_the_programs_end_and_not_the_agents(self):
-        self.agent._reserve = None
         original = agent_module.RESERVE_BYTES
         agent_module.RESERVE_BYTES = 1 << 62
         try:
