@@ -135,7 +135,7 @@ fn bombs_leave_the_process_bounded() {
         ("memory", "x = {}\nwhile True: x[len(x)] = [0] * 1000"),
         (
             "memory",
-            "kept = []\nwhile True:\n    try: kept.append([object() for _ in range(1000)])\n\
+            "kept = []\nwhile True:\n    try: kept.append([bytearray(999) for _ in range(1000)])\n\
              \x20   except MemoryError: pass",
         ),
         ("memory", "x = b'x' * (1 << 27); 'y' * (1 << 27)"),
@@ -153,7 +153,7 @@ fn bombs_leave_the_process_bounded() {
     ];
     let lines: String = (0..4)
         .flat_map(|_| bombs.iter())
-        .map(|(limit, code)| format!("{}\n", json!({ "id": limit, "code": code, "timeout": 3 })))
+        .map(|(limit, code)| format!("{}\n", json!({ "id": limit, "code": code, "timeout": 5 })))
         .collect();
     let mut child = hatchery()
         .args(["batch", "-", "--workers", "2", "--memory", "256MiB", "--file-bytes", "64MiB"])
