@@ -45,7 +45,6 @@ const ENDLESS: [&str; 20] = [
 ];
 
 fn main() {
-    // `cargo test` builds benches, and `cargo bench` passes `--bench`.
     let runtime = Runtime::new().expect("threads can be had");
     let pool =
         runtime.block_on(Hatchery::builder().workers(2).start()).expect("the build can be had");

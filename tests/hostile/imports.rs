@@ -137,7 +137,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import platform; print(platform.node(), platform.platform(), repr(platform.processor()))", Prints("(none) wasi-0.0.0-wasm32-32bit ''")),
     ("import platform; print(platform.libc_ver())", Raises("FileNotFoundError")),
     ("import platform; platform.freedesktop_os_release()", Raises("FileNotFoundError")),
-    ("import sysconfig; print(sysconfig.get_platform(), [v for v in sysconfig.get_config_vars().values() if 'hatchery' in str(v) or '/work/' in str(v)])", Prints("wasi-0.0.0-wasm32 []")),
+    ("import sysconfig; print(sysconfig.get_platform(), [v for v in sysconfig.get_config_vars().values() if 'hatchery' in str(v)])", Prints("wasi-0.0.0-wasm32 []")),
     ("import sys; print(sys.executable, sys.orig_argv, sys.argv)", Prints("/usr/local/bin/python.wasm ['python'] ['']")),
     ("import os; print(os.getpid())", Prints("42")),
     ("import os; os.getuid()", Raises("AttributeError")),

@@ -57,11 +57,7 @@ impl Tree {
             return Err(Errno::NameTooLong);
         }
         let node = Node::new(kind, now);
-        self.charge_count()?;
-        if let Err(errno) = self.charge_bytes(node.len()) {
-            self.usage.count -= 1;
-            return Err(errno);
-        }
+        self.charge_name(node.len())?;
         Ok(self.insert(folder, name, node, now))
     }
 
@@ -92,6 +88,12 @@ impl Tree {
         Ok(())
     }
 
+    /// Charges one name of a node with `len` bytes: both or nothing.
+    fn charge_name(&mut self, len: u64) -> Result<(), Errno> {
+        self.charge_count()?;
+        self.charge_bytes(len).inspect_err(|_| self.usage.count -= 1)
+    }
+
     fn insert(&mut self, folder: NodeId, name: &str, node: Node, now: Timestamp) -> NodeId {
         let id = self.next;
         self.next = NodeId(id.0 + 1);
@@ -119,11 +121,7 @@ impl Tree {
         }
         // A name takes room as a file does.
         let len = self.node(file)?.len();
-        self.charge_count()?;
-        if let Err(errno) = self.charge_bytes(len) {
-            self.usage.count -= 1;
-            return Err(errno);
-        }
+        self.charge_name(len)?;
         let node = self.node_mut(file);
         node.links += 1;
         node.changed = now;
