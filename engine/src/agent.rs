@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::image::ImageSpec;
 use crate::limits::Limits;
 use crate::outcome::{Exception, SandboxFailure, Verdict};
 use crate::program::Program;
@@ -15,8 +16,11 @@ use crate::program::Program;
 /// The agent's source.
 const AGENT: &str = include_str!("agent/agent.py");
 
-/// What one turn of the guest is given to run: only the agent's name is looked up.
-pub(crate) const TURN: &str = "_agent.turn()";
+/// What a turn of the guest is given in place of source, once the agent serves turns: a run.
+pub(crate) const TURN: &str = "turn";
+
+/// The turn that makes an interpreter ready for an image to be taken of it.
+pub(crate) const PREPARE: &str = "prepare";
 
 /// The longest frame while the agent starts.
 pub(crate) const BOOT_FRAME_BYTES: usize = 8;
@@ -37,6 +41,10 @@ pub(crate) enum Frame {
     ProgramBegins,
     /// What follows is the agent's again.
     ProgramOver,
+    /// Says where a generator of random numbers is that the module of its name shares: the
+    /// address of the object, its size, and the first words of its state. While an image is
+    /// prepared.
+    Seeded,
 }
 
 impl Frame {
@@ -48,24 +56,30 @@ impl Frame {
             (3, rest) => Some((Self::Hello, rest)),
             (4, rest) => Some((Self::ProgramBegins, rest)),
             (5, rest) => Some((Self::ProgramOver, rest)),
+            (6, rest) => Some((Self::Seeded, rest)),
             _ => None,
         }
     }
 }
 
-/// The turn that starts the agent. Turns have a namespace of their own: the agent gives programs
-/// another `__main__` while they run.
+/// The turn that starts the agent, which serves all later turns in place of the build's function
+/// `_reactor.turn`: that holds on to the function itself, so the function gets another body. The
+/// agent gives programs another `__main__` while they run.
 pub(crate) fn boot_source() -> String {
     format!(
         "def _boot():\n\
-         \x20   import _host, os, sys, types\n\
+         \x20   import _host, _reactor, os, sys, types\n\
          \x20   module = types.ModuleType('_hatchery_agent')\n\
          \x20   exec(compile({AGENT:?}, '<agent>', 'exec'), module.__dict__)\n\
          \x20   module.open_streams()\n\
          \x20   os.chdir({WORKSPACE:?})\n\
          \x20   sys.path.insert(0, {WORKSPACE:?})\n\
-         \x20   return module.Agent(_host.call, os.environ)\n\
-         _agent = _boot()\n"
+         \x20   agent = module.Agent(_host.call, os.environ)\n\
+         \x20   _reactor.agent_turn = agent.reactor_turn\n\
+         \x20   turn = lambda source, environ: agent_turn(source, environ)\n\
+         \x20   _reactor.turn.__code__ = turn.__code__\n\
+         _boot()\n\
+         del _boot\n"
     )
 }
 
@@ -76,17 +90,53 @@ struct Request<'a> {
     args: &'a [String],
     env: &'a BTreeMap<String, String>,
     last: bool,
+    reseed: bool,
     result_bytes: usize,
 }
 
-/// The request for a run. After the `last` one the interpreter is done, so exit functions run.
-pub(crate) fn request(program: &Program, limits: &Limits, last: bool) -> Vec<u8> {
+/// What comes before and after a program's run in its interpreter's life.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Moment {
+    /// The interpreter is done after this run, so exit functions run.
+    pub(crate) last: bool,
+    /// It is a copy of another one, so the generators that modules share are seeded anew.
+    pub(crate) reseed: bool,
+}
+
+#[derive(Serialize)]
+struct PrepareRequest<'a> {
+    preload: &'a [String],
+    setup: Option<&'a str>,
+    setup_name: Option<&'a str>,
+    result_bytes: usize,
+}
+
+/// The request to prepare an interpreter for an image.
+pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
+    let request = PrepareRequest {
+        preload: &spec.preload,
+        setup: spec.setup.as_ref().map(|setup| setup.source.as_str()),
+        setup_name: spec.setup.as_ref().map(|setup| setup.filename.as_str()),
+        result_bytes: limits.result_bytes,
+    };
+    serde_json::to_vec(&request).expect("strings and numbers have a JSON form")
+}
+
+/// Everything in the guest that comes from here, for the key of an image.
+pub(crate) fn identity() -> String {
+    [&boot_source(), TURN, PREPARE].join("\n")
+}
+
+/// The request for a run.
+pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec<u8> {
+    let Moment { last, reseed } = moment;
     let request = Request {
         source: &program.source,
         filename: program.filename.as_deref(),
         args: &program.args,
         env: &program.env,
         last,
+        reseed,
         result_bytes: limits.result_bytes,
     };
     serde_json::to_vec(&request).expect("strings and numbers have a JSON form")
@@ -227,7 +277,7 @@ mod tests {
         assert_eq!(Frame::parse(b"\x01"), Some((Frame::Fetch, &b""[..])));
         assert_eq!(Frame::parse(b"\x02x"), Some((Frame::Reply, &b"x"[..])));
         assert_eq!(Frame::parse(b"\x05"), Some((Frame::ProgramOver, &b""[..])));
-        assert_eq!(Frame::parse(b"\x06"), None);
+        assert_eq!(Frame::parse(b"\x07"), None);
         assert_eq!(Frame::parse(b""), None);
     }
 }

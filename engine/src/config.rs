@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// Where the engine finds what it needs.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct EngineConfig {
     /// The directory for the Python build and compiled modules; about 700 MB.
     ///
@@ -17,7 +17,21 @@ pub struct EngineConfig {
     pub wheel: Option<PathBuf>,
     /// What serves the guests. Default: our own host.
     pub host: HostKind,
+    /// Whether interpreters map their image copy-on-write where the system can. Default: yes,
+    /// unless `$HATCHERY_COPY_ON_WRITE` is `off`. Without, each holds a copy of its image, and
+    /// going back to it or parking a session takes as long as comparing or copying all of that:
+    /// 20 to 60 ms.
+    pub copy_on_write: bool,
+    /// Runs after which an interpreter on an image gets a new instance, which takes 5 ms. wasmer
+    /// keeps objects of C++ exceptions until then.
+    ///
+    /// Default: 10,000. One remakes it after every run; a large number lets what wasmer keeps grow,
+    /// up to a bound of its own.
+    pub runs_per_instance: u32,
 }
+
+/// Turns copy-on-write off where it is set to `off`.
+pub const COPY_ON_WRITE_VARIABLE: &str = "HATCHERY_COPY_ON_WRITE";
 
 /// What serves the imports of a guest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,6 +45,18 @@ pub enum HostKind {
     Wasix,
 }
 
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            cache_dir: None,
+            wheel: None,
+            host: HostKind::default(),
+            copy_on_write: true,
+            runs_per_instance: 10_000,
+        }
+    }
+}
+
 impl EngineConfig {
     /// The configuration that the environment of this process gives.
     pub fn from_env() -> Self {
@@ -41,11 +67,15 @@ impl EngineConfig {
             cache_dir: path(crate::cache::CACHE_DIR_VARIABLE),
             wheel: path(crate::python::PYTHON_WHEEL_VARIABLE),
             host: HostKind::default(),
+            copy_on_write: std::env::var_os(COPY_ON_WRITE_VARIABLE)
+                .is_none_or(|value| value != "off"),
+            ..Self::default()
         }
     }
 }
 
-/// A step of the first start on a machine. Later starts report only `Loading`.
+/// A step of the first start on a machine, or of the first with an image. Later starts report only
+/// `Loading`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
@@ -72,6 +102,11 @@ pub enum Progress {
     Storing,
     /// The compiled module is being checked and loaded.
     Loading,
+    /// An image is being made.
+    BuildingImage {
+        /// The step, for people.
+        what: &'static str,
+    },
     /// The engine is ready.
     Ready,
 }

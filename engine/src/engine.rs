@@ -11,7 +11,7 @@ use crate::error::{EngineError, PythonError, StartError};
 use crate::files::Layout;
 use crate::host::GuestHost;
 use crate::host::reactor::ReactorHost;
-use crate::host::wasi::Wasi;
+use crate::host::wasi::{HostState, Wasi};
 use crate::host::wasix::WasixHost;
 use crate::interpreter::Interpreter;
 use crate::interrupt::raise::Offsets;
@@ -33,6 +33,8 @@ struct EngineInner {
     library: Arc<Library>,
     layout: Layout,
     host: HostKind,
+    copy_on_write: bool,
+    runs_per_instance: u32,
     /// Where interpreters of this build keep what interrupts need, once one has started.
     offsets: OnceLock<Option<Offsets>>,
     build: PythonBuild,
@@ -90,6 +92,8 @@ impl Engine {
                 layout: Layout::new(&library),
                 library,
                 host: config.host,
+                copy_on_write: config.copy_on_write,
+                runs_per_instance: config.runs_per_instance,
                 offsets: OnceLock::new(),
                 build,
                 cache,
@@ -110,15 +114,22 @@ impl Engine {
         &self,
         deterministic: Option<Deterministic>,
     ) -> Result<Interpreter, StartError> {
+        let state = HostState::new(&self.inner.layout, deterministic.as_ref());
+        let (host, wasi) = self.host(state);
+        Interpreter::start(self, host, wasi, deterministic)
+    }
+
+    /// A host for one guest, and what its functions work on.
+    pub(crate) fn host(&self, state: HostState) -> (Box<dyn GuestHost>, Arc<Mutex<Wasi>>) {
         let inner = &self.inner;
-        let wasi = Arc::new(Mutex::new(Wasi::new(&inner.layout, deterministic.as_ref())));
+        let wasi = Arc::new(Mutex::new(Wasi::new(inner.layout.workspace, state)));
         let host: Box<dyn GuestHost> = match inner.host {
             HostKind::Own => Box::new(ReactorHost::new(Arc::clone(&wasi))),
             HostKind::Wasix => {
                 Box::new(WasixHost::new(inner.engine.clone(), Arc::clone(&inner.library)))
             }
         };
-        Interpreter::start(self, host, wasi, deterministic)
+        (host, wasi)
     }
 
     /// What interrupts need, found in the first interpreter that asks.
@@ -142,6 +153,28 @@ impl Engine {
     /// The cache that it came from.
     pub fn cache(&self) -> &CacheDir {
         &self.inner.cache
+    }
+
+    /// Whether interpreters of it begin from images: only under our own host.
+    pub fn takes_images(&self) -> bool {
+        self.inner.host == HostKind::Own
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.inner.layout
+    }
+
+    pub(crate) fn copies_on_write(&self) -> bool {
+        self.inner.copy_on_write
+    }
+
+    pub(crate) fn runs_per_instance(&self) -> u32 {
+        self.inner.runs_per_instance
+    }
+
+    /// Reads the WebAssembly module.
+    pub(crate) fn read_wasm(&self) -> Result<Vec<u8>, EngineError> {
+        self.inner.build.wasm()
     }
 
     pub(crate) fn wasmer(&self) -> &wasmer::Engine {

@@ -162,6 +162,111 @@ pub enum ModuleError {
     },
 }
 
+/// An image can't be made or found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// A module to be imported has a name that no module can have.
+    #[error("`{name}` can't be the name of a module: give names as in `import`, like `os.path`")]
+    ModuleName {
+        /// The name.
+        name: String,
+    },
+    /// A module can't be imported, or the setup failed.
+    #[error("the image can't be prepared: {detail}{}", and_said(said))]
+    Prepare {
+        /// What went wrong, with the traceback if there is one.
+        detail: String,
+        /// What was written to standard error meanwhile.
+        said: String,
+    },
+    /// The build's interpreters change in ways that an image doesn't hold.
+    #[error("no image can be taken of this build: {0}")]
+    Unfit(String),
+    /// The generators of random numbers in the template were not where it said they are.
+    #[error("no image can be taken: its random number generators weren't found in its memory")]
+    Generators,
+    /// The host under the guest can't be put away.
+    #[error("no image can be taken under this host: `HostKind::Own` is the one that can")]
+    Host,
+    /// The template did not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The cache directory can't be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The build can't be read.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The memory of the template can't be put into a file.
+    #[error("can't store the image: {0}")]
+    Store(io::Error),
+    /// No image, or more than one, has a key that begins like this.
+    #[error(
+        "{found} images have a key that begins with `{prefix}`; `hatchery image list` shows all"
+    )]
+    NoSuchImage {
+        /// What was looked for.
+        prefix: String,
+        /// How many there are.
+        found: usize,
+    },
+}
+
+fn and_said(said: &str) -> String {
+    let said = said.trim();
+    if said.is_empty() { String::new() } else { format!("\n(standard error: {said})") }
+}
+
+/// A session can't be put aside, taken up, saved or revived.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The interpreter was not started from an image, or its host can't be put away.
+    #[error("this interpreter can't be parked: only those on an image can")]
+    NotParkable,
+    /// The system refused.
+    #[error("the system refused to copy the session's memory: {0}")]
+    Memory(io::Error),
+    /// The file can't be read or written.
+    #[error("can't {action} `{}`: {cause}", path.display())]
+    File {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        cause: io::Error,
+    },
+    /// The file holds no session, or was damaged.
+    #[error("`{}` is no saved session, or is damaged: {detail}", path.display())]
+    NotASession {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: &'static str,
+    },
+    /// The session began from another image.
+    #[error(
+        "`{}` was saved on image {saved} and this is {here}: revive it with the same Hatchery, \
+         preloads and setup (preloads there: {})", path.display(), or_none(preload)
+    )]
+    OtherImage {
+        /// The file.
+        path: PathBuf,
+        /// The key of the image that it began from.
+        saved: String,
+        /// The key of this one.
+        here: String,
+        /// What that image had imported.
+        preload: Vec<String>,
+    },
+}
+
+fn or_none(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(",") }
+}
+
 /// An interpreter could not be started from a loaded module.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

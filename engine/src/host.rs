@@ -18,7 +18,7 @@ use crate::meter::Asker;
 use crate::outcome::{ChangedFile, StopReason, Verdict};
 use crate::program::Program;
 use crate::transcript::Transcript;
-use wasi::{Alarm, Wasi};
+use wasi::{Alarm, HostState, Wasi};
 
 pub(crate) mod door;
 pub(crate) mod reactor;
@@ -50,6 +50,12 @@ pub(crate) trait GuestHost {
 
     /// Ends the run. What it did to files is kept if it `commits`, and else undone.
     fn end_run(&mut self, commits: bool) -> RunEffects;
+
+    /// What it keeps from run to run, between two runs; `None` if that can't be put away.
+    fn state(&self) -> Option<HostState>;
+
+    /// Goes on from a state that `state` gave.
+    fn set_state(&mut self, state: HostState);
 }
 
 /// What a host is told of a run that begins.

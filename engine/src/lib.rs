@@ -1,8 +1,11 @@
 //! One sandboxed CPython interpreter. Synchronous: no actors, no async runtime.
 //!
 //! ```text
-//! PythonBuild --compile once--> Engine --start--> Interpreter --run--> Outcome
-//!    (PyPI wheel, pinned)      (shared)         (one thread)
+//! PythonBuild --compile once--> Engine --prepare once--> Image --start--> Interpreter --run--> Outcome
+//!    (PyPI wheel, pinned)      (shared)               (a file)  <--reset--  (one thread)
+//!                                                                              ^ |
+//!                                                                       attach | v park
+//!                                                                           SessionState
 //! ```
 //!
 //! What is trusted: the build, by its pinned hash; the compiled module, by the seal that this
@@ -11,10 +14,14 @@
 //! list that is checked when a module is loaded.
 
 pub use cache::{CACHE_DIR_VARIABLE, CacheDir};
-pub use config::{EngineConfig, HostKind, Progress, ProgressSink, Silent};
+pub use config::{COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, Progress, ProgressSink, Silent};
 pub use engine::Engine;
-pub use error::{CacheError, EngineError, ModuleError, PythonError, StartError};
+pub use error::{
+    CacheError, EngineError, ImageError, ModuleError, PythonError, SessionError, StartError,
+};
 pub use files::mount::{BadMount, Mount};
+pub use image::store::{find as find_image, list as images, remove as remove_image};
+pub use image::{Image, ImageInfo, ImageSpec, Setup};
 pub use interpreter::Interpreter;
 pub use limits::{LimitHit, LimitKind, Limits};
 pub use outcome::{
@@ -26,6 +33,7 @@ pub use program::{
     Program, check_path,
 };
 pub use python::{PYTHON_WHEEL_VARIABLE, PythonBuild, WHEEL_REQUIREMENT};
+pub use session::SessionState;
 pub use stop::StopHandle;
 pub use transcript::{Chunk, Cursor, Next, Stream, Transcript};
 
@@ -37,6 +45,7 @@ mod errno;
 mod error;
 mod files;
 mod host;
+mod image;
 mod interpreter;
 mod interrupt;
 mod library;
@@ -48,6 +57,7 @@ mod outcome;
 mod program;
 mod python;
 mod seal;
+mod session;
 mod stop;
 mod transcript;
 mod tunables;

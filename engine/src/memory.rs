@@ -1,13 +1,15 @@
 //! The linear memory of one guest: an address-space reservation of which a prefix is accessible.
 //!
-//! Owns growth, the limit on it and revoking (taking every page away from a running guest, which
-//! is how a hard stop works). It doesn't know about wasmer; `tunables.rs` adapts it.
+//! Owns growth, the limit on it, what differs from the image, going back to that, and revoking
+//! (taking every page away from a running guest, which is how a hard stop works). It doesn't know
+//! about wasmer; `tunables.rs` adapts it.
 //!
 //! ```text
-//!   2 GiB              len             8 GiB + 64 KiB
-//! |-------|------------|--------------------------------|
-//!  guard   read, write   no access
-//!          ^ base
+//!   2 GiB     image     grown    len       8 GiB + 64 KiB
+//! |-------|-----------|----------|---------------------------|
+//!  guard   copy-on-    zeroes     no access
+//!          write
+//!          ^ base      ^ end of the image
 //! ```
 //!
 //! wasmer compiles accesses to such a memory **without bounds checks**: a 32-bit index plus a
@@ -18,25 +20,44 @@
 #![expect(unsafe_code, reason = "lends bytes of a mapping; the lock is what makes that sound")]
 
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use parking_lot::Mutex;
 
-mod sys;
+use cow::Tracker;
+use image::MemoryImage;
+use patch::{MemoryPatch, PAGE_BYTES, PagePatch, image_page};
+
+#[cfg(target_os = "linux")]
+mod cow;
+#[cfg(not(target_os = "linux"))]
+#[path = "memory/cow_disabled.rs"]
+mod cow;
+pub(crate) mod image;
+pub(crate) mod patch;
+pub(crate) mod sys;
 
 /// Bytes of a WebAssembly page.
 pub(crate) const WASM_PAGE_BYTES: usize = 1 << 16;
+/// The most bytes that a 32-bit memory has.
+pub(crate) const MOST_BYTES: usize = 4 << 30;
 /// What must follow the base: 4 GiB that an index can reach, 4 GiB that an offset can add, and
 /// one page for the width of the access.
 pub(crate) const RESERVED_BYTES: usize = (8 << 30) + WASM_PAGE_BYTES;
 /// Inaccessible bytes before the base.
 const GUARD_BEFORE_BYTES: usize = 2 << 30;
+/// Copied pages that a memory keeps when it goes back to its image. They don't fault again, but
+/// each is copied back every time: 1,024 take 0.3 ms, and simple programs touch 100 to 200.
+const MOST_KEPT_PAGES: usize = 1024;
 
 /// The linear memory of one guest.
 #[derive(Debug)]
 pub(crate) struct GuestMemory {
     reservation: sys::Reservation,
+    image: Option<Arc<MemoryImage>>,
     state: Mutex<MemoryState>,
 }
 
@@ -51,6 +72,23 @@ struct MemoryState {
     refused: Option<usize>,
     /// Invariant E-2: once true, nothing is accessible and nothing ever is again.
     revoked: bool,
+    /// Knows which pages of the image were copied; without it, each may have changed.
+    tracker: Option<Tracker>,
+}
+
+impl MemoryState {
+    fn new(len: usize, tracker: Option<Tracker>) -> Self {
+        Self { len, limit: MOST_BYTES, refused: None, revoked: false, tracker }
+    }
+}
+
+/// Whether a memory can have this many bytes: E-1.
+pub(crate) fn is_length(bytes: usize) -> bool {
+    bytes.is_multiple_of(WASM_PAGE_BYTES) && bytes <= MOST_BYTES
+}
+
+fn pages_of(run: Range<usize>) -> Range<usize> {
+    run.start / PAGE_BYTES..run.end / PAGE_BYTES
 }
 
 /// Growth was refused.
@@ -60,11 +98,34 @@ pub(crate) struct GrowthRefused;
 impl GuestMemory {
     /// Reserves the address space and makes the first `len` bytes accessible, zeroed.
     pub(crate) fn new(len: usize) -> io::Result<Self> {
-        assert!(len.is_multiple_of(WASM_PAGE_BYTES) && len <= 4 << 30, "E-1");
+        assert!(is_length(len), "E-1");
         let reservation = sys::Reservation::new(GUARD_BEFORE_BYTES, RESERVED_BYTES)?;
         reservation.make_accessible(0, len)?;
-        let state = MemoryState { len, limit: 4 << 30, refused: None, revoked: false };
-        Ok(Self { reservation, state: Mutex::new(state) })
+        Ok(Self { reservation, image: None, state: Mutex::new(MemoryState::new(len, None)) })
+    }
+
+    /// Reserves the address space for a memory that begins as `image`: a copy-on-write mapping of
+    /// it if `is_mapped` and the system can do that, else a copy.
+    pub(crate) fn over(image: Arc<MemoryImage>, is_mapped: bool) -> io::Result<Self> {
+        let reservation = sys::Reservation::new(GUARD_BEFORE_BYTES, RESERVED_BYTES)?;
+        let len = image.bytes().len();
+        let tracker =
+            if is_mapped { Tracker::open() } else { Err(io::ErrorKind::Unsupported.into()) };
+        let tracker = match tracker {
+            Ok(tracker) => {
+                Tracker::map(&reservation, &image)?;
+                Some(tracker)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "no copy-on-write here: the image is copied");
+                reservation.make_accessible(0, len)?;
+                // SAFETY: accessible, as of the last line, and nobody else knows of it yet.
+                unsafe { reservation.with_bytes(0, len, |to| to.copy_from_slice(image.bytes())) };
+                None
+            }
+        };
+        let state = Mutex::new(MemoryState::new(len, tracker));
+        Ok(Self { reservation, image: Some(image), state })
     }
 
     /// The address of the first byte.
@@ -93,7 +154,7 @@ impl GuestMemory {
     pub(crate) fn grow(&self, delta: usize) -> Result<usize, GrowthRefused> {
         let mut state = self.state.lock();
         let len = state.len.checked_add(delta).ok_or(GrowthRefused)?;
-        if state.revoked || len > state.limit || len > 4 << 30 {
+        if state.revoked || len > state.limit || len > MOST_BYTES {
             state.refused = state.refused.max(Some(len));
             return Err(GrowthRefused);
         }
@@ -124,6 +185,18 @@ impl GuestMemory {
         Some(unsafe { self.reservation.with_bytes(at, len, work) })
     }
 
+    /// Lends all bytes to `work`; `None` if the memory was taken away.
+    ///
+    /// For the thread of the guest, between runs.
+    pub(crate) fn with_all<T>(&self, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let state = self.state.lock();
+        if state.revoked {
+            return None;
+        }
+        // SAFETY: as in `with_bytes`, and no guest runs.
+        Some(unsafe { self.reservation.with_bytes(0, state.len, |bytes| work(bytes)) })
+    }
+
     /// Lends the word at `at`, which the guest may be changing; `None` if it isn't accessible or
     /// aligned.
     pub(crate) fn with_word<T>(&self, at: u32, work: impl FnOnce(&AtomicU32) -> T) -> Option<T> {
@@ -134,6 +207,91 @@ impl GuestMemory {
         }
         // SAFETY: accessible, as just checked, for as long as the lock is held.
         Some(unsafe { self.reservation.with_word(at, work) })
+    }
+
+    /// What differs from the image. Pages that are as in `before` share what that holds of them.
+    ///
+    /// For the thread of the guest, between runs.
+    ///
+    /// # Errors
+    /// The memory was taken away or has no image, or the system doesn't tell what was copied.
+    pub(crate) fn patch(&self, before: &MemoryPatch) -> io::Result<MemoryPatch> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let (image, runs) = self.copied(state)?;
+        let image = image.bytes();
+        // SAFETY: accessible, and the guest doesn't run; the lock keeps everybody else out.
+        let pages = unsafe {
+            self.reservation.with_bytes(0, state.len, |memory| {
+                let pages = runs.into_iter().flat_map(pages_of);
+                let between = |page| {
+                    let number = u32::try_from(page).expect("E-1");
+                    let now = &memory[page * PAGE_BYTES..(page + 1) * PAGE_BYTES];
+                    PagePatch::between(number, image_page(image, page), now, before.page(number))
+                };
+                pages.filter_map(between).collect()
+            })
+        };
+        Ok(MemoryPatch { len: state.len, pages })
+    }
+
+    /// Makes the memory the image with `patch`, whatever it was before, and returns how many pages
+    /// had to be put back. What was grown beyond is returned to the system.
+    ///
+    /// For the thread of the guest, between runs.
+    ///
+    /// # Errors
+    /// As `patch`. The memory is then neither what it was nor what it was to be.
+    pub(crate) fn restore(&self, patch: &MemoryPatch) -> io::Result<usize> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let (image, runs) = self.copied(state)?;
+        let image = image.bytes();
+        let mut put_back = runs.iter().map(|run| run.len() / PAGE_BYTES).sum();
+        self.reservation.give_back(image.len(), state.len - image.len())?;
+        let len = patch.len.max(image.len());
+        if len < state.len {
+            self.reservation.make_inaccessible(len, state.len - len)?;
+        } else {
+            self.reservation.make_accessible(state.len, len - state.len)?;
+        }
+        state.len = len;
+        let keeps = state.tracker.is_none() || put_back <= MOST_KEPT_PAGES + patch.pages.len();
+        if !keeps {
+            self.reservation.give_back(0, image.len())?;
+            put_back = 0;
+        }
+        // SAFETY: as in `patch`.
+        unsafe {
+            self.reservation.with_bytes(0, len, |memory| {
+                for run in runs.into_iter().filter(|_| keeps) {
+                    let run = run.start..run.end.min(image.len());
+                    if !run.is_empty() {
+                        memory[run.clone()].copy_from_slice(&image[run]);
+                    }
+                }
+                for patch in &patch.pages {
+                    let at = patch.page as usize * PAGE_BYTES;
+                    patch.apply(&mut memory[at..at + PAGE_BYTES]);
+                }
+            });
+        }
+        Ok(put_back)
+    }
+
+    /// The runs of offsets that may differ from the image, in order, and the image.
+    fn copied(&self, state: &mut MemoryState) -> io::Result<(&MemoryImage, Vec<Range<usize>>)> {
+        let image = self.image.as_deref().filter(|_| !state.revoked);
+        let image =
+            image.ok_or_else(|| io::Error::other("the memory has no image to go back to"))?;
+        let mut runs = Vec::with_capacity(64);
+        match &mut state.tracker {
+            Some(tracker) => {
+                tracker.copied(&self.reservation, 0..state.len, |run| runs.push(run))?
+            }
+            None => runs.push(0..state.len),
+        }
+        Ok((image, runs))
     }
 
     /// Takes the whole memory away: the next access of the running guest faults and becomes a

@@ -20,6 +20,7 @@ use crate::tunables::GuestTunables;
 
 pub(crate) mod imports;
 mod key;
+pub(crate) mod writes;
 
 /// A wasmer engine with our memory, for Cranelift with exceptions, which the build needs.
 pub(crate) fn new_engine() -> Engine {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::files::mount::Mount;
 
 /// One program with everything that it is given.
@@ -45,7 +47,7 @@ pub struct MountedFolder {
 /// Makes a run the same every time: its clock, and every source of random numbers that a guest
 /// has, the hash seed included. Sleeping moves the clock on and takes no time. What a mounted folder
 /// holds and what `stat` says of it are the host's, whatever the seed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deterministic {
     /// Determines every random number.
     pub seed: u64,

@@ -135,6 +135,11 @@ impl PythonBuild {
         WASM.sha256
     }
 
+    /// The hash that `library()` returns the contents of, in hexadecimal.
+    pub(crate) fn library_sha256(&self) -> &'static str {
+        LIBRARY.sha256
+    }
+
     /// Reads the WebAssembly module.
     pub(crate) fn wasm(&self) -> Result<Vec<u8>, EngineError> {
         self.read(&WASM)

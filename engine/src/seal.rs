@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cache::{CacheDir, write_atomically};
 use crate::error::CacheError;
+use crate::memory::sys::FileView;
 
 const MAGIC: [u8; 8] = *b"HTCHSL01";
 const SEAL_BYTES: usize = MAGIC.len() + blake3::OUT_LEN;
@@ -63,18 +64,60 @@ impl Sealer {
     /// Reads `path` into private memory if it carries its seal; `None` if it is missing, damaged
     /// or foreign. The bytes returned are the bytes that were checked: the file isn't read again.
     pub(crate) fn read(&self, path: &Path, label: &str) -> Option<Vec<u8>> {
-        let seal = fs::read(seal_path(path)).ok()?;
-        let sealed_hash: [u8; blake3::OUT_LEN] = seal.strip_prefix(&MAGIC)?.try_into().ok()?;
-        debug_assert_eq!(seal.len(), SEAL_BYTES);
+        let sealed = self.sealed_hash(path)?;
         let contents = read_regular_file(path)
             .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "not readable"))
             .ok()?;
+        self.matches(path, label, &contents, sealed).then_some(contents)
+    }
+
+    /// Writes `path` by `write` and seals it under `label`, as `write` does with bytes.
+    pub(crate) fn write_with(
+        &self,
+        path: &Path,
+        label: &str,
+        write: impl FnOnce(&mut File) -> std::io::Result<()>,
+    ) -> Result<(), CacheError> {
+        let _ = fs::remove_file(seal_path(path));
+        write_atomically(path, write)?;
+        let view = File::open(path).and_then(FileView::new);
+        let view = view.map_err(|source| CacheError::io("read", path, source))?;
+        self.seal(path, label, view.bytes())
+    }
+
+    /// Maps `path` if it carries its seal; `None` if it is missing, damaged or foreign.
+    ///
+    /// What is mapped is the file itself: whoever changes it in place afterwards, which nothing
+    /// here does, changes what was checked.
+    pub(crate) fn view(&self, path: &Path, label: &str) -> Option<FileView> {
+        let sealed = self.sealed_hash(path)?;
+        let view = open_regular_file(path)
+            .and_then(FileView::new)
+            .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "not readable"))
+            .ok()?;
+        self.matches(path, label, view.bytes(), sealed).then_some(view)
+    }
+
+    /// Removes `path` and its seal, the seal first.
+    pub(crate) fn remove(path: &Path) -> Result<(), CacheError> {
+        let _ = fs::remove_file(seal_path(path));
+        fs::remove_file(path).map_err(|source| CacheError::io("remove", path, source))
+    }
+
+    fn sealed_hash(&self, path: &Path) -> Option<blake3::Hash> {
+        let seal = fs::read(seal_path(path)).ok()?;
+        debug_assert!(seal.len() <= SEAL_BYTES);
+        let hash: [u8; blake3::OUT_LEN] = seal.strip_prefix(&MAGIC)?.try_into().ok()?;
+        Some(blake3::Hash::from_bytes(hash))
+    }
+
+    fn matches(&self, path: &Path, label: &str, contents: &[u8], sealed: blake3::Hash) -> bool {
         // `blake3::Hash` compares in constant time.
-        if self.hash(label, &contents) == blake3::Hash::from_bytes(sealed_hash) {
-            return Some(contents);
+        let is_same = self.hash(label, contents) == sealed;
+        if !is_same {
+            tracing::warn!(path = %path.display(), "the seal doesn't match; the file is made again");
         }
-        tracing::warn!(path = %path.display(), "the seal doesn't match; the file is made again");
-        None
+        is_same
     }
 
     fn hash(&self, label: &str, contents: &[u8]) -> blake3::Hash {
@@ -92,15 +135,21 @@ fn seal_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Reads a file that is no link; anything else in its place is refused.
-fn read_regular_file(path: &Path) -> std::io::Result<Vec<u8>> {
+/// Opens a file that is no link; anything else in its place is refused.
+fn open_regular_file(path: &Path) -> std::io::Result<File> {
     let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-    let mut file: File = OpenOptions::new().read(true).custom_flags(no_follow).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(std::io::Error::other("not a regular file"));
+    let file = OpenOptions::new().read(true).custom_flags(no_follow).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(std::io::Error::other("not a regular file"))
     }
-    let mut contents = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+}
+
+fn read_regular_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut file = open_regular_file(path)?;
+    let len = usize::try_from(file.metadata()?.len()).unwrap_or(0);
+    let mut contents = Vec::with_capacity(len);
     file.read_to_end(&mut contents)?;
     Ok(contents)
 }
@@ -121,6 +170,19 @@ mod tests {
     fn a_whole_file_is_read() {
         let (_folder, sealer, path) = sealed_file();
         assert_eq!(sealer.read(&path, "key").unwrap(), vec![7_u8; 10_000]);
+    }
+
+    #[test]
+    fn a_view_is_checked_as_well() {
+        let (_folder, sealer, path) = sealed_file();
+        assert_eq!(sealer.view(&path, "key").unwrap().bytes(), [7_u8; 10_000]);
+        assert!(sealer.view(&path, "another key").is_none());
+        sealer.write_with(&path, "key", |file| file.write_all(b"others")).unwrap();
+        assert_eq!(sealer.view(&path, "key").unwrap().bytes(), b"others");
+        fs::write(&path, b"another").unwrap();
+        assert!(sealer.view(&path, "key").is_none());
+        Sealer::remove(&path).unwrap();
+        assert!(sealer.view(&path, "key").is_none() && !seal_path(&path).exists());
     }
 
     #[test]

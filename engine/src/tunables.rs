@@ -2,20 +2,28 @@
 //!
 //! wasmer asks its tunables for memory while it makes an instance. Which memory that is travels
 //! in a thread-local for the duration of `with_memory`, since the tunables belong to the engine
-//! and many threads make instances of one engine at once.
+//! and many threads make instances of one engine at once. What an instance has beyond its memory
+//! that a guest can change is its globals, which `InstanceMemory` restores together with it;
+//! `module/writes.rs` holds a build to that.
 #![expect(unsafe_code, reason = "wasmer's tunables are an unsafe interface")]
 
 use std::cell::RefCell;
+use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use wasmer::sys::vm::{
-    LinearMemory, MemoryError, MemoryStyle, TableStyle, VMConfig, VMGlobal, VMGlobalDefinition,
-    VMMemory, VMMemoryDefinition, VMTable, VMTableDefinition,
+    LinearMemory, MemoryError, MemoryStyle, StoreHandle, TableStyle, Trap, TrapCode, VMConfig,
+    VMExceptionObj, VMExceptionRef, VMGlobal, VMGlobalDefinition, VMMemory, VMMemoryDefinition,
+    VMTable, VMTableDefinition, VMTag,
 };
 use wasmer::sys::{BaseTunables, Tunables};
-use wasmer::{GlobalType, MemoryType, Pages, TableType};
+use wasmer::{
+    AsStoreMut, FunctionType, GlobalType, MemoryType, Pages, Store, StoreObjects, TableType,
+};
+use wasmer_types::TagKind;
 
+use crate::memory::patch::MemoryPatch;
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
 
 /// The stack that guest code runs on. CPython's own stack in linear memory has 16 MiB; the native
@@ -23,14 +31,83 @@ use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
 pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
 
 thread_local! {
-    static PENDING: RefCell<Option<Arc<GuestMemory>>> = const { RefCell::new(None) };
+    static PENDING: RefCell<Pending> = const { RefCell::new(Pending::Nothing) };
 }
 
-/// Makes an instance by `instantiate`, and returns the memory that it was given.
-pub(crate) fn with_memory<T>(instantiate: impl FnOnce() -> T) -> (T, Option<Arc<GuestMemory>>) {
-    PENDING.set(None);
+/// What the instance that is being made is to have, or has.
+enum Pending {
+    Nothing,
+    /// This memory, which holds an image, so that data segments are not to be written to it.
+    Wanted(Arc<GuestMemory>),
+    Made(InstanceMemory),
+}
+
+/// Makes an instance by `instantiate`, on a memory that holds an image or else a new one, and
+/// returns that memory.
+pub(crate) fn with_memory<T>(
+    image: Option<Arc<GuestMemory>>,
+    instantiate: impl FnOnce() -> T,
+) -> (T, Option<InstanceMemory>) {
+    PENDING.set(image.map_or(Pending::Nothing, Pending::Wanted));
     let instance = instantiate();
-    (instance, PENDING.take())
+    match PENDING.replace(Pending::Nothing) {
+        Pending::Made(memory) => (instance, Some(memory)),
+        Pending::Nothing | Pending::Wanted(_) => (instance, None),
+    }
+}
+
+/// The memory of one instance, as both we and the compiled code know it.
+#[derive(Debug)]
+pub(crate) struct InstanceMemory {
+    memory: Arc<GuestMemory>,
+    /// Where compiled code reads base and length. Valid while the store lives.
+    definition: NonNull<VMMemoryDefinition>,
+}
+
+impl InstanceMemory {
+    pub(crate) fn shared(&self) -> &Arc<GuestMemory> {
+        &self.memory
+    }
+
+    /// Puts memory and globals back: see [`GuestMemory::restore`]. The store is the one that the
+    /// instance lives in, and no guest code runs in it.
+    ///
+    /// # Errors
+    /// As [`GuestMemory::restore`], or the globals are not this module's.
+    pub(crate) fn restore(
+        &mut self,
+        store: &mut Store,
+        patch: &MemoryPatch,
+        globals: &[u128],
+    ) -> io::Result<usize> {
+        let objects = store.objects_mut();
+        if objects.as_u128_globals().len() != globals.len() {
+            return Err(io::Error::other("the globals are another module's"));
+        }
+        for (index, value) in globals.iter().enumerate() {
+            objects.set_global_unchecked(index, *value);
+        }
+        let put_back = self.memory.restore(patch)?;
+        // SAFETY: valid, since the caller shows us the store; nobody else writes there meanwhile,
+        // since the guest doesn't run.
+        unsafe { self.definition.as_mut().current_length = self.memory.len() };
+        Ok(put_back)
+    }
+}
+
+/// The values of all globals of the one instance in `store`.
+pub(crate) fn globals(store: &mut Store) -> Vec<u128> {
+    store.objects_mut().as_u128_globals()
+}
+
+/// Exception objects that wasmer keeps in `store`: it frees them only with the store.
+pub(crate) fn exceptions(store: &mut Store) -> usize {
+    let StoreObjects::Sys(objects) = store.objects_mut();
+    // They can only be counted by adding one, and each needs a tag.
+    let tag = VMTag::new(TagKind::Exception, FunctionType::new([], []));
+    let tag = StoreHandle::new(objects, tag).internal_handle();
+    let exception = StoreHandle::new(objects, VMExceptionObj::new(tag, Box::default()));
+    VMExceptionRef(exception).to_u32_exnref() as usize
 }
 
 /// The tunables of every engine of ours.
@@ -74,10 +151,15 @@ impl Tunables for GuestTunables {
         style: &MemoryStyle,
         definition: NonNull<VMMemoryDefinition>,
     ) -> Result<VMMemory, MemoryError> {
-        let memory = GuestMemory::new(ty.minimum.bytes().0)
-            .map_err(|error| MemoryError::Generic(error.to_string()))?;
-        let memory = Arc::new(memory);
-        PENDING.set(Some(Arc::clone(&memory)));
+        let (memory, has_image) = match PENDING.replace(Pending::Nothing) {
+            Pending::Wanted(memory) => (memory, true),
+            Pending::Nothing | Pending::Made(_) => {
+                let memory = GuestMemory::new(ty.minimum.bytes().0)
+                    .map_err(|error| MemoryError::Generic(error.to_string()))?;
+                (Arc::new(memory), false)
+            }
+        };
+        PENDING.set(Pending::Made(InstanceMemory { memory: Arc::clone(&memory), definition }));
         // SAFETY: wasmer passes a valid location that lives as long as the instance.
         unsafe {
             definition.write(VMMemoryDefinition {
@@ -85,7 +167,7 @@ impl Tunables for GuestTunables {
                 current_length: memory.len(),
             });
         }
-        let adapter = Adapter { memory, ty: *ty, style: *style, definition };
+        let adapter = Adapter { memory, ty: *ty, style: *style, definition, has_image };
         Ok(VMMemory::from_custom(Box::new(adapter) as Box<dyn LinearMemory + Send + Sync>))
     }
 
@@ -126,6 +208,7 @@ struct Adapter {
     /// Where compiled code reads base and length. Valid while the store lives, which owns
     /// both the instance and this.
     definition: NonNull<VMMemoryDefinition>,
+    has_image: bool,
 }
 
 // SAFETY: `definition` is only written by `grow`, which wasmer calls on the thread that runs the
@@ -161,6 +244,18 @@ impl LinearMemory for Adapter {
 
     fn vmmemory(&self) -> NonNull<VMMemoryDefinition> {
         self.definition
+    }
+
+    unsafe fn initialize_with_data(&self, start: usize, data: &[u8]) -> Result<(), Trap> {
+        if self.has_image {
+            // The image was taken after its template had these, and has written to them.
+            return Ok(());
+        }
+        let put = || {
+            let (start, len) = (u32::try_from(start).ok()?, u32::try_from(data.len()).ok()?);
+            self.memory.with_bytes(start, len, |target| target.copy_from_slice(data))
+        };
+        put().ok_or_else(|| Trap::lib(TrapCode::HeapAccessOutOfBounds))
     }
 
     fn try_clone(&self) -> Result<Box<dyn LinearMemory + Send + Sync>, MemoryError> {

@@ -13,6 +13,7 @@ import ast
 import atexit
 import builtins
 import gc
+import importlib
 import io
 import json
 import linecache
@@ -28,6 +29,10 @@ REPLY = b"\x02"
 HELLO = b"\x03"
 PROGRAM_BEGINS = b"\x04"
 PROGRAM_OVER = b"\x05"
+SEEDED = b"\x06"
+
+# What the host sends as the source of a turn.
+PREPARE_WORD = b"prepare"
 
 # Integers that JSON readers take without loss: what fits 64 bits, signed or not.
 SMALLEST_INTEGER = -(1 << 63)
@@ -45,6 +50,18 @@ NO_ROOM = REPLY + json.dumps(
 ).encode()
 # Enough to describe an exception in.
 RESERVE_BYTES = 1 << 20
+# What a turn needs to begin with, apart from its request.
+BEGINNING_BYTES = 16 << 10
+# Words of a generator's state by which the host finds it in the generator's memory.
+SEED_NEEDLE = 16
+# What programs do first of all, each in its own way of ending.
+REHEARSALS = (
+    "import sys; x = 1; print(end=''); x",
+    "def f(): 1 / 0\nf()",
+    "def f(:",
+    "raise SystemExit(1)",
+    "[1, {'a': (2.5, None)}]",
+)
 # Frames of a traceback that are described.
 MOST_FRAMES = 200
 # In the last line of a cut text.
@@ -63,13 +80,22 @@ class Agent:
 
     def __init__(self, call, environment):
         self._call = call
+        self._environment = environment
         self._base_environment = dict(environment)
+        self._base_variables = variables_of(environment)
         self._recursion_limit = sys.getrecursionlimit()
         self._turns = 0
         # `sys.stdout` and `sys.stderr` as the last program left them, if it replaced them.
         self._replaced = {}
+        # Standard input for the next run, if it was opened ahead of it.
+        self._stdin = None
         # Given up when a program has used all memory, so that there is some to say so.
-        self._reserve = None
+        self._reserve = bytearray(RESERVE_BYTES)
+        # How many objects a collection looks at when a run has left none, as rehearsals found.
+        self._nothing_left = None
+        self._is_rehearsing = False
+        self._rehearsed = b""
+        self._rehearsal = self._call_in_rehearsal
         self._encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
         self._decode = json.JSONDecoder().decode
         self.main = types.ModuleType("__main__")
@@ -80,26 +106,95 @@ class Agent:
         # The address of a static type, for raising it from outside.
         call(HELLO + (id(KeyboardInterrupt) & 0xFFFFFFFF).to_bytes(4, "little"))
 
+    def reactor_turn(self, word, environment):
+        """Stands in for the build's own way of serving a turn, which compiles what it is sent.
+
+        Returns what that does: a status, and whether the interpreter is to be shut down.
+        """
+        try:
+            if word == PREPARE_WORD:
+                self.prepare()
+            else:
+                self.turn()
+        except BaseException:
+            return 1, False
+        return 0, False
+
+    def prepare(self):
+        """Makes this interpreter what an image is taken of: imports, runs the setup, settles."""
+        request = self._decode(self._call(FETCH).decode())
+        sys.modules["__main__"] = self.main
+        try:
+            for name in request["preload"]:
+                importlib.import_module(name)
+            if request["setup"] is not None:
+                self._execute(request["setup"], request["setup_name"])
+            reply = {"kind": "completed", "has_value": False, "value": None, "repr": None}
+        except BaseException as error:
+            reply = {"kind": "raised", **describe_exception(error, request["result_bytes"])}
+        finally:
+            sys.modules["__main__"] = self._between
+        flush_streams()
+        self._rehearse(REHEARSALS)
+        self._settle()
+        self._call(REPLY + self._encode(reply).encode("utf-8", "backslashreplace"))
+
+    def _rehearse(self, sources):
+        """Serves requests of its own, so that what is made at the first time is in the image."""
+        call, main, turns = self._call, self.main, self._turns
+        self._is_rehearsing = True
+        self._call = self._rehearsal
+        for source in sources:
+            request = {"source": source, "filename": None, "args": [], "env": {}}
+            request |= {"last": True, "reseed": False, "result_bytes": 1000}
+            self._rehearsed = json.dumps(request).encode()
+            self.main = types.ModuleType("__main__")
+            self.main.__builtins__ = builtins
+            self._turns = 0
+            self._stdin = open_stdin()
+            self.turn()
+        self._is_rehearsing = False
+        self._call, self.main, self._turns = call, main, turns
+        self._stdin = open_stdin()
+        linecache.cache.pop("<job>", None)
+
+    def _call_in_rehearsal(self, frame):
+        return self._rehearsed if frame == FETCH else b""
+
+    def _settle(self):
+        """Leaves nothing that copies of this interpreter must not have in common."""
+        forget_identities()
+        reseed()
+        # What is here now is never looked at again by a collection, and so never written to.
+        # A rehearsal makes some of it anew, and then finds how much is looked at.
+        for _ in range(2):
+            gc.collect()
+            gc.freeze()
+            self._rehearse(["pass"])
+        for generator, words in global_generators():
+            address = (id(generator) & 0xFFFFFFFF).to_bytes(4, "little")
+            size = type(generator).__basicsize__.to_bytes(4, "little")
+            needle = b"".join(int(word).to_bytes(4, "little") for word in words[:SEED_NEEDLE])
+            self._call(SEEDED + address + size + needle)
+
     def turn(self):
         """Serves one request."""
         try:
             self._call(self._serve())
+            if not has_room(BEGINNING_BYTES):
+                # It is room for the next turn to begin in.
+                self._reserve = None
         except MemoryError:
             # Not even the reserve was enough to describe the end in, or to begin.
             self._reserve = None
             self._call(PROGRAM_OVER)
             self._call(NO_ROOM)
-        # Between turns it is room for the next one to begin in.
-        self._reserve = None
 
     def _serve(self):
         """Takes a request, runs it and makes the frame of the reply."""
-        self._reserve = bytearray(RESERVE_BYTES)
-        try:
-            request = self._decode(self._call(FETCH).decode())
-        except Exception as error:
-            # The host found no room for it.
-            raise MemoryError from error
+        if self._reserve is None:
+            self._reserve = bytearray(RESERVE_BYTES)
+        request = self._decode(self._fetch().decode())
         reopen_streams()
         sys.modules["__main__"] = self.main
         # What the program puts there is used between turns too otherwise, by the host's flush.
@@ -120,6 +215,17 @@ class Agent:
             self._replaced = {name: left[name] for name in left if left[name] is not streams[name]}
             sys.__dict__.update(streams)
         return REPLY + self._encode(reply).encode("utf-8", "backslashreplace")
+
+    def _fetch(self):
+        try:
+            return self._call(FETCH)
+        except Exception:
+            # The host found no room for it.
+            self._reserve = None
+        try:
+            return self._call(FETCH)
+        except Exception as error:
+            raise MemoryError from error
 
     def _run(self, request):
         cap = request["result_bytes"]
@@ -152,20 +258,21 @@ class Agent:
     def _drop_main(self):
         """As a process that ends does: what is still open is closed, and so written."""
         witness = self.main.__witness__ = Witness()
-        for value in list(self.main.__dict__.values()):
-            # A file that is part of a cycle can lose what it holds when the cycle is collected.
-            if issubclass(type(value), io.IOBase):
-                flush(value)
+        flush_files(self.main.__dict__)
         alive = weakref.ref(witness)
         # Finalisers find the names that they use: nothing is taken from the program's namespace
         # unless something outside of it keeps it alive.
         self.main = sys.modules["__main__"] = types.ModuleType("__main__")
         del witness
+        if alive() is None and len(gc.get_objects()) == self._nothing_left:
+            return
         gc.collect()
         for holder in gc.get_referrers(alive()) if alive() else ():
             if type(holder) is dict:
                 holder.clear()
         gc.collect()
+        if self._is_rehearsing:
+            self._nothing_left = len(gc.get_objects())
 
     def _prepare(self, request):
         """Sets up what a process would have been started with; returns the program's name."""
@@ -177,41 +284,20 @@ class Agent:
         else:
             name = self.main.__file__ = filename
         sys.argv = [filename or "", *request["args"]]
-        os.environ.clear()
-        os.environ.update(self._base_environment)
-        os.environ.update(request["env"])
+        os.environ = self._environment
+        if request["env"] or variables_of(os.environ) != self._base_variables:
+            os.environ.clear()
+            os.environ.update(self._base_environment)
+            os.environ.update(request["env"])
         # A reader that saw the end of the last run's input would stay at the end.
-        try:
-            sys.stdin = io.TextIOWrapper(
-                io.BufferedReader(io.FileIO(0, "r", closefd=False)),
-                encoding="utf-8",
-                errors="surrogateescape",
-            )
-        except OSError:
-            # An earlier run closed it; CPython has no standard input either then.
-            sys.stdin = None
+        sys.stdin, self._stdin = self._stdin or open_stdin(), None
+        if request["reseed"]:
+            reseed()
         return name
 
     def _execute(self, source, filename):
         """Runs the program; returns whether it ends in an expression, and that one's value."""
-        linecache.cache[filename] = (
-            len(source),
-            None,
-            io.StringIO(source, newline=None).readlines(),
-            filename,
-        )
-        namespace = self.main.__dict__
-        tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-        last = None
-        if tree.body and isinstance(tree.body[-1], ast.Expr):
-            last = ast.Expression(tree.body.pop().value)
-        code = compile(tree, filename, "exec", dont_inherit=True)
-        exec(code, namespace)
-        if last is None:
-            return False, None
-        # `from __future__ import …` at the top holds for the last expression as well.
-        future = code.co_flags & FUTURE_FLAGS
-        return True, eval(compile(last, filename, "eval", future, dont_inherit=True), namespace)
+        return eval_last(source, filename, self.main.__dict__)
 
     def _exited(self, error, cap):
         """What a process would do with a `SystemExit`: its code, or the message and 1."""
@@ -229,6 +315,27 @@ class Agent:
         except BaseException:
             pass
         return {"kind": "exited", "code": 1, "message": message}
+
+
+def eval_last(source, filename, namespace):
+    """Runs source; returns whether it ends in an expression, and that one's value."""
+    linecache.cache[filename] = (
+        len(source),
+        None,
+        io.StringIO(source, newline=None).readlines(),
+        filename,
+    )
+    tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    last = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = ast.Expression(tree.body.pop().value)
+    code = compile(tree, filename, "exec", dont_inherit=True)
+    exec(code, namespace)
+    if last is None:
+        return False, None
+    # `from __future__ import …` at the top holds for the last expression as well.
+    future = code.co_flags & FUTURE_FLAGS
+    return True, eval(compile(last, filename, "eval", future, dont_inherit=True), namespace)
 
 
 class Witness:
@@ -258,6 +365,59 @@ def open_streams():
         stream.mode = "w"
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
+
+
+def variables_of(environment):
+    """The variables in the form that the environment has them in, without decoding them."""
+    return dict(getattr(environment, "_data", environment))
+
+
+def has_room(size):
+    try:
+        bytearray(size)
+    except MemoryError:
+        return False
+    return True
+
+
+def open_stdin():
+    """Standard input, from its beginning."""
+    try:
+        return io.TextIOWrapper(
+            io.BufferedReader(io.FileIO(0, "r", closefd=False)),
+            encoding="utf-8",
+            errors="surrogateescape",
+        )
+    except OSError:
+        # An earlier run closed it; CPython has no standard input either then.
+        return None
+
+
+def forget_identities():
+    """Takes away what modules drew by chance when they were imported, where they keep it."""
+    for module, names in (("uuid", ("_node", "_last_timestamp")), ("tempfile", ("_name_sequence",))):
+        module = sys.modules.get(module)
+        for name in names if module is not None else ():
+            if hasattr(module, name):
+                setattr(module, name, None)
+
+
+def reseed():
+    """Seeds the generators that modules share, from the system."""
+    if "random" in sys.modules:
+        sys.modules["random"].seed()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+
+
+def global_generators():
+    """Each generator that a module shares, all of the Mersenne Twister, and its state's words."""
+    if "random" in sys.modules:
+        generator = sys.modules["random"]._inst
+        yield generator, generator.getstate()[1]
+    if "numpy.random" in sys.modules:
+        generator = sys.modules["numpy.random"].mtrand._rand._bit_generator
+        yield generator, generator.state["state"]["key"]
 
 
 def describe_value(has_value, value, cap, encode):
@@ -408,6 +568,13 @@ def run_exit_functions():
 def flush_streams():
     for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
         flush(sys.__dict__.get(name))
+
+
+def flush_files(namespace):
+    """A file that is part of a cycle can lose what it holds when the cycle is collected."""
+    for value in list(namespace.values()):
+        if issubclass(type(value), io.IOBase):
+            flush(value)
 
 
 def flush(stream):

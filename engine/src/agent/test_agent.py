@@ -58,6 +58,7 @@ class AgentTest(unittest.TestCase):
             "args": [],
             "env": {},
             "last": False,
+            "reseed": False,
             "result_bytes": 1 << 20,
             **changes,
         }
@@ -322,12 +323,13 @@ class AgentTest(unittest.TestCase):
             self.assertEqual(file.read(), "text")
 
     def test_no_memory_left_is_the_programs_end_and_not_the_agents(self):
-        original = agent_module.RESERVE_BYTES
-        agent_module.RESERVE_BYTES = 1 << 62
+        originals = agent_module.RESERVE_BYTES, agent_module.BEGINNING_BYTES
+        agent_module.RESERVE_BYTES = agent_module.BEGINNING_BYTES = 1 << 62
         try:
-            reply = self.run_program("1")
+            self.run_program("1")  # which leaves no room for the next one to begin in
+            reply = self.run_program("2")
         finally:
-            agent_module.RESERVE_BYTES = original
+            agent_module.RESERVE_BYTES, agent_module.BEGINNING_BYTES = originals
         self.assertEqual((reply["kind"], reply["type"]), ("raised", "MemoryError"))
         self.door.requests.clear()
         self.assertEqual(self.run_program("2")["value"], 2)

@@ -76,6 +76,21 @@ impl Contents {
         bytes
     }
 
+    /// The chunks, for putting the file away: `from_chunks` takes them back.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &[u8]> {
+        self.chunks.iter().map(|chunk| chunk.as_slice())
+    }
+
+    /// The file of `len` bytes with these chunks; `None` if they can't be a file's, which E-5 says.
+    pub(crate) fn from_chunks(chunks: Vec<Vec<u8>>, len: u64) -> Option<Self> {
+        let places = usize::try_from(len.div_ceil(CHUNK_BYTES as u64)).ok()?;
+        let room = |index: usize| (len - (index * CHUNK_BYTES) as u64).min(CHUNK_BYTES as u64);
+        let is_sound = chunks.len() == places
+            && chunks.iter().enumerate().all(|(index, chunk)| chunk.len() as u64 <= room(index));
+        let chunks = chunks.into_iter().map(Arc::new).collect();
+        is_sound.then_some(Self { chunks, len })
+    }
+
     /// Whether both hold the same bytes. Shared chunks are not looked at.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let same_chunk = |(a, b): (&Arc<Vec<u8>>, &Arc<Vec<u8>>)| {

@@ -16,9 +16,12 @@ use crate::errno::Errno;
 use crate::limits::LimitKind;
 
 mod names;
+pub(crate) mod saved;
 
 /// A file, folder or link, for the life of its tree and of the tree's copies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub(crate) struct NodeId(u64);
 
 impl NodeId {
@@ -77,6 +80,10 @@ impl Node {
             Kind::Link(target) => target.len() as u64,
             Kind::Folder { .. } | Kind::Mount { .. } => 0,
         }
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.kind, Kind::File(_) | Kind::Fixed(_))
     }
 
     /// What `bytes` of this file are charged for: once for each name, since each name is a file to

@@ -24,7 +24,29 @@ pub(crate) struct Door {
     reply_cap: usize,
     /// The address of `KeyboardInterrupt`, if the agent has said it.
     exception: Option<u32>,
+    /// Where generators of random numbers are said to be.
+    generators: Vec<GeneratorClaim>,
 }
+
+/// What a run sent.
+#[derive(Debug, Default)]
+pub(crate) struct Passed {
+    /// The last reply.
+    pub(crate) reply: Option<Vec<u8>>,
+    pub(crate) generators: Vec<GeneratorClaim>,
+}
+
+/// Where the guest says that a generator of random numbers is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GeneratorClaim {
+    pub(crate) address: u32,
+    pub(crate) size: u32,
+    /// The first bytes of its state.
+    pub(crate) needle: Vec<u8>,
+}
+
+/// Generators that a guest may name.
+const MOST_GENERATORS: usize = 16;
 
 /// What a frame that was served means for the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,12 +59,13 @@ enum Served {
 impl Door {
     /// Lays out the request of a run, whose reply may have `reply_cap` bytes.
     pub(crate) fn open(&mut self, request: Vec<u8>, reply_cap: usize) {
-        *self = Self { request: Arc::new(request), reply: None, reply_cap, exception: None };
+        *self = Self { request: Arc::new(request), reply_cap, ..Self::default() };
     }
 
     /// Takes the reply, and the request away.
-    pub(crate) fn close(&mut self) -> Option<Vec<u8>> {
-        std::mem::take(self).reply
+    pub(crate) fn close(&mut self) -> Passed {
+        let Self { reply, generators, .. } = std::mem::take(self);
+        Passed { reply, generators }
     }
 
     /// The address of `KeyboardInterrupt`, if the agent said it since the door was opened.
@@ -60,6 +83,16 @@ impl Door {
             }
             (Frame::Hello, address) => {
                 self.exception = Some(u32::from_le_bytes(address.try_into().ok()?));
+                Served::Answer(Arc::default())
+            }
+            (Frame::Seeded, claim) => {
+                let (address, rest) = claim.split_first_chunk::<4>()?;
+                let (size, needle) = rest.split_first_chunk::<4>()?;
+                let [address, size] = [*address, *size].map(u32::from_le_bytes);
+                if self.generators.len() == MOST_GENERATORS || needle.is_empty() {
+                    return None;
+                }
+                self.generators.push(GeneratorClaim { address, size, needle: needle.to_vec() });
                 Served::Answer(Arc::default())
             }
             (Frame::ProgramBegins, _) => Served::ProgramBegins,
@@ -168,9 +201,9 @@ mod tests {
         assert_eq!(door.serve(b"\x02forged"), empty);
         assert_eq!(door.serve(b"\x02honest"), empty);
         assert_eq!(door.serve(b"\x07"), None);
-        assert_eq!(door.close().unwrap(), b"honest");
+        assert_eq!(door.close().reply.unwrap(), b"honest");
         assert_eq!(door.serve(b"\x01"), empty);
-        assert_eq!(door.close(), None);
+        assert_eq!(door.close().reply, None);
     }
 
     #[test]

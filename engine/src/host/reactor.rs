@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use wasmer::{FunctionEnv, Imports, Instance, Module, Store};
 
-use super::wasi::{RunStreams, Wasi, binding};
+use super::wasi::{HostState, RunStreams, Wasi, binding};
 use super::{GuestEnv, GuestHost, RunEffects, RunSetup, door};
 use crate::errno::Errno;
 use crate::error::StartError;
@@ -110,6 +110,16 @@ impl GuestHost for ReactorHost {
         self.before = wasi.tree.clone();
         self.given = wasi.tree.clone();
         RunEffects { files, host_calls: calls, refusals }
+    }
+
+    fn state(&self) -> Option<HostState> {
+        Some(self.wasi.lock().state())
+    }
+
+    fn set_state(&mut self, state: HostState) {
+        self.before = state.tree.clone();
+        self.given = state.tree.clone();
+        self.wasi.lock().set_state(state);
     }
 }
 

@@ -20,13 +20,13 @@ use random::Random;
 pub(crate) mod binding;
 pub(crate) mod bytes;
 pub(crate) mod clock;
-mod descriptors;
+pub(crate) mod descriptors;
 mod fd;
 #[cfg(test)]
 mod fuzz;
 mod path;
 pub(crate) mod poll;
-mod random;
+pub(crate) mod random;
 mod stat;
 
 /// The environment that CPython needs; a program's own is added for each run.
@@ -70,6 +70,50 @@ pub(crate) struct Wasi {
     alarm: Option<Alarm>,
 }
 
+/// What a guest's host keeps from run to run, as plain data.
+#[derive(Debug, Clone)]
+pub(crate) struct HostState {
+    pub(crate) tree: Tree,
+    pub(crate) open: Descriptors,
+    pub(crate) clock: Clock,
+    pub(crate) random: Random,
+}
+
+impl HostState {
+    /// The state of a guest that has not begun.
+    pub(crate) fn new(layout: &Layout, deterministic: Option<&Deterministic>) -> Self {
+        let (clock, random) = match deterministic {
+            None => (Clock::real(), Random::System),
+            Some(Deterministic { seed, start }) => {
+                (Clock::starting_at(*start), Random::seeded(*seed))
+            }
+        };
+        let open =
+            Descriptors::new([(NodeId::ROOT, "/"), (layout.matplotlib_data, MATPLOTLIB_DATA_PATH)]);
+        Self { tree: layout.tree.clone(), open, clock, random }
+    }
+
+    /// Draws what generators in the guest are seeded with.
+    pub(crate) fn draw(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
+        match &mut self.random {
+            Random::System => Random::from_system()?.fill(bytes),
+            seeded @ Random::Seeded { .. } => seeded.fill(bytes),
+        }
+    }
+
+    /// Begins a life of its own, apart from the guest that this is a copy of: with the machine's
+    /// clock and random numbers, or with those that are wanted.
+    pub(crate) fn diverge(&mut self, deterministic: Option<&Deterministic>) {
+        let passed = self.clock.passed();
+        (self.clock, self.random) = match deterministic {
+            None => (Clock::real_after(passed), Random::System),
+            Some(Deterministic { seed, start }) => {
+                (Clock::starting_after(*start, passed), Random::seeded(*seed))
+            }
+        };
+    }
+}
+
 /// What one run has to do with the streams and the limits of its host calls.
 pub(crate) struct RunStreams {
     pub(crate) transcript: Arc<Transcript>,
@@ -79,20 +123,12 @@ pub(crate) struct RunStreams {
 }
 
 impl Wasi {
-    pub(crate) fn new(layout: &Layout, deterministic: Option<&Deterministic>) -> Self {
-        let (clock, random) = match deterministic {
-            None => (Clock::real(), Random::System),
-            Some(Deterministic { seed, start }) => {
-                (Clock::starting_at(*start), Random::seeded(*seed))
-            }
-        };
+    pub(crate) fn new(workspace: NodeId, state: HostState) -> Self {
+        let HostState { tree, open, clock, random } = state;
         Self {
-            tree: layout.tree.clone(),
-            workspace: layout.workspace,
-            open: Descriptors::new([
-                (NodeId::ROOT, "/"),
-                (layout.matplotlib_data, MATPLOTLIB_DATA_PATH),
-            ]),
+            tree,
+            workspace,
+            open,
             clock,
             random,
             transcript: Arc::default(),
@@ -102,6 +138,21 @@ impl Wasi {
             most_calls: u64::MAX,
             alarm: None,
         }
+    }
+
+    /// What is kept from run to run.
+    pub(crate) fn state(&self) -> HostState {
+        HostState {
+            tree: self.tree.clone(),
+            open: self.open.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+        }
+    }
+
+    /// Goes on from `state`, whatever was before.
+    pub(crate) fn set_state(&mut self, state: HostState) {
+        *self = Self::new(self.workspace, state);
     }
 
     /// Directs the streams of the run that begins, and counts its calls from zero.

@@ -32,6 +32,7 @@ use super::wasi::{BASE_ENVIRONMENT, binding};
 use super::{GuestEnv, GuestHost, RunEffects, RunSetup, door, unwind};
 use crate::agent::WORKSPACE;
 use crate::error::StartError;
+use crate::host::wasi::HostState;
 use crate::library::{ARCHIVE_PATH, Library, MATPLOTLIB_DATA_PATH};
 use crate::module::imports::{HOST, HOST_CALL, WASI, is_allowed};
 use crate::outcome::{ChangeKind, ChangedFile, SandboxFailure, Verdict};
@@ -187,6 +188,15 @@ impl GuestHost for WasixHost {
         let files = self.changed_files();
         let files = if commits { files } else { Vec::new() };
         RunEffects { files, ..RunEffects::default() }
+    }
+
+    /// wasmer-wasix keeps its files where they can't be taken out.
+    fn state(&self) -> Option<HostState> {
+        None
+    }
+
+    fn set_state(&mut self, _state: HostState) {
+        unreachable!("`state` gives none");
     }
 }
 

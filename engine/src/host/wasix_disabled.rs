@@ -6,6 +6,7 @@ use wasmer::{Engine, FunctionEnv, Imports, Instance, Module, Store};
 
 use super::{GuestEnv, GuestHost, RunEffects, RunSetup};
 use crate::error::StartError;
+use crate::host::wasi::HostState;
 use crate::library::Library;
 use crate::outcome::Verdict;
 
@@ -39,4 +40,10 @@ impl GuestHost for WasixHost {
     fn end_run(&mut self, _commits: bool) -> RunEffects {
         RunEffects::default()
     }
+
+    fn state(&self) -> Option<HostState> {
+        None
+    }
+
+    fn set_state(&mut self, _state: HostState) {}
 }

@@ -16,6 +16,8 @@
 
 use std::sync::atomic::Ordering;
 
+use serde::{Deserialize, Serialize};
+
 use crate::memory::GuestMemory;
 
 /// Marks the table, as a word.
@@ -41,7 +43,7 @@ mod word {
 }
 
 /// Where things are in the interpreter of a build.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Offsets {
     /// Where the guest keeps the address of its first interpreter.
     interpreters_head: u32,

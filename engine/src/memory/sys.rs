@@ -1,15 +1,18 @@
-//! Address space from the kernel: reserve, make accessible, take away. Nothing else.
+//! Address space from the kernel: reserve, map a file, make accessible, take away. Nothing else.
 #![expect(
     unsafe_code,
     reason = "mapping memory is unsafe by nature; every block says why it holds"
 )]
 
+use std::fs::File;
 use std::io;
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::AtomicU32;
 
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
+};
 
 /// A range of addresses that nothing else in this process uses.
 #[derive(Debug)]
@@ -61,6 +64,47 @@ impl Reservation {
         self.protect(offset, len, MprotectFlags::empty())
     }
 
+    /// Makes `[offset, offset + len)` a private copy of the file from `file_offset` on, readable
+    /// and writable: a page is copied when it is first written to. All are multiples of the page
+    /// size, and the file is that long.
+    pub(super) fn map_copy(
+        &self,
+        offset: usize,
+        len: usize,
+        file: &File,
+        file_offset: u64,
+    ) -> io::Result<()> {
+        self.check(offset, len);
+        if len == 0 {
+            return Ok(());
+        }
+        // SAFETY: the range is inside our own mapping, as just checked, and so replaces nothing
+        // else. Rust holds no reference into it, as in `protect`.
+        unsafe {
+            mmap(
+                self.base().add(offset).as_ptr().cast(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE,
+                file,
+                file_offset,
+            )
+        }?;
+        Ok(())
+    }
+
+    /// Gives the pages of `[offset, offset + len)` back: they read as the file that they are a
+    /// copy of, else as zeroes.
+    pub(super) fn give_back(&self, offset: usize, len: usize) -> io::Result<()> {
+        self.check(offset, len);
+        if len == 0 {
+            return Ok(());
+        }
+        // SAFETY: as in `protect`; the pages stay mapped, only their contents change.
+        unsafe { madvise(self.base().add(offset).as_ptr().cast(), len, Advice::LinuxDontNeed) }?;
+        Ok(())
+    }
+
     /// Lends `[offset, offset + len)` from the base.
     ///
     /// # Safety
@@ -72,11 +116,8 @@ impl Reservation {
         len: usize,
         work: impl FnOnce(&mut [u8]) -> T,
     ) -> T {
-        assert!(
-            offset <= self.len && len <= self.len - offset,
-            "a range outside of the reservation"
-        );
-        // SAFETY: the range is inside our mapping, as just asserted; the rest is the caller's word.
+        self.check(offset, len);
+        // SAFETY: the range is inside our mapping, as just checked; the rest is the caller's word.
         work(unsafe { slice::from_raw_parts_mut(self.base().add(offset).as_ptr(), len) })
     }
 
@@ -98,12 +139,18 @@ impl Reservation {
         if len == 0 {
             return Ok(());
         }
-        let end = offset.checked_add(len).expect("the caller checked the length");
-        assert!(end <= self.len, "a range outside of the reservation");
-        // SAFETY: the range is inside our own mapping, as just asserted. Rust holds no reference
+        self.check(offset, len);
+        // SAFETY: the range is inside our own mapping, as just checked. Rust holds no reference
         // into it: `GuestMemory` lends bytes and changes protections under one lock.
         unsafe { mprotect(self.base().add(offset).as_ptr().cast(), len, flags) }?;
         Ok(())
+    }
+
+    fn check(&self, offset: usize, len: usize) {
+        assert!(
+            offset <= self.len && len <= self.len - offset,
+            "a range outside of the reservation"
+        );
     }
 }
 
@@ -114,6 +161,56 @@ impl Drop for Reservation {
         let result = unsafe { munmap(self.start.as_ptr().cast(), self.guard + self.len) };
         if let Err(error) = result {
             tracing::error!(%error, "can't unmap the memory of a guest");
+        }
+    }
+}
+
+/// A file, mapped for reading and shared with whoever else maps it.
+#[derive(Debug)]
+pub(crate) struct FileView {
+    file: File,
+    /// Invariant: `[start, start + len)` is a mapping of ours until drop.
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping that is only read is not bound to a thread.
+unsafe impl Send for FileView {}
+// SAFETY: as above.
+unsafe impl Sync for FileView {}
+
+impl FileView {
+    /// Maps the whole of `file`, which nobody writes to any more: files of the cache are written
+    /// once and get their name when they are complete.
+    ///
+    /// # Errors
+    /// The file is empty, or the system refuses.
+    pub(crate) fn new(file: File) -> io::Result<Self> {
+        let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice can't overlap anything.
+        let start =
+            unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, &file, 0) }?;
+        let start = NonNull::new(start.cast::<u8>())
+            .ok_or_else(|| io::Error::other("the kernel mapped address zero"))?;
+        Ok(Self { file, start, len })
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: mapped for reading until drop, by the invariant; the file isn't written to, by
+        // the contract of `new`.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for FileView {
+    fn drop(&mut self) {
+        // SAFETY: the range is our mapping, and `bytes` lends it no longer than this value lives.
+        if let Err(error) = unsafe { munmap(self.start.as_ptr().cast(), self.len) } {
+            tracing::error!(%error, "can't unmap a file");
         }
     }
 }

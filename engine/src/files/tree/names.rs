@@ -260,7 +260,7 @@ impl Tree {
     }
 
     /// Folders above; the root has none.
-    fn depth(&self, mut folder: NodeId) -> Result<usize, Errno> {
+    pub(super) fn depth(&self, mut folder: NodeId) -> Result<usize, Errno> {
         let mut depth = 0;
         while folder != NodeId::ROOT {
             folder = self.parent(folder)?;
@@ -298,7 +298,7 @@ impl Tree {
     }
 }
 
-fn check_name(name: &str) -> Result<(), Errno> {
+pub(super) fn check_name(name: &str) -> Result<(), Errno> {
     match name {
         "" | "." | ".." => Err(Errno::Invalid),
         _ if name.len() > MOST_NAME_BYTES => Err(Errno::NameTooLong),

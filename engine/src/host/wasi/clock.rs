@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 
 const REALTIME: u32 = 0;
 const MONOTONIC: u32 = 1;
@@ -15,28 +16,58 @@ const THREAD_CPU: u32 = 3;
 /// What each look at the virtual clock takes.
 const TICK_NANOSECONDS: u64 = 1_000;
 
-/// The clocks of one guest.
+/// The clocks of one guest. Times are in nanoseconds.
 #[derive(Debug, Clone)]
 pub(crate) enum Clock {
+    /// The monotonic clock shows what has passed since `started`, and `before` that.
     Real {
         started: Instant,
+        before: u64,
     },
-    /// Both in nanoseconds.
     Virtual {
         start: u64,
         passed: u64,
     },
 }
 
+/// A clock as it is put away: the monotonic one never goes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum SavedClock {
+    Real { passed: u64 },
+    Virtual { start: u64, passed: u64 },
+}
+
 impl Clock {
-    #[expect(clippy::disallowed_methods, reason = "guest time comes from the real clock")]
     pub(crate) fn real() -> Self {
-        Self::Real { started: Instant::now() }
+        Self::real_after(0)
+    }
+
+    /// The machine's clock, for a guest whose monotonic clock has shown `passed`.
+    #[expect(clippy::disallowed_methods, reason = "guest time comes from the real clock")]
+    pub(crate) fn real_after(passed: u64) -> Self {
+        Self::Real { started: Instant::now(), before: passed }
     }
 
     /// A clock whose first look is at `start`, in nanoseconds since 1970.
     pub(crate) fn starting_at(start: u64) -> Self {
-        Self::Virtual { start, passed: 0 }
+        Self::starting_after(start, 0)
+    }
+
+    /// The same for a guest whose monotonic clock has shown `passed`.
+    pub(crate) fn starting_after(start: u64, passed: u64) -> Self {
+        Self::Virtual { start: start.saturating_sub(passed), passed }
+    }
+
+    /// What the monotonic clock shows, without moving a virtual one.
+    pub(crate) fn passed(&self) -> u64 {
+        self.peek(MONOTONIC)
+    }
+
+    pub(crate) fn saved(&self) -> SavedClock {
+        match *self {
+            Self::Real { .. } => SavedClock::Real { passed: self.passed() },
+            Self::Virtual { start, passed } => SavedClock::Virtual { start, passed },
+        }
     }
 
     /// Nanoseconds on clock `id`, if there is such a clock. A virtual clock moves on.
@@ -67,7 +98,9 @@ impl Clock {
                 let seconds = now.tv_sec.unsigned_abs().saturating_mul(1_000_000_000);
                 seconds + now.tv_nsec.unsigned_abs()
             }
-            (Self::Real { started }, _) => nanoseconds(started.elapsed()),
+            (Self::Real { started, before }, _) => {
+                before.saturating_add(nanoseconds(started.elapsed()))
+            }
             (Self::Virtual { start, passed }, REALTIME) => start.saturating_add(*passed),
             (Self::Virtual { passed, .. }, _) => *passed,
         }
@@ -90,6 +123,24 @@ impl Clock {
     }
 }
 
+impl SavedClock {
+    #[cfg(test)]
+    fn passed(self) -> u64 {
+        match self {
+            Self::Real { passed } | Self::Virtual { passed, .. } => passed,
+        }
+    }
+}
+
+impl From<SavedClock> for Clock {
+    fn from(saved: SavedClock) -> Self {
+        match saved {
+            SavedClock::Real { passed } => Self::real_after(passed),
+            SavedClock::Virtual { start, passed } => Self::Virtual { start, passed },
+        }
+    }
+}
+
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -107,6 +158,17 @@ mod tests {
         assert_eq!(clock.timestamp(), 5_000_000 + 2_000 + 3_600_000_000_000);
         assert_eq!(clock.look(MONOTONIC), Some(3_600_000_002_000));
         assert_eq!(clock.look(4), None);
+    }
+
+    #[test]
+    fn a_monotonic_clock_never_goes_back() {
+        let before = Clock::starting_after(5_000_000, 7_000);
+        assert_eq!((before.timestamp(), before.passed()), (5_000_000, 7_000));
+        let real = Clock::real_after(before.passed());
+        assert!(real.passed() >= 7_000);
+        assert!(Clock::from(real.saved()).passed() >= real.saved().passed());
+        let SavedClock::Real { .. } = real.saved() else { panic!("a real clock") };
+        assert_eq!(Clock::from(before.saved()).saved(), before.saved());
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::errno::Errno;
 use crate::files::mount::Mount;
 use crate::files::resolve::{Base, HostPlace};
-use crate::files::tree::NodeId;
+use crate::files::tree::{NodeId, Tree};
 
 /// One thing that is open.
 #[derive(Debug, Clone)]
@@ -20,7 +22,7 @@ pub(crate) enum Open {
 }
 
 /// What may be done with an open file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Access {
     pub(crate) read: bool,
     pub(crate) write: bool,
@@ -38,6 +40,8 @@ pub(crate) struct Entry {
 
 /// Standard input, output and error.
 const STANDARD: usize = 3;
+/// Descriptors that are taken back when a guest comes back; no bound on open files is as large.
+const MOST_SAVED: usize = 1 << 20;
 
 /// The table of descriptors.
 #[derive(Debug, Clone)]
@@ -113,6 +117,79 @@ impl Descriptors {
     pub(crate) fn is_open(&self, file: NodeId) -> bool {
         let is_file = |open: &Open| matches!(open, Open::File { node, .. } if *node == file);
         self.slots.iter().flatten().any(is_file)
+    }
+}
+
+/// One thing that is open, as it is put away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum SavedOpen {
+    Stdin,
+    Stdout,
+    Stderr,
+    File {
+        node: NodeId,
+        offset: u64,
+        access: Access,
+    },
+    Folder {
+        node: NodeId,
+    },
+    /// A folder that is open from the start.
+    Preopened,
+}
+
+impl Descriptors {
+    /// What is open, without what belongs to mounted folders: those are the host's and may be
+    /// other ones when this comes back.
+    pub(crate) fn saved(&self) -> Vec<Option<SavedOpen>> {
+        let saved = |open: &Open| {
+            Some(match open {
+                Open::Stdin => SavedOpen::Stdin,
+                Open::Stdout => SavedOpen::Stdout,
+                Open::Stderr => SavedOpen::Stderr,
+                Open::File { node, offset, access } => {
+                    SavedOpen::File { node: *node, offset: *offset, access: *access }
+                }
+                Open::Folder { preopened_as: Some(_), .. } => SavedOpen::Preopened,
+                Open::Folder { base: Base::Node(node), .. } => SavedOpen::Folder { node: *node },
+                Open::Folder { base: Base::Host(_), .. } | Open::HostFile { .. } => return None,
+            })
+        };
+        self.slots.iter().map(|slot| slot.as_ref().and_then(saved)).collect()
+    }
+
+    /// Opens what was put away, in a guest that has just begun. `None` if that can't have been
+    /// open.
+    pub(crate) fn reopen(mut self, saved: &[Option<SavedOpen>], tree: &Tree) -> Option<Self> {
+        let preopened = self.slots.clone();
+        let is_preopened = |index: usize| {
+            matches!(preopened.get(index), Some(Some(Open::Folder { preopened_as: Some(_), .. })))
+        };
+        if saved.len() > MOST_SAVED || saved.len() < preopened.len() {
+            return None;
+        }
+        self.slots.clear();
+        for (index, saved) in saved.iter().enumerate() {
+            let open = match saved {
+                Some(SavedOpen::Preopened) => preopened.get(index)?.clone(),
+                _ if is_preopened(index) => return None,
+                None => None,
+                Some(SavedOpen::Stdin) => Some(Open::Stdin),
+                Some(SavedOpen::Stdout) => Some(Open::Stdout),
+                Some(SavedOpen::Stderr) => Some(Open::Stderr),
+                Some(SavedOpen::File { node, offset, access }) => {
+                    tree.node(*node).ok().filter(|node| node.is_file())?;
+                    Some(Open::File { node: *node, offset: *offset, access: *access })
+                }
+                Some(SavedOpen::Folder { node }) => {
+                    tree.entries(*node).ok()?;
+                    let base = Base::Node(*node);
+                    Some(Open::Folder { base, listing: None, preopened_as: None })
+                }
+            };
+            self.slots.push(open);
+        }
+        Some(self)
     }
 }
 

@@ -11,7 +11,7 @@ use wasmer::{FunctionEnv, Instance, Module, Store, Value};
 use super::binding;
 use super::bytes::GuestBytes;
 use super::random::Random;
-use super::{RunStreams, Wasi};
+use super::{HostState, RunStreams, Wasi};
 use crate::files::Layout;
 use crate::files::mount::Mount;
 use crate::files::put_mount;
@@ -124,7 +124,9 @@ fn wasi() -> Wasi {
             contents: Arc::new(b"font".to_vec()),
         }],
     };
-    let mut wasi = Wasi::new(&Layout::new(&library), Some(&Deterministic::new(1)));
+    let layout = Layout::new(&library);
+    let state = HostState::new(&layout, Some(&Deterministic::new(1)));
+    let mut wasi = Wasi::new(layout.workspace, state);
     let transcript = Arc::new(Transcript::default());
     transcript.begin(1 << 16);
     wasi.begin_run(RunStreams {
@@ -244,9 +246,11 @@ fn calls_of_a_guest_neither_panic_nor_hang() {
     };
     let env = FunctionEnv::new(&mut store, env);
     let imports = ReactorHost::new(wasi).imports(&mut store, &module, &env).unwrap();
-    let (instance, memory) =
-        crate::tunables::with_memory(|| Instance::new(&mut store, &module, &imports).unwrap());
+    let (instance, memory) = crate::tunables::with_memory(None, || {
+        Instance::new(&mut store, &module, &imports).unwrap()
+    });
     let memory = memory.unwrap();
+    let memory = Arc::clone(memory.shared());
     gate.guard(Arc::clone(&memory));
     let alloc = instance.exports.get_typed_function(&store, "host_alloc").unwrap();
     env.as_mut(&mut store).memory = Some(Arc::clone(&memory));

@@ -4,12 +4,14 @@
 //! state. Everything random in the guest (hash secrets, `random`, numpy, `uuid4`, names of
 //! temporary files) is seeded from here.
 
+use serde::{Deserialize, Serialize};
+
 use crate::errno::Errno;
 
 /// Names the use of the seed, as BLAKE3's key derivation wants it.
 const CONTEXT: &str = "hatchery 2026-11 deterministic guest randomness";
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Random {
     System,
     Seeded { key: [u8; 32], position: u64 },
@@ -18,6 +20,13 @@ pub(crate) enum Random {
 impl Random {
     pub(crate) fn seeded(seed: u64) -> Self {
         Self::Seeded { key: blake3::derive_key(CONTEXT, &seed.to_le_bytes()), position: 0 }
+    }
+
+    /// A stream of which the system gives the seed: quicker where many bytes are wanted.
+    pub(crate) fn from_system() -> Result<Self, Errno> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(|_| Errno::InputOutput)?;
+        Ok(Self::Seeded { key, position: 0 })
     }
 
     pub(crate) fn fill(&mut self, buffer: &mut [u8]) -> Result<(), Errno> {

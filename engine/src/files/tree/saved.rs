@@ -1,0 +1,242 @@
+//! A tree as it is put away: what a guest added to the library, without mounted folders.
+//!
+//! What comes back may have been written by anybody, so it is checked like any other input: names
+//! that can be names, every folder under exactly one other, as many names as a file says, nothing
+//! deeper than paths go.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::names::check_name;
+use super::{Entries, Kind, Node, NodeId, Timestamp, Tree};
+use crate::files::contents::Contents;
+use crate::files::quota::{FileUsage, MOST_DEPTH, MOST_PATH_BYTES};
+
+/// A tree as it is put away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedTree {
+    next: NodeId,
+    /// Every node that a guest can change, and only those.
+    nodes: BTreeMap<NodeId, SavedNode>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct SavedNode {
+    kind: SavedKind,
+    links: u64,
+    accessed: Timestamp,
+    modified: Timestamp,
+    changed: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum SavedKind {
+    File { len: u64, chunks: Vec<Vec<u8>> },
+    Folder { parent: NodeId, entries: Vec<(String, NodeId)> },
+    Link(String),
+}
+
+impl Tree {
+    /// What a guest added and changed.
+    pub(crate) fn saved(&self) -> SavedTree {
+        let saved = |(id, node): (&NodeId, &Node)| {
+            let kind = match &node.kind {
+                _ if node.is_fixed => return None,
+                Kind::File(contents) => SavedKind::File {
+                    len: contents.len(),
+                    chunks: contents.chunks().map(<[u8]>::to_vec).collect(),
+                },
+                Kind::Folder { parent, entries } => {
+                    let entries = entries.iter().filter(|(_, id)| !self.is_fixed(**id));
+                    let entries = entries.map(|(name, id)| (name.to_string(), *id)).collect();
+                    SavedKind::Folder { parent: *parent, entries }
+                }
+                Kind::Link(target) => SavedKind::Link(target.to_string()),
+                Kind::Fixed(_) | Kind::Mount { .. } => return None,
+            };
+            let Node { links, accessed, modified, changed, .. } = *node;
+            Some((*id, SavedNode { kind, links, accessed, modified, changed }))
+        };
+        SavedTree { next: self.next, nodes: self.nodes.iter().filter_map(saved).collect() }
+    }
+
+    /// The tree that was put away, on top of the library, which is `self`; `None` if that can't be
+    /// a tree.
+    pub(crate) fn with_saved(mut self, saved: SavedTree) -> Option<Self> {
+        let library_next = self.next;
+        if saved.next < library_next {
+            return None;
+        }
+        let writable: Vec<NodeId> = self.writable_folders();
+        if !writable.iter().all(|id| saved.nodes.contains_key(id)) {
+            return None;
+        }
+        for (id, node) in saved.nodes {
+            let is_new = id >= library_next && id < saved.next;
+            if !is_new && !writable.contains(&id) {
+                return None;
+            }
+            let node = node.into_node()?;
+            match (&self.nodes.get(&id).map(|before| &before.kind), &node.kind) {
+                // The folders that guests can write to stay where they are.
+                (Some(Kind::Folder { parent: was, .. }), Kind::Folder { parent, .. })
+                    if was == parent => {}
+                (None, _) => {}
+                (Some(_), _) => return None,
+            }
+            self.nodes.insert_mut(id, node);
+        }
+        self.next = saved.next;
+        self.usage = self.check_from(&writable, library_next)?;
+        Some(self)
+    }
+
+    /// Nodes of the library that aren't fixed.
+    fn writable_folders(&self) -> Vec<NodeId> {
+        let writable = |(id, node): (&NodeId, &Node)| (!node.is_fixed).then_some(*id);
+        self.nodes.iter().filter_map(writable).collect()
+    }
+
+    /// Whether what hangs below `writable` is a tree, together with files without a name, and what
+    /// it is charged for.
+    fn check_from(&self, writable: &[NodeId], library_next: NodeId) -> Option<FileUsage> {
+        let mut names: BTreeMap<NodeId, u64> = BTreeMap::new();
+        let mut pending = Vec::new();
+        for id in writable {
+            pending.push((*id, self.depth(*id).ok()?));
+        }
+        while let Some((folder, depth)) = pending.pop() {
+            for (name, id) in self.entries(folder).ok()? {
+                check_name(name).ok()?;
+                let seen = names.entry(*id).or_default();
+                *seen += 1;
+                match &self.node(*id).ok().filter(|_| *id >= library_next)?.kind {
+                    // Each folder is met once, so a walk along names ends.
+                    Kind::Folder { parent, .. } if *seen == 1 && *parent == folder => {
+                        pending.push((*id, depth + 1));
+                    }
+                    Kind::File(_) | Kind::Link(_) => {}
+                    Kind::Folder { .. } | Kind::Fixed(_) | Kind::Mount { .. } => return None,
+                }
+            }
+            if depth > MOST_DEPTH {
+                return None;
+            }
+        }
+        let mut usage = FileUsage::default();
+        for (id, node) in self.nodes.iter().filter(|(id, _)| **id >= library_next) {
+            let is_folder = matches!(node.kind, Kind::Folder { .. });
+            let links = names.get(id).copied().unwrap_or(0);
+            if links != node.links || (links == 0 && is_folder) {
+                return None;
+            }
+            usage.bytes = usage.bytes.checked_add(node.charged(node.len()))?;
+            usage.count += links;
+        }
+        Some(usage)
+    }
+}
+
+impl SavedNode {
+    fn into_node(self) -> Option<Node> {
+        let kind = match self.kind {
+            SavedKind::File { len, chunks } => Kind::File(Contents::from_chunks(chunks, len)?),
+            SavedKind::Folder { parent, entries } => {
+                let count = entries.len();
+                let entries: Entries =
+                    entries.into_iter().map(|(name, id)| (name.into(), id)).collect();
+                (entries.size() == count).then_some(Kind::Folder { parent, entries })?
+            }
+            SavedKind::Link(target) if target.len() <= MOST_PATH_BYTES => Kind::Link(target.into()),
+            SavedKind::Link(_) => return None,
+        };
+        let Self { links, accessed, modified, changed, .. } = self;
+        Some(Node { kind, links, accessed, modified, changed, is_fixed: false })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::{Layout, put_input};
+    use crate::library::Library;
+    use crate::program::InputFile;
+
+    fn layout() -> Layout {
+        Layout::new(&Library { archive: std::sync::Arc::default(), matplotlib_data: Vec::new() })
+    }
+
+    fn used() -> Tree {
+        let Layout { mut tree, workspace, .. } = layout();
+        let input = InputFile::new("a/b/c.txt", vec![7; 100_000]).unwrap();
+        put_input(&mut tree, workspace, &input, 5).unwrap();
+        let file = tree.create_file(workspace, "d", 6).unwrap();
+        tree.write(file, 1 << 20, b"behind a hole", 7).unwrap();
+        let folder = tree.lookup(workspace, "a").unwrap().unwrap();
+        tree.add_name(file, folder, "d again", 8).unwrap();
+        tree.create_link(workspace, "l", "a/b", 9).unwrap();
+        tree.remove_file(workspace, "d", |_| false, 10).unwrap();
+        tree
+    }
+
+    #[test]
+    fn a_tree_comes_back_as_it_was() {
+        let before = used();
+        let after = layout().tree.with_saved(before.saved()).unwrap();
+        assert_eq!(after.saved(), before.saved());
+        after.check_invariants();
+        before.check_invariants();
+    }
+
+    #[test]
+    fn what_can_not_be_a_tree_is_refused() {
+        let Layout { tree, workspace, .. } = layout();
+        let first = tree.next;
+        let folder = |parent, entries: &[(&str, NodeId)]| SavedNode {
+            kind: SavedKind::Folder {
+                parent,
+                entries: entries.iter().map(|(name, id)| ((*name).to_owned(), *id)).collect(),
+            },
+            links: 1,
+            accessed: 0,
+            modified: 0,
+            changed: 0,
+        };
+        let file = |links, len| SavedNode {
+            kind: SavedKind::File { len, chunks: vec![vec![1; 3]] },
+            links,
+            ..folder(first, &[])
+        };
+        let second = NodeId(first.0 + 1);
+        let refused = |change: &dyn Fn(&mut SavedTree)| {
+            let mut saved = layout().tree.saved();
+            saved.next = NodeId(first.0 + 2);
+            let parent = match &saved.nodes[&workspace].kind {
+                SavedKind::Folder { parent, .. } => *parent,
+                _ => panic!("a folder"),
+            };
+            saved.nodes.insert(workspace, folder(parent, &[("a", first)]));
+            saved.nodes.insert(first, folder(workspace, &[("f", second)]));
+            saved.nodes.insert(second, file(1, 3));
+            assert!(layout().tree.with_saved(saved.clone()).is_some());
+            change(&mut saved);
+            layout().tree.with_saved(saved).is_none()
+        };
+        let cases: [&dyn Fn(&mut SavedTree); 10] = [
+            &|saved| drop(saved.nodes.remove(&second)),
+            &|saved| drop(saved.nodes.remove(&workspace)),
+            &|saved| drop(saved.nodes.insert(second, file(2, 3))),
+            &|saved| drop(saved.nodes.insert(second, file(1, 2))),
+            &|saved| drop(saved.nodes.insert(first, folder(workspace, &[("..", second)]))),
+            &|saved| drop(saved.nodes.insert(first, folder(second, &[("f", second)]))),
+            &|saved| drop(saved.nodes.insert(second, folder(first, &[("up", first)]))),
+            &|saved| drop(saved.nodes.insert(NodeId::ROOT, folder(NodeId::ROOT, &[]))),
+            &|saved| drop(saved.nodes.insert(NodeId(1 << 40), file(1, 3))),
+            &|saved| saved.next = NodeId(0),
+        ];
+        for (index, case) in cases.into_iter().enumerate() {
+            assert!(refused(case), "case {index}");
+        }
+    }
+}

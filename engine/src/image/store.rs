@@ -1,0 +1,153 @@
+//! Where images live: files in the cache, under a key of everything that went into them.
+//!
+//! An image is found by its key alone, so nothing is ever asked whether it is up to date. What is
+//! damaged, foreign or of another version is made again.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::format::{self, Header};
+use super::{Image, ImageInfo, ImageSpec, template};
+use crate::agent;
+use crate::cache::{CacheDir, remove_unfinished};
+use crate::config::{Progress, ProgressSink};
+use crate::engine::Engine;
+use crate::error::{CacheError, ImageError};
+use crate::memory::sys::FileView;
+use crate::python::PythonBuild;
+use crate::seal::Sealer;
+
+/// The folder in the cache, and the lock on it.
+const FOLDER: &str = "images";
+const EXTENSION: &str = "image";
+/// Changes whenever something goes into images otherwise than before: the layout of the guest's
+/// files, its environment, what a template does.
+const SETTINGS: &str = "own-host 1";
+
+/// Finds the image in the cache, or makes it.
+pub(super) fn load_or_build(
+    engine: &Engine,
+    spec: &ImageSpec,
+    progress: &dyn ProgressSink,
+) -> Result<Image, ImageError> {
+    let key = key(engine.build(), spec);
+    let folder = engine.cache().folder(FOLDER)?;
+    let path = folder.join(&key).with_extension(EXTENSION);
+    let sealer = Sealer::new(engine.cache())?;
+    if let Some(image) = load(engine, &sealer, &path, &key) {
+        return Ok(image);
+    }
+    let _lock = engine.cache().lock(FOLDER)?;
+    // Another process may have made it while this one waited.
+    if let Some(image) = load(engine, &sealer, &path, &key) {
+        return Ok(image);
+    }
+    remove_unfinished(&folder);
+    let captured = template::capture(engine, spec, &key, progress)?;
+    progress.report(Progress::BuildingImage { what: "writing the image" });
+    let build = engine.build().name();
+    let header = Header::new(&key, spec, build, SystemTime::now(), &captured);
+    let write = |file: &mut File| {
+        captured
+            .memory
+            .with_all(|memory| format::write(file, &header, memory))
+            .ok_or_else(|| std::io::Error::other("the template's memory is gone"))?
+    };
+    match sealer.write_with(&path, &key, write) {
+        Ok(()) => {
+            let made = load(engine, &sealer, &path, &key);
+            made.ok_or_else(|| {
+                ImageError::Store(std::io::Error::other("it was written and isn't there"))
+            })
+        }
+        Err(error) => {
+            // It is as good from a file without a name; only the next start makes it again.
+            tracing::warn!(%error, "the image can't be cached");
+            let mut file = tempfile::tempfile().map_err(ImageError::Store)?;
+            write(&mut file).map_err(ImageError::Store)?;
+            let view = FileView::new(file).map_err(ImageError::Store)?;
+            let read = format::read(view, engine.layout());
+            let (info, contents) = read.ok_or(ImageError::Generators)?;
+            Ok(Image::new(engine, info, contents))
+        }
+    }
+}
+
+fn load(engine: &Engine, sealer: &Sealer, path: &Path, key: &str) -> Option<Image> {
+    let view = sealer.view(path, key)?;
+    let (info, contents) = format::read(view, engine.layout())?;
+    (info.key == key).then(|| Image::new(engine, in_file(info, path), contents))
+}
+
+/// Every image in the cache that is whole and was made by this user, newest first.
+///
+/// # Errors
+/// The cache can't be used.
+pub fn list(cache: &CacheDir) -> Result<Vec<ImageInfo>, CacheError> {
+    let folder = cache.folder(FOLDER)?;
+    let sealer = Sealer::new(cache)?;
+    let entries = fs::read_dir(&folder);
+    let entries = entries.map_err(|source| CacheError::io("read", &folder, source))?;
+    let mut images = Vec::new();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let is_image = path.extension() == Some(OsStr::new(EXTENSION));
+        let Some(key) = path.file_stem().and_then(OsStr::to_str).filter(|_| is_image) else {
+            continue;
+        };
+        let info = sealer.view(&path, key).and_then(|view| format::read_info(view.bytes()));
+        images.extend(info.map(|info| in_file(info, &path)));
+    }
+    images.sort_by(|a, b| (b.created, &b.key).cmp(&(a.created, &a.key)));
+    Ok(images)
+}
+
+/// The one image whose key begins with `prefix`.
+///
+/// # Errors
+/// None has, or several have, or the cache can't be used.
+pub fn find(cache: &CacheDir, prefix: &str) -> Result<ImageInfo, ImageError> {
+    let mut found: Vec<_> =
+        list(cache)?.into_iter().filter(|image| image.key.starts_with(prefix)).collect();
+    match (found.pop(), found.len()) {
+        (Some(image), 0) => Ok(image),
+        (last, others) => {
+            let found = others + usize::from(last.is_some());
+            Err(ImageError::NoSuchImage { prefix: prefix.to_owned(), found })
+        }
+    }
+}
+
+/// Removes the image with this key. Processes that use it go on using it.
+///
+/// # Errors
+/// There is none, or the file can't be removed.
+pub fn remove(cache: &CacheDir, key: &str) -> Result<(), ImageError> {
+    let image = find(cache, key)?;
+    let _lock = cache.lock(FOLDER)?;
+    Ok(Sealer::remove(&cache.folder(FOLDER)?.join(image.key).with_extension(EXTENSION))?)
+}
+
+fn in_file(info: ImageInfo, path: &Path) -> ImageInfo {
+    use std::os::unix::fs::MetadataExt;
+    // Blocks are of 512 bytes, whatever the file system's are.
+    let file_bytes = fs::metadata(path).map_or(0, |metadata| metadata.blocks() * 512);
+    ImageInfo { path: Some(PathBuf::from(path)), file_bytes, ..info }
+}
+
+/// The key of an image: everything that goes into it, hashed.
+fn key(build: &PythonBuild, spec: &ImageSpec) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let mut part = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    };
+    part(&format::MAGIC);
+    part(SETTINGS.as_bytes());
+    part(build.wasm_sha256().as_bytes());
+    part(build.library_sha256().as_bytes());
+    part(agent::identity().as_bytes());
+    part(&postcard::to_stdvec(spec).expect("names and text have a form"));
+    hasher.finalize().to_hex()[..32].to_owned()
+}

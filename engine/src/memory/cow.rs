@@ -1,0 +1,177 @@
+//! Copy-on-write memory: a private mapping of the image, and which of its pages were copied.
+//!
+//! The kernel knows which pages a guest has written to: those of a private mapping of a file that
+//! are no longer pages of the file. The ioctl `PAGEMAP_SCAN` (Linux 6.7) finds runs of them in
+//! tens of microseconds; before that, `/proc/self/pagemap` has a word for each page
+//! (`Documentation/admin-guide/mm/pagemap.rst`). A page that was copied stays so until it is given
+//! back, whatever was written to it since.
+#![expect(unsafe_code, reason = "one ioctl, which libc has no safe form of")]
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use super::image::MemoryImage;
+use super::sys::Reservation;
+
+/// Page categories (`include/uapi/linux/fs.h`).
+const PAGE_IS_FILE: u64 = 1 << 2;
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_SWAPPED: u64 = 1 << 4;
+/// Bits of a word of `/proc/self/pagemap`.
+const WORD_IS_FILE: u64 = 1 << 61;
+const WORD_IS_SWAPPED: u64 = 1 << 62;
+const WORD_IS_PRESENT: u64 = 1 << 63;
+/// Runs that one call takes; more need more calls.
+const RUNS: usize = 1024;
+/// Words that the fallback reads at once.
+const WORDS: usize = 8192;
+
+/// `struct pm_scan_arg`.
+#[repr(C)]
+#[derive(Debug, Default)]
+struct ScanArgument {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    runs: u64,
+    runs_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// `struct page_region`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct PageRegion {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: u64 =
+    (3 << 30) | ((size_of::<ScanArgument>() as u64) << 16) | ((b'f' as u64) << 8) | 16;
+
+/// Finds the pages of one memory that were copied.
+#[derive(Debug)]
+pub(super) struct Tracker {
+    /// Of this process: opened anew for each memory, since one that was inherited through a fork
+    /// would show the parent's pages.
+    pagemap: File,
+    has_scan: bool,
+    runs: Vec<PageRegion>,
+}
+
+impl Tracker {
+    /// # Errors
+    /// This kernel has no page map that this process may read.
+    pub(super) fn open() -> io::Result<Self> {
+        let pagemap = File::open("/proc/self/pagemap")?;
+        let mut tracker = Self { pagemap, has_scan: true, runs: vec![PageRegion::default(); RUNS] };
+        let probe = std::ptr::from_ref(&tracker).addr() as u64 & !0xfff;
+        tracker.has_scan = tracker.scan(probe, probe + 0x1000, |_| ()).is_ok();
+        tracker.words(probe, probe + 0x1000, |_| ())?;
+        Ok(tracker)
+    }
+
+    /// Makes the start of the reservation a private copy of the image.
+    pub(super) fn map(reservation: &Reservation, image: &MemoryImage) -> io::Result<()> {
+        let (file, offset) = image.file();
+        reservation.map_copy(0, image.bytes().len(), file, offset)
+    }
+
+    /// Tells of the pages in `range` of the reservation that were written to, in order, as runs of
+    /// offsets.
+    pub(super) fn copied(
+        &mut self,
+        reservation: &Reservation,
+        range: Range<usize>,
+        mut found: impl FnMut(Range<usize>),
+    ) -> io::Result<()> {
+        let base = reservation.base().addr().get();
+        let within = |run: Range<u64>| found(run.start as usize - base..run.end as usize - base);
+        let (start, end) = ((base + range.start) as u64, (base + range.end) as u64);
+        if self.has_scan { self.scan(start, end, within) } else { self.words(start, end, within) }
+    }
+
+    fn scan(&mut self, start: u64, end: u64, mut found: impl FnMut(Range<u64>)) -> io::Result<()> {
+        let mut argument = ScanArgument {
+            size: size_of::<ScanArgument>() as u64,
+            start,
+            end,
+            runs: self.runs.as_mut_ptr().addr() as u64,
+            runs_len: self.runs.len() as u64,
+            category_inverted: PAGE_IS_FILE,
+            category_mask: PAGE_IS_FILE,
+            category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+            return_mask: PAGE_IS_PRESENT,
+            ..ScanArgument::default()
+        };
+        while argument.start < end {
+            // SAFETY: the argument has the layout that the kernel reads and writes, and points to
+            // `runs_len` regions that are ours to write. The kernel only looks at the address
+            // range and refuses one that isn't this process's.
+            let count = unsafe {
+                libc::ioctl(
+                    self.pagemap.as_raw_fd(),
+                    PAGEMAP_SCAN as libc::Ioctl,
+                    std::ptr::from_mut(&mut argument),
+                )
+            };
+            let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+            for run in &self.runs[..count] {
+                found(run.start..run.end);
+            }
+            if argument.walk_end <= argument.start {
+                return Err(io::Error::other("the kernel's page scan doesn't advance"));
+            }
+            argument.start = argument.walk_end;
+        }
+        Ok(())
+    }
+
+    fn words(&mut self, start: u64, end: u64, mut found: impl FnMut(Range<u64>)) -> io::Result<()> {
+        let page = rustix::param::page_size() as u64;
+        let mut words = [0_u8; WORDS * 8];
+        let mut run: Option<Range<u64>> = None;
+        let mut at = start;
+        while at < end {
+            let count = (((end - at) / page) as usize).min(WORDS);
+            let bytes = &mut words[..count * 8];
+            self.pagemap.read_exact_at(bytes, at / page * 8)?;
+            for word in bytes.as_chunks::<8>().0 {
+                let word = u64::from_le_bytes(*word);
+                let is_copied =
+                    word & WORD_IS_FILE == 0 && word & (WORD_IS_PRESENT | WORD_IS_SWAPPED) != 0;
+                match &mut run {
+                    Some(run) if is_copied && run.end == at => run.end += page,
+                    _ if is_copied => {
+                        if let Some(done) = run.replace(at..at + page) {
+                            found(done);
+                        }
+                    }
+                    _ => {}
+                }
+                at += page;
+            }
+        }
+        if let Some(done) = run {
+            found(done);
+        }
+        Ok(())
+    }
+
+    /// Uses the page map's words from now on, as on a kernel without the scan.
+    #[cfg(test)]
+    pub(super) fn without_scan(&mut self) {
+        self.has_scan = false;
+    }
+}

@@ -1,0 +1,31 @@
+//! What stands in for `cow.rs` where copy-on-write can't be had: it says so, and the memory copies
+//! its image instead.
+
+use std::io;
+use std::ops::Range;
+
+use super::image::MemoryImage;
+use super::sys::Reservation;
+
+/// Never made.
+#[derive(Debug)]
+pub(super) enum Tracker {}
+
+impl Tracker {
+    pub(super) fn open() -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn map(_reservation: &Reservation, _image: &MemoryImage) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn copied(
+        &mut self,
+        _reservation: &Reservation,
+        _range: Range<usize>,
+        _found: impl FnMut(Range<usize>),
+    ) -> io::Result<()> {
+        match *self {}
+    }
+}

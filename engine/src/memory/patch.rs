@@ -1,0 +1,179 @@
+//! What a memory holds beyond its image: for each page that differs, the blocks that do. Pure.
+//!
+//! Most pages that a program touches differ in a few reference counts, so a block is a cache line
+//! and not a page. Patches are immutable and shared: a fork is a reference, and a session that is
+//! parked again keeps the patches of pages that haven't changed since.
+
+use std::sync::Arc;
+
+/// Bytes of a page, as patches count them.
+pub(crate) const PAGE_BYTES: usize = 4096;
+const BLOCK_BYTES: usize = 64;
+const ZEROES: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+
+/// What a memory holds beyond its image.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct MemoryPatch {
+    /// Bytes of the memory.
+    pub(crate) len: usize,
+    /// Invariant E-8: in order, each page once, and all below `len`.
+    pub(crate) pages: Vec<PagePatch>,
+}
+
+/// The blocks of one page that differ from the image, or from zeroes beyond its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PagePatch {
+    /// Which page.
+    pub(crate) page: u32,
+    /// Bit `n` is set if block `n` differs.
+    pub(crate) blocks: u64,
+    /// The blocks that differ, one after another.
+    pub(crate) bytes: Arc<[u8]>,
+}
+
+impl MemoryPatch {
+    /// The bytes that it takes, shared ones included.
+    pub(crate) fn bytes(&self) -> u64 {
+        let of = |page: &PagePatch| (page.bytes.len() + size_of::<PagePatch>()) as u64;
+        self.pages.iter().map(of).sum()
+    }
+
+    /// The patch of `page`, if there is one.
+    pub(crate) fn page(&self, page: u32) -> Option<&PagePatch> {
+        let at = self.pages.binary_search_by_key(&page, |patch| patch.page).ok()?;
+        Some(&self.pages[at])
+    }
+
+    /// Whether E-8 holds, and every page has the bytes that its blocks say: of a patch that was
+    /// read from somewhere.
+    pub(crate) fn is_sound(&self) -> bool {
+        let is_whole = |patch: &PagePatch| {
+            patch.bytes.len() == PagePatch::bytes_of(patch.blocks)
+                && (patch.page as usize) < self.len / PAGE_BYTES
+        };
+        self.pages.iter().all(is_whole) && self.pages.is_sorted_by(|a, b| a.page < b.page)
+    }
+}
+
+impl PagePatch {
+    /// What makes `image` into `now`; `None` if they are the same. `before`, an earlier patch of
+    /// this page, is shared if it says the same.
+    pub(crate) fn between(
+        page: u32,
+        image: &[u8],
+        now: &[u8],
+        before: Option<&Self>,
+    ) -> Option<Self> {
+        let mut blocks = 0_u64;
+        let pairs = image.as_chunks::<BLOCK_BYTES>().0.iter().zip(now.as_chunks().0);
+        for (index, (image, now)) in pairs.enumerate() {
+            let now: &[u8; BLOCK_BYTES] = now;
+            blocks |= u64::from(image != now) << index;
+        }
+        if blocks == 0 {
+            return None;
+        }
+        if let Some(before) = before
+            && before.blocks == blocks
+            && before.parts().all(|(at, bytes)| now[at..at + BLOCK_BYTES] == *bytes)
+        {
+            return Some(before.clone());
+        }
+        let bytes = if blocks == u64::MAX {
+            Arc::from(now)
+        } else {
+            let mut bytes = Vec::with_capacity(Self::bytes_of(blocks));
+            for at in places(blocks) {
+                bytes.extend_from_slice(&now[at..at + BLOCK_BYTES]);
+            }
+            bytes.into()
+        };
+        Some(Self { page, blocks, bytes })
+    }
+
+    /// Puts the blocks into a page that is as in the image.
+    pub(crate) fn apply(&self, target: &mut [u8]) {
+        for (at, bytes) in self.parts() {
+            target[at..at + BLOCK_BYTES].copy_from_slice(bytes);
+        }
+    }
+
+    /// The bytes of that many blocks.
+    pub(crate) fn bytes_of(blocks: u64) -> usize {
+        blocks.count_ones() as usize * BLOCK_BYTES
+    }
+
+    fn parts(&self) -> impl Iterator<Item = (usize, &[u8; BLOCK_BYTES])> {
+        places(self.blocks).zip(self.bytes.as_chunks().0)
+    }
+}
+
+/// Where the blocks begin that are set.
+fn places(mut blocks: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        if blocks == 0 {
+            return None;
+        }
+        let index = blocks.trailing_zeros() as usize;
+        blocks &= blocks - 1;
+        Some(index * BLOCK_BYTES)
+    })
+}
+
+/// The page of the image at `page`; zeroes beyond its end.
+pub(crate) fn image_page(image: &[u8], page: usize) -> &[u8] {
+    image.get(page * PAGE_BYTES..(page + 1) * PAGE_BYTES).unwrap_or(&ZEROES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_patch_makes_one_page_into_the_other(
+            writes in proptest::collection::vec((0..PAGE_BYTES, any::<u8>()), 0..200),
+        ) {
+            let image: Vec<u8> = (0..PAGE_BYTES).map(|index| index as u8).collect();
+            let mut now = image.clone();
+            for (at, byte) in writes {
+                now[at] = byte;
+            }
+            let mut made = image.clone();
+            match PagePatch::between(7, &image, &now, None) {
+                None => prop_assert_eq!(&image, &now),
+                Some(patch) => {
+                    patch.apply(&mut made);
+                    prop_assert_eq!(&made, &now);
+                    let again = PagePatch::between(7, &image, &now, Some(&patch)).unwrap();
+                    prop_assert!(Arc::ptr_eq(&again.bytes, &patch.bytes));
+                    let whole = MemoryPatch { len: 8 * PAGE_BYTES, pages: vec![patch] };
+                    prop_assert!(whole.is_sound());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_earlier_patch_that_says_something_else_is_not_used() {
+        let image = ZEROES;
+        let (mut first, mut second) = (ZEROES, ZEROES);
+        first[100] = 1;
+        second[100] = 2;
+        let before = PagePatch::between(0, &image, &first, None).unwrap();
+        let after = PagePatch::between(0, &image, &second, Some(&before)).unwrap();
+        assert_ne!(before, after);
+    }
+
+    #[test]
+    fn patches_that_are_out_of_order_out_of_bounds_or_cut_are_not_sound() {
+        let page = |page, blocks, len| PagePatch { page, blocks, bytes: vec![0; len].into() };
+        let sound = |pages| MemoryPatch { len: 2 * PAGE_BYTES, pages }.is_sound();
+        assert!(sound(vec![page(0, 1, 64), page(1, 3, 128)]));
+        assert!(!sound(vec![page(1, 1, 64), page(0, 1, 64)]));
+        assert!(!sound(vec![page(0, 1, 64), page(0, 1, 64)]));
+        assert!(!sound(vec![page(2, 1, 64)]));
+        assert!(!sound(vec![page(0, 3, 64)]));
+    }
+}

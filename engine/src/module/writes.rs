@@ -1,0 +1,91 @@
+//! What instances of a module change apart from memory and globals: nothing, or no image can be
+//! taken of it.
+//!
+//! An image holds memory and globals. A module that writes to a table, drops a segment, runs a
+//! start function or keeps state outside of itself would come out of an image other than it was.
+
+use wasmparser::{Operator, Parser, Payload};
+
+use crate::error::ImageError;
+
+/// Refuses a module that has state which an image doesn't hold.
+pub(crate) fn check(wasm: &[u8]) -> Result<(), ImageError> {
+    let unreadable = |error: wasmparser::BinaryReaderError| ImageError::Unfit(error.to_string());
+    for payload in Parser::new(0).parse_all(wasm) {
+        match payload.map_err(unreadable)? {
+            Payload::StartSection { .. } => return unfit("it has a start function"),
+            Payload::MemorySection(memories) if memories.count() != 1 => {
+                return unfit("it has not one memory");
+            }
+            Payload::ImportSection(imports) => {
+                for import in imports.into_imports() {
+                    let is_function =
+                        matches!(import.map_err(unreadable)?.ty, wasmparser::TypeRef::Func(_));
+                    if !is_function {
+                        return unfit("it imports more than functions");
+                    }
+                }
+            }
+            Payload::CodeSectionEntry(body) => {
+                for operator in body.get_operators_reader().map_err(unreadable)? {
+                    if let Some(what) = state_of(&operator.map_err(unreadable)?) {
+                        return unfit(what);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn unfit(what: &str) -> Result<(), ImageError> {
+    Err(ImageError::Unfit(what.to_owned()))
+}
+
+/// What an operator changes that an image doesn't hold.
+fn state_of(operator: &Operator<'_>) -> Option<&'static str> {
+    match operator {
+        Operator::TableSet { .. }
+        | Operator::TableGrow { .. }
+        | Operator::TableFill { .. }
+        | Operator::TableCopy { .. }
+        | Operator::TableInit { .. } => Some("it writes to a table"),
+        Operator::DataDrop { .. } | Operator::ElemDrop { .. } => Some("it drops a segment"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> Option<String> {
+        check(&wat::parse_str(text).unwrap()).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn memory_and_globals_may_change_and_nothing_else() {
+        let fit = r#"(module (memory 1) (global (mut i32) i32.const 0) (table 1 funcref)
+            (elem (i32.const 0) $f) (data (i32.const 0) "x")
+            (func $f (global.set 0 (i32.const 1)) (i32.store (i32.const 0) (i32.const 1))
+                (drop (table.get 0 (i32.const 0))) (drop (memory.grow (i32.const 1)))))"#;
+        assert_eq!(refusal(fit), None);
+        for (what, text) in [
+            ("start", "(module (memory 1) (func $f) (start $f))"),
+            ("memory", "(module (memory 1) (memory 1))"),
+            ("imports", r#"(module (memory 1) (import "a" "b" (global i32)))"#),
+            (
+                "table",
+                "(module (memory 1) (table 1 funcref) (func (table.set 0 (i32.const 0) (ref.null func))))",
+            ),
+            (
+                "table",
+                "(module (memory 1) (table 1 funcref) (func (drop (table.grow 0 (ref.null func) (i32.const 1)))))",
+            ),
+            ("segment", r#"(module (memory 1) (data "x") (func (data.drop 0)))"#),
+        ] {
+            assert!(refusal(text).is_some_and(|said| said.contains(what)), "{text}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Sessions apart from slots: what an interpreter holds beyond its image, put aside, copied,
+//! written to a file and taken up again.
+//!
+//! Layout of a saved session, numbers little-endian; `docs/image-format.md` has the same table:
+//!
+//! ```text
+//!  0   8  magic `HTCHSES1`
+//!  8  32  BLAKE3 of all that follows
+//! 40   …  the session, in postcard's format
+//! ```
+//!
+//! A saved session is what a program in the sandbox could have made of its own memory, so whoever
+//! wrote the file gains nothing that a program hasn't; the hash is against damage, and what the
+//! host reads of it is checked.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::SessionError;
+use crate::host::wasi::HostState;
+use crate::image::Image;
+use crate::image::saved::SavedHost;
+use crate::memory::patch::{MemoryPatch, PagePatch};
+use crate::program::Deterministic;
+
+const MAGIC: [u8; 8] = *b"HTCHSES1";
+const PREFIX_BYTES: usize = MAGIC.len() + blake3::OUT_LEN;
+
+/// The state of an interpreter between two runs: what it holds beyond its image. Immutable and
+/// shared: a clone is a reference.
+#[derive(Clone)]
+pub struct SessionState {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    image: Image,
+    memory: MemoryPatch,
+    globals: Vec<u128>,
+    host: HostState,
+    life: Life,
+}
+
+/// What is to be known of an interpreter's life up to here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Life {
+    /// The clock and the random numbers that its first run wanted.
+    pub(crate) deterministic: Option<Deterministic>,
+    pub(crate) has_run: bool,
+    /// It is a copy of another one, so it must not go on with the other's random numbers.
+    pub(crate) is_copy: bool,
+}
+
+impl std::fmt::Debug for SessionState {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("SessionState")
+            .field("image", &self.inner.image.info().key)
+            .field("pages", &self.inner.memory.pages.len())
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl SessionState {
+    pub(crate) fn new(
+        image: &Image,
+        memory: MemoryPatch,
+        globals: Vec<u128>,
+        host: HostState,
+        life: Life,
+    ) -> Self {
+        let image = image.clone();
+        Self { inner: Arc::new(Inner { image, memory, globals, host, life }) }
+    }
+
+    /// What it holds in memory beyond the image, files apart, in bytes; with everything that
+    /// copies of it share.
+    pub fn bytes(&self) -> u64 {
+        self.inner.memory.bytes()
+    }
+
+    /// Pages of guest memory, of 4 KiB, that differ from the image.
+    pub fn pages(&self) -> usize {
+        self.inner.memory.pages.len()
+    }
+
+    /// A copy for another session. The generators of random numbers that modules share are seeded
+    /// anew before it runs, unless it is deterministic: then it goes on as the other one does.
+    pub fn fork(&self) -> Self {
+        let Inner { image, memory, globals, host, life } = &*self.inner;
+        let life = Life { is_copy: life.deterministic.is_none(), ..*life };
+        Self::new(image, memory.clone(), globals.clone(), host.clone(), life)
+    }
+
+    /// Writes the session to a file, in one step: what was there before stays until all is
+    /// written. Mounted folders are left out. Returns the bytes written.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn save(&self, path: &Path) -> Result<u64, SessionError> {
+        let Inner { image, memory, globals, host, life } = &*self.inner;
+        let info = image.info();
+        let saved = Saved {
+            image: info.key.clone(),
+            preload: info.preload.clone(),
+            len: memory.len as u64,
+            pages: memory.pages.iter().map(|page| (page.page, page.blocks)).collect(),
+            bytes: memory.pages.iter().flat_map(|page| page.bytes.iter().copied()).collect(),
+            globals: globals.clone(),
+            host: SavedHost::of(host),
+            life: *life,
+        };
+        let body = postcard::to_stdvec(&saved).expect("plain data has a form");
+        let failed = |cause| SessionError::File { action: "write", path: path.to_owned(), cause };
+        let folder = match path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+        let written = (|| {
+            file.write_all(&MAGIC)?;
+            file.write_all(blake3::hash(&body).as_bytes())?;
+            file.write_all(&body)?;
+            file.as_file().sync_all()
+        })();
+        written.map_err(failed)?;
+        file.persist(path).map_err(|error| failed(error.error))?;
+        Ok((PREFIX_BYTES + body.len()) as u64)
+    }
+
+    /// Reads a session that `save` wrote, on the same image. Like a fork, it does not go on with
+    /// the random numbers of the one that was saved.
+    ///
+    /// # Errors
+    /// The file can't be read, is no whole session, or began from another image.
+    pub fn revive(image: &Image, path: &Path) -> Result<Self, SessionError> {
+        let failed = |cause| SessionError::File { action: "read", path: path.to_owned(), cause };
+        let bytes = File::open(path)
+            .and_then(|file| {
+                if file.metadata()?.is_dir() {
+                    Err(std::io::ErrorKind::IsADirectory.into())
+                } else {
+                    Ok(())
+                }
+            })
+            .and_then(|()| fs::read(path))
+            .map_err(failed)?;
+        let bad = |detail| SessionError::NotASession { path: path.to_owned(), detail };
+        let rest = bytes.strip_prefix(&MAGIC).ok_or_else(|| bad("it begins otherwise"))?;
+        let (hash, body) =
+            rest.split_first_chunk::<{ blake3::OUT_LEN }>().ok_or_else(|| bad("it was cut"))?;
+        if blake3::hash(body) != blake3::Hash::from_bytes(*hash) {
+            return Err(bad("its checksum is wrong"));
+        }
+        let saved: Saved =
+            postcard::from_bytes(body).map_err(|_| bad("its fields can't be read"))?;
+        if saved.image != image.info().key {
+            let (path, here) = (path.to_owned(), image.info().key.clone());
+            let Saved { image: saved, preload, .. } = saved;
+            return Err(SessionError::OtherImage { path, saved, here, preload });
+        }
+        let memory = saved.memory(image).ok_or_else(|| bad("its memory can't be one"))?;
+        let Saved { globals, host, life, .. } = saved;
+        if globals.len() != image.facts().globals.len() {
+            return Err(bad("its globals are another build's"));
+        }
+        let host =
+            host.revive(image.engine().layout()).ok_or_else(|| bad("its files can't be files"))?;
+        Ok(Self::new(image, memory, globals, host, life).fork())
+    }
+
+    pub(crate) fn image(&self) -> &Image {
+        &self.inner.image
+    }
+
+    pub(crate) fn memory(&self) -> &MemoryPatch {
+        &self.inner.memory
+    }
+
+    pub(crate) fn globals(&self) -> &[u128] {
+        &self.inner.globals
+    }
+
+    pub(crate) fn host(&self) -> &HostState {
+        &self.inner.host
+    }
+
+    pub(crate) fn life(&self) -> Life {
+        self.inner.life
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Saved {
+    image: String,
+    preload: Vec<String>,
+    len: u64,
+    /// Number of each page that differs from the image, and which blocks of it do.
+    pages: Vec<(u32, u64)>,
+    /// Those blocks, one after another.
+    bytes: Vec<u8>,
+    globals: Vec<u128>,
+    host: SavedHost,
+    life: Life,
+}
+
+impl Saved {
+    /// The memory; `None` if it can't be one on this image.
+    fn memory(&self, image: &Image) -> Option<MemoryPatch> {
+        let len = usize::try_from(self.len).ok()?;
+        let mut rest = self.bytes.as_slice();
+        let mut pages = Vec::with_capacity(self.pages.len());
+        for (page, blocks) in &self.pages {
+            let (bytes, after) = rest.split_at_checked(PagePatch::bytes_of(*blocks))?;
+            pages.push(PagePatch { page: *page, blocks: *blocks, bytes: bytes.into() });
+            rest = after;
+        }
+        let memory = MemoryPatch { len, pages };
+        let is_sound = rest.is_empty()
+            && crate::memory::is_length(len)
+            && len >= image.memory().bytes().len()
+            && memory.is_sound();
+        is_sound.then_some(memory)
+    }
+}
