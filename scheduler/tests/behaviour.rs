@@ -26,11 +26,8 @@ async fn rig_with(workers: usize, config: SchedulerConfig) -> Rig {
 }
 
 async fn start(workers: usize, config: SchedulerConfig, source: FakeSource) -> Rig {
-    let pool = PoolConfig {
-        isolated_workers: workers,
-        first_back_off: Duration::from_millis(1),
-        ..PoolConfig::default()
-    };
+    let pool =
+        PoolConfig { workers, first_back_off: Duration::from_millis(1), ..PoolConfig::default() };
     let scheduler = Scheduler::start(config, pool, Arc::new(source.clone())).await.unwrap();
     Rig { scheduler, source }
 }
@@ -178,7 +175,7 @@ async fn a_session_is_one_interpreter_and_a_name_is_one_session() {
     assert_eq!(first, again);
     assert_ne!(first, other);
     for _ in 0..3 {
-        let ticket = rig.scheduler.submit(script_in("ok", first.session)).await.unwrap();
+        let ticket = rig.scheduler.submit(script_in("ok", first)).await.unwrap();
         assert!(within(ticket.into_future()).await.is_success());
     }
     until(&rig.scheduler, |status| status.workers.iter().any(|worker| worker.jobs_served == 3))
@@ -189,9 +186,9 @@ async fn a_session_is_one_interpreter_and_a_name_is_one_session() {
 async fn a_lost_session_takes_no_more_jobs_and_its_name_is_free() {
     let rig = rig(1).await;
     let session = rig.scheduler.open_session("a").await.unwrap();
-    let losing = rig.scheduler.submit(script_in("lose", session.session)).await.unwrap();
+    let losing = rig.scheduler.submit(script_in("lose", session)).await.unwrap();
     assert!(within(losing.into_future()).await.is_success());
-    let refused = rig.scheduler.submit(script_in("ok", session.session)).await.unwrap_err();
+    let refused = rig.scheduler.submit(script_in("ok", session)).await.unwrap_err();
     assert!(matches!(refused, Refusal::SessionGone { .. }), "{refused}");
     assert_ne!(rig.scheduler.open_session("a").await.unwrap(), session);
 }
@@ -217,7 +214,7 @@ async fn too_many_sessions_are_refused_until_one_is_closed() {
 async fn draining_finishes_every_job_and_leaves_no_worker() {
     let rig = rig(2).await;
     let session = rig.scheduler.open_session("a").await.unwrap();
-    let mut tickets = vec![rig.scheduler.submit(script_in("wait", session.session)).await.unwrap()];
+    let mut tickets = vec![rig.scheduler.submit(script_in("wait", session)).await.unwrap()];
     for _ in 0..5 {
         tickets.push(rig.scheduler.submit(script("wait")).await.unwrap());
     }
