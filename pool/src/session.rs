@@ -1,8 +1,10 @@
 //! Where the state of a session is, as the scheduler and the workers' threads share it.
 //!
 //! The scheduler decides on which worker a session's next job runs; the state follows through this
-//! cell. A thread that is to run it waits here until the one that holds it has parked it. Whoever
-//! replaces or closes the session has the last word: a thread changes only what is still its own.
+//! cell. A thread that is to run it waits here until the one that holds it has parked it.
+//!
+//! P-1: who replaces or closes the session has the last word; a thread changes only what is still
+//! its own.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 

@@ -253,8 +253,7 @@ impl SchedulerState {
             PoolEvent::Gone { worker, reason, is_replaced } => {
                 self.seats.remove(&worker);
                 let reason = reason.to_string();
-                let resident = self.model.resident(worker).and_then(|id| self.cell(id));
-                let takes_session = resident.is_some_and(|cell| cell.at_hand().is_err());
+                let takes_session = self.is_state_gone_with(worker);
                 self.decide(Event::Gone { worker, reason, is_replaced, takes_session });
             }
         }

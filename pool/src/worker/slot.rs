@@ -118,8 +118,9 @@ impl<'a> Slot<'a> {
         moved
     }
 
-    /// Parks whatever session is here but `session`. It comes before any wait for another worker:
-    /// that is what keeps two workers from waiting for each other.
+    /// Parks whatever session is here but `session`.
+    ///
+    /// P-2: it comes before any wait for another worker, so no two wait for each other.
     fn make_way_for(&mut self, session: &Arc<SessionCell>) {
         if !self.session.as_ref().is_some_and(|here| Arc::ptr_eq(here, session)) {
             self.vacate();

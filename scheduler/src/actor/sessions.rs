@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pool::{Away, JobId, Parked, SessionCell, SessionId};
+use pool::{Away, JobId, Parked, SessionCell, SessionId, WorkerId};
 use tokio::time::Instant;
 
 use super::{Application, SchedulerState};
@@ -10,6 +10,7 @@ use crate::effect::Settlement;
 use crate::error::Refusal;
 use crate::message::CaptureReply;
 use crate::model::Event;
+use crate::status::Phase;
 use crate::timer::now;
 
 /// A session that the model has not ended.
@@ -59,6 +60,17 @@ impl SchedulerState {
             Err(Away::Lost(reason)) => Some(reason),
             Ok(_) | Err(Away::OnWorker(_)) => None,
         }
+    }
+
+    /// Whether the state of the session that was on a dead worker went with it. It didn't if it was
+    /// copied before, or had not even come there.
+    pub(super) fn is_state_gone_with(&self, worker: WorkerId) -> bool {
+        let resident = self.model.resident(worker).and_then(|id| self.cell(id));
+        resident.is_some_and(|cell| match cell.at_hand() {
+            Ok(_) => false,
+            Err(Away::OnWorker(on)) => on == worker,
+            Err(Away::Lost(_)) => true,
+        })
     }
 
     pub(super) fn open_session(&mut self, name: Arc<str>) -> Result<SessionId, Refusal> {
@@ -177,6 +189,9 @@ impl SchedulerState {
 
     /// The cell of a session that takes jobs.
     fn open_cell(&self, session: SessionId) -> Result<Arc<SessionCell>, Refusal> {
+        if self.model.phase() == Phase::Drained {
+            return Err(Refusal::ShuttingDown);
+        }
         let cell = self.cell(session).filter(|_| self.model.is_open(session));
         cell.ok_or_else(Refusal::not_open)
     }
