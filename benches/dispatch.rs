@@ -32,7 +32,7 @@ fn request() -> JobRequest {
 
 async fn start(workers: usize) -> Scheduler {
     let config = SchedulerConfig { concurrent: workers, ..SchedulerConfig::default() };
-    let pool = PoolConfig { isolated_workers: workers, ..PoolConfig::default() };
+    let pool = PoolConfig { workers, ..PoolConfig::default() };
     let scheduler = Scheduler::start(config, pool, Arc::new(FakeSource::default())).await;
     scheduler.expect("the configuration makes sense")
 }

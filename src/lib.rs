@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub use checkpoint::Checkpoint;
 pub use engine::{
     BadMount, BadMountPath, BadPath, BadProgram, CACHE_DIR_VARIABLE, CacheDir, CacheError,
     ChangeKind, ChangedFile, Chunk, Deterministic, EngineConfig, EngineError, Exception, HostKind,
@@ -10,7 +11,7 @@ pub use engine::{
 };
 pub use error::Error;
 pub use job::Job;
-pub use pool::{SessionId, WorkerActivity, WorkerId, WorkerKind, WorkerStatus};
+pub use pool::{SessionId, SessionPlace, WorkerActivity, WorkerId, WorkerStatus};
 pub use runtime::{Builder, Hatchery};
 pub use scheduler::{
     ConfigError, Phase, Refusal, SchedulerStartError, SchedulerStatus as Status, SessionStatus,
@@ -18,6 +19,7 @@ pub use scheduler::{
 };
 pub use session::Session;
 
+mod checkpoint;
 mod error;
 mod job;
 mod runtime;

@@ -120,7 +120,7 @@ impl Default for Builder {
 impl Builder {
     /// Jobs that run at once, and interpreters kept warm for them. Default: the number of CPUs.
     pub fn workers(mut self, count: usize) -> Self {
-        self.pool.isolated_workers = count;
+        self.pool.workers = count;
         self.scheduler.concurrent = count;
         self
     }
@@ -137,7 +137,7 @@ impl Builder {
         self
     }
 
-    /// Sessions that may be open; further ones are refused. Default: 64.
+    /// Sessions that may be open; further ones are refused. Default: 10,000.
     pub fn session_limit(mut self, count: usize) -> Self {
         self.scheduler.sessions = count;
         self

@@ -1,29 +1,40 @@
-//! A session: one interpreter whose state lives from job to job.
+//! A session: a state that lives from job to job.
 
 use engine::Outcome;
-use scheduler::{SessionRef, Ticket};
+use pool::SessionId;
+use scheduler::Ticket;
 
+use crate::checkpoint::Checkpoint;
 use crate::error::Error;
 use crate::job::Job;
 use crate::runtime::Hatchery;
 
-/// A session: jobs run one after another in one interpreter and see what earlier ones left.
+/// A session: jobs run one after another on one state and see what earlier ones left.
+///
+/// It has no interpreter of its own: its state stays with the worker that ran its last job until
+/// that worker is needed for something else, and is then put aside. So there can be many more
+/// sessions than workers.
+///
+/// Between jobs the state can be copied: [`fork`](Self::fork) gives another session that goes on
+/// from it, and a [`checkpoint`](Self::checkpoint) is there to go back to. While a job of the
+/// session runs or waits, that is refused with
+/// [`Refusal::SessionBusy`](crate::Refusal::SessionBusy).
 ///
 /// A job that reaches a limit on time or is cancelled is interrupted by `KeyboardInterrupt`, and
 /// the session goes on with its variables; what the job did to files is undone. Only a job that
-/// goes on regardless for [`Limits::grace`](crate::Limits::grace), or that traps, takes its
-/// interpreter with it. The session is then gone: further jobs are refused with
+/// goes on regardless for [`Limits::grace`](crate::Limits::grace), or that traps, takes the
+/// state with it. The session is then gone: further jobs are refused with
 /// [`Refusal::SessionGone`](crate::Refusal::SessionGone), and [`Hatchery::session`] opens a fresh
 /// one under the same name. Clones are the same session.
 #[derive(Debug, Clone)]
 pub struct Session {
     hatchery: Hatchery,
     name: String,
-    session: SessionRef,
+    session: SessionId,
 }
 
 impl Session {
-    pub(crate) fn new(hatchery: Hatchery, name: &str, session: SessionRef) -> Self {
+    pub(crate) fn new(hatchery: Hatchery, name: &str, session: SessionId) -> Self {
         Self { hatchery, name: name.to_owned(), session }
     }
 
@@ -45,7 +56,44 @@ impl Session {
     /// # Errors
     /// The job was refused.
     pub async fn submit(&self, job: Job) -> Result<Ticket, Error> {
-        self.hatchery.submit_to(job, Some(self.session.session)).await
+        self.hatchery.submit_to(job, Some(self.session)).await
+    }
+
+    /// Opens a session under this name that goes on from this one's state. From then on each goes
+    /// its own way.
+    ///
+    /// # Errors
+    /// A job of the session runs or waits, the session is gone, a session with this name is open, or
+    /// too many are.
+    pub async fn fork(&self, name: &str) -> Result<Self, Error> {
+        let state = self.hatchery.scheduler().capture(self.session).await?;
+        let session = self.hatchery.scheduler().adopt(name, state).await?;
+        Ok(Self::new(self.hatchery.clone(), name, session))
+    }
+
+    /// The session's state as it is now, to go back to.
+    ///
+    /// # Errors
+    /// A job of the session runs or waits, or the session is gone.
+    pub async fn checkpoint(&self) -> Result<Checkpoint, Error> {
+        Ok(Checkpoint::new(self.hatchery.scheduler().capture(self.session).await?))
+    }
+
+    /// Goes back to a checkpoint, of this session or another one of the same pool. What happened
+    /// since is dropped.
+    ///
+    /// # Errors
+    /// A job of the session runs or waits, or the session is gone.
+    pub async fn restore(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        Ok(self.hatchery.scheduler().replace(self.session, checkpoint.state()).await?)
+    }
+
+    /// Goes back to where a fresh session starts.
+    ///
+    /// # Errors
+    /// A job of the session runs or waits, or the session is gone.
+    pub async fn reset(&self) -> Result<(), Error> {
+        Ok(self.hatchery.scheduler().replace(self.session, None).await?)
     }
 
     /// Ends the session once its jobs have ended. Its state is dropped.

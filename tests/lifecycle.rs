@@ -36,11 +36,13 @@ fn a_pool_starts_shows_itself_drains_and_leaves_nothing() {
         let before = worker_threads();
         let session = pool.session("s").await.unwrap();
         assert!(session.run(Job::code("1")).await.unwrap().is_success());
-        assert_eq!(worker_threads(), before + 1);
+        assert_eq!(worker_threads(), before, "a session has no thread of its own");
         let status = pool.status();
         assert_eq!(status.sessions[0].name, "s");
         let worker = status.workers.last().unwrap();
-        assert_eq!((worker.activity, worker.jobs_served), (WorkerActivity::Ready, 1));
+        assert!(matches!(worker.activity, WorkerActivity::Ready | WorkerActivity::Resetting));
+        assert_eq!(worker.session, Some(status.sessions[0].session));
+        assert_eq!(worker.jobs_served, 3);
         assert!(worker.memory_bytes > 0);
 
         tokio::time::timeout(Duration::from_secs(30), pool.drain()).await.unwrap();

@@ -5,11 +5,12 @@ use std::time::Duration;
 /// The knobs of the pool.
 #[derive(Debug, Clone)]
 pub struct PoolConfig {
-    /// Workers for isolated jobs.
+    /// Workers, which isolated jobs and sessions share.
     ///
-    /// Default: the number of CPUs. Each is a thread that keeps an interpreter warm, 40 to 70 MB.
-    /// More than the CPUs only helps programs that wait.
-    pub isolated_workers: usize,
+    /// Default: the number of CPUs. Each is a thread that keeps an interpreter warm; its memory is
+    /// the image's but for the pages that its programs change. More than the CPUs only helps
+    /// programs that wait; with fewer than the sessions in use, states are copied between them.
+    pub workers: usize,
     /// The first wait before a worker that failed to start is replaced; it doubles with each such
     /// failure in a row, up to `longest_back_off`. The first replacement comes at once.
     ///
@@ -29,7 +30,7 @@ pub struct PoolConfig {
 impl Default for PoolConfig {
     fn default() -> Self {
         Self {
-            isolated_workers: std::thread::available_parallelism().map_or(1, usize::from),
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
             first_back_off: Duration::from_millis(100),
             longest_back_off: Duration::from_secs(10),
             most_failures: 5,

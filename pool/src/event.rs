@@ -1,19 +1,19 @@
 //! What the pool tells whoever owns it. Owned here, so that nothing is imported upwards.
 
-use engine::{Afterwards, Outcome};
+use engine::Outcome;
 
-use crate::task::{JobId, WorkerId, WorkerKind};
+use crate::task::{JobId, WorkerId};
 use crate::worker::Seat;
 
 /// What the pool tells its owner.
 ///
-/// Order: for one worker, `Ready`, then `Finished` for the task that its seat took, then `Ready`
+/// Order: for one worker, `Ready`, then `Finished` or `Parked` for what its seat took, then `Ready`
 /// again or `Gone`. After `Gone` a worker is never heard of again.
 #[derive(Debug)]
 pub enum PoolEvent {
-    /// A worker waits for a task.
+    /// A worker waits for something to do.
     Ready(Seat),
-    /// A worker's task has ended.
+    /// A worker's task has ended. Whether its session lives on is to be seen in the session's cell.
     Finished {
         /// The worker.
         worker: WorkerId,
@@ -21,15 +21,20 @@ pub enum PoolEvent {
         job: JobId,
         /// How it ended.
         outcome: Box<Outcome>,
-        /// Whether the interpreter, and with it a session's state, lives on.
-        afterwards: Afterwards,
     },
-    /// A worker is no more. If it had taken a task and no `Finished` came, that task died with it.
+    /// A worker has copied a session's state out: it is at hand in the session's cell, or lost.
+    Parked {
+        /// The worker.
+        worker: WorkerId,
+        /// The job that this counted as.
+        job: JobId,
+        /// Why the state could not be copied; its session has it still.
+        result: Result<(), String>,
+    },
+    /// A worker is no more. What its seat took died with it, if that has not been told of.
     Gone {
         /// The worker.
         worker: WorkerId,
-        /// What it was for.
-        kind: WorkerKind,
         /// Why.
         reason: GoneReason,
         /// Whether another worker takes its place.
@@ -42,8 +47,6 @@ pub enum PoolEvent {
 pub enum GoneReason {
     /// It was told to stop.
     Stopped,
-    /// Its interpreter was lost in a run that `Finished` told of; session workers only.
-    InterpreterLost,
     /// No interpreter could be started.
     StartFailed(String),
     /// Its thread or its actor died.
@@ -54,7 +57,6 @@ impl std::fmt::Display for GoneReason {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Stopped => formatter.write_str("it was stopped"),
-            Self::InterpreterLost => formatter.write_str("its interpreter was lost"),
             Self::StartFailed(detail) => write!(formatter, "its interpreter can't start: {detail}"),
             Self::Died(detail) => write!(formatter, "it died: {detail}"),
         }

@@ -11,7 +11,6 @@ use crate::interpreter::InterpreterSource;
 use crate::status::{Board, WorkerStatus};
 use crate::supervisor::message::SupervisorMessage;
 use crate::supervisor::{Supervisor, SupervisorArguments};
-use crate::task::{SessionId, WorkerId};
 
 /// The handle of a pool. Cheap to clone; the pool lives until it is closed.
 #[derive(Debug, Clone)]
@@ -21,7 +20,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts the workers for isolated jobs. `owner` hears when each is ready; the pool is linked
+    /// Starts the workers. `owner` hears when each is ready; the pool is linked
     /// to it, so the owner hears of the supervisor's end, and the pool ends with its owner.
     ///
     /// # Errors
@@ -40,28 +39,12 @@ impl Pool {
         Ok(Self { supervisor, board })
     }
 
-    /// Starts a worker for one session. `Ready` or `Gone` follows.
-    ///
-    /// # Errors
-    /// The pool is closed.
-    pub fn start_session(&self, session: SessionId) -> Result<(), PoolError> {
-        self.tell(SupervisorMessage::StartSession(session))
-    }
-
-    /// Ends a worker after its present task. `Gone` follows.
-    ///
-    /// # Errors
-    /// The pool is closed.
-    pub fn stop(&self, worker: WorkerId) -> Result<(), PoolError> {
-        self.tell(SupervisorMessage::Stop(worker))
-    }
-
     /// Every worker as it is now. Never waits for anybody.
     pub fn workers(&self) -> Vec<WorkerStatus> {
         self.board.snapshot()
     }
 
-    /// Ends every worker after its present task, and waits until all threads have ended.
+    /// Ends every worker after what it is doing, and waits until all threads have ended.
     ///
     /// # Errors
     /// The pool is closed already.
@@ -71,9 +54,5 @@ impl Pool {
             Ok(ractor::rpc::CallResult::Success(())) => Ok(()),
             _ => Err(PoolError::Closed),
         }
-    }
-
-    fn tell(&self, message: SupervisorMessage) -> Result<(), PoolError> {
-        self.supervisor.cast(message).map_err(|_| PoolError::Closed)
     }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use dashmap::DashMap;
 use tokio::time::Instant;
 
+use crate::session::SessionCell;
 use crate::supervisor::now;
-use crate::task::{JobId, WorkerId, WorkerKind};
+use crate::task::{JobId, SessionId, WorkerId};
 
 /// What a worker is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,6 +19,8 @@ pub enum WorkerActivity {
     Ready,
     /// It runs this job.
     Running(JobId),
+    /// Its job has ended, and its interpreter is made ready for another.
+    Resetting,
     /// It will be replaced after a back-off.
     BackingOff,
     /// It failed too often in a row and is not replaced.
@@ -29,8 +32,8 @@ pub enum WorkerActivity {
 pub struct WorkerStatus {
     /// The worker.
     pub worker: WorkerId,
-    /// What it is for.
-    pub kind: WorkerKind,
+    /// The session whose state its interpreter has.
+    pub session: Option<SessionId>,
     /// What it is doing.
     pub activity: WorkerActivity,
     /// For how long.
@@ -51,7 +54,8 @@ pub(crate) struct Board {
 
 #[derive(Debug)]
 struct Entry {
-    kind: WorkerKind,
+    /// The session that it was last given something to do for. Its cell says whether it is here.
+    session: Option<Arc<SessionCell>>,
     activity: WorkerActivity,
     changed: Instant,
     jobs_served: u64,
@@ -59,10 +63,17 @@ struct Entry {
     last_error: Option<String>,
 }
 
+impl Entry {
+    fn session_here(&self, worker: WorkerId) -> Option<SessionId> {
+        let session = self.session.as_ref().filter(|session| session.is_on(worker))?;
+        Some(session.session())
+    }
+}
+
 impl Board {
-    pub(crate) fn add(&self, worker: WorkerId, kind: WorkerKind) {
+    pub(crate) fn add(&self, worker: WorkerId) {
         let entry = Entry {
-            kind,
+            session: None,
             activity: WorkerActivity::Starting,
             changed: now(),
             jobs_served: 0,
@@ -87,6 +98,12 @@ impl Board {
         }
     }
 
+    pub(crate) fn holds(&self, worker: WorkerId, session: Option<Arc<SessionCell>>) {
+        if let Some(mut entry) = self.entries.get_mut(&worker) {
+            entry.session = session;
+        }
+    }
+
     pub(crate) fn served(&self, worker: WorkerId, memory_bytes: u64) {
         if let Some(mut entry) = self.entries.get_mut(&worker) {
             entry.jobs_served += 1;
@@ -108,7 +125,7 @@ impl Board {
             .iter()
             .map(|entry| WorkerStatus {
                 worker: *entry.key(),
-                kind: entry.kind,
+                session: entry.session_here(*entry.key()),
                 activity: entry.activity,
                 since: now.saturating_duration_since(entry.changed),
                 jobs_served: entry.jobs_served,

@@ -1,4 +1,4 @@
-//! The supervisor: starts workers, watches them, replaces the isolated ones that end.
+//! The supervisor: starts workers, watches them, replaces those that end.
 //!
 //! It is also the pool's clock file: nothing else in the crate reads a clock or waits on one.
 
@@ -13,7 +13,7 @@ use crate::config::PoolConfig;
 use crate::event::{GoneReason, PoolEvent};
 use crate::interpreter::InterpreterSource;
 use crate::status::{Board, WorkerActivity};
-use crate::task::{WorkerId, WorkerKind};
+use crate::task::WorkerId;
 use crate::worker::message::WorkerMessage;
 use crate::worker::{Worker, WorkerArguments, WorkerState};
 
@@ -55,15 +55,7 @@ pub(crate) struct SupervisorState {
 /// A worker that lives.
 struct Watched {
     worker: WorkerId,
-    kind: WorkerKind,
     actor: ActorRef<WorkerMessage>,
-    history: History,
-}
-
-/// A worker that ended, and where.
-struct Place {
-    worker: WorkerId,
-    kind: WorkerKind,
     history: History,
 }
 
@@ -78,7 +70,7 @@ impl Actor for Supervisor {
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
         let SupervisorArguments { config, source, owner, board } = arguments;
-        let isolated = config.isolated_workers;
+        let workers = config.workers;
         let mut state = SupervisorState {
             config,
             source,
@@ -89,8 +81,8 @@ impl Actor for Supervisor {
             backing_off: 0,
             closing: None,
         };
-        for _ in 0..isolated {
-            state.spawn(&myself, WorkerKind::Isolated, History::default()).await;
+        for _ in 0..workers {
+            state.spawn(&myself, History::default()).await;
         }
         Ok(state)
     }
@@ -102,19 +94,10 @@ impl Actor for Supervisor {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            SupervisorMessage::StartSession(session) => {
-                state.spawn(&myself, WorkerKind::Session(session), History::default()).await;
-            }
             SupervisorMessage::Replace(history) => {
                 state.backing_off -= 1;
                 if state.closing.is_none() {
-                    state.spawn(&myself, WorkerKind::Isolated, history).await;
-                }
-            }
-            SupervisorMessage::Stop(worker) => {
-                let watched = state.workers.values().find(|watched| watched.worker == worker);
-                if let Some(watched) = watched {
-                    let _ = watched.actor.cast(WorkerMessage::Stop);
+                    state.spawn(&myself, history).await;
                 }
             }
             SupervisorMessage::Close(reply) => {
@@ -154,30 +137,23 @@ impl Actor for Supervisor {
 }
 
 impl SupervisorState {
-    async fn spawn(
-        &mut self,
-        myself: &ActorRef<SupervisorMessage>,
-        kind: WorkerKind,
-        history: History,
-    ) {
+    async fn spawn(&mut self, myself: &ActorRef<SupervisorMessage>, history: History) {
         let worker = WorkerId(self.next_worker);
         self.next_worker += 1;
         let arguments = WorkerArguments {
             worker,
-            kind,
             source: Arc::clone(&self.source),
             owner: self.owner.clone(),
             board: self.board.clone(),
         };
         match Actor::spawn_linked(None, Worker, arguments, myself.get_cell()).await {
             Ok((actor, _)) => {
-                let watched = Watched { worker, kind, actor, history };
-                self.workers.insert(watched.actor.get_id(), watched);
+                self.workers.insert(actor.get_id(), Watched { worker, actor, history });
             }
             Err(error) => {
-                self.board.add(worker, kind);
-                let place = Place { worker, kind, history };
-                self.gone(myself, place, GoneReason::StartFailed(error.to_string()), false);
+                self.board.add(worker);
+                let reason = GoneReason::StartFailed(error.to_string());
+                self.gone(myself, worker, history, reason, false);
             }
         }
     }
@@ -189,9 +165,8 @@ impl SupervisorState {
         reason: GoneReason,
         had_interpreter: bool,
     ) {
-        if let Some(Watched { worker, kind, history, .. }) = self.workers.remove(&actor) {
-            let place = Place { worker, kind, history };
-            self.gone(myself, place, reason, had_interpreter);
+        if let Some(Watched { worker, history, .. }) = self.workers.remove(&actor) {
+            self.gone(myself, worker, history, reason, had_interpreter);
         }
     }
 
@@ -199,33 +174,31 @@ impl SupervisorState {
     fn gone(
         &mut self,
         myself: &ActorRef<SupervisorMessage>,
-        place: Place,
+        worker: WorkerId,
+        mut history: History,
         reason: GoneReason,
         had_interpreter: bool,
     ) {
-        let Place { worker, kind, mut history } = place;
-        let decision = match (kind, &reason) {
-            _ if self.closing.is_some() => Decision::Leave,
-            (WorkerKind::Session(_), _) | (_, GoneReason::Stopped) => Decision::Leave,
-            (WorkerKind::Isolated, _) => history.died(had_interpreter, &self.config),
+        let is_replaced = if self.closing.is_some() {
+            self.board.remove(worker);
+            false
+        } else {
+            self.board.failed(worker, reason.to_string());
+            match history.died(had_interpreter, &self.config) {
+                Decision::ReplaceAfter(delay) => {
+                    self.board.activity(worker, WorkerActivity::BackingOff);
+                    tracing::warn!(%worker, %reason, ?delay, "a worker is replaced");
+                    self.replace_after(myself, worker, history, delay);
+                    true
+                }
+                Decision::Leave => {
+                    self.board.activity(worker, WorkerActivity::GivenUp);
+                    tracing::error!(%worker, %reason, "a worker is given up");
+                    false
+                }
+            }
         };
-        match (decision, kind) {
-            (Decision::ReplaceAfter(delay), _) => {
-                self.board.failed(worker, reason.to_string());
-                self.board.activity(worker, WorkerActivity::BackingOff);
-                tracing::warn!(%worker, %reason, ?delay, "a worker is replaced");
-                self.replace_after(myself, worker, history, delay);
-            }
-            (Decision::Leave, WorkerKind::Isolated) if self.closing.is_none() => {
-                self.board.failed(worker, reason.to_string());
-                self.board.activity(worker, WorkerActivity::GivenUp);
-                tracing::error!(%worker, %reason, "a worker is given up");
-            }
-            (Decision::Leave, _) => self.board.remove(worker),
-        }
-        let is_replaced = matches!(decision, Decision::ReplaceAfter(_));
-        let event = PoolEvent::Gone { worker, kind, reason, is_replaced };
-        if self.owner.cast(event).is_err() {
+        if self.owner.cast(PoolEvent::Gone { worker, reason, is_replaced }).is_err() {
             tracing::debug!(%worker, "the owner of the pool is gone");
         }
     }

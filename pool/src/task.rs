@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use engine::{Limits, Program, StopHandle, Transcript};
 
+use crate::session::SessionCell;
+
 /// One job, for as long as the process lives. Later jobs have larger numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId(pub u64);
@@ -22,15 +24,6 @@ impl std::fmt::Display for WorkerId {
     }
 }
 
-/// What a worker is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum WorkerKind {
-    /// Any job that wants a fresh interpreter.
-    Isolated,
-    /// The jobs of one session, on one interpreter.
-    Session(SessionId),
-}
-
 /// One program for one interpreter.
 #[derive(Debug, Clone)]
 pub struct Task {
@@ -44,4 +37,6 @@ pub struct Task {
     pub transcript: Arc<Transcript>,
     /// Ends it early.
     pub stop: StopHandle,
+    /// The session whose state it runs on; without one, it runs on a state of its own.
+    pub session: Option<Arc<SessionCell>>,
 }

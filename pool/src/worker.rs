@@ -1,4 +1,4 @@
-//! The actor of one worker: takes tasks for its thread, tells the owner what came of them.
+//! The actor of one worker: takes orders for its thread, tells the owner what came of them.
 //!
 //! It makes no decisions; what may follow what is in `worker/state.rs`. The thread is joined
 //! before the actor ends. When the actor is killed or panics, its run is stopped and the thread is
@@ -7,27 +7,28 @@
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use engine::{Afterwards, Outcome, StopHandle, StopReason};
+use engine::{Outcome, StopHandle, StopReason};
 use ractor::{Actor, ActorProcessingErr, ActorRef, DerivedActorRef};
 
 use crate::event::{GoneReason, PoolEvent};
 use crate::interpreter::InterpreterSource;
+use crate::session::SessionCell;
 use crate::status::{Board, WorkerActivity};
-use crate::task::{JobId, Task, WorkerId, WorkerKind};
+use crate::task::{JobId, Task, WorkerId};
 
-use message::{ThreadEvent, WorkerMessage};
+use message::{Order, ThreadEvent, WorkerMessage};
 use state::{Input, Phase, Step};
 
 pub(crate) mod message;
+mod slot;
 pub(crate) mod state;
 mod thread;
 
-/// The right to give one worker one task.
+/// The right to give one worker one thing to do.
 #[derive(Debug)]
 #[must_use = "a worker that offers a seat waits until it is used"]
 pub struct Seat {
     worker: WorkerId,
-    kind: WorkerKind,
     actor: ActorRef<WorkerMessage>,
 }
 
@@ -37,16 +38,22 @@ impl Seat {
         self.worker
     }
 
-    /// What the worker is for.
-    pub fn kind(&self) -> WorkerKind {
-        self.kind
+    /// Gives the worker a task. `Finished` or `Gone` follows.
+    pub fn assign(self, task: Task) {
+        self.order(Order::Run(task));
     }
 
-    /// Gives the worker its task. If the worker has died meanwhile, `Gone` says so.
-    pub fn assign(self, task: Task) {
+    /// Has the worker copy a session's state out, to where its cell shows it. It counts as a job.
+    /// `Parked` or `Gone` follows.
+    pub fn park(self, job: JobId, session: Arc<SessionCell>) {
+        self.order(Order::Park { job, session });
+    }
+
+    fn order(self, order: Order) {
         let worker = self.worker;
-        if self.actor.cast(WorkerMessage::Run(task)).is_err() {
-            tracing::warn!(%worker, "a task was assigned to a worker that is gone");
+        if self.actor.cast(WorkerMessage::Order(order)).is_err() {
+            // `Gone` settles the job.
+            tracing::warn!(%worker, "an order was given to a worker that is gone");
         }
     }
 }
@@ -54,7 +61,6 @@ impl Seat {
 /// What a worker is made from.
 pub(crate) struct WorkerArguments {
     pub(crate) worker: WorkerId,
-    pub(crate) kind: WorkerKind,
     pub(crate) source: Arc<dyn InterpreterSource>,
     pub(crate) owner: DerivedActorRef<PoolEvent>,
     pub(crate) board: Board,
@@ -66,7 +72,6 @@ pub(crate) struct Worker;
 /// What the actor holds. Dropping it ends the thread, whatever the actor died of.
 pub(crate) struct WorkerState {
     worker: WorkerId,
-    kind: WorkerKind,
     phase: Phase,
     owner: DerivedActorRef<PoolEvent>,
     board: Board,
@@ -91,8 +96,8 @@ impl WorkerState {
 
 /// The thread and the way to it.
 struct ThreadGuard {
-    /// Dropped to end the thread after its present task.
-    tasks: Option<Sender<Task>>,
+    /// Dropped to end the thread after its present order.
+    orders: Option<Sender<Order>>,
     /// Ends the task that runs.
     stop: Option<StopHandle>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -100,9 +105,9 @@ struct ThreadGuard {
 
 impl ThreadGuard {
     /// Ends the thread and waits for it: no time if it has said that it ended, else until its
-    /// present task has been stopped.
+    /// present task has been stopped, and its session parked.
     fn end(&mut self) {
-        self.tasks = None;
+        self.orders = None;
         if let Some(stop) = self.stop.take() {
             stop.stop(StopReason::Cancelled);
         }
@@ -130,19 +135,18 @@ impl Actor for Worker {
         myself: ActorRef<Self::Msg>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let WorkerArguments { worker, kind, source, owner, board } = arguments;
-        // One task at a time: a seat takes one, and the next seat comes after its end.
-        let (tasks, receiver) = crossbeam_channel::bounded(1);
+        let WorkerArguments { worker, source, owner, board } = arguments;
+        // One order at a time: a seat takes one, and the next seat comes after its end.
+        let (orders, receiver) = crossbeam_channel::bounded(1);
         let report = move |event| {
             // The actor outlives its thread, but for a kill; then nobody is left to tell.
             let _ = myself.cast(WorkerMessage::Thread(event));
         };
-        let thread = thread::spawn(worker, kind, source, receiver, report)?;
-        board.add(worker, kind);
-        let thread = ThreadGuard { tasks: Some(tasks), stop: None, thread: Some(thread) };
+        let thread = thread::spawn(worker, source, receiver, report)?;
+        board.add(worker);
+        let thread = ThreadGuard { orders: Some(orders), stop: None, thread: Some(thread) };
         Ok(WorkerState {
             worker,
-            kind,
             phase: Phase::Starting,
             owner,
             board,
@@ -159,16 +163,20 @@ impl Actor for Worker {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            WorkerMessage::Run(task) => state.run(task),
-            WorkerMessage::Stop => state.thread.tasks = None,
-            WorkerMessage::Thread(ThreadEvent::Started) => {
+            WorkerMessage::Order(order) => state.follow(order),
+            WorkerMessage::Stop => state.thread.orders = None,
+            WorkerMessage::Thread(ThreadEvent::Idle) => {
                 state.had_interpreter = true;
-                if state.step(Input::Started) == Step::OfferSeat {
+                if state.step(Input::Idle) == Step::OfferSeat {
                     state.offer_seat(myself);
                 }
             }
-            WorkerMessage::Thread(ThreadEvent::Finished { job, outcome, afterwards }) => {
-                state.finish(myself, job, outcome, afterwards);
+            WorkerMessage::Thread(ThreadEvent::Finished { job, outcome }) => {
+                state.finish(job, outcome);
+            }
+            WorkerMessage::Thread(ThreadEvent::Parked { job, result }) => {
+                let _ = state.step(Input::Finished);
+                state.tell(PoolEvent::Parked { worker: state.worker, job, result });
             }
             WorkerMessage::Thread(ThreadEvent::Ended(reason)) => {
                 let _ = state.step(Input::Ended);
@@ -189,46 +197,40 @@ impl WorkerState {
             Phase::Starting => WorkerActivity::Starting,
             Phase::Ready => WorkerActivity::Ready,
             Phase::Running(job) => WorkerActivity::Running(job),
+            Phase::Resetting => WorkerActivity::Resetting,
             Phase::Ended => return step,
         };
         self.board.activity(self.worker, activity);
         step
     }
 
-    fn run(&mut self, task: Task) {
-        let (job, stop) = (task.job, task.stop.clone());
+    fn follow(&mut self, order: Order) {
+        let job = order.job();
         if self.step(Input::Assigned(job)) != Step::Run {
             // The worker is ending; `Gone` will settle the job.
-            tracing::warn!(worker = %self.worker, ?job, "a task came when none was awaited");
+            tracing::warn!(worker = %self.worker, ?job, "an order came when none was awaited");
             return;
         }
-        self.thread.stop = Some(stop);
-        let sent = self.thread.tasks.as_ref().is_some_and(|tasks| tasks.try_send(task).is_ok());
+        self.thread.stop = match &order {
+            Order::Run(task) => Some(task.stop.clone()),
+            Order::Park { .. } => None,
+        };
+        self.board.holds(self.worker, order.session().cloned());
+        let sent = self.thread.orders.as_ref().is_some_and(|orders| orders.try_send(order).is_ok());
         if !sent {
-            tracing::warn!(worker = %self.worker, ?job, "the thread ended before its task");
+            tracing::warn!(worker = %self.worker, ?job, "the thread ended before its order");
         }
     }
 
-    fn finish(
-        &mut self,
-        myself: ActorRef<WorkerMessage>,
-        job: JobId,
-        outcome: Box<Outcome>,
-        afterwards: Afterwards,
-    ) {
+    fn finish(&mut self, job: JobId, outcome: Box<Outcome>) {
         self.thread.stop = None;
         self.board.served(self.worker, outcome.usage.peak_memory_bytes);
-        let keeps = matches!(self.kind, WorkerKind::Session(_)) && afterwards == Afterwards::Usable;
-        let step = self.step(Input::Finished { keeps });
-        let event = PoolEvent::Finished { worker: self.worker, job, outcome, afterwards };
-        self.tell(event);
-        if step == Step::OfferSeat {
-            self.offer_seat(myself);
-        }
+        let _ = self.step(Input::Finished);
+        self.tell(PoolEvent::Finished { worker: self.worker, job, outcome });
     }
 
     fn offer_seat(&self, actor: ActorRef<WorkerMessage>) {
-        self.tell(PoolEvent::Ready(Seat { worker: self.worker, kind: self.kind, actor }));
+        self.tell(PoolEvent::Ready(Seat { worker: self.worker, actor }));
     }
 
     fn tell(&self, event: PoolEvent) {

@@ -3,13 +3,14 @@
 //! It keeps every admitted job until its outcome is sent, whatever becomes of the worker that runs
 //! it: a dead worker's mailbox is lost.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
-use engine::{Afterwards, Outcome, SandboxFailure, Stream, Verdict};
+use engine::{Outcome, SandboxFailure, Stream, Verdict};
 use parking_lot::RwLock;
 use pool::{
-    InterpreterSource, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionId, Task, WorkerId,
+    InterpreterSource, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionCell, SessionId, Task,
+    WorkerId,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
@@ -23,6 +24,13 @@ use crate::message::SchedulerMessage;
 use crate::model::{Ending, Event, Model};
 use crate::status::{Phase, Totals};
 use crate::timer::now;
+
+use sessions::{Capture, OpenSession};
+
+mod sessions;
+
+/// What ractor says of an actor whose task was cancelled, which only the end of its runtime does.
+const CANCELLED: &str = "actor_task_cancelled";
 
 /// What the scheduler is made from.
 pub(crate) struct SchedulerArguments {
@@ -47,8 +55,16 @@ pub(crate) struct Snapshot {
     pub(crate) queued_bytes: usize,
     pub(crate) oldest: Option<Instant>,
     pub(crate) running: usize,
-    pub(crate) sessions: Vec<(SessionId, Arc<str>, usize)>,
+    pub(crate) sessions: BTreeMap<SessionId, ShownSession>,
     pub(crate) totals: Totals,
+}
+
+/// One open session after the last decision; its cell says where its state is now.
+#[derive(Debug, Clone)]
+pub(crate) struct ShownSession {
+    pub(crate) name: Arc<str>,
+    pub(crate) queue_depth: usize,
+    pub(crate) cell: Arc<SessionCell>,
 }
 
 /// The actor.
@@ -59,10 +75,16 @@ pub(crate) struct SchedulerState {
     pool: Pool,
     published: Arc<Published>,
     jobs: HashMap<JobId, LiveJob>,
-    /// Jobs whose admission is being decided.
-    applying: Option<(JobId, Application)>,
+    /// Copies of states that a worker is to make. To the model they are jobs of their sessions.
+    captures: HashMap<JobId, Capture>,
+    /// What the model is deciding on.
+    applying: Option<Application>,
     seats: HashMap<WorkerId, Seat>,
-    sessions: HashMap<Arc<str>, SessionId>,
+    sessions: HashMap<SessionId, OpenSession>,
+    /// The session that was opened last under each name.
+    names: HashMap<Arc<str>, SessionId>,
+    /// Sessions that are not as they were published. There may be too many to publish them all.
+    touched: Vec<SessionId>,
     totals: Totals,
     next_job: u64,
     next_session: u64,
@@ -70,10 +92,10 @@ pub(crate) struct SchedulerState {
     is_closing: bool,
 }
 
-/// A job between submission and admission.
-struct Application {
-    live: LiveJob,
-    admitted: oneshot::Sender<Result<JobId, Refusal>>,
+/// What is between submission and admission.
+enum Application {
+    Job { live: LiveJob, admitted: oneshot::Sender<Result<JobId, Refusal>> },
+    Capture(Capture),
 }
 
 impl Actor for SchedulerActor {
@@ -87,7 +109,7 @@ impl Actor for SchedulerActor {
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
         let SchedulerArguments { config, pool, source, published } = arguments;
-        let model = Model::new(config, pool.isolated_workers);
+        let model = Model::new(config, pool.workers);
         let pool = Pool::start(pool, source, myself.get_derived()).await?;
         let set = published.pool.set(pool.clone());
         debug_assert!(set.is_ok(), "one scheduler publishes here");
@@ -96,9 +118,12 @@ impl Actor for SchedulerActor {
             pool,
             published,
             jobs: HashMap::new(),
+            captures: HashMap::new(),
             applying: None,
             seats: HashMap::new(),
             sessions: HashMap::new(),
+            names: HashMap::new(),
+            touched: Vec::new(),
             totals: Totals::default(),
             next_job: 1,
             next_session: 1,
@@ -133,7 +158,11 @@ impl Actor for SchedulerActor {
         };
         // The pool's supervisor is the only child. When it ends by itself, workers end with it.
         if state.model.phase() != Phase::Drained {
-            tracing::error!(reason = ended, "the pool's supervisor died");
+            if ended == CANCELLED {
+                tracing::debug!("the runtime ended before the pool was drained");
+            } else {
+                tracing::error!(reason = ended, "the pool's supervisor died");
+            }
             let reason = format!("the pool's supervisor died: {ended}");
             state.decide_and_publish(|state| state.settle_everything(&reason));
             myself.stop(Some(ended));
@@ -146,8 +175,7 @@ impl SchedulerState {
     fn receive(&mut self, message: SchedulerMessage) {
         match message {
             SchedulerMessage::Submit { request, stop, transcript, admitted, reply } => {
-                let job = JobId(self.next_job);
-                self.next_job += 1;
+                let job = self.new_job();
                 let (bytes, session) = (request.bytes(), request.session);
                 let JobRequest { program, limits, .. } = *request;
                 let task = Task {
@@ -156,16 +184,18 @@ impl SchedulerState {
                     limits,
                     transcript: Arc::clone(&transcript),
                     stop: stop.clone(),
+                    session: session.and_then(|id| self.cell(id)),
                 };
                 let live = LiveJob {
                     task: Some(task),
+                    session,
                     stop,
                     transcript,
                     reply: Some(reply),
                     submitted: now(),
                     dispatched: None,
                 };
-                self.applying = Some((job, Application { live, admitted }));
+                self.applying = Some(Application::Job { live, admitted });
                 self.decide(Event::Submitted { job, bytes, session });
             }
             SchedulerMessage::End(job, ending) => self.decide(Event::EndWanted(job, ending)),
@@ -173,6 +203,13 @@ impl SchedulerState {
                 let _ = reply.send(self.open_session(name));
             }
             SchedulerMessage::CloseSession(session) => self.decide(Event::SessionClosed(session)),
+            SchedulerMessage::Capture { session, reply } => self.capture(session, reply),
+            SchedulerMessage::Adopt { name, state, reply } => {
+                let _ = reply.send(self.adopt(name, state));
+            }
+            SchedulerMessage::Replace { session, state, reply } => {
+                let _ = reply.send(self.replace(session, state));
+            }
             SchedulerMessage::Pool(event) => self.pool_event(event),
             SchedulerMessage::Drain(reply) => {
                 self.draining.push(reply);
@@ -190,40 +227,52 @@ impl SchedulerState {
         }
     }
 
+    fn new_job(&mut self) -> JobId {
+        let job = JobId(self.next_job);
+        self.next_job += 1;
+        job
+    }
+
     fn pool_event(&mut self, event: PoolEvent) {
         match event {
             PoolEvent::Ready(seat) => {
-                let (worker, kind) = (seat.worker(), seat.kind());
+                let worker = seat.worker();
                 self.seats.insert(worker, seat);
-                self.decide(Event::Ready { worker, kind });
+                self.decide(Event::Ready { worker });
             }
-            PoolEvent::Finished { worker, job, outcome, afterwards } => {
+            PoolEvent::Finished { worker, job, outcome } => {
+                let session = self.session_of(job);
                 self.end(job, *outcome);
-                let is_lost = afterwards == Afterwards::Lost;
-                self.decide(Event::Finished { worker, job, is_lost });
+                self.finished(worker, job, session);
             }
-            PoolEvent::Gone { worker, kind, reason, is_replaced } => {
+            PoolEvent::Parked { worker, job, result } => {
+                let session = self.session_of(job);
+                self.answer_capture(job, result);
+                self.finished(worker, job, session);
+            }
+            PoolEvent::Gone { worker, reason, is_replaced } => {
                 self.seats.remove(&worker);
                 let reason = reason.to_string();
-                self.decide(Event::Gone { worker, kind, reason, is_replaced });
+                let takes_session = self.is_state_gone_with(worker);
+                self.decide(Event::Gone { worker, reason, is_replaced, takes_session });
             }
         }
     }
 
-    fn open_session(&mut self, name: Arc<str>) -> Result<SessionId, Refusal> {
-        if let Some(session) = self.sessions.get(&name)
-            && self.model.is_open(*session)
+    fn finished(&mut self, worker: WorkerId, job: JobId, session: Option<SessionId>) {
+        if let Some(session) = session
+            && let Some(reason) = self.loss_of(session)
         {
-            return Ok(*session);
+            self.decide(Event::SessionLost { session, reason });
         }
-        if let Some(refusal) = self.model.refuses_session() {
-            return Err(refusal);
+        self.decide(Event::Finished { worker, job });
+    }
+
+    fn session_of(&self, job: JobId) -> Option<SessionId> {
+        match self.jobs.get(&job) {
+            Some(live) => live.session,
+            None => self.captures.get(&job).map(|capture| capture.session),
         }
-        let session = SessionId(self.next_session);
-        self.next_session += 1;
-        self.sessions.insert(name, session);
-        self.decide(Event::SessionOpened(session));
-        Ok(session)
     }
 
     fn decide(&mut self, event: Event) {
@@ -234,20 +283,8 @@ impl SchedulerState {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Admit(job) => {
-                let Some((_, application)) = self.applying.take() else { return };
-                self.jobs.insert(job, application.live);
-                if application.admitted.send(Ok(job)).is_err() {
-                    // The caller went away before it heard; nobody will want the outcome.
-                    self.decide(Event::EndWanted(job, Ending::Cancel));
-                }
-            }
-            Effect::Refuse(_, refusal) => {
-                self.totals.refused += 1;
-                if let Some((_, application)) = self.applying.take() {
-                    let _ = application.admitted.send(Err(refusal));
-                }
-            }
+            Effect::Admit(job) => self.admit(job),
+            Effect::Refuse(_, refusal) => self.refuse(refusal),
             Effect::Dispatch(job, worker) => self.dispatch(job, worker),
             Effect::Settle(job, settlement) => self.settle(job, settlement),
             Effect::StopRun(job) => {
@@ -260,30 +297,59 @@ impl SchedulerState {
                     live.stop.interrupt(reason);
                 }
             }
-            Effect::StartSession(session) => {
-                if let Err(error) = self.pool.start_session(session) {
-                    tracing::error!(%error, ?session, "a session has no worker");
-                }
-            }
-            Effect::StopWorker(worker) => {
-                self.seats.remove(&worker);
-                if let Err(error) = self.pool.stop(worker) {
-                    tracing::debug!(%error, %worker, "a worker can't be told to stop");
-                }
-            }
+            Effect::EndSession(session, reason) => self.end_session(session, &reason),
             // `finish_drain` looks at the phase, which also holds when this came earlier.
             Effect::Drained => {}
         }
     }
 
+    fn admit(&mut self, job: JobId) {
+        match self.applying.take() {
+            Some(Application::Job { live, admitted }) => {
+                self.jobs.insert(job, live);
+                self.touch(job);
+                if admitted.send(Ok(job)).is_err() {
+                    // The caller went away before it heard; nobody will want the outcome.
+                    self.decide(Event::EndWanted(job, Ending::Cancel));
+                }
+            }
+            Some(Application::Capture(capture)) => {
+                self.captures.insert(job, capture);
+                self.touch(job);
+            }
+            None => {}
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        match self.applying.take() {
+            Some(Application::Job { admitted, .. }) => {
+                self.totals.refused += 1;
+                let _ = admitted.send(Err(refusal));
+            }
+            Some(Application::Capture(capture)) => capture.answer(&Err(refusal)),
+            None => {}
+        }
+    }
+
     fn dispatch(&mut self, job: JobId, worker: WorkerId) {
+        self.touch(job);
         let seat = self.seats.remove(&worker).expect("S-7: the model uses only seats it was given");
+        if let Some(capture) = self.captures.get(&job) {
+            seat.park(job, Arc::clone(&capture.cell));
+            return;
+        }
         let live = self.jobs.get_mut(&job).expect("S-7: the model dispatches only live jobs");
         live.dispatched = Some(now());
         seat.assign(live.task.take().expect("S-7: a job is dispatched once"));
     }
 
     fn settle(&mut self, job: JobId, settlement: Settlement) {
+        self.touch(job);
+        if let Some(capture) = self.captures.remove(&job) {
+            capture.settle(settlement);
+            return;
+        }
         let Some(live) = self.jobs.get(&job) else { return };
         let failed = Verdict::SandboxFailed;
         let verdict = match settlement {
@@ -316,7 +382,7 @@ impl SchedulerState {
     }
 
     fn settle_everything(&mut self, reason: &str) {
-        let jobs: Vec<_> = self.jobs.keys().copied().collect();
+        let jobs: Vec<_> = self.jobs.keys().chain(self.captures.keys()).copied().collect();
         for job in jobs {
             self.settle(job, Settlement::WorkerDied(reason.to_owned()));
         }
@@ -330,26 +396,38 @@ impl SchedulerState {
         let published = Arc::clone(&self.published);
         let mut snapshot = published.snapshot.write();
         decide(self);
-        *snapshot = self.snapshot();
+        self.publish(&mut snapshot);
     }
 
-    fn snapshot(&mut self) -> Snapshot {
-        let model = &self.model;
-        self.sessions.retain(|_, session| model.session_depth(*session).is_some());
-        let mut sessions: Vec<_> = self
-            .sessions
-            .iter()
-            .filter_map(|(name, id)| Some((*id, Arc::clone(name), model.session_depth(*id)?)))
-            .collect();
-        sessions.sort_unstable_by_key(|(id, ..)| *id);
-        Snapshot {
-            phase: model.phase(),
-            queue_depth: model.queue_depth(),
-            queued_bytes: model.queued_bytes(),
-            oldest: model.oldest().and_then(|job| Some(self.jobs.get(&job)?.submitted)),
-            running: model.running(),
-            sessions,
-            totals: self.totals,
+    /// Notes that the queue of a job's session changes.
+    fn touch(&mut self, job: JobId) {
+        self.touched.extend(self.session_of(job));
+    }
+
+    fn publish(&mut self, snapshot: &mut Snapshot) {
+        for id in self.touched.drain(..) {
+            match (self.sessions.get(&id), self.model.session_depth(id)) {
+                (Some(open), Some(queue_depth)) => {
+                    let (name, cell) = (Arc::clone(&open.name), Arc::clone(&open.cell));
+                    snapshot.sessions.insert(id, ShownSession { name, queue_depth, cell });
+                }
+                (None, _) | (_, None) => {
+                    snapshot.sessions.remove(&id);
+                }
+            }
+        }
+        snapshot.phase = self.model.phase();
+        snapshot.queue_depth = self.model.queue_depth();
+        snapshot.queued_bytes = self.model.queued_bytes();
+        snapshot.oldest = self.model.oldest().and_then(|job| self.submitted(job));
+        snapshot.running = self.model.running();
+        snapshot.totals = self.totals;
+    }
+
+    fn submitted(&self, job: JobId) -> Option<Instant> {
+        match self.jobs.get(&job) {
+            Some(live) => Some(live.submitted),
+            None => self.captures.get(&job).map(|capture| capture.submitted),
         }
     }
 

@@ -5,10 +5,10 @@ use crate::error::ConfigError;
 /// The knobs of the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchedulerConfig {
-    /// Jobs that may run at once, in isolated workers and sessions together.
+    /// Jobs that may run at once, isolated ones and those of sessions together.
     ///
-    /// Default: the number of CPUs. It should equal the pool's isolated workers: with fewer, warm
-    /// interpreters idle; with more, the rest is only used by sessions.
+    /// Default: the number of CPUs. It should equal the pool's workers: with fewer, warm
+    /// interpreters idle; more can't be used.
     pub concurrent: usize,
     /// Jobs that may wait. Further ones are refused with `QueueFull`.
     ///
@@ -20,10 +20,12 @@ pub struct SchedulerConfig {
     ///
     /// Default: 256 MiB. A job that is larger by itself is only taken when it can run at once.
     pub queued_bytes: usize,
-    /// Sessions that may have a worker, closed ones that are still ending included. Further ones are
+    /// Sessions that may be open, closed ones whose jobs still run included. Further ones are
     /// refused with `TooManySessions`.
     ///
-    /// Default: 64. Each keeps a thread and an interpreter, 40 MB and more.
+    /// Default: 10,000. A session that is on no worker costs only the pages that its programs
+    /// changed, from some hundred KB to all the memory that a job may use, so the limit guards the
+    /// machine's memory together with the jobs' own limit. Zero leaves isolated jobs alone.
     pub sessions: usize,
 }
 
@@ -33,7 +35,7 @@ impl Default for SchedulerConfig {
             concurrent: std::thread::available_parallelism().map_or(1, usize::from),
             queued_count: 10_000,
             queued_bytes: 256 << 20,
-            sessions: 64,
+            sessions: 10_000,
         }
     }
 }

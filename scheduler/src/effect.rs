@@ -20,10 +20,8 @@ pub(crate) enum Effect {
     StopRun(JobId),
     /// The job runs; its program is interrupted. Its outcome comes from the worker.
     InterruptRun(JobId, StopReason),
-    /// A worker for the session is needed.
-    StartSession(SessionId),
-    /// The worker is no longer needed.
-    StopWorker(WorkerId),
+    /// The session is over, for this reason. Its state is dropped.
+    EndSession(SessionId, String),
     /// Every job has ended, and none will come.
     Drained,
 }

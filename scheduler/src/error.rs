@@ -58,6 +58,23 @@ pub enum Refusal {
         /// Why.
         reason: String,
     },
+    /// A turn of the session runs or waits.
+    #[error(
+        "a turn of the session runs or waits; fork, save, checkpoint and restore work between turns"
+    )]
+    SessionBusy,
+    /// The session's state can't be copied out of its interpreter. It lives on there.
+    #[error("the session's state can't be copied: {reason}")]
+    NotCaptured {
+        /// Why.
+        reason: String,
+    },
+    /// The name is that of an open session.
+    #[error("a session named `{name}` is open already: close it, or take another name")]
+    SessionExists {
+        /// The name.
+        name: String,
+    },
     /// No worker can be started on this machine.
     #[error("no worker is left: {reason}")]
     NoWorker {
@@ -67,4 +84,12 @@ pub enum Refusal {
     /// The pool takes no more jobs.
     #[error("the pool is shutting down and takes no more jobs")]
     ShuttingDown,
+}
+
+impl Refusal {
+    /// For a session that takes no jobs, if nobody remembers why.
+    pub(crate) fn not_open() -> Self {
+        let reason = "it was closed, or a run that was ended took its state".to_owned();
+        Self::SessionGone { reason }
+    }
 }

@@ -12,7 +12,7 @@ pub struct JobRequest {
     pub program: Program,
     /// What it may use.
     pub limits: Limits,
-    /// The session to run in; a fresh interpreter without one.
+    /// The session to run in; without one, a state of its own.
     pub session: Option<SessionId>,
 }
 
@@ -34,6 +34,7 @@ impl JobRequest {
 pub(crate) struct LiveJob {
     /// Taken when the job is dispatched.
     pub(crate) task: Option<Task>,
+    pub(crate) session: Option<SessionId>,
     pub(crate) stop: engine::StopHandle,
     pub(crate) transcript: std::sync::Arc<engine::Transcript>,
     /// Taken when the outcome is sent.

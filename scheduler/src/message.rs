@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use engine::{Outcome, StopHandle, Transcript};
-use pool::{JobId, PoolEvent, SessionId};
+use pool::{JobId, Parked, PoolEvent, SessionId};
 use tokio::sync::oneshot;
 
 use crate::error::Refusal;
 use crate::job::JobRequest;
 use crate::model::Ending;
+
+/// Who wants to have a session's state.
+pub(crate) type CaptureReply = oneshot::Sender<Result<Option<Parked>, Refusal>>;
 
 /// What the scheduler is told.
 pub(crate) enum SchedulerMessage {
@@ -28,6 +31,24 @@ pub(crate) enum SchedulerMessage {
     OpenSession { name: Arc<str>, reply: oneshot::Sender<Result<SessionId, Refusal>> },
     /// From a caller: no further jobs; it ends once its jobs have.
     CloseSession(SessionId),
+    /// From a caller, between the session's jobs. Answered with its state, `None` being that of a
+    /// fresh interpreter: at once if that is at hand, else when a worker has copied it. If the
+    /// scheduler dies, `reply` is dropped.
+    Capture { session: SessionId, reply: CaptureReply },
+    /// From a caller: a new session under a name that no open one has, with this state. Answered at
+    /// once.
+    Adopt {
+        name: Arc<str>,
+        state: Option<Parked>,
+        reply: oneshot::Sender<Result<SessionId, Refusal>>,
+    },
+    /// From a caller, between the session's jobs: it goes on from this state, `None` being that of
+    /// a fresh interpreter. Answered at once.
+    Replace {
+        session: SessionId,
+        state: Option<Parked>,
+        reply: oneshot::Sender<Result<(), Refusal>>,
+    },
     /// From the pool.
     Pool(PoolEvent),
     /// From a caller: no more jobs are taken; answered when all have ended and the pool is closed.
@@ -52,6 +73,9 @@ impl TryFrom<SchedulerMessage> for PoolEvent {
             | SchedulerMessage::End(..)
             | SchedulerMessage::OpenSession { .. }
             | SchedulerMessage::CloseSession(_)
+            | SchedulerMessage::Capture { .. }
+            | SchedulerMessage::Adopt { .. }
+            | SchedulerMessage::Replace { .. }
             | SchedulerMessage::Drain(_)
             | SchedulerMessage::Abort(_) => Err(()),
         }

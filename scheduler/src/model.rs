@@ -2,16 +2,17 @@
 //!
 //! Time plays no part here yet: first come, first served needs only the order of job numbers.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use engine::StopReason;
-use pool::{JobId, SessionId, WorkerId, WorkerKind};
+use pool::{JobId, SessionId, WorkerId};
 
 use crate::config::SchedulerConfig;
 use crate::effect::{Effect, Settlement};
 use crate::error::Refusal;
 use crate::status::Phase;
 
+mod invariants;
 #[cfg(test)]
 mod tests;
 
@@ -37,12 +38,16 @@ pub(crate) enum Event {
     SessionOpened(SessionId),
     /// A session is no longer wanted.
     SessionClosed(SessionId),
+    /// A session's state is gone. What waits for it can't run.
+    SessionLost { session: SessionId, reason: String },
+    /// No worker has a session's state any more: it was replaced while nothing of it ran.
+    SessionMoved(SessionId),
     /// A worker offers a seat.
-    Ready { worker: WorkerId, kind: WorkerKind },
-    /// A worker's task has ended; `is_lost` if its interpreter is gone, and with it a session.
-    Finished { worker: WorkerId, job: JobId, is_lost: bool },
-    /// A worker is no more.
-    Gone { worker: WorkerId, kind: WorkerKind, reason: String, is_replaced: bool },
+    Ready { worker: WorkerId },
+    /// A worker's job has ended.
+    Finished { worker: WorkerId, job: JobId },
+    /// A worker is no more; `takes_session` if the state that it had went with it.
+    Gone { worker: WorkerId, reason: String, is_replaced: bool, takes_session: bool },
     /// No more jobs are to be taken.
     Draining,
 }
@@ -52,18 +57,18 @@ pub(crate) enum Event {
 pub(crate) struct Model {
     config: SchedulerConfig,
     phase: Phase,
-    /// Isolated workers that live or will be replaced.
-    isolated_workers: usize,
+    /// Workers that live or will be replaced.
+    workers: usize,
     /// Why the last one was given up.
     last_failure: String,
     /// Isolated jobs that wait, oldest first.
     waiting: BTreeSet<JobId>,
-    /// Isolated workers with an unused seat, longest idle last used.
-    idle: BTreeSet<WorkerId>,
+    /// Workers with an unused seat, the one that is idle longest first.
+    idle: VecDeque<WorkerId>,
     sessions: HashMap<SessionId, Session>,
-    /// Workers of sessions that have been asked for and are not gone, also of closed sessions.
-    session_workers: usize,
-    /// Sessions that have both a seat and a job, by their oldest job.
+    /// The session whose state each worker has, or will have once it begins its job.
+    residents: HashMap<WorkerId, SessionId>,
+    /// Sessions that have a job and none that runs, by their oldest job.
     runnable_sessions: BTreeMap<JobId, SessionId>,
     /// Every admitted job that has not ended.
     jobs: HashMap<JobId, Job>,
@@ -83,24 +88,26 @@ struct Job {
 struct Session {
     /// Jobs that wait, oldest first.
     waiting: BTreeSet<JobId>,
-    worker: Option<WorkerId>,
-    /// Its worker has an unused seat.
-    has_seat: bool,
+    /// The worker that has its state. Until that worker is idle, only it can be waited for: it
+    /// parks the state only when it is given something else.
+    resident: Option<WorkerId>,
+    /// The job by which it is among the runnable ones.
+    listed: Option<JobId>,
     /// It ends when its last job has.
     is_closing: bool,
 }
 
 impl Model {
-    pub(crate) fn new(config: SchedulerConfig, isolated_workers: usize) -> Self {
+    pub(crate) fn new(config: SchedulerConfig, workers: usize) -> Self {
         Self {
             config,
             phase: Phase::Open,
-            isolated_workers,
+            workers,
             last_failure: String::new(),
             waiting: BTreeSet::new(),
-            idle: BTreeSet::new(),
+            idle: VecDeque::new(),
             sessions: HashMap::new(),
-            session_workers: 0,
+            residents: HashMap::new(),
             runnable_sessions: BTreeMap::new(),
             jobs: HashMap::new(),
             queued_count: 0,
@@ -127,8 +134,10 @@ impl Model {
 
     /// The oldest job that waits.
     pub(crate) fn oldest(&self) -> Option<JobId> {
-        let in_sessions = self.sessions.values().filter_map(|session| session.waiting.first());
-        self.waiting.first().into_iter().chain(in_sessions).min().copied()
+        // S-4: a session with a job is runnable, or resident on a worker that is not idle.
+        let residents = self.residents.values().filter_map(|id| self.sessions.get(id));
+        let in_residents = residents.filter_map(|session| session.waiting.first());
+        self.next_job().into_iter().chain(in_residents.copied()).min()
     }
 
     /// Jobs that wait for `session`; `None` if it isn't open.
@@ -141,12 +150,23 @@ impl Model {
         self.sessions.get(&session).is_some_and(|session| !session.is_closing)
     }
 
+    /// Jobs of `session` that wait or run.
+    pub(crate) fn load(&self, session: SessionId) -> usize {
+        let load = |session: &Session| session.waiting.len() + usize::from(self.runs(session));
+        self.sessions.get(&session).map_or(0, load)
+    }
+
+    /// The session whose state `worker` has.
+    pub(crate) fn resident(&self, worker: WorkerId) -> Option<SessionId> {
+        self.residents.get(&worker).copied()
+    }
+
     /// Whether another session may be opened.
     pub(crate) fn refuses_session(&self) -> Option<Refusal> {
         if self.phase != Phase::Open {
             return Some(Refusal::ShuttingDown);
         }
-        (self.session_workers >= self.config.sessions)
+        (self.sessions.len() >= self.config.sessions)
             .then_some(Refusal::TooManySessions { limit: self.config.sessions })
     }
 
@@ -161,21 +181,35 @@ impl Model {
             Event::EndWanted(job, ending) => self.end_wanted(job, ending, &mut effects),
             Event::SessionOpened(session) => {
                 self.sessions.insert(session, Session::default());
-                self.session_workers += 1;
-                effects.push(Effect::StartSession(session));
             }
-            Event::SessionClosed(session) => {
-                if let Some(session) = self.sessions.get_mut(&session) {
+            Event::SessionClosed(id) => {
+                if let Some(session) = self.sessions.get_mut(&id) {
                     session.is_closing = true;
                 }
-                self.end_session_if_done(session, &mut effects);
+                self.end_session_if_done(id, &mut effects);
             }
-            Event::Ready { worker, kind } => self.ready(worker, kind, &mut effects),
-            Event::Finished { worker, job, is_lost } => {
-                self.finished(worker, job, is_lost, &mut effects);
+            Event::SessionLost { session, reason } => {
+                self.lose_session(session, &reason, &mut effects);
             }
-            Event::Gone { worker, kind, reason, is_replaced } => {
-                self.gone(worker, kind, &reason, is_replaced, &mut effects);
+            Event::SessionMoved(id) => {
+                if let Some(worker) = self.sessions.get(&id).and_then(|session| session.resident) {
+                    self.move_out(worker);
+                }
+            }
+            Event::Ready { worker } => {
+                self.idle.push_back(worker);
+                if let Some(id) = self.resident(worker) {
+                    self.relist(id);
+                }
+            }
+            Event::Finished { worker, job } => {
+                self.running.remove(&worker);
+                if let Some(session) = self.jobs.remove(&job).and_then(|job| job.session) {
+                    self.end_session_if_done(session, &mut effects);
+                }
+            }
+            Event::Gone { worker, reason, is_replaced, takes_session } => {
+                self.gone(worker, &reason, is_replaced, takes_session, &mut effects);
             }
             Event::Draining => {
                 if self.phase == Phase::Open {
@@ -186,6 +220,10 @@ impl Model {
         self.dispatch(&mut effects);
         if self.phase == Phase::Draining && self.jobs.is_empty() {
             self.phase = Phase::Drained;
+            let sessions: Vec<_> = self.sessions.keys().copied().collect();
+            for id in sessions {
+                self.end_session(id, "the pool has shut down", &mut effects);
+            }
             effects.push(Effect::Drained);
         }
         debug_assert_eq!(self.check_invariants(), Ok(()));
@@ -207,16 +245,15 @@ impl Model {
         self.jobs.insert(job, Job { bytes, session, is_running: false });
         self.queued_count += 1;
         self.queued_bytes += bytes;
-        match session.and_then(|id| Some((id, self.sessions.get_mut(&id)?))) {
-            Some((_, session)) => {
-                session.waiting.insert(job);
-            }
+        match session {
             None => {
                 self.waiting.insert(job);
             }
-        }
-        if let Some(session) = session {
-            self.mark_runnable(session);
+            Some(id) => {
+                let session = self.sessions.get_mut(&id).expect("closed sessions refuse");
+                session.waiting.insert(job);
+                self.relist(id);
+            }
         }
     }
 
@@ -227,19 +264,15 @@ impl Model {
         if let Some(session) = session
             && !self.is_open(session)
         {
-            let reason = "it was closed, or a run that was ended took its interpreter".to_owned();
-            return Some(Refusal::SessionGone { reason });
+            return Some(Refusal::not_open());
         }
-        if session.is_none() && self.isolated_workers == 0 {
+        if self.workers == 0 {
             return Some(Refusal::NoWorker { reason: self.last_failure.clone() });
         }
-        let can_run_now = match session {
-            None => self.waiting.is_empty() && !self.idle.is_empty(),
-            Some(id) => self
-                .sessions
-                .get(&id)
-                .is_some_and(|session| session.has_seat && session.waiting.is_empty()),
-        } && self.running.len() < self.config.concurrent;
+        // S-6: while a worker is idle and more may run, whatever waits can't run before this job.
+        let has_seat = self.running.len() < self.config.concurrent && !self.idle.is_empty();
+        let session = session.and_then(|id| self.sessions.get(&id));
+        let can_run_now = has_seat && session.is_none_or(|session| self.is_ready(session));
         if can_run_now {
             return None;
         }
@@ -264,42 +297,7 @@ impl Model {
             });
             return;
         }
-        let session = found.session;
-        self.unqueue(job);
-        self.jobs.remove(&job);
-        effects.push(Effect::Settle(job, Settlement::Cancelled));
-        if let Some(session) = session {
-            self.end_session_if_done(session, effects);
-        }
-    }
-
-    fn ready(&mut self, worker: WorkerId, kind: WorkerKind, effects: &mut Vec<Effect>) {
-        match kind {
-            WorkerKind::Isolated => {
-                self.idle.insert(worker);
-            }
-            WorkerKind::Session(id) => {
-                let Some(session) = self.sessions.get_mut(&id) else {
-                    // It was closed while its worker started.
-                    effects.push(Effect::StopWorker(worker));
-                    return;
-                };
-                session.worker = Some(worker);
-                session.has_seat = true;
-                self.mark_runnable(id);
-                self.end_session_if_done(id, effects);
-            }
-        }
-    }
-
-    fn finished(&mut self, worker: WorkerId, job: JobId, is_lost: bool, effects: &mut Vec<Effect>) {
-        self.running.remove(&worker);
-        let Some(session) = self.jobs.remove(&job).and_then(|job| job.session) else { return };
-        if is_lost {
-            // Its worker ends by itself. The name is free for a fresh session from now on.
-            let lost = Settlement::SessionLost("a run that was ended took its state".to_owned());
-            self.drop_session(session, &lost, effects);
-        } else {
+        if let Some(session) = self.settle(job, Settlement::Cancelled, effects) {
             self.end_session_if_done(session, effects);
         }
     }
@@ -307,91 +305,142 @@ impl Model {
     fn gone(
         &mut self,
         worker: WorkerId,
-        kind: WorkerKind,
         reason: &str,
         is_replaced: bool,
+        takes_session: bool,
         effects: &mut Vec<Effect>,
     ) {
-        self.idle.remove(&worker);
+        self.idle.retain(|idle| *idle != worker);
         if let Some(job) = self.running.remove(&worker) {
             self.jobs.remove(&job);
             effects.push(Effect::Settle(job, Settlement::WorkerDied(reason.to_owned())));
         }
-        match kind {
-            WorkerKind::Session(session) => {
-                self.session_workers -= 1;
-                let lost = Settlement::SessionLost(reason.to_owned());
-                self.drop_session(session, &lost, effects);
+        if let Some(id) = self.resident(worker) {
+            if takes_session {
+                self.lose_session(id, reason, effects);
+            } else {
+                self.move_out(worker);
+                self.end_session_if_done(id, effects);
             }
-            WorkerKind::Isolated if is_replaced => {}
-            WorkerKind::Isolated => {
-                self.isolated_workers -= 1;
-                reason.clone_into(&mut self.last_failure);
-                if self.isolated_workers == 0 {
-                    for job in std::mem::take(&mut self.waiting) {
-                        self.forget_queued(job);
-                        let none = Settlement::NoWorker(reason.to_owned());
-                        effects.push(Effect::Settle(job, none));
-                    }
+        }
+        if is_replaced {
+            return;
+        }
+        self.workers -= 1;
+        reason.clone_into(&mut self.last_failure);
+        if self.workers == 0 {
+            while let Some(job) = self.oldest() {
+                let none = Settlement::NoWorker(reason.to_owned());
+                if let Some(session) = self.settle(job, none, effects) {
+                    self.end_session_if_done(session, effects);
                 }
             }
         }
     }
 
-    fn drop_session(&mut self, id: SessionId, why: &Settlement, effects: &mut Vec<Effect>) {
-        let Some(session) = self.sessions.remove(&id) else { return };
-        if let Some(first) = session.waiting.first() {
-            self.runnable_sessions.remove(first);
+    /// Ends a job that waits. Gives its session.
+    fn settle(
+        &mut self,
+        job: JobId,
+        settlement: Settlement,
+        effects: &mut Vec<Effect>,
+    ) -> Option<SessionId> {
+        self.unqueue(job);
+        effects.push(Effect::Settle(job, settlement));
+        self.jobs.remove(&job)?.session
+    }
+
+    /// Ends a session at once; what waits for it can't run.
+    fn lose_session(&mut self, id: SessionId, reason: &str, effects: &mut Vec<Effect>) {
+        let waiting = self.sessions.get(&id).map(|session| session.waiting.clone());
+        for job in waiting.unwrap_or_default() {
+            let _ = self.settle(job, Settlement::SessionLost(reason.to_owned()), effects);
         }
-        for job in session.waiting {
-            self.forget_queued(job);
-            effects.push(Effect::Settle(job, why.clone()));
-        }
+        self.end_session(id, reason, effects);
     }
 
     /// A closing session ends once no job of it waits or runs.
     fn end_session_if_done(&mut self, id: SessionId, effects: &mut Vec<Effect>) {
-        let Some(session) = self.sessions.get(&id) else { return };
-        let runs = session.worker.is_some_and(|worker| self.running.contains_key(&worker));
-        if !session.is_closing || !session.waiting.is_empty() || runs {
-            return;
+        let is_closing = self.sessions.get(&id).is_some_and(|session| session.is_closing);
+        if is_closing && self.load(id) == 0 {
+            self.end_session(id, "it was closed", effects);
         }
-        // A worker that is still starting is stopped when it is ready.
-        if let Some(worker) = session.worker {
-            effects.push(Effect::StopWorker(worker));
+    }
+
+    /// Ends a session for which nothing waits.
+    fn end_session(&mut self, id: SessionId, reason: &str, effects: &mut Vec<Effect>) {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        if let Some(worker) = session.resident {
+            self.residents.remove(&worker);
         }
-        self.sessions.remove(&id);
+        effects.push(Effect::EndSession(id, reason.to_owned()));
     }
 
     /// Starts the oldest jobs that can run now.
     fn dispatch(&mut self, effects: &mut Vec<Effect>) {
-        while self.running.len() < self.config.concurrent {
-            let isolated = self.waiting.first().filter(|_| !self.idle.is_empty()).copied();
-            let in_session = self.runnable_sessions.first_key_value().map(|(job, id)| (*job, *id));
-            let (job, worker) = match (isolated, in_session) {
-                (Some(job), Some((other, _))) if job < other => (job, self.take_idle()),
-                (Some(job), None) => (job, self.take_idle()),
-                (_, Some((job, session))) => (job, self.take_session_seat(session)),
-                (None, None) => return,
-            };
+        while self.running.len() < self.config.concurrent
+            && let Some(job) = self.next_job()
+        {
+            let session = self.jobs[&job].session;
+            let Some(worker) = self.take_seat(session) else { return };
             self.unqueue(job);
             self.jobs.get_mut(&job).expect("S-2: what waits is a job").is_running = true;
             self.running.insert(worker, job);
+            // Whatever state the worker has makes way for this job's.
+            self.move_out(worker);
+            if let Some(id) = session {
+                self.move_in(id, worker);
+            }
             effects.push(Effect::Dispatch(job, worker));
         }
     }
 
-    fn take_idle(&mut self) -> WorkerId {
-        self.idle.pop_first().expect("checked by the caller")
+    /// The oldest job that an idle worker could run.
+    fn next_job(&self) -> Option<JobId> {
+        self.waiting.first().into_iter().chain(self.runnable_sessions.keys().next()).min().copied()
     }
 
-    fn take_session_seat(&mut self, id: SessionId) -> WorkerId {
-        let session = self.sessions.get_mut(&id).expect("S-4: runnable sessions are open");
-        session.has_seat = false;
-        if let Some(first) = session.waiting.first() {
-            self.runnable_sessions.remove(first);
+    /// Takes the seat where a job costs least: where its session is, else where no session is, else
+    /// where the session is that rested longest.
+    fn take_seat(&mut self, session: Option<SessionId>) -> Option<WorkerId> {
+        let home = session.and_then(|id| self.sessions.get(&id)?.resident);
+        let at = match home {
+            Some(home) => self.idle.iter().position(|worker| *worker == home)?,
+            None => {
+                let is_vacant = |worker: &WorkerId| !self.residents.contains_key(worker);
+                self.idle.iter().position(is_vacant).unwrap_or(0)
+            }
+        };
+        self.idle.remove(at)
+    }
+
+    /// Notes that no session's state is on this worker.
+    fn move_out(&mut self, worker: WorkerId) {
+        let Some(id) = self.residents.remove(&worker) else { return };
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.resident = None;
         }
-        session.worker.expect("S-4: runnable sessions have a worker")
+        self.relist(id);
+    }
+
+    /// Notes that this session's state is on this worker.
+    fn move_in(&mut self, id: SessionId, worker: WorkerId) {
+        self.residents.insert(worker, id);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.resident = Some(worker);
+        }
+        self.relist(id);
+    }
+
+    /// Whether a job of this session runs.
+    fn runs(&self, session: &Session) -> bool {
+        session.resident.is_some_and(|worker| self.running.contains_key(&worker))
+    }
+
+    /// Whether this session could run a job on an idle worker. Where its state is on a worker that
+    /// isn't idle, a job of it runs, or has just ended.
+    fn is_ready(&self, session: &Session) -> bool {
+        session.resident.is_none_or(|worker| self.idle.contains(&worker))
     }
 
     /// Takes a job out of the queue that it waits in.
@@ -406,62 +455,20 @@ impl Model {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.waiting.remove(&job);
         }
-        self.runnable_sessions.remove(&job);
-        self.mark_runnable(id);
+        self.relist(id);
     }
 
-    /// Forgets a job whose queue has been taken apart.
-    fn forget_queued(&mut self, job: JobId) {
-        if let Some(found) = self.jobs.remove(&job) {
-            self.queued_count -= 1;
-            self.queued_bytes -= found.bytes;
+    /// Puts a session among the runnable ones, or takes it out, as it is now.
+    fn relist(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        let next = session.waiting.first().copied().filter(|_| self.is_ready(session));
+        let session = self.sessions.get_mut(&id).expect("it was there");
+        let before = std::mem::replace(&mut session.listed, next);
+        if let Some(job) = before {
+            self.runnable_sessions.remove(&job);
         }
-    }
-
-    /// Notes a session that has both a seat and a job.
-    fn mark_runnable(&mut self, id: SessionId) {
-        if let Some(session) = self.sessions.get(&id)
-            && session.has_seat
-            && let Some(first) = session.waiting.first()
-        {
-            self.runnable_sessions.insert(*first, id);
+        if let Some(job) = next {
+            self.runnable_sessions.insert(job, id);
         }
-    }
-
-    /// Says which invariant is broken, if one is. The ids are those of `docs/invariants.md`.
-    pub(crate) fn check_invariants(&self) -> Result<(), String> {
-        let ensure = |holds: bool, text: &str| if holds { Ok(()) } else { Err(text.to_owned()) };
-        ensure(self.running.len() <= self.config.concurrent, "S-1: no more run than may")?;
-        let waiting = self.waiting.iter().chain(self.sessions.values().flat_map(|s| &s.waiting));
-        let waiting: BTreeSet<_> = waiting.collect();
-        let queued: BTreeSet<_> =
-            self.jobs.iter().filter(|(_, job)| !job.is_running).map(|(id, _)| id).collect();
-        ensure(waiting == queued, "S-2: what waits is exactly what was admitted and doesn't run")?;
-        let bytes: usize = queued.iter().map(|id| self.jobs[id].bytes).sum();
-        ensure(
-            (self.queued_count, self.queued_bytes) == (queued.len(), bytes),
-            "S-3: the queue's counters are its sums",
-        )?;
-        let runnable: BTreeMap<_, _> = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| session.has_seat && session.worker.is_some())
-            .filter_map(|(id, session)| Some((*session.waiting.first()?, *id)))
-            .collect();
-        ensure(
-            runnable == self.runnable_sessions,
-            "S-4: runnable sessions are those with a seat and a job, by their oldest job",
-        )?;
-        let running: BTreeSet<_> = self.running.values().collect();
-        let marked: BTreeSet<_> =
-            self.jobs.iter().filter(|(_, job)| job.is_running).map(|(id, _)| id).collect();
-        ensure(
-            running == marked && running.len() == self.running.len(),
-            "S-5: a job runs on exactly one worker",
-        )?;
-        let could_run = self.running.len() < self.config.concurrent
-            && (!self.runnable_sessions.is_empty()
-                || (!self.waiting.is_empty() && !self.idle.is_empty()));
-        ensure(!could_run, "S-6: nothing waits while a worker that could run it is idle")
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::{StopHandle, Transcript};
-use pool::{InterpreterSource, JobId, PoolConfig, SessionId};
+use pool::{InterpreterSource, JobId, Parked, PoolConfig, SessionId};
 use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
 
@@ -28,13 +28,6 @@ pub struct Scheduler {
 struct Inner {
     actor: ActorRef<SchedulerMessage>,
     published: Arc<Published>,
-}
-
-/// An open session, as the scheduler names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SessionRef {
-    /// The session.
-    pub session: SessionId,
 }
 
 impl Scheduler {
@@ -81,16 +74,37 @@ impl Scheduler {
     ///
     /// # Errors
     /// Too many sessions are open, or the scheduler is shutting down.
-    pub async fn open_session(&self, name: &str) -> Result<SessionRef, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        self.send(SchedulerMessage::OpenSession { name: Arc::from(name), reply })?;
-        let session = answer.await.map_err(|_| Refusal::ShuttingDown)??;
-        Ok(SessionRef { session })
+    pub async fn open_session(&self, name: &str) -> Result<SessionId, Refusal> {
+        self.ask(|reply| SchedulerMessage::OpenSession { name: Arc::from(name), reply }).await
     }
 
     /// Ends a session once its jobs have ended. Its state is dropped.
-    pub fn close_session(&self, session: SessionRef) {
-        let _ = self.send(SchedulerMessage::CloseSession(session.session));
+    pub fn close_session(&self, session: SessionId) {
+        let _ = self.send(SchedulerMessage::CloseSession(session));
+    }
+
+    /// A session's state between two of its jobs; `None` is that of a fresh interpreter.
+    ///
+    /// # Errors
+    /// A job of the session waits or runs, or it is gone, or its state can't be copied.
+    pub async fn capture(&self, session: SessionId) -> Result<Option<Parked>, Refusal> {
+        self.ask(|reply| SchedulerMessage::Capture { session, reply }).await
+    }
+
+    /// Opens a session with this state; `None` is that of a fresh interpreter.
+    ///
+    /// # Errors
+    /// A session with this name is open, or it can't be opened as with `open_session`.
+    pub async fn adopt(&self, name: &str, state: Option<Parked>) -> Result<SessionId, Refusal> {
+        self.ask(|reply| SchedulerMessage::Adopt { name: Arc::from(name), state, reply }).await
+    }
+
+    /// Has a session go on from this state; `None` is that of a fresh interpreter.
+    ///
+    /// # Errors
+    /// A job of the session waits or runs, or it is gone.
+    pub async fn replace(&self, session: SessionId, state: Option<Parked>) -> Result<(), Refusal> {
+        self.ask(|reply| SchedulerMessage::Replace { session, state, reply }).await
     }
 
     /// The scheduler and its workers as they are now. Never waits for anybody.
@@ -106,10 +120,11 @@ impl Scheduler {
             sessions: snapshot
                 .sessions
                 .into_iter()
-                .map(|(session, name, queue_depth)| SessionStatus {
+                .map(|(session, shown)| SessionStatus {
                     session,
-                    name: name.to_string(),
-                    queue_depth,
+                    name: shown.name.to_string(),
+                    queue_depth: shown.queue_depth,
+                    place: shown.cell.place(),
                 })
                 .collect(),
             workers,
@@ -135,6 +150,15 @@ impl Scheduler {
 
     pub(crate) fn end(&self, job: JobId, ending: Ending) {
         let _ = self.send(SchedulerMessage::End(job, ending));
+    }
+
+    async fn ask<T>(
+        &self,
+        message: impl FnOnce(oneshot::Sender<Result<T, Refusal>>) -> SchedulerMessage,
+    ) -> Result<T, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.send(message(reply))?;
+        answer.await.map_err(|_| Refusal::ShuttingDown)?
     }
 
     fn send(&self, message: SchedulerMessage) -> Result<(), Refusal> {

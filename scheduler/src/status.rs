@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use engine::{Outcome, Verdict};
-use pool::{SessionId, WorkerStatus};
+use pool::{SessionId, SessionPlace, WorkerStatus};
 
 /// The scheduler as it was after its last decision, with every worker as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchedulerStatus {
     /// Whether jobs are taken.
     pub phase: Phase,
-    /// Jobs that wait.
+    /// Jobs that wait. Copying a session's state counts as one if it has to wait for a worker.
     pub queue_depth: usize,
     /// Bytes of source and input files that wait.
     pub queued_bytes: usize,
@@ -47,6 +47,8 @@ pub struct SessionStatus {
     pub name: String,
     /// Jobs that wait for it.
     pub queue_depth: usize,
+    /// Where its state is.
+    pub place: SessionPlace,
 }
 
 /// What became of jobs since the start. Their sum is the number of jobs ever submitted, less those

@@ -1,7 +1,8 @@
 //! A scripted interpreter, for the layers above: no wasm, no real time.
 //!
 //! The program's source is the script: `ok`, `raise`, `lose` (the interpreter is lost), `panic`
-//! (the thread panics) or `wait` (until the gate opens or the run is stopped).
+//! (the thread panics), `wait` (until the gate opens or the run is stopped) or `count` (the value is
+//! the number of runs in this state, this one included, which tells whose state it is).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use engine::{Afterwards, Exception, Outcome, StartError, StopReason, Verdict};
 use parking_lot::{Condvar, Mutex};
 
-use super::{Interpreter, InterpreterSource};
+use super::{Interpreter, InterpreterSource, Parked};
 use crate::task::{JobId, Task};
 
 /// Starts scripted interpreters and steers them. Clones share everything.
@@ -27,12 +28,20 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// This many starts fail from now on.
-    failing_starts: u32,
+    failing: Failing,
     /// While true, starts wait.
     starts_held: bool,
     is_open: bool,
     running: Vec<JobId>,
+}
+
+/// This many calls of each kind fail from now on.
+#[derive(Debug, Default)]
+struct Failing {
+    starts: u32,
+    resets: u32,
+    parks: u32,
+    attaches: u32,
 }
 
 impl FakeSource {
@@ -44,7 +53,22 @@ impl FakeSource {
 
     /// Makes the next `count` starts fail.
     pub fn fail_starts(&self, count: u32) {
-        self.shared.state.lock().failing_starts = count;
+        self.shared.state.lock().failing.starts = count;
+    }
+
+    /// Makes the next `count` resets fail.
+    pub fn fail_resets(&self, count: u32) {
+        self.shared.state.lock().failing.resets = count;
+    }
+
+    /// Makes the next `count` attempts to park a state fail.
+    pub fn fail_parks(&self, count: u32) {
+        self.shared.state.lock().failing.parks = count;
+    }
+
+    /// Makes the next `count` attempts to attach a state fail.
+    pub fn fail_attaches(&self, count: u32) {
+        self.shared.state.lock().failing.attaches = count;
     }
 
     /// Holds starts back, or lets them go.
@@ -71,16 +95,26 @@ impl InterpreterSource for FakeSource {
         while state.starts_held {
             self.shared.changed.wait(&mut state);
         }
-        if state.failing_starts > 0 {
-            state.failing_starts -= 1;
-            return Err(StartError::Boot("scripted to fail".to_owned()));
+        as_scripted(&mut state.failing.starts)?;
+        Ok(Box::new(FakeInterpreter { shared: Arc::clone(&self.shared), runs: 0 }))
+    }
+}
+
+/// Fails if it is to, and counts that down.
+fn as_scripted(failing: &mut u32) -> Result<(), StartError> {
+    match failing.checked_sub(1) {
+        None => Ok(()),
+        Some(left) => {
+            *failing = left;
+            Err(StartError::Boot("scripted to fail".to_owned()))
         }
-        Ok(Box::new(FakeInterpreter { shared: Arc::clone(&self.shared) }))
     }
 }
 
 struct FakeInterpreter {
     shared: Arc<Shared>,
+    /// The state: how many programs ran in it.
+    runs: u64,
 }
 
 impl FakeInterpreter {
@@ -101,11 +135,13 @@ impl FakeInterpreter {
 impl Interpreter for FakeInterpreter {
     fn run(&mut self, task: &Task, _last: bool) -> (Outcome, Afterwards) {
         self.shared.state.lock().running.push(task.job);
+        self.runs += 1;
         let source = task.program.source.as_str();
         let stopped = if source == "wait" { self.wait(task) } else { task.stop.requested() };
         self.shared.state.lock().running.retain(|job| *job != task.job);
         assert_ne!(source, "panic", "scripted to panic");
-        let completed = Verdict::Completed { value: None, repr: None };
+        let value = (source == "count").then(|| self.runs.into());
+        let completed = Verdict::Completed { value, repr: None };
         let (verdict, afterwards) = match (stopped, source) {
             (Some(_), _) => (Verdict::Cancelled, Afterwards::Lost),
             (None, "lose") => (completed, Afterwards::Lost),
@@ -121,5 +157,22 @@ impl Interpreter for FakeInterpreter {
         };
         task.transcript.close();
         (Outcome::not_run(verdict), afterwards)
+    }
+
+    fn reset(&mut self) -> Result<(), StartError> {
+        as_scripted(&mut self.shared.state.lock().failing.resets)?;
+        self.runs = 0;
+        Ok(())
+    }
+
+    fn park(&mut self) -> Result<Parked, StartError> {
+        as_scripted(&mut self.shared.state.lock().failing.parks)?;
+        Ok(Parked::new(Arc::new(self.runs), u64::from(u64::BITS / 8)))
+    }
+
+    fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
+        as_scripted(&mut self.shared.state.lock().failing.attaches)?;
+        self.runs = *parked.downcast_ref().expect("only fakes park for fakes");
+        Ok(())
     }
 }

@@ -53,7 +53,7 @@ mod tests {
 
     fn config() -> PoolConfig {
         PoolConfig {
-            isolated_workers: 1,
+            workers: 1,
             first_back_off: Duration::from_millis(100),
             longest_back_off: Duration::from_millis(300),
             most_failures: 6,

@@ -11,6 +11,8 @@ pub(crate) enum Phase {
     Ready,
     /// Its thread has this job.
     Running(JobId),
+    /// Its job has ended, and its thread is not yet ready for another.
+    Resetting,
     /// Its thread is done.
     Ended,
 }
@@ -18,12 +20,12 @@ pub(crate) enum Phase {
 /// What happens to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// The thread has an interpreter.
-    Started,
+    /// The thread waits for an order.
+    Idle,
     /// Its seat was used.
     Assigned(JobId),
-    /// The thread's task has ended; `keeps` if the interpreter takes another.
-    Finished { keeps: bool },
+    /// The thread's job has ended.
+    Finished,
     /// The thread is done.
     Ended,
 }
@@ -34,7 +36,7 @@ pub(crate) enum Input {
 pub(crate) enum Step {
     /// Tells the owner that a task can be taken.
     OfferSeat,
-    /// Hands the task to the thread.
+    /// Hands the order to the thread.
     Run,
     /// Nothing.
     Wait,
@@ -46,22 +48,22 @@ impl Phase {
     /// The phase after `input`, and what to do.
     pub(crate) fn next(self, input: Input) -> (Self, Step) {
         match (self, input) {
-            (Self::Starting, Input::Started) => (Self::Ready, Step::OfferSeat),
+            (Self::Starting | Self::Resetting, Input::Idle) => (Self::Ready, Step::OfferSeat),
             (Self::Ready, Input::Assigned(job)) => (Self::Running(job), Step::Run),
-            (Self::Running(_), Input::Finished { keeps: true }) => (Self::Ready, Step::OfferSeat),
-            (Self::Running(_), Input::Finished { keeps: false }) => (Self::Starting, Step::Wait),
-            (Self::Starting | Self::Ready | Self::Running(_) | Self::Ended, Input::Ended) => {
-                (Self::Ended, Step::Wait)
-            }
-            // A task can overtake the end of the thread that was to run it, and what the thread
-            // said before its end can come after a task that it will not take.
-            (Self::Ended, Input::Started | Input::Assigned(_) | Input::Finished { .. }) => {
+            (Self::Running(_), Input::Finished) => (Self::Resetting, Step::Wait),
+            (
+                Self::Starting | Self::Ready | Self::Running(_) | Self::Resetting | Self::Ended,
+                Input::Ended,
+            ) => (Self::Ended, Step::Wait),
+            // An order can overtake the end of the thread that was to follow it, and what the
+            // thread said before its end can come after an order that it will not take.
+            (Self::Ended, Input::Idle | Input::Assigned(_) | Input::Finished) => {
                 (self, Step::Ignore)
             }
-            // A seat takes one task, and the thread starts once and finishes what it was given.
-            (Self::Starting, Input::Assigned(_) | Input::Finished { .. })
-            | (Self::Ready, Input::Started | Input::Finished { .. })
-            | (Self::Running(_), Input::Started | Input::Assigned(_)) => (self, Step::Ignore),
+            // A seat takes one order, and the thread finishes what it was given before it asks.
+            (Self::Starting | Self::Resetting, Input::Assigned(_) | Input::Finished)
+            | (Self::Ready, Input::Idle | Input::Finished)
+            | (Self::Running(_), Input::Idle | Input::Assigned(_)) => (self, Step::Ignore),
         }
     }
 }
@@ -74,27 +76,26 @@ mod tests {
     fn every_pair() {
         let job = JobId(1);
         let (running, assigned) = (Phase::Running(job), Input::Assigned(job));
-        let (kept, lost) = (Input::Finished { keeps: true }, Input::Finished { keeps: false });
         let table = [
-            (Phase::Starting, Input::Started, Phase::Ready, Step::OfferSeat),
+            (Phase::Starting, Input::Idle, Phase::Ready, Step::OfferSeat),
             (Phase::Starting, assigned, Phase::Starting, Step::Ignore),
-            (Phase::Starting, kept, Phase::Starting, Step::Ignore),
-            (Phase::Starting, lost, Phase::Starting, Step::Ignore),
+            (Phase::Starting, Input::Finished, Phase::Starting, Step::Ignore),
             (Phase::Starting, Input::Ended, Phase::Ended, Step::Wait),
-            (Phase::Ready, Input::Started, Phase::Ready, Step::Ignore),
+            (Phase::Ready, Input::Idle, Phase::Ready, Step::Ignore),
             (Phase::Ready, assigned, running, Step::Run),
-            (Phase::Ready, kept, Phase::Ready, Step::Ignore),
-            (Phase::Ready, lost, Phase::Ready, Step::Ignore),
+            (Phase::Ready, Input::Finished, Phase::Ready, Step::Ignore),
             (Phase::Ready, Input::Ended, Phase::Ended, Step::Wait),
-            (running, Input::Started, running, Step::Ignore),
+            (running, Input::Idle, running, Step::Ignore),
             (running, assigned, running, Step::Ignore),
-            (running, kept, Phase::Ready, Step::OfferSeat),
-            (running, lost, Phase::Starting, Step::Wait),
+            (running, Input::Finished, Phase::Resetting, Step::Wait),
             (running, Input::Ended, Phase::Ended, Step::Wait),
-            (Phase::Ended, Input::Started, Phase::Ended, Step::Ignore),
+            (Phase::Resetting, Input::Idle, Phase::Ready, Step::OfferSeat),
+            (Phase::Resetting, assigned, Phase::Resetting, Step::Ignore),
+            (Phase::Resetting, Input::Finished, Phase::Resetting, Step::Ignore),
+            (Phase::Resetting, Input::Ended, Phase::Ended, Step::Wait),
+            (Phase::Ended, Input::Idle, Phase::Ended, Step::Ignore),
             (Phase::Ended, assigned, Phase::Ended, Step::Ignore),
-            (Phase::Ended, kept, Phase::Ended, Step::Ignore),
-            (Phase::Ended, lost, Phase::Ended, Step::Ignore),
+            (Phase::Ended, Input::Finished, Phase::Ended, Step::Ignore),
             (Phase::Ended, Input::Ended, Phase::Ended, Step::Wait),
         ];
         for (phase, input, next, step) in table {

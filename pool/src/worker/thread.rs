@@ -1,7 +1,8 @@
-//! The OS thread that owns an interpreter: tasks come in through a channel, events go out.
+//! The OS thread that owns an interpreter: orders come in through a channel, events go out.
 //!
 //! The wasmer store lives and dies here. Whatever happens on this thread, panics included, its
-//! last event is `Ended`, after the interpreter has been dropped.
+//! last event is `Ended`, after the interpreter has been dropped and the session that it held was
+//! parked or given up.
 
 use std::any::Any;
 use std::io;
@@ -10,56 +11,50 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use crossbeam_channel::Receiver;
-use engine::Afterwards;
+use engine::StartError;
 
-use super::message::ThreadEvent;
+use super::message::{Order, ThreadEvent};
+use super::slot::Slot;
 use crate::event::GoneReason;
 use crate::interpreter::InterpreterSource;
-use crate::task::{Task, WorkerId, WorkerKind};
+use crate::task::WorkerId;
 
 /// Host functions run on this stack, while the guest has one of its own. Address space until used.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Starts the thread. It ends when the sender of `tasks` is dropped, or when it can't go on.
+/// Starts the thread. It ends when the sender of `orders` is dropped, or when it can't go on.
 pub(super) fn spawn(
     worker: WorkerId,
-    kind: WorkerKind,
     source: Arc<dyn InterpreterSource>,
-    tasks: Receiver<Task>,
+    orders: Receiver<Order>,
     report: impl Fn(ThreadEvent) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     Builder::new().name(format!("hatchery-{worker}")).stack_size(STACK_BYTES).spawn(move || {
         let served =
-            catch_unwind(AssertUnwindSafe(|| serve(kind, source.as_ref(), &tasks, &report)));
-        let reason = served.unwrap_or_else(|panic| GoneReason::Died(panic_text(&*panic)));
+            catch_unwind(AssertUnwindSafe(|| serve(worker, source.as_ref(), &orders, &report)));
+        let reason = match served {
+            Ok(Ok(())) => GoneReason::Stopped,
+            Ok(Err(error)) => GoneReason::StartFailed(error.to_string()),
+            Err(panic) => GoneReason::Died(panic_text(&*panic)),
+        };
         report(ThreadEvent::Ended(reason));
     })
 }
 
 fn serve(
-    kind: WorkerKind,
+    worker: WorkerId,
     source: &dyn InterpreterSource,
-    tasks: &Receiver<Task>,
+    orders: &Receiver<Order>,
     report: &dyn Fn(ThreadEvent),
-) -> GoneReason {
-    let keeps_state = matches!(kind, WorkerKind::Session(_));
+) -> Result<(), StartError> {
+    let mut slot = Slot::start(worker, source)?;
     loop {
-        let mut interpreter = match source.start() {
-            Ok(interpreter) => interpreter,
-            Err(error) => return GoneReason::StartFailed(error.to_string()),
+        report(ThreadEvent::Idle);
+        let Ok(order) = orders.recv() else {
+            slot.vacate();
+            return Ok(());
         };
-        report(ThreadEvent::Started);
-        loop {
-            let Ok(task) = tasks.recv() else { return GoneReason::Stopped };
-            let (outcome, afterwards) = interpreter.run(&task, !keeps_state);
-            let outcome = Box::new(outcome);
-            report(ThreadEvent::Finished { job: task.job, outcome, afterwards });
-            match (keeps_state, afterwards) {
-                (true, Afterwards::Usable) => {}
-                (true, Afterwards::Lost) => return GoneReason::InterpreterLost,
-                (false, _) => break,
-            }
-        }
+        slot.follow(order, report)?;
     }
 }
 

@@ -1,0 +1,198 @@
+//! The shell's part about sessions: their names, their cells, and copies of their states.
+
+use std::sync::Arc;
+
+use pool::{Away, JobId, Parked, SessionCell, SessionId, WorkerId};
+use tokio::time::Instant;
+
+use super::{Application, SchedulerState};
+use crate::effect::Settlement;
+use crate::error::Refusal;
+use crate::message::CaptureReply;
+use crate::model::Event;
+use crate::status::Phase;
+use crate::timer::now;
+
+/// A session that the model has not ended.
+pub(super) struct OpenSession {
+    pub(super) name: Arc<str>,
+    pub(super) cell: Arc<SessionCell>,
+}
+
+/// A copy of a state that a worker is to make.
+pub(super) struct Capture {
+    pub(super) session: SessionId,
+    pub(super) cell: Arc<SessionCell>,
+    pub(super) submitted: Instant,
+    /// Everybody who asked for it before it was made.
+    replies: Vec<CaptureReply>,
+}
+
+impl Capture {
+    pub(super) fn answer(self, answer: &Result<Option<Parked>, Refusal>) {
+        for reply in self.replies {
+            // Who went away doesn't want it.
+            let _ = reply.send(answer.clone());
+        }
+    }
+
+    /// Answers for a copy that was never made.
+    pub(super) fn settle(self, settlement: Settlement) {
+        let refusal = match settlement {
+            Settlement::Cancelled => Refusal::ShuttingDown,
+            Settlement::NoWorker(reason) => Refusal::NoWorker { reason },
+            Settlement::WorkerDied(reason) | Settlement::SessionLost(reason) => {
+                Refusal::SessionGone { reason }
+            }
+        };
+        self.answer(&Err(refusal));
+    }
+}
+
+impl SchedulerState {
+    pub(super) fn cell(&self, session: SessionId) -> Option<Arc<SessionCell>> {
+        self.sessions.get(&session).map(|open| Arc::clone(&open.cell))
+    }
+
+    /// Why a session's state is gone, if it is.
+    pub(super) fn loss_of(&self, session: SessionId) -> Option<String> {
+        match self.cell(session)?.at_hand() {
+            Err(Away::Lost(reason)) => Some(reason),
+            Ok(_) | Err(Away::OnWorker(_)) => None,
+        }
+    }
+
+    /// Whether the state of the session that was on a dead worker went with it. It didn't if it was
+    /// copied before, or had not even come there.
+    pub(super) fn is_state_gone_with(&self, worker: WorkerId) -> bool {
+        let resident = self.model.resident(worker).and_then(|id| self.cell(id));
+        resident.is_some_and(|cell| match cell.at_hand() {
+            Ok(_) => false,
+            Err(Away::OnWorker(on)) => on == worker,
+            Err(Away::Lost(_)) => true,
+        })
+    }
+
+    pub(super) fn open_session(&mut self, name: Arc<str>) -> Result<SessionId, Refusal> {
+        match self.named(&name) {
+            Some(session) => Ok(session),
+            None => self.new_session(name, None),
+        }
+    }
+
+    pub(super) fn adopt(
+        &mut self,
+        name: Arc<str>,
+        state: Option<Parked>,
+    ) -> Result<SessionId, Refusal> {
+        if self.named(&name).is_some() {
+            return Err(Refusal::SessionExists { name: name.to_string() });
+        }
+        self.new_session(name, state)
+    }
+
+    pub(super) fn replace(
+        &mut self,
+        session: SessionId,
+        state: Option<Parked>,
+    ) -> Result<(), Refusal> {
+        let cell = self.open_cell(session)?;
+        if self.model.load(session) > 0 {
+            return Err(Refusal::SessionBusy);
+        }
+        cell.replace(state);
+        self.decide(Event::SessionMoved(session));
+        Ok(())
+    }
+
+    pub(super) fn capture(&mut self, session: SessionId, reply: CaptureReply) {
+        let cell = match self.open_cell(session) {
+            Ok(cell) => cell,
+            Err(refusal) => {
+                let _ = reply.send(Err(refusal));
+                return;
+            }
+        };
+        let load = self.model.load(session);
+        let underway = self.captures.values_mut().find(|capture| capture.session == session);
+        if let Some(capture) = underway
+            && load == 1
+        {
+            // The copy that is being made is of the state that this caller wants too.
+            capture.replies.push(reply);
+            return;
+        }
+        if load > 0 {
+            let _ = reply.send(Err(Refusal::SessionBusy));
+            return;
+        }
+        match cell.at_hand() {
+            Ok(state) => {
+                let _ = reply.send(Ok(state));
+            }
+            Err(Away::Lost(reason)) => {
+                self.decide(Event::SessionLost { session, reason: reason.clone() });
+                let _ = reply.send(Err(Refusal::SessionGone { reason }));
+            }
+            Err(Away::OnWorker(_)) => {
+                let capture = Capture { session, cell, submitted: now(), replies: vec![reply] };
+                self.applying = Some(Application::Capture(capture));
+                let job = self.new_job();
+                self.decide(Event::Submitted { job, bytes: 0, session: Some(session) });
+            }
+        }
+    }
+
+    /// Answers for a copy when its worker is done with it.
+    pub(super) fn answer_capture(&mut self, job: JobId, result: Result<(), String>) {
+        let Some(capture) = self.captures.remove(&job) else { return };
+        let answer = capture.cell.at_hand().map_err(|away| match away {
+            Away::Lost(reason) => Refusal::SessionGone { reason },
+            Away::OnWorker(_) => Refusal::NotCaptured { reason: result.err().unwrap_or_default() },
+        });
+        capture.answer(&answer);
+    }
+
+    /// Carries out the end of a session.
+    pub(super) fn end_session(&mut self, session: SessionId, reason: &str) {
+        let Some(open) = self.sessions.remove(&session) else { return };
+        // Once it was closing, its name was free for another.
+        if self.names.get(&open.name) == Some(&session) {
+            self.names.remove(&open.name);
+        }
+        open.cell.lose(reason);
+        self.touched.push(session);
+    }
+
+    /// The session with this name that takes jobs.
+    fn named(&mut self, name: &str) -> Option<SessionId> {
+        let session = *self.names.get(name)?;
+        if let Some(reason) = self.loss_of(session) {
+            self.decide(Event::SessionLost { session, reason });
+        }
+        self.model.is_open(session).then_some(session)
+    }
+
+    fn new_session(&mut self, name: Arc<str>, state: Option<Parked>) -> Result<SessionId, Refusal> {
+        if let Some(refusal) = self.model.refuses_session() {
+            return Err(refusal);
+        }
+        let session = SessionId(self.next_session);
+        self.next_session += 1;
+        let cell = Arc::new(SessionCell::new(session, state));
+        self.names.insert(Arc::clone(&name), session);
+        self.sessions.insert(session, OpenSession { name, cell });
+        self.touched.push(session);
+        self.decide(Event::SessionOpened(session));
+        Ok(session)
+    }
+
+    /// The cell of a session that takes jobs.
+    fn open_cell(&self, session: SessionId) -> Result<Arc<SessionCell>, Refusal> {
+        if self.model.phase() == Phase::Drained {
+            return Err(Refusal::ShuttingDown);
+        }
+        let cell = self.cell(session).filter(|_| self.model.is_open(session));
+        cell.ok_or_else(Refusal::not_open)
+    }
+}

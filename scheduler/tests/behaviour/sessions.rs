@@ -1,0 +1,263 @@
+//! Where a session's state goes, and what becomes of it when something fails on the way.
+
+use engine::{Outcome, SandboxFailure, Verdict};
+use pool::{SessionId, SessionPlace};
+use scheduler::Refusal;
+
+use crate::{Rig, rig, script, script_in, until, within};
+
+/// Runs one program, in a session or isolated.
+async fn run(rig: &Rig, source: &str, session: Option<SessionId>) -> Outcome {
+    let request = session.map_or_else(|| script(source), |session| script_in(source, session));
+    within(rig.scheduler.submit(request).await.unwrap().into_future()).await
+}
+
+/// How many programs have run on this state, this one included.
+fn counted(outcome: &Outcome) -> u64 {
+    match &outcome.verdict {
+        Verdict::Completed { value: Some(value), .. } => value.as_u64().unwrap(),
+        verdict => panic!("{verdict:?}"),
+    }
+}
+
+async fn count(rig: &Rig, session: SessionId) -> u64 {
+    counted(&run(rig, "count", Some(session)).await)
+}
+
+async fn open(rig: &Rig, name: &str) -> SessionId {
+    rig.scheduler.open_session(name).await.unwrap()
+}
+
+fn place(rig: &Rig, session: SessionId) -> SessionPlace {
+    let sessions = rig.scheduler.status().sessions;
+    sessions.iter().find(|status| status.session == session).unwrap().place
+}
+
+#[tokio::test]
+async fn a_state_survives_what_others_do_on_its_worker() {
+    let rig = rig(1).await;
+    let (first, second) = (open(&rig, "a").await, open(&rig, "b").await);
+    for round in 1..=5 {
+        assert_eq!(count(&rig, first).await, round);
+        assert_eq!(count(&rig, second).await, round);
+        assert_eq!(counted(&run(&rig, "count", None).await), 1, "isolated jobs start fresh");
+    }
+    assert_eq!(rig.source.starts(), 1);
+}
+
+#[tokio::test]
+async fn there_can_be_more_sessions_than_workers() {
+    let rig = rig(2).await;
+    let mut sessions = Vec::new();
+    for number in 0..20 {
+        sessions.push(open(&rig, &number.to_string()).await);
+    }
+    for round in 1..=5 {
+        let mut tickets = Vec::new();
+        for session in &sessions {
+            tickets.push(rig.scheduler.submit(script_in("count", *session)).await.unwrap());
+        }
+        for ticket in tickets {
+            assert_eq!(counted(&within(ticket.into_future()).await), round);
+        }
+    }
+    assert_eq!(rig.scheduler.status().sessions.len(), 20);
+}
+
+#[tokio::test]
+async fn the_status_says_where_a_state_is() {
+    let rig = rig(1).await;
+    let session = open(&rig, "a").await;
+    assert_eq!(place(&rig, session), SessionPlace::Fresh);
+    assert_eq!(count(&rig, session).await, 1);
+    let worker = rig.scheduler.status().workers[0].clone();
+    assert_eq!(worker.session, Some(session));
+    assert_eq!(place(&rig, session), SessionPlace::OnWorker(worker.worker));
+    assert!(run(&rig, "ok", None).await.is_success());
+    assert!(matches!(place(&rig, session), SessionPlace::Parked { .. }));
+    assert_eq!(rig.scheduler.status().workers[0].session, None);
+}
+
+#[tokio::test]
+async fn a_fork_goes_its_own_way() {
+    let rig = rig(1).await;
+    let first = open(&rig, "a").await;
+    assert_eq!(count(&rig, first).await, 1);
+    let state = within(rig.scheduler.capture(first)).await.unwrap();
+    let fork = rig.scheduler.adopt("b", state).await.unwrap();
+    assert_eq!(count(&rig, fork).await, 2);
+    assert_eq!(count(&rig, fork).await, 3);
+    assert_eq!(count(&rig, first).await, 2);
+    let taken = rig.scheduler.adopt("a", None).await.unwrap_err();
+    assert_eq!(taken, Refusal::SessionExists { name: "a".to_owned() });
+}
+
+#[tokio::test]
+async fn a_fork_of_a_fresh_session_is_fresh() {
+    let rig = rig(1).await;
+    let first = open(&rig, "a").await;
+    assert!(rig.scheduler.capture(first).await.unwrap().is_none());
+    let fork = rig.scheduler.adopt("b", None).await.unwrap();
+    assert_eq!(count(&rig, fork).await, 1);
+}
+
+#[tokio::test]
+async fn a_busy_session_is_neither_copied_nor_replaced() {
+    let rig = rig(1).await;
+    let session = open(&rig, "a").await;
+    let running = rig.scheduler.submit(script_in("wait", session)).await.unwrap();
+    let refused = rig.scheduler.capture(session).await.unwrap_err();
+    assert_eq!(refused, Refusal::SessionBusy);
+    assert_eq!(rig.scheduler.replace(session, None).await, Err(Refusal::SessionBusy));
+    rig.source.open();
+    assert!(within(running.into_future()).await.is_success());
+    assert!(within(rig.scheduler.capture(session)).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn everybody_who_asks_for_a_copy_between_jobs_gets_it() {
+    let rig = rig(1).await;
+    let session = open(&rig, "a").await;
+    assert_eq!(count(&rig, session).await, 1);
+    let capture = || within(rig.scheduler.capture(session));
+    let (first, second, third) = tokio::join!(capture(), capture(), capture());
+    assert!([first, second, third].iter().all(|state| matches!(state, Ok(Some(_)))));
+    assert_eq!(rig.scheduler.status().totals.succeeded, 1, "a copy is no job");
+}
+
+#[tokio::test]
+async fn a_session_goes_back_to_a_checkpoint_and_to_its_start() {
+    let rig = rig(1).await;
+    let session = open(&rig, "a").await;
+    assert_eq!(count(&rig, session).await, 1);
+    let checkpoint = within(rig.scheduler.capture(session)).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(count(&rig, session).await, 2);
+        assert_eq!(count(&rig, session).await, 3);
+        rig.scheduler.replace(session, checkpoint.clone()).await.unwrap();
+    }
+    assert!(run(&rig, "ok", None).await.is_success());
+    assert_eq!(count(&rig, session).await, 2);
+    rig.scheduler.replace(session, None).await.unwrap();
+    assert_eq!(count(&rig, session).await, 1);
+}
+
+#[tokio::test]
+async fn a_worker_that_dies_takes_only_the_session_that_was_on_it() {
+    let rig = rig(1).await;
+    let (first, second) = (open(&rig, "a").await, open(&rig, "b").await);
+    assert_eq!(count(&rig, first).await, 1);
+    assert_eq!(count(&rig, second).await, 1);
+    let died = run(&rig, "panic", Some(second)).await;
+    assert!(
+        matches!(died.verdict, Verdict::SandboxFailed(SandboxFailure::WorkerDied(_))),
+        "{died:?}"
+    );
+    let refused = rig.scheduler.submit(script_in("ok", second)).await.unwrap_err();
+    assert!(matches!(refused, Refusal::SessionGone { .. }), "{refused}");
+    assert_eq!(count(&rig, first).await, 2);
+}
+
+#[tokio::test]
+async fn an_isolated_job_that_kills_its_worker_takes_no_session() {
+    let rig = rig(1).await;
+    let session = open(&rig, "a").await;
+    assert_eq!(count(&rig, session).await, 1);
+    assert!(!run(&rig, "panic", None).await.is_success());
+    assert_eq!(count(&rig, session).await, 2);
+}
+
+#[tokio::test]
+async fn a_state_that_can_not_be_parked_is_lost_and_its_session_says_so() {
+    let rig = rig(1).await;
+    let (lost, other) = (open(&rig, "a").await, open(&rig, "b").await);
+    assert_eq!(count(&rig, other).await, 1);
+    assert_eq!(count(&rig, lost).await, 1);
+    rig.source.fail_parks(1);
+    assert!(run(&rig, "ok", None).await.is_success());
+    let outcome = run(&rig, "count", Some(lost)).await;
+    let Verdict::SandboxFailed(SandboxFailure::SessionLost(text)) = &outcome.verdict else {
+        panic!("{outcome:?}")
+    };
+    assert!(text.contains("scripted to fail"), "{text}");
+    let refused = rig.scheduler.submit(script_in("ok", lost)).await.unwrap_err();
+    assert!(matches!(refused, Refusal::SessionGone { .. }), "{refused}");
+    assert_eq!(count(&rig, other).await, 2);
+}
+
+#[tokio::test]
+async fn a_lost_state_is_told_to_who_wants_a_copy_and_its_name_is_free() {
+    let rig = rig(1).await;
+    let (first, second) = (open(&rig, "a").await, open(&rig, "b").await);
+    assert_eq!(count(&rig, first).await, 1);
+    rig.source.fail_parks(1);
+    assert_eq!(count(&rig, second).await, 1);
+    let refused = within(rig.scheduler.capture(first)).await.unwrap_err();
+    assert!(matches!(refused, Refusal::SessionGone { .. }), "{refused}");
+    rig.source.fail_parks(1);
+    assert!(run(&rig, "ok", None).await.is_success());
+    assert_eq!(place(&rig, second), SessionPlace::Lost);
+    assert_ne!(open(&rig, "b").await, second);
+}
+
+#[tokio::test]
+async fn a_copy_that_fails_leaves_the_session_as_it_was() {
+    let rig = rig(1).await;
+    let session = open(&rig, "a").await;
+    assert_eq!(count(&rig, session).await, 1);
+    rig.source.fail_parks(1);
+    let refused = within(rig.scheduler.capture(session)).await.unwrap_err();
+    assert!(matches!(refused, Refusal::NotCaptured { .. }), "{refused}");
+    assert_eq!(count(&rig, session).await, 2);
+}
+
+#[tokio::test]
+async fn a_state_that_can_not_be_attached_is_kept() {
+    let rig = rig(1).await;
+    let session = open(&rig, "a").await;
+    assert_eq!(count(&rig, session).await, 1);
+    assert!(run(&rig, "ok", None).await.is_success());
+    rig.source.fail_attaches(1);
+    let failed = run(&rig, "count", Some(session)).await;
+    assert!(
+        matches!(failed.verdict, Verdict::SandboxFailed(SandboxFailure::Start(_))),
+        "{failed:?}"
+    );
+    assert_eq!(count(&rig, session).await, 2);
+}
+
+#[tokio::test]
+async fn an_interpreter_that_can_not_be_reset_is_replaced() {
+    let rig = rig(1).await;
+    rig.source.fail_resets(1);
+    assert_eq!(counted(&run(&rig, "count", None).await), 1);
+    assert_eq!(counted(&run(&rig, "count", None).await), 1);
+    assert_eq!(rig.source.starts(), 2);
+}
+
+#[tokio::test]
+async fn a_closed_session_drops_its_state_and_is_not_parked() {
+    let rig = rig(1).await;
+    let session = open(&rig, "a").await;
+    assert_eq!(count(&rig, session).await, 1);
+    rig.scheduler.close_session(session);
+    until(&rig.scheduler, |status| status.sessions.is_empty()).await;
+    // Would be used up by an attempt to park.
+    rig.source.fail_parks(1);
+    let other = open(&rig, "a").await;
+    assert_eq!(count(&rig, other).await, 1);
+    let refused = within(rig.scheduler.capture(other)).await.unwrap_err();
+    assert!(matches!(refused, Refusal::NotCaptured { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn draining_ends_sessions_wherever_their_states_are() {
+    let rig = rig(1).await;
+    let (first, second) = (open(&rig, "a").await, open(&rig, "b").await);
+    assert_eq!(count(&rig, first).await, 1);
+    assert_eq!(count(&rig, second).await, 1);
+    within(rig.scheduler.drain()).await;
+    let status = rig.scheduler.status();
+    assert!(status.workers.is_empty() && status.sessions.is_empty(), "{status:?}");
+    assert_eq!(within(rig.scheduler.capture(first)).await.unwrap_err(), Refusal::ShuttingDown);
+}

@@ -1,0 +1,30 @@
+//! A checkpoint: the state of a session at one moment, to go back to.
+
+use pool::Parked;
+
+/// The state of a session at one moment. Cheap to clone; clones share it.
+///
+/// It holds the variables, the files and everything else that the session's jobs left in the
+/// interpreter, and is independent of the session from then on: see
+/// [`Session::checkpoint`](crate::Session::checkpoint).
+#[derive(Debug, Clone)]
+pub struct Checkpoint {
+    /// `None` is the state of a fresh interpreter.
+    state: Option<Parked>,
+}
+
+impl Checkpoint {
+    pub(crate) fn new(state: Option<Parked>) -> Self {
+        Self { state }
+    }
+
+    /// The memory that it takes, in bytes: what the session's jobs changed. It is freed when the
+    /// last clone, and the last session that goes on from it unchanged, are gone.
+    pub fn bytes(&self) -> u64 {
+        self.state.as_ref().map_or(0, Parked::bytes)
+    }
+
+    pub(crate) fn state(&self) -> Option<Parked> {
+        self.state.clone()
+    }
+}
