@@ -3,7 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use engine::{BadMount, BadMountPath, BadPath, BadProgram, EngineError};
+use engine::{
+    BadMount, BadMountPath, BadPath, BadProgram, CacheError, EngineError, ImageError, SessionError,
+};
 use scheduler::{Refusal, SchedulerStartError};
 
 /// No outcome can be had.
@@ -13,6 +15,15 @@ pub enum Error {
     /// The Python build can't be had or loaded.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The image can't be made or found.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// A session can't be put aside, saved or revived.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The cache can't be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
     /// The scheduler can't be started.
     #[error(transparent)]
     Start(#[from] SchedulerStartError),
@@ -45,8 +56,8 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// The thread that loads the build died.
-    #[error("loading the Python build failed: {0}")]
+    /// The thread that loads, reads or writes died.
+    #[error("the thread that loads and stores died: {0}")]
     Load(String),
 }
 

@@ -3,13 +3,14 @@
 
 pub use checkpoint::Checkpoint;
 pub use engine::{
-    BadMount, BadMountPath, BadPath, BadProgram, CACHE_DIR_VARIABLE, CacheDir, CacheError,
-    ChangeKind, ChangedFile, Chunk, Deterministic, EngineConfig, EngineError, Exception, HostKind,
-    LimitHit, LimitKind, Limits, ModuleError, Outcome, PYTHON_WHEEL_VARIABLE, Program, Progress,
-    ProgressSink, PythonBuild, PythonError, SandboxFailure, Silent, Stream, Usage, Verdict,
-    WHEEL_REQUIREMENT, check_path,
+    BadMount, BadMountPath, BadPath, BadProgram, CACHE_DIR_VARIABLE, COPY_ON_WRITE_VARIABLE,
+    CacheDir, CacheError, ChangeKind, ChangedFile, Chunk, Deterministic, EngineConfig, EngineError,
+    Exception, HostKind, ImageError, ImageInfo, LimitHit, LimitKind, Limits, ModuleError, Outcome,
+    PYTHON_WHEEL_VARIABLE, Program, Progress, ProgressSink, PythonBuild, PythonError,
+    SandboxFailure, SessionError, Silent, Stream, Usage, Verdict, WHEEL_REQUIREMENT, check_path,
 };
 pub use error::Error;
+pub use image::{find_image, images, remove_image};
 pub use job::Job;
 pub use pool::{SessionId, SessionPlace, WorkerActivity, WorkerId, WorkerStatus};
 pub use runtime::{Builder, Hatchery};
@@ -21,6 +22,7 @@ pub use session::Session;
 
 mod checkpoint;
 mod error;
+mod image;
 mod job;
 mod runtime;
 mod session;

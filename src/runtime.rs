@@ -1,10 +1,13 @@
 //! The runtime: wires engine, pool and scheduler together and owns their end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::{Engine, EngineConfig, HostKind, Limits, Outcome, ProgressSink, Silent};
-use pool::{PoolConfig, SessionId};
+use engine::{
+    Engine, EngineConfig, HostKind, Image, ImageError, ImageInfo, ImageSpec, Limits, Outcome, Progress,
+    ProgressSink, SessionError, SessionState, Setup, Silent,
+};
+use pool::{InterpreterSource, Parked, PoolConfig, SessionId};
 use scheduler::{JobRequest, Scheduler, SchedulerConfig, SchedulerStatus, Ticket};
 
 use crate::error::Error;
@@ -19,6 +22,8 @@ use crate::session::Session;
 pub struct Hatchery {
     scheduler: Scheduler,
     limits: Arc<Limits>,
+    /// `None` under a host that has no images.
+    image: Option<Image>,
 }
 
 impl Hatchery {
@@ -53,6 +58,25 @@ impl Hatchery {
         Ok(Session::new(self.clone(), name, session))
     }
 
+    /// Opens a session that [`Session::save`] wrote, here or in another process, under a new name.
+    ///
+    /// # Errors
+    /// The file can't be read, is damaged, or began from another image; a session with this name
+    /// is open, or too many are.
+    pub async fn revive(&self, name: &str, path: impl AsRef<Path>) -> Result<Session, Error> {
+        let image = self.image.clone().ok_or(SessionError::NotParkable)?;
+        let path = path.as_ref().to_owned();
+        let reading = tokio::task::spawn_blocking(move || SessionState::revive(&image, &path));
+        let state = reading.await.map_err(|error| Error::Load(error.to_string()))??;
+        let session = self.scheduler.adopt(name, Some(parked(state))).await?;
+        Ok(Session::new(self.clone(), name, session))
+    }
+
+    /// What interpreters begin from; `None` under a host that has no images.
+    pub fn image(&self) -> Option<&ImageInfo> {
+        self.image.as_ref().map(Image::info)
+    }
+
     /// Queue depth, every worker's state and what became of the jobs so far. Never waits.
     pub fn status(&self) -> SchedulerStatus {
         self.scheduler.status()
@@ -66,6 +90,12 @@ impl Hatchery {
     /// Takes no more jobs, cancels those it has, and ends every worker.
     pub async fn abort(&self) {
         self.scheduler.abort().await;
+    }
+
+    /// What a session begins from.
+    pub(crate) fn fresh_state(&self) -> Result<SessionState, Error> {
+        let image = self.image.as_ref().ok_or(SessionError::NotParkable)?;
+        Ok(SessionState::fresh(image))
     }
 
     pub(crate) fn scheduler(&self) -> &Scheduler {
@@ -82,6 +112,12 @@ impl Hatchery {
     }
 }
 
+/// A session's state as the pool has it.
+pub(crate) fn parked(state: SessionState) -> Parked {
+    let bytes = state.bytes();
+    Parked::new(Arc::new(state), bytes)
+}
+
 /// How a pool is to be. Every value has a default that suits the machine.
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is started"]
@@ -90,6 +126,7 @@ pub struct Builder {
     pool: PoolConfig,
     scheduler: SchedulerConfig,
     limits: Limits,
+    image: ImageSpec,
     progress: Arc<dyn ProgressSink>,
 }
 
@@ -101,6 +138,7 @@ impl std::fmt::Debug for Builder {
             .field("pool", &self.pool)
             .field("scheduler", &self.scheduler)
             .field("limits", &self.limits)
+            .field("preload", &self.image.preload)
             .finish_non_exhaustive()
     }
 }
@@ -112,6 +150,7 @@ impl Default for Builder {
             pool: PoolConfig::default(),
             scheduler: SchedulerConfig::default(),
             limits: Limits::default(),
+            image: ImageSpec::default(),
             progress: Arc::new(Silent),
         }
     }
@@ -174,18 +213,48 @@ impl Builder {
         self
     }
 
-    /// Gets and loads the Python build, and starts the pool. The first start on a machine fetches
-    /// 98 MB and compiles for a minute or two; later ones take half a second. Workers then become
-    /// ready in the background; jobs can be submitted at once.
+    /// Gets and loads the Python build and the image, and starts the pool. The first start on a
+    /// machine fetches 98 MB and compiles for a minute or two; later ones take half a second.
+    /// Workers then become ready in the background; jobs can be submitted at once.
     ///
     /// # Errors
-    /// The configuration makes no sense, or the build can't be had.
+    /// The configuration makes no sense, the build can't be had, or the image can't be made: a
+    /// module can't be imported, or the setup failed.
     pub async fn start(self) -> Result<Hatchery, Error> {
-        let Self { engine, pool, scheduler, limits, progress } = self;
-        scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
-        let loading = tokio::task::spawn_blocking(move || Engine::load(&engine, &progress));
-        let engine = loading.await.map_err(|error| Error::Load(error.to_string()))??;
-        let scheduler = Scheduler::start(scheduler, pool, Arc::new(engine)).await?;
-        Ok(Hatchery { scheduler, limits: Arc::new(limits) })
+        self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
+        let Self { pool, scheduler, limits, .. } = self.clone();
+        let (engine, image) = self.load().await?;
+        let source: Arc<dyn InterpreterSource> = match &image {
+            Some(image) => Arc::new(image.clone()),
+            None => Arc::new(engine),
+        };
+        let scheduler = Scheduler::start(scheduler, pool, source).await?;
+        Ok(Hatchery { scheduler, limits: Arc::new(limits), image })
+    }
+
+    /// Finds or makes the image, and starts no pool.
+    ///
+    /// # Errors
+    /// As [`Self::start`], or the host has no images.
+    pub async fn load_image(self) -> Result<ImageInfo, Error> {
+        let (_, image) = self.load().await?;
+        let image = image.ok_or(ImageError::Host)?;
+        Ok(image.info().clone())
+    }
+
+    async fn load(self) -> Result<(Engine, Option<Image>), Error> {
+        let Self { engine, image, progress, .. } = self;
+        let loading = tokio::task::spawn_blocking(move || -> Result<_, Error> {
+            image.check()?;
+            let engine = Engine::load(&engine, &progress)?;
+            let image = match engine.takes_images() {
+                true => Some(Image::load_or_build(&engine, &image, &progress)?),
+                false if image == ImageSpec::default() => None,
+                false => return Err(ImageError::Host.into()),
+            };
+            progress.report(Progress::Ready);
+            Ok((engine, image))
+        });
+        loading.await.map_err(|error| Error::Load(error.to_string()))?
     }
 }

@@ -1,13 +1,15 @@
 //! A session: a state that lives from job to job.
 
-use engine::Outcome;
-use pool::SessionId;
+use std::path::Path;
+
+use engine::{Outcome, SessionError, SessionState};
+use pool::{Parked, SessionId};
 use scheduler::Ticket;
 
 use crate::checkpoint::Checkpoint;
 use crate::error::Error;
 use crate::job::Job;
-use crate::runtime::Hatchery;
+use crate::runtime::{Hatchery, parked};
 
 /// A session: jobs run one after another on one state and see what earlier ones left.
 ///
@@ -67,6 +69,7 @@ impl Session {
     /// too many are.
     pub async fn fork(&self, name: &str) -> Result<Self, Error> {
         let state = self.hatchery.scheduler().capture(self.session).await?;
+        let state = state.as_ref().map(copy);
         let session = self.hatchery.scheduler().adopt(name, state).await?;
         Ok(Self::new(self.hatchery.clone(), name, session))
     }
@@ -85,7 +88,26 @@ impl Session {
     /// # Errors
     /// A job of the session runs or waits, or the session is gone.
     pub async fn restore(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
-        Ok(self.hatchery.scheduler().replace(self.session, checkpoint.state()).await?)
+        let state = checkpoint.state().as_ref().map(copy);
+        Ok(self.hatchery.scheduler().replace(self.session, state).await?)
+    }
+
+    /// Writes the session's state to a file, in one step, for [`Hatchery::revive`] in this process
+    /// or another one with the same image. Variables, modules, files, what is open and where it
+    /// was read to, and a deterministic clock go along; mounted folders don't, and are mounted
+    /// again by the jobs that want them. Returns the bytes written.
+    ///
+    /// # Errors
+    /// A job of the session runs or waits, the session is gone, or the file can't be written.
+    pub async fn save(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
+        let state = self.hatchery.scheduler().capture(self.session).await?;
+        let state = match &state {
+            Some(parked) => state_of(parked)?.clone(),
+            None => self.hatchery.fresh_state()?,
+        };
+        let path = path.as_ref().to_owned();
+        let writing = tokio::task::spawn_blocking(move || state.save(&path));
+        Ok(writing.await.map_err(|error| Error::Load(error.to_string()))??)
     }
 
     /// Goes back to where a fresh session starts.
@@ -100,4 +122,14 @@ impl Session {
     pub fn close(self) {
         self.hatchery.scheduler().close_session(self.session);
     }
+}
+
+/// A copy that a session of its own goes on from.
+fn copy(state: &Parked) -> Parked {
+    // What isn't the engine's is a test's, and has no random numbers to be seeded anew.
+    state_of(state).map_or_else(|_| state.clone(), |state| parked(state.fork()))
+}
+
+fn state_of(parked: &Parked) -> Result<&SessionState, SessionError> {
+    parked.downcast_ref().ok_or(SessionError::NotParkable)
 }

@@ -107,7 +107,7 @@ pub enum Progress {
         /// The step, for people.
         what: &'static str,
     },
-    /// The engine is ready.
+    /// Everything is loaded.
     Ready,
 }
 

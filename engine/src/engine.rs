@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use wasmer::Module;
 
 use crate::cache::CacheDir;
-use crate::config::{EngineConfig, HostKind, Progress, ProgressSink};
+use crate::config::{EngineConfig, HostKind, ProgressSink};
 use crate::error::{EngineError, PythonError, StartError};
 use crate::files::Layout;
 use crate::host::GuestHost;
@@ -84,7 +84,6 @@ impl Engine {
             result => result?,
         };
         let library = Arc::new(library);
-        progress.report(Progress::Ready);
         Ok(Self {
             inner: Arc::new(EngineInner {
                 engine,

@@ -282,4 +282,7 @@ pub enum StartError {
     /// CPython or the agent did not come up.
     #[error("the interpreter did not start: {0}")]
     Boot(String),
+    /// A session could not be put aside or taken up.
+    #[error(transparent)]
+    Session(#[from] SessionError),
 }

@@ -78,6 +78,12 @@ impl SessionState {
         Self { inner: Arc::new(Inner { image, memory, globals, host, life }) }
     }
 
+    /// The state of an interpreter on `image` that nothing has run on.
+    pub fn fresh(image: &Image) -> Self {
+        let (memory, globals) = (image.pristine().clone(), image.facts().globals.clone());
+        Self::new(image, memory, globals, image.host().clone(), Life::default())
+    }
+
     /// What it holds in memory beyond the image, files apart, in bytes; with everything that
     /// copies of it share.
     pub fn bytes(&self) -> u64 {

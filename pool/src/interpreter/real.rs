@@ -1,9 +1,40 @@
-//! The seam on the engine.
+//! The seam on the engine: interpreters on an image, and for hosts that have none, interpreters
+//! that start anew.
 
-use engine::{Afterwards, Engine, Outcome, StartError};
+use std::sync::Arc;
+
+use engine::{Afterwards, Engine, Image, Outcome, SessionError, SessionState, StartError};
 
 use super::{Interpreter, InterpreterSource, Parked};
 use crate::task::Task;
+
+impl InterpreterSource for Image {
+    fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
+        Ok(Box::new(Image::start(self)?))
+    }
+}
+
+impl Interpreter for engine::Interpreter {
+    fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards) {
+        let Task { program, limits, transcript, stop, .. } = task;
+        engine::Interpreter::run(self, program, limits, transcript, stop, last)
+    }
+
+    fn reset(&mut self) -> Result<(), StartError> {
+        engine::Interpreter::reset(self)
+    }
+
+    fn park(&mut self) -> Result<Parked, StartError> {
+        let state = engine::Interpreter::park(self)?;
+        let bytes = state.bytes();
+        Ok(Parked::new(Arc::new(state), bytes))
+    }
+
+    fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
+        let state = parked.downcast_ref::<SessionState>().ok_or(SessionError::NotParkable)?;
+        Ok(engine::Interpreter::attach(self, state)?)
+    }
+}
 
 impl InterpreterSource for Engine {
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
@@ -33,10 +64,10 @@ impl Interpreter for Restarted {
     }
 
     fn park(&mut self) -> Result<Parked, StartError> {
-        Err(StartError::Host("the state of this interpreter can't be copied".to_owned()))
+        Err(SessionError::NotParkable.into())
     }
 
     fn attach(&mut self, _parked: &Parked) -> Result<(), StartError> {
-        Err(StartError::Host("this interpreter can't take another state".to_owned()))
+        Err(SessionError::NotParkable.into())
     }
 }

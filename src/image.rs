@@ -1,0 +1,32 @@
+//! The images in a cache: which there are, and removing them.
+
+use std::path::Path;
+
+use engine::{CacheDir, ImageInfo};
+
+use crate::error::Error;
+
+/// Every image in the cache that is whole and was made by this user, newest first. The cache is
+/// the one that [`Builder::cache_dir`](crate::Builder::cache_dir) names, or the default one.
+///
+/// # Errors
+/// The cache can't be used.
+pub fn images(cache_dir: Option<&Path>) -> Result<Vec<ImageInfo>, Error> {
+    Ok(engine::images(&CacheDir::open(cache_dir)?)?)
+}
+
+/// The one image whose key begins with `prefix`.
+///
+/// # Errors
+/// None has, or several have, or the cache can't be used.
+pub fn find_image(cache_dir: Option<&Path>, prefix: &str) -> Result<ImageInfo, Error> {
+    Ok(engine::find_image(&CacheDir::open(cache_dir)?, prefix)?)
+}
+
+/// Removes the image whose key begins with `prefix`. Processes that use it go on using it.
+///
+/// # Errors
+/// None has, or several have, or the file can't be removed.
+pub fn remove_image(cache_dir: Option<&Path>, prefix: &str) -> Result<(), Error> {
+    Ok(engine::remove_image(&CacheDir::open(cache_dir)?, prefix)?)
+}
