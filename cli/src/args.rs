@@ -7,11 +7,15 @@ use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use hatchery::Limits;
 
+pub(crate) use self::image::{BuildArguments, ImageArguments, ImageCommand, RemoveArguments};
+
+mod image;
+
 /// Runs untrusted Python in a pool of sandboxed interpreters.
 ///
 /// Exit codes: the program's own for sys.exit, 1 if it raised, 2 for a mistake in the usage, 124
 /// if a limit ended it, 125 if the sandbox failed, 130 if it was interrupted. For a batch: 1 if some
-/// job did not succeed, 2 if some line was no job.
+/// job did not succeed, 2 if some line was no job. For a prompt: 0, or the code of `sys.exit`.
 #[derive(Debug, Parser)]
 #[command(name = "hatchery", version, about, max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -25,6 +29,14 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Run many programs, one JSON object a line in, one a line out.
     Batch(BatchArguments),
+    /// Type Python at a prompt, in a session that keeps its variables.
+    Repl(ReplArguments),
+    /// Make, list and remove images: interpreters that have imported what programs need, from
+    /// which further ones start at once.
+    Image {
+        #[command(subcommand)]
+        command: ImageCommand,
+    },
     /// Manage the Python build.
     Python {
         #[command(subcommand)]
@@ -95,7 +107,10 @@ pub(crate) struct RunArguments {
     #[arg(last = true, value_name = "ARGS")]
     pub(crate) args: Vec<String>,
 
-    // Last: its heading in the help holds for all that follows.
+    // Last: their headings in the help hold for all that follows.
+    #[command(flatten)]
+    pub(crate) image: ImageArguments,
+
     #[command(flatten)]
     pub(crate) limits: LimitArguments,
 }
@@ -114,6 +129,23 @@ pub(crate) struct BatchArguments {
     /// Write results to this file instead of standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) image: ImageArguments,
+
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
+}
+
+/// The limits hold for each input.
+#[derive(Debug, Args)]
+pub(crate) struct ReplArguments {
+    /// Go on with the session in this file, if there is one, and keep it there at the end.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) session: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) image: ImageArguments,
 
     #[command(flatten)]
     pub(crate) limits: LimitArguments,

@@ -1,5 +1,7 @@
 //! The subcommands.
 
 pub(crate) mod batch;
+pub(crate) mod image;
 pub(crate) mod python;
+pub(crate) mod repl;
 pub(crate) mod run;

@@ -10,6 +10,7 @@ use crate::exit::Exit;
 mod args;
 mod cmd;
 mod exit;
+mod follow;
 mod inputs;
 mod progress;
 mod signals;
@@ -42,6 +43,8 @@ async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     match arguments.command {
         Command::Run(arguments) => cmd::run::run(arguments).await,
         Command::Batch(arguments) => cmd::batch::run(arguments).await,
+        Command::Repl(arguments) => cmd::repl::run(arguments).await,
+        Command::Image { command } => cmd::image::run(command).await,
         Command::Python { command: PythonCommand::Install } => cmd::python::install().await,
         Command::Python { command: PythonCommand::Info } => cmd::python::info(),
     }

@@ -41,6 +41,7 @@ fn text(progress: Progress) -> Option<String> {
         Progress::Extracting { what } => Some(format!("verifying and extracting {what}")),
         Progress::Compiling { .. } => Some("compiling Python for this machine, once".to_owned()),
         Progress::Storing => Some("storing the compiled module".to_owned()),
+        Progress::BuildingImage { what } => Some(format!("making an image, once: {what}")),
         _ => None,
     }
 }

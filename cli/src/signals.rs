@@ -1,5 +1,6 @@
 //! Ctrl-C: the first ones ask, the last one ends the process.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -10,21 +11,28 @@ use crate::terminal;
 /// How often Ctrl-C has come.
 pub(crate) struct Interrupts {
     count: watch::Receiver<u32>,
+    counter: Arc<watch::Sender<u32>>,
 }
 
 /// Counts Ctrl-C from now on. The `last` one ends the process with 130 at once.
 pub(crate) fn interrupts(last: u32) -> anyhow::Result<Interrupts> {
-    let (sender, count) = watch::channel(0);
+    let (counter, count) = watch::channel(0);
+    let counter = Arc::new(counter);
     // Registered here, so that no Ctrl-C after this call has its default effect.
     let mut signal = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
-    tokio::spawn(async move {
-        for count in 1..last {
-            if signal.recv().await.is_none() {
+    tokio::spawn({
+        let counter = Arc::clone(&counter);
+        async move {
+            let mut count = 0;
+            while count < last && signal.recv().await.is_some() {
+                counter.send_modify(|sent| {
+                    *sent += 1;
+                    count = *sent;
+                });
+            }
+            if count < last {
                 return;
             }
-            let _ = sender.send(count);
-        }
-        if signal.recv().await.is_some() {
             // Whoever should read this may have stopped reading, and the process leaves all the same.
             let (said, hears) = std::sync::mpsc::channel();
             std::thread::spawn(move || {
@@ -35,7 +43,7 @@ pub(crate) fn interrupts(last: u32) -> anyhow::Result<Interrupts> {
             std::process::exit(INTERRUPTED);
         }
     });
-    Ok(Interrupts { count })
+    Ok(Interrupts { count, counter })
 }
 
 /// How long the last words may take.
@@ -52,6 +60,11 @@ impl Interrupts {
             // The counting task never ends before the last one that counts.
             Err(_) => std::future::pending().await,
         }
+    }
+
+    /// Counts from zero again.
+    pub(crate) fn forget(&self) {
+        self.counter.send_replace(0);
     }
 
     /// Waits for the first Ctrl-C.

@@ -12,6 +12,14 @@ use serde_json::{Value, json};
 #[path = "all/ends.rs"]
 mod ends;
 
+/// Images of interpreters: made, found again, listed and removed.
+#[path = "all/images.rs"]
+mod images;
+
+/// The prompt, without a terminal.
+#[path = "all/repl.rs"]
+mod repl;
+
 fn hatchery() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hatchery"));
     command.stdin(Stdio::null()).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));

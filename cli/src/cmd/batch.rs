@@ -60,7 +60,8 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     let lines = Lines::new(open(&arguments.jobs).await?);
     let writer = create(arguments.out.as_deref(), &arguments.jobs).await?;
     // What waits is bounded here, by lines, so the pool must not refuse large ones.
-    let mut builder = Hatchery::builder().queue_limit_bytes(usize::MAX).progress(progress::sink());
+    let builder = Hatchery::builder().queue_limit_bytes(usize::MAX).progress(progress::sink());
+    let mut builder = arguments.image.apply(builder)?;
     if let Some(workers) = arguments.workers {
         builder = builder.workers(usize::from(workers));
     }

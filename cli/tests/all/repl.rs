@@ -1,0 +1,214 @@
+//! The prompt, without a terminal: state from input to input, commands, and what comes back to it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Output, Stdio};
+
+use crate::{hatchery, interrupt, run_with_stdin, text};
+
+fn typed(input: &str) -> Output {
+    run_with_stdin(&["repl"], input)
+}
+
+/// What was printed, by a prompt that ended well.
+fn printed(input: &str) -> String {
+    let output = typed(input);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    text(&output.stdout)
+}
+
+#[test]
+fn inputs_see_what_earlier_ones_left() {
+    let input =
+        "x = 40\nprint('a')\nx + 2\nNone\n'text'\nopen('f', 'w').write('kept')\nopen('f').read()";
+    assert_eq!(printed(input), "a\n42\n'text'\n4\n'kept'\n");
+}
+
+#[test]
+fn inputs_of_several_lines_are_run_as_one() {
+    let input = "def double(x):\n    # why\n    return '''\n\n'''.strip() or (\n        x * 2\n    )\n\n\
+                 double(21)\nfor i in range(2):\n    print(i)\nelse:\n    print('over')\n\n\
+                 if 0: 1\nelif 1: print('inline')\n\n@str\ndef f(): pass\n\nlen(f) > 5\n\
+                 1 + \\\n2";
+    assert_eq!(printed(input), "42\n0\n1\nover\ninline\nTrue\n3\n");
+}
+
+/// Lines as Windows ends them, one that is left open at the end, and an input of nothing.
+#[test]
+fn inputs_end_with_standard_input() {
+    assert_eq!(printed("x = 1\r\nif x:\r\n    x + 1\r\n"), "2\n");
+    assert_eq!(printed("while True:\n    break"), "");
+    assert_eq!(printed("\n  \n"), "");
+    let output = typed("print(1)\nprint((2\n");
+    assert_eq!(text(&output.stdout), "1\n");
+    assert!(text(&output.stderr).contains("SyntaxError"), "{output:?}");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn an_exception_ends_its_input_alone() {
+    let output = typed("def f():\n    return 1/0\n\nx = 1\nx = 2; f()\nprint(x)\n)\nx");
+    let said = text(&output.stderr);
+    assert_eq!(text(&output.stdout), "2\n2\n");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    for expected in [
+        "File \"<input-3>\", line 1, in <module>",
+        "File \"<input-1>\", line 2, in f\n    return 1/0",
+        "ZeroDivisionError",
+        "SyntaxError",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+#[test]
+fn a_limit_ends_its_input_alone() {
+    let input = "x = 7\nwhile True: pass\n\nx\n";
+    let output = run_with_stdin(&["repl", "--timeout", "300ms"], input);
+    assert_eq!(text(&output.stdout), "7\n", "{output:?}");
+    assert!(text(&output.stderr).contains("stopped, the wall limit of 300 ms"), "{output:?}");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn a_session_that_is_lost_is_replaced() {
+    let input = "x = 7\nwhile True:\n    try:\n        while True: pass\n\
+                 \x20   except BaseException: pass\n\nx\n'goes on'\n";
+    let output = run_with_stdin(&["repl", "--timeout", "300ms", "--grace", "100ms"], input);
+    assert_eq!(text(&output.stdout), "'goes on'\n", "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("variables") && said.contains("NameError"), "{said}");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn a_program_that_leaves_ends_the_prompt() {
+    let output = typed("import sys\nsys.exit(7)\nprint('not reached')");
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(7), String::new()));
+    assert_eq!(printed(":quit\nprint('not reached')"), "");
+}
+
+#[test]
+fn an_interrupt_comes_back_to_the_prompt() {
+    let mut child = hatchery()
+        .arg("repl")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    for round in 1..=2 {
+        let input = format!("if True:\n    x = {round}\n    print('on')\n    while True: pass\n\n");
+        stdin.write_all(input.as_bytes()).unwrap();
+        let mut said = String::new();
+        stdout.read_line(&mut said).unwrap();
+        interrupt(child.id());
+        stdin.write_all(b"print('again', x)\n").unwrap();
+        stdout.read_line(&mut said).unwrap();
+        assert_eq!(said, format!("on\nagain {round}\n"));
+    }
+    drop(stdin);
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said.matches("\nKeyboardInterrupt").count(), 2, "{said}");
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
+}
+
+#[test]
+fn forks_go_their_own_ways() {
+    let input = "x = [1]\n:fork other\nx.append(2)\nx\n:switch repl\nx\nx.append(3)\n\
+                 :fork third\n:sessions\n:switch other\nx\n:switch third\nx\n";
+    let expected = "[1, 2]\n[1]\n  other\n  repl\n* third\n[1, 2]\n[1, 3]\n";
+    assert_eq!(printed(input), expected);
+}
+
+#[test]
+fn a_session_goes_on_in_another_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("work.session");
+    let file = file.to_str().unwrap();
+    let first = typed(&format!("def f(): return x + 1\n\nx = 41\n:save {file}\nx = 0"));
+    assert_eq!(first.status.code(), Some(0), "{first:?}");
+    // Kept again at the end of each process.
+    for expected in ["42\n", "43\n"] {
+        let next = run_with_stdin(&["repl", "--session", file], "f()\nx = f()\n");
+        assert_eq!(text(&next.stdout), expected, "{next:?}");
+        assert_eq!(next.status.code(), Some(0), "{next:?}");
+    }
+    let loaded = printed(&format!("x = 'here'\n:load {file}\nx\n:sessions\n:switch repl\nx"));
+    assert_eq!(loaded, "43\n  repl\n* work\n'here'\n");
+    let names: Vec<_> = folder.path().read_dir().unwrap().flatten().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}
+
+#[test]
+fn a_session_that_can_not_be_kept_is_no_success() {
+    for file in ["/nonexistent/x.session", "examples"] {
+        let output = run_with_stdin(&["repl", "--session", file], "print(1)");
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains(file), "{output:?}");
+        assert_eq!(output.stdout, b"");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gone").join("x.session");
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    let mut child = hatchery()
+        .args(["repl", "--session", file.to_str().unwrap()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"print('on')\n").unwrap();
+    let mut first = [0_u8; 1];
+    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    std::fs::remove_dir(file.parent().unwrap()).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(text(&output.stderr).contains("the session is not kept in"), "{output:?}");
+}
+
+#[test]
+fn a_reset_forgets_what_was_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let setup = folder.path().join("setup.py");
+    std::fs::write(&setup, "given = 'given'").unwrap();
+    let arguments = ["repl", "--setup", setup.to_str().unwrap()];
+    let output = run_with_stdin(&arguments, "given\nx = 1\ngiven = 2\n:reset\ngiven\nx");
+    assert_eq!(text(&output.stdout), "'given'\n'given'\n", "{output:?}");
+    assert!(text(&output.stderr).contains("NameError: name 'x'"), "{output:?}");
+}
+
+#[test]
+fn mistakes_in_commands_say_what_to_do_and_end_nothing() {
+    let input = ":nonsense\n:fork\n:switch nowhere\n:fork repl\n'goes on'\n";
+    let output = typed(input);
+    assert_eq!(text(&output.stdout), "'goes on'\n", "{output:?}");
+    for expected in ["`:help` lists them", ":fork NAME", "`:sessions`", "`:switch repl`"] {
+        assert!(text(&output.stderr).contains(expected), "{expected}: {output:?}");
+    }
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let output = typed(":load /nonexistent\n:save /nonexistent/x\n1");
+    assert_eq!(text(&output.stdout), "1\n", "{output:?}");
+    assert_eq!(text(&output.stderr).matches("`/nonexistent").count(), 2, "{output:?}");
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(printed(":help").contains(":switch NAME"));
+}
+
+#[test]
+fn input_that_is_no_text_is_a_mistake() {
+    let mut child = hatchery()
+        .arg("repl")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"x = '\xff'\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("UTF-8"), "{output:?}");
+}
