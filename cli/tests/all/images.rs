@@ -25,6 +25,13 @@ fn build(setup: &Path) -> Value {
     json_of(&output)
 }
 
+/// Removes the image that these arguments made, so that tests don't fill the cache.
+pub(crate) fn remove(arguments: &[&str]) {
+    let built = hatchery().args(["image", "build", "--json"]).args(arguments).output().unwrap();
+    let removed = run(&["image", "remove", json_of(&built)["key"].as_str().unwrap()]);
+    assert_eq!(removed.status.code(), Some(0), "{removed:?}");
+}
+
 fn listed_keys() -> Vec<String> {
     let images = json_of(&run(&["image", "list", "--json"]));
     let keys = images.as_array().unwrap().iter().map(|image| image["key"].as_str().unwrap());
@@ -80,6 +87,8 @@ fn programs_find_what_their_image_has() {
     let output = crate::run_with_stdin(&arguments, &job);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(text(&output.stdout).matches("\"value\":43").count(), 3, "{output:?}");
+    remove(&["--setup", setup, "--preload", "string"]);
+    remove(&["--setup", setup]);
 }
 
 #[test]
