@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::{
-    Engine, EngineConfig, HostKind, Image, ImageError, ImageInfo, ImageSpec, Limits, Outcome, Progress,
-    ProgressSink, SessionError, SessionState, Setup, Silent,
+    Engine, EngineConfig, HostKind, Image, ImageError, ImageInfo, ImageSpec, Limits, Outcome,
+    Progress, ProgressSink, SessionError, SessionState, Setup, Silent,
 };
 use pool::{InterpreterSource, Parked, PoolConfig, SessionId};
 use scheduler::{JobRequest, Scheduler, SchedulerConfig, SchedulerStatus, Ticket};
@@ -173,6 +173,36 @@ impl Builder {
     /// Bytes of source and input files that may wait; further jobs are refused. Default: 256 MiB.
     pub fn queue_limit_bytes(mut self, bytes: usize) -> Self {
         self.scheduler.queued_bytes = bytes;
+        self
+    }
+
+    /// Modules that every interpreter has imported already: importing them in a job then takes no
+    /// time. The first start with another set makes an image of it, which takes as long as the
+    /// imports do; later ones find that in the cache. Default: none.
+    pub fn preload(mut self, modules: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.image.preload.extend(modules.into_iter().map(Into::into));
+        self
+    }
+
+    /// Code that has run in every interpreter as its main module: what it left is there in each
+    /// job, in `__main__`, in modules and in files. Like the modules of [`Self::preload`], it is
+    /// part of the image.
+    pub fn setup(mut self, source: impl Into<String>, filename: impl Into<String>) -> Self {
+        self.image.setup = Some(Setup { source: source.into(), filename: filename.into() });
+        self
+    }
+
+    /// Whether interpreters map their image copy-on-write where the system can; without it they
+    /// copy it, which is slower. Default: yes, unless `$HATCHERY_COPY_ON_WRITE` is `off`.
+    pub fn copy_on_write(mut self, is_wanted: bool) -> Self {
+        self.engine.copy_on_write = is_wanted;
+        self
+    }
+
+    /// Jobs after which a worker gets a new instance of its interpreter, which takes 5 ms.
+    /// Default: 10,000.
+    pub fn runs_per_instance(mut self, count: u32) -> Self {
+        self.engine.runs_per_instance = count;
         self
     }
 

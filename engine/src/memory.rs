@@ -347,6 +347,110 @@ mod tests {
         assert_eq!(memory.grow(WASM_PAGE_BYTES), Err(GrowthRefused));
     }
 
+    const IMAGE_PAGES: usize = 64;
+
+    /// An image of pages that differ, in a file behind a header.
+    fn image() -> Arc<MemoryImage> {
+        use std::io::Write;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[9; WASM_PAGE_BYTES]).unwrap();
+        for page in 0..IMAGE_PAGES {
+            file.write_all(&[page as u8; PAGE_BYTES]).unwrap();
+        }
+        let len = IMAGE_PAGES * PAGE_BYTES;
+        let view = sys::FileView::new(file).unwrap();
+        Arc::new(MemoryImage::new(view, WASM_PAGE_BYTES..WASM_PAGE_BYTES + len).unwrap())
+    }
+
+    fn poke(memory: &GuestMemory, at: usize, byte: u8) {
+        memory.with_bytes(at as u32, 1, |bytes| bytes[0] = byte).unwrap();
+    }
+
+    fn everything(memory: &GuestMemory) -> Vec<u8> {
+        memory.with_all(<[u8]>::to_vec).unwrap()
+    }
+
+    /// Every way in which a memory knows what it copied.
+    fn over(image: &Arc<MemoryImage>) -> [GuestMemory; 3] {
+        let mapped = GuestMemory::over(Arc::clone(image), true).unwrap();
+        let by_words = GuestMemory::over(Arc::clone(image), true).unwrap();
+        if let Some(tracker) = &mut by_words.state.lock().tracker {
+            tracker.without_scan();
+        }
+        [mapped, by_words, GuestMemory::over(Arc::clone(image), false).unwrap()]
+    }
+
+    #[test]
+    fn a_memory_goes_back_to_its_image_whatever_was_done_to_it() {
+        let image = image();
+        let pristine = MemoryPatch { len: image.bytes().len(), pages: Vec::new() };
+        for memory in over(&image) {
+            assert!(everything(&memory) == image.bytes());
+            for round in 0..3 {
+                for page in (0..IMAGE_PAGES).step_by(1 + round) {
+                    poke(&memory, page * PAGE_BYTES + 17, 200);
+                }
+                memory.grow(2 * WASM_PAGE_BYTES).unwrap();
+                poke(&memory, image.bytes().len() + 5, 1);
+                memory.restore(&pristine).unwrap();
+                assert!(everything(&memory) == image.bytes());
+            }
+            memory.grow(WASM_PAGE_BYTES).unwrap();
+            assert!(everything(&memory)[image.bytes().len()..].iter().all(|byte| *byte == 0));
+        }
+    }
+
+    #[test]
+    fn more_pages_than_are_kept_go_back_as_well() {
+        use std::io::Write;
+        let len = 2 * MOST_KEPT_PAGES * PAGE_BYTES;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![3; len]).unwrap();
+        let view = sys::FileView::new(file).unwrap();
+        let image = Arc::new(MemoryImage::new(view, 0..len).unwrap());
+        let memory = GuestMemory::over(Arc::clone(&image), true).unwrap();
+        memory.with_bytes(0, len as u32, |bytes| bytes.fill(4)).unwrap();
+        let pristine = MemoryPatch { len, pages: Vec::new() };
+        memory.restore(&pristine).unwrap();
+        assert!(everything(&memory) == image.bytes());
+        assert_eq!(memory.patch(&pristine).unwrap(), pristine);
+    }
+
+    #[test]
+    fn what_was_changed_moves_to_another_memory() {
+        let image = image();
+        let pristine = MemoryPatch { len: image.bytes().len(), pages: Vec::new() };
+        for from in over(&image) {
+            for at in [0, 3 * PAGE_BYTES + 100, image.bytes().len() - 1] {
+                poke(&from, at, 201);
+            }
+            from.grow(WASM_PAGE_BYTES).unwrap();
+            poke(&from, image.bytes().len() + WASM_PAGE_BYTES - 1, 202);
+            let patch = from.patch(&pristine).unwrap();
+            assert!(patch.is_sound());
+            assert_eq!(patch.pages.len(), 4);
+            let again = from.patch(&patch).unwrap();
+            let is_shared = |(a, b): (&PagePatch, &PagePatch)| Arc::ptr_eq(&a.bytes, &b.bytes);
+            assert!(patch.pages.iter().zip(&again.pages).all(is_shared));
+            for to in over(&image) {
+                poke(&to, 5 * PAGE_BYTES, 203);
+                to.restore(&patch).unwrap();
+                assert!(everything(&to) == everything(&from));
+                to.restore(&pristine).unwrap();
+                assert!(everything(&to) == image.bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn a_memory_without_an_image_has_nothing_to_go_back_to() {
+        let memory = GuestMemory::new(WASM_PAGE_BYTES).unwrap();
+        assert!(memory.restore(&MemoryPatch::default()).is_err());
+        let [memory, ..] = over(&image());
+        memory.revoke();
+        assert!(memory.patch(&MemoryPatch::default()).is_err());
+    }
+
     #[test]
     fn the_reservation_covers_every_address_that_wasm_can_form() {
         let furthest = u64::from(u32::MAX) + u64::from(u32::MAX) + 16;

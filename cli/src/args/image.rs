@@ -77,8 +77,7 @@ pub(crate) struct ImageArguments {
 impl ImageArguments {
     /// Has interpreters start from this image. Reads the setup.
     pub(crate) fn apply(&self, builder: Builder) -> anyhow::Result<Builder> {
-        let builder =
-            if self.preload.is_empty() { builder } else { builder.preload(&self.preload) };
+        let builder = builder.preload(&self.preload);
         let Some(path) = &self.setup else { return Ok(builder) };
         let unreadable = |problem: &dyn std::fmt::Display| {
             UsageError(format!("can't read the setup `{}`: {problem}", path.display()))

@@ -102,7 +102,7 @@ fn find(key: &str) -> anyhow::Result<ImageInfo> {
 fn as_json(image: &ImageInfo) -> Value {
     json!({
         "key": image.key,
-        "path": image.path.to_string_lossy(),
+        "path": image.path.as_deref().map(std::path::Path::to_string_lossy),
         "file_bytes": image.file_bytes,
         "memory_bytes": image.memory_bytes,
         "preload": image.preload,
@@ -116,7 +116,7 @@ fn describe(image: &ImageInfo, now: SystemTime) -> String {
     let created = humantime::format_rfc3339_seconds(image.created);
     [
         ("key", image.key.clone()),
-        ("file", format!("{}, {}", image.path.display(), size(image.file_bytes))),
+        ("file", place(image)),
         ("memory", size(image.memory_bytes)),
         ("preload", modules(image)),
         ("setup", setup(image)),
@@ -175,6 +175,13 @@ fn age(created: SystemTime, now: SystemTime) -> String {
     format!("{count} {unit}{plural} ago")
 }
 
+fn place(image: &ImageInfo) -> String {
+    match &image.path {
+        Some(path) => format!("{}, {}", path.display(), size(image.file_bytes)),
+        None => "none: it could not be written to the cache".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,7 +189,7 @@ mod tests {
     fn image(key: &str, preload: &[&str], setup: Option<&str>) -> ImageInfo {
         ImageInfo {
             key: key.to_owned(),
-            path: "/cache/images/x".into(),
+            path: Some("/cache/images/x".into()),
             file_bytes: 40 << 20,
             memory_bytes: 64 << 20,
             preload: preload.iter().map(|&name| name.to_owned()).collect(),
