@@ -45,7 +45,7 @@ pub struct MountedFolder {
 }
 
 /// Makes a run the same every time: its clock, and every source of random numbers that a guest
-/// has, the hash seed included. Sleeping moves the clock on and takes no time. What a mounted folder
+/// has. The order of sets is the image's, and the same at every run anyway. Sleeping moves the clock on and takes no time. What a mounted folder
 /// holds and what `stat` says of it are the host's, whatever the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deterministic {

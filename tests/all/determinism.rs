@@ -27,8 +27,9 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
     let first = output(7);
     assert_eq!(first, output(7));
     let other = output(8);
-    for (line, other) in first.lines().zip(other.lines()).skip(1).take(4) {
-        assert_ne!(line, other);
+    // What depends on hashes alone, in the third line, is the image's.
+    for (index, (line, other)) in first.lines().zip(other.lines()).enumerate().take(5) {
+        assert_eq!(line == other, index == 0 || index == 2, "{line}\n{other}");
     }
     let plain = |job| run_job(job).stdout_text();
     assert_ne!(plain(Job::code(EVERYTHING)), plain(Job::code(EVERYTHING)));

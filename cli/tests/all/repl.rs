@@ -35,7 +35,7 @@ fn inputs_of_several_lines_are_run_as_one() {
 /// Lines as Windows ends them, one that is left open at the end, and an input of nothing.
 #[test]
 fn inputs_end_with_standard_input() {
-    assert_eq!(printed("x = 1\r\nif x:\r\n    x + 1\r\n"), "2\n");
+    assert_eq!(printed("x = 1\r\nif x:\r\n    print(x + 1)\r\n"), "2\n");
     assert_eq!(printed("while True:\n    break"), "");
     assert_eq!(printed("\n  \n"), "");
     let output = typed("print(1)\nprint((2\n");

@@ -74,7 +74,7 @@ mod tests {
         for (what, text) in [
             ("start", "(module (memory 1) (func $f) (start $f))"),
             ("memory", "(module (memory 1) (memory 1))"),
-            ("imports", r#"(module (memory 1) (import "a" "b" (global i32)))"#),
+            ("imports", r#"(module (import "a" "b" (global i32)) (memory 1))"#),
             (
                 "table",
                 "(module (memory 1) (table 1 funcref) (func (table.set 0 (i32.const 0) (ref.null func))))",

@@ -1,0 +1,166 @@
+//! How an interpreter comes to be: from CPython's own start, or from an image.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use wasmer::{FunctionEnv, Instance, Store, TypedFunction};
+
+use super::{Interpreter, START_LIMIT, TurnFailure, panic_text};
+use crate::agent;
+use crate::engine::Engine;
+use crate::error::StartError;
+use crate::host::wasi::Wasi;
+use crate::host::{Bell, GuestEnv, GuestHost, RunSetup};
+use crate::image::Image;
+use crate::interrupt::raise::{Offsets, Raiser};
+use crate::interrupt::{Gate, InterruptHandle};
+use crate::limits::Limits;
+use crate::memory::GuestMemory;
+use crate::meter::Stopwatch;
+use crate::program::{Deterministic, Program};
+use crate::session::Life;
+use crate::transcript::{Stream, Transcript};
+
+impl Interpreter {
+    /// Starts CPython and the agent.
+    ///
+    /// # Errors
+    /// The system refuses memory, or the module does not come up as a Python build.
+    pub(crate) fn start(
+        engine: &Engine,
+        host: Box<dyn GuestHost>,
+        wasi: Arc<Mutex<Wasi>>,
+        deterministic: Option<Deterministic>,
+    ) -> Result<Self, StartError> {
+        let (mut interpreter, instance) = Self::instantiate(engine, host, wasi, None)?;
+        interpreter.life.deterministic = deterministic;
+        interpreter.boot(&instance)?;
+        Ok(interpreter)
+    }
+
+    /// Makes an interpreter that is as `image` is.
+    ///
+    /// # Errors
+    /// The system refuses memory.
+    pub(crate) fn on(image: &Image) -> Result<Self, StartError> {
+        let engine = image.engine();
+        let (host, wasi) = engine.host(image.host().clone());
+        let memory = GuestMemory::over(Arc::clone(image.memory()), engine.copies_on_write());
+        let memory = memory.map_err(|error| StartError::Instantiate(error.to_string()))?;
+        let (mut interpreter, _) = Self::instantiate(engine, host, wasi, Some(Arc::new(memory)))?;
+        interpreter.image = Some(image.clone());
+        interpreter.exception = image.facts().exception;
+        interpreter.raise_with(image.facts().offsets);
+        interpreter.restore(image.pristine(), &image.facts().globals, image.host().clone())?;
+        Ok(interpreter)
+    }
+
+    /// Makes the instance, on a memory that holds an image or else on a new one.
+    fn instantiate(
+        engine: &Engine,
+        mut host: Box<dyn GuestHost>,
+        wasi: Arc<Mutex<Wasi>>,
+        image: Option<Arc<GuestMemory>>,
+    ) -> Result<(Self, Instance), StartError> {
+        let mut store = Store::new(engine.wasmer().clone());
+        // The gate guards a memory that the instance will bring, and the imports need the gate
+        // before there is an instance; so the gate is told of the memory afterwards.
+        let (door, gate, bell) = (Arc::default(), Arc::new(Gate::new()), Arc::new(Bell::default()));
+        let env = GuestEnv {
+            gate: Arc::clone(&gate),
+            wasi,
+            door: Arc::clone(&door),
+            bell: Arc::clone(&bell),
+            memory: None,
+            alloc: None,
+        };
+        let env = FunctionEnv::new(&mut store, env);
+        let imports = host.imports(&mut store, engine.module(), &env)?;
+        let (instance, memory) = crate::tunables::with_memory(image, || {
+            Instance::new(&mut store, engine.module(), &imports)
+                .map_err(|error| StartError::Instantiate(error.to_string()))
+        });
+        let instance = instance?;
+        let memory =
+            memory.ok_or_else(|| StartError::Instantiate("the module has no memory".to_owned()))?;
+        gate.guard(Arc::clone(memory.shared()));
+        let alloc: TypedFunction<u32, u32> =
+            instance.exports.get_typed_function(&store, "host_alloc").map_err(export_error)?;
+        env.as_mut(&mut store).memory = Some(Arc::clone(memory.shared()));
+        env.as_mut(&mut store).alloc = Some(alloc.clone());
+        host.attach(&mut store, &instance)?;
+        let turn = instance.exports.get_typed_function(&store, "turn").map_err(export_error)?;
+        let interpreter = Self {
+            store,
+            alloc,
+            turn,
+            gate,
+            memory,
+            door,
+            host,
+            bell,
+            engine: engine.clone(),
+            image: None,
+            exception: None,
+            life: Life::default(),
+            parked: None,
+            runs: 0,
+            is_lost: false,
+        };
+        Ok((interpreter, instance))
+    }
+
+    /// Initialises CPython and starts the agent.
+    fn boot(&mut self, instance: &Instance) -> Result<(), StartError> {
+        let limits = Limits { wall_time: START_LIMIT, cpu_time: START_LIMIT, ..Limits::default() };
+        let transcript = Arc::new(Transcript::default());
+        transcript.begin(64 << 10);
+        let program = Program::default();
+        let setup =
+            RunSetup { program: &program, limits: &limits, transcript: Arc::clone(&transcript) };
+        self.host.begin_run(setup).map_err(|verdict| StartError::Host(format!("{verdict:?}")))?;
+        self.door.lock().open(Vec::new(), agent::BOOT_FRAME_BYTES);
+        let initialize: TypedFunction<(), ()> = instance
+            .exports
+            .get_typed_function(&self.store, "_initialize")
+            .map_err(export_error)?;
+        let run = self.gate.begin();
+        let handle = InterruptHandle::new(Arc::clone(&self.gate));
+        let guard = Stopwatch::start().guard(&limits, run, handle);
+        let booted = catch_unwind(AssertUnwindSafe(|| {
+            match self.gate.guest(|| initialize.call(&mut self.store)) {
+                Ok(Ok(())) => self.turn(&agent::boot_source()),
+                Ok(Err(error)) => Err(TurnFailure::Trap(error)),
+                Err(stopped) => Err(stopped.into()),
+            }
+        }));
+        drop(guard);
+        let asked = self.gate.end();
+        self.exception = self.door.lock().exception();
+        self.host.end_run(true);
+        match (booted, asked.stop) {
+            (Ok(Ok(0)), None) => {
+                self.raise_with(self.engine.offsets(self.memory.shared()));
+                Ok(())
+            }
+            (Ok(Ok(_)), None) => {
+                let said = transcript.text_of(Stream::Stderr);
+                Err(StartError::Boot(String::from_utf8_lossy(&said).trim().to_owned()))
+            }
+            (Ok(Err(failure)), None) => Err(StartError::Boot(failure.to_string())),
+            (Err(panic), None) => Err(StartError::Boot(panic_text(&*panic))),
+            (_, Some(_)) => Err(StartError::Boot(format!("not within {START_LIMIT:?}"))),
+        }
+    }
+
+    fn raise_with(&self, offsets: Option<Offsets>) {
+        if let (Some(offsets), Some(exception)) = (offsets, self.exception) {
+            self.gate.raise_with(Raiser::new(offsets, exception));
+        }
+    }
+}
+
+fn export_error(error: wasmer::ExportError) -> StartError {
+    StartError::Instantiate(error.to_string())
+}

@@ -1,0 +1,162 @@
+//! What an interpreter holds: going back to the image, being put aside, taking up another state.
+
+use std::io;
+use std::sync::Arc;
+
+use super::Interpreter;
+use crate::error::{SessionError, StartError};
+use crate::host::wasi::HostState;
+use crate::image::{GeneratorState, Image};
+use crate::memory::GuestMemory;
+use crate::memory::patch::MemoryPatch;
+use crate::outcome::SandboxFailure;
+use crate::program::Deterministic;
+use crate::session::{Life, SessionState};
+
+/// Exception objects that an instance may leave with wasmer before it is remade; each takes a few
+/// KB, most of it a backtrace.
+const MOST_EXCEPTIONS: usize = 1024;
+/// Runs between two looks at that number.
+const RUNS_PER_LOOK: u32 = 64;
+
+impl Interpreter {
+    /// Makes this an interpreter with the clock and the random numbers that a run wants.
+    pub(super) fn determine(
+        &mut self,
+        wanted: Option<Deterministic>,
+    ) -> Result<(), SandboxFailure> {
+        if self.life.has_run || (wanted == self.life.deterministic && self.image.is_none()) {
+            let is_as_wanted = wanted.is_none() || wanted == self.life.deterministic;
+            return if is_as_wanted { Ok(()) } else { Err(SandboxFailure::NotDeterministic) };
+        }
+        let failed = |error: &dyn std::fmt::Display| SandboxFailure::Start(error.to_string());
+        match self.image.clone() {
+            Some(image) => self.begin_life(&image, wanted).map_err(|error| failed(&error)),
+            // The hash seed is drawn as CPython starts, so it has to start again.
+            None => {
+                *self = self.engine.start_with(wanted).map_err(|error| failed(&error))?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives a copy of the image a clock and random numbers of its own.
+    fn begin_life(
+        &mut self,
+        image: &Image,
+        wanted: Option<Deterministic>,
+    ) -> Result<(), SessionError> {
+        let mut state = self.host.state().ok_or(SessionError::NotParkable)?;
+        state.diverge(wanted.as_ref());
+        for generator in &image.facts().generators {
+            let fill = |words: &mut [u8]| state.draw(words);
+            let filled =
+                self.memory.shared().with_bytes(generator.address, GeneratorState::BYTES, fill);
+            if !matches!(filled, Some(Ok(()))) {
+                return Err(SessionError::Memory(io::Error::other("no random numbers can be had")));
+            }
+        }
+        self.host.set_state(state);
+        self.life.deterministic = wanted;
+        Ok(())
+    }
+
+    /// Goes back to the image: nothing that ran here remains. Takes 0.1 ms and what the run
+    /// touched; an instance that was stopped, left or worn out is made anew, in 5 ms. Without an
+    /// image, Python starts again.
+    ///
+    /// # Errors
+    /// The system refuses memory. The interpreter is then lost, and may be reset again.
+    pub fn reset(&mut self) -> Result<(), StartError> {
+        let Some(image) = self.image.clone() else {
+            *self = self.engine.start()?;
+            return Ok(());
+        };
+        if self.is_lost || self.is_worn() {
+            *self = Self::on(&image)?;
+            return Ok(());
+        }
+        self.restore(image.pristine(), &image.facts().globals, image.host().clone())?;
+        self.life = Life::default();
+        self.parked = None;
+        Ok(())
+    }
+
+    /// Copies out what the interpreter holds beyond its image. It goes on holding it.
+    ///
+    /// # Errors
+    /// It has no image, or the system refuses.
+    ///
+    /// # Panics
+    /// If the interpreter is lost.
+    pub fn park(&mut self) -> Result<SessionState, SessionError> {
+        assert!(!self.is_lost, "a lost interpreter holds nothing");
+        let image = self.image.as_ref().ok_or(SessionError::NotParkable)?;
+        let before = self.parked.as_ref().map_or(image.pristine(), SessionState::memory);
+        let memory = self.memory.shared().patch(before).map_err(SessionError::Memory)?;
+        let host = self.host.state().ok_or(SessionError::NotParkable)?;
+        let globals = crate::tunables::globals(&mut self.store);
+        let parked = SessionState::new(image, memory, globals, host, self.life);
+        self.parked = Some(parked.clone());
+        Ok(parked)
+    }
+
+    /// Holds `state` from now on, in place of what it held.
+    ///
+    /// # Errors
+    /// The state is of another image, or the system refuses. The interpreter is then lost, and can
+    /// be reset.
+    pub fn attach(&mut self, state: &SessionState) -> Result<(), SessionError> {
+        let image = self.image.clone().ok_or(SessionError::NotParkable)?;
+        if image.info().key != state.image().info().key {
+            return Err(SessionError::NotParkable);
+        }
+        if self.is_lost || self.is_worn() {
+            *self = Self::on(&image)
+                .map_err(|error| SessionError::Memory(io::Error::other(error.to_string())))?;
+        }
+        self.restore(state.memory(), state.globals(), state.host().clone())
+            .map_err(|error| SessionError::Memory(io::Error::other(error.to_string())))?;
+        self.life = state.life();
+        self.parked = Some(state.clone());
+        Ok(())
+    }
+
+    pub(super) fn restore(
+        &mut self,
+        memory: &MemoryPatch,
+        globals: &[u128],
+        host: HostState,
+    ) -> Result<(), StartError> {
+        // Until all of it is done.
+        self.is_lost = true;
+        let restored = self.memory.restore(&mut self.store, memory, globals);
+        restored.map_err(|error| StartError::Instantiate(error.to_string()))?;
+        self.host.set_state(host);
+        self.is_lost = false;
+        Ok(())
+    }
+
+    /// Whether the instance has run often, or left much with wasmer.
+    fn is_worn(&mut self) -> bool {
+        self.runs >= self.engine.runs_per_instance()
+            || (self.runs.is_multiple_of(RUNS_PER_LOOK)
+                && crate::tunables::exceptions(&mut self.store) > MOST_EXCEPTIONS)
+    }
+
+    pub(crate) fn memory(&self) -> Arc<GuestMemory> {
+        Arc::clone(self.memory.shared())
+    }
+
+    pub(crate) fn globals(&mut self) -> Vec<u128> {
+        crate::tunables::globals(&mut self.store)
+    }
+
+    pub(crate) fn exception(&self) -> Option<u32> {
+        self.exception
+    }
+
+    pub(crate) fn host_state(&self) -> Option<HostState> {
+        self.host.state()
+    }
+}
