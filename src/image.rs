@@ -15,6 +15,14 @@ pub fn images(cache_dir: Option<&Path>) -> Result<Vec<ImageInfo>, Error> {
     Ok(engine::images(&CacheDir::open(cache_dir)?)?)
 }
 
+/// The keys of all images in the cache, also of those that are damaged or of another version.
+///
+/// # Errors
+/// The cache can't be used.
+pub fn image_keys(cache_dir: Option<&Path>) -> Result<Vec<String>, Error> {
+    Ok(engine::image_keys(&CacheDir::open(cache_dir)?)?)
+}
+
 /// The one image whose key begins with `prefix`.
 ///
 /// # Errors
@@ -23,7 +31,7 @@ pub fn find_image(cache_dir: Option<&Path>, prefix: &str) -> Result<ImageInfo, E
     Ok(engine::find_image(&CacheDir::open(cache_dir)?, prefix)?)
 }
 
-/// Removes the image whose key begins with `prefix`. Processes that use it go on using it.
+/// Removes the image whose key begins with `prefix`, also a damaged one. Processes that use it go on using it.
 ///
 /// # Errors
 /// None has, or several have, or the file can't be removed.

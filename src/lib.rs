@@ -10,7 +10,7 @@ pub use engine::{
     SandboxFailure, SessionError, Silent, Stream, Usage, Verdict, WHEEL_REQUIREMENT, check_path,
 };
 pub use error::Error;
-pub use image::{find_image, images, remove_image};
+pub use image::{find_image, image_keys, images, remove_image};
 pub use job::Job;
 pub use pool::{SessionId, SessionPlace, WorkerActivity, WorkerId, WorkerStatus};
 pub use runtime::{Builder, Hatchery};

@@ -58,8 +58,8 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Make the run the same every time: clock, hash order and every random number come from this
-    /// seed, and sleeping takes no time.
+    /// Make the run the same every time: the clock and every random number come from this seed, and
+    /// sleeping takes no time. The order of sets is the image's, whatever the seed.
     #[arg(long, value_name = "SEED")]
     pub(crate) deterministic: Option<u64>,
 

@@ -45,6 +45,9 @@ pub(crate) enum Frame {
     /// address of the object, its size, and the first words of its state. While an image is
     /// prepared.
     Seeded,
+    /// Carries addresses of objects, 4 bytes each, whose references are not to be counted any
+    /// more. While an image is prepared.
+    Immortal,
 }
 
 impl Frame {
@@ -57,6 +60,7 @@ impl Frame {
             (4, rest) => Some((Self::ProgramBegins, rest)),
             (5, rest) => Some((Self::ProgramOver, rest)),
             (6, rest) => Some((Self::Seeded, rest)),
+            (7, rest) => Some((Self::Immortal, rest)),
             _ => None,
         }
     }
@@ -277,7 +281,7 @@ mod tests {
         assert_eq!(Frame::parse(b"\x01"), Some((Frame::Fetch, &b""[..])));
         assert_eq!(Frame::parse(b"\x02x"), Some((Frame::Reply, &b"x"[..])));
         assert_eq!(Frame::parse(b"\x05"), Some((Frame::ProgramOver, &b""[..])));
-        assert_eq!(Frame::parse(b"\x07"), None);
+        assert_eq!(Frame::parse(b"\x08"), None);
         assert_eq!(Frame::parse(b""), None);
     }
 }

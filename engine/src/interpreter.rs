@@ -20,7 +20,7 @@ use crate::image::{Image, ImageSpec};
 use crate::interrupt::{Gate, InterruptHandle, Stopped};
 use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::meter::Stopwatch;
-use crate::outcome::{Afterwards, Outcome, SandboxFailure, Usage, Verdict};
+use crate::outcome::{Afterwards, Outcome, Usage, Verdict};
 use crate::program::Program;
 use crate::session::{Life, SessionState};
 use crate::stop::StopHandle;
@@ -53,8 +53,9 @@ pub struct Interpreter {
     life: Life,
     /// The state that it was parked in or attached last, whose patches the next one shares.
     parked: Option<SessionState>,
-    /// Runs of this instance.
+    /// Runs of this instance, and how many there were at the last look at what they left.
     runs: u32,
+    looked_at: u32,
     is_lost: bool,
 }
 
@@ -95,17 +96,21 @@ impl Interpreter {
         let outcome = match refused {
             Some(verdict) => Outcome::not_run(verdict),
             None => {
-                let reseed = std::mem::take(&mut self.life.is_copy);
-                let moment = Moment { last, reseed };
+                let moment = Moment { last, reseed: self.life.is_copy };
                 let request = agent::request(program, limits, moment);
-                let turn = Turn { source: agent::TURN, request };
+                let turn = Turn { kind: TurnKind::Run, request };
                 self.life.has_run = true;
-                self.serve(
-                    turn,
-                    RunSetup { program, limits, transcript: Arc::clone(transcript) },
-                    stop,
-                )
-                .0
+                let setup = RunSetup { program, limits, transcript: Arc::clone(transcript) };
+                let (outcome, _) = self.serve(turn, setup, stop);
+                // Without memory, or refused by the host, it may not have got to seeding.
+                self.life.is_copy &= match &outcome.verdict {
+                    Verdict::Raised(exception) => exception.type_name == "MemoryError",
+                    Verdict::Limit(_) | Verdict::SandboxFailed(_) => true,
+                    Verdict::Completed { .. } | Verdict::Exited { .. } | Verdict::Cancelled => {
+                        false
+                    }
+                };
+                outcome
             }
         };
         let afterwards = if self.is_lost { Afterwards::Lost } else { Afterwards::Usable };
@@ -117,7 +122,7 @@ impl Interpreter {
         let limits = Limits { wall_time: START_LIMIT, cpu_time: START_LIMIT, ..Limits::default() };
         let transcript = Arc::<Transcript>::default();
         transcript.begin(limits.output_bytes);
-        let turn = Turn { source: agent::PREPARE, request: agent::prepare_request(spec, &limits) };
+        let turn = Turn { kind: TurnKind::Prepare, request: agent::prepare_request(spec, &limits) };
         let program = Program::default();
         let setup =
             RunSetup { program: &program, limits: &limits, transcript: Arc::clone(&transcript) };
@@ -134,7 +139,15 @@ impl Interpreter {
                 used: program.source.len() as u64,
             }));
         }
-        self.determine(program.deterministic).err().map(Verdict::SandboxFailed)
+        let renewed = self.renew().and_then(|()| self.determine(program.deterministic));
+        if let Err(failure) = renewed {
+            return Some(Verdict::SandboxFailed(failure));
+        }
+        // Only a session that ran under wider limits, or came from a file, holds more than it may.
+        let held = self.memory.shared().len();
+        let image = self.image.as_ref().map_or(held, |image| image.memory().bytes().len());
+        (held > limits.memory_bytes.max(image))
+            .then(|| Verdict::Limit(hit(LimitKind::Memory, limits, held as u64)))
     }
 
     /// Runs one turn of the guest, and says what came of it and what it told of generators.
@@ -151,7 +164,11 @@ impl Interpreter {
             return (Outcome::not_run(verdict), Vec::new());
         }
         self.runs += 1;
-        self.door.lock().open(turn.request, agent::reply_cap(limits));
+        let cap = agent::reply_cap(limits);
+        match turn.kind {
+            TurnKind::Run => self.door.lock().open(turn.request, cap),
+            TurnKind::Prepare => self.door.lock().open_to_prepare(turn.request, cap),
+        }
         self.memory.shared().begin_run(limits.memory_bytes);
         let run = self.gate.begin();
         let interrupt = InterruptHandle::new(Arc::clone(&self.gate));
@@ -159,7 +176,7 @@ impl Interpreter {
         let guard = watch.guard(limits, run, interrupt.clone());
         self.bell.hang(guard.asker());
         stop.attach(interrupt, run, guard.asker());
-        let ended = catch_unwind(AssertUnwindSafe(|| self.turn(turn.source)));
+        let ended = catch_unwind(AssertUnwindSafe(|| self.turn(turn.kind.source())));
         stop.detach();
         drop(guard);
         let asked = self.gate.end();
@@ -219,8 +236,23 @@ impl Interpreter {
 
 /// One turn of the guest.
 struct Turn {
-    source: &'static str,
+    kind: TurnKind,
     request: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum TurnKind {
+    Run,
+    Prepare,
+}
+
+impl TurnKind {
+    fn source(self) -> &'static str {
+        match self {
+            Self::Run => agent::TURN,
+            Self::Prepare => agent::PREPARE,
+        }
+    }
 }
 
 /// What came of preparing an interpreter for an image.

@@ -20,7 +20,9 @@ pub use error::{
     CacheError, EngineError, ImageError, ModuleError, PythonError, SessionError, StartError,
 };
 pub use files::mount::{BadMount, Mount};
-pub use image::store::{find as find_image, list as images, remove as remove_image};
+pub use image::store::{
+    find as find_image, keys as image_keys, list as images, remove as remove_image,
+};
 pub use image::{Image, ImageInfo, ImageSpec, Setup};
 pub use interpreter::Interpreter;
 pub use limits::{LimitHit, LimitKind, Limits};

@@ -52,6 +52,8 @@ const GUARD_BEFORE_BYTES: usize = 2 << 30;
 /// Copied pages that a memory keeps when it goes back to its image. They don't fault again, but
 /// each is copied back every time: 1,024 take 0.3 ms, and simple programs touch 100 to 200.
 const MOST_KEPT_PAGES: usize = 1024;
+/// A page that no run has written to in this many runs is kept no longer.
+const MOST_IDLE_RUNS: u8 = 16;
 
 /// The linear memory of one guest.
 #[derive(Debug)]
@@ -74,11 +76,14 @@ struct MemoryState {
     revoked: bool,
     /// Knows which pages of the image were copied; without it, each may have changed.
     tracker: Option<Tracker>,
+    /// For each page of the image, how often in a row it was copied and had not changed.
+    idle_runs: Vec<u8>,
 }
 
 impl MemoryState {
     fn new(len: usize, tracker: Option<Tracker>) -> Self {
-        Self { len, limit: MOST_BYTES, refused: None, revoked: false, tracker }
+        let idle_runs = vec![0; if tracker.is_some() { len / PAGE_BYTES } else { 0 }];
+        Self { len, limit: MOST_BYTES, refused: None, revoked: false, tracker, idle_runs }
     }
 }
 
@@ -235,19 +240,18 @@ impl GuestMemory {
         Ok(MemoryPatch { len: state.len, pages })
     }
 
-    /// Makes the memory the image with `patch`, whatever it was before, and returns how many pages
-    /// had to be put back. What was grown beyond is returned to the system.
+    /// Makes the memory the image with `patch`, whatever it was before. What was grown beyond is
+    /// returned to the system.
     ///
     /// For the thread of the guest, between runs.
     ///
     /// # Errors
     /// As `patch`. The memory is then neither what it was nor what it was to be.
-    pub(crate) fn restore(&self, patch: &MemoryPatch) -> io::Result<usize> {
+    pub(crate) fn restore(&self, patch: &MemoryPatch) -> io::Result<()> {
         let mut state = self.state.lock();
         let state = &mut *state;
         let (image, runs) = self.copied(state)?;
         let image = image.bytes();
-        let mut put_back = runs.iter().map(|run| run.len() / PAGE_BYTES).sum();
         self.reservation.give_back(image.len(), state.len - image.len())?;
         let len = patch.len.max(image.len());
         if len < state.len {
@@ -256,27 +260,59 @@ impl GuestMemory {
             self.reservation.make_accessible(state.len, len - state.len)?;
         }
         state.len = len;
-        let keeps = state.tracker.is_none() || put_back <= MOST_KEPT_PAGES + patch.pages.len();
-        if !keeps {
+        let copied: usize = runs.iter().map(|run| run.len() / PAGE_BYTES).sum();
+        if state.tracker.is_some() && copied > MOST_KEPT_PAGES + patch.pages.len() {
             self.reservation.give_back(0, image.len())?;
-            put_back = 0;
+        } else {
+            for pages in self.put_back(state, image, runs) {
+                self.reservation.give_back(pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES)?;
+            }
         }
         // SAFETY: as in `patch`.
         unsafe {
             self.reservation.with_bytes(0, len, |memory| {
-                for run in runs.into_iter().filter(|_| keeps) {
-                    let run = run.start..run.end.min(image.len());
-                    if !run.is_empty() {
-                        memory[run.clone()].copy_from_slice(&image[run]);
-                    }
-                }
                 for patch in &patch.pages {
                     let at = patch.page as usize * PAGE_BYTES;
                     patch.apply(&mut memory[at..at + PAGE_BYTES]);
                 }
             });
         }
-        Ok(put_back)
+        Ok(())
+    }
+
+    /// Makes pages that were copied as they are in the image, and says which of them nobody has
+    /// written to for long.
+    fn put_back(
+        &self,
+        state: &mut MemoryState,
+        image: &[u8],
+        runs: Vec<Range<usize>>,
+    ) -> Vec<Range<usize>> {
+        let mut unused: Vec<Range<usize>> = Vec::new();
+        let within = |run: Range<usize>| run.start..run.end.min(image.len());
+        let pages = runs.into_iter().map(within).flat_map(pages_of);
+        // SAFETY: as in `patch`.
+        unsafe {
+            self.reservation.with_bytes(0, image.len(), |memory| {
+                for page in pages {
+                    let span = page * PAGE_BYTES..(page + 1) * PAGE_BYTES;
+                    let is_changed = memory[span.clone()] != image[span.clone()];
+                    if is_changed {
+                        memory[span.clone()].copy_from_slice(&image[span]);
+                    }
+                    let Some(idle) = state.idle_runs.get_mut(page) else { continue };
+                    *idle = if is_changed { 0 } else { *idle + 1 };
+                    if *idle > MOST_IDLE_RUNS {
+                        *idle = 0;
+                        match unused.last_mut() {
+                            Some(last) if last.end == page => last.end += 1,
+                            _ => unused.push(page..page + 1),
+                        }
+                    }
+                }
+            });
+        }
+        unused
     }
 
     /// The runs of offsets that may differ from the image, in order, and the image.

@@ -168,6 +168,9 @@ struct Shared {
 struct State {
     pending: BTreeMap<Key, (WatchId, Due)>,
     watched: HashMap<WatchId, Watched>,
+    /// When the watchdog wakes by itself. It may be for a run that has ended: then it looks again,
+    /// and runs that follow each other don't wake it.
+    wakes: Option<Instant>,
     scheduled: u64,
     last: u64,
 }
@@ -196,17 +199,15 @@ impl Watchdog {
 }
 
 impl State {
-    /// Returns whether this is now the first thing to be done.
+    /// Returns whether the watchdog has to be woken for this.
     fn schedule(&mut self, at: Instant, id: WatchId, due: Due) -> bool {
         self.scheduled += 1;
-        let key = (at, self.scheduled);
-        let is_first = self.pending.first_key_value().is_none_or(|(first, _)| key < *first);
-        self.pending.insert(key, (id, due));
-        is_first
+        self.pending.insert((at, self.scheduled), (id, due));
+        self.wakes.is_none_or(|wakes| at < wakes)
     }
 
-    /// Interrupts a run, or stops it at once if it has no grace. Returns whether something was
-    /// scheduled first.
+    /// Interrupts a run, or stops it at once if it has no grace. Returns whether the watchdog has
+    /// to be woken.
     fn ask(&mut self, id: WatchId, reason: StopReason, now: Instant) -> bool {
         let Some(watched) = self.watched.get_mut(&id).filter(|watched| !watched.is_ending) else {
             return false;
@@ -254,11 +255,13 @@ impl Shared {
         let mut state: MutexGuard<'_, State> = self.state.lock();
         loop {
             let Some((&(at, _), _)) = state.pending.first_key_value() else {
+                state.wakes = None;
                 self.earlier.wait(&mut state);
                 continue;
             };
             let now = Instant::now();
             if now < at {
+                state.wakes = Some(at);
                 self.earlier.wait_until(&mut state, at);
             } else if let Some((_, (id, due))) = state.pending.pop_first() {
                 state.act(id, due, now);

@@ -13,7 +13,7 @@
 //! wrote the file gains nothing that a program hasn't; the hash is against damage, and what the
 //! host reads of it is checked.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -146,16 +146,10 @@ impl SessionState {
     /// The file can't be read, is no whole session, or began from another image.
     pub fn revive(image: &Image, path: &Path) -> Result<Self, SessionError> {
         let failed = |cause| SessionError::File { action: "read", path: path.to_owned(), cause };
-        let bytes = File::open(path)
-            .and_then(|file| {
-                if file.metadata()?.is_dir() {
-                    Err(std::io::ErrorKind::IsADirectory.into())
-                } else {
-                    Ok(())
-                }
-            })
-            .and_then(|()| fs::read(path))
-            .map_err(failed)?;
+        if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+            return Err(failed(std::io::Error::other("it is no regular file")));
+        }
+        let bytes = fs::read(path).map_err(failed)?;
         let bad = |detail| SessionError::NotASession { path: path.to_owned(), detail };
         let rest = bytes.strip_prefix(&MAGIC).ok_or_else(|| bad("it begins otherwise"))?;
         let (hash, body) =

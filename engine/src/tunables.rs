@@ -79,7 +79,7 @@ impl InstanceMemory {
         store: &mut Store,
         patch: &MemoryPatch,
         globals: &[u128],
-    ) -> io::Result<usize> {
+    ) -> io::Result<()> {
         let objects = store.objects_mut();
         if objects.as_u128_globals().len() != globals.len() {
             return Err(io::Error::other("the globals are another module's"));
@@ -87,11 +87,11 @@ impl InstanceMemory {
         for (index, value) in globals.iter().enumerate() {
             objects.set_global_unchecked(index, *value);
         }
-        let put_back = self.memory.restore(patch)?;
+        self.memory.restore(patch)?;
         // SAFETY: valid, since the caller shows us the store; nobody else writes there meanwhile,
         // since the guest doesn't run.
         unsafe { self.definition.as_mut().current_length = self.memory.len() };
-        Ok(put_back)
+        Ok(())
     }
 }
 

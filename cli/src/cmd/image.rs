@@ -64,25 +64,42 @@ fn info(key: &str, is_json: bool) -> anyhow::Result<Exit> {
 }
 
 fn remove(arguments: &RemoveArguments) -> anyhow::Result<Exit> {
-    let mut images = if arguments.all {
-        hatchery::images(cache_dir().as_deref())?
+    let cache = cache_dir();
+    // Damaged images and those of other versions can be removed as well.
+    let all = hatchery::image_keys(cache.as_deref())?;
+    let mut keys = if arguments.all {
+        all
     } else {
         // All are found before one is removed, so that a mistake removes nothing.
-        arguments.keys.iter().map(|key| find(key)).collect::<anyhow::Result<_>>()?
+        let the_one =
+            |prefix: &String| only(all.iter().filter(|key| key.starts_with(prefix)), prefix);
+        arguments.keys.iter().map(the_one).collect::<anyhow::Result<_>>()?
     };
-    images.sort_by(|one, other| one.key.cmp(&other.key));
-    images.dedup_by(|one, other| one.key == other.key);
-    let mut freed = 0;
-    for image in &images {
-        hatchery::remove_image(cache_dir().as_deref(), &image.key)?;
-        freed += image.file_bytes;
-        terminal::print(format_args!("removed {}", short(&image.key)))?;
+    keys.sort_unstable();
+    keys.dedup();
+    for key in &keys {
+        hatchery::remove_image(cache.as_deref(), key)?;
+        terminal::print(format_args!("removed {}", short(key)))?;
     }
-    terminal::note(match images.len() {
-        0 => "there are no images to remove".to_owned(),
-        count => format!("removed {count}, {} in all", size(freed)),
-    });
+    if keys.is_empty() {
+        terminal::note("there are no images to remove");
+    }
     Ok(Exit::Success)
+}
+
+/// The one key that begins with `prefix`.
+fn only<'a>(mut found: impl Iterator<Item = &'a String>, prefix: &str) -> anyhow::Result<String> {
+    match (found.next(), found.next()) {
+        (Some(key), None) => Ok(key.clone()),
+        (None, _) => Err(UsageError(format!(
+            "no image has a key that begins with `{prefix}`; `hatchery image list` shows the images"
+        ))
+        .into()),
+        (Some(_), Some(_)) => Err(UsageError(format!(
+            "several images have a key that begins with `{prefix}`; give more of it"
+        ))
+        .into()),
+    }
 }
 
 fn cache_dir() -> Option<PathBuf> {

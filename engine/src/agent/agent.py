@@ -30,6 +30,7 @@ HELLO = b"\x03"
 PROGRAM_BEGINS = b"\x04"
 PROGRAM_OVER = b"\x05"
 SEEDED = b"\x06"
+IMMORTAL = b"\x07"
 
 # What the host sends as the source of a turn.
 PREPARE_WORD = b"prepare"
@@ -51,7 +52,9 @@ NO_ROOM = REPLY + json.dumps(
 # Enough to describe an exception in.
 RESERVE_BYTES = 1 << 20
 # What a turn needs to begin with, apart from its request.
-BEGINNING_BYTES = 16 << 10
+BEGINNING_BYTES = 4 << 10
+# Objects that are made immortal in one go.
+OBJECTS_AT_ONCE = 256
 # Words of a generator's state by which the host finds it in the generator's memory.
 SEED_NEEDLE = 16
 # What programs do first of all, each in its own way of ending.
@@ -62,6 +65,8 @@ REHEARSALS = (
     "raise SystemExit(1)",
     "[1, {'a': (2.5, None)}]",
 )
+# After this often CPython has specialised what is to be specialised, and no longer counts there.
+REHEARSED_TIMES = 40
 # Frames of a traceback that are described.
 MOST_FRAMES = 200
 # In the last line of a cut text.
@@ -91,15 +96,22 @@ class Agent:
         self._stdin = None
         # Given up when a program has used all memory, so that there is some to say so.
         self._reserve = bytearray(RESERVE_BYTES)
-        # How many objects a collection looks at when a run has left none, as rehearsals found.
+        # What collections counted when the run began, and what they count of a run that has left
+        # nothing, as rehearsals found.
+        self._begun = None
         self._nothing_left = None
         self._is_rehearsing = False
+        # The program's namespace if the image's setup has filled it, and how many objects the image
+        # keeps from collections.
+        self._image_namespace = None
+        self._frozen = gc.get_freeze_count()
+        # Generators of random numbers that modules made as they were imported.
+        self._generators = []
         self._rehearsed = b""
         self._rehearsal = self._call_in_rehearsal
         self._encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
         self._decode = json.JSONDecoder().decode
-        self.main = types.ModuleType("__main__")
-        self.main.__builtins__ = builtins
+        self.main = new_main()
         # Turns of the host run in whatever `__main__` is when they begin. Between runs that is the
         # module that was there first, so no name of a program comes between host and agent.
         self._between = sys.modules["__main__"]
@@ -127,7 +139,9 @@ class Agent:
         try:
             for name in request["preload"]:
                 importlib.import_module(name)
+            self._generators = list(shared_generators())
             if request["setup"] is not None:
+                self._image_namespace = self.main.__dict__
                 self._execute(request["setup"], request["setup_name"])
             reply = {"kind": "completed", "has_value": False, "value": None, "repr": None}
         except BaseException as error:
@@ -135,7 +149,7 @@ class Agent:
         finally:
             sys.modules["__main__"] = self._between
         flush_streams()
-        self._rehearse(REHEARSALS)
+        self._rehearse(REHEARSALS * REHEARSED_TIMES)
         self._settle()
         self._call(REPLY + self._encode(reply).encode("utf-8", "backslashreplace"))
 
@@ -148,8 +162,7 @@ class Agent:
             request = {"source": source, "filename": None, "args": [], "env": {}}
             request |= {"last": True, "reseed": False, "result_bytes": 1000}
             self._rehearsed = json.dumps(request).encode()
-            self.main = types.ModuleType("__main__")
-            self.main.__builtins__ = builtins
+            self.main = new_main()
             self._turns = 0
             self._stdin = open_stdin()
             self.turn()
@@ -163,19 +176,25 @@ class Agent:
 
     def _settle(self):
         """Leaves nothing that copies of this interpreter must not have in common."""
-        forget_identities()
-        reseed()
+        reseed(self._generators)
         # What is here now is never looked at again by a collection, and so never written to.
         # A rehearsal makes some of it anew, and then finds how much is looked at.
         for _ in range(2):
             gc.collect()
+            make_immortal(self._call, {id(self.main), id(self.main.__dict__), id(self._reserve)})
             gc.freeze()
+            self._frozen = gc.get_freeze_count()
             self._rehearse(["pass"])
-        for generator, words in global_generators():
-            address = (id(generator) & 0xFFFFFFFF).to_bytes(4, "little")
-            size = type(generator).__basicsize__.to_bytes(4, "little")
-            needle = b"".join(int(word).to_bytes(4, "little") for word in words[:SEED_NEEDLE])
-            self._call(SEEDED + address + size + needle)
+        if self._image_namespace is None:
+            # One that a collection looks at.
+            self.main = new_main()
+        for generator in self._generators:
+            words = twister_words(generator)
+            if words is not None:
+                address = (id(generator) & 0xFFFFFFFF).to_bytes(4, "little")
+                size = type(generator).__basicsize__.to_bytes(4, "little")
+                needle = b"".join(int(word).to_bytes(4, "little") for word in words[:SEED_NEEDLE])
+                self._call(SEEDED + address + size + needle)
 
     def turn(self):
         """Serves one request."""
@@ -192,9 +211,12 @@ class Agent:
 
     def _serve(self):
         """Takes a request, runs it and makes the frame of the reply."""
+        self._begun = list(gc.get_count())
         if self._reserve is None:
             self._reserve = bytearray(RESERVE_BYTES)
         request = self._decode(self._fetch().decode())
+        if request["reseed"]:
+            reseed(self._generators)
         reopen_streams()
         sys.modules["__main__"] = self.main
         # What the program puts there is used between turns too otherwise, by the host's flush.
@@ -245,7 +267,8 @@ class Agent:
             self._reserve = None
             reply = {"kind": "raised", **describe_exception(error, cap)}
         if request["last"]:
-            run_exit_functions()
+            if not self._is_rehearsing:
+                run_exit_functions()
             try:
                 self._drop_main()
             except KeyboardInterrupt:
@@ -257,22 +280,33 @@ class Agent:
 
     def _drop_main(self):
         """As a process that ends does: what is still open is closed, and so written."""
-        witness = self.main.__witness__ = Witness()
-        flush_files(self.main.__dict__)
-        alive = weakref.ref(witness)
+        namespace = self.main.__dict__
+        flush_files(namespace.values())
         # Finalisers find the names that they use: nothing is taken from the program's namespace
         # unless something outside of it keeps it alive.
-        self.main = sys.modules["__main__"] = types.ModuleType("__main__")
-        del witness
-        if alive() is None and len(gc.get_objects()) == self._nothing_left:
-            return
-        gc.collect()
-        for holder in gc.get_referrers(alive()) if alive() else ():
-            if type(holder) is dict:
-                holder.clear()
-        gc.collect()
+        self.main = sys.modules["__main__"] = new_main()
+        references = sys.getrefcount(namespace)
+        witness = namespace["__witness__"] = Witness()
+        alive = weakref.ref(witness)
+        holders = [namespace] if namespace is self._image_namespace else None
+        del namespace, witness
+        # What was allocated since the run began and not freed, and collections meanwhile.
+        young, *older = gc.get_count()
+        left = [young - self._begun[0], *older, references]
         if self._is_rehearsing:
-            self._nothing_left = len(gc.get_objects())
+            self._nothing_left = left
+        elif left == self._nothing_left and older == self._begun[1:]:
+            return
+        if gc.get_freeze_count() > self._frozen:
+            gc.unfreeze()
+        # A file that is part of a cycle can lose what it holds when the cycle is collected.
+        flush_files(gc.get_objects())
+        gc.collect()
+        if alive() is not None:
+            for holder in holders or gc.get_referrers(alive()):
+                if type(holder) is dict:
+                    clear(holder)
+            gc.collect()
 
     def _prepare(self, request):
         """Sets up what a process would have been started with; returns the program's name."""
@@ -291,8 +325,6 @@ class Agent:
             os.environ.update(request["env"])
         # A reader that saw the end of the last run's input would stay at the end.
         sys.stdin, self._stdin = self._stdin or open_stdin(), None
-        if request["reseed"]:
-            reseed()
         return name
 
     def _execute(self, source, filename):
@@ -319,12 +351,8 @@ class Agent:
 
 def eval_last(source, filename, namespace):
     """Runs source; returns whether it ends in an expression, and that one's value."""
-    linecache.cache[filename] = (
-        len(source),
-        None,
-        io.StringIO(source, newline=None).readlines(),
-        filename,
-    )
+    lines = io.StringIO(source, newline=None).readlines()
+    linecache.cache[filename] = len(source), None, lines, filename
     tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
@@ -336,6 +364,12 @@ def eval_last(source, filename, namespace):
     # `from __future__ import …` at the top holds for the last expression as well.
     future = code.co_flags & FUTURE_FLAGS
     return True, eval(compile(last, filename, "eval", future, dont_inherit=True), namespace)
+
+
+def new_main():
+    main = types.ModuleType("__main__")
+    main.__builtins__ = builtins
+    return main
 
 
 class Witness:
@@ -402,22 +436,59 @@ def forget_identities():
                 setattr(module, name, None)
 
 
-def reseed():
-    """Seeds the generators that modules share, from the system."""
-    if "random" in sys.modules:
-        sys.modules["random"].seed()
+def make_immortal(call, spared):
+    """Has the host make every object immortal that is here, but for those with the spared ids.
+
+    Nothing counts references to an immortal object, so that using one writes nothing: copies of
+    this interpreter go on sharing the page that it lies in.
+    """
+    pending = gc.get_objects()
+    spared = spared | {id(pending), id(spared)}
+    while pending:
+        some = pending[-OBJECTS_AT_ONCE:]
+        del pending[-OBJECTS_AT_ONCE:]
+        fresh = [o for o in some if not sys._is_immortal(o) and id(o) not in spared]
+        call(IMMORTAL + b"".join(id(o).to_bytes(4, "little") for o in fresh))
+        pending += gc.get_referents(*fresh)
+        for code in fresh:
+            if type(code) is types.CodeType:
+                # A collection never looks into these.
+                pending += (code.co_consts, code.co_names, code.co_filename, code.co_name)
+                pending += (code.co_qualname, code.co_linetable, code.co_exceptiontable)
+
+
+def shared_generators():
+    """The generators of random numbers that modules keep, but for those that ask the system."""
+    numbers = sys.modules.get("numpy.random.bit_generator")
+    for generator in gc.get_objects():
+        kind = type(generator)
+        if "random" in sys.modules and issubclass(kind, sys.modules["random"].Random):
+            if not issubclass(kind, sys.modules["random"].SystemRandom):
+                yield generator
+        elif numbers is not None and issubclass(kind, numbers.BitGenerator):
+            yield generator
+
+
+def twister_words(generator):
+    """The words of a Mersenne Twister's state, which the host can write; `None` for others."""
+    if hasattr(generator, "getstate"):
+        return generator.getstate()[1]
+    state = generator.state
+    return state["state"]["key"] if state["bit_generator"] == "MT19937" else None
+
+
+def reseed(generators):
+    """Leaves nothing random that a copy of this interpreter has as well: seeds from the system."""
+    forget_identities()
+    shared = [sys.modules["random"]._inst] if "random" in sys.modules else []
+    for generator in (*generators, *shared):
+        if hasattr(generator, "seed"):
+            generator.seed()
+        else:
+            generator.state = type(generator)().state
     if "numpy.random" in sys.modules:
+        # Draws what it has put by anew as well.
         sys.modules["numpy.random"].seed()
-
-
-def global_generators():
-    """Each generator that a module shares, all of the Mersenne Twister, and its state's words."""
-    if "random" in sys.modules:
-        generator = sys.modules["random"]._inst
-        yield generator, generator.getstate()[1]
-    if "numpy.random" in sys.modules:
-        generator = sys.modules["numpy.random"].mtrand._rand._bit_generator
-        yield generator, generator.state["state"]["key"]
 
 
 def describe_value(has_value, value, cap, encode):
@@ -570,11 +641,20 @@ def flush_streams():
         flush(sys.__dict__.get(name))
 
 
-def flush_files(namespace):
-    """A file that is part of a cycle can lose what it holds when the cycle is collected."""
-    for value in list(namespace.values()):
-        if issubclass(type(value), io.IOBase):
-            flush(value)
+def flush_files(objects):
+    """Writes what open files hold: texts first, which hold it in other files."""
+    files = [file for file in objects if issubclass(type(file), io.IOBase)]
+    files.sort(key=lambda file: not issubclass(type(file), io.TextIOBase))
+    for file in files:
+        flush(file)
+
+
+def clear(namespace):
+    """Takes everything from a namespace, in the order in which CPython does as it ends."""
+    is_private = lambda name: isinstance(name, str) and name[:1] == "_" and name[:2] != "__"
+    for name in sorted(list(namespace), key=lambda name: not is_private(name)):
+        if name != "__builtins__":
+            namespace[name] = None
 
 
 def flush(stream):

@@ -13,7 +13,7 @@ use super::contents::Contents;
 use super::mount::Mount;
 use super::quota::{FileQuota, FileUsage, Refusals};
 use crate::errno::Errno;
-use crate::limits::LimitKind;
+use crate::limits::{LimitHit, LimitKind};
 
 mod names;
 pub(crate) mod saved;
@@ -136,6 +136,15 @@ impl Tree {
         self.quota = quota;
         self.is_read_only = is_read_only;
         self.refusals = Refusals::default();
+    }
+
+    /// The bound that what is there exceeds.
+    pub(crate) fn exceeds(&self, quota: FileQuota) -> Option<LimitHit> {
+        let FileUsage { bytes, count } = self.usage;
+        [(LimitKind::FileBytes, quota.bytes, bytes), (LimitKind::FileCount, quota.count, count)]
+            .into_iter()
+            .find(|(_, allowed, used)| used > allowed)
+            .map(|(limit, allowed, used)| LimitHit { limit, allowed, used })
     }
 
     /// Goes back to an earlier state. Numbers of nodes are not used again, so descriptors of files

@@ -4,6 +4,7 @@
 //! refused, and the last reply before the turn ends counts: the agent's own comes last.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use wasmer::{Function, FunctionEnv, FunctionEnvMut, RuntimeError, Store};
 
@@ -11,6 +12,7 @@ use super::wasi::bytes::{Buffer, GuestBytes};
 use super::{GuestEnv, unwind};
 use crate::agent::Frame;
 use crate::errno::Errno;
+use crate::memory::GuestMemory;
 
 /// What `host.call` answers when there is no such call, or a pointer is bad.
 const FAULT: i32 = -2;
@@ -24,6 +26,8 @@ pub(crate) struct Door {
     reply_cap: usize,
     /// The address of `KeyboardInterrupt`, if the agent has said it.
     exception: Option<u32>,
+    /// An image is being prepared, by code that the caller chose.
+    prepares: bool,
     /// Where generators of random numbers are said to be.
     generators: Vec<GeneratorClaim>,
 }
@@ -46,7 +50,7 @@ pub(crate) struct GeneratorClaim {
 }
 
 /// Generators that a guest may name.
-const MOST_GENERATORS: usize = 16;
+const MOST_GENERATORS: usize = 1024;
 
 /// What a frame that was served means for the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,12 +58,24 @@ enum Served {
     Answer(Arc<Vec<u8>>),
     ProgramBegins,
     ProgramOver,
+    Immortal(Vec<u32>),
 }
+
+/// From here on a reference count says that the object is immortal, on 32-bit systems, and what
+/// CPython gives such an object (`Include/refcount.h` of 3.14 and 3.15).
+const LEAST_IMMORTAL: u32 = 1 << 30;
+const IMMORTAL: u32 = 5 << 28;
 
 impl Door {
     /// Lays out the request of a run, whose reply may have `reply_cap` bytes.
     pub(crate) fn open(&mut self, request: Vec<u8>, reply_cap: usize) {
         *self = Self { request: Arc::new(request), reply_cap, ..Self::default() };
+    }
+
+    /// Lays out the request to prepare for an image.
+    pub(crate) fn open_to_prepare(&mut self, request: Vec<u8>, reply_cap: usize) {
+        self.open(request, reply_cap);
+        self.prepares = true;
     }
 
     /// Takes the reply, and the request away.
@@ -85,7 +101,12 @@ impl Door {
                 self.exception = Some(u32::from_le_bytes(address.try_into().ok()?));
                 Served::Answer(Arc::default())
             }
-            (Frame::Seeded, claim) => {
+            (Frame::Immortal, addresses) if self.prepares => {
+                let (addresses, rest) = addresses.as_chunks::<4>();
+                let addresses = addresses.iter().map(|address| u32::from_le_bytes(*address));
+                rest.is_empty().then(|| Served::Immortal(addresses.collect()))?
+            }
+            (Frame::Seeded, claim) if self.prepares => {
                 let (address, rest) = claim.split_first_chunk::<4>()?;
                 let (size, needle) = rest.split_first_chunk::<4>()?;
                 let [address, size] = [*address, *size].map(u32::from_le_bytes);
@@ -95,6 +116,7 @@ impl Door {
                 self.generators.push(GeneratorClaim { address, size, needle: needle.to_vec() });
                 Served::Answer(Arc::default())
             }
+            (Frame::Seeded | Frame::Immortal, _) => return None,
             (Frame::ProgramBegins, _) => Served::ProgramBegins,
             (Frame::ProgramOver, _) => Served::ProgramOver,
         })
@@ -169,6 +191,11 @@ fn serve(
             env.gate.end_program();
             Arc::default()
         }
+        Served::Immortal(addresses) => {
+            // Now, while the guest holds them all.
+            addresses.into_iter().for_each(|address| make_immortal(&memory, address));
+            Arc::default()
+        }
     };
     let length = u32::try_from(answer.len()).map_err(|_| Refusal::Fault)?;
     let mut target = 0;
@@ -188,6 +215,16 @@ fn serve(
     Ok(())
 }
 
+/// Writes into the count of references at the beginning of the object at `address`.
+fn make_immortal(memory: &GuestMemory, address: u32) {
+    memory.with_word(address, |count| {
+        let counted = (1..LEAST_IMMORTAL).contains(&count.load(Ordering::Relaxed));
+        if counted {
+            count.store(IMMORTAL, Ordering::Relaxed);
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,6 +241,30 @@ mod tests {
         assert_eq!(door.close().reply.unwrap(), b"honest");
         assert_eq!(door.serve(b"\x01"), empty);
         assert_eq!(door.close().reply, None);
+    }
+
+    #[test]
+    fn only_a_template_tells_of_its_objects() {
+        let mut door = Door::default();
+        door.open(Vec::new(), 100);
+        let claim = [&[6][..], &[1; 9]].concat();
+        assert_eq!((door.serve(b"\x07abcd"), door.serve(&claim)), (None, None));
+        door.open_to_prepare(Vec::new(), 100);
+        assert_eq!(door.serve(b"\x07\x01\0\0\0"), Some(Served::Immortal(vec![1])));
+        assert_eq!(door.serve(b"\x07\x01"), None);
+        assert!(door.serve(&claim).is_some());
+        assert_eq!(door.close().generators.len(), 1);
+    }
+
+    #[test]
+    fn only_counts_become_immortal() {
+        let memory = GuestMemory::new(crate::memory::WASM_PAGE_BYTES).unwrap();
+        for (before, after) in [(0, 0), (1, IMMORTAL), (9999, IMMORTAL), (7 << 28, 7 << 28)] {
+            memory.with_word(64, |word| word.store(before, Ordering::Relaxed));
+            make_immortal(&memory, 64);
+            assert_eq!(memory.with_word(64, |word| word.load(Ordering::Relaxed)), Some(after));
+        }
+        make_immortal(&memory, u32::MAX);
     }
 
     #[test]

@@ -69,6 +69,10 @@ impl GuestHost for ReactorHost {
         let (workspace, now) = (wasi.workspace, wasi.clock.timestamp());
         let tree = &mut wasi.tree;
         let quota = FileQuota::of(limits);
+        // Only a session that ran under wider limits, or came from a file, holds more than it may.
+        if let Some(hit) = tree.exceeds(quota) {
+            return Err(Verdict::Limit(hit));
+        }
         tree.begin(quota, false);
         let before = &mut self.before;
         let put = (|| {

@@ -23,7 +23,7 @@ impl SavedHost {
     pub(crate) fn of(state: &HostState) -> Self {
         Self {
             tree: state.tree.saved(),
-            open: state.open.saved(),
+            open: state.open.saved(&state.tree),
             clock: state.clock.saved(),
             random: state.random.clone(),
         }

@@ -33,18 +33,20 @@ pub(super) fn load_or_build(
     progress: &dyn ProgressSink,
 ) -> Result<Image, ImageError> {
     let key = key(engine.build(), spec);
-    let folder = engine.cache().folder(FOLDER)?;
-    let path = folder.join(&key).with_extension(EXTENSION);
+    let path = path_of(engine.cache(), &key);
     let sealer = Sealer::new(engine.cache())?;
     if let Some(image) = load(engine, &sealer, &path, &key) {
         return Ok(image);
     }
-    let _lock = engine.cache().lock(FOLDER)?;
-    // Another process may have made it while this one waited.
-    if let Some(image) = load(engine, &sealer, &path, &key) {
-        return Ok(image);
+    // A cache that can only be read has no locks, and nobody writes to it.
+    let lock = engine.cache().lock(FOLDER);
+    if lock.is_ok() {
+        // Another process may have made it while this one waited.
+        if let Some(image) = load(engine, &sealer, &path, &key) {
+            return Ok(image);
+        }
+        remove_unfinished(&engine.cache().root().join(FOLDER));
     }
-    remove_unfinished(&folder);
     let captured = template::capture(engine, spec, &key, progress)?;
     progress.report(Progress::BuildingImage { what: "writing the image" });
     let build = engine.build().name();
@@ -55,7 +57,10 @@ pub(super) fn load_or_build(
             .with_all(|memory| format::write(file, &header, memory))
             .ok_or_else(|| std::io::Error::other("the template's memory is gone"))?
     };
-    match sealer.write_with(&path, &key, write) {
+    let written = lock
+        .and_then(|_lock| engine.cache().folder(FOLDER))
+        .and_then(|_| sealer.write_with(&path, &key, write));
+    match written {
         Ok(()) => {
             let made = load(engine, &sealer, &path, &key);
             made.ok_or_else(|| {
@@ -86,17 +91,11 @@ fn load(engine: &Engine, sealer: &Sealer, path: &Path, key: &str) -> Option<Imag
 /// # Errors
 /// The cache can't be used.
 pub fn list(cache: &CacheDir) -> Result<Vec<ImageInfo>, CacheError> {
-    let folder = cache.folder(FOLDER)?;
     let sealer = Sealer::new(cache)?;
-    let entries = fs::read_dir(&folder);
-    let entries = entries.map_err(|source| CacheError::io("read", &folder, source))?;
     let mut images = Vec::new();
-    for path in entries.flatten().map(|entry| entry.path()) {
-        let is_image = path.extension() == Some(OsStr::new(EXTENSION));
-        let Some(key) = path.file_stem().and_then(OsStr::to_str).filter(|_| is_image) else {
-            continue;
-        };
-        let info = sealer.view(&path, key).and_then(|view| format::read_info(view.bytes()));
+    for key in keys(cache)? {
+        let path = path_of(cache, &key);
+        let info = sealer.view(&path, &key).and_then(|view| format::read_info(view.bytes()));
         images.extend(info.map(|info| in_file(info, &path)));
     }
     images.sort_by(|a, b| (b.created, &b.key).cmp(&(a.created, &a.key)));
@@ -119,14 +118,43 @@ pub fn find(cache: &CacheDir, prefix: &str) -> Result<ImageInfo, ImageError> {
     }
 }
 
-/// Removes the image with this key. Processes that use it go on using it.
+/// Removes the image whose key begins with `prefix`, also one that is damaged or of another
+/// version. Processes that use it go on using it.
 ///
 /// # Errors
-/// There is none, or the file can't be removed.
-pub fn remove(cache: &CacheDir, key: &str) -> Result<(), ImageError> {
-    let image = find(cache, key)?;
+/// None has, or several have, or the file can't be removed.
+pub fn remove(cache: &CacheDir, prefix: &str) -> Result<(), ImageError> {
+    let mut keys = keys(cache)?;
+    keys.retain(|key| key.starts_with(prefix));
+    let [key] = keys.as_slice() else {
+        return Err(ImageError::NoSuchImage { prefix: prefix.to_owned(), found: keys.len() });
+    };
     let _lock = cache.lock(FOLDER)?;
-    Ok(Sealer::remove(&cache.folder(FOLDER)?.join(image.key).with_extension(EXTENSION))?)
+    Ok(Sealer::remove(&path_of(cache, key))?)
+}
+
+/// The key of every image in the cache, in order, also of those that are damaged or of another
+/// version.
+///
+/// # Errors
+/// The cache can't be used.
+pub fn keys(cache: &CacheDir) -> Result<Vec<String>, CacheError> {
+    let folder = cache.root().join(FOLDER);
+    let entries = match fs::read_dir(&folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(|source| CacheError::io("read", &folder, source))?,
+    };
+    let key = |path: PathBuf| {
+        let is_image = path.extension() == Some(OsStr::new(EXTENSION));
+        path.file_stem().and_then(OsStr::to_str).filter(|_| is_image).map(str::to_owned)
+    };
+    let mut keys: Vec<_> = entries.flatten().filter_map(|entry| key(entry.path())).collect();
+    keys.sort_unstable();
+    Ok(keys)
+}
+
+fn path_of(cache: &CacheDir, key: &str) -> PathBuf {
+    cache.root().join(FOLDER).join(key).with_extension(EXTENSION)
 }
 
 fn in_file(info: ImageInfo, path: &Path) -> ImageInfo {

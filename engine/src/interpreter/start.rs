@@ -106,6 +106,7 @@ impl Interpreter {
             life: Life::default(),
             parked: None,
             runs: 0,
+            looked_at: 0,
             is_lost: false,
         };
         Ok((interpreter, instance))

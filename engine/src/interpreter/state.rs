@@ -40,6 +40,15 @@ impl Interpreter {
         }
     }
 
+    /// Moves a session that has stayed here for long to a new instance.
+    pub(super) fn renew(&mut self) -> Result<(), SandboxFailure> {
+        if self.image.is_none() || !self.life.has_run || !self.is_worn() {
+            return Ok(());
+        }
+        let moved = self.park().and_then(|state| self.attach(&state));
+        moved.map_err(|error| SandboxFailure::Start(error.to_string()))
+    }
+
     /// Gives a copy of the image a clock and random numbers of its own.
     fn begin_life(
         &mut self,
@@ -57,7 +66,8 @@ impl Interpreter {
             }
         }
         self.host.set_state(state);
-        self.life.deterministic = wanted;
+        // That also tells it apart from what it is a copy of.
+        self.life = Life { deterministic: wanted, ..Life::default() };
         Ok(())
     }
 
@@ -122,6 +132,19 @@ impl Interpreter {
         Ok(())
     }
 
+    /// Whether the memory and the globals are the image's, byte for byte: to prove `reset`.
+    pub fn is_as_image(&mut self) -> bool {
+        let Some(image) = self.image.clone() else { return false };
+        self.globals() == image.facts().globals
+            && self.memory.shared().with_all(|bytes| bytes == image.memory().bytes()) == Some(true)
+    }
+
+    /// Whether these bytes are anywhere in the guest's memory: to prove that nothing is left.
+    pub fn finds(&self, needle: &[u8]) -> bool {
+        let found = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+        self.memory.shared().with_all(found) == Some(true)
+    }
+
     pub(super) fn restore(
         &mut self,
         memory: &MemoryPatch,
@@ -139,9 +162,12 @@ impl Interpreter {
 
     /// Whether the instance has run often, or left much with wasmer.
     fn is_worn(&mut self) -> bool {
-        self.runs >= self.engine.runs_per_instance()
-            || (self.runs.is_multiple_of(RUNS_PER_LOOK)
-                && crate::tunables::exceptions(&mut self.store) > MOST_EXCEPTIONS)
+        if self.runs - self.looked_at < RUNS_PER_LOOK {
+            return self.runs >= self.engine.runs_per_instance();
+        }
+        self.looked_at = self.runs;
+        crate::tunables::exceptions(&mut self.store) > MOST_EXCEPTIONS
+            || self.runs >= self.engine.runs_per_instance()
     }
 
     pub(crate) fn memory(&self) -> Arc<GuestMemory> {

@@ -76,9 +76,10 @@ impl Tracker {
     pub(super) fn open() -> io::Result<Self> {
         let pagemap = File::open("/proc/self/pagemap")?;
         let mut tracker = Self { pagemap, has_scan: true, runs: vec![PageRegion::default(); RUNS] };
-        let probe = std::ptr::from_ref(&tracker).addr() as u64 & !0xfff;
-        tracker.has_scan = tracker.scan(probe, probe + 0x1000, |_| ()).is_ok();
-        tracker.words(probe, probe + 0x1000, |_| ())?;
+        let page = rustix::param::page_size() as u64;
+        let probe = std::ptr::from_ref(&tracker).addr() as u64 / page * page;
+        tracker.has_scan = tracker.scan(probe, probe + page, |_| ()).is_ok();
+        tracker.words(probe, probe + page, |_| ())?;
         Ok(tracker)
     }
 

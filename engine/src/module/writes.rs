@@ -14,6 +14,14 @@ pub(crate) fn check(wasm: &[u8]) -> Result<(), ImageError> {
     for payload in Parser::new(0).parse_all(wasm) {
         match payload.map_err(unreadable)? {
             Payload::StartSection { .. } => return unfit("it has a start function"),
+            Payload::GlobalSection(globals) => {
+                for global in globals {
+                    if global.map_err(unreadable)?.ty.content_type.is_ref() {
+                        // A pointer of this process, which no file may bring back.
+                        return unfit("it has a global that refers to something");
+                    }
+                }
+            }
             Payload::MemorySection(memories) if memories.count() != 1 => {
                 return unfit("it has not one memory");
             }
@@ -74,6 +82,7 @@ mod tests {
         for (what, text) in [
             ("start", "(module (memory 1) (func $f) (start $f))"),
             ("memory", "(module (memory 1) (memory 1))"),
+            ("global", "(module (memory 1) (global (mut funcref) (ref.null func)))"),
             ("imports", r#"(module (import "a" "b" (global i32)) (memory 1))"#),
             (
                 "table",

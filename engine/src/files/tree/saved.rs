@@ -13,6 +13,9 @@ use super::{Entries, Kind, Node, NodeId, Timestamp, Tree};
 use crate::files::contents::Contents;
 use crate::files::quota::{FileUsage, MOST_DEPTH, MOST_PATH_BYTES};
 
+/// More nodes than a guest makes in its life; so their numbers never run out.
+const MOST_NODES: u64 = 1 << 48;
+
 /// A tree as it is put away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedTree {
@@ -65,7 +68,7 @@ impl Tree {
     /// a tree.
     pub(crate) fn with_saved(mut self, saved: SavedTree) -> Option<Self> {
         let library_next = self.next;
-        if saved.next < library_next {
+        if saved.next < library_next || saved.next.0 - library_next.0 > MOST_NODES {
             return None;
         }
         let writable: Vec<NodeId> = self.writable_folders();
@@ -223,7 +226,8 @@ mod tests {
             change(&mut saved);
             layout().tree.with_saved(saved).is_none()
         };
-        let cases: [&dyn Fn(&mut SavedTree); 10] = [
+        let cases: [&dyn Fn(&mut SavedTree); 11] = [
+            &|saved| saved.next = NodeId(u64::MAX),
             &|saved| drop(saved.nodes.remove(&second)),
             &|saved| drop(saved.nodes.remove(&workspace)),
             &|saved| drop(saved.nodes.insert(second, file(2, 3))),

@@ -139,20 +139,23 @@ pub(crate) enum SavedOpen {
 }
 
 impl Descriptors {
-    /// What is open, without what belongs to mounted folders: those are the host's and may be
-    /// other ones when this comes back.
-    pub(crate) fn saved(&self) -> Vec<Option<SavedOpen>> {
+    /// What is open, without what leads nowhere, since a job was undone, and without what belongs
+    /// to mounted folders: those are the host's and may be other ones when this comes back.
+    pub(crate) fn saved(&self, tree: &Tree) -> Vec<Option<SavedOpen>> {
+        let is_there = |node: &NodeId| tree.node(*node).is_ok();
         let saved = |open: &Open| {
             Some(match open {
                 Open::Stdin => SavedOpen::Stdin,
                 Open::Stdout => SavedOpen::Stdout,
                 Open::Stderr => SavedOpen::Stderr,
-                Open::File { node, offset, access } => {
+                Open::File { node, offset, access } if is_there(node) => {
                     SavedOpen::File { node: *node, offset: *offset, access: *access }
                 }
                 Open::Folder { preopened_as: Some(_), .. } => SavedOpen::Preopened,
-                Open::Folder { base: Base::Node(node), .. } => SavedOpen::Folder { node: *node },
-                Open::Folder { base: Base::Host(_), .. } | Open::HostFile { .. } => return None,
+                Open::Folder { base: Base::Node(node), .. } if is_there(node) => {
+                    SavedOpen::Folder { node: *node }
+                }
+                Open::File { .. } | Open::Folder { .. } | Open::HostFile { .. } => return None,
             })
         };
         self.slots.iter().map(|slot| slot.as_ref().and_then(saved)).collect()

@@ -36,7 +36,7 @@ impl Random {
                 let mut stream = blake3::Hasher::new_keyed(key).finalize_xof();
                 stream.set_position(*position);
                 stream.fill(buffer);
-                *position += buffer.len() as u64;
+                *position = position.wrapping_add(buffer.len() as u64);
                 Ok(())
             }
         }
