@@ -202,9 +202,7 @@ pub enum ImageError {
     #[error("can't store the image: {0}")]
     Store(io::Error),
     /// No image, or more than one, has a key that begins like this.
-    #[error(
-        "{found} images have a key that begins with `{prefix}`; `hatchery image list` shows all"
-    )]
+    #[error("{found} images have a key that begins with `{prefix}`, not one")]
     NoSuchImage {
         /// What was looked for.
         prefix: String,

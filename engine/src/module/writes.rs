@@ -16,7 +16,7 @@ pub(crate) fn check(wasm: &[u8]) -> Result<(), ImageError> {
             Payload::StartSection { .. } => return unfit("it has a start function"),
             Payload::GlobalSection(globals) => {
                 for global in globals {
-                    if global.map_err(unreadable)?.ty.content_type.is_ref() {
+                    if global.map_err(unreadable)?.ty.content_type.is_reference_type() {
                         // A pointer of this process, which no file may bring back.
                         return unfit("it has a global that refers to something");
                     }
