@@ -1,10 +1,10 @@
-//! One pool for all tests that don't need their own: loading the build takes a while.
+//! Pools for all tests that don't need their own: loading the build takes a while.
 
 use std::future::Future;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use hatchery::{Exception, Hatchery, Job, Outcome, Verdict};
+use hatchery::{Builder, Exception, Hatchery, Job, Outcome, Verdict};
 use serde_json::Value;
 
 struct Shared {
@@ -12,21 +12,40 @@ struct Shared {
     hatchery: Hatchery,
 }
 
-static SHARED: LazyLock<Shared> = LazyLock::new(|| {
-    let runtime = tokio::runtime::Runtime::new().expect("threads can be had");
-    let hatchery = runtime
-        .block_on(Hatchery::builder().workers(2).start())
-        .expect("the build can be had here");
-    Shared { runtime, hatchery }
-});
+impl Shared {
+    fn start(builder: Builder) -> Self {
+        let runtime = tokio::runtime::Runtime::new().expect("threads can be had");
+        let hatchery =
+            runtime.block_on(builder.workers(2).start()).expect("the build can be had here");
+        Self { runtime, hatchery }
+    }
+
+    fn with<T, F: Future<Output = T>>(
+        &'static self,
+        test: impl FnOnce(&'static Hatchery) -> F,
+    ) -> T {
+        let limited = async {
+            let test = tokio::time::timeout(Duration::from_secs(120), test(&self.hatchery));
+            test.await.expect("the test ends in time")
+        };
+        self.runtime.block_on(limited)
+    }
+}
+
+static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared::start(Hatchery::builder()));
+static PRELOADED: LazyLock<Shared> =
+    LazyLock::new(|| Shared::start(Hatchery::builder().preload(["numpy", "pandas"])));
 
 /// Runs a test on the shared pool. One that hangs fails instead.
 pub(crate) fn with_pool<T, F: Future<Output = T>>(test: impl FnOnce(&'static Hatchery) -> F) -> T {
-    let limited = async {
-        let test = tokio::time::timeout(Duration::from_secs(120), test(&SHARED.hatchery));
-        test.await.expect("the test ends in time")
-    };
-    SHARED.runtime.block_on(limited)
+    SHARED.with(test)
+}
+
+/// Runs a test on a pool whose interpreters have imported numpy and pandas.
+pub(crate) fn with_preloaded_pool<T, F: Future<Output = T>>(
+    test: impl FnOnce(&'static Hatchery) -> F,
+) -> T {
+    PRELOADED.with(test)
 }
 
 /// Runs one program on the shared pool.

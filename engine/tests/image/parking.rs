@@ -1,0 +1,235 @@
+//! What sessions hold goes from one interpreter to another, and is shared as long as it is the
+//! same.
+
+use engine::{Afterwards, Image, Limits, SessionError, SessionState};
+use serde_json::{Value, json};
+
+use crate::support::{
+    both, copied, engine, in_another_process, job, mapped, plain, program, resident_bytes, turn,
+    value,
+};
+
+/// Numbers in the array of the session below: 10 MiB of them.
+const NUMBERS: u64 = (10 << 20) / 8;
+
+/// A session that holds something of every kind.
+fn session() -> String {
+    format!(
+        r"
+import decimal, json, os, sys, types
+import numpy
+
+os.makedirs('/tmp/deep/er')
+os.chdir('/tmp/deep/er')
+open('notes', 'w').write('abcdefghijkl')
+text, raw, out = open('notes'), open('notes', 'rb', 0), open('out', 'w')
+text.read(3), raw.read(3), out.write('begun, ')
+sys.modules['made_up'] = types.SimpleNamespace(x='patched')
+json.dumps = lambda value: 'patched'
+numbers = numpy.arange({NUMBERS}.0)
+squares = (n * n for n in range(10))
+[next(squares) for _ in range(3)]
+def chat():
+    said = []
+    while True: said.append((yield list(said)))
+chatting = chat()
+next(chatting), chatting.send('a')
+decimal.getcontext().prec = 5
+class Counter:
+    count = 0
+    def __call__(self): self.count += 1; return self.count
+counter = Counter()
+counter()
+"
+    )
+}
+
+/// Goes on with everything that it holds.
+const GO_ON: &str = r"
+import made_up
+out.write('ended'); out.flush()
+[
+    text.read(3), raw.read(3).decode(), open('out').read(), os.getcwd(), made_up.x, json.dumps(1),
+    float(numbers.sum()), next(squares), chatting.send('b'), str(decimal.Decimal(1) / 3),
+    counter(), sorted(os.listdir('.')),
+]
+";
+
+fn expected() -> Value {
+    let sum = (NUMBERS * (NUMBERS - 1) / 2) as f64;
+    json!([
+        "def",
+        "def",
+        "begun, ended",
+        "/tmp/deep/er",
+        "patched",
+        "patched",
+        sum,
+        9,
+        ["a", "b"],
+        "0.33333",
+        2,
+        ["notes", "out"]
+    ])
+}
+
+/// Whether the interpreter, whose session was taken from it, knows nothing of it.
+const NOTHING: &str = "import os, sys, decimal\n\
+    ['numbers' in globals(), 'made_up' in sys.modules, os.getcwd(), \
+    os.path.exists('/tmp/deep'), decimal.getcontext().prec]";
+
+#[test]
+fn a_session_goes_on_anywhere_with_all_that_it_holds() {
+    let pairs: [(&str, &Image, &Image); 3] = [
+        ("mapped", mapped(), mapped()),
+        ("copied", copied(), copied()),
+        ("mapped to copied", mapped(), copied()),
+    ];
+    for (kind, here, there) in pairs {
+        let (mut here, mut there) = (here.start().unwrap(), there.start().unwrap());
+        value(&mut here, &session());
+        let parked = here.park().unwrap();
+        assert!(parked.bytes() > 10 << 20, "{kind}: {parked:?}");
+        here.reset().unwrap();
+        assert!(here.is_as_image(), "{kind}");
+        let nothing = json!([false, false, "/workspace", false, 28]);
+        assert_eq!(value(&mut here, NOTHING), nothing, "{kind}");
+        value(&mut there, "numbers = 'its own'");
+        there.attach(&parked).unwrap();
+        assert_eq!(value(&mut there, GO_ON), expected(), "{kind}");
+        // The state is still the same, whoever goes on from it, here too.
+        here.attach(&parked).unwrap();
+        assert_eq!(value(&mut here, GO_ON), expected(), "{kind}, where it came from");
+    }
+}
+
+#[test]
+fn a_parked_session_can_go_on_where_it_is() {
+    let mut slot = mapped().start().unwrap();
+    value(&mut slot, &session());
+    slot.park().unwrap();
+    assert_eq!(value(&mut slot, GO_ON), expected());
+}
+
+#[test]
+fn a_session_that_grew_gives_the_memory_back_and_grows_again() {
+    for (kind, image) in both() {
+        let mut slot = image.start().unwrap();
+        value(&mut slot, "big = bytearray(b'x' * (32 << 20))");
+        let big = slot.park().unwrap();
+        slot.reset().unwrap();
+        value(&mut slot, "small = 1");
+        let small = slot.park().unwrap();
+        for _ in 0..3 {
+            slot.attach(&big).unwrap();
+            assert_eq!(value(&mut slot, "big.count(b'x')"), json!(32 << 20), "{kind}");
+            slot.attach(&small).unwrap();
+            assert_eq!(value(&mut slot, "[small, 'big' in globals()]"), json!([1, false]));
+            let outcome = turn(&mut slot, &program("small"));
+            let peak = outcome.usage.peak_memory_bytes;
+            assert!(peak < image.info().memory_bytes + (16 << 20), "{kind}: {peak}");
+        }
+        slot.reset().unwrap();
+        assert!(slot.is_as_image(), "{kind}");
+    }
+}
+
+#[test]
+fn a_small_session_holds_a_few_pages() {
+    for (kind, image) in both() {
+        assert_eq!(SessionState::fresh(image).pages(), 0);
+        let mut slot = image.start().unwrap();
+        assert_eq!(slot.park().unwrap().pages(), 0, "{kind}");
+        value(&mut slot, "x = 1");
+        let parked = slot.park().unwrap();
+        assert!((1..300).contains(&parked.pages()), "{kind}: {parked:?}");
+        assert!(parked.bytes() < 300 * 4096, "{kind}: {parked:?}");
+        let again = slot.park().unwrap();
+        assert_eq!((again.pages(), again.bytes()), (parked.pages(), parked.bytes()), "{kind}");
+        slot.attach(&parked).unwrap();
+        let again = slot.park().unwrap();
+        assert_eq!((again.pages(), again.bytes()), (parked.pages(), parked.bytes()), "{kind}");
+    }
+}
+
+#[test]
+fn a_fresh_state_is_that_of_a_fresh_interpreter() {
+    for (kind, image) in both() {
+        let mut slot = image.start().unwrap();
+        value(&mut slot, "x = 1");
+        slot.attach(&SessionState::fresh(image)).unwrap();
+        assert!(slot.is_as_image(), "{kind}");
+        assert_eq!(value(&mut slot, "'x' in globals()"), json!(false), "{kind}");
+    }
+}
+
+/// Says to the test below that it runs in a process of its own.
+const ALONE_VARIABLE: &str = "HATCHERY_TEST_A_HUNDRED_FORKS";
+
+#[test]
+fn a_hundred_forks_take_no_memory() {
+    in_another_process("parking::a_hundred_forks", ALONE_VARIABLE, "yes");
+}
+
+/// The other half of that test: in its own process, for nobody else's memory to be measured.
+#[test]
+fn a_hundred_forks() {
+    if std::env::var_os(ALONE_VARIABLE).is_none() {
+        return;
+    }
+    let mut slot = mapped().start().unwrap();
+    value(&mut slot, &session());
+    let parked = slot.park().unwrap();
+    assert!(parked.bytes() > 10 << 20);
+    let before = resident_bytes();
+    let forks: Vec<SessionState> = (0..100).map(|_| parked.fork()).collect();
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 2 * parked.bytes(), "{grown} bytes for {} forks", forks.len());
+    // Parking what didn't change since shares what didn't.
+    let again: Vec<SessionState> = (0..100).map(|_| slot.park().unwrap()).collect();
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 4 * parked.bytes(), "{grown} bytes for {} more", again.len());
+    for fork in forks.iter().step_by(33) {
+        slot.attach(fork).unwrap();
+        assert_eq!(value(&mut slot, GO_ON), expected());
+    }
+}
+
+#[test]
+fn states_of_another_image_are_refused_and_the_interpreter_can_be_reset() {
+    let mut other = plain().start().unwrap();
+    value(&mut other, "x = 1");
+    let foreign = other.park().unwrap();
+    for (kind, image) in both() {
+        let mut slot = image.start().unwrap();
+        value(&mut slot, "x = 2");
+        let refused = slot.attach(&foreign).unwrap_err();
+        assert!(matches!(refused, SessionError::NotParkable), "{kind}: {refused}");
+        slot.reset().unwrap();
+        assert_eq!(value(&mut slot, "'x' in globals()"), json!(false), "{kind}");
+    }
+}
+
+#[test]
+fn an_interpreter_without_an_image_is_not_parked() {
+    let mut slot = engine().start().unwrap();
+    let refused = slot.park().unwrap_err();
+    assert!(matches!(refused, SessionError::NotParkable), "{refused}");
+    let refused = slot.attach(&SessionState::fresh(mapped())).unwrap_err();
+    assert!(matches!(refused, SessionError::NotParkable), "{refused}");
+    assert!(!slot.is_as_image());
+}
+
+#[test]
+fn a_lost_interpreter_takes_up_a_session() {
+    for (kind, image) in both() {
+        let mut slot = image.start().unwrap();
+        value(&mut slot, &session());
+        let parked = slot.park().unwrap();
+        let (_, afterwards) =
+            job(&mut slot, &program("import os; os._exit(1)"), &Limits::default());
+        assert_eq!(afterwards, Afterwards::Lost, "{kind}");
+        slot.attach(&parked).unwrap();
+        assert_eq!(value(&mut slot, GO_ON), expected(), "{kind}");
+    }
+}
