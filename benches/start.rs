@@ -7,35 +7,43 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use hatchery::{Hatchery, Job};
 use tokio::runtime::Runtime;
+
+const PRELOAD: [&str; 2] = ["numpy", "pandas"];
 
 /// From nothing in memory to a pool that takes jobs; the caches are warm.
 fn load(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("threads can be had");
     runtime.block_on(async {
-        let pool = Hatchery::builder().workers(1).start().await.expect("the build can be had");
-        pool.abort().await;
+        for preload in [&PRELOAD[..], &[]] {
+            let pool =
+                Hatchery::builder().workers(1).preload(preload.iter().copied()).start().await;
+            pool.expect("the build can be had").abort().await;
+        }
     });
     let mut group = criterion.benchmark_group("load");
     group.sample_size(10).measurement_time(Duration::from_secs(15));
-    group.bench_function("to_first_outcome", |bencher| {
-        bencher.iter_custom(|rounds| {
-            let mut total = Duration::ZERO;
-            for _ in 0..rounds {
-                total += runtime.block_on(first_outcome());
-            }
-            total
+    for (name, preload) in [("with_nothing", &[][..]), ("with_numpy_and_pandas", &PRELOAD[..])] {
+        group.bench_function(BenchmarkId::new("to_first_outcome", name), |bencher| {
+            bencher.iter_custom(|rounds| {
+                let mut total = Duration::ZERO;
+                for _ in 0..rounds {
+                    total += runtime.block_on(first_outcome(preload));
+                }
+                total
+            });
         });
-    });
+    }
     group.finish();
 }
 
 #[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
-async fn first_outcome() -> Duration {
+async fn first_outcome(preload: &[&str]) -> Duration {
     let started = Instant::now();
-    let pool = Hatchery::builder().workers(1).start().await.expect("it is cached");
+    let pool = Hatchery::builder().workers(1).preload(preload.iter().copied()).start().await;
+    let pool = pool.expect("it is cached");
     let outcome = pool.run(Job::code("x = 1")).await.expect("it is taken");
     assert!(outcome.is_success());
     let elapsed = started.elapsed();

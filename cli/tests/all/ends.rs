@@ -153,7 +153,7 @@ fn bombs_leave_the_process_bounded() {
     ];
     let lines: String = (0..4)
         .flat_map(|_| bombs.iter())
-        .map(|(limit, code)| format!("{}\n", json!({ "id": limit, "code": code, "timeout": 5 })))
+        .map(|(limit, code)| format!("{}\n", json!({ "id": limit, "code": code, "timeout": 20 })))
         .collect();
     let mut child = hatchery()
         .args(["batch", "-", "--workers", "2", "--memory", "256MiB", "--file-bytes", "64MiB"])

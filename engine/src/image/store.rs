@@ -57,9 +57,11 @@ pub(super) fn load_or_build(
             .with_all(|memory| format::write(file, &header, memory))
             .ok_or_else(|| std::io::Error::other("the template's memory is gone"))?
     };
-    let written = lock
-        .and_then(|_lock| engine.cache().folder(FOLDER))
-        .and_then(|_| sealer.write_with(&path, &key, write));
+    // The lock is held until all is written.
+    let written = match &lock {
+        Ok(_) => engine.cache().folder(FOLDER).and_then(|_| sealer.write_with(&path, &key, write)),
+        Err(error) => Err(CacheError::io("lock", &path, std::io::Error::other(error.to_string()))),
+    };
     match written {
         Ok(()) => {
             let made = load(engine, &sealer, &path, &key);

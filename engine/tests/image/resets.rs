@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::{Afterwards, Image, Interpreter, Limits, Outcome, Program, Verdict};
 use serde_json::{Value, json};
 
-use crate::programs::{DEADLY, EVERYDAY, GREEDY, HEAVY, with_token};
+use crate::programs::{DEADLY, EVERYDAY, GREEDY, HEAVY, LIGHT, with_token};
 use crate::support::{
     both, in_another_process, job, mapped, program, resident_bytes, value, value_of,
 };
@@ -59,6 +59,7 @@ fn look(interpreter: &mut Interpreter, token: &str) -> Value {
 /// Which programs run how often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Load {
+    Light,
     Everyday,
     Heavy,
     Greedy,
@@ -66,19 +67,21 @@ enum Load {
 }
 
 impl Load {
-    const ALL: [Self; 4] = [Self::Everyday, Self::Heavy, Self::Greedy, Self::Deadly];
+    const ALL: [Self; 5] = [Self::Light, Self::Everyday, Self::Heavy, Self::Greedy, Self::Deadly];
 
     fn of_round(round: usize) -> Self {
-        match (round % 500, round % 200, round % 50) {
+        match (round % 500, round % 200, round % 10) {
             (499, _, _) => Self::Deadly,
             (_, 107, _) => Self::Heavy,
-            (_, _, 25) => Self::Greedy,
-            _ => Self::Everyday,
+            (_, 25, _) => Self::Greedy,
+            (_, _, 0) => Self::Everyday,
+            _ => Self::Light,
         }
     }
 
     fn programs(self) -> &'static [&'static str] {
         match self {
+            Self::Light => LIGHT,
             Self::Everyday => EVERYDAY,
             Self::Heavy => HEAVY,
             Self::Greedy => GREEDY,
@@ -89,7 +92,7 @@ impl Load {
     fn limits(self, image: &Image) -> Limits {
         let limits = Limits::default();
         match self {
-            Self::Everyday | Self::Heavy => limits,
+            Self::Light | Self::Everyday | Self::Heavy => limits,
             Self::Greedy => {
                 let memory_bytes = image.info().memory_bytes as usize + (16 << 20);
                 Limits { memory_bytes, ..limits }
@@ -116,7 +119,7 @@ impl Load {
             outcome.verdict
         );
         let expected = match self {
-            Self::Everyday | Self::Heavy => Some(Afterwards::Usable),
+            Self::Light | Self::Everyday | Self::Heavy => Some(Afterwards::Usable),
             // A program that leaves no memory may crash its interpreter.
             Self::Greedy => None,
             Self::Deadly => Some(Afterwards::Lost),

@@ -1,0 +1,154 @@
+//! What does a session cost that isn't running? Measures forking, parking and attaching one that
+//! holds a data frame of 100,000 rows, and the memory of a thousand parked ones.
+//!
+//! Doesn't measure: the jobs themselves, and the scheduler's part, which `dispatch.rs` measures.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use engine::{
+    Engine, EngineConfig, Image, ImageSpec, Interpreter, Limits, Outcome, Program, ProgressSink,
+    SessionState, Silent, StopHandle, Verdict,
+};
+use hatchery::{Hatchery, Job, Session};
+use tokio::runtime::Runtime;
+
+const PRELOAD: [&str; 2] = ["numpy", "pandas"];
+/// 1.6 MB of numbers.
+const FRAME: &str = "import numpy, pandas\n\
+     df = pandas.DataFrame({'a': numpy.arange(100_000), 'b': numpy.arange(100_000) * 0.5})\n\
+     assert df.b.sum() == 2_499_975_000";
+
+fn image() -> Image {
+    let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
+    let engine = Engine::load(&EngineConfig::from_env(), &progress).expect("the build can be had");
+    let spec = ImageSpec { preload: PRELOAD.map(str::to_owned).to_vec(), setup: None };
+    Image::load_or_build(&engine, &spec, &progress).expect("the build has both")
+}
+
+fn run(slot: &mut Interpreter, source: &str) -> Outcome {
+    let program = Program { source: source.to_owned(), ..Program::default() };
+    let limits = Limits::default();
+    slot.run(&program, &limits, &Arc::default(), &StopHandle::default(), false).0
+}
+
+/// A session with its frame, in a slot.
+fn with_frame(image: &Image) -> Interpreter {
+    let mut slot = image.start().expect("memory can be had");
+    let outcome = run(&mut slot, FRAME);
+    assert!(outcome.is_success(), "{outcome:?}");
+    slot
+}
+
+/// Between two turns that change a little, as between the cells of a notebook.
+fn large_session(criterion: &mut Criterion) {
+    let image = image();
+    let mut group = criterion.benchmark_group("session_with_100000_rows");
+    group.sample_size(50).measurement_time(Duration::from_secs(8));
+    let mut slot = with_frame(&image);
+    let parked = slot.park().expect("it is on an image");
+    println!("{} pages differ from the image, {} bytes", parked.pages(), parked.bytes());
+    group.bench_function("fork_when_parked", |bencher| bencher.iter(|| parked.fork()));
+    timed(&mut group, "fork_after_a_turn", &mut slot, |slot| {
+        drop(slot.park().expect("it is on an image").fork());
+    });
+    let other = SessionState::fresh(&image);
+    timed(&mut group, "park_and_attach", &mut slot, |slot| {
+        let parked = slot.park().expect("it is on an image");
+        slot.attach(&other).expect("it is of this image");
+        slot.attach(&parked).expect("it is of this image");
+    });
+    group.finish();
+}
+
+type Group<'a> = criterion::BenchmarkGroup<'a, criterion::measurement::WallTime>;
+
+/// Measures `work` alone, each time after a turn; prints the median and the tail as well.
+#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+fn timed(
+    group: &mut Group<'_>,
+    name: &str,
+    slot: &mut Interpreter,
+    mut work: impl FnMut(&mut Interpreter),
+) {
+    let mut times = Vec::new();
+    group.bench_function(name, |bencher| {
+        bencher.iter_custom(|rounds| {
+            let mut total = Duration::ZERO;
+            for _ in 0..rounds {
+                let outcome = run(slot, "df.loc[7, 'b'] += 1");
+                assert!(outcome.is_success(), "{outcome:?}");
+                let started = Instant::now();
+                work(slot);
+                let elapsed = started.elapsed();
+                total += elapsed;
+                times.push(elapsed);
+            }
+            total
+        });
+    });
+    times.sort_unstable();
+    let at = |part: usize| times[(times.len() - 1) * part / 100];
+    println!("{name}: p50 {:?}, p99 {:?}", at(50), at(99));
+}
+
+/// A thousand sessions on two slots, each asked again in another order.
+#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+fn a_thousand_sessions(_criterion: &mut Criterion) {
+    const SESSIONS: usize = 1_000;
+    let runtime = Runtime::new().expect("threads can be had");
+    runtime.block_on(async {
+        let pool = Hatchery::builder().workers(2).preload(PRELOAD).start().await;
+        let pool = pool.expect("the build can be had");
+        let before = resident_bytes();
+        let started = Instant::now();
+        let mut sessions = Vec::new();
+        for number in 0..SESSIONS {
+            let session = pool.session(&format!("session {number}")).await.expect("it may be open");
+            let source = format!(
+                "import pandas\n\
+                 df = pandas.DataFrame({{'x': range({number}, {number} + 10)}})"
+            );
+            let outcome = session.run(Job::code(source)).await.expect("it is taken");
+            assert!(outcome.is_success(), "{outcome:?}");
+            sessions.push(session);
+        }
+        let made = started.elapsed();
+        let after = resident_bytes();
+        let started = Instant::now();
+        // 617 and 1,000 have no common divisor, so each is asked once.
+        for number in (0..SESSIONS).map(|step| step * 617 % SESSIONS) {
+            assert_eq!(sum_of(&sessions[number]).await, 10 * number as u64 + 45);
+        }
+        println!(
+            "{SESSIONS} sessions: made in {made:?}, asked in {:?}; resident memory {} MiB, of \
+             which {} MiB before them: {} KiB each",
+            started.elapsed(),
+            after >> 20,
+            before >> 20,
+            ((after - before) / SESSIONS as u64) >> 10,
+        );
+        assert!(after < 2 << 30, "{after} bytes");
+        pool.abort().await;
+    });
+}
+
+async fn sum_of(session: &Session) -> u64 {
+    let outcome = session.run(Job::code("int(df.x.sum())")).await.expect("it is taken");
+    let Verdict::Completed { value: Some(value), .. } = &outcome.verdict else {
+        panic!("{outcome:?}");
+    };
+    value.as_u64().expect("a number")
+}
+
+fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it has that line");
+    let kib = line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok());
+    kib.expect("a number") << 10
+}
+
+criterion_group!(benches, large_session, a_thousand_sessions);
+criterion_main!(benches);
