@@ -95,6 +95,7 @@ struct Request<'a> {
     env: &'a BTreeMap<String, String>,
     last: bool,
     reseed: bool,
+    rehearse: bool,
     result_bytes: usize,
 }
 
@@ -105,6 +106,8 @@ pub(crate) struct Moment {
     pub(crate) last: bool,
     /// It is a copy of another one, so the generators that modules share are seeded anew.
     pub(crate) reseed: bool,
+    /// It is no run at all: the agent is to learn what a run that leaves nothing looks like.
+    pub(crate) rehearse: bool,
 }
 
 #[derive(Serialize)]
@@ -133,7 +136,7 @@ pub(crate) fn identity() -> String {
 
 /// The request for a run.
 pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec<u8> {
-    let Moment { last, reseed } = moment;
+    let Moment { last, reseed, rehearse } = moment;
     let request = Request {
         source: &program.source,
         filename: program.filename.as_deref(),
@@ -141,6 +144,7 @@ pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec
         env: &program.env,
         last,
         reseed,
+        rehearse,
         result_bytes: limits.result_bytes,
     };
     serde_json::to_vec(&request).expect("strings and numbers have a JSON form")

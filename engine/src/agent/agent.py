@@ -96,19 +96,14 @@ class Agent:
         self._stdin = None
         # Given up when a program has used all memory, so that there is some to say so.
         self._reserve = bytearray(RESERVE_BYTES)
-        # What collections counted when the run began, and what they count of a run that has left
-        # nothing, as rehearsals found.
+        # Something that was made as the run began, and how much there is to collect after a run that
+        # has left nothing, as a rehearsal found.
         self._begun = None
         self._nothing_left = None
-        self._is_rehearsing = False
-        # The program's namespace if the image's setup has filled it, and how many objects the image
-        # keeps from collections.
-        self._image_namespace = None
-        self._frozen = gc.get_freeze_count()
+        # What the image's setup left in the program's namespace, if there was one.
+        self._image_names = None
         # Generators of random numbers that modules made as they were imported.
         self._generators = []
-        self._rehearsed = b""
-        self._rehearsal = self._call_in_rehearsal
         self._encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
         self._decode = json.JSONDecoder().decode
         self.main = new_main()
@@ -141,51 +136,40 @@ class Agent:
                 importlib.import_module(name)
             self._generators = list(shared_generators())
             if request["setup"] is not None:
-                self._image_namespace = self.main.__dict__
                 self._execute(request["setup"], request["setup_name"])
+                self._image_names = dict(self.main.__dict__)
             reply = {"kind": "completed", "has_value": False, "value": None, "repr": None}
         except BaseException as error:
             reply = {"kind": "raised", **describe_exception(error, request["result_bytes"])}
         finally:
             sys.modules["__main__"] = self._between
         flush_streams()
-        self._rehearse(REHEARSALS * REHEARSED_TIMES)
+        # Frozen, so that the collections at the end of each don't take long.
+        gc.freeze()
+        for source in REHEARSALS * REHEARSED_TIMES:
+            self._rehearse(source)
+        gc.unfreeze()
         self._settle()
         self._call(REPLY + self._encode(reply).encode("utf-8", "backslashreplace"))
 
-    def _rehearse(self, sources):
-        """Serves requests of its own, so that what is made at the first time is in the image."""
-        call, main, turns = self._call, self.main, self._turns
-        self._is_rehearsing = True
-        self._call = self._rehearsal
-        for source in sources:
-            request = {"source": source, "filename": None, "args": [], "env": {}}
-            request |= {"last": True, "reseed": False, "result_bytes": 1000}
-            self._rehearsed = json.dumps(request).encode()
-            self.main = new_main()
-            self._turns = 0
-            self._stdin = open_stdin()
-            self.turn()
-        self._is_rehearsing = False
-        self._call, self.main, self._turns = call, main, turns
-        self._stdin = open_stdin()
-        linecache.cache.pop("<job>", None)
-
-    def _call_in_rehearsal(self, frame):
-        return self._rehearsed if frame == FETCH else b""
+    def _rehearse(self, source):
+        """Serves a request of its own, so that what is made at the first time is in the image."""
+        request = {"source": source, "filename": None, "args": [], "env": {}, "last": True}
+        request |= {"reseed": False, "rehearse": True, "result_bytes": 1000}
+        answer = json.dumps(request).encode()
+        call, self._call = self._call, lambda frame: answer if frame == FETCH else b""
+        main = self.main
+        self.turn()
+        self._call, self.main = call, main
 
     def _settle(self):
         """Leaves nothing that copies of this interpreter must not have in common."""
         reseed(self._generators)
         # What is here now is never looked at again by a collection, and so never written to.
-        # A rehearsal makes some of it anew, and then finds how much is looked at.
-        for _ in range(2):
-            gc.collect()
-            make_immortal(self._call, {id(self.main), id(self.main.__dict__), id(self._reserve)})
-            gc.freeze()
-            self._frozen = gc.get_freeze_count()
-            self._rehearse(["pass"])
-        if self._image_namespace is None:
+        gc.collect()
+        make_immortal(self._call, {id(self.main), id(self.main.__dict__), id(self._reserve)})
+        gc.freeze()
+        if self._image_names is None:
             # One that a collection looks at.
             self.main = new_main()
         for generator in self._generators:
@@ -211,7 +195,7 @@ class Agent:
 
     def _serve(self):
         """Takes a request, runs it and makes the frame of the reply."""
-        self._begun = list(gc.get_count())
+        self._begun = []
         if self._reserve is None:
             self._reserve = bytearray(RESERVE_BYTES)
         request = self._decode(self._fetch().decode())
@@ -236,6 +220,10 @@ class Agent:
             left = {name: sys.__dict__.get(name) for name in streams}
             self._replaced = {name: left[name] for name in left if left[name] is not streams[name]}
             sys.__dict__.update(streams)
+        if request["rehearse"]:
+            self._turns = 0
+            self._stdin = open_stdin()
+            linecache.cache.pop("<job>", None)
         return REPLY + self._encode(reply).encode("utf-8", "backslashreplace")
 
     def _fetch(self):
@@ -267,10 +255,10 @@ class Agent:
             self._reserve = None
             reply = {"kind": "raised", **describe_exception(error, cap)}
         if request["last"]:
-            if not self._is_rehearsing:
+            if not request["rehearse"]:
                 run_exit_functions()
             try:
-                self._drop_main()
+                self._drop_main(request["rehearse"])
             except KeyboardInterrupt:
                 raise
             except BaseException:
@@ -278,32 +266,39 @@ class Agent:
         flush_streams()
         return reply
 
-    def _drop_main(self):
+    def _drop_main(self, is_rehearsal=False):
         """As a process that ends does: what is still open is closed, and so written."""
         namespace = self.main.__dict__
         flush_files(namespace.values())
-        # Finalisers find the names that they use: nothing is taken from the program's namespace
-        # unless something outside of it keeps it alive.
-        self.main = sys.modules["__main__"] = new_main()
-        references = sys.getrefcount(namespace)
-        witness = namespace["__witness__"] = Witness()
-        alive = weakref.ref(witness)
-        holders = [namespace] if namespace is self._image_namespace else None
-        del namespace, witness
-        # What was allocated since the run began and not freed, and collections meanwhile.
-        young, *older = gc.get_count()
-        left = [young - self._begun[0], *older, references]
-        if self._is_rehearsing:
+        references, alive = 0, lambda: None
+        if self._image_names is not None:
+            # The setup's functions keep it; only what the program put there goes.
+            put_back(namespace, self._image_names)
+        else:
+            # Finalisers find the names that they use: nothing is taken from the program's namespace
+            # unless something outside of it keeps it alive.
+            self.main = sys.modules["__main__"] = new_main()
+            references = sys.getrefcount(namespace)
+            witness = namespace["__witness__"] = Witness()
+            alive = weakref.ref(witness)
+            del witness
+        del namespace
+        objects = gc.get_objects()
+        left = len(objects), references
+        if is_rehearsal:
             self._nothing_left = left
-        elif left == self._nothing_left and older == self._begun[1:]:
+        elif left == self._nothing_left:
             return
-        if gc.get_freeze_count() > self._frozen:
+        if not any(one is self._begun for one in objects):
+            # The program has hidden what there was from collections.
             gc.unfreeze()
+            objects = gc.get_objects()
         # A file that is part of a cycle can lose what it holds when the cycle is collected.
-        flush_files(gc.get_objects())
+        flush_files(objects)
+        del objects
         gc.collect()
         if alive() is not None:
-            for holder in holders or gc.get_referrers(alive()):
+            for holder in gc.get_referrers(alive()):
                 if type(holder) is dict:
                     clear(holder)
             gc.collect()
@@ -647,6 +642,15 @@ def flush_files(objects):
     files.sort(key=lambda file: not issubclass(type(file), io.TextIOBase))
     for file in files:
         flush(file)
+
+
+def put_back(namespace, names):
+    """Makes a namespace what it was, as far as it has more or other names now."""
+    for name in list(namespace):
+        if name not in names:
+            del namespace[name]
+        elif namespace[name] is not names[name]:
+            namespace[name] = names[name]
 
 
 def clear(namespace):

@@ -59,6 +59,7 @@ class AgentTest(unittest.TestCase):
             "env": {},
             "last": False,
             "reseed": False,
+            "rehearse": False,
             "result_bytes": 1 << 20,
             **changes,
         }
