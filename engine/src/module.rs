@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use wasmer::sys::{Cranelift, EngineBuilder, Features, NativeEngineExt};
 use wasmer::{Engine, Module};
 use wasmer_types::CompilationProgressCallback;
@@ -80,11 +81,12 @@ pub(crate) fn load_or_compile(
 
 #[expect(unsafe_code, reason = "loading a compiled module is loading native code")]
 fn load(engine: &Engine, sealer: &Sealer, path: &Path, key: &str) -> Option<Module> {
-    let compiled = sealer.read(path, key)?;
+    // Mapped: 400 MB that are never copied, and that processes share.
+    let compiled = Bytes::from_owner(sealer.view(path, key)?);
     // SAFETY: the bytes were serialised by this version of wasmer with these settings on a machine
     // with these CPU features, all of which the key names, and nobody without the secret of this
-    // user's private directory could have sealed them. They are in private memory, so what was
-    // checked is what is loaded.
+    // user's private directory could have sealed them. What was checked is what is loaded: files
+    // of the cache are never written to in place, by the contract of `FileView::new`.
     let loaded = unsafe { Module::deserialize_unchecked(engine, compiled) };
     loaded.inspect_err(|error| tracing::warn!(%error, "a cached module can't be loaded")).ok()
 }

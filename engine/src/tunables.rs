@@ -270,3 +270,45 @@ impl LinearMemory for Adapter {
 fn pages(bytes: usize) -> Pages {
     Pages(u32::try_from(bytes / WASM_PAGE_BYTES).expect("E-1: at most 4 GiB"))
 }
+
+#[cfg(test)]
+mod tests {
+    use wasmer::{Instance, Module, TypedFunction, imports};
+
+    use super::*;
+    use crate::module::new_engine;
+
+    /// Wasm reaches from the base to just below 8 GiB and 16 bytes: each access there that isn't to
+    /// the memory is a trap, and the process lives.
+    #[test]
+    fn the_first_and_the_last_byte_that_wasm_can_reach_beyond_its_memory_are_traps() {
+        let text = r#"(module (memory (export "memory") 1)
+            (func (export "inside") (result i32) (i32.load8_u (i32.const 0xffff)))
+            (func (export "first") (result i32) (i32.load8_u (i32.const 0x10000)))
+            (func (export "straddling") (result i64) (i64.load (i32.const 0xfff9)))
+            (func (export "last")
+                (v128.store offset=0xffffffff (i32.const -1) (v128.const i64x2 0 0)))
+            (func (export "before") (result i32) (i32.load8_u (i32.const -1))))"#;
+        let engine = new_engine();
+        let module = Module::new(&engine, wat::parse_str(text).unwrap()).unwrap();
+        let mut store = Store::new(engine);
+        let (instance, memory) =
+            with_memory(None, || Instance::new(&mut store, &module, &imports! {}).unwrap());
+        assert_eq!(memory.unwrap().shared().len(), WASM_PAGE_BYTES);
+        let inside: TypedFunction<(), i32> =
+            instance.exports.get_typed_function(&store, "inside").unwrap();
+        for name in ["first", "straddling", "last", "before"] {
+            let reaches = instance.exports.get_function(name).unwrap().clone();
+            let trap = reaches.call(&mut store, &[]).unwrap_err().to_trap();
+            assert_eq!(trap, Some(TrapCode::HeapAccessOutOfBounds), "{name}");
+            assert_eq!(inside.call(&mut store).unwrap(), 0, "after {name}");
+        }
+    }
+
+    #[test]
+    fn exceptions_that_wasmer_keeps_are_counted() {
+        let mut store = Store::new(new_engine());
+        let first = exceptions(&mut store);
+        assert_eq!(exceptions(&mut store), first + 1, "the look itself leaves one");
+    }
+}

@@ -206,6 +206,12 @@ impl FileView {
     }
 }
 
+impl AsRef<[u8]> for FileView {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
 impl Drop for FileView {
     fn drop(&mut self) {
         // SAFETY: the range is our mapping, and `bytes` lends it no longer than this value lives.
