@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group, criterion_main};
 use engine::{
     Engine, EngineConfig, Image, ImageSpec, Interpreter, Limits, Outcome, Program, ProgressSink,
-    SessionState, Silent, StopHandle, Verdict,
+    Silent, StopHandle, Verdict,
 };
 use hatchery::{Hatchery, Job, Session};
 use tokio::runtime::Runtime;
@@ -54,11 +54,11 @@ fn large_session(criterion: &mut Criterion) {
     timed(&mut group, "fork_after_a_turn", &mut slot, |slot| {
         drop(slot.park().expect("it is on an image").fork());
     });
-    let other = SessionState::fresh(&image);
+    // On another slot, which something else has used before.
+    let mut other = image.start().expect("memory can be had");
     timed(&mut group, "park_and_attach", &mut slot, |slot| {
         let parked = slot.park().expect("it is on an image");
-        slot.attach(&other).expect("it is of this image");
-        slot.attach(&parked).expect("it is of this image");
+        other.attach(&parked).expect("it is of this image");
     });
     group.finish();
 }

@@ -264,7 +264,7 @@ impl GuestMemory {
         if state.tracker.is_some() && copied > MOST_KEPT_PAGES + patch.pages.len() {
             self.reservation.give_back(0, image.len())?;
         } else {
-            for pages in self.put_back(state, image, runs) {
+            for pages in self.put_back(state, image, runs, patch) {
                 self.reservation.give_back(pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES)?;
             }
         }
@@ -280,17 +280,23 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Makes pages that were copied as they are in the image, and says which of them nobody has
-    /// written to for long.
+    /// Makes pages that were copied as they are in the image, but for those that `patch` replaces,
+    /// and says which of them nobody has written to for long.
     fn put_back(
         &self,
         state: &mut MemoryState,
         image: &[u8],
         runs: Vec<Range<usize>>,
+        patch: &MemoryPatch,
     ) -> Vec<Range<usize>> {
+        let is_replaced = |page: usize| {
+            let patch = u32::try_from(page).ok().and_then(|page| patch.page(page));
+            patch.is_some_and(PagePatch::is_whole)
+        };
         let mut unused: Vec<Range<usize>> = Vec::new();
         let within = |run: Range<usize>| run.start..run.end.min(image.len());
         let pages = runs.into_iter().map(within).flat_map(pages_of);
+        let pages = pages.filter(|page| patch.pages.is_empty() || !is_replaced(*page));
         // SAFETY: as in `patch`.
         unsafe {
             self.reservation.with_bytes(0, image.len(), |memory| {

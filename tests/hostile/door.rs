@@ -15,7 +15,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import _host\n_host.call(b'\\x01' + bytes(30 << 20))", Raises("OSError")),
     ("import _host\nprint(_host.call(b'\\x02' + bytes(24 << 20)))", Prints("b''")),
     ("import _host\nclass A:\n def __buffer__(self, flags): _host.call(b'\\x02x'); return memoryview(b'\\x02y')\nprint(_host.call(A()))", Prints("b''")),
-    ("import _host, json\nprint(*sorted(json.loads(_host.call(b'\\x01'))))", Prints("args env filename last result_bytes source")),
+    ("import _host, json\nprint(*sorted(json.loads(_host.call(b'\\x01'))))", Prints("args env filename last rehearse reseed result_bytes source")),
     ("import _host\nprint(len({_host.call(b'\\x01' + bytes(i)) for i in range(9999)}))", Prints("1")),
     ("import _host\nr = bytearray(_host.call(b'\\x01')); r[:] = b''\nprint(_host.call(b'\\x01')[:9])", Prints("b'{\"source\"'")),
     ("import _host\nfor i in range(10**5): _host.call(b'\\x02{')\nprint(i)", Prints("99999")),

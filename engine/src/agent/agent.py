@@ -324,7 +324,20 @@ class Agent:
 
     def _execute(self, source, filename):
         """Runs the program; returns whether it ends in an expression, and that one's value."""
-        return eval_last(source, filename, self.main.__dict__)
+        lines = io.StringIO(source, newline=None).readlines()
+        linecache.cache[filename] = len(source), None, lines, filename
+        namespace = self.main.__dict__
+        tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr):
+            last = ast.Expression(tree.body.pop().value)
+        code = compile(tree, filename, "exec", dont_inherit=True)
+        exec(code, namespace)
+        if last is None:
+            return False, None
+        # `from __future__ import …` at the top holds for the last expression as well.
+        future = code.co_flags & FUTURE_FLAGS
+        return True, eval(compile(last, filename, "eval", future, dont_inherit=True), namespace)
 
     def _exited(self, error, cap):
         """What a process would do with a `SystemExit`: its code, or the message and 1."""
@@ -342,23 +355,6 @@ class Agent:
         except BaseException:
             pass
         return {"kind": "exited", "code": 1, "message": message}
-
-
-def eval_last(source, filename, namespace):
-    """Runs source; returns whether it ends in an expression, and that one's value."""
-    lines = io.StringIO(source, newline=None).readlines()
-    linecache.cache[filename] = len(source), None, lines, filename
-    tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-    last = None
-    if tree.body and isinstance(tree.body[-1], ast.Expr):
-        last = ast.Expression(tree.body.pop().value)
-    code = compile(tree, filename, "exec", dont_inherit=True)
-    exec(code, namespace)
-    if last is None:
-        return False, None
-    # `from __future__ import …` at the top holds for the last expression as well.
-    future = code.co_flags & FUTURE_FLAGS
-    return True, eval(compile(last, filename, "eval", future, dont_inherit=True), namespace)
 
 
 def new_main():

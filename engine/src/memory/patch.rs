@@ -64,14 +64,18 @@ impl PagePatch {
         now: &[u8],
         before: Option<&Self>,
     ) -> Option<Self> {
+        // Most pages of a large session are as they were, and quickly told to be.
+        if let Some(before) = before.filter(|before| before.is_whole() && *before.bytes == *now) {
+            return Some(before.clone());
+        }
+        if image == now {
+            return None;
+        }
         let mut blocks = 0_u64;
         let pairs = image.as_chunks::<BLOCK_BYTES>().0.iter().zip(now.as_chunks().0);
         for (index, (image, now)) in pairs.enumerate() {
             let now: &[u8; BLOCK_BYTES] = now;
             blocks |= u64::from(image != now) << index;
-        }
-        if blocks == 0 {
-            return None;
         }
         if let Some(before) = before
             && before.blocks == blocks
@@ -93,6 +97,10 @@ impl PagePatch {
 
     /// Puts the blocks into a page that is as in the image.
     pub(crate) fn apply(&self, target: &mut [u8]) {
+        if self.is_whole() {
+            target.copy_from_slice(&self.bytes);
+            return;
+        }
         for (at, bytes) in self.parts() {
             target[at..at + BLOCK_BYTES].copy_from_slice(bytes);
         }
@@ -101,6 +109,11 @@ impl PagePatch {
     /// The bytes of that many blocks.
     pub(crate) fn bytes_of(blocks: u64) -> usize {
         blocks.count_ones() as usize * BLOCK_BYTES
+    }
+
+    /// Whether nothing of the image is left of the page.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.blocks == u64::MAX
     }
 
     fn parts(&self) -> impl Iterator<Item = (usize, &[u8; BLOCK_BYTES])> {
