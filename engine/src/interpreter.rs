@@ -99,7 +99,6 @@ impl Interpreter {
                 let moment = Moment { last, reseed: self.life.is_copy, rehearse: false };
                 let request = agent::request(program, limits, moment);
                 let turn = Turn { kind: TurnKind::Run, request };
-                self.life.has_run = true;
                 let setup = RunSetup { program, limits, transcript: Arc::clone(transcript) };
                 let (outcome, _) = self.serve(turn, setup, stop);
                 // Without memory, or refused by the host, it may not have got to seeding.
@@ -180,6 +179,7 @@ impl Interpreter {
             return (Outcome::not_run(verdict), Vec::new());
         }
         self.runs += 1;
+        self.life.has_run = true;
         let cap = agent::reply_cap(limits);
         match turn.kind {
             TurnKind::Run => self.door.lock().open(turn.request, cap),

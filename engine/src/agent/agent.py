@@ -183,10 +183,13 @@ class Agent:
     def turn(self):
         """Serves one request."""
         try:
-            self._call(self._serve())
+            call = self._call
+            reply = self._serve()
             if not has_room(BEGINNING_BYTES):
                 # It is room for the next turn to begin in.
                 self._reserve = None
+            # No function is called after this one: a trace function could post another reply.
+            call(reply)
         except MemoryError:
             # Not even the reserve was enough to describe the end in, or to begin.
             self._reserve = None
