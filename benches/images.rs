@@ -10,21 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use engine::{
-    Afterwards, Engine, EngineConfig, Image, ImageSpec, Interpreter, Limits, Program, ProgressSink,
-    Silent, StopHandle,
-};
+use engine::{Afterwards, Image, Interpreter, Limits, Program, StopHandle};
 use hatchery::{Hatchery, Job};
+use support::{PRELOAD, image};
 use tokio::runtime::Runtime;
 
-const PRELOAD: [&str; 2] = ["numpy", "pandas"];
-
-fn image() -> Image {
-    let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
-    let engine = Engine::load(&EngineConfig::from_env(), &progress).expect("the build can be had");
-    let spec = ImageSpec { preload: PRELOAD.map(str::to_owned).to_vec(), setup: None };
-    Image::load_or_build(&engine, &spec, &progress).expect("the build has both")
-}
+#[path = "support/image.rs"]
+mod support;
 
 fn turn(slot: &mut Interpreter, program: &Program) {
     let limits = Limits::default();
@@ -48,10 +40,7 @@ fn one_slot(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("fresh_x_is_1_with_numpy_and_pandas");
     group.sample_size(50).measurement_time(Duration::from_secs(10));
     group.bench_function("native_python_with_nothing", |bencher| {
-        bencher.iter(|| {
-            let status = Command::new("python3").args(["-c", "pass"]).status();
-            assert!(status.expect("python3 is installed").success());
-        });
+        bencher.iter(start_native_python);
     });
     for (name, counts_turn, counts_reset) in
         [("turn", true, false), ("reset", false, true), ("both", true, true)]
@@ -76,7 +65,13 @@ fn one_slot(criterion: &mut Criterion) {
     percentiles(&mut slot, &program);
 }
 
-/// Prints what criterion doesn't: medians and tails of single turns and resets.
+fn start_native_python() {
+    let status = Command::new("python3").args(["-c", "pass"]).status();
+    assert!(status.expect("python3 is installed").success());
+}
+
+/// Prints what criterion doesn't: medians and tails of single turns and resets, and how many fit
+/// into one start of the machine's own Python.
 #[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn percentiles(slot: &mut Interpreter, program: &Program) {
     let (mut turns, mut resets) = (Vec::new(), Vec::new());
@@ -88,11 +83,22 @@ fn percentiles(slot: &mut Interpreter, program: &Program) {
         slot.reset().expect("memory can be had");
         resets.push(started.elapsed());
     }
-    for (name, times) in [("turn", &mut turns), ("reset", &mut resets)] {
+    let mut starts = Vec::new();
+    for _ in 0..50 {
+        let started = Instant::now();
+        start_native_python();
+        starts.push(started.elapsed());
+    }
+    let mut medians = [Duration::ZERO; 3];
+    let measured = [("turn", turns), ("reset", resets), ("python3 -c pass", starts)];
+    for ((name, mut times), median) in measured.into_iter().zip(&mut medians) {
         times.sort_unstable();
         let at = |part: usize| times[(times.len() - 1) * part / 1000];
         println!("{name}: p50 {:?}, p99 {:?}, p99.9 {:?}", at(500), at(990), at(999));
+        *median = at(500);
     }
+    let [turn, reset, start] = medians.map(|median| median.as_secs_f64());
+    println!("one start takes {:.0} times as long as turn and reset", start / (turn + reset));
 }
 
 /// Slots side by side, each with its thread: the copying doesn't get in each other's way.

@@ -8,25 +8,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use engine::{
-    Engine, EngineConfig, Image, ImageSpec, Interpreter, Limits, Outcome, Program, ProgressSink,
-    Silent, StopHandle, Verdict,
-};
+use engine::{Image, Interpreter, Limits, Outcome, Program, StopHandle, Verdict};
 use hatchery::{Hatchery, Job, Session};
+use support::{PRELOAD, image};
 use tokio::runtime::Runtime;
 
-const PRELOAD: [&str; 2] = ["numpy", "pandas"];
+#[path = "support/image.rs"]
+mod support;
+
 /// 1.6 MB of numbers.
 const FRAME: &str = "import numpy, pandas\n\
      df = pandas.DataFrame({'a': numpy.arange(100_000), 'b': numpy.arange(100_000) * 0.5})\n\
      assert df.b.sum() == 2_499_975_000";
-
-fn image() -> Image {
-    let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
-    let engine = Engine::load(&EngineConfig::from_env(), &progress).expect("the build can be had");
-    let spec = ImageSpec { preload: PRELOAD.map(str::to_owned).to_vec(), setup: None };
-    Image::load_or_build(&engine, &spec, &progress).expect("the build has both")
-}
 
 fn run(slot: &mut Interpreter, source: &str) -> Outcome {
     let program = Program { source: source.to_owned(), ..Program::default() };

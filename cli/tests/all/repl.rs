@@ -1,7 +1,7 @@
 //! The prompt, without a terminal: state from input to input, commands, and what comes back to it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Output, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use crate::{hatchery, images, interrupt, run_with_stdin, text};
 
@@ -14,6 +14,13 @@ fn printed(input: &str) -> String {
     let output = typed(input);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     text(&output.stdout)
+}
+
+/// A prompt without a terminal, for input that depends on what it says.
+fn spawned() -> Child {
+    let mut command = hatchery();
+    command.arg("repl").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
 }
 
 #[test]
@@ -89,13 +96,7 @@ fn a_program_that_leaves_ends_the_prompt() {
 
 #[test]
 fn an_interrupt_comes_back_to_the_prompt() {
-    let mut child = hatchery()
-        .arg("repl")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = spawned();
     let mut stdin = child.stdin.take().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     for round in 1..=2 {
@@ -203,13 +204,7 @@ fn mistakes_in_commands_say_what_to_do_and_end_nothing() {
 
 #[test]
 fn input_that_is_no_text_is_a_mistake() {
-    let mut child = hatchery()
-        .arg("repl")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = spawned();
     child.stdin.take().unwrap().write_all(b"x = '\xff'\n").unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
