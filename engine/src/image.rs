@@ -153,7 +153,7 @@ impl Image {
 
     fn new(engine: &Engine, info: ImageInfo, contents: format::ImageContents) -> Self {
         let format::ImageContents { memory, host, facts } = contents;
-        let pristine = MemoryPatch { len: memory.bytes().len(), pages: Vec::new() };
+        let pristine = MemoryPatch { len: memory.bytes().len(), ..MemoryPatch::default() };
         let memory = Arc::new(memory);
         Self {
             inner: Arc::new(ImageInner {

@@ -12,6 +12,9 @@
 //!          ^ base      ^ end of the image
 //! ```
 //!
+//! A session that was put aside has runs of pages of its own, which are mapped copy-on-write in
+//! place of the image and of zeroes.
+//!
 //! wasmer compiles accesses to such a memory **without bounds checks**: a 32-bit index plus a
 //! 32-bit offset plus the width of the access always lands inside the reservation. Reserving less
 //! would be an escape from the sandbox (`MemoryStyle::Static` in wasmer-types 7.4.2,
@@ -29,7 +32,8 @@ use parking_lot::Mutex;
 
 use cow::Tracker;
 use image::MemoryImage;
-use patch::{MemoryPatch, PAGE_BYTES, PagePatch, image_page};
+use patch::{MemoryPatch, PAGE_BYTES, PagePatch, base_page, differing, page_in};
+use runs::PageRun;
 
 #[cfg(target_os = "linux")]
 mod cow;
@@ -38,6 +42,7 @@ mod cow;
 mod cow;
 pub(crate) mod image;
 pub(crate) mod patch;
+mod runs;
 pub(crate) mod sys;
 
 /// Bytes of a WebAssembly page.
@@ -54,6 +59,10 @@ const GUARD_BEFORE_BYTES: usize = 2 << 30;
 const MOST_KEPT_PAGES: usize = 1024;
 /// A page that no run has written to in this many runs is kept no longer.
 const MOST_IDLE_RUNS: u8 = 16;
+/// Restores between two looks at whether a page changed that had at the last one.
+const RUNS_PER_LOOK: usize = 8;
+/// A page is filled if this many of its 64 blocks differ from the image.
+const FILLED_BLOCKS: u32 = 32;
 
 /// The linear memory of one guest.
 #[derive(Debug)]
@@ -76,14 +85,27 @@ struct MemoryState {
     revoked: bool,
     /// Knows which pages of the image were copied; without it, each may have changed.
     tracker: Option<Tracker>,
-    /// For each page of the image, how often in a row it was copied and had not changed.
+    /// For each page of the image, how often in a row it was looked at and had not changed.
     idle_runs: Vec<u8>,
+    /// How often the memory was restored.
+    restored: u32,
+    /// Runs of a session that are mapped, in order and apart; only with a tracker.
+    mapped: Vec<PageRun>,
 }
 
 impl MemoryState {
     fn new(len: usize, tracker: Option<Tracker>) -> Self {
         let idle_runs = vec![0; if tracker.is_some() { len / PAGE_BYTES } else { 0 }];
-        Self { len, limit: MOST_BYTES, refused: None, revoked: false, tracker, idle_runs }
+        Self {
+            len,
+            limit: MOST_BYTES,
+            refused: None,
+            revoked: false,
+            tracker,
+            idle_runs,
+            restored: 0,
+            mapped: Vec::new(),
+        }
     }
 }
 
@@ -94,6 +116,23 @@ pub(crate) fn is_length(bytes: usize) -> bool {
 
 fn pages_of(run: Range<usize>) -> Range<usize> {
     run.start / PAGE_BYTES..run.end / PAGE_BYTES
+}
+
+/// Runs of consecutive pages that were filled, each outside of `kept` ones; `pages` are in order,
+/// with the blocks that differ.
+fn filled_runs(pages: &[(usize, u64)], kept: &[PageRun]) -> Vec<Range<usize>> {
+    let mut filled: Vec<Range<usize>> = Vec::new();
+    for (page, blocks) in pages {
+        if blocks.count_ones() < FILLED_BLOCKS || page_in(kept, *page).is_some() {
+            continue;
+        }
+        match filled.last_mut() {
+            Some(last) if last.end == *page => last.end += 1,
+            _ => filled.push(*page..page + 1),
+        }
+    }
+    filled.retain(|run| run.len() >= runs::LEAST_PAGES);
+    filled
 }
 
 /// Growth was refused.
@@ -205,8 +244,12 @@ impl GuestMemory {
     /// Lends the word at `at`, which the guest may be changing; `None` if it isn't accessible or
     /// aligned.
     pub(crate) fn with_word<T>(&self, at: u32, work: impl FnOnce(&AtomicU32) -> T) -> Option<T> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         let at = at as usize;
+        if let Some(tracker) = &mut state.tracker {
+            // This may be another thread than the guest's, and copies the page.
+            tracker.forget();
+        }
         if state.revoked || at + 4 > state.len || !at.is_multiple_of(4) {
             return None;
         }
@@ -215,6 +258,8 @@ impl GuestMemory {
     }
 
     /// What differs from the image. Pages that are as in `before` share what that holds of them.
+    /// Long runs of pages that were filled go to where other memories can map them from, and this
+    /// one does from now on.
     ///
     /// For the thread of the guest, between runs.
     ///
@@ -223,21 +268,53 @@ impl GuestMemory {
     pub(crate) fn patch(&self, before: &MemoryPatch) -> io::Result<MemoryPatch> {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let (image, runs) = self.copied(state)?;
-        let image = image.bytes();
+        let (image, copied) = self.copied(state)?;
+        let mut pages: Vec<usize> = copied.into_iter().flat_map(pages_of).collect();
+        // A run that was written to in many places is none any more.
+        let (kept, rewritten): (Vec<PageRun>, Vec<PageRun>) =
+            state.mapped.iter().cloned().partition(|run| {
+                let first = pages.partition_point(|page| *page < run.pages().start);
+                let after = pages.partition_point(|page| *page < run.pages().end);
+                2 * (after - first) <= run.pages().len()
+            });
+        if !rewritten.is_empty() {
+            pages.extend(rewritten.iter().flat_map(PageRun::pages));
+            pages.sort_unstable();
+            pages.dedup();
+        }
+        let store = image.runs().filter(|_| state.tracker.is_some());
+        let bytes = image.bytes();
         // SAFETY: accessible, and the guest doesn't run; the lock keeps everybody else out.
-        let pages = unsafe {
+        let (mut runs, pages) = unsafe {
             self.reservation.with_bytes(0, state.len, |memory| {
-                let pages = runs.into_iter().flat_map(pages_of);
-                let between = |page| {
-                    let number = u32::try_from(page).expect("E-1");
-                    let now = &memory[page * PAGE_BYTES..(page + 1) * PAGE_BYTES];
-                    PagePatch::between(number, image_page(image, page), now, before.page(number))
-                };
-                pages.filter_map(between).collect()
+                let now = |page: usize| &memory[page * PAGE_BYTES..(page + 1) * PAGE_BYTES];
+                let differing = |page| (page, differing(base_page(bytes, &kept, page), now(page)));
+                let pages: Vec<(usize, u64)> = pages.into_iter().map(differing).collect();
+                let room =
+                    if store.is_some() { runs::MOST_RUNS.saturating_sub(kept.len()) } else { 0 };
+                let filled = filled_runs(&pages, &kept).into_iter().take(room);
+                let fresh: Vec<PageRun> = filled
+                    .filter_map(|run| {
+                        let bytes = &memory[run.start * PAGE_BYTES..run.end * PAGE_BYTES];
+                        store?.put(u32::try_from(run.start).expect("E-1"), bytes)
+                    })
+                    .collect();
+                let others = pages.into_iter().filter(|(page, _)| page_in(&fresh, *page).is_none());
+                let patches = others
+                    .filter_map(|(page, blocks)| {
+                        let number = u32::try_from(page).expect("E-1");
+                        PagePatch::of(number, blocks, now(page), before.page(number))
+                    })
+                    .collect();
+                (fresh, patches)
             })
         };
-        Ok(MemoryPatch { len: state.len, pages })
+        for run in &runs {
+            self.map_run(state, run)?;
+        }
+        runs.extend(kept);
+        runs.sort_unstable_by_key(|run| run.pages().start);
+        Ok(MemoryPatch { len: state.len, runs, pages })
     }
 
     /// Makes the memory the image with `patch`, whatever it was before. What was grown beyond is
@@ -250,22 +327,45 @@ impl GuestMemory {
     pub(crate) fn restore(&self, patch: &MemoryPatch) -> io::Result<()> {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let (image, runs) = self.copied(state)?;
-        let image = image.bytes();
-        self.reservation.give_back(image.len(), state.len - image.len())?;
-        let len = patch.len.max(image.len());
+        let (image, copied) = self.copied(state)?;
+        for run in std::mem::take(&mut state.mapped) {
+            if patch.runs.contains(&run) {
+                state.mapped.push(run);
+            } else {
+                self.unmap(image, run.pages())?;
+            }
+        }
+        let bytes = image.bytes();
+        self.reservation.give_back(bytes.len(), state.len - bytes.len())?;
+        let len = patch.len.max(bytes.len());
         if len < state.len {
             self.reservation.make_inaccessible(len, state.len - len)?;
         } else {
             self.reservation.make_accessible(state.len, len - state.len)?;
         }
+        let grown = state.len - bytes.len();
         state.len = len;
-        let copied: usize = runs.iter().map(|run| run.len() / PAGE_BYTES).sum();
-        if state.tracker.is_some() && copied > MOST_KEPT_PAGES + patch.pages.len() {
-            self.reservation.give_back(0, image.len())?;
+        let count: usize = copied.iter().map(|run| run.len() / PAGE_BYTES).sum();
+        let mut is_known = patch.runs.is_empty() && patch.pages.is_empty() && grown == 0;
+        if state.tracker.is_some() && count > MOST_KEPT_PAGES + patch.pages.len() {
+            self.reservation.give_back(0, bytes.len())?;
+            is_known = false;
         } else {
-            for pages in self.put_back(state, image, runs, patch) {
+            for pages in self.put_back(state, bytes, &copied, patch) {
                 self.reservation.give_back(pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES)?;
+                is_known = false;
+            }
+        }
+        for run in &patch.runs {
+            if state.tracker.is_none() {
+                let at = run.pages().start * PAGE_BYTES;
+                let bytes = run.bytes();
+                // SAFETY: as in `patch`.
+                unsafe {
+                    self.reservation.with_bytes(at, bytes.len(), |to| to.copy_from_slice(bytes))
+                };
+            } else if !state.mapped.contains(run) {
+                self.map_run(state, run)?;
             }
         }
         // SAFETY: as in `patch`.
@@ -277,7 +377,37 @@ impl GuestMemory {
                 }
             });
         }
+        if let Some(tracker) = &mut state.tracker
+            && is_known
+        {
+            tracker.remember(copied);
+        }
         Ok(())
+    }
+
+    /// Maps `run` where it belongs, over what is there, which is the same or of no use.
+    fn map_run(&self, state: &mut MemoryState, run: &PageRun) -> io::Result<()> {
+        let (file, offset) = run.file();
+        self.reservation.map_copy(
+            run.pages().start * PAGE_BYTES,
+            run.bytes().len(),
+            file,
+            offset,
+        )?;
+        let mapped = std::mem::take(&mut state.mapped);
+        state.mapped.extend(mapped.iter().flat_map(|other| other.without(run.pages())));
+        state.mapped.push(run.clone());
+        state.mapped.sort_unstable_by_key(|run| run.pages().start);
+        Ok(())
+    }
+
+    /// Makes pages what they are without runs.
+    fn unmap(&self, image: &MemoryImage, pages: Range<usize>) -> io::Result<()> {
+        let (start, end) = (pages.start * PAGE_BYTES, pages.end * PAGE_BYTES);
+        let in_image = image.bytes().len().clamp(start, end);
+        let (file, offset) = image.file();
+        self.reservation.map_copy(start, in_image - start, file, offset + start as u64)?;
+        self.reservation.map_zeroes(in_image, end - in_image)
     }
 
     /// Makes pages that were copied as they are in the image, but for those that `patch` replaces,
@@ -286,27 +416,40 @@ impl GuestMemory {
         &self,
         state: &mut MemoryState,
         image: &[u8],
-        runs: Vec<Range<usize>>,
+        copied: &[Range<usize>],
         patch: &MemoryPatch,
     ) -> Vec<Range<usize>> {
         let is_replaced = |page: usize| {
-            let patch = u32::try_from(page).ok().and_then(|page| patch.page(page));
-            patch.is_some_and(PagePatch::is_whole)
+            let patched = u32::try_from(page).ok().and_then(|number| patch.page(number));
+            patched.is_some_and(PagePatch::is_whole)
+                || (page_in(&patch.runs, page).is_some() && page_in(&state.mapped, page).is_none())
         };
+        state.restored = state.restored.wrapping_add(1);
+        let round = state.restored as usize;
+        // Comparing takes as long as copying does, so that pages of the last run are just copied,
+        // and compared only now and then.
+        let is_looked_at = |page: usize| (page + round).is_multiple_of(RUNS_PER_LOOK);
         let mut unused: Vec<Range<usize>> = Vec::new();
-        let within = |run: Range<usize>| run.start..run.end.min(image.len());
-        let pages = runs.into_iter().map(within).flat_map(pages_of);
-        let pages = pages.filter(|page| patch.pages.is_empty() || !is_replaced(*page));
+        let within = |run: &Range<usize>| run.start..run.end.min(image.len());
+        let pages = copied.iter().map(within).flat_map(pages_of);
+        let is_plain = patch.pages.is_empty() && patch.runs.is_empty();
+        let pages = pages.filter(|page| is_plain || !is_replaced(*page));
         // SAFETY: as in `patch`.
         unsafe {
             self.reservation.with_bytes(0, image.len(), |memory| {
                 for page in pages {
-                    let span = page * PAGE_BYTES..(page + 1) * PAGE_BYTES;
-                    let is_changed = memory[span.clone()] != image[span.clone()];
-                    if is_changed {
-                        memory[span.clone()].copy_from_slice(&image[span]);
+                    let now = &mut memory[page * PAGE_BYTES..(page + 1) * PAGE_BYTES];
+                    let base = base_page(image, &state.mapped, page);
+                    let idle = state.idle_runs.get_mut(page);
+                    if idle.as_ref().is_some_and(|idle| **idle == 0) && !is_looked_at(page) {
+                        now.copy_from_slice(base);
+                        continue;
                     }
-                    let Some(idle) = state.idle_runs.get_mut(page) else { continue };
+                    let is_changed = *now != *base;
+                    if is_changed {
+                        now.copy_from_slice(base);
+                    }
+                    let Some(idle) = idle else { continue };
                     *idle = if is_changed { 0 } else { *idle + 1 };
                     if *idle > MOST_IDLE_RUNS {
                         *idle = 0;
@@ -321,19 +464,16 @@ impl GuestMemory {
         unused
     }
 
-    /// The runs of offsets that may differ from the image, in order, and the image.
+    /// The runs of offsets that may differ from what is mapped, in order, and the image.
     fn copied(&self, state: &mut MemoryState) -> io::Result<(&MemoryImage, Vec<Range<usize>>)> {
         let image = self.image.as_deref().filter(|_| !state.revoked);
         let image =
             image.ok_or_else(|| io::Error::other("the memory has no image to go back to"))?;
-        let mut runs = Vec::with_capacity(64);
-        match &mut state.tracker {
-            Some(tracker) => {
-                tracker.copied(&self.reservation, 0..state.len, |run| runs.push(run))?
-            }
-            None => runs.push(0..state.len),
-        }
-        Ok((image, runs))
+        let copied = match &mut state.tracker {
+            Some(tracker) => tracker.copied(&self.reservation, 0..state.len)?,
+            None => std::iter::once(0..state.len).collect(),
+        };
+        Ok((image, copied))
     }
 
     /// Takes the whole memory away: the next access of the running guest faults and becomes a
@@ -425,7 +565,7 @@ mod tests {
     #[test]
     fn a_memory_goes_back_to_its_image_whatever_was_done_to_it() {
         let image = image();
-        let pristine = MemoryPatch { len: image.bytes().len(), pages: Vec::new() };
+        let pristine = MemoryPatch { len: image.bytes().len(), ..MemoryPatch::default() };
         for memory in over(&image) {
             assert!(everything(&memory) == image.bytes());
             for round in 0..3 {
@@ -452,7 +592,7 @@ mod tests {
         let image = Arc::new(MemoryImage::new(view, 0..len).unwrap());
         let memory = GuestMemory::over(Arc::clone(&image), true).unwrap();
         memory.with_bytes(0, len as u32, |bytes| bytes.fill(4)).unwrap();
-        let pristine = MemoryPatch { len, pages: Vec::new() };
+        let pristine = MemoryPatch { len, ..MemoryPatch::default() };
         memory.restore(&pristine).unwrap();
         assert!(everything(&memory) == image.bytes());
         assert_eq!(memory.patch(&pristine).unwrap(), pristine);
@@ -461,7 +601,7 @@ mod tests {
     #[test]
     fn what_was_changed_moves_to_another_memory() {
         let image = image();
-        let pristine = MemoryPatch { len: image.bytes().len(), pages: Vec::new() };
+        let pristine = MemoryPatch { len: image.bytes().len(), ..MemoryPatch::default() };
         for from in over(&image) {
             for at in [0, 3 * PAGE_BYTES + 100, image.bytes().len() - 1] {
                 poke(&from, at, 201);

@@ -60,7 +60,7 @@ impl std::fmt::Debug for SessionState {
         formatter
             .debug_struct("SessionState")
             .field("image", &self.inner.image.info().key)
-            .field("pages", &self.inner.memory.pages.len())
+            .field("pages", &self.pages())
             .field("bytes", &self.bytes())
             .finish_non_exhaustive()
     }
@@ -92,7 +92,7 @@ impl SessionState {
 
     /// Pages of guest memory, of 4 KiB, that differ from the image.
     pub fn pages(&self) -> usize {
-        self.inner.memory.pages.len()
+        self.inner.memory.page_count()
     }
 
     /// A copy for another session. The generators of random numbers that modules share are seeded
@@ -111,12 +111,13 @@ impl SessionState {
     pub fn save(&self, path: &Path) -> Result<u64, SessionError> {
         let Inner { image, memory, globals, host, life } = &*self.inner;
         let info = image.info();
+        let pages = memory.flat(image.memory().bytes());
         let saved = Saved {
             image: info.key.clone(),
             preload: info.preload.clone(),
             len: memory.len as u64,
-            pages: memory.pages.iter().map(|page| (page.page, page.blocks)).collect(),
-            bytes: memory.pages.iter().flat_map(|page| page.bytes.iter().copied()).collect(),
+            pages: pages.iter().map(|page| (page.page, page.blocks)).collect(),
+            bytes: pages.iter().flat_map(|page| page.bytes.iter().copied()).collect(),
             globals: globals.clone(),
             host: SavedHost::of(host),
             life: *life,
@@ -220,7 +221,7 @@ impl Saved {
             pages.push(PagePatch { page: *page, blocks: *blocks, bytes: bytes.into() });
             rest = after;
         }
-        let memory = MemoryPatch { len, pages };
+        let memory = MemoryPatch { len, runs: Vec::new(), pages };
         let is_sound = rest.is_empty()
             && crate::memory::is_length(len)
             && len >= image.memory().bytes().len()

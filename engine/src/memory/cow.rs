@@ -5,13 +5,18 @@
 //! tens of microseconds; before that, `/proc/self/pagemap` has a word for each page
 //! (`Documentation/admin-guide/mm/pagemap.rst`). A page that was copied stays so until it is given
 //! back, whatever was written to it since.
-#![expect(unsafe_code, reason = "one ioctl, which libc has no safe form of")]
+//!
+//! A scan takes longer than all the rest of a reset, and finds nothing new after most runs: copying
+//! a page is a page fault of the thread that writes, and the kernel counts those. While the count
+//! stands still, what the last scan found still holds.
+#![expect(unsafe_code, reason = "an ioctl and the faults of a thread, which have no safe form")]
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::thread::ThreadId;
 
 use super::image::MemoryImage;
 use super::sys::Reservation;
@@ -60,6 +65,24 @@ struct PageRegion {
 const PAGEMAP_SCAN: u64 =
     (3 << 30) | ((size_of::<ScanArgument>() as u64) << 16) | ((b'f' as u64) << 8) | 16;
 
+/// Whether the kernel counts the faults of this thread, by making some: some that look like Linux
+/// count none.
+fn counts_faults() -> io::Result<bool> {
+    let page = rustix::param::page_size();
+    let reservation = Reservation::new(0, page)?;
+    reservation.make_accessible(0, page)?;
+    let before = faults();
+    // SAFETY: accessible, and nobody else knows of it.
+    let is_zero = unsafe {
+        reservation.with_bytes(0, page, |bytes| {
+            let is_zero = std::hint::black_box(&*bytes)[0] == 0;
+            std::hint::black_box(bytes)[0] = 1;
+            is_zero
+        })
+    };
+    Ok(is_zero && faults() >= before + 2)
+}
+
 /// Finds the pages of one memory that were copied.
 #[derive(Debug)]
 pub(super) struct Tracker {
@@ -68,6 +91,27 @@ pub(super) struct Tracker {
     pagemap: File,
     has_scan: bool,
     runs: Vec<PageRegion>,
+    /// Whether the kernel counts faults at all.
+    counts_faults: bool,
+    known: Option<Known>,
+}
+
+/// What was found, and holds as long as this thread alone may write and has had no more faults.
+#[derive(Debug)]
+struct Known {
+    copied: Vec<Range<usize>>,
+    thread: ThreadId,
+    faults: u64,
+}
+
+/// Page faults of this thread since it began.
+fn faults() -> u64 {
+    // SAFETY: all zeroes are a value of this plain structure.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is ours to write.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    assert_eq!(result, 0, "a thread may ask for its own usage");
+    (usage.ru_minflt + usage.ru_majflt).cast_unsigned()
 }
 
 impl Tracker {
@@ -75,7 +119,13 @@ impl Tracker {
     /// This kernel has no page map that this process may read.
     pub(super) fn open() -> io::Result<Self> {
         let pagemap = File::open("/proc/self/pagemap")?;
-        let mut tracker = Self { pagemap, has_scan: true, runs: vec![PageRegion::default(); RUNS] };
+        let mut tracker = Self {
+            pagemap,
+            has_scan: true,
+            runs: vec![PageRegion::default(); RUNS],
+            counts_faults: counts_faults()?,
+            known: None,
+        };
         let page = rustix::param::page_size() as u64;
         let probe = std::ptr::from_ref(&tracker).addr() as u64 / page * page;
         tracker.has_scan = tracker.scan(probe, probe + page, |_| ()).is_ok();
@@ -89,18 +139,38 @@ impl Tracker {
         reservation.map_copy(0, image.bytes().len(), file, offset)
     }
 
-    /// Tells of the pages in `range` of the reservation that were written to, in order, as runs of
-    /// offsets.
+    /// The pages in `range` of the reservation that were written to, in order, as runs of offsets.
+    /// Among them may be some that only were when this was last asked.
     pub(super) fn copied(
         &mut self,
         reservation: &Reservation,
         range: Range<usize>,
-        mut found: impl FnMut(Range<usize>),
-    ) -> io::Result<()> {
+    ) -> io::Result<Vec<Range<usize>>> {
+        if let Some(known) = self.known.take()
+            && known.thread == std::thread::current().id()
+            && known.faults == faults()
+        {
+            return Ok(known.copied);
+        }
         let base = reservation.base().addr().get();
-        let within = |run: Range<u64>| found(run.start as usize - base..run.end as usize - base);
+        let mut copied = Vec::with_capacity(256);
+        let within =
+            |run: Range<u64>| copied.push(run.start as usize - base..run.end as usize - base);
         let (start, end) = ((base + range.start) as u64, (base + range.end) as u64);
-        if self.has_scan { self.scan(start, end, within) } else { self.words(start, end, within) }
+        if self.has_scan { self.scan(start, end, within) } else { self.words(start, end, within) }?;
+        Ok(copied)
+    }
+
+    /// Says that what `copied` found last is still so, and that from here on this thread alone
+    /// writes.
+    pub(super) fn remember(&mut self, copied: Vec<Range<usize>>) {
+        let thread = std::thread::current().id();
+        self.known = self.counts_faults.then(|| Known { copied, thread, faults: faults() });
+    }
+
+    /// Says that a page may have been written to from anywhere.
+    pub(super) fn forget(&mut self) {
+        self.known = None;
     }
 
     fn scan(&mut self, start: u64, end: u64, mut found: impl FnMut(Range<u64>)) -> io::Result<()> {
@@ -170,9 +240,10 @@ impl Tracker {
         Ok(())
     }
 
-    /// Uses the page map's words from now on, as on a kernel without the scan.
+    /// Uses the page map's words from now on, as on a kernel without the scan, and every time.
     #[cfg(test)]
     pub(super) fn without_scan(&mut self) {
         self.has_scan = false;
+        self.counts_faults = false;
     }
 }

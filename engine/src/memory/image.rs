@@ -2,7 +2,9 @@
 
 use std::fs::File;
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
+use super::runs::RunStore;
 use super::sys::FileView;
 
 /// The memory of an image, part of a file that is mapped once and shared.
@@ -12,6 +14,8 @@ pub(crate) struct MemoryImage {
     /// Invariant E-7: a multiple of the page size at both ends, of the wasm page in length, and
     /// inside the file.
     range: Range<usize>,
+    /// Made when the first session wants it.
+    runs: OnceLock<Option<Arc<RunStore>>>,
 }
 
 impl MemoryImage {
@@ -21,7 +25,7 @@ impl MemoryImage {
         let is_sound = range.start.is_multiple_of(rustix::param::page_size())
             && super::is_length(len)
             && range.end <= view.bytes().len();
-        is_sound.then_some(Self { view, range })
+        is_sound.then(|| Self { view, range, runs: OnceLock::new() })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -31,5 +35,10 @@ impl MemoryImage {
     /// The file, and where the memory begins in it.
     pub(super) fn file(&self) -> (&File, u64) {
         (self.view.file(), self.range.start as u64)
+    }
+
+    /// Where sessions on this image keep long runs of pages, if the system has such a place.
+    pub(super) fn runs(&self) -> Option<&Arc<RunStore>> {
+        self.runs.get_or_init(RunStore::open).as_ref()
     }
 }

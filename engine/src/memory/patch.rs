@@ -1,10 +1,13 @@
-//! What a memory holds beyond its image: for each page that differs, the blocks that do. Pure.
+//! What a memory holds beyond its image: runs of pages that were filled, and for each other page
+//! that differs, the blocks that do. Pure.
 //!
 //! Most pages that a program touches differ in a few reference counts, so a block is a cache line
 //! and not a page. Patches are immutable and shared: a fork is a reference, and a session that is
 //! parked again keeps the patches of pages that haven't changed since.
 
 use std::sync::Arc;
+
+use super::runs::PageRun;
 
 /// Bytes of a page, as patches count them.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -16,11 +19,14 @@ const ZEROES: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 pub(crate) struct MemoryPatch {
     /// Bytes of the memory.
     pub(crate) len: usize,
+    /// In order and apart, and all below `len`; they replace what the image has there.
+    pub(crate) runs: Vec<PageRun>,
     /// Invariant E-8: in order, each page once, and all below `len`.
     pub(crate) pages: Vec<PagePatch>,
 }
 
-/// The blocks of one page that differ from the image, or from zeroes beyond its end.
+/// The blocks of one page that differ from the run that it is in, else from the image, else from
+/// zeroes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PagePatch {
     /// Which page.
@@ -35,7 +41,33 @@ impl MemoryPatch {
     /// The bytes that it takes, shared ones included.
     pub(crate) fn bytes(&self) -> u64 {
         let of = |page: &PagePatch| (page.bytes.len() + size_of::<PagePatch>()) as u64;
-        self.pages.iter().map(of).sum()
+        let runs = self.runs.iter().map(|run| run.bytes().len() as u64);
+        runs.chain(self.pages.iter().map(of)).sum()
+    }
+
+    /// Pages that differ from the image.
+    pub(crate) fn page_count(&self) -> usize {
+        let of_runs: usize = self.runs.iter().map(|run| run.pages().len()).sum();
+        let in_runs = |page: &&PagePatch| page_in(&self.runs, page.page as usize).is_some();
+        of_runs + self.pages.len() - self.pages.iter().filter(in_runs).count()
+    }
+
+    /// The pages that differ from `image`, without runs: what a file holds of it.
+    pub(crate) fn flat(&self, image: &[u8]) -> Vec<PagePatch> {
+        let in_runs = self.runs.iter().flat_map(PageRun::pages).map(|page| {
+            let mut bytes = [0; PAGE_BYTES];
+            bytes.copy_from_slice(base_page(image, &self.runs, page));
+            let number = u32::try_from(page).expect("E-1");
+            if let Some(patch) = self.page(number) {
+                patch.apply(&mut bytes);
+            }
+            PagePatch::between(number, image_page(image, page), &bytes, None)
+        });
+        let others = self.pages.iter();
+        let others = others.filter(|page| page_in(&self.runs, page.page as usize).is_none());
+        let mut pages: Vec<PagePatch> = in_runs.flatten().chain(others.cloned()).collect();
+        pages.sort_unstable_by_key(|page| page.page);
+        pages
     }
 
     /// The patch of `page`, if there is one.
@@ -56,31 +88,27 @@ impl MemoryPatch {
 }
 
 impl PagePatch {
-    /// What makes `image` into `now`; `None` if they are the same. `before`, an earlier patch of
+    /// What makes `base` into `now`; `None` if they are the same. `before`, an earlier patch of
     /// this page, is shared if it says the same.
     pub(crate) fn between(
         page: u32,
-        image: &[u8],
+        base: &[u8],
         now: &[u8],
         before: Option<&Self>,
     ) -> Option<Self> {
-        // Most pages of a large session are as they were, and quickly told to be.
-        if let Some(before) = before.filter(|before| before.is_whole() && *before.bytes == *now) {
-            return Some(before.clone());
-        }
-        if image == now {
+        Self::of(page, differing(base, now), now, before)
+    }
+
+    /// The same, for blocks of `now` that are known to differ.
+    pub(super) fn of(page: u32, blocks: u64, now: &[u8], before: Option<&Self>) -> Option<Self> {
+        if blocks == 0 {
             return None;
         }
-        let mut blocks = 0_u64;
-        let pairs = image.as_chunks::<BLOCK_BYTES>().0.iter().zip(now.as_chunks().0);
-        for (index, (image, now)) in pairs.enumerate() {
-            let now: &[u8; BLOCK_BYTES] = now;
-            blocks |= u64::from(image != now) << index;
-        }
-        if let Some(before) = before
-            && before.blocks == blocks
-            && before.parts().all(|(at, bytes)| now[at..at + BLOCK_BYTES] == *bytes)
-        {
+        let is_same = |before: &&Self| {
+            before.blocks == blocks
+                && before.parts().all(|(at, bytes)| now[at..at + BLOCK_BYTES] == *bytes)
+        };
+        if let Some(before) = before.filter(is_same) {
             return Some(before.clone());
         }
         let bytes = if blocks == u64::MAX {
@@ -95,7 +123,7 @@ impl PagePatch {
         Some(Self { page, blocks, bytes })
     }
 
-    /// Puts the blocks into a page that is as in the image.
+    /// Puts the blocks into a page that is as it was when the patch was made.
     pub(crate) fn apply(&self, target: &mut [u8]) {
         if self.is_whole() {
             target.copy_from_slice(&self.bytes);
@@ -133,8 +161,34 @@ fn places(mut blocks: u64) -> impl Iterator<Item = usize> {
     })
 }
 
+/// The blocks of a page that differ from those of another one: a bit for each.
+pub(super) fn differing(base: &[u8], now: &[u8]) -> u64 {
+    let pairs = base.as_chunks::<BLOCK_BYTES>().0.iter().zip(now.as_chunks::<BLOCK_BYTES>().0);
+    pairs
+        .enumerate()
+        .fold(0, |blocks, (index, (base, now))| blocks | u64::from(is_other(base, now)) << index)
+}
+
+/// Whether two blocks differ: without a call, which comparing them as arrays makes for each.
+fn is_other(one: &[u8; BLOCK_BYTES], other: &[u8; BLOCK_BYTES]) -> bool {
+    let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
+    let pairs = one.as_chunks::<8>().0.iter().zip(other.as_chunks::<8>().0);
+    pairs.fold(0, |bits, (one, other)| bits | (word(one) ^ word(other))) != 0
+}
+
+/// What a page is before anything is written to it: that of a run, else of the image, else zeroes.
+pub(super) fn base_page<'a>(image: &'a [u8], runs: &'a [PageRun], page: usize) -> &'a [u8] {
+    page_in(runs, page).unwrap_or_else(|| image_page(image, page))
+}
+
+/// What the run that has this page holds there.
+pub(super) fn page_in(runs: &[PageRun], page: usize) -> Option<&[u8]> {
+    let following = runs.partition_point(|run| run.pages().start <= page);
+    runs[..following].last()?.page_bytes(page)
+}
+
 /// The page of the image at `page`; zeroes beyond its end.
-pub(crate) fn image_page(image: &[u8], page: usize) -> &[u8] {
+fn image_page(image: &[u8], page: usize) -> &[u8] {
     image.get(page * PAGE_BYTES..(page + 1) * PAGE_BYTES).unwrap_or(&ZEROES)
 }
 
@@ -161,7 +215,7 @@ mod tests {
                     prop_assert_eq!(&made, &now);
                     let again = PagePatch::between(7, &image, &now, Some(&patch)).unwrap();
                     prop_assert!(Arc::ptr_eq(&again.bytes, &patch.bytes));
-                    let whole = MemoryPatch { len: 8 * PAGE_BYTES, pages: vec![patch] };
+                    let whole = MemoryPatch { len: 8 * PAGE_BYTES, runs: Vec::new(), pages: vec![patch] };
                     prop_assert!(whole.is_sound());
                 }
             }
@@ -182,7 +236,7 @@ mod tests {
     #[test]
     fn patches_that_are_out_of_order_out_of_bounds_or_cut_are_not_sound() {
         let page = |page, blocks, len| PagePatch { page, blocks, bytes: vec![0; len].into() };
-        let sound = |pages| MemoryPatch { len: 2 * PAGE_BYTES, pages }.is_sound();
+        let sound = |pages| MemoryPatch { len: 2 * PAGE_BYTES, runs: Vec::new(), pages }.is_sound();
         assert!(sound(vec![page(0, 1, 64), page(1, 3, 128)]));
         assert!(!sound(vec![page(1, 1, 64), page(0, 1, 64)]));
         assert!(!sound(vec![page(0, 1, 64), page(0, 1, 64)]));

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::AtomicU32;
@@ -88,6 +89,24 @@ impl Reservation {
                 MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE,
                 file,
                 file_offset,
+            )
+        }?;
+        Ok(())
+    }
+
+    /// Makes `[offset, offset + len)` readable and writable zeroes, whatever was mapped there.
+    pub(super) fn map_zeroes(&self, offset: usize, len: usize) -> io::Result<()> {
+        self.check(offset, len);
+        if len == 0 {
+            return Ok(());
+        }
+        // SAFETY: as in `map_copy`.
+        unsafe {
+            mmap_anonymous(
+                self.base().add(offset).as_ptr().cast(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE,
             )
         }?;
         Ok(())
@@ -181,7 +200,7 @@ unsafe impl Sync for FileView {}
 
 impl FileView {
     /// Maps the whole of `file`, which nobody writes to any more: files of the cache are written
-    /// once and get their name when they are complete.
+    /// once and get their name when they are complete. `part` has the exception.
     ///
     /// # Errors
     /// The file is empty, or the system refuses.
@@ -200,9 +219,19 @@ impl FileView {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped for reading until drop, by the invariant; the file isn't written to, by
-        // the contract of `new`.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+        self.part(0..self.len)
+    }
+
+    /// Part of it. Of a file that is written to, only parts are lent that nobody writes to while
+    /// they are.
+    ///
+    /// # Panics
+    /// If the file ends before.
+    pub(super) fn part(&self, range: Range<usize>) -> &[u8] {
+        assert!(range.start <= range.end && range.end <= self.len, "a part of the file");
+        // SAFETY: mapped for reading until drop, by the invariant; that part of the file isn't
+        // written to, by the contracts of `new` and of this.
+        unsafe { slice::from_raw_parts(self.start.as_ptr().add(range.start), range.len()) }
     }
 }
 
