@@ -15,7 +15,7 @@ MOST_FRAMES = 200
 # In the last line of a cut text.
 CUT = "… ({} more characters)"
 # What the name of each file of this package begins with: `<hatchery/` in the guest.
-OUR_FILES = (lambda: None).__code__.co_filename.removesuffix("_describe.py")
+OUR_FILES = (lambda: None).__code__.co_filename.rpartition("_describe.py")[0]
 
 
 def describe_value(has_value, value, cap, encode):
