@@ -1,20 +1,32 @@
-//! The protocol between the engine and the agent in the guest (`agent/agent.py`).
+//! The protocol between the engine and the agent in the guest (the package `agent/hatchery/`).
 //!
 //! A run is one turn of the guest: the agent fetches a request through `host.call`, runs the
 //! program and posts a reply. Everything from the guest is a claim by the program about itself; it
 //! is parsed strictly and bounded before it is parsed.
 
-use std::collections::BTreeMap;
+use serde::Deserialize;
+use serde_json::Value as Json;
 
-use serde::{Deserialize, Serialize};
-
+use self::marshal::Value;
+pub(crate) use self::wire::Frame;
+use self::wire::ReplyParts;
 use crate::image::ImageSpec;
 use crate::limits::Limits;
 use crate::outcome::{Exception, SandboxFailure, Verdict};
 use crate::program::Program;
 
-/// The agent's source.
-const AGENT: &str = include_str!("agent/agent.py");
+mod marshal;
+pub(crate) mod wire;
+
+/// The files of the guest's package, each behind those that it imports from.
+const FILES: [(&str, &str); 6] = [
+    ("__init__", include_str!("agent/hatchery/__init__.py")),
+    ("_wire", include_str!("agent/hatchery/_wire.py")),
+    ("_streams", include_str!("agent/hatchery/_streams.py")),
+    ("_describe", include_str!("agent/hatchery/_describe.py")),
+    ("_image", include_str!("agent/hatchery/_image.py")),
+    ("_agent", include_str!("agent/hatchery/_agent.py")),
+];
 
 /// What a turn of the guest is given in place of source, once the agent serves turns: a run.
 pub(crate) const TURN: &str = "turn";
@@ -28,75 +40,43 @@ pub(crate) const BOOT_FRAME_BYTES: usize = 8;
 /// The guest's working directory.
 pub(crate) const WORKSPACE: &str = "/workspace";
 
-/// The first byte of each frame that the guest sends, and what the host answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Frame {
-    /// Wants the request, as JSON.
-    Fetch,
-    /// Carries the reply, as JSON; the answer is empty.
-    Reply,
-    /// Carries the address of `KeyboardInterrupt`, 4 bytes, once as the agent starts.
-    Hello,
-    /// From here on the program's own code runs, and can be interrupted.
-    ProgramBegins,
-    /// What follows is the agent's again.
-    ProgramOver,
-    /// Says where a generator of random numbers is that the module of its name shares: the
-    /// address of the object, its size, and the first words of its state. While an image is
-    /// prepared.
-    Seeded,
-    /// Carries addresses of objects, 4 bytes each, whose references are not to be counted any
-    /// more. While an image is prepared.
-    Immortal,
-}
-
-impl Frame {
-    /// Splits a frame; `None` if it is of no known kind.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        match bytes.split_first()? {
-            (1, rest) => Some((Self::Fetch, rest)),
-            (2, rest) => Some((Self::Reply, rest)),
-            (3, rest) => Some((Self::Hello, rest)),
-            (4, rest) => Some((Self::ProgramBegins, rest)),
-            (5, rest) => Some((Self::ProgramOver, rest)),
-            (6, rest) => Some((Self::Seeded, rest)),
-            (7, rest) => Some((Self::Immortal, rest)),
-            _ => None,
-        }
-    }
-}
-
 /// The turn that starts the agent, which serves all later turns in place of the build's function
 /// `_reactor.turn`: that holds on to the function itself, so the function gets another body. The
 /// agent gives programs another `__main__` while they run.
+///
+/// The agent's package has no files in the guest. Its modules are put where imports find them, with
+/// specs that say no more than their names, so that programs can import them too.
 pub(crate) fn boot_source() -> String {
+    let files: String =
+        FILES.iter().map(|(file, source)| format!("({file:?}, {source:?}), ")).collect();
     format!(
         "def _boot():\n\
          \x20   import _host, _reactor, os, sys, types\n\
-         \x20   module = types.ModuleType('_hatchery_agent')\n\
-         \x20   exec(compile({AGENT:?}, '<agent>', 'exec'), module.__dict__)\n\
-         \x20   module.open_streams()\n\
+         \x20   from _frozen_importlib import ModuleSpec\n\
+         \x20   package = None\n\
+         \x20   for file, source in ({files}):\n\
+         \x20       name = f'hatchery.{{file}}' if package else 'hatchery'\n\
+         \x20       module = sys.modules[name] = types.ModuleType(name)\n\
+         \x20       module.__package__ = 'hatchery'\n\
+         \x20       module.__spec__ = ModuleSpec(name, None, is_package=not package)\n\
+         \x20       if package:\n\
+         \x20           setattr(package, file, module)\n\
+         \x20       else:\n\
+         \x20           package = module\n\
+         \x20           package.__path__ = []\n\
+         \x20       exec(compile(source, f'<hatchery/{{file}}.py>', 'exec'), module.__dict__)\n\
+         \x20   from hatchery._agent import Agent\n\
+         \x20   from hatchery._streams import open_streams\n\
+         \x20   open_streams()\n\
          \x20   os.chdir({WORKSPACE:?})\n\
          \x20   sys.path.insert(0, {WORKSPACE:?})\n\
-         \x20   agent = module.Agent(_host.call, os.environ)\n\
+         \x20   agent = Agent(_host.call, os.environ)\n\
          \x20   _reactor.agent_turn = agent.reactor_turn\n\
          \x20   turn = lambda source, environ: agent_turn(source, environ)\n\
          \x20   _reactor.turn.__code__ = turn.__code__\n\
          _boot()\n\
          del _boot\n"
     )
-}
-
-#[derive(Serialize)]
-struct Request<'a> {
-    source: &'a str,
-    filename: Option<&'a str>,
-    args: &'a [String],
-    env: &'a BTreeMap<String, String>,
-    last: bool,
-    reseed: bool,
-    rehearse: bool,
-    result_bytes: usize,
 }
 
 /// What comes before and after a program's run in its interpreter's life.
@@ -110,23 +90,17 @@ pub(crate) struct Moment {
     pub(crate) rehearse: bool,
 }
 
-#[derive(Serialize)]
-struct PrepareRequest<'a> {
-    preload: &'a [String],
-    setup: Option<&'a str>,
-    setup_name: Option<&'a str>,
-    result_bytes: usize,
-}
-
 /// The request to prepare an interpreter for an image.
 pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
-    let request = PrepareRequest {
-        preload: &spec.preload,
-        setup: spec.setup.as_ref().map(|setup| setup.source.as_str()),
-        setup_name: spec.setup.as_ref().map(|setup| setup.filename.as_str()),
-        result_bytes: limits.result_bytes,
-    };
-    serde_json::to_vec(&request).expect("strings and numbers have a JSON form")
+    let setup = spec.setup.as_ref();
+    let preload = spec.preload.iter().map(|name| Value::from(name.as_str()));
+    Value::dict([
+        ("preload", Value::List(preload.collect())),
+        ("setup", setup.map(|setup| setup.source.as_str()).into()),
+        ("setup_name", setup.map(|setup| setup.filename.as_str()).into()),
+        ("result_bytes", limits.result_bytes.into()),
+    ])
+    .encode()
 }
 
 /// Everything in the guest that comes from here, for the key of an image.
@@ -137,21 +111,24 @@ pub(crate) fn identity() -> String {
 /// The request for a run.
 pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec<u8> {
     let Moment { last, reseed, rehearse } = moment;
-    let request = Request {
-        source: &program.source,
-        filename: program.filename.as_deref(),
-        args: &program.args,
-        env: &program.env,
-        last,
-        reseed,
-        rehearse,
-        result_bytes: limits.result_bytes,
-    };
-    serde_json::to_vec(&request).expect("strings and numbers have a JSON form")
+    let args = program.args.iter().map(|argument| Value::from(argument.as_str()));
+    let env = program.env.iter().map(|(name, value)| (name.as_str(), Value::from(value.as_str())));
+    Value::dict([
+        ("source", program.source.as_str().into()),
+        ("filename", program.filename.as_deref().into()),
+        ("args", Value::List(args.collect())),
+        ("env", Value::dict(env)),
+        ("last", last.into()),
+        ("reseed", reseed.into()),
+        ("rehearse", rehearse.into()),
+        ("result_bytes", limits.result_bytes.into()),
+    ])
+    .encode()
 }
 
 /// The most bytes that an honest agent sends for a run with these limits: value, `repr` and the
-/// texts of an exception are each cut at `result_bytes`, and JSON escapes grow a byte to six.
+/// texts of an exception are each cut at `result_bytes`, and JSON escapes grow a byte to six. What
+/// is left over has room for all else in the header and for its length.
 pub(crate) fn reply_cap(limits: &Limits) -> usize {
     limits.result_bytes.saturating_mul(4 * 6).saturating_add(64 << 10)
 }
@@ -162,15 +139,21 @@ const CUT_BYTES: usize = 64;
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 enum Reply {
-    Completed { has_value: bool, value: serde_json::Value, repr: Option<String> },
+    Completed { has_value: bool, value: Json, repr: Option<String> },
     Raised(Exception),
     Exited { code: u8, message: Option<String> },
 }
 
 /// What the agent says about how the run ended.
 pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Verdict, SandboxFailure> {
-    let reply = serde_json::from_slice(bytes)
-        .map_err(|error| SandboxFailure::Protocol(format!("the reply is malformed: {error}")))?;
+    let malformed =
+        |why: String| SandboxFailure::Protocol(format!("the reply is malformed: {why}"));
+    let ReplyParts { header, buffers } = wire::split_reply(bytes).map_err(malformed)?;
+    if !buffers.is_empty() {
+        return Err(malformed("it has buffers, which replies of its kind don't have".to_owned()));
+    }
+    let reply = serde_json::from_value(Json::Object(header))
+        .map_err(|error| malformed(error.to_string()))?;
     let cap = limits.result_bytes.saturating_add(CUT_BYTES);
     let is_within = match &reply {
         Reply::Completed { value, repr, .. } => {
@@ -200,13 +183,113 @@ pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Verdict, Sand
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
 
     /// A Python string literal and Rust's `{:?}` differ in escapes; the boot source relies on
     /// their common part.
     #[test]
     fn the_boot_source_carries_the_agent_unchanged() {
         assert!(!boot_source().contains("\\u{"), "Python has no such escape");
+    }
+
+    #[test]
+    fn the_boot_source_carries_every_file_and_its_imports_come_before_it() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/agent/hatchery");
+        let found = std::fs::read_dir(folder).unwrap().flatten();
+        let mut found: Vec<String> = found
+            .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".py").map(str::to_owned))
+            .collect();
+        found.sort();
+        let mut carried: Vec<&str> = FILES.iter().map(|(file, _)| *file).collect();
+        carried.sort_unstable();
+        assert_eq!(found, carried);
+        for (at, (file, source)) in FILES.iter().enumerate() {
+            for (later, _) in &FILES[at..] {
+                assert!(!source.contains(&format!("hatchery.{later} ")), "{file} imports {later}");
+            }
+        }
+    }
+
+    /// What stands in for the build where the boot source is run outside of a guest.
+    const BEFORE_BOOT: &str = "
+import marshal, os, sys, types
+_host = sys.modules['_host'] = types.ModuleType('_host')
+_reactor = sys.modules['_reactor'] = types.ModuleType('_reactor')
+_host.call = lambda frame: b''
+exec('def turn(source, environ): pass', _reactor.__dict__)
+os.chdir = lambda path: None
+";
+
+    /// Whether the package is one, and whether turns are served.
+    const AFTER_BOOT: &str = "
+import hatchery, hatchery._agent, hatchery._wire as wire
+from hatchery import _describe, _image, _streams
+ours = [name for name in sys.modules if name.split('.')[0] == 'hatchery']
+for module in [sys.modules[name] for name in ours]:
+    assert not hasattr(module, '__file__') and module.__package__ == 'hatchery', module
+    assert module.__spec__.name == module.__name__, module
+assert len(ours) == 6 and hatchery.__path__ == [], ours
+assert wire.reply_frame.__code__.co_filename == '<hatchery/_wire.py>'
+for name in 'hatchery._nothing', 'hatchery._wire.nothing':
+    try:
+        __import__(name)
+    except ModuleNotFoundError:
+        continue
+    assert False, name
+request = dict(source='1 / 0', filename=None, args=[], env={}, last=True, reseed=False)
+request |= dict(rehearse=False, result_bytes=1000)
+frames = []
+def call(frame):
+    frames.append(frame)
+    return marshal.dumps(request) if frame == wire.FETCH else b''
+_reactor.agent_turn.__self__._call = call
+for name in ours:
+    del sys.modules[name]
+assert _reactor.turn(b'turn', {}) == (0, False), frames
+sys.stdout.write(frames[-1][5:].decode())
+";
+
+    #[test]
+    fn the_boot_source_makes_a_package_that_serves_turns() {
+        let mut python = Command::new("python3")
+            .args(["-B", "-I", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("python3 is installed; it also fetches the build");
+        let code = [BEFORE_BOOT, &boot_source(), AFTER_BOOT].concat();
+        python.stdin.take().unwrap().write_all(code.as_bytes()).unwrap();
+        let output = python.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let reply: Json = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(reply["type"], "ZeroDivisionError");
+        let text =
+            "Traceback (most recent call last):\n  File \"<job>\", line 1, in <module>\n    1 / 0";
+        assert!(reply["traceback"].as_str().unwrap().starts_with(text), "{reply}");
+    }
+
+    #[test]
+    fn requests_are_what_python_reads() {
+        let program = Program {
+            source: "print('ä')".to_owned(),
+            args: vec!["a".to_owned()],
+            env: [("NAME".to_owned(), "value".to_owned())].into(),
+            ..Program::default()
+        };
+        let limits = Limits { result_bytes: 5 << 30, ..Limits::default() };
+        let moment = Moment { last: true, ..Moment::default() };
+        let expected = serde_json::json!({
+            "source": "print('ä')", "filename": null, "args": ["a"], "env": {"NAME": "value"},
+            "last": true, "reseed": false, "rehearse": false, "result_bytes": 5_u64 << 30,
+        });
+        assert_eq!(marshal::as_python_reads(&request(&program, &limits, moment)), expected);
+        let spec = ImageSpec { preload: vec!["json".to_owned()], ..ImageSpec::default() };
+        let expected = serde_json::json!({
+            "preload": ["json"], "setup": null, "setup_name": null, "result_bytes": 5_u64 << 30,
+        });
+        assert_eq!(marshal::as_python_reads(&prepare_request(&spec, &limits)), expected);
     }
 
     #[test]
@@ -227,7 +310,7 @@ mod tests {
         let completed = |has_value| {
             format!(r#"{{"kind":"completed","has_value":{has_value},"value":[1],"repr":"[1]"}}"#)
         };
-        let parse = |text: &str| parse_reply(text.as_bytes(), &Limits::default());
+        let parse = |text: &str| parse_reply(&wire::framed(text), &Limits::default());
         assert_eq!(
             parse(&completed(true)),
             Ok(Verdict::Completed {
@@ -258,9 +341,12 @@ mod tests {
             r#"{"kind":"other"}"#,
             r#"{"kind":"exited","code":300,"message":null}"#,
             r#"{"kind":"exited","code":1}{"kind":"exited","code":1}"#,
+            r#"{"kind":"exited","code":1,"message":null,"more":0}"#,
+            r#"{"kind":"exited","code":1,"message":null,"buffers":[0]}"#,
+            r#"{"kind":"exited","code":1,"message":null,"buffers":[1]}"#,
             "\u{0}",
         ] {
-            let result = parse_reply(text.as_bytes(), &Limits::default());
+            let result = parse_reply(&wire::framed(text), &Limits::default());
             assert!(matches!(result, Err(SandboxFailure::Protocol(_))), "{text}");
         }
     }
@@ -275,17 +361,8 @@ mod tests {
             format!(r#"{{"kind":"raised","type":"E","message":"{long}","traceback":""}}"#),
             format!(r#"{{"kind":"exited","code":1,"message":"{long}"}}"#),
         ] {
-            assert!(parse_reply(text.as_bytes(), &Limits::default()).is_ok(), "{text}");
-            assert!(parse_reply(text.as_bytes(), &limits).is_err(), "{text}");
+            assert!(parse_reply(&wire::framed(&text), &Limits::default()).is_ok(), "{text}");
+            assert!(parse_reply(&wire::framed(&text), &limits).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn frames_have_a_known_first_byte() {
-        assert_eq!(Frame::parse(b"\x01"), Some((Frame::Fetch, &b""[..])));
-        assert_eq!(Frame::parse(b"\x02x"), Some((Frame::Reply, &b"x"[..])));
-        assert_eq!(Frame::parse(b"\x05"), Some((Frame::ProgramOver, &b""[..])));
-        assert_eq!(Frame::parse(b"\x08"), None);
-        assert_eq!(Frame::parse(b""), None);
     }
 }

@@ -46,7 +46,7 @@ fn what_one_job_does_to_the_library_no_other_sees() {
 #[test]
 fn a_forged_reply_does_not_replace_the_agents_own() {
     let forged = "import _host\n\
-                  _host.call(b'\\x02{\"kind\":\"exited\",\"code\":9,\"message\":null}')\n5";
+                  _host.call(b'\\x02\\x29\\0\\0\\0{\"kind\":\"exited\",\"code\":9,\"message\":null}')\n5";
     assert_eq!(crate::support::value(&run(forged)), serde_json::json!(5));
 }
 

@@ -45,7 +45,7 @@ fn exceptions_are_structured_and_show_the_programs_own_lines() {
     assert_eq!(exception.type_name, "ValueError");
     assert_eq!(exception.message, "test error");
     assert!(exception.traceback.contains("    raise ValueError('test error')"));
-    assert!(!exception.traceback.contains("agent"), "{}", exception.traceback);
+    assert!(!exception.traceback.contains("hatchery"), "{}", exception.traceback);
 }
 
 #[test]

@@ -118,7 +118,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import _host\nwhile True: _host.call(b'\\x04'); _host.call(b'\\x05')", Limit(LimitKind::Wall)),
     ("import _host\n_host.call(b'\\x03' + bytes(4))\nwhile True: pass", Limit(LimitKind::Wall)),
     ("import _host\n_host.call(b'\\x03\\x0a\\x00\\x00\\x00')\ntry:\n while True: pass\nexcept KeyboardInterrupt: 1", Limit(LimitKind::Wall)),
-    ("import _host\n_host.call(b'\\x02{\"kind\":\"exited\",\"code\":0,\"message\":null}')\nwhile True: pass", Limit(LimitKind::Wall)),
+    ("import _host\n_host.call(b'\\x02\\x29\\0\\0\\0{\"kind\":\"exited\",\"code\":0,\"message\":null}')\nwhile True: pass", Limit(LimitKind::Wall)),
     ("import atexit, _host\n@atexit.register\ndef f():\n _host.call(b'\\x05')\n while True: pass", Limit(LimitKind::Wall)),
     ("import sys\ndef f(frame, event, arg):\n if event == 'c_return' and 'reply' in frame.f_locals:\n  while True: pass\nsys.setprofile(f)", Limit(LimitKind::Wall)),
     ("import sys\nf = sys._getframe().f_back\nwhile f.f_code.co_name != 'turn': f = f.f_back\nf.f_locals['self']._encode = lambda r: [*iter(int, 1)]", Limit(LimitKind::Wall)),

@@ -3,14 +3,17 @@
 import contextlib
 import io
 import json
+import marshal
 import os
 import shutil
 import sys
 import tempfile
 import unittest
 
-import agent as agent_module
-from agent import FETCH, HELLO, PROGRAM_BEGINS, PROGRAM_OVER, REPLY, Agent
+from hatchery import _agent, _describe, _image, _streams
+from hatchery._agent import Agent
+from hatchery._wire import FETCH, HELLO, PROGRAM_BEGINS, PROGRAM_OVER, REPLY
+from hatchery._wire import encode_json, reply_frame
 
 
 class Door:
@@ -26,15 +29,28 @@ class Door:
     def call(self, frame):
         self.frames.append(frame[:1])
         if frame == FETCH:
-            return json.dumps(self.requests.pop(0)).encode()
+            return marshal.dumps(self.requests.pop(0))
         if frame == PROGRAM_OVER and self.late:
             late, self.late = self.late, None
             raise late
         if frame[:1] in (HELLO, PROGRAM_BEGINS, PROGRAM_OVER):
             return b""
         assert frame[:1] == REPLY
-        self.replies.append(json.loads(frame[1:]))
+        header, buffers = parts(frame)
+        assert not buffers and "buffers" not in header
+        self.replies.append(header)
         return b""
+
+
+def parts(frame):
+    """The header of a reply and its buffers."""
+    end = 5 + int.from_bytes(frame[1:5], "little")
+    header, buffers = json.loads(frame[5:end]), []
+    for length in header.get("buffers", ()):
+        buffers.append(frame[end : end + length])
+        end += length
+    assert frame[:1] == REPLY and end == len(frame)
+    return header, buffers
 
 
 class AgentTest(unittest.TestCase):
@@ -133,7 +149,7 @@ class AgentTest(unittest.TestCase):
         self.assertEqual(lines[0], "Traceback (most recent call last):")
         self.assertEqual(lines[-1], "ValueError: test error")
         self.assertIn("    raise ValueError('test error')", lines)
-        self.assertNotIn("agent.py", reply["traceback"])
+        self.assertNotIn("hatchery", reply["traceback"])
 
     def test_exceptions_of_every_shape(self):
         for source, name, message in [
@@ -242,8 +258,8 @@ class AgentTest(unittest.TestCase):
             self.assertEqual(file.read(), "hello")
 
     def test_cut_keeps_whole_characters(self):
-        self.assertEqual(agent_module.cut("äöü", 6), "äöü")
-        self.assertEqual(agent_module.cut("äöü", 3), "ä… (2 more characters)")
+        self.assertEqual(_describe.cut("äöü", 6), "äöü")
+        self.assertEqual(_describe.cut("äöü", 3), "ä… (2 more characters)")
 
     def test_the_program_is_framed_and_the_type_is_announced(self):
         self.run_program("1")
@@ -324,13 +340,13 @@ class AgentTest(unittest.TestCase):
             self.assertEqual(file.read(), "text")
 
     def test_no_memory_left_is_the_programs_end_and_not_the_agents(self):
-        originals = agent_module.RESERVE_BYTES, agent_module.BEGINNING_BYTES
-        agent_module.RESERVE_BYTES = agent_module.BEGINNING_BYTES = 1 << 62
+        originals = _agent.RESERVE_BYTES, _agent.BEGINNING_BYTES
+        _agent.RESERVE_BYTES = _agent.BEGINNING_BYTES = 1 << 62
         try:
             self.run_program("1")  # which leaves no room for the next one to begin in
             reply = self.run_program("2")
         finally:
-            agent_module.RESERVE_BYTES, agent_module.BEGINNING_BYTES = originals
+            _agent.RESERVE_BYTES, _agent.BEGINNING_BYTES = originals
         self.assertEqual((reply["kind"], reply["type"]), ("raised", "MemoryError"))
         self.door.requests.clear()
         self.assertEqual(self.run_program("2")["value"], 2)
@@ -340,19 +356,19 @@ class AgentTest(unittest.TestCase):
             raise MemoryError
 
         for name in ("describe_exception", "describe_value", "flush_streams"):
-            original = getattr(agent_module, name)
-            setattr(agent_module, name, fails)
+            original = getattr(_agent, name)
+            setattr(_agent, name, fails)
             try:
                 reply = self.run_program("1 / 0" if name == "describe_exception" else "1")
             finally:
-                setattr(agent_module, name, original)
+                setattr(_agent, name, original)
             self.assertEqual((reply["kind"], reply["type"]), ("raised", "MemoryError"), name)
             self.assertEqual(self.run_program("2")["value"], 2)
 
     def test_streams_that_a_program_closed_are_open_for_the_next(self):
         opened = []
-        original = agent_module.open_streams
-        agent_module.open_streams = lambda: opened.append(True)
+        original = _streams.open_streams
+        _streams.open_streams = lambda: opened.append(True)
         saved = sys.__stdout__
         try:
             self.run_program("1")
@@ -362,7 +378,39 @@ class AgentTest(unittest.TestCase):
             self.run_program("1")
             self.assertEqual(opened, [True])
         finally:
-            sys.__stdout__, agent_module.open_streams = saved, original
+            sys.__stdout__, _streams.open_streams = saved, original
+
+    def test_the_agent_does_without_its_modules(self):
+        ours = {name: sys.modules[name] for name in sys.modules if name.split(".")[0] == "hatchery"}
+        self.addCleanup(sys.modules.update, ours)
+        source = (
+            "import gc, sys\nfor name in list(sys.modules):\n"
+            "    if name.split('.')[0] == 'hatchery': {}\ngc.collect()"
+        )
+        for damage in ("sys.modules[name] = None", "del sys.modules[name]"):
+            self.run_program(source.format(damage))
+            self.assertEqual(self.run_program("1 + 1")["value"], 2)
+            self.assertEqual(self.run_program("1 / 0", last=True)["type"], "ZeroDivisionError")
+
+    def test_a_request_that_cannot_be_read_is_answered(self):
+        self.agent._decode = lambda frame: 1 / 0
+        self.assertEqual(self.run_program("1")["type"], "ZeroDivisionError")
+        self.agent._decode = marshal.loads
+        self.door.requests.clear()
+        self.assertEqual(self.run_program("2")["value"], 2)
+
+    def test_the_agents_frames_are_known_in_every_file(self):
+        for function in (Agent.turn, _describe.cut, _image.prepare, _streams.clear, reply_frame):
+            self.assertTrue(_describe.is_ours(function.__code__))
+        self.assertFalse(_describe.is_ours(compile("", "hatchery/x.py", "exec")))
+        self.assertFalse(_describe.is_ours(json.loads.__code__))
+
+    def test_a_reply_carries_buffers_behind_its_header(self):
+        buffers = [b"abc", b"", memoryview(bytes(8)).cast("d")]
+        frame = reply_frame({"kind": "x"}, encode_json, buffers)
+        self.assertEqual(parts(frame), ({"kind": "x", "buffers": [3, 0, 8]}, [b"abc", b"", bytes(8)]))
+        self.assertEqual(reply_frame({}, encode_json), b"\x02\x02\x00\x00\x00{}")
+        self.assertEqual(parts(_agent.NO_ROOM)[0]["type"], "MemoryError")
 
 
 if __name__ == "__main__":

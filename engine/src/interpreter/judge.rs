@@ -143,12 +143,12 @@ fn milliseconds(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    const COMPLETED: &[u8] = br#"{"kind":"completed","has_value":false,"value":null,"repr":null}"#;
-    const RAISED: &[u8] = br#"{"kind":"raised","type":"E","message":"","traceback":"t"}"#;
+    const COMPLETED: &str = r#"{"kind":"completed","has_value":false,"value":null,"repr":null}"#;
+    const RAISED: &str = r#"{"kind":"raised","type":"E","message":"","traceback":"t"}"#;
 
-    fn judged(reply: &[u8], stop: Option<StopReason>, interrupt: Option<StopReason>) -> String {
-        let judgement =
-            judge(Ok(Ok(0)), Asked { stop, interrupt }, Some(reply.to_vec()), &Limits::default());
+    fn judged(reply: &str, stop: Option<StopReason>, interrupt: Option<StopReason>) -> String {
+        let reply = Some(agent::wire::framed(reply));
+        let judgement = judge(Ok(Ok(0)), Asked { stop, interrupt }, reply, &Limits::default());
         let afterwards = judgement.afterwards;
         let (verdict, at) = judgement.verdict(&Limits::default(), &Usage::default());
         let name = match &verdict {
@@ -171,7 +171,7 @@ mod tests {
             (RAISED, None, Some(Cancelled), "cancelled Usable at"),
             (COMPLETED, Some(WallTime), Some(WallTime), "wall Lost"),
             (COMPLETED, Some(Interrupted), None, "cancelled Lost"),
-            (b"{", None, Some(WallTime), "sandbox_failed Lost"),
+            ("{", None, Some(WallTime), "sandbox_failed Lost"),
         ] {
             assert_eq!(judged(reply, stop, interrupt), expected);
         }

@@ -1,0 +1,287 @@
+"""The guest's side of a run: takes a request from the host, runs it, answers how it ended.
+
+The host starts one agent in each interpreter. A turn fetches a request and posts a reply through
+`call`, the only door to the host. Output does not pass here: it goes through the standard streams.
+Nothing here is a barrier: the program can reach and change all of it, and the host trusts a reply
+only as a statement of the program about itself. What the agent needs is held by the functions that
+use it, so that it does without its modules in `sys.modules`.
+
+The package runs on any CPython from 3.11, so that it is tested without a guest (`test_agent.py`).
+"""
+
+import __future__
+import ast
+import gc
+import io
+import linecache
+import os
+import sys
+import weakref
+
+from hatchery._describe import cut, describe_barely, describe_exception, describe_interrupt
+from hatchery._describe import describe_value, text_of
+from hatchery._image import prepare, reseed
+from hatchery._streams import clear, flush_files, flush_streams, new_main, open_stdin, put_back
+from hatchery._streams import reopen_streams, run_exit_functions
+from hatchery._wire import FETCH, HELLO, NO_ROOM, PREPARE_WORD, PROGRAM_BEGINS, PROGRAM_OVER
+from hatchery._wire import decode_request, encode_json, reply_frame
+
+# Enough to describe an exception in.
+RESERVE_BYTES = 1 << 20
+# What a turn needs to begin with, apart from its request.
+BEGINNING_BYTES = 4 << 10
+
+# Compiler flags of every `from __future__ import …`.
+FUTURE_FLAGS = 0
+for _name in __future__.all_feature_names:
+    FUTURE_FLAGS |= getattr(__future__, _name).compiler_flag
+
+
+class Agent:
+    """Runs programs one after another in one `__main__` module."""
+
+    def __init__(self, call, environment):
+        self._call = call
+        self._environment = environment
+        self._base_environment = dict(environment)
+        self._base_variables = variables_of(environment)
+        self._recursion_limit = sys.getrecursionlimit()
+        self._turns = 0
+        # `sys.stdout` and `sys.stderr` as the last program left them, if it replaced them.
+        self._replaced = {}
+        # Standard input for the next run, if it was opened ahead of it.
+        self._stdin = None
+        # Given up when a program has used all memory, so that there is some to say so.
+        self._reserve = bytearray(RESERVE_BYTES)
+        # Something that was made as the run began, and how much there is to collect after a run that
+        # has left nothing, as a rehearsal found.
+        self._begun = None
+        self._nothing_left = None
+        # What the image's setup left in the program's namespace, if there was one.
+        self._image_names = None
+        # Generators of random numbers that modules made as they were imported.
+        self._generators = []
+        self._encode = encode_json
+        self._decode = decode_request
+        self.main = new_main()
+        # Turns of the host run in whatever `__main__` is when they begin. Between runs that is the
+        # module that was there first, so no name of a program comes between host and agent.
+        self._between = sys.modules["__main__"]
+        # The address of a static type, for raising it from outside.
+        call(HELLO + (id(KeyboardInterrupt) & 0xFFFFFFFF).to_bytes(4, "little"))
+
+    def reactor_turn(self, word, environment):
+        """Stands in for the build's own way of serving a turn, which compiles what it is sent.
+
+        Returns what that does: a status, and whether the interpreter is to be shut down.
+        """
+        try:
+            if word == PREPARE_WORD:
+                prepare(self)
+            else:
+                self.turn()
+        except BaseException:
+            return 1, False
+        return 0, False
+
+    def turn(self):
+        """Serves one request."""
+        try:
+            call = self._call
+            reply = self._serve()
+            if not has_room(BEGINNING_BYTES):
+                # It is room for the next turn to begin in.
+                self._reserve = None
+            # No function is called after this one: a trace function could post another reply.
+            call(reply)
+        except MemoryError:
+            # Not even the reserve was enough to describe the end in, or to begin.
+            self._reserve = None
+            self._call(PROGRAM_OVER)
+            self._call(NO_ROOM)
+
+    def _serve(self):
+        """Takes a request, runs it and makes the frame of the reply."""
+        self._begun = []
+        if self._reserve is None:
+            self._reserve = bytearray(RESERVE_BYTES)
+        try:
+            request = self._decode(self._fetch())
+        except MemoryError:
+            raise
+        except BaseException as error:
+            # A hook that an earlier program left, and that `marshal` tells of what it reads.
+            return reply_frame({"kind": "raised", **describe_barely(error)}, self._encode)
+        if request["reseed"]:
+            reseed(self._generators)
+        reopen_streams()
+        sys.modules["__main__"] = self.main
+        # What the program puts there is used between turns too otherwise, by the host's flush.
+        streams = {name: sys.__dict__.get(name) for name in ("stdout", "stderr")}
+        sys.__dict__.update(self._replaced)
+        try:
+            self._call(PROGRAM_BEGINS)
+            reply = self._run(request)
+            self._call(PROGRAM_OVER)
+        except KeyboardInterrupt as error:
+            # It came when the program was over and its end was being described. The host raises
+            # it once, and takes it back if it comes later.
+            reply = {"kind": "raised", **describe_interrupt(error, request["result_bytes"])}
+            self._call(PROGRAM_OVER)
+        finally:
+            sys.modules["__main__"] = self._between
+            left = {name: sys.__dict__.get(name) for name in streams}
+            self._replaced = {name: left[name] for name in left if left[name] is not streams[name]}
+            sys.__dict__.update(streams)
+        if request["rehearse"]:
+            self._turns = 0
+            self._stdin = open_stdin()
+            linecache.cache.pop("<job>", None)
+        return reply_frame(reply, self._encode)
+
+    def _fetch(self):
+        try:
+            return self._call(FETCH)
+        except Exception:
+            # The host found no room for it.
+            self._reserve = None
+        try:
+            return self._call(FETCH)
+        except Exception as error:
+            raise MemoryError from error
+
+    def _run(self, request):
+        cap = request["result_bytes"]
+        try:
+            filename = self._prepare(request)
+            try:
+                has_value, value = self._execute(request["source"], filename)
+            finally:
+                # What the program set must not keep the agent from answering.
+                sys.setrecursionlimit(max(self._recursion_limit, sys.getrecursionlimit()))
+            reply = {"kind": "completed", **describe_value(has_value, value, cap, self._encode)}
+            del value
+        except SystemExit as error:
+            self._reserve = None
+            reply = self._exited(error, cap)
+        except BaseException as error:
+            self._reserve = None
+            reply = {"kind": "raised", **describe_exception(error, cap)}
+        if request["last"]:
+            if not request["rehearse"]:
+                run_exit_functions()
+            try:
+                self._drop_main(request["rehearse"])
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
+                pass  # an audit hook of the program, for instance
+        flush_streams()
+        return reply
+
+    def _drop_main(self, is_rehearsal=False):
+        """As a process that ends does: what is still open is closed, and so written."""
+        namespace = self.main.__dict__
+        flush_files(namespace.values())
+        references, alive = 0, lambda: None
+        if self._image_names is not None:
+            # The setup's functions keep it; only what the program put there goes.
+            put_back(namespace, self._image_names)
+        else:
+            # Finalisers find the names that they use: nothing is taken from the program's namespace
+            # unless something outside of it keeps it alive.
+            self.main = sys.modules["__main__"] = new_main()
+            references = sys.getrefcount(namespace)
+            witness = namespace["__witness__"] = Witness()
+            alive = weakref.ref(witness)
+            del witness
+        del namespace
+        objects = gc.get_objects()
+        left = len(objects), references
+        if is_rehearsal:
+            self._nothing_left = left
+        elif left == self._nothing_left:
+            return
+        if not any(one is self._begun for one in objects):
+            # The program has hidden what there was from collections.
+            gc.unfreeze()
+            objects = gc.get_objects()
+        # A file that is part of a cycle can lose what it holds when the cycle is collected.
+        flush_files(objects)
+        del objects
+        gc.collect()
+        if alive() is not None:
+            for holder in gc.get_referrers(alive()):
+                if type(holder) is dict:
+                    clear(holder)
+            gc.collect()
+
+    def _prepare(self, request):
+        """Sets up what a process would have been started with; returns the program's name."""
+        self._turns += 1
+        filename = request["filename"]
+        if filename is None:
+            name = "<job>" if self._turns == 1 else f"<job {self._turns}>"
+            self.main.__dict__.pop("__file__", None)
+        else:
+            name = self.main.__file__ = filename
+        sys.argv = [filename or "", *request["args"]]
+        os.environ = self._environment
+        if request["env"] or variables_of(os.environ) != self._base_variables:
+            os.environ.clear()
+            os.environ.update(self._base_environment)
+            os.environ.update(request["env"])
+        # A reader that saw the end of the last run's input would stay at the end.
+        sys.stdin, self._stdin = self._stdin or open_stdin(), None
+        return name
+
+    def _execute(self, source, filename):
+        """Runs the program; returns whether it ends in an expression, and that one's value."""
+        lines = io.StringIO(source, newline=None).readlines()
+        linecache.cache[filename] = len(source), None, lines, filename
+        namespace = self.main.__dict__
+        tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr):
+            last = ast.Expression(tree.body.pop().value)
+        code = compile(tree, filename, "exec", dont_inherit=True)
+        exec(code, namespace)
+        if last is None:
+            return False, None
+        # `from __future__ import …` at the top holds for the last expression as well.
+        future = code.co_flags & FUTURE_FLAGS
+        return True, eval(compile(last, filename, "eval", future, dont_inherit=True), namespace)
+
+    def _exited(self, error, cap):
+        """What a process would do with a `SystemExit`: its code, or the message and 1."""
+        try:
+            code = error.code
+        except BaseException:
+            return {"kind": "exited", "code": 1, "message": None}
+        if code is None:
+            return {"kind": "exited", "code": 0, "message": None}
+        if issubclass(type(code), int):
+            return {"kind": "exited", "code": int.__and__(code, 0xFF), "message": None}
+        message = cut(text_of(code), cap)
+        try:
+            sys.stderr.write(message + "\n")
+        except BaseException:
+            pass
+        return {"kind": "exited", "code": 1, "message": message}
+
+
+class Witness:
+    """Lives as long as the namespace that it is put into."""
+
+
+def variables_of(environment):
+    """The variables in the form that the environment has them in, without decoding them."""
+    return dict(getattr(environment, "_data", environment))
+
+
+def has_room(size):
+    try:
+        bytearray(size)
+    except MemoryError:
+        return False
+    return True

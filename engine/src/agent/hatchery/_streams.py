@@ -1,0 +1,95 @@
+"""What a run shares with the process around it: standard streams, open files, namespaces."""
+
+import atexit
+import builtins
+import io
+import sys
+import types
+
+
+def reopen_streams():
+    """Opens the standard streams again if an earlier program closed them."""
+    for stream in (sys.__dict__.get("__stdout__"), sys.__dict__.get("__stderr__")):
+        try:
+            is_closed = stream.closed
+        except BaseException:
+            is_closed = True
+        if is_closed:
+            open_streams()
+            return
+
+
+def open_streams():
+    """Opens the standard streams anew, as `python -u` has them: what is written is out at once.
+
+    Nothing is lost when a run is ended, and the order across both streams is the program's.
+    """
+    for descriptor, name, errors in ((1, "stdout", "surrogateescape"), (2, "stderr", "backslashreplace")):
+        raw = io.FileIO(descriptor, "w", closefd=False)
+        stream = io.TextIOWrapper(raw, "utf-8", errors, newline="\n", write_through=True)
+        stream.mode = "w"
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def open_stdin():
+    """Standard input, from its beginning."""
+    try:
+        return io.TextIOWrapper(
+            io.BufferedReader(io.FileIO(0, "r", closefd=False)),
+            encoding="utf-8",
+            errors="surrogateescape",
+        )
+    except OSError:
+        # An earlier run closed it; CPython has no standard input either then.
+        return None
+
+
+def flush_streams():
+    for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
+        flush(sys.__dict__.get(name))
+
+
+def flush_files(objects):
+    """Writes what open files hold: texts first, which hold it in other files."""
+    files = [file for file in objects if issubclass(type(file), io.IOBase)]
+    files.sort(key=lambda file: not issubclass(type(file), io.TextIOBase))
+    for file in files:
+        flush(file)
+
+
+def flush(stream):
+    try:
+        stream.flush()
+    except BaseException:
+        pass
+
+
+def run_exit_functions():
+    try:
+        atexit._run_exitfuncs()
+    except BaseException:
+        pass  # CPython has printed it
+
+
+def new_main():
+    main = types.ModuleType("__main__")
+    main.__builtins__ = builtins
+    return main
+
+
+def put_back(namespace, names):
+    """Makes a namespace what it was, as far as it has more or other names now."""
+    for name in list(namespace):
+        if name not in names:
+            del namespace[name]
+        elif namespace[name] is not names[name]:
+            namespace[name] = names[name]
+
+
+def clear(namespace):
+    """Takes everything from a namespace, in the order in which CPython does as it ends."""
+    is_private = lambda name: isinstance(name, str) and name[:1] == "_" and name[:2] != "__"
+    for name in sorted(list(namespace), key=lambda name: not is_private(name)):
+        if name != "__builtins__":
+            namespace[name] = None

@@ -1,0 +1,46 @@
+"""What passes through the door to the host; `engine/src/agent/wire.rs` is its other side.
+
+A request comes in the format of `marshal`. A reply is a header in JSON and buffers of raw bytes.
+"""
+
+import json
+import marshal
+
+# The first byte of what is sent; `engine/src/agent/wire.rs` has the same table.
+FETCH = b"\x01"
+REPLY = b"\x02"
+HELLO = b"\x03"
+PROGRAM_BEGINS = b"\x04"
+PROGRAM_OVER = b"\x05"
+SEEDED = b"\x06"
+IMMORTAL = b"\x07"
+
+# What the host sends as the source of a turn.
+PREPARE_WORD = b"prepare"
+
+# Held here, as programs can replace them where they come from.
+encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+encode_request = marshal.dumps
+decode_request = marshal.loads
+
+
+def reply_frame(reply, encode, buffers=()):
+    """The frame of a reply: the length of its header, the header, and the buffers, if any."""
+    if buffers:
+        reply = {**reply, "buffers": [memoryview(buffer).nbytes for buffer in buffers]}
+    header = encode(reply).encode("utf-8", "backslashreplace")
+    # Not `len`, which a program may have replaced.
+    length = header.__len__().to_bytes(4, "little")
+    return b"".join((REPLY, length, header, *buffers))
+
+
+# The reply when there is no memory left to take a request with, or to make another reply.
+NO_ROOM = reply_frame(
+    {
+        "kind": "raised",
+        "type": "MemoryError",
+        "message": "no memory is left, not even to say more",
+        "traceback": "MemoryError: no memory is left, not even to say more\n",
+    },
+    encode_json,
+)

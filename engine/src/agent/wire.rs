@@ -1,0 +1,128 @@
+//! What the guest sends through the door, byte by byte; `hatchery/_wire.py` is its other side.
+//!
+//! Whoever sends it may lie: a frame is split only where its lengths add up exactly.
+
+use serde_json::{Map, Value as Json};
+
+/// The first byte of each frame that the guest sends, and what the host answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// Wants the request, in the format of `marshal`.
+    Fetch,
+    /// Carries the reply, a header and buffers; the answer is empty.
+    Reply,
+    /// Carries the address of `KeyboardInterrupt`, 4 bytes, once as the agent starts.
+    Hello,
+    /// From here on the program's own code runs, and can be interrupted.
+    ProgramBegins,
+    /// What follows is the agent's again.
+    ProgramOver,
+    /// Says where a generator of random numbers is that the module of its name shares: the
+    /// address of the object, its size, and the first words of its state. While an image is
+    /// prepared.
+    Seeded,
+    /// Carries addresses of objects, 4 bytes each, whose references are not to be counted any
+    /// more. While an image is prepared.
+    Immortal,
+}
+
+impl Frame {
+    /// Splits a frame; `None` if it is of no known kind.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        match bytes.split_first()? {
+            (1, rest) => Some((Self::Fetch, rest)),
+            (2, rest) => Some((Self::Reply, rest)),
+            (3, rest) => Some((Self::Hello, rest)),
+            (4, rest) => Some((Self::ProgramBegins, rest)),
+            (5, rest) => Some((Self::ProgramOver, rest)),
+            (6, rest) => Some((Self::Seeded, rest)),
+            (7, rest) => Some((Self::Immortal, rest)),
+            _ => None,
+        }
+    }
+}
+
+/// What a reply carries.
+#[derive(Debug)]
+pub(crate) struct ReplyParts<'a> {
+    pub(crate) header: Map<String, Json>,
+    pub(crate) buffers: Vec<&'a [u8]>,
+}
+
+/// Splits what a reply carries: 4 bytes with the length of the header, little-endian, the header, a
+/// JSON object, and the buffers one after another. The header's field `buffers`, which is taken out
+/// of it, lists their lengths; without it there are none.
+pub(crate) fn split_reply(bytes: &[u8]) -> Result<ReplyParts<'_>, String> {
+    let (length, rest) = bytes.split_first_chunk::<4>().ok_or("it has no header")?;
+    let length = u32::from_le_bytes(*length) as usize;
+    let (header, mut rest) = rest.split_at_checked(length).ok_or("its header is cut off")?;
+    let mut header: Map<String, Json> =
+        serde_json::from_slice(header).map_err(|error| error.to_string())?;
+    let lengths: Vec<u32> = match header.remove("buffers") {
+        Some(lengths) => serde_json::from_value(lengths).map_err(|error| error.to_string())?,
+        None => Vec::new(),
+    };
+    let mut buffers = Vec::with_capacity(lengths.len());
+    for length in lengths {
+        let (buffer, behind) =
+            rest.split_at_checked(length as usize).ok_or("a buffer is cut off")?;
+        buffers.push(buffer);
+        rest = behind;
+    }
+    if !rest.is_empty() {
+        return Err(format!("{} bytes follow its buffers", rest.len()));
+    }
+    Ok(ReplyParts { header, buffers })
+}
+
+/// What a reply with this header and without buffers carries.
+#[cfg(test)]
+pub(crate) fn framed(header: &str) -> Vec<u8> {
+    let length = u32::try_from(header.len()).unwrap();
+    [&length.to_le_bytes(), header.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_have_a_known_first_byte() {
+        assert_eq!(Frame::parse(b"\x01"), Some((Frame::Fetch, &b""[..])));
+        assert_eq!(Frame::parse(b"\x02x"), Some((Frame::Reply, &b"x"[..])));
+        assert_eq!(Frame::parse(b"\x05"), Some((Frame::ProgramOver, &b""[..])));
+        assert_eq!(Frame::parse(b"\x08"), None);
+        assert_eq!(Frame::parse(b""), None);
+    }
+
+    #[test]
+    fn a_reply_is_a_header_and_its_buffers() {
+        let ReplyParts { header, buffers } = split_reply(b"\x02\0\0\0{}").unwrap();
+        assert_eq!((header.len(), buffers.len()), (0, 0));
+        let carried = [&framed(r#"{"a":1,"buffers":[3,0,2]}"#)[..], b"abcde"].concat();
+        let ReplyParts { header, buffers } = split_reply(&carried).unwrap();
+        assert_eq!(Json::Object(header), serde_json::json!({"a": 1}));
+        assert_eq!(buffers, [&b"abc"[..], b"", b"de"]);
+    }
+
+    #[test]
+    fn lengths_that_do_not_add_up_are_refused() {
+        for carried in [
+            &b""[..],
+            b"\0\0\0",
+            b"\0\0\0\0",
+            b"\x03\0\0\0{}",
+            b"\x02\0\0\0{}x",
+            b"\xff\xff\xff\xff{}",
+            b"\x02\0\0\0[]",
+        ] {
+            assert!(split_reply(carried).is_err(), "{carried:?}");
+        }
+        for buffers in
+            ["[1]", "[3]", "[1,2]", "[2,4294967295]", "[4294967296]", "[-1]", "2", "null"]
+        {
+            let header = framed(&format!(r#"{{"buffers":{buffers}}}"#));
+            assert!(split_reply(&[&header[..], b"ab"].concat()).is_err(), "{buffers}");
+        }
+    }
+}
