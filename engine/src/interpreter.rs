@@ -27,6 +27,7 @@ use crate::stop::StopHandle;
 use crate::transcript::{Stream, Transcript};
 use crate::tunables::InstanceMemory;
 use judge::{hit, judge};
+use state::Individuality;
 
 mod judge;
 mod start;
@@ -53,6 +54,8 @@ pub struct Interpreter {
     life: Life,
     /// The state that it was parked in or attached last, whose patches the next one shares.
     parked: Option<SessionState>,
+    /// Drawn ahead for the first run after a reset.
+    individuality: Option<Individuality>,
     /// Runs of this instance, and how many there were at the last look at what they left.
     runs: u32,
     looked_at: u32,

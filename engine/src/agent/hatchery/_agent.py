@@ -22,7 +22,7 @@ from hatchery._describe import cut, describe_barely, describe_exception, describ
 from hatchery._describe import describe_value, text_of
 from hatchery._image import prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, new_main, open_stdin, put_back
-from hatchery._streams import reopen_streams, run_exit_functions
+from hatchery._streams import rehearse_exit_functions, reopen_streams, run_exit_functions
 from hatchery._wire import FETCH, HELLO, NO_ROOM, PREPARE_WORD, PROGRAM_BEGINS, PROGRAM_OVER
 from hatchery._wire import decode_request, encode_json, reply_frame
 
@@ -135,7 +135,8 @@ class Agent:
             sys.__dict__.update(streams)
         if request["rehearse"]:
             self._turns = 0
-            self._stdin = open_stdin()
+            # That of the last run goes now, and not as the next one begins.
+            sys.stdin = self._stdin = open_stdin()
             linecache.cache.pop("<job>", None)
         return reply_frame(reply, self._encode)
 
@@ -168,7 +169,9 @@ class Agent:
             self._reserve = None
             reply = {"kind": "raised", **describe_exception(error, cap)}
         if request["last"]:
-            if not request["rehearse"]:
+            if request["rehearse"]:
+                rehearse_exit_functions()
+            else:
                 run_exit_functions()
             try:
                 self._drop_main(request["rehearse"])
