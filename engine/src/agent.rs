@@ -11,10 +11,14 @@ use serde::{Deserialize, Serialize};
 use crate::image::ImageSpec;
 use crate::limits::Limits;
 use crate::outcome::{Exception, SandboxFailure, Verdict};
+use crate::packages::SITE;
 use crate::program::Program;
 
 /// The agent's source.
 const AGENT: &str = include_str!("agent/agent.py");
+
+/// The module of it that knows what to say about imports.
+const PACKAGES: &str = include_str!("agent/hatchery/_packages.py");
 
 /// What a turn of the guest is given in place of source, once the agent serves turns: a run.
 pub(crate) const TURN: &str = "turn";
@@ -68,13 +72,18 @@ impl Frame {
 
 /// The turn that starts the agent, which serves all later turns in place of the build's function
 /// `_reactor.turn`: that holds on to the function itself, so the function gets another body. The
-/// agent gives programs another `__main__` while they run.
+/// agent gives programs another `__main__` while they run. The agent's part is a module only for as
+/// long as the agent needs to import it.
 pub(crate) fn boot_source() -> String {
     format!(
         "def _boot():\n\
          \x20   import _host, _reactor, os, sys, types\n\
+         \x20   name = 'hatchery._packages'\n\
+         \x20   part = sys.modules[name] = types.ModuleType(name)\n\
+         \x20   exec(compile({PACKAGES:?}, '<agent>', 'exec'), part.__dict__)\n\
          \x20   module = types.ModuleType('_hatchery_agent')\n\
          \x20   exec(compile({AGENT:?}, '<agent>', 'exec'), module.__dict__)\n\
+         \x20   del sys.modules[name]\n\
          \x20   module.open_streams()\n\
          \x20   os.chdir({WORKSPACE:?})\n\
          \x20   sys.path.insert(0, {WORKSPACE:?})\n\
@@ -112,6 +121,8 @@ pub(crate) struct Moment {
 
 #[derive(Serialize)]
 struct PrepareRequest<'a> {
+    /// What `sys.path` ends with.
+    path: &'a [&'a str],
     preload: &'a [String],
     setup: Option<&'a str>,
     setup_name: Option<&'a str>,
@@ -120,7 +131,9 @@ struct PrepareRequest<'a> {
 
 /// The request to prepare an interpreter for an image.
 pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
+    let path: &[&str] = if spec.packages.is_empty() { &[] } else { &[SITE] };
     let request = PrepareRequest {
+        path,
         preload: &spec.preload,
         setup: spec.setup.as_ref().map(|setup| setup.source.as_str()),
         setup_name: spec.setup.as_ref().map(|setup| setup.filename.as_str()),

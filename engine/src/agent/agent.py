@@ -23,6 +23,8 @@ import traceback
 import types
 import weakref
 
+from hatchery._packages import import_advice
+
 # The first byte of what is sent through the door; `engine/src/agent.rs` has the same table.
 FETCH = b"\x01"
 REPLY = b"\x02"
@@ -132,6 +134,7 @@ class Agent:
         request = self._decode(self._call(FETCH).decode())
         sys.modules["__main__"] = self.main
         try:
+            sys.path.extend(request["path"])
             for name in request["preload"]:
                 importlib.import_module(name)
             self._generators = list(shared_generators())
@@ -555,6 +558,10 @@ def describe_as_it_says(error, cap):
         lines = list(traceback.TracebackException(kind, error, trace, compact=True).format())
         if left_out:
             lines.insert(-1, f"  ({left_out} frames in the middle are left out)\n")
+        advice = import_advice(error)
+        if advice:
+            # As a note of the exception would be, at the end.
+            lines.append(f"{advice}\n")
         text = "".join(lines)
     except KeyboardInterrupt:
         raise
