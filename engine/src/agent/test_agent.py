@@ -135,6 +135,40 @@ class AgentTest(unittest.TestCase):
         self.assertIn("    raise ValueError('test error')", lines)
         self.assertNotIn("agent.py", reply["traceback"])
 
+    def test_an_import_of_what_is_nowhere_comes_with_advice(self):
+        for source, expected in [
+            ("import nowhere.at.all", "`nowhere` is not in this image"),
+            ("import _multiprocessing_nowhere", "`_multiprocessing_nowhere` is not in this image"),
+            ("raise ModuleNotFoundError('x', name='_ctypes')", "loads no native libraries"),
+            ("raise ModuleNotFoundError('x', name='_socket')", "no network"),
+            ("raise ModuleNotFoundError('x', name='ensurepip')", "is not part of the build"),
+            (
+                "try:\n    import nowhere\nexcept ImportError as e:\n    raise ImportError('get it') from e",
+                "`nowhere` is not in this image",
+            ),
+        ]:
+            with self.subTest(source):
+                reply = self.run_program(source)
+                last = reply["traceback"].splitlines()[-1]
+                self.assertIn(expected, last)
+                self.assertNotIn(expected, reply["message"])
+
+    def test_no_advice_is_given_on_other_imports(self):
+        for source in [
+            "import json.nowhere",
+            "from json import nowhere",
+            "raise ModuleNotFoundError",
+            "raise ModuleNotFoundError('x', name=7)",
+            "raise ModuleNotFoundError('x', name='x' * 1000)",
+            "class E(ModuleNotFoundError):\n    name = 'nowhere'\nraise E",
+            "x = ImportError()\nx.__cause__ = x\nraise x",
+            "try:\n    import nowhere\nexcept ImportError as e:\n    raise ValueError from e",
+        ]:
+            with self.subTest(source):
+                reply = self.run_program(source)
+                self.assertEqual(reply["kind"], "raised")
+                self.assertNotIn("in this image", reply["traceback"])
+
     def test_exceptions_of_every_shape(self):
         for source, name, message in [
             ("1/0", "ZeroDivisionError", "division by zero"),

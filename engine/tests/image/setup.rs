@@ -53,12 +53,12 @@ fn cache() -> CacheDir {
 }
 
 /// An image that no other test uses. It is removed from the cache at the end.
-struct OwnImage {
-    image: Image,
+pub(crate) struct OwnImage {
+    pub(crate) image: Image,
 }
 
 impl OwnImage {
-    fn new(spec: &ImageSpec) -> Self {
+    pub(crate) fn new(spec: &ImageSpec) -> Self {
         Self { image: load_or_build(engine(), spec).expect("the setup succeeds") }
     }
 }
