@@ -141,7 +141,8 @@ class AgentTest(unittest.TestCase):
             ("import _multiprocessing_nowhere", "`_multiprocessing_nowhere` is not in this image"),
             ("raise ModuleNotFoundError('x', name='_ctypes')", "loads no native libraries"),
             ("raise ModuleNotFoundError('x', name='_socket')", "no network"),
-            ("raise ModuleNotFoundError('x', name='ensurepip')", "is not part of the build"),
+            ("raise ModuleNotFoundError('x', name='ensurepip')", "from outside, with --package"),
+            ("raise ModuleNotFoundError('x', name='turtledemo')", "a part of Python that this build leaves out"),
             (
                 "try:\n    import nowhere\nexcept ImportError as e:\n    raise ImportError('get it') from e",
                 "`nowhere` is not in this image",
@@ -168,6 +169,14 @@ class AgentTest(unittest.TestCase):
                 reply = self.run_program(source)
                 self.assertEqual(reply["kind"], "raised")
                 self.assertNotIn("in this image", reply["traceback"])
+
+    def test_a_program_that_spoils_what_advice_needs_gets_its_traceback(self):
+        names = sys.stdlib_module_names
+        try:
+            reply = self.run_program("import sys\nsys.stdlib_module_names = None\nimport nowhere")
+        finally:
+            sys.stdlib_module_names = names
+        self.assertIn("line 3, in <module>", reply["traceback"])
 
     def test_exceptions_of_every_shape(self):
         for source, name, message in [

@@ -6,18 +6,19 @@ advice is made when an exception that the program didn't catch is described.
 
 import sys
 
-# Modules of the standard library that the sandbox has no use for, by their first name without
-# leading underscores, and why.
+# Why modules can't be here that programs ask for, by their first names without underscores.
 _NO_SOCKETS = "the sandbox has no network: give the program its data with --input, --mount or --stdin"
 _NO_NATIVE = "the sandbox loads no native libraries"
 _NO_PROCESSES = "the sandbox has no processes and no threads: everything runs in one thread"
 _NO_SCREEN = "the sandbox has no screen and no terminal"
 _NO_SYSTEM = "the sandbox has no operating system to ask"
+_NO_INSTALLER = "packages are added to the image from outside, with --package or --requirements"
 _REASONS = {
     **dict.fromkeys(("socket", "ssl", "select"), _NO_SOCKETS),
     **dict.fromkeys(("ctypes", "cffi", "cffi_backend"), _NO_NATIVE),
     **dict.fromkeys(("multiprocessing", "posixsubprocess", "posixshmem", "thread"), _NO_PROCESSES),
     **dict.fromkeys(("tkinter", "curses", "curses_panel", "readline", "termios", "idlelib"), _NO_SCREEN),
+    **dict.fromkeys(("pip", "ensurepip", "venv"), _NO_INSTALLER),
     **dict.fromkeys(("fcntl", "grp", "pwd", "resource", "syslog", "winreg", "msvcrt"), _NO_SYSTEM),
 }
 # A name that is longer is nobody's typing.
@@ -28,10 +29,18 @@ _MOST_CAUSES = 8
 
 def import_advice(error):
     """What to do about an import that failed for want of a module; "" if there is nothing to say."""
+    try:
+        return _advice_of(error)
+    except Exception:
+        # The program has changed what is looked at here.
+        return ""
+
+
+def _advice_of(error):
     for _ in range(_MOST_CAUSES):
         kind = type(error)
         if kind is ModuleNotFoundError:
-            return advice_on(error.name)
+            return _advice_on(error.name)
         if not issubclass(kind, ImportError):
             break
         # Libraries say it in their own words: `raise ImportError("Missing optional …") from error`.
@@ -39,7 +48,7 @@ def import_advice(error):
     return ""
 
 
-def advice_on(name):
+def _advice_on(name):
     if type(name) is not str or not name or len(name) > _MOST_CHARACTERS:
         return ""
     top = name.partition(".")[0]
@@ -50,7 +59,7 @@ def advice_on(name):
     if reason is not None:
         return f"`{name}` can't be imported here: {reason}."
     if top in sys.stdlib_module_names:
-        return f"`{name}` is not part of the build, which `hatchery packages` tells more of."
+        return f"`{name}` is a part of Python that this build leaves out."
     return (
         f"`{top}` is not in this image. Add a pure-Python wheel or a folder with --package"
         " (Builder::package), or name it in --requirements (Builder::requirements); a file of your"
