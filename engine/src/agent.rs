@@ -144,7 +144,7 @@ pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
 
 /// Everything in the guest that comes from here, for the key of an image.
 pub(crate) fn identity() -> String {
-    [&boot_source(), TURN, PREPARE].join("\n")
+    [&boot_source(), TURN, PREPARE, SITE].join("\n")
 }
 
 /// The request for a run.

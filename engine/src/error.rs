@@ -349,8 +349,8 @@ pub enum SessionError {
     },
     /// The session began from another image.
     #[error(
-        "`{}` was saved on image {saved} and this is {here}: revive it with the same Hatchery, \
-         preloads and setup (preloads there: {})", path.display(), or_none(preload)
+        "`{}` was saved on image {saved} and this is {here}: revive it with the same \
+         Hatchery, packages, preloads and setup (preloads there: {})", path.display(), or_none(preload)
     )]
     OtherImage {
         /// The file.

@@ -153,8 +153,8 @@ impl Image {
     /// the modules takes. Concurrent calls, in this process and others, wait for one another.
     ///
     /// # Errors
-    /// The packages don't go together, a module can't be imported, the setup fails, or the system refuses memory. If only the
-    /// cache can't be written to, the image is made all the same.
+    /// The packages don't go together, a module can't be imported, the setup fails, or the system
+    /// refuses memory. If only the cache can't be written to, the image is made all the same.
     pub fn load_or_build(
         engine: &Engine,
         spec: &ImageSpec,

@@ -127,7 +127,8 @@ impl Package {
     ///
     /// A folder that has an `__init__.py` is one package of the folder's name. Any other folder
     /// holds what a `site-packages` would: modules, packages, and `.dist-info` folders if there
-    /// are some. Names that begin with a dot and `__pycache__` are left out.
+    /// are some. Names that begin with a dot and `__pycache__` are left out. Files that end in
+    /// `.pth` do nothing.
     ///
     /// # Errors
     /// It can't be read, isn't a package, is made for one machine, wants another Python, or is
