@@ -4,7 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use engine::{
-    BadMount, BadMountPath, BadPath, BadProgram, CacheError, EngineError, ImageError, SessionError,
+    BadMount, BadMountPath, BadPath, BadProgram, CacheError, EngineError, ImageError, PackageError,
+    SessionError,
 };
 use scheduler::{Refusal, SchedulerStartError};
 
@@ -18,6 +19,9 @@ pub enum Error {
     /// The image can't be made or found.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// A package can't be added to an image.
+    #[error(transparent)]
+    Package(#[from] PackageError),
     /// A session can't be put aside, saved or revived.
     #[error(transparent)]
     Session(#[from] SessionError),

@@ -6,11 +6,12 @@ pub use engine::{
     BadMount, BadMountPath, BadPath, BadProgram, CACHE_DIR_VARIABLE, COPY_ON_WRITE_VARIABLE,
     CacheDir, CacheError, ChangeKind, ChangedFile, Chunk, Deterministic, EngineConfig, EngineError,
     Exception, HostKind, ImageError, ImageInfo, LimitHit, LimitKind, Limits, ModuleError, Outcome,
-    PYTHON_WHEEL_VARIABLE, Program, Progress, ProgressSink, PythonBuild, PythonError,
-    SandboxFailure, SessionError, Silent, Stream, Usage, Verdict, WHEEL_REQUIREMENT, check_path,
+    PYTHON_WHEEL_VARIABLE, PackageError, PackageInfo, PackageOrigin, Program, Progress,
+    ProgressSink, PythonBuild, PythonError, SandboxFailure, SessionError, Silent, Stream, Usage,
+    Verdict, WHEEL_REQUIREMENT, check_path,
 };
 pub use error::Error;
-pub use image::{find_image, image_keys, images, remove_image};
+pub use image::{build_packages, find_image, image_keys, images, remove_image};
 pub use job::Job;
 pub use pool::{SessionId, SessionPlace, WorkerActivity, WorkerId, WorkerStatus};
 pub use runtime::{Builder, Hatchery};

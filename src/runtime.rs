@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::{
-    Engine, EngineConfig, HostKind, Image, ImageError, ImageInfo, ImageSpec, Limits, Outcome,
-    Progress, ProgressSink, SessionError, SessionState, Setup, Silent,
+    CacheDir, Engine, EngineConfig, HostKind, Image, ImageError, ImageInfo, ImageSpec, Limits,
+    Outcome, Package, Progress, ProgressSink, SessionError, SessionState, Setup, Silent,
 };
 use pool::{InterpreterSource, Parked, PoolConfig, SessionId};
 use scheduler::{JobRequest, Scheduler, SchedulerConfig, SchedulerStatus, Ticket};
@@ -127,7 +127,17 @@ pub struct Builder {
     scheduler: SchedulerConfig,
     limits: Limits,
     image: ImageSpec,
+    packages: Vec<PackageSource>,
     progress: Arc<dyn ProgressSink>,
+}
+
+/// Where packages of an image are to be had, read when the image is.
+#[derive(Debug, Clone)]
+enum PackageSource {
+    /// A wheel or a folder.
+    Path(PathBuf),
+    /// A file that names wheels.
+    Requirements(PathBuf),
 }
 
 impl std::fmt::Debug for Builder {
@@ -139,6 +149,7 @@ impl std::fmt::Debug for Builder {
             .field("scheduler", &self.scheduler)
             .field("limits", &self.limits)
             .field("preload", &self.image.preload)
+            .field("packages", &self.packages)
             .finish_non_exhaustive()
     }
 }
@@ -151,6 +162,7 @@ impl Default for Builder {
             scheduler: SchedulerConfig::default(),
             limits: Limits::default(),
             image: ImageSpec::default(),
+            packages: Vec::new(),
             progress: Arc::new(Silent),
         }
     }
@@ -189,6 +201,24 @@ impl Builder {
     /// part of the image.
     pub fn setup(mut self, source: impl Into<String>, filename: impl Into<String>) -> Self {
         self.image.setup = Some(Setup { source: source.into(), filename: filename.into() });
+        self
+    }
+
+    /// A package that every interpreter can import: a pure-Python wheel, or a folder, which is a
+    /// package if it has an `__init__.py` and else holds modules and packages. Its files are part
+    /// of the image, and read when it is loaded. They come last on `sys.path`: the standard library
+    /// and the build's own packages can't be replaced. Default: none.
+    pub fn package(mut self, path: impl Into<PathBuf>) -> Self {
+        self.packages.push(PackageSource::Path(path.into()));
+        self
+    }
+
+    /// The packages that a file of requirements names, as [`Self::package`] takes wheels. Each line
+    /// has a name, a version and SHA-256 hashes, as `pip-compile --generate-hashes` writes them;
+    /// dependencies have lines of their own, but for those that the build has. pip fetches them
+    /// once; after that they are in the cache. Default: none.
+    pub fn requirements(mut self, path: impl Into<PathBuf>) -> Self {
+        self.packages.push(PackageSource::Requirements(path.into()));
         self
     }
 
@@ -248,8 +278,8 @@ impl Builder {
     /// Workers then become ready in the background; jobs can be submitted at once.
     ///
     /// # Errors
-    /// The configuration makes no sense, the build can't be had, or the image can't be made: a
-    /// module can't be imported, or the setup failed.
+    /// The configuration makes no sense, the build or a package can't be had, or the image can't be
+    /// made: a module can't be imported, or the setup failed.
     pub async fn start(self) -> Result<Hatchery, Error> {
         self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
         let Self { pool, scheduler, limits, .. } = self.clone();
@@ -273,8 +303,18 @@ impl Builder {
     }
 
     async fn load(self) -> Result<(Engine, Option<Image>), Error> {
-        let Self { engine, image, progress, .. } = self;
+        let Self { engine, mut image, packages, progress, .. } = self;
         let loading = tokio::task::spawn_blocking(move || -> Result<_, Error> {
+            for source in &packages {
+                match source {
+                    PackageSource::Path(path) => image.packages.push(Package::open(path)?),
+                    PackageSource::Requirements(path) => {
+                        let cache = CacheDir::open(engine.cache_dir.as_deref())?;
+                        let named = Package::from_requirements(&cache, path, progress.as_ref())?;
+                        image.packages.extend(named);
+                    }
+                }
+            }
             image.check()?;
             let engine = Engine::load(&engine, &progress)?;
             let image = match engine.takes_images() {

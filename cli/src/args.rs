@@ -7,7 +7,9 @@ use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use hatchery::Limits;
 
-pub(crate) use self::image::{BuildArguments, ImageArguments, ImageCommand, RemoveArguments};
+pub(crate) use self::image::{
+    BuildArguments, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
+};
 
 mod image;
 
@@ -37,6 +39,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ImageCommand,
     },
+    /// List the packages that programs can import, with versions and where they come from.
+    Packages(PackagesArguments),
     /// Manage the Python build.
     Python {
         #[command(subcommand)]

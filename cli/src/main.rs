@@ -45,6 +45,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Batch(arguments) => cmd::batch::run(arguments).await,
         Command::Repl(arguments) => cmd::repl::run(arguments).await,
         Command::Image { command } => cmd::image::run(command).await,
+        Command::Packages(arguments) => cmd::packages::run(arguments).await,
         Command::Python { command: PythonCommand::Install } => cmd::python::install().await,
         Command::Python { command: PythonCommand::Info } => cmd::python::info(),
     }

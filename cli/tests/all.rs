@@ -16,6 +16,10 @@ mod ends;
 #[path = "all/images.rs"]
 mod images;
 
+/// Packages beside those of the build: added, refused and listed.
+#[path = "all/packages.rs"]
+mod packages;
+
 /// The prompt, without a terminal.
 #[path = "all/repl.rs"]
 mod repl;

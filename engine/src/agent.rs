@@ -13,16 +13,18 @@ use self::wire::ReplyParts;
 use crate::image::ImageSpec;
 use crate::limits::Limits;
 use crate::outcome::{Exception, SandboxFailure, Verdict};
+use crate::packages::SITE;
 use crate::program::Program;
 
 mod marshal;
 pub(crate) mod wire;
 
 /// The files of the guest's package, each behind those that it imports from.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("__init__", include_str!("agent/hatchery/__init__.py")),
     ("_wire", include_str!("agent/hatchery/_wire.py")),
     ("_streams", include_str!("agent/hatchery/_streams.py")),
+    ("_packages", include_str!("agent/hatchery/_packages.py")),
     ("_describe", include_str!("agent/hatchery/_describe.py")),
     ("_image", include_str!("agent/hatchery/_image.py")),
     ("_agent", include_str!("agent/hatchery/_agent.py")),
@@ -94,7 +96,10 @@ pub(crate) struct Moment {
 pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
     let setup = spec.setup.as_ref();
     let preload = spec.preload.iter().map(|name| Value::from(name.as_str()));
+    let path = (!spec.packages.is_empty()).then_some(Value::from(SITE));
     Value::dict([
+        // What `sys.path` ends with.
+        ("path", Value::List(path.into_iter().collect())),
         ("preload", Value::List(preload.collect())),
         ("setup", setup.map(|setup| setup.source.as_str()).into()),
         ("setup_name", setup.map(|setup| setup.filename.as_str()).into()),
@@ -105,7 +110,7 @@ pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
 
 /// Everything in the guest that comes from here, for the key of an image.
 pub(crate) fn identity() -> String {
-    [&boot_source(), TURN, PREPARE].join("\n")
+    [&boot_source(), TURN, PREPARE, SITE].join("\n")
 }
 
 /// The request for a run.

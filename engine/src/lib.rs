@@ -17,7 +17,8 @@ pub use cache::{CACHE_DIR_VARIABLE, CacheDir};
 pub use config::{COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, Progress, ProgressSink, Silent};
 pub use engine::Engine;
 pub use error::{
-    CacheError, EngineError, ImageError, ModuleError, PythonError, SessionError, StartError,
+    CacheError, EngineError, ImageError, ModuleError, PackageError, PythonError, SessionError,
+    StartError,
 };
 pub use files::mount::{BadMount, Mount};
 pub use image::store::{
@@ -30,6 +31,7 @@ pub use outcome::{
     Afterwards, ChangeKind, ChangedFile, Exception, Outcome, SandboxFailure, StopReason, Usage,
     Verdict,
 };
+pub use packages::{Package, PackageInfo, PackageOrigin};
 pub use program::{
     BadMountPath, BadPath, BadProgram, Deterministic, InputFile, MAX_PATH_BYTES, MountedFolder,
     Program, check_path,
@@ -56,6 +58,7 @@ mod memory;
 mod meter;
 mod module;
 mod outcome;
+mod packages;
 mod program;
 mod python;
 mod seal;

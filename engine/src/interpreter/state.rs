@@ -42,7 +42,7 @@ impl Interpreter {
             Some(image) => self.begin_life(&image, wanted).map_err(|error| failed(&error)),
             // The hash seed is drawn as CPython starts, so it has to start again.
             None => {
-                *self = self.engine.start_with(wanted).map_err(|error| failed(&error))?;
+                *self = self.engine.start_determined(wanted).map_err(|error| failed(&error))?;
                 Ok(())
             }
         }
