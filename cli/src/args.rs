@@ -171,8 +171,8 @@ pub(crate) struct LimitArguments {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
     pub(crate) grace: Duration,
 
-    /// Memory of the guest, CPython's own included; at most 4GiB.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    /// Memory of the guest, CPython's own included; from 32MiB to 4GiB.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     pub(crate) memory: ByteSize,
 
     /// Standard output and standard error together; the rest is dropped.
@@ -230,6 +230,14 @@ pub(crate) enum PythonCommand {
     Install,
     /// Say which build there is, and where.
     Info,
+}
+
+fn parse_memory(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse()?;
+    if (ByteSize::mib(32)..=ByteSize::gib(4)).contains(&size) {
+        return Ok(size);
+    }
+    Err("CPython needs 32MiB, and no guest can have more than 4GiB".to_owned())
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
