@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::{
-    Engine, EngineConfig, HostKind, Image, ImageError, ImageInfo, ImageSpec, Limits, Outcome,
-    Progress, ProgressSink, SessionError, SessionState, Setup, Silent,
+    Engine, EngineConfig, HostFunctions, HostKind, Image, ImageError, ImageInfo, ImageSpec, Limits,
+    Outcome, Progress, ProgressSink, SessionError, SessionState, Setup, Silent,
 };
 use pool::{InterpreterSource, Parked, PoolConfig, SessionId};
 use scheduler::{JobRequest, Scheduler, SchedulerConfig, SchedulerStatus, Ticket};
 
 use crate::error::Error;
+use crate::functions::{self, HostFunction};
 use crate::job::Job;
 use crate::session::Session;
 
@@ -22,6 +23,7 @@ use crate::session::Session;
 pub struct Hatchery {
     scheduler: Scheduler,
     limits: Arc<Limits>,
+    functions: HostFunctions,
     /// `None` under a host that has no images.
     image: Option<Image>,
 }
@@ -107,7 +109,8 @@ impl Hatchery {
         job: Job,
         session: Option<SessionId>,
     ) -> Result<Ticket, Error> {
-        let (program, limits) = job.into_parts(&self.limits)?;
+        let (mut program, limits) = job.into_parts(&self.limits)?;
+        program.functions = self.functions.clone();
         Ok(self.scheduler.submit(JobRequest { program, limits, session }).await?)
     }
 }
@@ -127,6 +130,7 @@ pub struct Builder {
     scheduler: SchedulerConfig,
     limits: Limits,
     image: ImageSpec,
+    functions: Vec<HostFunction>,
     progress: Arc<dyn ProgressSink>,
 }
 
@@ -139,6 +143,7 @@ impl std::fmt::Debug for Builder {
             .field("scheduler", &self.scheduler)
             .field("limits", &self.limits)
             .field("preload", &self.image.preload)
+            .field("functions", &self.functions)
             .finish_non_exhaustive()
     }
 }
@@ -151,6 +156,7 @@ impl Default for Builder {
             scheduler: SchedulerConfig::default(),
             limits: Limits::default(),
             image: ImageSpec::default(),
+            functions: Vec::new(),
             progress: Arc::new(Silent),
         }
     }
@@ -218,6 +224,12 @@ impl Builder {
         self
     }
 
+    /// Lends every job a function of the host: `from hatchery import host` has it in Python.
+    pub fn function(mut self, function: HostFunction) -> Self {
+        self.functions.push(function);
+        self
+    }
+
     /// The directory for the Python build and compiled modules. Default: `$HATCHERY_CACHE_DIR`,
     /// else `hatchery` in the user's cache directory.
     pub fn cache_dir(mut self, path: impl Into<PathBuf>) -> Self {
@@ -249,17 +261,19 @@ impl Builder {
     ///
     /// # Errors
     /// The configuration makes no sense, the build can't be had, or the image can't be made: a
-    /// module can't be imported, or the setup failed.
+    /// module can't be imported, or the setup failed. A host function has a name that Python can't
+    /// have.
     pub async fn start(self) -> Result<Hatchery, Error> {
         self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
         let Self { pool, scheduler, limits, .. } = self.clone();
+        let functions = functions::bind(self.functions.clone())?;
         let (engine, image) = self.load().await?;
         let source: Arc<dyn InterpreterSource> = match &image {
             Some(image) => Arc::new(image.clone()),
             None => Arc::new(engine),
         };
         let scheduler = Scheduler::start(scheduler, pool, source).await?;
-        Ok(Hatchery { scheduler, limits: Arc::new(limits), image })
+        Ok(Hatchery { scheduler, limits: Arc::new(limits), functions, image })
     }
 
     /// Finds or makes the image, and starts no pool.

@@ -20,6 +20,10 @@ pub use error::{
     CacheError, EngineError, ImageError, ModuleError, PythonError, SessionError, StartError,
 };
 pub use files::mount::{BadMount, Mount};
+pub use functions::{
+    BadFunction, Callee, Cancellation, Delivery, HostCall, HostError, HostFunctions, Parameter,
+    RecordedAnswer, RecordedCall, Recording, Reply, Signature,
+};
 pub use image::store::{
     find as find_image, keys as image_keys, list as images, remove as remove_image,
 };
@@ -46,6 +50,7 @@ mod engine;
 mod errno;
 mod error;
 mod files;
+mod functions;
 mod host;
 mod image;
 mod interpreter;

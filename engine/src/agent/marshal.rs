@@ -5,13 +5,16 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value as Json;
+
 /// What a guest can be sent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'a> {
     None,
     Bool(bool),
     Int(i64),
-    #[cfg_attr(not(test), expect(dead_code, reason = "no request has one yet"))]
+    /// Also above what `Int` has.
+    Unsigned(u64),
     Float(f64),
     Str(Cow<'a, str>),
     #[cfg_attr(not(test), expect(dead_code, reason = "no request has any yet"))]
@@ -38,10 +41,10 @@ impl<'a> Value<'a> {
     }
 
     /// At least as many bytes as the encoded value has.
-    fn encoded_len(&self) -> usize {
+    pub(crate) fn encoded_len(&self) -> usize {
         match self {
             Self::None | Self::Bool(_) => 1,
-            Self::Int(_) => 15,
+            Self::Int(_) | Self::Unsigned(_) => 15,
             Self::Float(_) => 9,
             Self::Str(text) => 5 + text.len(),
             Self::Bytes(bytes) => 5 + bytes.len(),
@@ -59,7 +62,8 @@ impl<'a> Value<'a> {
             Self::None => bytes.push(b'N'),
             Self::Bool(true) => bytes.push(b'T'),
             Self::Bool(false) => bytes.push(b'F'),
-            Self::Int(number) => write_int(bytes, *number),
+            Self::Int(number) => write_int(bytes, i128::from(*number)),
+            Self::Unsigned(number) => write_int(bytes, i128::from(*number)),
             Self::Float(number) => {
                 bytes.push(b'g');
                 bytes.extend(number.to_le_bytes());
@@ -83,7 +87,7 @@ impl<'a> Value<'a> {
     }
 }
 
-fn write_int(bytes: &mut Vec<u8>, number: i64) {
+fn write_int(bytes: &mut Vec<u8>, number: i128) {
     if let Ok(number) = i32::try_from(number) {
         bytes.push(b'i');
         bytes.extend(number.to_le_bytes());
@@ -91,7 +95,7 @@ fn write_int(bytes: &mut Vec<u8>, number: i64) {
     }
     bytes.push(b'l');
     let mut rest = number.unsigned_abs();
-    let digits = (u64::BITS - rest.leading_zeros()).div_ceil(DIGIT_BITS) as i32;
+    let digits = (u128::BITS - rest.leading_zeros()).div_ceil(DIGIT_BITS) as i32;
     // The sign is in the number of digits.
     bytes.extend((if number < 0 { -digits } else { digits }).to_le_bytes());
     while rest > 0 {
@@ -128,6 +132,25 @@ impl From<usize> for Value<'_> {
 impl<'a> From<&'a str> for Value<'a> {
     fn from(value: &'a str) -> Self {
         Self::Str(Cow::Borrowed(value))
+    }
+}
+
+impl<'a> From<&'a Json> for Value<'a> {
+    fn from(json: &'a Json) -> Self {
+        match json {
+            Json::Null => Self::None,
+            Json::Bool(value) => Self::Bool(*value),
+            Json::Number(number) => match (number.as_i64(), number.as_u64()) {
+                (Some(number), _) => Self::Int(number),
+                (None, Some(number)) => Self::Unsigned(number),
+                (None, None) => Self::Float(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Json::String(text) => text.as_str().into(),
+            Json::Array(items) => Self::List(items.iter().map(Self::from).collect()),
+            Json::Object(items) => {
+                Self::dict(items.iter().map(|(name, value)| (name.as_str(), value.into())))
+            }
+        }
     }
 }
 
@@ -204,6 +227,7 @@ mod tests {
             ("nothing", None::<&str>.into()),
             ("flags", Value::List(vec![true.into(), false.into()])),
             ("integers", Value::List(INTEGERS.map(Value::Int).into())),
+            ("unsigned", Value::List(vec![Value::Unsigned(u64::MAX), Value::Unsigned(3)])),
             ("floats", Value::List(floats.map(Value::Float).into())),
             ("texts", Value::List(texts.map(Value::from).into())),
             ("bytes", Value::Bytes(Cow::Borrowed(&bytes))),
@@ -215,6 +239,7 @@ mod tests {
             "nothing": null,
             "flags": [true, false],
             "integers": INTEGERS,
+            "unsigned": [u64::MAX, 3],
             "floats": floats,
             "texts": texts,
             "bytes": bytes,
@@ -223,5 +248,6 @@ mod tests {
             "": {"n\u{e4}me": 7},
         });
         assert_eq!(as_python_reads(&value.encode()), expected);
+        assert_eq!(as_python_reads(&Value::from(&expected).encode()), expected);
     }
 }
