@@ -135,6 +135,12 @@ impl HostFunction {
         self.add(Parameter { name: name.into(), hint: hint.into(), default })
     }
 
+    /// Says that it takes no arguments. Its closure is given `()`.
+    pub fn no_parameters(mut self) -> Self {
+        self.signature.parameters = Some(Vec::new());
+        self
+    }
+
     /// Says the type of its result in Python's words.
     pub fn returns(mut self, hint: impl Into<String>) -> Self {
         self.signature.returns = hint.into();
@@ -205,6 +211,12 @@ async fn on_a_thread(work: impl FnOnce() -> Answer + Send + 'static) -> Answer {
 /// The arguments as the function wants them. What serde says of wrong ones is about what the program
 /// passed, so the program may know.
 fn read<A: DeserializeOwned>(arguments: Arguments) -> Result<A, HostError> {
+    // So that `()` is no arguments.
+    if arguments.is_empty()
+        && let Ok(nothing) = serde_json::from_value(Value::Null)
+    {
+        return Ok(nothing);
+    }
     serde_json::from_value(Value::Object(arguments))
         .map_err(|error| HostError::new("TypeError", format!("wrong arguments: {error}")))
 }

@@ -89,8 +89,10 @@ pub enum BadFunction {
 /// The host functions of a run. Cheap to clone; clones share everything.
 #[derive(Clone, Default)]
 pub struct HostFunctions {
-    entries: Arc<BTreeMap<String, (Signature, Arc<dyn Callee>)>>,
+    entries: Arc<BTreeMap<String, Entry>>,
 }
+
+type Entry = (Signature, Arc<dyn Callee>);
 
 impl Debug for HostFunctions {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
@@ -103,9 +105,7 @@ impl HostFunctions {
     ///
     /// # Errors
     /// Python couldn't have one of them.
-    pub fn new(
-        functions: impl IntoIterator<Item = (Signature, Arc<dyn Callee>)>,
-    ) -> Result<Self, BadFunction> {
+    pub fn new(functions: impl IntoIterator<Item = Entry>) -> Result<Self, BadFunction> {
         let mut entries = BTreeMap::new();
         for (signature, callee) in functions {
             signature.check()?;

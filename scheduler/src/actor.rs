@@ -94,7 +94,7 @@ pub(crate) struct SchedulerState {
 
 /// What is between submission and admission.
 enum Application {
-    Job { live: LiveJob, admitted: oneshot::Sender<Result<JobId, Refusal>> },
+    Job { live: Box<LiveJob>, admitted: oneshot::Sender<Result<JobId, Refusal>> },
     Capture(Capture),
 }
 
@@ -195,7 +195,7 @@ impl SchedulerState {
                     submitted: now(),
                     dispatched: None,
                 };
-                self.applying = Some(Application::Job { live, admitted });
+                self.applying = Some(Application::Job { live: Box::new(live), admitted });
                 self.decide(Event::Submitted { job, bytes, session });
             }
             SchedulerMessage::End(job, ending) => self.decide(Event::EndWanted(job, ending)),
@@ -306,7 +306,7 @@ impl SchedulerState {
     fn admit(&mut self, job: JobId) {
         match self.applying.take() {
             Some(Application::Job { live, admitted }) => {
-                self.jobs.insert(job, live);
+                self.jobs.insert(job, *live);
                 self.touch(job);
                 if admitted.send(Ok(job)).is_err() {
                     // The caller went away before it heard; nobody will want the outcome.
