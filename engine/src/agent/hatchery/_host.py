@@ -5,6 +5,7 @@ and an awaited one are the same to the host, and many can be under way at once. 
 are is asked for when a program first looks, anew in each run.
 """
 
+import _sitebuiltins
 import builtins
 import sys
 import types
@@ -273,6 +274,9 @@ class HostModule(types.ModuleType):
         return sorted(bridge.table())
 
 
+if not hasattr(builtins, "help"):
+    # There are builds whose start leaves it out.
+    builtins.help = _sitebuiltins._Helper()
 for _error in (HostFunctionError, HostLimitError):
     _error.__module__ = "hatchery"
     setattr(hatchery, _error.__name__, _error)
