@@ -43,7 +43,7 @@ type Hook = Box<dyn FnOnce() + Send>;
 struct State {
     begun: u32,
     /// Calls that nobody has answered, with what is done when they are cancelled.
-    pending: BTreeMap<u32, Pending>,
+    pending: BTreeMap<u32, Option<Hook>>,
     /// Answers that the guest has not fetched, in the order in which they came.
     ended: VecDeque<(u32, RecordedAnswer)>,
     is_over: bool,
@@ -51,12 +51,6 @@ struct State {
     met: BTreeMap<&'static str, LimitHit>,
     recorder: Option<Recorder>,
     replayer: Option<Replayer>,
-}
-
-#[derive(Default)]
-struct Pending {
-    function: String,
-    hook: Option<Hook>,
 }
 
 impl Debug for Calls {
@@ -134,17 +128,16 @@ impl Calls {
         if is_replayed {
             return Ok(ticket);
         }
-        let reply = Reply { calls: Arc::clone(self), ticket, is_answered: false };
-        match self.functions.callee(&name) {
+        let callee = self.functions.callee(&name);
+        let missing = format!("the host has no function `{name}`");
+        let reply = Reply { calls: Arc::clone(self), ticket, function: name, is_answered: false };
+        match callee {
             Some(callee) => {
                 // A panic drops the reply, which is an answer.
                 let call = HostCall { arguments, reply };
                 drop(catch_unwind(AssertUnwindSafe(|| callee.call(call))));
             }
-            None => {
-                let text = format!("the host has no function `{name}`");
-                reply.answer(Err(HostError::new("AttributeError", text)));
-            }
+            None => reply.answer(Err(HostError::new("AttributeError", missing))),
         }
         Ok(ticket)
     }
@@ -172,7 +165,7 @@ impl Calls {
         }
         state.begun += 1;
         let ticket = state.begun;
-        state.pending.insert(ticket, Pending { function: name.to_owned(), hook: None });
+        state.pending.insert(ticket, None);
         Ok((ticket, state.replayer.is_some()))
     }
 
@@ -232,7 +225,7 @@ impl Calls {
             state.ended.retain(|(one, _)| *one != ticket);
             state.pending.remove(&ticket)
         };
-        if let Some(hook) = pending.and_then(|pending| pending.hook) {
+        if let Some(hook) = pending.flatten() {
             hook();
         }
     }
@@ -249,31 +242,36 @@ impl Calls {
             };
             (std::mem::take(&mut state.pending), effects)
         };
-        pending.into_values().filter_map(|pending| pending.hook).for_each(|hook| hook());
+        pending.into_values().flatten().for_each(|hook| hook());
         effects
     }
 
-    fn answer(&self, ticket: u32, result: Result<Json, HostError>) {
-        let mut state = self.state.lock();
-        let Some(Pending { function, .. }) = state.pending.remove(&ticket) else { return };
+    fn answer(&self, ticket: u32, function: &str, result: Result<Json, HostError>) {
+        if !self.state.lock().pending.contains_key(&ticket) {
+            // Nobody wants it any more, nor what it would say in the log.
+            return;
+        }
         let answer = match result {
             Ok(value) => RecordedAnswer::Returned(value),
             Err(error) => {
-                let (type_name, message) = error.told(&function);
+                let (type_name, message) = error.told(function);
                 RecordedAnswer::Raised(type_name, message)
             }
         };
         let (allowed, used) = (self.limits.result_bytes, bytes_of(&answer));
+        let mut state = self.state.lock();
+        let Some(hook) = state.pending.remove(&ticket) else { return };
         let answer = if used > allowed {
             let refused = state.refuse(LimitKind::FunctionResults, allowed as u64, used as u64);
-            let (type_name, message) = refused.told(&function);
+            let (type_name, message) = refused.told(function);
             RecordedAnswer::Raised(type_name, message)
         } else {
             answer
         };
         state.ended.push_back((ticket, answer));
-        // The gate is locked by who asks for `has_ended`.
+        // Before the gate: who waits there locks this while it has that locked.
         drop(state);
+        drop(hook);
         self.gate.wake();
     }
 }
@@ -351,6 +349,7 @@ fn error<'a>(type_name: &'a str, message: &'a str) -> Value<'a> {
 pub struct Reply {
     calls: Arc<Calls>,
     ticket: u32,
+    function: String,
     is_answered: bool,
 }
 
@@ -364,7 +363,7 @@ impl Reply {
     /// Answers the call. Nothing happens if it was cancelled or its run has ended.
     pub fn answer(mut self, result: Result<Json, HostError>) {
         self.is_answered = true;
-        self.calls.answer(self.ticket, result);
+        self.calls.answer(self.ticket, &self.function, result);
     }
 
     /// Through which to hear that the call was cancelled.
@@ -380,7 +379,8 @@ impl Drop for Reply {
                 true => "it panicked",
                 false => "it ended without an answer",
             };
-            self.calls.answer(self.ticket, Err(HostError::private(text)));
+            let failed = Err(HostError::private(text));
+            self.calls.answer(self.ticket, &self.function, failed);
         }
     }
 }
@@ -403,7 +403,7 @@ impl Cancellation {
     pub fn on_cancel(self, hook: impl FnOnce() + Send + 'static) {
         let mut state = self.calls.state.lock();
         match state.pending.get_mut(&self.ticket) {
-            Some(pending) => pending.hook = Some(Box::new(hook)),
+            Some(pending) => *pending = Some(Box::new(hook)),
             None => {
                 drop(state);
                 hook();
