@@ -211,16 +211,54 @@ async fn on_a_thread(work: impl FnOnce() -> Answer + Send + 'static) -> Answer {
 /// The arguments as the function wants them. What serde says of wrong ones is about what the program
 /// passed, so the program may know.
 fn read<A: DeserializeOwned>(arguments: Arguments) -> Result<A, HostError> {
-    // So that `()` is no arguments.
-    if arguments.is_empty()
-        && let Ok(nothing) = serde_json::from_value(Value::Null)
-    {
-        return Ok(nothing);
-    }
+    let is_empty = arguments.is_empty();
     serde_json::from_value(Value::Object(arguments))
+        // So that `()` is no arguments.
+        .or_else(|error| match is_empty {
+            true => serde_json::from_value(Value::Null).map_err(|_| error),
+            false => Err(error),
+        })
         .map_err(|error| HostError::new("TypeError", format!("wrong arguments: {error}")))
 }
 
 fn written<R: Serialize, E: Into<HostError>>(result: Result<R, E>) -> Answer {
     Ok(serde_json::to_value(result.map_err(Into::into)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    struct Pair {
+        left: i64,
+        #[serde(default)]
+        right: i64,
+    }
+
+    fn arguments(value: Value) -> Arguments {
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn arguments_become_what_the_function_takes() {
+        let left = arguments(json!({"left": 1}));
+        assert_eq!(read::<Pair>(left), Ok(Pair { left: 1, right: 0 }));
+        assert_eq!(read::<()>(Arguments::new()), Ok(()));
+        assert_eq!(read::<Value>(Arguments::new()), Ok(json!({})));
+        let error = read::<Pair>(Arguments::new()).unwrap_err();
+        assert_eq!(error.message(), "wrong arguments: missing field `left`");
+        assert!(read::<()>(arguments(json!({"left": 1}))).is_err());
+        assert!(read::<Pair>(arguments(json!({"left": "x"}))).is_err());
+    }
+
+    #[tokio::test]
+    async fn names_are_checked_as_functions_are_bound() {
+        let named = |name: &str| HostFunction::sync(name, |(): ()| Ok::<_, HostError>(1));
+        assert!(bind(vec![named("a"), named("b")]).is_ok());
+        for names in [["a", "a"], ["a", "class"], ["a", "b c"]] {
+            assert!(matches!(bind(names.map(named).to_vec()), Err(Error::Function(_))));
+        }
+    }
 }

@@ -418,5 +418,4 @@ pub(crate) fn nothing_to_call() -> HostError {
 }
 
 #[cfg(test)]
-#[path = "calls/tests.rs"]
 mod tests;
