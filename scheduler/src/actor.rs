@@ -74,7 +74,7 @@ pub(crate) struct SchedulerState {
     model: Model,
     pool: Pool,
     published: Arc<Published>,
-    jobs: HashMap<JobId, LiveJob>,
+    jobs: HashMap<JobId, Box<LiveJob>>,
     /// Copies of states that a worker is to make. To the model they are jobs of their sessions.
     captures: HashMap<JobId, Capture>,
     /// What the model is deciding on.
@@ -306,7 +306,7 @@ impl SchedulerState {
     fn admit(&mut self, job: JobId) {
         match self.applying.take() {
             Some(Application::Job { live, admitted }) => {
-                self.jobs.insert(job, *live);
+                self.jobs.insert(job, live);
                 self.touch(job);
                 if admitted.send(Ok(job)).is_err() {
                     // The caller went away before it heard; nobody will want the outcome.
