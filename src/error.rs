@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use engine::{
-    BadMount, BadMountPath, BadPath, BadProgram, CacheError, EngineError, ImageError, PackageError,
-    SessionError,
+    BadFunction, BadMount, BadMountPath, BadPath, BadProgram, CacheError, EngineError, ImageError,
+    PackageError, SessionError,
 };
 use scheduler::{Refusal, SchedulerStartError};
 
@@ -46,6 +46,9 @@ pub enum Error {
     /// A program is given something that no process could be given.
     #[error(transparent)]
     Program(#[from] BadProgram),
+    /// A host function can't be had in Python.
+    #[error(transparent)]
+    Function(#[from] BadFunction),
     /// A file of a job can't be read.
     #[error("can't read `{}`: {source}", path.display())]
     Read {

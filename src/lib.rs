@@ -3,14 +3,16 @@
 
 pub use checkpoint::Checkpoint;
 pub use engine::{
-    BadMount, BadMountPath, BadPath, BadProgram, CACHE_DIR_VARIABLE, COPY_ON_WRITE_VARIABLE,
-    CacheDir, CacheError, ChangeKind, ChangedFile, Chunk, Deterministic, EngineConfig, EngineError,
-    Exception, HostKind, ImageError, ImageInfo, LimitHit, LimitKind, Limits, ModuleError, Outcome,
-    PYTHON_WHEEL_VARIABLE, PackageError, PackageInfo, PackageOrigin, Program, Progress,
-    ProgressSink, PythonBuild, PythonError, SandboxFailure, SessionError, Silent, Stream, Usage,
-    Verdict, WHEEL_REQUIREMENT, check_path,
+    BadFunction, BadMount, BadMountPath, BadPath, BadProgram, CACHE_DIR_VARIABLE,
+    COPY_ON_WRITE_VARIABLE, CacheDir, CacheError, ChangeKind, ChangedFile, Chunk, Delivery,
+    Deterministic, EngineConfig, EngineError, Exception, HostError, HostKind, ImageError,
+    ImageInfo, LimitHit, LimitKind, Limits, ModuleError, Outcome, PYTHON_WHEEL_VARIABLE,
+    PackageError, PackageInfo, PackageOrigin, Program, Progress, ProgressSink, PythonBuild,
+    PythonError, RecordedAnswer, RecordedCall, Recording, SandboxFailure, SessionError, Silent,
+    Stream, Usage, Verdict, WHEEL_REQUIREMENT, check_path,
 };
 pub use error::Error;
+pub use functions::HostFunction;
 pub use image::{build_packages, find_image, image_keys, images, remove_image};
 pub use job::Job;
 pub use pool::{SessionId, SessionPlace, WorkerActivity, WorkerId, WorkerStatus};
@@ -23,6 +25,7 @@ pub use session::Session;
 
 mod checkpoint;
 mod error;
+mod functions;
 mod image;
 mod job;
 mod runtime;

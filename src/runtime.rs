@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::{
-    CacheDir, Engine, EngineConfig, HostKind, Image, ImageError, ImageInfo, ImageSpec, Limits,
-    Outcome, Package, Progress, ProgressSink, SessionError, SessionState, Setup, Silent,
+    CacheDir, Engine, EngineConfig, HostFunctions, HostKind, Image, ImageError, ImageInfo,
+    ImageSpec, Limits, Outcome, Package, Progress, ProgressSink, SessionError, SessionState, Setup,
+    Silent,
 };
 use pool::{InterpreterSource, Parked, PoolConfig, SessionId};
 use scheduler::{JobRequest, Scheduler, SchedulerConfig, SchedulerStatus, Ticket};
 
 use crate::error::Error;
+use crate::functions::{self, HostFunction};
 use crate::job::Job;
 use crate::session::Session;
 
@@ -22,6 +24,7 @@ use crate::session::Session;
 pub struct Hatchery {
     scheduler: Scheduler,
     limits: Arc<Limits>,
+    functions: HostFunctions,
     /// `None` under a host that has no images.
     image: Option<Image>,
 }
@@ -107,7 +110,8 @@ impl Hatchery {
         job: Job,
         session: Option<SessionId>,
     ) -> Result<Ticket, Error> {
-        let (program, limits) = job.into_parts(&self.limits)?;
+        let (mut program, limits) = job.into_parts(&self.limits)?;
+        program.functions = self.functions.clone();
         Ok(self.scheduler.submit(JobRequest { program, limits, session }).await?)
     }
 }
@@ -128,6 +132,7 @@ pub struct Builder {
     limits: Limits,
     image: ImageSpec,
     packages: Vec<PackageSource>,
+    functions: Vec<HostFunction>,
     progress: Arc<dyn ProgressSink>,
 }
 
@@ -150,6 +155,7 @@ impl std::fmt::Debug for Builder {
             .field("limits", &self.limits)
             .field("preload", &self.image.preload)
             .field("packages", &self.packages)
+            .field("functions", &self.functions)
             .finish_non_exhaustive()
     }
 }
@@ -163,6 +169,7 @@ impl Default for Builder {
             limits: Limits::default(),
             image: ImageSpec::default(),
             packages: Vec::new(),
+            functions: Vec::new(),
             progress: Arc::new(Silent),
         }
     }
@@ -248,6 +255,12 @@ impl Builder {
         self
     }
 
+    /// Lends every job a function of the host: `from hatchery import host` has it in Python.
+    pub fn function(mut self, function: HostFunction) -> Self {
+        self.functions.push(function);
+        self
+    }
+
     /// The directory for the Python build and compiled modules. Default: `$HATCHERY_CACHE_DIR`,
     /// else `hatchery` in the user's cache directory.
     pub fn cache_dir(mut self, path: impl Into<PathBuf>) -> Self {
@@ -280,16 +293,20 @@ impl Builder {
     /// # Errors
     /// The configuration makes no sense, the build or a package can't be had, or the image can't be
     /// made: a module can't be imported, or the setup failed.
+    /// The configuration makes no sense, the build can't be had, or the image can't be made: a
+    /// module can't be imported, or the setup failed. A host function has a name that Python can't
+    /// have.
     pub async fn start(self) -> Result<Hatchery, Error> {
         self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
         let Self { pool, scheduler, limits, .. } = self.clone();
+        let functions = functions::bind(self.functions.clone())?;
         let (engine, image) = self.load().await?;
         let source: Arc<dyn InterpreterSource> = match &image {
             Some(image) => Arc::new(image.clone()),
             None => Arc::new(engine),
         };
         let scheduler = Scheduler::start(scheduler, pool, source).await?;
-        Ok(Hatchery { scheduler, limits: Arc::new(limits), image })
+        Ok(Hatchery { scheduler, limits: Arc::new(limits), functions, image })
     }
 
     /// Finds or makes the image, and starts no pool.

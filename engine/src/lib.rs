@@ -21,6 +21,10 @@ pub use error::{
     StartError,
 };
 pub use files::mount::{BadMount, Mount};
+pub use functions::{
+    BadFunction, Callee, Cancellation, Delivery, HostCall, HostError, HostFunctions, Parameter,
+    RecordedAnswer, RecordedCall, Recording, Reply, Signature,
+};
 pub use image::store::{
     find as find_image, keys as image_keys, list as images, remove as remove_image,
 };
@@ -48,6 +52,7 @@ mod engine;
 mod errno;
 mod error;
 mod files;
+mod functions;
 mod host;
 mod image;
 mod interpreter;

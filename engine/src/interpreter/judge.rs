@@ -66,6 +66,10 @@ pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
         LimitKind::FileCount => limits.file_count,
         LimitKind::OpenFiles => limits.open_files,
         LimitKind::HostCalls => limits.host_calls,
+        LimitKind::FunctionCalls => limits.function_calls,
+        LimitKind::FunctionsInFlight => limits.functions_in_flight as u64,
+        LimitKind::FunctionArguments => limits.function_argument_bytes as u64,
+        LimitKind::FunctionResults => limits.function_result_bytes as u64,
         LimitKind::Source => limits.source_bytes as u64,
         LimitKind::Stack => GUEST_STACK_BYTES as u64,
     };

@@ -20,6 +20,7 @@ import weakref
 
 from hatchery._describe import cut, describe_barely, describe_exception, describe_interrupt
 from hatchery._describe import describe_value, text_of
+from hatchery._host import bridge
 from hatchery._image import prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, new_main, open_stdin, put_back
 from hatchery._streams import rehearse_exit_functions, reopen_streams, run_exit_functions
@@ -63,6 +64,8 @@ class Agent:
         self._generators = []
         self._encode = encode_json
         self._decode = decode_request
+        bridge.connect(call)
+        self._bridge = bridge
         self.main = new_main()
         # Turns of the host run in whatever `__main__` is when they begin. Between runs that is the
         # module that was there first, so no name of a program comes between host and agent.
@@ -114,6 +117,7 @@ class Agent:
             return reply_frame({"kind": "raised", **describe_barely(error)}, self._encode)
         if request["reseed"]:
             reseed(self._generators)
+        self._bridge.begin_turn()
         reopen_streams()
         sys.modules["__main__"] = self.main
         # What the program puts there is used between turns too otherwise, by the host's flush.

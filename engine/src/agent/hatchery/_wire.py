@@ -14,6 +14,10 @@ PROGRAM_BEGINS = b"\x04"
 PROGRAM_OVER = b"\x05"
 SEEDED = b"\x06"
 IMMORTAL = b"\x07"
+CALL = b"\x10"
+WAIT = b"\x11"
+CANCEL = b"\x12"
+FUNCTIONS = b"\x13"
 
 # What the host sends as the source of a turn.
 PREPARE_WORD = b"prepare"
