@@ -86,7 +86,7 @@ impl Interpreter {
         last: bool,
     ) -> (Outcome, Afterwards) {
         assert!(!self.is_lost, "a lost interpreter runs nothing");
-        transcript.begin(limits.output_bytes);
+        transcript.begin(limits);
         let refused = if stop.requested().is_some() {
             // Before anything ran, so the interpreter is as it was.
             Some(Verdict::Cancelled)
@@ -120,7 +120,7 @@ impl Interpreter {
     pub(crate) fn prepare(&mut self, spec: &ImageSpec) -> Prepared {
         let limits = Limits { wall_time: START_LIMIT, cpu_time: START_LIMIT, ..Limits::default() };
         let transcript = Arc::<Transcript>::default();
-        transcript.begin(limits.output_bytes);
+        transcript.begin(&limits);
         let turn = Turn { kind: TurnKind::Prepare, request: agent::prepare_request(spec, &limits) };
         let program = Program::default();
         let setup =
@@ -185,6 +185,7 @@ impl Interpreter {
             TurnKind::Run => self.door.lock().open(turn.request, cap),
             TurnKind::Prepare => self.door.lock().open_to_prepare(turn.request, cap),
         }
+        self.door.lock().show_in(&transcript, limits.display_bytes);
         self.memory.shared().begin_run(limits.memory_bytes);
         let run = self.gate.begin();
         let interrupt = InterruptHandle::new(Arc::clone(&self.gate));
@@ -218,6 +219,8 @@ impl Interpreter {
         if transcript.is_truncated() {
             limits_met.push(hit(LimitKind::Output, limits, usage.output_bytes));
         }
+        let shown = transcript.display_limits_met();
+        limits_met.extend(shown.map(|(limit, asked)| hit(limit, limits, asked)));
         let outcome = Outcome {
             files: effects.files,
             limits_met,
@@ -280,11 +283,13 @@ pub(crate) struct Prepared {
 
 /// The outcome with what was written, which ends here.
 fn with_output(outcome: Outcome, transcript: &Transcript) -> Outcome {
+    outcome.files.iter().for_each(|file| transcript.file_changed(file));
     transcript.close();
     Outcome {
         stdout: transcript.text_of(Stream::Stdout),
         stderr: transcript.text_of(Stream::Stderr),
         output_truncated: transcript.is_truncated(),
+        displays: transcript.displays(),
         usage: Usage { output_bytes: transcript.written_bytes(), ..outcome.usage },
         ..outcome
     }

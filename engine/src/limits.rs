@@ -46,8 +46,14 @@ pub struct Limits {
     pub host_calls: u64,
     /// The program's source. Default: 1 MiB. Larger programs are refused before they run.
     pub source_bytes: usize,
-    /// The value as JSON, its `repr`, and each text of an exception. Default: 1 MiB.
+    /// The value as JSON, its `repr`, its other forms together, each text of an exception, and what
+    /// there is to tell beside those texts. Default: 1 MiB.
     pub result_bytes: usize,
+    /// All displays together. Default: 16 MiB. One that would go beyond is dropped, and the
+    /// outcome says so.
+    pub display_bytes: usize,
+    /// Displays. Default: 1,000. Further ones are dropped, and the outcome says so.
+    pub display_count: usize,
 }
 
 impl Default for Limits {
@@ -65,6 +71,8 @@ impl Default for Limits {
             host_calls: 100_000_000,
             source_bytes: 1 << 20,
             result_bytes: 1 << 20,
+            display_bytes: 16 << 20,
+            display_count: 1000,
         }
     }
 }
@@ -92,6 +100,10 @@ pub enum LimitKind {
     HostCalls,
     /// `Limits::source_bytes`.
     Source,
+    /// `Limits::display_bytes`.
+    DisplayBytes,
+    /// `Limits::display_count`.
+    DisplayCount,
     /// The stack that guest code runs on, in bytes: 16 MiB, for every program. Recursion in Python
     /// raises `RecursionError` long before; recursion in C can get here.
     Stack,
@@ -110,6 +122,8 @@ impl LimitKind {
             Self::OpenFiles => "open_files",
             Self::HostCalls => "host_calls",
             Self::Source => "source",
+            Self::DisplayBytes => "display_bytes",
+            Self::DisplayCount => "display_count",
             Self::Stack => "stack",
         }
     }
@@ -119,7 +133,8 @@ impl LimitKind {
         match self {
             Self::Wall | Self::Cpu => " ms",
             Self::Memory | Self::Output | Self::FileBytes | Self::Source | Self::Stack => " bytes",
-            Self::FileCount | Self::OpenFiles | Self::HostCalls => "",
+            Self::DisplayBytes => " bytes",
+            Self::FileCount | Self::OpenFiles | Self::HostCalls | Self::DisplayCount => "",
         }
     }
 }

@@ -67,6 +67,8 @@ pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
         LimitKind::OpenFiles => limits.open_files,
         LimitKind::HostCalls => limits.host_calls,
         LimitKind::Source => limits.source_bytes as u64,
+        LimitKind::DisplayBytes => limits.display_bytes as u64,
+        LimitKind::DisplayCount => limits.display_count as u64,
         LimitKind::Stack => GUEST_STACK_BYTES as u64,
     };
     LimitHit { limit, allowed, used }
@@ -105,7 +107,7 @@ fn judge_end(verdict: Verdict, asked: Asked) -> End {
     match (asked.interrupt, verdict) {
         (_, Verdict::SandboxFailed(failure)) => End::Of(Verdict::SandboxFailed(failure)),
         (None | Some(StopReason::Interrupted), verdict) => End::Of(verdict),
-        (Some(reason), Verdict::Raised(exception)) => End::Asked(reason, Some(exception)),
+        (Some(reason), Verdict::Raised(exception)) => End::Asked(reason, Some(*exception)),
         (Some(reason), _) => End::Asked(reason, None),
     }
 }
