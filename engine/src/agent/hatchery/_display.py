@@ -173,18 +173,20 @@ def forms_of(value, encode):
     if not forms and is_series(value):
         data = data_of("text/html", attempt(lambda: value.to_frame()._repr_html_()), encode)
         forms += [("text/html", data)] if data is not None else []
-    return forms[:MOST_FORMS]
+    return forms[: MOST_FORMS - 2]  # which leaves room for a text and a figure
 
 
 def forms_in(given, encode):
     """The forms in a dictionary from MIME types to data."""
     forms = []
     for mime, data in attempt(lambda: list(dict.items(given))) or ():
+        if len(forms) == MOST_FORMS:
+            break
         if is_mime(mime) and not has_form(forms, mime):
             data = data_of(mime, data, encode)
             if data is not None:
                 forms.append((mime, data))
-    return forms[:MOST_FORMS]
+    return forms
 
 
 def has_form(forms, mime):
