@@ -35,7 +35,9 @@ fn short(kinds: &[EventKind]) -> Vec<String> {
         EventKind::Output { stream: Stream::Stderr, bytes } => {
             format!("err {}", String::from_utf8_lossy(bytes).trim())
         }
-        EventKind::Display(display) => format!("show {}", display.text("text/plain").unwrap()),
+        EventKind::Display(display) => {
+            format!("show {}", display.text("text/plain").unwrap_or("nothing"))
+        }
         EventKind::FileChanged { path, kind: ChangeKind::Created } => format!("made {path}"),
         EventKind::Finished => "finished".to_owned(),
         kind => panic!("{kind:?}"),
