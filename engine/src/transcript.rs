@@ -625,6 +625,6 @@ mod tests {
         let transcript = transcript(100);
         (0..2 * MOST_CALLS_TOLD).for_each(|_| transcript.host_called("f"));
         assert_eq!(events(&transcript, &mut Cursor::default()).len(), 1 + MOST_CALLS_TOLD);
-        assert_eq!(std::mem::size_of::<Entry>(), 24);
+        assert!(std::mem::size_of::<Entry>() <= 24);
     }
 }

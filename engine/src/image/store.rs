@@ -15,6 +15,7 @@ use crate::cache::{CacheDir, remove_unfinished};
 use crate::config::{Progress, ProgressSink};
 use crate::engine::Engine;
 use crate::error::{CacheError, ImageError};
+use crate::host::wasi::BASE_ENVIRONMENT;
 use crate::memory::sys::FileView;
 use crate::python::PythonBuild;
 use crate::seal::Sealer;
@@ -178,6 +179,7 @@ fn key(build: &PythonBuild, spec: &ImageSpec) -> String {
     part(build.wasm_sha256().as_bytes());
     part(build.library_sha256().as_bytes());
     part(agent::identity().as_bytes());
+    part(format!("{BASE_ENVIRONMENT:?}").as_bytes());
     part(&postcard::to_stdvec(spec).expect("names and text have a form"));
     hasher.finalize().to_hex()[..32].to_owned()
 }

@@ -99,7 +99,7 @@ def describe_as_it_says(error, cap):
         if left_out:
             lines.insert(-1, f"  ({left_out} frames in the middle are left out)\n")
         text = "".join(lines)
-        details = Details(cap).of(told)
+        details = details_of(told, cap)
     except KeyboardInterrupt:
         raise
     except BaseException as failure:
@@ -166,6 +166,16 @@ def leave_out_ours(told):
         pending += parts_of(told)
 
 
+def details_of(told, cap):
+    """All about an exception but its type, its message and its traceback, as far as can be."""
+    try:
+        return Details(cap).of(told)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return {}
+
+
 class Details:
     """Describes what a `TracebackException` holds, with as many texts as fit into `cap` bytes."""
 
@@ -196,8 +206,8 @@ class Details:
     def _linked(self, told):
         if told is None or self._exceptions <= 0 or self._room <= 0:
             return None
-        # CPython has it so since 3.13.
-        name = getattr(told, "exc_type_str", None) or name_of(getattr(told, "_exc_type", None) or told.exc_type)
+        # CPython has that since 3.13, and the type itself until some later one.
+        name = getattr(told, "exc_type_str", None) or name_of(told.exc_type)
         return {"type": self._text(name), "message": self._text(str(told)), **self.of(told)}
 
     def _notes(self, notes):
@@ -229,10 +239,10 @@ class Details:
         if not hasattr(told, "msg"):
             return None
         # It holds the number of the line as a text.
-        line = told.lineno
+        line = told.lineno or ""
         texts = {"file": told.filename, "text": told.text}
         syntax = {name: self._text(text) for name, text in texts.items() if isinstance(text, str)}
-        numbers = {"line": int(line) if str.isdecimal(line or "") else None, "column": told.offset}
+        numbers = {"line": int(line) if line.isdecimal() else None, "column": told.offset}
         return syntax | {name: n for name, n in numbers.items() if small(n) is not None}
 
     def _text(self, text):

@@ -58,7 +58,8 @@ class Displays:
 
     def begin(self, cap):
         """A run begins, whose texts are cut at `cap` bytes."""
-        self._cap = cap
+        if cap != self._cap:  # else a copy of an image would write to a page for nothing
+            self._cap = cap
 
     def _function(self):
         def display(*objects, raw=False):
