@@ -5,11 +5,12 @@ pub use checkpoint::Checkpoint;
 pub use engine::{
     BadFunction, BadMount, BadMountPath, BadPath, BadProgram, CACHE_DIR_VARIABLE,
     COPY_ON_WRITE_VARIABLE, CacheDir, CacheError, ChangeKind, ChangedFile, Chunk, Delivery,
-    Deterministic, EngineConfig, EngineError, Exception, HostError, HostKind, ImageError,
-    ImageInfo, LimitHit, LimitKind, Limits, ModuleError, Outcome, PYTHON_WHEEL_VARIABLE,
-    PackageError, PackageInfo, PackageOrigin, Program, Progress, ProgressSink, PythonBuild,
-    PythonError, RecordedAnswer, RecordedCall, Recording, SandboxFailure, SessionError, Silent,
-    Stream, Usage, Verdict, WHEEL_REQUIREMENT, check_path,
+    Deterministic, EngineConfig, EngineError, Event, EventKind, Exception, HostError, HostKind,
+    ImageError, ImageInfo, LimitHit, LimitKind, Limits, MimeBundle, MimeData, ModuleError, Outcome,
+    PYTHON_WHEEL_VARIABLE, PackageError, PackageInfo, PackageOrigin, Program, Progress,
+    ProgressSink, PythonBuild, PythonError, RecordedAnswer, RecordedCall, Recording,
+    SandboxFailure, SessionError, Silent, StackFrame, Stream, SyntaxPosition, Usage, Verdict,
+    WHEEL_REQUIREMENT, check_path,
 };
 pub use error::Error;
 pub use functions::HostFunction;
@@ -18,8 +19,8 @@ pub use job::Job;
 pub use pool::{SessionId, SessionPlace, WorkerActivity, WorkerId, WorkerStatus};
 pub use runtime::{Builder, Hatchery};
 pub use scheduler::{
-    ConfigError, Phase, Refusal, SchedulerStartError, SchedulerStatus as Status, SessionStatus,
-    Ticket, Totals,
+    ConfigError, Events, Phase, Refusal, SchedulerStartError, SchedulerStatus as Status,
+    SessionStatus, Ticket, Totals,
 };
 pub use session::Session;
 

@@ -103,6 +103,11 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
 
+    /// Write what the program shows into this folder: figures and other displays as display-1.png and
+    /// so on, the value of its last line, where that is more than text, as result.html or the like.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) save_displays: Option<PathBuf>,
+
     /// Set a variable of the program's environment. Can be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
     pub(crate) env: Vec<(String, String)>,

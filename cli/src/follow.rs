@@ -1,13 +1,14 @@
-//! Follows one job to its end: passes its output on, hears Ctrl-C for it, and says how it ended.
+//! Follows one job to its end: passes on what it writes and shows, hears Ctrl-C for it, and says how it
+//! ended.
 
 use std::io::Write;
 
 use anyhow::Context;
-use hatchery::{LimitKind, Outcome, Stream, Ticket, Verdict};
+use hatchery::{Event, EventKind, LimitKind, Outcome, Stream, Ticket, Verdict};
 use tokio::task::JoinHandle;
 
 use crate::signals::Interrupts;
-use crate::terminal;
+use crate::{displays, terminal};
 
 /// Waits for the outcome, passing output on as it comes, and says how often Ctrl-C came. The first
 /// one interrupts the program, the second one stops it.
@@ -17,6 +18,7 @@ pub(crate) async fn follow(
     interrupts: &mut Interrupts,
 ) -> anyhow::Result<(Outcome, u32)> {
     let mut heard = 0;
+    let mut events = ticket.events();
     // On a thread of its own, since a reader may stop reading, and Ctrl-C is heard all the same.
     let mut writing: Option<JoinHandle<std::io::Result<()>>> = None;
     loop {
@@ -34,16 +36,28 @@ pub(crate) async fn follow(
                 writing = None;
                 written.context("a write died")??;
             }
-            chunk = ticket.next_output(), if writing.is_none() => {
-                let Some(chunk) = chunk else { break };
-                if passes_on {
-                    let write = move || pass_on(chunk.stream, &chunk.bytes);
+            event = events.next(), if writing.is_none() => {
+                let Some(Event { kind, .. }) = event else { break };
+                if let Some((stream, bytes)) = text_of(kind).filter(|_| passes_on) {
+                    let write = move || pass_on(stream, &bytes);
                     writing = Some(tokio::task::spawn_blocking(write));
                 }
             }
         }
     }
     Ok((ticket.outcome().await, heard))
+}
+
+/// What of an event a terminal can show, and on which stream. Of an image the text says little.
+fn text_of(event: EventKind) -> Option<(Stream, Vec<u8>)> {
+    match event {
+        EventKind::Output { stream, bytes } => Some((stream, bytes)),
+        EventKind::Display(display) => {
+            let text = display.text("text/plain").filter(|_| !displays::has_image(&display))?;
+            Some((Stream::Stdout, format!("{text}\n").into_bytes()))
+        }
+        _ => None,
+    }
 }
 
 fn pass_on(stream: Stream, bytes: &[u8]) -> std::io::Result<()> {

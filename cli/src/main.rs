@@ -9,6 +9,7 @@ use crate::exit::Exit;
 
 mod args;
 mod cmd;
+mod displays;
 mod exit;
 mod follow;
 mod inputs;

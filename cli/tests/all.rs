@@ -66,6 +66,30 @@ fn json_of(output: &Output) -> Value {
 }
 
 #[test]
+fn what_a_program_shows_is_printed_or_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let code = "print(1); display(2); print(3)\n\
+                display({'image/png': b'\\x89', 'text/plain': 'x'}, raw=True)\n\
+                class A: _repr_html_ = lambda self: '<b>'\nA()";
+    let output = run(&["run", "-c", code]);
+    assert_eq!(text(&output.stdout), "1\n2\n3\n");
+    assert!(text(&output.stderr).contains("showed an image"), "{output:?}");
+    let output = run(&["run", "-c", code, "--save-displays", path]);
+    assert!(output.status.success(), "{output:?}");
+    let kept = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    assert_eq!((kept("display-1.txt"), kept("display-2.png")), (b"2".to_vec(), b"\x89".to_vec()));
+    assert_eq!(kept("result.html"), b"<b>");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+    let result = json_of(&run(&["run", "--json", "-c", code]));
+    assert_eq!(result["displays"][1]["image/png"], "iQ==");
+    assert_eq!(
+        (&result["bundle"]["text/html"], &result["stdout"]),
+        (&json!("<b>"), &json!("1\n3\n"))
+    );
+}
+
+#[test]
 fn a_program_from_standard_input_as_json() {
     let output = run_with_stdin(&["run", "-", "--json"], "print(1+1)");
     let result = json_of(&output);

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use self::marshal::Value;
 pub(crate) use self::wire::Frame;
-use self::wire::ReplyParts;
+use self::wire::{ListedForm, ReplyParts};
 use crate::image::ImageSpec;
 use crate::limits::Limits;
 use crate::outcome::{Exception, SandboxFailure, Verdict};
@@ -20,12 +20,13 @@ pub(crate) mod marshal;
 pub(crate) mod wire;
 
 /// The files of the guest's package, each behind those that it imports from.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 10] = [
     ("__init__", include_str!("agent/hatchery/__init__.py")),
     ("_wire", include_str!("agent/hatchery/_wire.py")),
     ("_streams", include_str!("agent/hatchery/_streams.py")),
     ("_packages", include_str!("agent/hatchery/_packages.py")),
     ("_describe", include_str!("agent/hatchery/_describe.py")),
+    ("_display", include_str!("agent/hatchery/_display.py")),
     ("_image", include_str!("agent/hatchery/_image.py")),
     ("_host", include_str!("agent/hatchery/_host.py")),
     ("_late", include_str!("agent/hatchery/_late.py")),
@@ -144,12 +145,21 @@ pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec
     .encode()
 }
 
-/// The most bytes that an honest agent sends for a run with these limits: value, `repr` and the
-/// texts of an exception are each cut at `result_bytes`, and JSON escapes grow a byte to six. What
-/// is left over has room for all else in the header and for its length.
+/// The most bytes that an honest agent sends for a run with these limits: the three texts of an
+/// exception and what else there is to tell of it, or value, `repr` and the other forms, are each
+/// cut at `result_bytes`, and JSON escapes grow a byte to six. What is left over has room for all
+/// else in the header and for its length.
 pub(crate) fn reply_cap(limits: &Limits) -> usize {
-    limits.result_bytes.saturating_mul(4 * 6).saturating_add(64 << 10)
+    limits.result_bytes.saturating_mul(4 * 6).saturating_add(HEADER_BYTES)
 }
+
+/// The most bytes of the frame of a display that may be kept.
+pub(crate) fn display_cap(display_bytes: usize) -> usize {
+    display_bytes.saturating_add(HEADER_BYTES)
+}
+
+/// Room for what a header has beside the texts that are limited.
+const HEADER_BYTES: usize = 64 << 10;
 
 /// What the agent adds to a text that it cuts.
 const CUT_BYTES: usize = 64;
@@ -157,9 +167,18 @@ const CUT_BYTES: usize = 64;
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 enum Reply {
-    Completed { has_value: bool, value: Json, repr: Option<String> },
-    Raised(Exception),
-    Exited { code: u8, message: Option<String> },
+    Completed {
+        has_value: bool,
+        value: Json,
+        repr: Option<String>,
+        #[serde(default)]
+        bundle: Vec<ListedForm>,
+    },
+    Raised(Box<Exception>),
+    Exited {
+        code: u8,
+        message: Option<String>,
+    },
 }
 
 /// What the agent says about how the run ended.
@@ -167,22 +186,23 @@ pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Verdict, Sand
     let malformed =
         |why: String| SandboxFailure::Protocol(format!("the reply is malformed: {why}"));
     let ReplyParts { header, buffers } = wire::split_reply(bytes).map_err(malformed)?;
-    if !buffers.is_empty() {
-        return Err(malformed("it has buffers, which replies of its kind don't have".to_owned()));
-    }
     let reply = serde_json::from_value(Json::Object(header))
         .map_err(|error| malformed(error.to_string()))?;
+    let forms = if let Reply::Completed { bundle, .. } = &reply { bundle.len() } else { 0 };
+    if buffers.len() != forms {
+        return Err(malformed(format!("{forms} forms are in {} buffers", buffers.len())));
+    }
     let cap = limits.result_bytes.saturating_add(CUT_BYTES);
     let is_within = match &reply {
         Reply::Completed { value, repr, .. } => {
             // The whole reply bounds the value; only a long one has to be measured.
             let is_short = bytes.len() <= limits.result_bytes;
             let text = || serde_json::to_vec(value).map_or(usize::MAX, |text| text.len());
-            (is_short || text() <= cap) && repr.as_ref().is_none_or(|repr| repr.len() <= cap)
+            (is_short || text() <= cap)
+                && repr.as_ref().is_none_or(|repr| repr.len() <= cap)
+                && buffers.iter().map(|buffer| buffer.len()).sum::<usize>() <= cap
         }
-        Reply::Raised(Exception { type_name, message, traceback }) => {
-            [type_name, message, traceback].iter().all(|text| text.len() <= cap)
-        }
+        Reply::Raised(exception) => exception.is_within(cap),
         Reply::Exited { message, .. } => message.as_ref().is_none_or(|text| text.len() <= cap),
     };
     if !is_within {
@@ -190,8 +210,9 @@ pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Verdict, Sand
         return Err(SandboxFailure::Protocol(text));
     }
     Ok(match reply {
-        Reply::Completed { has_value, value, repr } => {
-            Verdict::Completed { value: has_value.then_some(value), repr }
+        Reply::Completed { has_value, value, repr, bundle } => {
+            let bundle = wire::bundle_of(bundle, &buffers).map_err(malformed)?;
+            Verdict::Completed { value: has_value.then_some(value), repr, bundle }
         }
         Reply::Raised(exception) => Verdict::Raised(exception),
         Reply::Exited { code, message } => Verdict::Exited { code, message },
@@ -201,6 +222,7 @@ pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Verdict, Sand
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::MimeBundle;
     use std::io::Write;
     use std::process::{Command, Stdio};
 
@@ -248,7 +270,7 @@ ours = [name for name in sys.modules if name.split('.')[0] == 'hatchery']
 for module in [sys.modules[name] for name in ours]:
     assert not hasattr(module, '__file__') and module.__package__ == 'hatchery', module
     assert module.__spec__.name == module.__name__, module
-assert len(ours) == 10 and hatchery.__path__ == [], ours
+assert len(ours) == 11 and hatchery.__path__ == [], ours
 assert wire.reply_frame.__code__.co_filename == '<hatchery/_wire.py>'
 import asyncio
 from hatchery import host
@@ -341,12 +363,17 @@ sys.stdout.write(frames[-1][5:].decode())
             parse(&completed(true)),
             Ok(Verdict::Completed {
                 value: Some(serde_json::json!([1])),
-                repr: Some("[1]".to_owned())
+                repr: Some("[1]".to_owned()),
+                bundle: MimeBundle::default(),
             })
         );
         assert_eq!(
             parse(&completed(false)),
-            Ok(Verdict::Completed { value: None, repr: Some("[1]".to_owned()) })
+            Ok(Verdict::Completed {
+                value: None,
+                repr: Some("[1]".to_owned()),
+                bundle: MimeBundle::default(),
+            })
         );
         assert_eq!(
             parse(r#"{"kind":"exited","code":3,"message":null}"#),
@@ -356,6 +383,31 @@ sys.stdout.write(frames[-1][5:].decode())
             parse(r#"{"kind":"raised","type":"E","message":"m","traceback":"t"}"#),
             Ok(Verdict::Raised(_))
         ));
+    }
+
+    #[test]
+    fn exceptions_come_with_their_chains() {
+        let linked = r#"{"type":"OSError","message":"","notes":["n"]}"#;
+        let frame = r#"{"file":"<job>","line":1,"function":"f"}"#;
+        let text = format!(
+            r#"{{"kind":"raised","type":"E","message":"m","traceback":"t","frames":[{frame}],
+                "context":{linked},"group":[{linked}],"syntax":{{"line":3}}}}"#
+        );
+        let verdict = parse_reply(&wire::framed(&text), &Limits::default());
+        let Ok(Verdict::Raised(exception)) = verdict else { panic!("{verdict:?}") };
+        assert_eq!((exception.frames[0].line, exception.frames[0].column), (Some(1), None));
+        assert_eq!(exception.context.unwrap().notes, ["n"]);
+        assert_eq!((exception.group.len(), exception.syntax.unwrap().line), (1, Some(3)));
+    }
+
+    #[test]
+    fn forms_come_in_buffers() {
+        let header = r#"{"kind":"completed","has_value":false,"value":null,"repr":"x",
+            "bundle":[["text/html","text",0]],"buffers":[3]}"#;
+        let reply = [&wire::framed(header)[..], b"<b>"].concat();
+        let verdict = parse_reply(&reply, &Limits::default());
+        let Ok(Verdict::Completed { bundle, .. }) = verdict else { panic!("{verdict:?}") };
+        assert_eq!(bundle.text("text/html"), Some("<b>"));
     }
 
     #[test]
@@ -370,6 +422,10 @@ sys.stdout.write(frames[-1][5:].decode())
             r#"{"kind":"exited","code":1,"message":null,"more":0}"#,
             r#"{"kind":"exited","code":1,"message":null,"buffers":[0]}"#,
             r#"{"kind":"exited","code":1,"message":null,"buffers":[1]}"#,
+            r#"{"kind":"completed","has_value":false,"value":null,"repr":"","buffers":[0]}"#,
+            r#"{"kind":"completed","has_value":false,"value":null,"repr":"","bundle":[["a/b","text",0]]}"#,
+            r#"{"kind":"raised","type":"E","message":"m","traceback":"t","more":0}"#,
+            r#"{"kind":"raised","type":"E","message":"m","traceback":"t","frames":[{"line":-1}]}"#,
             "\u{0}",
         ] {
             let result = parse_reply(&wire::framed(text), &Limits::default());
@@ -385,6 +441,9 @@ sys.stdout.write(frames[-1][5:].decode())
             format!(r#"{{"kind":"completed","has_value":true,"value":"{long}","repr":null}}"#),
             format!(r#"{{"kind":"completed","has_value":false,"value":null,"repr":"{long}"}}"#),
             format!(r#"{{"kind":"raised","type":"E","message":"{long}","traceback":""}}"#),
+            format!(
+                r#"{{"kind":"raised","type":"E","message":"","traceback":"","notes":["{long}"]}}"#
+            ),
             format!(r#"{{"kind":"exited","code":1,"message":"{long}"}}"#),
         ] {
             assert!(parse_reply(&wire::framed(&text), &Limits::default()).is_ok(), "{text}");

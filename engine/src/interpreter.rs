@@ -90,7 +90,7 @@ impl Interpreter {
         last: bool,
     ) -> (Outcome, Afterwards) {
         assert!(!self.is_lost, "a lost interpreter runs nothing");
-        transcript.begin(limits.output_bytes);
+        transcript.begin(limits);
         let refused = if stop.requested().is_some() {
             // Before anything ran, so the interpreter is as it was.
             Some(Verdict::Cancelled)
@@ -124,7 +124,7 @@ impl Interpreter {
     pub(crate) fn prepare(&mut self, spec: &ImageSpec) -> Prepared {
         let limits = Limits { wall_time: START_LIMIT, cpu_time: START_LIMIT, ..Limits::default() };
         let transcript = Arc::<Transcript>::default();
-        transcript.begin(limits.output_bytes);
+        transcript.begin(&limits);
         let turn = Turn { kind: TurnKind::Prepare, request: agent::prepare_request(spec, &limits) };
         let program = Program::default();
         let setup =
@@ -188,10 +188,11 @@ impl Interpreter {
         match turn.kind {
             TurnKind::Run => {
                 self.door.lock().open(turn.request, cap);
-                self.door.lock().allow(self.calls(program, limits));
+                self.door.lock().allow(self.calls(program, limits, &transcript));
             }
             TurnKind::Prepare => self.door.lock().open_to_prepare(turn.request, cap),
         }
+        self.door.lock().show_in(&transcript, limits.display_bytes);
         self.memory.shared().begin_run(limits.memory_bytes);
         let run = self.gate.begin();
         let interrupt = InterruptHandle::new(Arc::clone(&self.gate));
@@ -228,6 +229,8 @@ impl Interpreter {
         if transcript.is_truncated() {
             limits_met.push(hit(LimitKind::Output, limits, usage.output_bytes));
         }
+        let shown = transcript.display_limits_met();
+        limits_met.extend(shown.map(|(limit, asked)| hit(limit, limits, asked)));
         let outcome = Outcome {
             files: effects.files,
             limits_met,
@@ -240,10 +243,16 @@ impl Interpreter {
     }
 
     /// What host functions the program can call, and how.
-    fn calls(&self, program: &Program, limits: &Limits) -> Arc<Calls> {
+    fn calls(
+        &self,
+        program: &Program,
+        limits: &Limits,
+        transcript: &Arc<Transcript>,
+    ) -> Arc<Calls> {
         let (functions, replays) = (program.functions.clone(), program.replays.clone());
         let gate = Arc::clone(&self.gate);
-        Arc::new(Calls::new(functions, limits, gate, program.records_calls, replays))
+        let (transcript, records) = (Arc::clone(transcript), program.records_calls);
+        Arc::new(Calls::new(functions, limits, gate, transcript, records, replays))
     }
 
     /// Hands `source` to the guest's `turn` and returns its status.
@@ -298,11 +307,13 @@ pub(crate) struct Prepared {
 
 /// The outcome with what was written, which ends here.
 fn with_output(outcome: Outcome, transcript: &Transcript) -> Outcome {
+    outcome.files.iter().for_each(|file| transcript.file_changed(file));
     transcript.close();
     Outcome {
         stdout: transcript.text_of(Stream::Stdout),
         stderr: transcript.text_of(Stream::Stderr),
         output_truncated: transcript.is_truncated(),
+        displays: transcript.displays(),
         usage: Usage { output_bytes: transcript.written_bytes(), ..outcome.usage },
         ..outcome
     }

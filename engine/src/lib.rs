@@ -32,8 +32,8 @@ pub use image::{Image, ImageInfo, ImageSpec, Setup};
 pub use interpreter::Interpreter;
 pub use limits::{LimitHit, LimitKind, Limits};
 pub use outcome::{
-    Afterwards, ChangeKind, ChangedFile, Exception, Outcome, SandboxFailure, StopReason, Usage,
-    Verdict,
+    Afterwards, ChangeKind, ChangedFile, Exception, MimeBundle, MimeData, Outcome, SandboxFailure,
+    StackFrame, StopReason, SyntaxPosition, Usage, Verdict,
 };
 pub use packages::{Package, PackageInfo, PackageOrigin};
 pub use program::{
@@ -43,7 +43,7 @@ pub use program::{
 pub use python::{PYTHON_WHEEL_VARIABLE, PythonBuild, WHEEL_REQUIREMENT};
 pub use session::SessionState;
 pub use stop::StopHandle;
-pub use transcript::{Chunk, Cursor, Next, Stream, Transcript};
+pub use transcript::{Chunk, Cursor, Event, EventKind, Next, Stream, Transcript};
 
 mod agent;
 mod cache;

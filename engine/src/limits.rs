@@ -56,8 +56,14 @@ pub struct Limits {
     pub function_result_bytes: usize,
     /// The program's source. Default: 1 MiB. Larger programs are refused before they run.
     pub source_bytes: usize,
-    /// The value as JSON, its `repr`, and each text of an exception. Default: 1 MiB.
+    /// The value as JSON, its `repr`, its other forms together, each text of an exception, and what
+    /// there is to tell beside those texts. Default: 1 MiB.
     pub result_bytes: usize,
+    /// All displays together. Default: 16 MiB. One that would go beyond is dropped, and the
+    /// outcome says so.
+    pub display_bytes: usize,
+    /// Displays. Default: 1,000. Further ones are dropped, and the outcome says so.
+    pub display_count: usize,
 }
 
 impl Default for Limits {
@@ -79,6 +85,8 @@ impl Default for Limits {
             function_result_bytes: 16 << 20,
             source_bytes: 1 << 20,
             result_bytes: 1 << 20,
+            display_bytes: 16 << 20,
+            display_count: 1000,
         }
     }
 }
@@ -114,6 +122,10 @@ pub enum LimitKind {
     FunctionResults,
     /// `Limits::source_bytes`.
     Source,
+    /// `Limits::display_bytes`.
+    DisplayBytes,
+    /// `Limits::display_count`.
+    DisplayCount,
     /// The stack that guest code runs on, in bytes: 16 MiB, for every program. Recursion in Python
     /// raises `RecursionError` long before; recursion in C can get here.
     Stack,
@@ -136,6 +148,8 @@ impl LimitKind {
             Self::FunctionArguments => "function_argument_bytes",
             Self::FunctionResults => "function_result_bytes",
             Self::Source => "source",
+            Self::DisplayBytes => "display_bytes",
+            Self::DisplayCount => "display_count",
             Self::Stack => "stack",
         }
     }
@@ -150,12 +164,14 @@ impl LimitKind {
             | Self::FunctionArguments
             | Self::FunctionResults
             | Self::Source
+            | Self::DisplayBytes
             | Self::Stack => " bytes",
             Self::FileCount
             | Self::OpenFiles
             | Self::HostCalls
             | Self::FunctionCalls
-            | Self::FunctionsInFlight => "",
+            | Self::FunctionsInFlight
+            | Self::DisplayCount => "",
         }
     }
 }

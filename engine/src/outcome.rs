@@ -5,8 +5,13 @@
 use std::time::Duration;
 
 use crate::functions::Recording;
+pub use exception::{Exception, StackFrame, SyntaxPosition};
+pub use mime::{MimeBundle, MimeData};
+
 use crate::limits::LimitHit;
 
+mod exception;
+mod mime;
 mod tool;
 
 /// How one run ended, with everything that it said and used.
@@ -20,12 +25,15 @@ pub struct Outcome {
     pub stderr: Vec<u8>,
     /// Whether output was dropped because of `Limits::output_bytes`.
     pub output_truncated: bool,
+    /// What the program showed by `display` and figures of matplotlib, in order, as far as
+    /// `Limits::display_bytes` and `Limits::display_count` allowed.
+    pub displays: Vec<MimeBundle>,
     /// Files in the workspace that the run created, modified or deleted, sorted by path. Empty
     /// unless the run was a success, or its job keeps files anyway: what a failed run did to files
     /// is undone.
     pub files: Vec<ChangedFile>,
     /// Limits that stood in the program's way without ending it: memory and files that it was
-    /// refused, output that was dropped.
+    /// refused, output and displays that were dropped.
     pub limits_met: Vec<LimitHit>,
     /// Where the program was when an interrupt ended it, if a limit or a cancellation did so.
     pub interrupted_at: Option<Exception>,
@@ -49,6 +57,7 @@ impl Outcome {
             stdout: Vec::new(),
             stderr: Vec::new(),
             output_truncated: false,
+            displays: Vec::new(),
             files: Vec::new(),
             limits_met: Vec::new(),
             interrupted_at: None,
@@ -84,9 +93,13 @@ pub enum Verdict {
         value: Option<serde_json::Value>,
         /// The last expression's `repr`; `None` if there is no last expression or it is `None`.
         repr: Option<String>,
+        /// Its other forms, if its class has some: HTML, SVG, PNG and so on, without
+        /// `text/plain`, which is `repr`. Forms that make it larger than `Limits::result_bytes`
+        /// are left out.
+        bundle: MimeBundle,
     },
     /// The program ended with an exception.
-    Raised(Exception),
+    Raised(Box<Exception>),
     /// The program left by `sys.exit` or `os._exit`, or it aborted its interpreter (code 134) or
     /// made it crash (code 139).
     Exited {
@@ -101,18 +114,6 @@ pub enum Verdict {
     Cancelled,
     /// The sandbox failed; the program is not to blame.
     SandboxFailed(SandboxFailure),
-}
-
-/// An exception that ended a program.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Exception {
-    /// The name of its type, with the module unless that is `builtins` or `__main__`.
-    #[serde(rename = "type")]
-    pub type_name: String,
-    /// `str()` of the exception.
-    pub message: String,
-    /// The traceback as Python prints it, without frames of the agent.
-    pub traceback: String,
 }
 
 /// What failed on our side.

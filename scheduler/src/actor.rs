@@ -364,6 +364,7 @@ impl SchedulerState {
             stdout: transcript.text_of(Stream::Stdout),
             stderr: transcript.text_of(Stream::Stderr),
             output_truncated: transcript.is_truncated(),
+            displays: transcript.displays(),
             ..Outcome::not_run(verdict)
         };
         self.end(job, outcome);

@@ -20,7 +20,7 @@ pub use error::{ConfigError, Refusal, SchedulerStartError};
 pub use job::JobRequest;
 pub use scheduler::Scheduler;
 pub use status::{Phase, SchedulerStatus, SessionStatus, Totals};
-pub use ticket::Ticket;
+pub use ticket::{Events, Ticket};
 
 mod actor;
 mod config;

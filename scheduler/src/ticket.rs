@@ -4,7 +4,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use engine::{Chunk, Cursor, Next, Outcome, SandboxFailure, Transcript, Verdict};
+use engine::{Chunk, Cursor, Event, Next, Outcome, SandboxFailure, Transcript, Verdict};
 use pool::JobId;
 use tokio::sync::{Notify, oneshot};
 
@@ -35,7 +35,7 @@ impl Ticket {
         let changed = Arc::new(Notify::new());
         transcript.watch({
             let changed = Arc::clone(&changed);
-            move || changed.notify_one()
+            move || changed.notify_waiters()
         });
         let cursor = Cursor::default();
         Self { job, scheduler, reply, transcript, cursor, changed, outcome: None }
@@ -50,12 +50,22 @@ impl Ticket {
     /// read. Cancel-safe.
     pub async fn next_output(&mut self) -> Option<Chunk> {
         loop {
+            // Made before the look, so that no change between the two is missed.
+            let changed = self.changed.notified();
             match self.transcript.read(&mut self.cursor) {
-                Next::Chunk(chunk) => return Some(chunk),
+                Next::Found(chunk) => return Some(chunk),
                 Next::End => return None,
-                Next::Pending => self.changed.notified().await,
+                Next::Pending => changed.await,
             }
         }
+    }
+
+    /// Everything that happens in the job, from its beginning, in one order. Each call gives a
+    /// reader of its own, which may be read from beside the ticket, slowly, or not at all.
+    pub fn events(&self) -> Events {
+        let cursor = Cursor::default();
+        let (transcript, changed) = (Arc::clone(&self.transcript), Arc::clone(&self.changed));
+        Events { transcript, changed, cursor }
     }
 
     /// Raises `KeyboardInterrupt` in the program, as Ctrl-C does. The program may catch it and
@@ -88,6 +98,30 @@ impl Ticket {
         });
         self.outcome = Some(outcome.clone());
         outcome
+    }
+}
+
+/// A reader of what happens in one job. It holds nobody up: what it hasn't read yet is kept within
+/// the job's limits. Dropping it ends nothing.
+#[derive(Debug)]
+pub struct Events {
+    transcript: Arc<Transcript>,
+    changed: Arc<Notify>,
+    cursor: Cursor,
+}
+
+impl Events {
+    /// What happened next, as it happens; `None` once the job has ended and all was read.
+    /// Cancel-safe.
+    pub async fn next(&mut self) -> Option<Event> {
+        loop {
+            let changed = self.changed.notified();
+            match self.transcript.read_event(&mut self.cursor) {
+                Next::Found(event) => return Some(event),
+                Next::End => return None,
+                Next::Pending => changed.await,
+            }
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 mod cancellation;
 /// Runs that are the same every time.
 mod determinism;
+/// What happens in a job, in one order, for readers of every kind.
+mod events;
 /// Files: what comes in, what is told of, what is undone.
 mod files;
 /// Functions of the host, and asyncio, which waits for them.
@@ -16,6 +18,8 @@ mod isolation;
 mod jobs;
 /// What happens at each limit, and that the next job doesn't notice.
 mod limits;
+/// What a job tells back beside its output: forms of values, displays, figures, exceptions.
+mod results;
 /// State from job to job, and its end.
 mod sessions;
 

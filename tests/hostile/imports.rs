@@ -129,10 +129,10 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import tkinter", Raises("ModuleNotFoundError")),
     ("import syslog", Raises("ModuleNotFoundError")),
     // Names and secrets of the host.
-    ("import os; print(sorted(os.environ))", Prints("['HOME', 'PYTHONDONTWRITEBYTECODE', 'PYTHONTZPATH', 'TMPDIR']")),
-    ("import os; os.reload_environ(); print(sorted(os.environ))", Prints("['HOME', 'PYTHONDONTWRITEBYTECODE', 'PYTHONTZPATH', 'TMPDIR']")),
+    ("import os; print(sorted(os.environ))", Prints("['HOME', 'MPLBACKEND', 'PYTHONDONTWRITEBYTECODE', 'PYTHONTZPATH', 'TMPDIR']")),
+    ("import os; os.reload_environ(); print(sorted(os.environ))", Prints("['HOME', 'MPLBACKEND', 'PYTHONDONTWRITEBYTECODE', 'PYTHONTZPATH', 'TMPDIR']")),
     ("import os; print([os.getenv(n) for n in ('PATH', 'USER', 'AWS_SECRET_ACCESS_KEY', 'CARGO_HOME', 'LD_PRELOAD', 'SSH_AUTH_SOCK')])", Prints("[None, None, None, None, None, None]")),
-    ("import os, posix; print(os.environb == posix.environ, len(posix.environ))", Prints("True 4")),
+    ("import os, posix; print(os.environb == posix.environ, len(posix.environ))", Prints("True 5")),
     ("import os; print(os.uname()[:])", Prints("('wasi', '(none)', '0.0.0', '0.0.0', 'wasm32')")),
     ("import platform; print(platform.node(), platform.platform(), repr(platform.processor()))", Prints("(none) wasi-0.0.0-wasm32-32bit ''")),
     ("import platform; print(platform.libc_ver())", Raises("FileNotFoundError")),

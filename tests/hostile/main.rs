@@ -13,6 +13,7 @@ mod door;
 mod files;
 mod imports;
 mod memory;
+mod results;
 mod stack;
 mod state;
 mod time;
@@ -146,6 +147,11 @@ fn the_door_to_the_host() {
     hold("door", door::ATTEMPTS, &limits());
 }
 
+#[test]
+fn results_and_displays() {
+    hold("results", results::ATTEMPTS, &limits());
+}
+
 /// Each leaves something and ends; the next fresh interpreter must show nothing of it.
 #[test]
 fn state_left_behind() {
@@ -171,6 +177,7 @@ fn there_are_enough_attempts_and_none_twice() {
         memory::ATTEMPTS,
         stack::ATTEMPTS,
         door::ATTEMPTS,
+        results::ATTEMPTS,
     ];
     let sources = classes.iter().flat_map(|class| class.iter().map(|(source, _)| *source));
     let mut sources: Vec<&str> =

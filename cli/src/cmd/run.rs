@@ -9,11 +9,11 @@ use hatchery::{ChangeKind, ChangedFile, Deterministic, Hatchery, Job, Outcome};
 use crate::args::RunArguments;
 use crate::exit::{Exit, UsageError};
 use crate::follow::{follow, report};
-use crate::{inputs, progress, signals, terminal};
+use crate::{displays, inputs, progress, signals, terminal};
 
 pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     let job = job(&arguments)?;
-    if let Some(folder) = &arguments.output_dir {
+    for folder in arguments.output_dir.iter().chain(&arguments.save_displays) {
         // Before the program runs, since its files would be lost otherwise.
         fs::create_dir_all(folder)
             .map_err(|error| UsageError(format!("can't make `{}`: {error}", folder.display())))?;
@@ -29,7 +29,16 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     } else {
         report(&outcome);
     }
-    let are_kept = keep_files(&outcome, &arguments);
+    let are_shown = match &arguments.save_displays {
+        Some(folder) => displays::keep(&outcome, folder),
+        None => {
+            if !arguments.json {
+                displays::mention(&outcome);
+            }
+            true
+        }
+    };
+    let are_kept = keep_files(&outcome, &arguments) && are_shown;
     // Not aborted: that would wait for the interpreter that is being started for a next job, and
     // the process ends here.
     match Exit::of_outcome(&outcome) {

@@ -53,7 +53,9 @@ def parts(frame):
     return header, buffers
 
 
-class AgentTest(unittest.TestCase):
+class AgentCase(unittest.TestCase):
+    """Runs programs on an agent of its own."""
+
     def setUp(self):
         saved = (sys.modules["__main__"], sys.argv, dict(os.environ), sys.stdin)
         self.addCleanup(self.restore, *saved)
@@ -86,6 +88,8 @@ class AgentTest(unittest.TestCase):
         self.out, self.err = out.getvalue(), err.getvalue()
         return self.door.replies.pop()
 
+
+class AgentTest(AgentCase):
     def test_values(self):
         for source, value in [
             ("1 + 1", 2),

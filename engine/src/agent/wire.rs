@@ -2,7 +2,10 @@
 //!
 //! Whoever sends it may lie: a frame is split only where its lengths add up exactly.
 
+use serde::Deserialize;
 use serde_json::{Map, Value as Json};
+
+use crate::outcome::{MimeBundle, MimeData};
 
 /// The first byte of each frame that the guest sends, and what the host answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +36,8 @@ pub(crate) enum Frame {
     Cancel,
     /// Wants to know which host functions there are.
     Functions,
+    /// Carries what the program shows, built as a reply is; the answer is empty.
+    Display,
 }
 
 impl Frame {
@@ -53,6 +58,7 @@ impl Frame {
             (17, rest) => Some((Self::Wait, rest)),
             (18, rest) => Some((Self::Cancel, rest)),
             (19, rest) => Some((Self::Functions, rest)),
+            (8, rest) => Some((Self::Display, rest)),
             _ => None,
         }
     }
@@ -91,6 +97,49 @@ pub(crate) fn split_reply(bytes: &[u8]) -> Result<ReplyParts<'_>, String> {
     Ok(ReplyParts { header, buffers })
 }
 
+/// What a header says of one form of an object: its MIME type, what it is, and which buffer has it.
+pub(crate) type ListedForm = (String, FormKind, usize);
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FormKind {
+    Text,
+    Bytes,
+}
+
+/// The forms that a header lists, each in the buffer of its place in the list.
+pub(crate) fn bundle_of(listed: Vec<ListedForm>, buffers: &[&[u8]]) -> Result<MimeBundle, String> {
+    let mut forms = Vec::with_capacity(listed.len());
+    for (place, (name, kind, index)) in listed.into_iter().enumerate() {
+        let buffer = buffers.get(index).filter(|_| index == place);
+        let bytes = buffer.ok_or("a form is in no buffer of its own")?.to_vec();
+        let data = match kind {
+            FormKind::Text => {
+                MimeData::Text(String::from_utf8(bytes).map_err(|error| error.to_string())?)
+            }
+            FormKind::Bytes => MimeData::Bytes(bytes),
+        };
+        forms.push((name, data));
+    }
+    MimeBundle::new(forms).ok_or_else(|| "its MIME types can't be such".to_owned())
+}
+
+/// What the frame of a display carries.
+pub(crate) fn parse_display(bytes: &[u8]) -> Result<MimeBundle, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Header {
+        bundle: Vec<ListedForm>,
+    }
+    let ReplyParts { header, buffers } = split_reply(bytes)?;
+    let Header { bundle } =
+        serde_json::from_value(Json::Object(header)).map_err(|error| error.to_string())?;
+    if bundle.is_empty() || bundle.len() != buffers.len() {
+        return Err(format!("{} forms are in {} buffers", bundle.len(), buffers.len()));
+    }
+    bundle_of(bundle, &buffers)
+}
+
 /// What a reply with this header and without buffers carries.
 #[cfg(test)]
 pub(crate) fn framed(header: &str) -> Vec<u8> {
@@ -107,7 +156,8 @@ mod tests {
         assert_eq!(Frame::parse(b"\x01"), Some((Frame::Fetch, &b""[..])));
         assert_eq!(Frame::parse(b"\x02x"), Some((Frame::Reply, &b"x"[..])));
         assert_eq!(Frame::parse(b"\x05"), Some((Frame::ProgramOver, &b""[..])));
-        assert_eq!(Frame::parse(b"\x08"), None);
+        assert_eq!(Frame::parse(b"\x08x"), Some((Frame::Display, &b"x"[..])));
+        assert_eq!(Frame::parse(b"\x20"), None);
         assert_eq!(Frame::parse(b""), None);
     }
 
@@ -139,6 +189,35 @@ mod tests {
         {
             let header = framed(&format!(r#"{{"buffers":{buffers}}}"#));
             assert!(split_reply(&[&header[..], b"ab"].concat()).is_err(), "{buffers}");
+        }
+    }
+
+    #[test]
+    fn a_display_has_each_form_in_a_buffer_of_its_own() {
+        let parse =
+            |header: &str, data: &[u8]| parse_display(&[&framed(header)[..], data].concat());
+        let sound =
+            r#"{"bundle":[["text/html","text",0],["image/png","bytes",1]],"buffers":[2,1]}"#;
+        let bundle = parse(sound, b"ab\xff").unwrap();
+        assert_eq!(bundle.text("text/html"), Some("ab"));
+        assert_eq!(bundle.get("image/png"), Some(&MimeData::Bytes(vec![0xff])));
+        assert!(parse(sound, b"a\xff\xff").is_err(), "no text");
+        for header in [
+            r#"{"bundle":[]}"#,
+            r#"{"bundle":[["a/b","text",0]]}"#,
+            r#"{"bundle":[["a/b","text",0]],"buffers":[1,2]}"#,
+            r#"{"bundle":[["a/b","text",0],["a/c","text",0]],"buffers":[1,2]}"#,
+            r#"{"bundle":[["a/b","text",1],["a/c","text",0]],"buffers":[1,2]}"#,
+            r#"{"bundle":[["a/b","text",0],["a/b","text",1]],"buffers":[1,2]}"#,
+            r#"{"bundle":[["a/b","other",0]],"buffers":[3]}"#,
+            r#"{"bundle":[["ab","text",0]],"buffers":[3]}"#,
+            r#"{"bundle":[["a/b","text",-1]],"buffers":[3]}"#,
+            r#"{"bundle":[["a/b","text",0,0]],"buffers":[3]}"#,
+            r#"{"bundle":[["a/b","text",0]],"buffers":[3],"more":0}"#,
+            r#"{"bundle":{"a/b":0},"buffers":[3]}"#,
+            r#"{"buffers":[3]}"#,
+        ] {
+            assert!(parse(header, b"abc").is_err(), "{header}");
         }
     }
 }

@@ -17,6 +17,7 @@ use super::{HostCall, HostFunctions};
 use crate::agent::marshal::Value;
 use crate::interrupt::Gate;
 use crate::limits::{LimitHit, LimitKind, Limits};
+use crate::transcript::Transcript;
 
 /// Answers that are handed to the guest at once, in bytes; at least one is.
 const DELIVERY_BYTES: usize = 1 << 20;
@@ -26,6 +27,7 @@ pub(crate) struct Calls {
     functions: HostFunctions,
     limits: CallLimits,
     gate: Arc<Gate>,
+    transcript: Arc<Transcript>,
     state: Mutex<State>,
 }
 
@@ -85,6 +87,7 @@ impl Calls {
         functions: HostFunctions,
         limits: &Limits,
         gate: Arc<Gate>,
+        transcript: Arc<Transcript>,
         records: bool,
         replays: Option<Arc<Recording>>,
     ) -> Self {
@@ -99,7 +102,7 @@ impl Calls {
             replayer: replays.map(Replayer::new),
             ..State::default()
         };
-        Self { functions, limits, gate, state: Mutex::new(state) }
+        Self { functions, limits, gate, transcript, state: Mutex::new(state) }
     }
 
     pub(crate) fn table(&self) -> Vec<u8> {
@@ -125,10 +128,13 @@ impl Calls {
         let Described { name, arguments } = serde_json::from_slice(call)
             .map_err(|error| HostError::new("ValueError", format!("no call: {error}")))?;
         let (ticket, is_replayed) = self.admit(&name, &arguments)?;
+        let callee = self.functions.callee(&name);
+        if is_replayed || callee.is_some() {
+            self.transcript.host_called(&name);
+        }
         if is_replayed {
             return Ok(ticket);
         }
-        let callee = self.functions.callee(&name);
         let missing = format!("the host has no function `{name}`");
         let reply = Reply { calls: Arc::clone(self), ticket, function: name, is_answered: false };
         match callee {

@@ -48,7 +48,8 @@ impl Ask {
             | Frame::ProgramBegins
             | Frame::ProgramOver
             | Frame::Seeded
-            | Frame::Immortal => return None,
+            | Frame::Immortal
+            | Frame::Display => return None,
         })
     }
 }

@@ -1,4 +1,5 @@
-//! The door: `host.call`, through which the agent fetches its request and posts its reply.
+//! The door: `host.call`, through which the agent fetches its request and posts its reply, and what
+//! the program shows in between.
 //!
 //! Any code in the guest can use it. A frame is bounded before it is copied, an unknown one is
 //! refused, and the last reply before the turn ends counts: the agent's own comes last.
@@ -11,10 +12,11 @@ use wasmer::{Function, FunctionEnv, FunctionEnvMut, RuntimeError, Store};
 use super::calls::Ask;
 use super::wasi::bytes::{Buffer, GuestBytes};
 use super::{GuestEnv, calls, unwind};
-use crate::agent::Frame;
+use crate::agent::{self, Frame};
 use crate::errno::Errno;
 use crate::functions::calls::Calls;
 use crate::memory::GuestMemory;
+use crate::transcript::Transcript;
 
 /// What `host.call` answers when there is no such call, or a pointer is bad.
 const FAULT: i32 = -2;
@@ -26,6 +28,9 @@ pub(crate) struct Door {
     request: Arc<Vec<u8>>,
     reply: Option<Vec<u8>>,
     reply_cap: usize,
+    /// Where displays go, and the longest frame of one.
+    transcript: Option<Arc<Transcript>>,
+    display_cap: usize,
     /// The address of `KeyboardInterrupt`, if the agent has said it.
     exception: Option<u32>,
     /// An image is being prepared, by code that the caller chose.
@@ -90,6 +95,27 @@ impl Door {
         self.calls = Some(calls);
     }
 
+    /// Says where the run's displays go, and how many bytes of them are kept.
+    pub(crate) fn show_in(&mut self, transcript: &Arc<Transcript>, display_bytes: usize) {
+        self.transcript = Some(Arc::clone(transcript));
+        self.display_cap = agent::display_cap(display_bytes);
+    }
+
+    /// Whether a frame with this first byte may have this length. A display that may not is counted
+    /// as dropped.
+    fn admits(&self, first: u8, length: usize) -> bool {
+        if let (Some((Frame::Display, _)), Some(transcript)) =
+            (Frame::parse(&[first]), &self.transcript)
+        {
+            let is_admitted = length <= self.display_cap;
+            if !is_admitted {
+                transcript.drop_display(length);
+            }
+            return is_admitted;
+        }
+        length <= self.frame_cap(first)
+    }
+
     /// Takes the reply, and the request away.
     pub(crate) fn close(&mut self) -> Passed {
         let Self { reply, generators, calls, .. } = std::mem::take(self);
@@ -113,6 +139,11 @@ impl Door {
             (Frame::Fetch, _) => Served::Answer(Arc::clone(&self.request)),
             (Frame::Reply, reply) => {
                 self.reply = Some(reply.to_vec());
+                Served::Answer(Arc::default())
+            }
+            (Frame::Display, display) => {
+                let display = agent::wire::parse_display(display).ok()?;
+                self.transcript.as_ref()?.show(display);
                 Served::Answer(Arc::default())
             }
             (Frame::Hello, address) => {
@@ -199,7 +230,7 @@ fn serve(
         }
     }
     let [kind] = guest.read(frame.at)?;
-    let is_too_long = frame.len as usize > env.door.lock().frame_cap(kind);
+    let is_too_long = !env.door.lock().admits(kind, frame.len as usize);
     let (served, calls) = if is_too_long && kind == Frame::CALL {
         // Whatever is in it.
         let length = (frame.len - 1) as usize;
@@ -272,6 +303,24 @@ mod tests {
         assert_eq!(door.close().reply.unwrap(), b"honest");
         assert_eq!(door.serve(b"\x01"), empty);
         assert_eq!(door.close().reply, None);
+    }
+
+    #[test]
+    fn displays_go_to_the_transcript_within_their_own_cap() {
+        let mut door = Door::default();
+        let frame =
+            b"\x08\x37\0\0\0{\"bundle\": [[\"text/plain\", \"text\", 0]], \"buffers\": [1]}5";
+        assert_eq!(door.serve(frame), None);
+        let transcript = Arc::<Transcript>::default();
+        transcript.begin(&crate::limits::Limits::default());
+        door.open(Vec::new(), 100);
+        door.show_in(&transcript, 1000);
+        assert!(door.serve(frame).is_some());
+        assert_eq!((door.serve(&frame[..9]), door.serve(b"\x08")), (None, None));
+        assert_eq!(transcript.displays().len(), 1);
+        assert!(door.admits(2, 101) && !door.admits(2, 102));
+        assert!(door.admits(8, 60_000) && !door.admits(8, 70_000));
+        assert_eq!(transcript.display_limits_met().count(), 1);
     }
 
     #[test]

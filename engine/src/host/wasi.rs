@@ -30,12 +30,14 @@ pub(crate) mod random;
 mod stat;
 
 /// The environment that CPython needs; a program's own is added for each run.
-pub(crate) const BASE_ENVIRONMENT: [(&str, &str); 4] = [
+pub(crate) const BASE_ENVIRONMENT: [(&str, &str); 5] = [
     ("HOME", "/home"),
     ("TMPDIR", "/tmp"),
     // Time zones come from the tzdata package, not from files of the system.
     ("PYTHONTZPATH", ""),
     ("PYTHONDONTWRITEBYTECODE", "1"),
+    // There is no display, and matplotlib need not look for one.
+    ("MPLBACKEND", "Agg"),
 ];
 
 /// `argv`; each run has its own, which the agent sets.
@@ -302,7 +304,7 @@ impl Wasi {
     }
 }
 
-fn environment() -> [String; 4] {
+fn environment() -> [String; 5] {
     BASE_ENVIRONMENT.map(|(name, value)| format!("{name}={value}"))
 }
 

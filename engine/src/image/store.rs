@@ -15,6 +15,7 @@ use crate::config::{Progress, ProgressSink};
 use crate::engine::Engine;
 use crate::error::{CacheError, EngineError, ImageError};
 use crate::files::Layout;
+use crate::host::wasi::BASE_ENVIRONMENT;
 use crate::memory::sys::FileView;
 use crate::packages;
 use crate::python::PythonBuild;
@@ -203,5 +204,6 @@ fn key(build: &PythonBuild, spec: &ImageSpec) -> String {
     let prepared = (&spec.preload, &spec.setup);
     part(&postcard::to_stdvec(&prepared).expect("names and text have a form"));
     part(&packages::identity(&spec.packages));
+    part(format!("{BASE_ENVIRONMENT:?}").as_bytes());
     hasher.finalize().to_hex()[..32].to_owned()
 }

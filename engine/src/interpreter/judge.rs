@@ -71,6 +71,8 @@ pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
         LimitKind::FunctionArguments => limits.function_argument_bytes as u64,
         LimitKind::FunctionResults => limits.function_result_bytes as u64,
         LimitKind::Source => limits.source_bytes as u64,
+        LimitKind::DisplayBytes => limits.display_bytes as u64,
+        LimitKind::DisplayCount => limits.display_count as u64,
         LimitKind::Stack => GUEST_STACK_BYTES as u64,
     };
     LimitHit { limit, allowed, used }
@@ -109,7 +111,7 @@ fn judge_end(verdict: Verdict, asked: Asked) -> End {
     match (asked.interrupt, verdict) {
         (_, Verdict::SandboxFailed(failure)) => End::Of(Verdict::SandboxFailed(failure)),
         (None | Some(StopReason::Interrupted), verdict) => End::Of(verdict),
-        (Some(reason), Verdict::Raised(exception)) => End::Asked(reason, Some(exception)),
+        (Some(reason), Verdict::Raised(exception)) => End::Asked(reason, Some(*exception)),
         (Some(reason), _) => End::Asked(reason, None),
     }
 }

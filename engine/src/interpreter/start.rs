@@ -115,9 +115,14 @@ impl Interpreter {
 
     /// Initialises CPython and starts the agent.
     fn boot(&mut self, instance: &Instance) -> Result<(), StartError> {
-        let limits = Limits { wall_time: START_LIMIT, cpu_time: START_LIMIT, ..Limits::default() };
+        let limits = Limits {
+            wall_time: START_LIMIT,
+            cpu_time: START_LIMIT,
+            output_bytes: 64 << 10,
+            ..Limits::default()
+        };
         let transcript = Arc::new(Transcript::default());
-        transcript.begin(64 << 10);
+        transcript.begin(&limits);
         let program = Program::default();
         let setup =
             RunSetup { program: &program, limits: &limits, transcript: Arc::clone(&transcript) };

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use super::{ChangeKind, ChangedFile, Outcome, SandboxFailure, Usage, Verdict};
+use super::{
+    ChangeKind, ChangedFile, Exception, MimeBundle, Outcome, SandboxFailure, Usage, Verdict,
+};
 use crate::limits::{LimitHit, LimitKind};
 
 /// The form of a result that tools of agents exchange, with fields of ours behind it.
@@ -19,6 +21,8 @@ struct ToolResult<'a> {
     status: &'static str,
     value: Option<&'a serde_json::Value>,
     repr: Option<&'a str>,
+    bundle: Option<&'a MimeBundle>,
+    displays: &'a [MimeBundle],
     exit_code: Option<u8>,
     /// What `sys.exit` was given, or that the program aborted or crashed its interpreter.
     message: Option<&'a str>,
@@ -34,12 +38,7 @@ struct ToolResult<'a> {
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum ToolError<'a> {
-    Exception {
-        #[serde(rename = "type")]
-        type_name: &'a str,
-        message: &'a str,
-        traceback: &'a str,
-    },
+    Exception(&'a Exception),
     Limit {
         #[serde(flatten)]
         hit: LimitHit,
@@ -76,14 +75,17 @@ impl Outcome {
     /// The first six fields are those that REPL tools of agents agree on: `stdout`, `stderr`,
     /// `exception` (the traceback, or null), `success`, `execution_time` (seconds) and
     /// `timed_out`. Ours follow: `status` (`completed`, `raised`, `exited`, `limit`, `cancelled` or
-    /// `sandbox_failed`), `value`, `repr`, `exit_code`, `message`, `interrupted_at`,
-    /// `error`, `truncated`,
-    /// `files`, `limits_met` and `usage`.
+    /// `sandbox_failed`), `value`, `repr`, `bundle`, `displays`, `exit_code`, `message`,
+    /// `interrupted_at`, `error`, `truncated`, `files`, `limits_met` and `usage`.
+    /// `bundle` and each of `displays` are objects from MIME types to texts, bytes in base64.
+    /// The `error` of an exception has the fields of [`Exception`].
     /// A `value` of null means either `None` or no JSON; `repr` tells them apart.
     pub fn to_tool_json(&self) -> serde_json::Value {
-        let (value, repr) = match &self.verdict {
-            Verdict::Completed { value, repr } => (value.as_ref(), repr.as_deref()),
-            _ => (None, None),
+        let (value, repr, bundle) = match &self.verdict {
+            Verdict::Completed { value, repr, bundle } => {
+                (value.as_ref(), repr.as_deref(), Some(bundle))
+            }
+            _ => (None, None, None),
         };
         let (exit_code, message) = match &self.verdict {
             Verdict::Exited { code, message } => (Some(*code), message.as_deref()),
@@ -104,6 +106,8 @@ impl Outcome {
             status: self.verdict.name(),
             value,
             repr,
+            bundle: bundle.filter(|bundle| !bundle.is_empty()),
+            displays: &self.displays,
             exit_code,
             message,
             interrupted_at: self.interrupted_at.as_ref().map(|at| at.traceback.as_str()),
@@ -139,11 +143,7 @@ impl Verdict {
 
 fn tool_error(verdict: &Verdict) -> Option<ToolError<'_>> {
     match verdict {
-        Verdict::Raised(exception) => Some(ToolError::Exception {
-            type_name: &exception.type_name,
-            message: &exception.message,
-            traceback: &exception.traceback,
-        }),
+        Verdict::Raised(exception) => Some(ToolError::Exception(exception)),
         Verdict::Limit(hit) => Some(ToolError::Limit { hit: *hit, message: hit.to_string() }),
         Verdict::Cancelled => Some(ToolError::Cancelled { message: "the job was cancelled" }),
         Verdict::SandboxFailed(failure) => Some(sandbox_error(failure)),
@@ -178,16 +178,14 @@ impl ToolUsage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Exception;
 
     #[test]
     fn the_six_agreed_fields_are_there() {
-        let exception = Exception {
-            type_name: "ValueError".to_owned(),
-            message: "test error".to_owned(),
-            traceback: "Traceback …\nValueError: test error\n".to_owned(),
-        };
-        let json = Outcome::not_run(Verdict::Raised(exception)).to_tool_json();
+        let exception =
+            Exception::new("ValueError", "test error", "Traceback …\nValueError: test error\n");
+        let context = Some(Box::new(Exception::new("KeyError", "'x'", "")));
+        let exception = Exception { context, ..exception };
+        let json = Outcome::not_run(Verdict::Raised(exception.into())).to_tool_json();
         assert_eq!(json["stdout"], "");
         assert_eq!(json["stderr"], "");
         assert_eq!(json["exception"], "Traceback …\nValueError: test error\n");
@@ -195,6 +193,8 @@ mod tests {
         assert_eq!(json["execution_time"], 0.0);
         assert_eq!(json["timed_out"], false);
         assert_eq!(json["error"]["type"], "ValueError");
+        assert_eq!(json["error"]["kind"], "exception");
+        assert_eq!(json["error"]["context"]["type"], "KeyError");
     }
 
     #[test]

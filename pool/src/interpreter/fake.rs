@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::{Afterwards, Exception, Outcome, StartError, StopReason, Verdict};
+use engine::{Afterwards, Exception, MimeBundle, Outcome, StartError, StopReason, Verdict};
 use parking_lot::{Condvar, Mutex};
 
 use super::{Interpreter, InterpreterSource, Parked};
@@ -141,18 +141,13 @@ impl Interpreter for FakeInterpreter {
         self.shared.state.lock().running.retain(|job| *job != task.job);
         assert_ne!(source, "panic", "scripted to panic");
         let value = (source == "count").then(|| self.runs.into());
-        let completed = Verdict::Completed { value, repr: None };
+        let completed = Verdict::Completed { value, repr: None, bundle: MimeBundle::default() };
         let (verdict, afterwards) = match (stopped, source) {
             (Some(_), _) => (Verdict::Cancelled, Afterwards::Lost),
             (None, "lose") => (completed, Afterwards::Lost),
-            (None, "raise") => (
-                Verdict::Raised(Exception {
-                    type_name: "ValueError".to_owned(),
-                    message: String::new(),
-                    traceback: String::new(),
-                }),
-                Afterwards::Usable,
-            ),
+            (None, "raise") => {
+                (Verdict::Raised(Exception::new("ValueError", "", "").into()), Afterwards::Usable)
+            }
             (None, _) => (completed, Afterwards::Usable),
         };
         task.transcript.close();

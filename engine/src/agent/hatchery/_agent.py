@@ -21,11 +21,12 @@ import weakref
 from hatchery._describe import cut, describe_barely, describe_exception, describe_interrupt
 from hatchery._describe import describe_value, text_of
 from hatchery._host import bridge
+from hatchery._display import Displays
 from hatchery._image import prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, new_main, open_stdin, put_back
 from hatchery._streams import rehearse_exit_functions, reopen_streams, run_exit_functions
 from hatchery._wire import FETCH, HELLO, NO_ROOM, PREPARE_WORD, PROGRAM_BEGINS, PROGRAM_OVER
-from hatchery._wire import decode_request, encode_json, reply_frame
+from hatchery._wire import decode_request, encode_json, put_forms, reply_frame
 
 # Enough to describe an exception in.
 RESERVE_BYTES = 1 << 20
@@ -66,6 +67,8 @@ class Agent:
         self._decode = decode_request
         bridge.connect(call)
         self._bridge = bridge
+        self._displays = Displays(call, encode_json)
+        self._displays.install()
         self.main = new_main()
         # Turns of the host run in whatever `__main__` is when they begin. Between runs that is the
         # module that was there first, so no name of a program comes between host and agent.
@@ -142,7 +145,8 @@ class Agent:
             # That of the last run goes now, and not as the next one begins.
             sys.stdin = self._stdin = open_stdin()
             linecache.cache.pop("<job>", None)
-        return reply_frame(reply, self._encode)
+        buffers = reply.pop("buffers", ())
+        return reply_frame(reply, self._encode, buffers)
 
     def _fetch(self):
         try:
@@ -157,6 +161,8 @@ class Agent:
 
     def _run(self, request):
         cap = request["result_bytes"]
+        self._displays.begin(cap)
+        is_interrupted = False
         try:
             filename = self._prepare(request)
             try:
@@ -165,13 +171,19 @@ class Agent:
                 # What the program set must not keep the agent from answering.
                 sys.setrecursionlimit(max(self._recursion_limit, sys.getrecursionlimit()))
             reply = {"kind": "completed", **describe_value(has_value, value, cap, self._encode)}
-            del value
+            forms = self._displays.rich_forms(value)
+            if forms:
+                reply["buffers"] = []
+                reply["bundle"] = put_forms(forms, reply["buffers"])
+            del value, forms
         except SystemExit as error:
             self._reserve = None
             reply = self._exited(error, cap)
         except BaseException as error:
             self._reserve = None
+            is_interrupted = issubclass(type(error), KeyboardInterrupt)
             reply = {"kind": "raised", **describe_exception(error, cap)}
+        self._displays.finish(is_interrupted)
         if request["last"]:
             if request["rehearse"]:
                 rehearse_exit_functions()

@@ -14,6 +14,13 @@ LARGEST_INTEGER = (1 << 64) - 1
 DEEPEST_VALUE = 100
 # Frames of a traceback that are described.
 MOST_FRAMES = 200
+# Exceptions of a chain or in groups, and frames and notes of them, that are described one by one.
+# `engine/src/outcome/exception.rs` has the same numbers.
+MOST_EXCEPTIONS = 50
+MOST_FRAMES_IN_ALL = 500
+MOST_NOTES = 100
+# What a text costs of the room for all texts beside its bytes: names of fields, numbers, marks.
+ROOM_OF_A_PART = 32
 # In the last line of a cut text.
 CUT = "… ({} more characters)"
 # What the name of each file of this package begins with: `<hatchery/` in the guest.
@@ -76,18 +83,21 @@ def describe_barely(error):
 
 
 def describe_as_it_says(error, cap):
-    """Type, message and traceback of an exception, without the agent's own frames."""
-    kind = type(error)
-    module = getattr(kind, "__module__", None)
-    name = getattr(kind, "__qualname__", "?")
-    if isinstance(module, str) and module not in ("builtins", "__main__"):
-        name = f"{module}.{name}"
-    trace = BaseException.__dict__["__traceback__"].__get__(error)
+    """Everything about an exception, without the agent's own frames."""
+    name = name_of(type(error))
+    trace = trace_of(error)
     while trace is not None and is_ours(trace.tb_frame.f_code):
         trace = trace.tb_next
+    details = {}
     try:
         left_out = shorten(trace)
-        lines = list(traceback.TracebackException(kind, error, trace, compact=True).format())
+        chain = CutChain(error)
+        try:
+            told = traceback.TracebackException(type(error), error, trace, compact=True)
+        finally:
+            chain.mend()
+        leave_out_ours(told)
+        lines = list(told.format())
         if left_out:
             lines.insert(-1, f"  ({left_out} frames in the middle are left out)\n")
         advice = import_advice(error)
@@ -95,15 +105,161 @@ def describe_as_it_says(error, cap):
             # As a note of the exception would be, at the end.
             lines.append(f"{advice}\n")
         text = "".join(lines)
+        details = details_of(told, cap)
     except KeyboardInterrupt:
         raise
     except BaseException as failure:
         text = f"{name}: {text_of(error)}\n(no traceback: {type(failure).__name__})\n"
     return {
-        "type": cut(str(name), cap),
+        "type": cut(name, cap),
         "message": cut(text_of(error), cap),
         "traceback": cut(text, cap),
+        **details,
     }
+
+
+def name_of(kind):
+    """The name of a type, with its module unless everyone knows that."""
+    module = getattr(kind, "__module__", None)
+    name = str(getattr(kind, "__qualname__", "?"))
+    if isinstance(module, str) and module not in ("builtins", "__main__"):
+        name = f"{module}.{name}"
+    return name
+
+
+# Read and set whatever the classes of exceptions do.
+trace_of = BaseException.__dict__["__traceback__"].__get__
+LINKS = tuple(
+    (BaseException.__dict__[name].__get__, BaseException.__dict__[name].__set__)
+    for name in ("__cause__", "__context__", "__suppress_context__")
+)
+
+
+class CutChain:
+    """The chain of an exception's causes and contexts, cut where it gets long, until `mend`."""
+
+    def __init__(self, error):
+        self._last = self._links = None
+        seen = set()
+        while error is not None and id(error) not in seen:
+            seen.add(id(error))
+            cause, context, is_suppressed = (get(error) for get, _ in LINKS)
+            if len(seen) > 1:
+                shorten(trace_of(error))
+            if len(seen) == MOST_EXCEPTIONS:
+                self._last, self._links = error, (cause, context, is_suppressed)
+                for _, put in LINKS[:2]:
+                    put(error, None)
+                return
+            error = cause if cause is not None or is_suppressed else context
+
+    def mend(self):
+        if self._last is not None:
+            for (_, put), link in zip(LINKS, self._links):
+                put(self._last, link)
+
+
+def parts_of(told):
+    """The cause, the context and the members of a group, as far as they are told of."""
+    return [one for one in (told.__cause__, told.__context__, *(told.exceptions or ())) if one]
+
+
+def leave_out_ours(told):
+    pending = [told]
+    while pending:
+        told = pending.pop()
+        told.stack[:] = [f for f in told.stack if not str.startswith(f.filename, OUR_FILES)]
+        pending += parts_of(told)
+
+
+def details_of(told, cap):
+    """All about an exception but its type, its message and its traceback, as far as can be."""
+    try:
+        return Details(cap).of(told)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return {}
+
+
+class Details:
+    """Describes what a `TracebackException` holds, with as many texts as fit into `cap` bytes."""
+
+    def __init__(self, cap):
+        self._room = cap
+        self._exceptions = MOST_EXCEPTIONS
+        self._frames = MOST_FRAMES_IN_ALL
+
+    def of(self, told):
+        """All about an exception but its type, its message and its traceback."""
+        self._exceptions -= 1
+        details = {
+            "notes": self._notes(getattr(told, "__notes__", None)),
+            "frames": self._frames_of(told.stack),
+            "syntax": self._syntax(told),
+            "cause": self._linked(told.__cause__),
+            "context": None,
+            "group": [],
+        }
+        if told.__cause__ is None and not told.__suppress_context__:
+            details["context"] = self._linked(told.__context__)
+        for member in told.exceptions or ():
+            described = self._linked(member)
+            if described is not None:
+                details["group"].append(described)
+        return {name: detail for name, detail in details.items() if detail}
+
+    def _linked(self, told):
+        if told is None or self._exceptions <= 0 or self._room <= 0:
+            return None
+        # CPython has that since 3.13, and the type itself until some later one.
+        name = getattr(told, "exc_type_str", None) or name_of(told.exc_type)
+        return {"type": self._text(name), "message": self._text(str(told)), **self.of(told)}
+
+    def _notes(self, notes):
+        if notes is None:
+            return []
+        if type(notes) not in (list, tuple):
+            return [self._text(repr_of(notes))]
+        return [self._text(text_of(note)) for note in notes[:MOST_NOTES] if self._room > 0]
+
+    def _frames_of(self, stack):
+        frames = []
+        for one in stack:
+            if self._frames <= 0 or self._room <= 0:
+                break
+            self._frames -= 1
+            frame = {
+                "file": self._text(one.filename),
+                "line": small(one.lineno),
+                "end_line": small(one.end_lineno),
+                "column": small(one.colno),
+                "end_column": small(one.end_colno),
+                "function": self._text(one.name),
+                "source_line": self._text(one.line) if one.line else None,
+            }
+            frames.append({name: part for name, part in frame.items() if part is not None})
+        return frames
+
+    def _syntax(self, told):
+        if not hasattr(told, "msg"):
+            return None
+        # It holds the number of the line as a text.
+        line = told.lineno or ""
+        texts = {"file": told.filename, "text": told.text}
+        syntax = {name: self._text(text) for name, text in texts.items() if isinstance(text, str)}
+        numbers = {"line": int(line) if line.isdecimal() else None, "column": told.offset}
+        return syntax | {name: n for name, n in numbers.items() if small(n) is not None}
+
+    def _text(self, text):
+        text = cut(text, max(self._room, 0))
+        self._room -= len(text.encode()) + ROOM_OF_A_PART
+        return text
+
+
+def small(number):
+    """The number, if it is one that counts lines or columns."""
+    return number if type(number) is int and 0 <= number < 1 << 32 else None
 
 
 def is_ours(code):

@@ -18,6 +18,7 @@ CALL = b"\x10"
 WAIT = b"\x11"
 CANCEL = b"\x12"
 FUNCTIONS = b"\x13"
+DISPLAY = b"\x08"
 
 # What the host sends as the source of a turn.
 PREPARE_WORD = b"prepare"
@@ -44,14 +45,29 @@ encode_request = marshal.dumps
 decode_request = marshal.loads
 
 
-def reply_frame(reply, encode, buffers=()):
+def reply_frame(reply, encode, buffers=(), kind=REPLY):
     """The frame of a reply: the length of its header, the header, and the buffers, if any."""
     if buffers:
         reply = {**reply, "buffers": [memoryview(buffer).nbytes for buffer in buffers]}
     header = encode(reply).encode("utf-8", "backslashreplace")
     # Not `len`, which a program may have replaced.
     length = header.__len__().to_bytes(4, "little")
-    return b"".join((REPLY, length, header, *buffers))
+    return b"".join((kind, length, header, *buffers))
+
+
+def put_forms(forms, buffers):
+    """Appends the data of forms to the buffers, and returns what a header says of them."""
+    listed = []
+    for mime, data in forms:
+        listed.append([mime, "bytes" if type(data) is bytes else "text", buffers.__len__()])
+        buffers.append(data if type(data) is bytes else data.encode())
+    return listed
+
+
+def display_frame(forms, encode):
+    """The frame of a display, which is built as that of a reply."""
+    buffers = []
+    return reply_frame({"bundle": put_forms(forms, buffers)}, encode, buffers, DISPLAY)
 
 
 # The reply when there is no memory left to take a request with, or to make another reply.

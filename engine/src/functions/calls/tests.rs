@@ -34,7 +34,7 @@ fn calls(limits: &Limits, records: bool, replays: Option<Recording>) -> (Arc<Cal
         (named("panics"), Arc::new(Panics) as Arc<dyn Callee>),
     ]);
     let (gate, replays) = (Arc::new(Gate::new()), replays.map(Arc::new));
-    (Arc::new(Calls::new(functions.unwrap(), limits, gate, records, replays)), kept)
+    (Arc::new(Calls::new(functions.unwrap(), limits, gate, Arc::default(), records, replays)), kept)
 }
 
 fn begin(calls: &Arc<Calls>, name: &str, argument: i64) -> Result<u32, HostError> {

@@ -21,6 +21,7 @@ use crate::host::reactor::ReactorHost;
 use crate::host::{GuestEnv, GuestHost};
 use crate::interrupt::Gate;
 use crate::library::{Library, LibraryFile};
+use crate::limits::Limits;
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
 use crate::module::new_engine;
 use crate::program::Deterministic;
@@ -128,7 +129,7 @@ fn wasi() -> Wasi {
     let state = HostState::new(&layout, Some(&Deterministic::new(1)));
     let mut wasi = Wasi::new(layout.workspace, state);
     let transcript = Arc::new(Transcript::default());
-    transcript.begin(1 << 16);
+    transcript.begin(&Limits { output_bytes: 1 << 16, ..Limits::default() });
     wasi.begin_run(RunStreams {
         transcript,
         stdin: b"input".to_vec(),
