@@ -210,6 +210,7 @@ impl Interpreter {
         let is_kept = judgement.is_success() || program.keeps_files;
         let effects = self.host.end_run(is_kept);
         let usage = Usage { host_calls: effects.host_calls, ..usage };
+        let left_out = judgement.left_out;
         let (verdict, interrupted_at) = judgement.verdict(limits, &usage);
         let mut limits_met = effects.refusals;
         if let Some(refused) = self.memory.shared().refused() {
@@ -217,6 +218,9 @@ impl Interpreter {
         }
         if transcript.is_truncated() {
             limits_met.push(hit(LimitKind::Output, limits, usage.output_bytes));
+        }
+        if let Some(bytes) = left_out {
+            limits_met.push(hit(LimitKind::ResultData, limits, bytes));
         }
         let outcome = Outcome {
             files: effects.files,

@@ -31,13 +31,14 @@ pub use outcome::{
     Verdict,
 };
 pub use program::{
-    BadMountPath, BadPath, BadProgram, Deterministic, InputFile, MAX_PATH_BYTES, MountedFolder,
-    Program, check_path,
+    BadMountPath, BadPath, BadProgram, Call, Deterministic, Entry, InputFile, MAX_PATH_BYTES,
+    MountedFolder, Program, Script, check_path, workdir,
 };
 pub use python::{PYTHON_WHEEL_VARIABLE, PythonBuild, WHEEL_REQUIREMENT};
 pub use session::SessionState;
 pub use stop::StopHandle;
 pub use transcript::{Chunk, Cursor, Next, Stream, Transcript};
+pub use value::{Array, BadValue, Column, Element, Frame, MOST_DIMENSIONS, Value, Variables};
 
 mod agent;
 mod cache;
@@ -63,3 +64,4 @@ mod session;
 mod stop;
 mod transcript;
 mod tunables;
+mod value;

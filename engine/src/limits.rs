@@ -48,6 +48,10 @@ pub struct Limits {
     pub source_bytes: usize,
     /// The value as JSON, its `repr`, and each text of an exception. Default: 1 MiB.
     pub result_bytes: usize,
+    /// A value that is passed as raw bytes: an array, a frame or bytes, as the host holds it.
+    /// Default: 64 MiB. What is larger is left out, and `limits_met` says so. The guest needs room
+    /// for two copies of it.
+    pub result_data_bytes: usize,
 }
 
 impl Default for Limits {
@@ -65,6 +69,7 @@ impl Default for Limits {
             host_calls: 100_000_000,
             source_bytes: 1 << 20,
             result_bytes: 1 << 20,
+            result_data_bytes: 64 << 20,
         }
     }
 }
@@ -92,6 +97,8 @@ pub enum LimitKind {
     HostCalls,
     /// `Limits::source_bytes`.
     Source,
+    /// `Limits::result_data_bytes`.
+    ResultData,
     /// The stack that guest code runs on, in bytes: 16 MiB, for every program. Recursion in Python
     /// raises `RecursionError` long before; recursion in C can get here.
     Stack,
@@ -110,6 +117,7 @@ impl LimitKind {
             Self::OpenFiles => "open_files",
             Self::HostCalls => "host_calls",
             Self::Source => "source",
+            Self::ResultData => "result_data",
             Self::Stack => "stack",
         }
     }
@@ -118,7 +126,12 @@ impl LimitKind {
     pub fn unit(self) -> &'static str {
         match self {
             Self::Wall | Self::Cpu => " ms",
-            Self::Memory | Self::Output | Self::FileBytes | Self::Source | Self::Stack => " bytes",
+            Self::Memory
+            | Self::Output
+            | Self::FileBytes
+            | Self::Source
+            | Self::ResultData
+            | Self::Stack => " bytes",
             Self::FileCount | Self::OpenFiles | Self::HostCalls => "",
         }
     }

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::limits::LimitHit;
+use crate::value::Value;
 
 mod tool;
 
@@ -80,6 +81,9 @@ pub enum Verdict {
         value: Option<serde_json::Value>,
         /// The last expression's `repr`; `None` if there is no last expression or it is `None`.
         repr: Option<String>,
+        /// The last expression as an array, a frame or bytes, where it is one. What is larger than
+        /// `Limits::result_data_bytes` is left out, and `Outcome::limits_met` says so.
+        data: Option<Value>,
     },
     /// The program ended with an exception.
     Raised(Exception),

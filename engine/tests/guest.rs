@@ -33,7 +33,7 @@ fn values_output_and_state() {
     let (outcome, afterwards) = run(&mut interpreter, "print('hello'); x = 20\nx + 1");
     assert_eq!(afterwards, Afterwards::Usable);
     assert_eq!(outcome.stdout_text(), "hello\n");
-    let Verdict::Completed { value, repr } = outcome.verdict else { panic!("{outcome:?}") };
+    let Verdict::Completed { value, repr, .. } = outcome.verdict else { panic!("{outcome:?}") };
     assert_eq!((value, repr.as_deref()), (Some(serde_json::json!(21)), Some("21")));
 
     let (outcome, _) = run(&mut interpreter, "x * 2");

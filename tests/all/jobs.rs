@@ -12,7 +12,7 @@ fn the_last_expression_is_the_value() {
         json!({"sum": 3, "all": [1, 2]})
     );
     let outcome = run("import datetime\ndatetime.date(2026, 11, 21)");
-    let Verdict::Completed { value, repr } = &outcome.verdict else { panic!("{outcome:?}") };
+    let Verdict::Completed { value, repr, .. } = &outcome.verdict else { panic!("{outcome:?}") };
     assert_eq!((value, repr.as_deref()), (&None, Some("datetime.date(2026, 11, 21)")));
 }
 

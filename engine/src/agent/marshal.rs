@@ -11,10 +11,10 @@ pub(crate) enum Value<'a> {
     None,
     Bool(bool),
     Int(i64),
-    #[cfg_attr(not(test), expect(dead_code, reason = "no request has one yet"))]
+    /// What is above the integers of `Int`.
+    Unsigned(u64),
     Float(f64),
     Str(Cow<'a, str>),
-    #[cfg_attr(not(test), expect(dead_code, reason = "no request has any yet"))]
     Bytes(Cow<'a, [u8]>),
     List(Vec<Value<'a>>),
     /// In this order; no name comes twice.
@@ -41,7 +41,7 @@ impl<'a> Value<'a> {
     fn encoded_len(&self) -> usize {
         match self {
             Self::None | Self::Bool(_) => 1,
-            Self::Int(_) => 15,
+            Self::Int(_) | Self::Unsigned(_) => 15,
             Self::Float(_) => 9,
             Self::Str(text) => 5 + text.len(),
             Self::Bytes(bytes) => 5 + bytes.len(),
@@ -59,7 +59,14 @@ impl<'a> Value<'a> {
             Self::None => bytes.push(b'N'),
             Self::Bool(true) => bytes.push(b'T'),
             Self::Bool(false) => bytes.push(b'F'),
-            Self::Int(number) => write_int(bytes, *number),
+            Self::Int(number) => match i32::try_from(*number) {
+                Ok(number) => {
+                    bytes.push(b'i');
+                    bytes.extend(number.to_le_bytes());
+                }
+                Err(_) => write_long(bytes, number.unsigned_abs(), *number < 0),
+            },
+            Self::Unsigned(number) => write_long(bytes, *number, false),
             Self::Float(number) => {
                 bytes.push(b'g');
                 bytes.extend(number.to_le_bytes());
@@ -83,17 +90,11 @@ impl<'a> Value<'a> {
     }
 }
 
-fn write_int(bytes: &mut Vec<u8>, number: i64) {
-    if let Ok(number) = i32::try_from(number) {
-        bytes.push(b'i');
-        bytes.extend(number.to_le_bytes());
-        return;
-    }
+fn write_long(bytes: &mut Vec<u8>, mut rest: u64, is_negative: bool) {
     bytes.push(b'l');
-    let mut rest = number.unsigned_abs();
     let digits = (u64::BITS - rest.leading_zeros()).div_ceil(DIGIT_BITS) as i32;
     // The sign is in the number of digits.
-    bytes.extend((if number < 0 { -digits } else { digits }).to_le_bytes());
+    bytes.extend((if is_negative { -digits } else { digits }).to_le_bytes());
     while rest > 0 {
         let digit = (rest & ((1 << DIGIT_BITS) - 1)) as u16;
         bytes.extend(digit.to_le_bytes());
@@ -184,6 +185,7 @@ mod tests {
             (Value::Int(-2), b"i\xfe\xff\xff\xff"),
             (Value::Int(1 << 31), b"l\x03\0\0\0\0\0\0\0\x02\0"),
             (Value::Int(-(1 << 31) - 1), b"l\xfd\xff\xff\xff\x01\0\0\0\x02\0"),
+            (Value::Unsigned(1 << 63), b"l\x05\0\0\0\0\0\0\0\0\0\0\0\x08\0"),
             (Value::Float(1.0), b"g\0\0\0\0\0\0\xf0\x3f"),
             (Value::from("\u{e4}"), b"u\x02\0\0\0\xc3\xa4"),
             (Value::Bytes(Cow::Borrowed(b"\0\xff")), b"s\x02\0\0\0\0\xff"),
@@ -204,6 +206,7 @@ mod tests {
             ("nothing", None::<&str>.into()),
             ("flags", Value::List(vec![true.into(), false.into()])),
             ("integers", Value::List(INTEGERS.map(Value::Int).into())),
+            ("largest", Value::Unsigned(u64::MAX)),
             ("floats", Value::List(floats.map(Value::Float).into())),
             ("texts", Value::List(texts.map(Value::from).into())),
             ("bytes", Value::Bytes(Cow::Borrowed(&bytes))),
@@ -215,6 +218,7 @@ mod tests {
             "nothing": null,
             "flags": [true, false],
             "integers": INTEGERS,
+            "largest": u64::MAX,
             "floats": floats,
             "texts": texts,
             "bytes": bytes,

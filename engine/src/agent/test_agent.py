@@ -36,8 +36,9 @@ class Door:
         if frame[:1] in (HELLO, PROGRAM_BEGINS, PROGRAM_OVER):
             return b""
         assert frame[:1] == REPLY
-        header, buffers = parts(frame)
-        assert not buffers and "buffers" not in header
+        header, self.buffers = parts(frame)
+        assert self.buffers or "buffers" not in header
+        header.pop("buffers", None)
         self.replies.append(header)
         return b""
 
@@ -77,6 +78,7 @@ class AgentTest(unittest.TestCase):
             "reseed": False,
             "rehearse": False,
             "result_bytes": 1 << 20,
+            "data_bytes": 1 << 20,
             **changes,
         }
         self.door.requests.append(request)

@@ -13,9 +13,10 @@ use crate::error::StartError;
 use crate::files::changes::changes;
 use crate::files::quota::FileQuota;
 use crate::files::tree::Tree;
-use crate::files::{put_input, put_mount};
+use crate::files::{put_input, put_mount, put_workdir};
 use crate::module::imports::{HOST, HOST_CALL, WASI};
 use crate::outcome::{SandboxFailure, Verdict};
+use crate::program::SCRIPT_FOLDER;
 
 /// Serves one guest.
 pub(crate) struct ReactorHost {
@@ -80,7 +81,14 @@ impl GuestHost for ReactorHost {
                 put_mount(tree, &mount.path, &mount.folder, now)
                     .map_err(|errno| (mount.path.clone(), errno))?;
             }
-            // Mounts stay, whatever becomes of the run.
+            if let Some(script) = &program.script {
+                put_mount(tree, SCRIPT_FOLDER, &script.folder, now)
+                    .map_err(|errno| (SCRIPT_FOLDER.to_owned(), errno))?;
+            }
+            if let Some(workdir) = &program.workdir {
+                put_workdir(tree, workdir, now).map_err(|errno| (workdir.clone(), errno))?;
+            }
+            // Mounts and the working directory stay, whatever becomes of the run.
             *before = tree.clone();
             for file in &program.files {
                 put_input(tree, workspace, file, now)
@@ -132,6 +140,7 @@ fn explain(errno: Errno) -> &'static str {
     match errno {
         Errno::Exists | Errno::IsFolder => "something else is there",
         Errno::NotFolder => "a file is in its way",
+        Errno::NoEntry => "it doesn't exist",
         Errno::NameTooLong => "its name is too long or too deep",
         Errno::ReadOnly => "it can't be written to",
         _ => "the path can't be used",

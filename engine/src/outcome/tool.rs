@@ -82,7 +82,7 @@ impl Outcome {
     /// A `value` of null means either `None` or no JSON; `repr` tells them apart.
     pub fn to_tool_json(&self) -> serde_json::Value {
         let (value, repr) = match &self.verdict {
-            Verdict::Completed { value, repr } => (value.as_ref(), repr.as_deref()),
+            Verdict::Completed { value, repr, .. } => (value.as_ref(), repr.as_deref()),
             _ => (None, None),
         };
         let (exit_code, message) = match &self.verdict {

@@ -141,7 +141,7 @@ impl Interpreter for FakeInterpreter {
         self.shared.state.lock().running.retain(|job| *job != task.job);
         assert_ne!(source, "panic", "scripted to panic");
         let value = (source == "count").then(|| self.runs.into());
-        let completed = Verdict::Completed { value, repr: None };
+        let completed = Verdict::Completed { value, repr: None, data: None };
         let (verdict, afterwards) = match (stopped, source) {
             (Some(_), _) => (Verdict::Cancelled, Afterwards::Lost),
             (None, "lose") => (completed, Afterwards::Lost),

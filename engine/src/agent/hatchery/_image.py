@@ -54,7 +54,7 @@ def prepare(agent):
 def rehearse(agent, source):
     """Serves a request of its own, so that what is made at the first time is in the image."""
     request = {"source": source, "filename": None, "args": [], "env": {}, "last": True}
-    request |= {"reseed": False, "rehearse": True, "result_bytes": 1000}
+    request |= {"reseed": False, "rehearse": True, "result_bytes": 1000, "data_bytes": 0}
     answer = encode_request(request)
     call, agent._call = agent._call, lambda frame: answer if frame == FETCH else b""
     main = agent.main
