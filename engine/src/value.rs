@@ -38,15 +38,16 @@ pub enum Value {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Array {
-    dtype: String,
-    shape: Vec<usize>,
+    // Boxed, since these lie in every verdict.
+    dtype: Box<str>,
+    shape: Box<[usize]>,
     data: Vec<u8>,
 }
 
 /// A pandas frame: columns of one length with names, each of which comes once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    index: Option<Column>,
+    index: Option<Box<Column>>,
     index_name: Option<String>,
     columns: Vec<(String, Column)>,
 }
@@ -119,14 +120,14 @@ impl Array {
         if data_len(&dtype, &shape)? != Some(data.len()) {
             return Err(BadValue::Length { dtype, shape, bytes: data.len() });
         }
-        Ok(Self { dtype, shape, data })
+        Ok(Self { dtype: dtype.into(), shape: shape.into(), data })
     }
 
     /// An array of one dimension.
     pub fn from_slice<T: Element>(items: &[T]) -> Self {
         let mut data = Vec::with_capacity(size_of_val(items));
         items.iter().for_each(|item| item.put(&mut data));
-        Self { dtype: T::DTYPE.to_owned(), shape: vec![items.len()], data }
+        Self { dtype: T::DTYPE.into(), shape: [items.len()].into(), data }
     }
 
     /// The same items in another shape.
@@ -159,7 +160,7 @@ impl Array {
 
     /// The items in C order, if they are of this type.
     pub fn to_vec<T: Element>(&self) -> Option<Vec<T>> {
-        let is_same = self.dtype == T::DTYPE;
+        let is_same = *self.dtype == *T::DTYPE;
         is_same.then(|| self.data.chunks_exact(size_of::<T>()).map(T::take).collect())
     }
 }
@@ -206,13 +207,13 @@ impl Frame {
         if index.rows().is_none() || index.rows() != rows {
             return Err(BadValue::Column { name: String::new() });
         }
-        (self.index_name, self.index) = (name, Some(index));
+        (self.index_name, self.index) = (name, Some(Box::new(index)));
         Ok(self)
     }
 
     /// What the rows are called, unless they are numbered from 0.
     pub fn index(&self) -> Option<&Column> {
-        self.index.as_ref()
+        self.index.as_deref()
     }
 
     /// The name of the index.
@@ -275,7 +276,7 @@ impl Value {
             Self::Array(array) => array.data.len(),
             Self::Frame(Frame { index, columns, .. }) => {
                 let columns = columns.iter().map(|(name, column)| name.len() + column.bytes());
-                columns.sum::<usize>() + index.as_ref().map_or(0, Column::bytes)
+                columns.sum::<usize>() + index.as_ref().map_or(0, |index| index.bytes())
             }
         }
     }
