@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::tool::BadToolCall;
 use engine::{
     BadMount, BadMountPath, BadPath, BadProgram, CacheError, EngineError, ImageError, SessionError,
 };
@@ -42,6 +43,9 @@ pub enum Error {
     /// A program is given something that no process could be given.
     #[error(transparent)]
     Program(#[from] BadProgram),
+    /// A tool's call is none.
+    #[error(transparent)]
+    ToolCall(BadToolCall),
     /// A file of a job can't be read.
     #[error("can't read `{}`: {source}", path.display())]
     Read {

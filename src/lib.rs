@@ -3,11 +3,12 @@
 
 pub use checkpoint::Checkpoint;
 pub use engine::{
-    BadMount, BadMountPath, BadPath, BadProgram, CACHE_DIR_VARIABLE, COPY_ON_WRITE_VARIABLE,
-    CacheDir, CacheError, ChangeKind, ChangedFile, Chunk, Deterministic, EngineConfig, EngineError,
-    Exception, HostKind, ImageError, ImageInfo, LimitHit, LimitKind, Limits, ModuleError, Outcome,
-    PYTHON_WHEEL_VARIABLE, Program, Progress, ProgressSink, PythonBuild, PythonError,
-    SandboxFailure, SessionError, Silent, Stream, Usage, Verdict, WHEEL_REQUIREMENT, check_path,
+    Array, BadMount, BadMountPath, BadPath, BadProgram, BadValue, CACHE_DIR_VARIABLE,
+    COPY_ON_WRITE_VARIABLE, CacheDir, CacheError, Call, ChangeKind, ChangedFile, Chunk, Column,
+    Deterministic, Element, EngineConfig, EngineError, Exception, Frame, HostKind, ImageError,
+    ImageInfo, LimitHit, LimitKind, Limits, ModuleError, Outcome, PYTHON_WHEEL_VARIABLE, Program,
+    Progress, ProgressSink, PythonBuild, PythonError, SandboxFailure, SessionError, Silent, Stream,
+    Usage, Value, Verdict, WHEEL_REQUIREMENT, check_path,
 };
 pub use error::Error;
 pub use image::{find_image, image_keys, images, remove_image};
@@ -19,6 +20,7 @@ pub use scheduler::{
     Ticket, Totals,
 };
 pub use session::Session;
+pub use tool::{BadToolCall, tool_result_schema, tool_schema};
 
 mod checkpoint;
 mod error;
@@ -26,3 +28,4 @@ mod image;
 mod job;
 mod runtime;
 mod session;
+mod tool;

@@ -35,11 +35,23 @@ pub struct Call {
 
 impl Call {
     /// A call of `target`, such as `json:dumps`, without arguments yet. What is no target is
-    /// refused by [`Call::check`].
+    /// refused when the job is submitted.
     pub fn new(target: &str) -> Self {
         let (module, function) = target.split_once(':').unwrap_or((target, ""));
         let (module, function) = (module.to_owned(), function.to_owned());
         Self { module, function, args: Vec::new(), keywords: BTreeMap::new() }
+    }
+
+    /// Adds an argument by position.
+    pub fn arg(mut self, value: impl Into<Value>) -> Self {
+        self.args.push(value.into());
+        self
+    }
+
+    /// Adds an argument by name.
+    pub fn keyword(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.keywords.insert(name.into(), value.into());
+        self
     }
 
     /// Whether it can be called.
