@@ -5,3 +5,4 @@ pub(crate) mod image;
 pub(crate) mod python;
 pub(crate) mod repl;
 pub(crate) mod run;
+pub(crate) mod tool;

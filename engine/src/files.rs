@@ -111,13 +111,17 @@ pub(crate) fn put_workdir(tree: &mut Tree, path: &str, now: Timestamp) -> Result
             false => Err(Errno::NotFolder),
         },
         Ok(Place::Vacant { .. }) | Err(Errno::NoEntry)
-            if WRITABLE.iter().any(|folder| path.starts_with(folder)) =>
+            if WRITABLE.iter().any(|folder| is_below(path, folder)) =>
         {
             make_folders(tree, NodeId::ROOT, path, now).map(drop)
         }
         Ok(Place::Vacant { .. }) => Err(Errno::NoEntry),
         Err(errno) => Err(errno),
     }
+}
+
+fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Adds a node under a path, and the folders above it.

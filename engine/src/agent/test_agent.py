@@ -467,7 +467,7 @@ class AgentTest(unittest.TestCase):
             self.assertEqual((reply["data"], self.door.buffers), ({"kind": "bytes"}, [b"abc"]), source)
         reply = self.run_program("b'abc'", data_bytes=2)
         self.assertEqual((reply["data_left_out"], self.door.buffers), (3, []))
-        self.assertIn("more characters", self.run_program("b'a' * 500", result_bytes=100)["repr"])
+        self.assertIn("500 bytes in all", self.run_program("b'a' * 500", result_bytes=100)["repr"])
         for source in ("1", "None", "x = b'1'", "object()", "{1: b''}", "class B(bytes): pass\nB()"):
             self.assertNotIn("data", self.run_program(source), source)
 
