@@ -153,7 +153,7 @@ class Agent:
         cap, buffers = request["result_bytes"], ()
         try:
             # What only some jobs are given; without it nothing of that costs anything.
-            given = request.get("given")
+            given = request.pop("given", None)
             filename = self._prepare(request, given)
             try:
                 if given is None:
@@ -161,6 +161,8 @@ class Agent:
                 else:
                     has_value, value = self._execute_with(given, request["source"], filename)
             finally:
+                # Nothing is kept beyond the program's own end.
+                given = None
                 # What the program set must not keep the agent from answering.
                 sys.setrecursionlimit(max(self._recursion_limit, sys.getrecursionlimit()))
             reply = {"kind": "completed", **describe_value(has_value, value, cap, self._encode)}
@@ -169,10 +171,10 @@ class Agent:
                 reply |= told
             del value
         except SystemExit as error:
-            self._reserve = None
+            self._reserve, buffers = None, ()
             reply = self._exited(error, cap)
         except BaseException as error:
-            self._reserve = None
+            self._reserve, buffers = None, ()
             reply = {"kind": "raised", **describe_exception(error, cap)}
         if request["last"]:
             if not request["rehearse"]:

@@ -20,6 +20,7 @@ REHEARSALS = (
     "def f(:",
     "raise SystemExit(1)",
     "[1, {'a': (2.5, None)}]",
+    "x = 1",
 )
 # After this often CPython has specialised what is to be specialised, and no longer counts there.
 REHEARSED_TIMES = 40

@@ -87,7 +87,8 @@ def data_fields(value, room, encode):
         pass  # it is too large for the guest
     except BaseException:
         return {}, ()
-    return {"data_left_out": raw.size}, ()
+    # It is told as a limit that was reached, also where the description or the guest is full.
+    return {"data_left_out": max(raw.size, room + 1)}, ()
 
 
 def describe(value, raw):
