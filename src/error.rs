@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use crate::tool::BadToolCall;
 use engine::{
-    BadMount, BadMountPath, BadPath, BadProgram, CacheError, EngineError, ImageError, SessionError,
+    BadFunction, BadMount, BadMountPath, BadPath, BadProgram, CacheError, EngineError, ImageError,
+    PackageError, SessionError,
 };
 use scheduler::{Refusal, SchedulerStartError};
 
@@ -19,6 +20,9 @@ pub enum Error {
     /// The image can't be made or found.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// A package can't be added to an image.
+    #[error(transparent)]
+    Package(#[from] PackageError),
     /// A session can't be put aside, saved or revived.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -46,6 +50,9 @@ pub enum Error {
     /// A tool's call is none.
     #[error(transparent)]
     ToolCall(BadToolCall),
+    /// A host function can't be had in Python.
+    #[error(transparent)]
+    Function(#[from] BadFunction),
     /// A file of a job can't be read.
     #[error("can't read `{}`: {source}", path.display())]
     Read {

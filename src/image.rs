@@ -1,8 +1,8 @@
-//! The images in a cache: which there are, and removing them.
+//! The images in a cache: which there are, and removing them; and what every image has.
 
 use std::path::Path;
 
-use engine::{CacheDir, ImageInfo};
+use engine::{CacheDir, EngineConfig, ImageInfo, PackageInfo, ProgressSink, PythonBuild};
 
 use crate::error::Error;
 
@@ -37,4 +37,18 @@ pub fn find_image(cache_dir: Option<&Path>, prefix: &str) -> Result<ImageInfo, E
 /// None has, or several have, or the file can't be removed.
 pub fn remove_image(cache_dir: Option<&Path>, prefix: &str) -> Result<(), Error> {
     Ok(engine::remove_image(&CacheDir::open(cache_dir)?, prefix)?)
+}
+
+/// The packages of the Python build, which every image has, with their versions. Gets the build if
+/// the cache doesn't have it, which fetches 98 MB; blocks the thread.
+///
+/// # Errors
+/// The cache can't be used, or the build can't be had.
+pub fn build_packages(
+    config: &EngineConfig,
+    progress: &dyn ProgressSink,
+) -> Result<Vec<PackageInfo>, Error> {
+    let cache = CacheDir::open(config.cache_dir.as_deref())?;
+    let build = PythonBuild::install(&cache, config.wheel.as_deref(), progress)?;
+    Ok(build.packages()?)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engine::{
     BadProgram, Call, Deterministic, Entry, InputFile, Limits, Mount, MountedFolder, Program,
-    Script, Value,
+    Recording, Script, Value,
 };
 
 use crate::error::Error;
@@ -202,6 +202,22 @@ impl Job {
     /// ```
     pub fn deterministic(mut self, deterministic: Deterministic) -> Self {
         self.program.deterministic = Some(deterministic);
+        self
+    }
+
+    /// Has the outcome keep the job's calls of host functions, as
+    /// [`Outcome::recording`](crate::Outcome::recording).
+    pub fn record_host_calls(mut self) -> Self {
+        self.program.records_calls = true;
+        self
+    }
+
+    /// Answers the job's calls of host functions from a recording, in the order in which they were
+    /// answered there; the functions themselves need not be there. A deterministic job then gives
+    /// the same bytes. A call that isn't the recorded one raises `ReplayError`, which is a
+    /// `hatchery.HostFunctionError`, and says how it differs.
+    pub fn replay_host_calls(mut self, recording: impl Into<Arc<Recording>>) -> Self {
+        self.program.replays = Some(recording.into());
         self
     }
 

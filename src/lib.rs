@@ -3,15 +3,18 @@
 
 pub use checkpoint::Checkpoint;
 pub use engine::{
-    Array, BadMount, BadMountPath, BadPath, BadProgram, BadValue, CACHE_DIR_VARIABLE,
+    Array, BadFunction, BadMount, BadMountPath, BadPath, BadProgram, BadValue, CACHE_DIR_VARIABLE,
     COPY_ON_WRITE_VARIABLE, CacheDir, CacheError, Call, ChangeKind, ChangedFile, Chunk, Column,
-    Deterministic, Element, EngineConfig, EngineError, Exception, Frame, HostKind, ImageError,
-    ImageInfo, LimitHit, LimitKind, Limits, ModuleError, Outcome, PYTHON_WHEEL_VARIABLE, Program,
-    Progress, ProgressSink, PythonBuild, PythonError, SandboxFailure, SessionError, Silent, Stream,
-    Usage, Value, Verdict, WHEEL_REQUIREMENT, check_path,
+    Delivery, Deterministic, Element, EngineConfig, EngineError, Exception, Frame, HostError,
+    HostKind, ImageError, ImageInfo, LimitHit, LimitKind, Limits, ModuleError, Outcome,
+    PYTHON_WHEEL_VARIABLE, PackageError, PackageInfo, PackageOrigin, Program, Progress,
+    ProgressSink, PythonBuild, PythonError, RecordedAnswer, RecordedCall, Recording,
+    SandboxFailure, SessionError, Silent, Stream, Usage, Value, Verdict, WHEEL_REQUIREMENT,
+    check_path,
 };
 pub use error::Error;
-pub use image::{find_image, image_keys, images, remove_image};
+pub use functions::HostFunction;
+pub use image::{build_packages, find_image, image_keys, images, remove_image};
 pub use job::Job;
 pub use pool::{SessionId, SessionPlace, WorkerActivity, WorkerId, WorkerStatus};
 pub use runtime::{Builder, Hatchery};
@@ -24,6 +27,7 @@ pub use tool::{BadToolCall, tool_result_schema, tool_schema};
 
 mod checkpoint;
 mod error;
+mod functions;
 mod image;
 mod job;
 mod runtime;

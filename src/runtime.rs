@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::{
-    Engine, EngineConfig, HostKind, Image, ImageError, ImageInfo, ImageSpec, Limits, Outcome,
-    Progress, ProgressSink, SessionError, SessionState, Setup, Silent,
+    CacheDir, Engine, EngineConfig, HostFunctions, HostKind, Image, ImageError, ImageInfo,
+    ImageSpec, Limits, Outcome, Package, Progress, ProgressSink, SessionError, SessionState, Setup,
+    Silent,
 };
 use pool::{InterpreterSource, Parked, PoolConfig, SessionId};
 use scheduler::{JobRequest, Scheduler, SchedulerConfig, SchedulerStatus, Ticket};
 
 use crate::error::Error;
+use crate::functions::{self, HostFunction};
 use crate::job::Job;
 use crate::session::Session;
 
@@ -22,6 +24,7 @@ use crate::session::Session;
 pub struct Hatchery {
     scheduler: Scheduler,
     limits: Arc<Limits>,
+    functions: HostFunctions,
     /// `None` under a host that has no images.
     image: Option<Image>,
 }
@@ -107,7 +110,8 @@ impl Hatchery {
         job: Job,
         session: Option<SessionId>,
     ) -> Result<Ticket, Error> {
-        let (program, limits) = job.into_parts(&self.limits)?;
+        let (mut program, limits) = job.into_parts(&self.limits)?;
+        program.functions = self.functions.clone();
         Ok(self.scheduler.submit(JobRequest { program, limits, session }).await?)
     }
 }
@@ -127,7 +131,18 @@ pub struct Builder {
     scheduler: SchedulerConfig,
     limits: Limits,
     image: ImageSpec,
+    packages: Vec<PackageSource>,
+    functions: Vec<HostFunction>,
     progress: Arc<dyn ProgressSink>,
+}
+
+/// Where packages of an image are to be had, read when the image is.
+#[derive(Debug, Clone)]
+enum PackageSource {
+    /// A wheel or a folder.
+    Path(PathBuf),
+    /// A file that names wheels.
+    Requirements(PathBuf),
 }
 
 impl std::fmt::Debug for Builder {
@@ -139,6 +154,8 @@ impl std::fmt::Debug for Builder {
             .field("scheduler", &self.scheduler)
             .field("limits", &self.limits)
             .field("preload", &self.image.preload)
+            .field("packages", &self.packages)
+            .field("functions", &self.functions)
             .finish_non_exhaustive()
     }
 }
@@ -151,6 +168,8 @@ impl Default for Builder {
             scheduler: SchedulerConfig::default(),
             limits: Limits::default(),
             image: ImageSpec::default(),
+            packages: Vec::new(),
+            functions: Vec::new(),
             progress: Arc::new(Silent),
         }
     }
@@ -192,6 +211,24 @@ impl Builder {
         self
     }
 
+    /// A package that every interpreter can import: a pure-Python wheel, or a folder, which is a
+    /// package if it has an `__init__.py` and else holds modules and packages. Its files are part
+    /// of the image, and read when it is loaded. They come last on `sys.path`: the standard library
+    /// and the build's own packages can't be replaced. Default: none.
+    pub fn package(mut self, path: impl Into<PathBuf>) -> Self {
+        self.packages.push(PackageSource::Path(path.into()));
+        self
+    }
+
+    /// The packages that a file of requirements names, as [`Self::package`] takes wheels. Each line
+    /// has a name, a version and SHA-256 hashes, as `pip-compile --generate-hashes` writes them;
+    /// dependencies have lines of their own, but for those that the build has. pip fetches them
+    /// once; after that they are in the cache. Default: none.
+    pub fn requirements(mut self, path: impl Into<PathBuf>) -> Self {
+        self.packages.push(PackageSource::Requirements(path.into()));
+        self
+    }
+
     /// Whether interpreters map their image copy-on-write where the system can; without it they
     /// copy it, which is slower. Default: yes, unless `$HATCHERY_COPY_ON_WRITE` is `off`.
     pub fn copy_on_write(mut self, is_wanted: bool) -> Self {
@@ -215,6 +252,12 @@ impl Builder {
     /// What a job may use that sets no limits of its own.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Lends every job a function of the host: `from hatchery import host` has it in Python.
+    pub fn function(mut self, function: HostFunction) -> Self {
+        self.functions.push(function);
         self
     }
 
@@ -248,18 +291,22 @@ impl Builder {
     /// Workers then become ready in the background; jobs can be submitted at once.
     ///
     /// # Errors
+    /// The configuration makes no sense, the build or a package can't be had, or the image can't be
+    /// made: a module can't be imported, or the setup failed.
     /// The configuration makes no sense, the build can't be had, or the image can't be made: a
-    /// module can't be imported, or the setup failed.
+    /// module can't be imported, or the setup failed. A host function has a name that Python can't
+    /// have.
     pub async fn start(self) -> Result<Hatchery, Error> {
         self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
         let Self { pool, scheduler, limits, .. } = self.clone();
+        let functions = functions::bind(self.functions.clone())?;
         let (engine, image) = self.load().await?;
         let source: Arc<dyn InterpreterSource> = match &image {
             Some(image) => Arc::new(image.clone()),
             None => Arc::new(engine),
         };
         let scheduler = Scheduler::start(scheduler, pool, source).await?;
-        Ok(Hatchery { scheduler, limits: Arc::new(limits), image })
+        Ok(Hatchery { scheduler, limits: Arc::new(limits), functions, image })
     }
 
     /// Finds or makes the image, and starts no pool.
@@ -273,8 +320,18 @@ impl Builder {
     }
 
     async fn load(self) -> Result<(Engine, Option<Image>), Error> {
-        let Self { engine, image, progress, .. } = self;
+        let Self { engine, mut image, packages, progress, .. } = self;
         let loading = tokio::task::spawn_blocking(move || -> Result<_, Error> {
+            for source in &packages {
+                match source {
+                    PackageSource::Path(path) => image.packages.push(Package::open(path)?),
+                    PackageSource::Requirements(path) => {
+                        let cache = CacheDir::open(engine.cache_dir.as_deref())?;
+                        let named = Package::from_requirements(&cache, path, progress.as_ref())?;
+                        image.packages.extend(named);
+                    }
+                }
+            }
             image.check()?;
             let engine = Engine::load(&engine, &progress)?;
             let image = match engine.takes_images() {

@@ -7,7 +7,9 @@ use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use hatchery::Limits;
 
-pub(crate) use self::image::{BuildArguments, ImageArguments, ImageCommand, RemoveArguments};
+pub(crate) use self::image::{
+    BuildArguments, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
+};
 
 mod image;
 
@@ -42,6 +44,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ToolCommand,
     },
+    /// List the packages that programs can import, with versions and where they come from.
+    Packages(PackagesArguments),
     /// Manage the Python build.
     Python {
         #[command(subcommand)]
@@ -194,8 +198,8 @@ pub(crate) struct LimitArguments {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
     pub(crate) grace: Duration,
 
-    /// Memory of the guest, CPython's own included; at most 4GiB.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    /// Memory of the guest, CPython's own included; from 32MiB to 4GiB.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     pub(crate) memory: ByteSize,
 
     /// Standard output and standard error together; the rest is dropped.
@@ -256,7 +260,7 @@ pub(crate) enum ToolCommand {
         result: bool,
     },
     /// Read one call from standard input, run it and print the result.
-    Run(ToolRunArguments),
+    Run(Box<ToolRunArguments>),
 }
 
 #[derive(Debug, Args)]
@@ -274,6 +278,14 @@ pub(crate) enum PythonCommand {
     Install,
     /// Say which build there is, and where.
     Info,
+}
+
+fn parse_memory(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse()?;
+    if (ByteSize::mib(32)..=ByteSize::gib(4)).contains(&size) {
+        return Ok(size);
+    }
+    Err("CPython needs 32MiB, and no guest can have more than 4GiB".to_owned())
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {

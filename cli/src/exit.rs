@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use hatchery::{Outcome, SandboxFailure, Verdict};
+use hatchery::{Outcome, PackageError, SandboxFailure, Verdict};
 
 /// How the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,10 +45,23 @@ impl Exit {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
         match kind {
             Some(io::ErrorKind::BrokenPipe) => Self::BrokenPipe,
-            _ if error.is::<UsageError>() => Self::Usage,
+            _ if error.is::<UsageError>() || is_bad_package(error) => Self::Usage,
             _ => Self::Sandbox,
         }
     }
+}
+
+/// Whether a package that the user gave can't go into an image, whatever the machine is like.
+fn is_bad_package(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<hatchery::Error>();
+    let Some(
+        hatchery::Error::Package(error)
+        | hatchery::Error::Image(hatchery::ImageError::Package(error)),
+    ) = error
+    else {
+        return false;
+    };
+    !matches!(error, PackageError::Pip { .. } | PackageError::NoPip { .. } | PackageError::Cache(_))
 }
 
 impl From<Exit> for ExitCode {

@@ -46,7 +46,8 @@ async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Repl(arguments) => cmd::repl::run(arguments).await,
         Command::Image { command } => cmd::image::run(command).await,
         Command::Tool { command: ToolCommand::Schema { result } } => cmd::tool::schema(result),
-        Command::Tool { command: ToolCommand::Run(arguments) } => cmd::tool::run(arguments).await,
+        Command::Tool { command: ToolCommand::Run(arguments) } => cmd::tool::run(*arguments).await,
+        Command::Packages(arguments) => cmd::packages::run(arguments).await,
         Command::Python { command: PythonCommand::Install } => cmd::python::install().await,
         Command::Python { command: PythonCommand::Info } => cmd::python::info(),
     }

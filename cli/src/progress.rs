@@ -39,6 +39,7 @@ fn text(progress: Progress) -> Option<String> {
             Some(format!("fetching {what} with pip ({} MB, once)", bytes / 1_000_000))
         }
         Progress::Extracting { what } => Some(format!("verifying and extracting {what}")),
+        Progress::FetchingPackages => Some("fetching packages with pip, once".to_owned()),
         Progress::Compiling { .. } => Some("compiling Python for this machine, once".to_owned()),
         Progress::Storing => Some("storing the compiled module".to_owned()),
         Progress::BuildingImage { what } => Some(format!("making an image, once: {what}")),

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -15,6 +15,10 @@ mod ends;
 /// Images of interpreters: made, found again, listed and removed.
 #[path = "all/images.rs"]
 mod images;
+
+/// Packages beside those of the build: added, refused and listed.
+#[path = "all/packages.rs"]
+mod packages;
 
 /// The prompt, without a terminal.
 #[path = "all/repl.rs"]
@@ -38,7 +42,11 @@ fn run_with_stdin(arguments: &[&str], stdin: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
+    match child.stdin.take().unwrap().write_all(stdin.as_bytes()) {
+        // It ended without reading.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        written => written.unwrap(),
+    }
     child.wait_with_output().unwrap()
 }
 

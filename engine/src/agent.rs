@@ -13,6 +13,7 @@ use self::wire::ReplyParts;
 use crate::image::ImageSpec;
 use crate::limits::Limits;
 use crate::outcome::{Exception, SandboxFailure, Verdict};
+use crate::packages::SITE;
 use crate::program::{Entry, Program};
 use crate::value;
 
@@ -20,16 +21,22 @@ pub(crate) mod marshal;
 pub(crate) mod wire;
 
 /// The files of the guest's package, each behind those that it imports from.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 11] = [
     ("__init__", include_str!("agent/hatchery/__init__.py")),
     ("_wire", include_str!("agent/hatchery/_wire.py")),
     ("_streams", include_str!("agent/hatchery/_streams.py")),
+    ("_packages", include_str!("agent/hatchery/_packages.py")),
     ("_describe", include_str!("agent/hatchery/_describe.py")),
     ("_compile", include_str!("agent/hatchery/_compile.py")),
     ("_values", include_str!("agent/hatchery/_values.py")),
     ("_image", include_str!("agent/hatchery/_image.py")),
+    ("_host", include_str!("agent/hatchery/_host.py")),
+    ("_late", include_str!("agent/hatchery/_late.py")),
     ("_agent", include_str!("agent/hatchery/_agent.py")),
 ];
+
+/// Files of it that are run when a program first imports them.
+const LATE_FILES: [(&str, &str); 1] = [("_loop", include_str!("agent/hatchery/_loop.py"))];
 
 /// What a turn of the guest is given in place of source, once the agent serves turns: a run.
 pub(crate) const TURN: &str = "turn";
@@ -50,8 +57,10 @@ pub(crate) const WORKSPACE: &str = "/workspace";
 /// The agent's package has no files in the guest. Its modules are put where imports find them, with
 /// specs that say no more than their names, so that programs can import them too.
 pub(crate) fn boot_source() -> String {
-    let files: String =
-        FILES.iter().map(|(file, source)| format!("({file:?}, {source:?}), ")).collect();
+    let listed = |files: &[(&str, &str)]| -> String {
+        files.iter().map(|(file, source)| format!("({file:?}, {source:?}), ")).collect()
+    };
+    let (files, late_files) = (listed(&FILES), listed(&LATE_FILES));
     format!(
         "def _boot():\n\
          \x20   import _host, _reactor, os, sys, types\n\
@@ -68,6 +77,12 @@ pub(crate) fn boot_source() -> String {
          \x20           package = module\n\
          \x20           package.__path__ = []\n\
          \x20       exec(compile(source, f'<hatchery/{{file}}.py>', 'exec'), module.__dict__)\n\
+         \x20   codes = {{}}\n\
+         \x20   for file, source in ({late_files}):\n\
+         \x20       code = compile(source, f'<hatchery/{{file}}.py>', 'exec')\n\
+         \x20       codes[f'hatchery.{{file}}'] = code\n\
+         \x20   from hatchery._late import install\n\
+         \x20   install(codes)\n\
          \x20   from hatchery._agent import Agent\n\
          \x20   from hatchery._streams import open_streams\n\
          \x20   open_streams()\n\
@@ -97,7 +112,10 @@ pub(crate) struct Moment {
 pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
     let setup = spec.setup.as_ref();
     let preload = spec.preload.iter().map(|name| Value::from(name.as_str()));
+    let path = (!spec.packages.is_empty()).then_some(Value::from(SITE));
     Value::dict([
+        // What `sys.path` ends with.
+        ("path", Value::List(path.into_iter().collect())),
         ("preload", Value::List(preload.collect())),
         ("setup", setup.map(|setup| setup.source.as_str()).into()),
         ("setup_name", setup.map(|setup| setup.filename.as_str()).into()),
@@ -108,7 +126,7 @@ pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
 
 /// Everything in the guest that comes from here, for the key of an image.
 pub(crate) fn identity() -> String {
-    [&boot_source(), TURN, PREPARE].join("\n")
+    [&boot_source(), TURN, PREPARE, SITE].join("\n")
 }
 
 /// The request for a run.
@@ -269,7 +287,8 @@ mod tests {
             .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".py").map(str::to_owned))
             .collect();
         found.sort();
-        let mut carried: Vec<&str> = FILES.iter().map(|(file, _)| *file).collect();
+        let carried = FILES.iter().chain(&LATE_FILES);
+        let mut carried: Vec<&str> = carried.map(|(file, _)| *file).collect();
         carried.sort_unstable();
         assert_eq!(found, carried);
         for (at, (file, source)) in FILES.iter().enumerate() {
@@ -297,8 +316,15 @@ ours = [name for name in sys.modules if name.split('.')[0] == 'hatchery']
 for module in [sys.modules[name] for name in ours]:
     assert not hasattr(module, '__file__') and module.__package__ == 'hatchery', module
     assert module.__spec__.name == module.__name__, module
-assert len(ours) == 8 and hatchery.__path__ == [], ours
+assert len(ours) == 12 and hatchery.__path__ == [], ours
 assert wire.reply_frame.__code__.co_filename == '<hatchery/_wire.py>'
+import asyncio
+from hatchery import host
+import hatchery._loop
+assert hatchery._loop.__spec__.name == 'hatchery._loop' and host is hatchery.host
+assert asyncio.SelectorEventLoop is hatchery._loop.HostLoop
+asyncio.set_event_loop_policy(None)
+assert type(asyncio.new_event_loop()) is hatchery._loop.HostLoop
 for name in 'hatchery._nothing', 'hatchery._wire.nothing':
     try:
         __import__(name)
@@ -312,7 +338,7 @@ def call(frame):
     frames.append(frame)
     return marshal.dumps(request) if frame == wire.FETCH else b''
 _reactor.agent_turn.__self__._call = call
-for name in ours:
+for name in [*ours, 'hatchery._loop']:
     del sys.modules[name]
 assert _reactor.turn(b'turn', {}) == (0, False), frames
 sys.stdout.write(frames[-1][5:].decode())
@@ -356,7 +382,7 @@ sys.stdout.write(frames[-1][5:].decode())
         assert_eq!(marshal::as_python_reads(&request(&program, &limits, moment)), expected);
         let spec = ImageSpec { preload: vec!["json".to_owned()], ..ImageSpec::default() };
         let expected = serde_json::json!({
-            "preload": ["json"], "setup": null, "setup_name": null, "result_bytes": 5_u64 << 30,
+            "path": [], "preload": ["json"], "setup": null, "setup_name": null, "result_bytes": 5_u64 << 30,
         });
         assert_eq!(marshal::as_python_reads(&prepare_request(&spec, &limits)), expected);
     }

@@ -91,6 +91,8 @@ pub enum Progress {
         /// Name and version.
         what: &'static str,
     },
+    /// Packages that a file of requirements names are being downloaded.
+    FetchingPackages,
     /// The module is being compiled.
     Compiling {
         /// Steps taken so far, in the compiler's own unit.

@@ -15,9 +15,10 @@ use crate::host::wasi::{HostState, Wasi};
 use crate::host::wasix::WasixHost;
 use crate::interpreter::Interpreter;
 use crate::interrupt::raise::Offsets;
-use crate::library::Library;
+use crate::library::{self, Inventory, Library};
 use crate::memory::GuestMemory;
 use crate::module;
+use crate::packages::Package;
 use crate::program::Deterministic;
 use crate::python::PythonBuild;
 
@@ -105,15 +106,24 @@ impl Engine {
     /// # Errors
     /// The system refuses memory, or CPython does not come up.
     pub fn start(&self) -> Result<Interpreter, StartError> {
-        self.start_with(None)
+        self.start_determined(None)
     }
 
-    /// Starts an interpreter whose clock and random numbers are determined.
-    pub(crate) fn start_with(
+    /// Starts an interpreter whose clock and random numbers may be determined.
+    pub(crate) fn start_determined(
         &self,
         deterministic: Option<Deterministic>,
     ) -> Result<Interpreter, StartError> {
-        let state = HostState::new(&self.inner.layout, deterministic.as_ref());
+        self.start_with(&self.inner.layout, deterministic)
+    }
+
+    /// As `start_determined`, with these files.
+    pub(crate) fn start_with(
+        &self,
+        layout: &Layout,
+        deterministic: Option<Deterministic>,
+    ) -> Result<Interpreter, StartError> {
+        let state = HostState::new(layout, deterministic.as_ref());
         let (host, wasi) = self.host(state);
         Interpreter::start(self, host, wasi, deterministic)
     }
@@ -159,8 +169,14 @@ impl Engine {
         self.inner.host == HostKind::Own
     }
 
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.inner.layout
+    /// The files that guests with these packages begin with.
+    pub(crate) fn layout(&self, packages: &[Package]) -> Layout {
+        self.inner.layout.with_packages(packages)
+    }
+
+    /// What the build has.
+    pub(crate) fn inventory(&self) -> Result<Inventory, PythonError> {
+        library::inventory(&self.inner.library.archive)
     }
 
     pub(crate) fn copies_on_write(&self) -> bool {

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::cache::CACHE_DIR_VARIABLE;
-use crate::python::{PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
+use crate::python::{PYTHON_VERSION, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
 
 /// The engine can't be had: no build, no module, no cache.
 #[derive(Debug, thiserror::Error)]
@@ -162,6 +162,106 @@ pub enum ModuleError {
     },
 }
 
+/// A package can't be added to an image.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackageError {
+    /// It, or the file that names it, can't be read.
+    #[error("can't read `{}`: {cause}", path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's answer.
+        cause: io::Error,
+    },
+    /// It is no wheel and no folder of Python, or a damaged one.
+    #[error("`{}` is no package for an image: {detail}", path.display())]
+    NotAPackage {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// It holds more than Python.
+    #[error(
+        "`{}` can't go into an image: {reason}; the sandbox runs pure-Python packages alone, \
+         whose wheels end in `-none-any.whl` (`hatchery packages` lists what the build has)",
+        path.display()
+    )]
+    Native {
+        /// The wheel or folder.
+        path: PathBuf,
+        /// What says so.
+        reason: String,
+    },
+    /// It is for other versions of Python.
+    #[error(
+        "`{}` wants Python {wants}, and the build's is {}.{}", path.display(),
+        PYTHON_VERSION[0], PYTHON_VERSION[1]
+    )]
+    Python {
+        /// The wheel or folder.
+        path: PathBuf,
+        /// The versions that it wants, in its own words.
+        wants: String,
+    },
+    /// It is too large, or all packages together are.
+    #[error("{what} can't go into an image: {detail}")]
+    TooLarge {
+        /// The package or packages.
+        what: String,
+        /// What may be.
+        detail: String,
+    },
+    /// Two packages can't be in one image.
+    #[error("`{file}` of {first} and of {second} differ: leave one of them out")]
+    Conflict {
+        /// The file that both have.
+        file: String,
+        /// One of the packages.
+        first: String,
+        /// The other one.
+        second: String,
+    },
+    /// A file of requirements leaves something open.
+    #[error("`{}`, line {line}: {detail}", path.display())]
+    Requirements {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// There is no Python with pip on this machine.
+    #[error(
+        "requirements are fetched with pip, and `{program}` can't be started for it: {cause} \
+         (install Python 3 with pip, or give wheels as files)"
+    )]
+    NoPip {
+        /// The program that was tried.
+        program: String,
+        /// The system's answer.
+        cause: io::Error,
+    },
+    /// pip ran and failed.
+    #[error(
+        "pip could not fetch what `{}` names ({status}): {detail} (only pure-Python wheels are \
+         taken; leave out what the build has, which `hatchery packages` lists)", path.display()
+    )]
+    Pip {
+        /// The file of requirements.
+        path: PathBuf,
+        /// How pip ended.
+        status: String,
+        /// The end of what pip said.
+        detail: String,
+    },
+    /// The cache directory can't be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+}
+
 /// An image can't be made or found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -172,6 +272,9 @@ pub enum ImageError {
         /// The name.
         name: String,
     },
+    /// A package can't be added, or not beside the others.
+    #[error(transparent)]
+    Package(#[from] PackageError),
     /// A module can't be imported, or the setup failed.
     #[error("the image can't be prepared: {detail}{}", and_said(said))]
     Prepare {
@@ -246,8 +349,8 @@ pub enum SessionError {
     },
     /// The session began from another image.
     #[error(
-        "`{}` was saved on image {saved} and this is {here}: revive it with the same Hatchery, \
-         preloads and setup (preloads there: {})", path.display(), or_none(preload)
+        "`{}` was saved on image {saved} and this is {here}: revive it with the same \
+         Hatchery, packages, preloads and setup (preloads there: {})", path.display(), or_none(preload)
     )]
     OtherImage {
         /// The file.

@@ -3,6 +3,7 @@
 //! ```text
 //! /usr/local/lib/python315.zip      the library, fixed
 //! /usr/local/share/mpl-data/        matplotlib's data, fixed
+//! /usr/local/lib/hatchery/…         packages of the image, fixed
 //! /workspace                        the working directory, where input files appear
 //! /tmp  /home                       writable as well
 //! ```
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 use crate::errno::Errno;
 use crate::library::{ARCHIVE_PATH, Library};
+use crate::packages::{self, Package, SITE};
 use crate::program::InputFile;
 use mount::Mount;
 use resolve::{Base, Links, Place};
@@ -59,6 +61,17 @@ impl Layout {
             Ok(Self { tree, workspace: writable[0], matplotlib_data })
         };
         lay_out().expect("a library has plain paths, and nothing bounds it")
+    }
+
+    /// The same with packages, which are fixed as well.
+    pub(crate) fn with_packages(&self, packages: &[Package]) -> Self {
+        let mut layout = self.clone();
+        for (path, contents) in packages::files(packages) {
+            let contents = Kind::Fixed(Arc::clone(contents));
+            put(&mut layout.tree, NodeId::ROOT, &format!("{SITE}/{path}"), contents, 0)
+                .expect("packages have plain paths that don't cross, and nothing bounds them");
+        }
+        layout
     }
 }
 

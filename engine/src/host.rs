@@ -20,6 +20,7 @@ use crate::program::Program;
 use crate::transcript::Transcript;
 use wasi::{Alarm, HostState, Wasi};
 
+mod calls;
 pub(crate) mod door;
 pub(crate) mod reactor;
 pub(crate) mod wasi;

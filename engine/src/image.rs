@@ -19,11 +19,13 @@ use serde::{Deserialize, Serialize};
 use crate::config::ProgressSink;
 use crate::engine::Engine;
 use crate::error::{ImageError, StartError};
+use crate::files::Layout;
 use crate::host::wasi::HostState;
 use crate::interpreter::Interpreter;
 use crate::interrupt::raise::Offsets;
 use crate::memory::image::MemoryImage;
 use crate::memory::patch::MemoryPatch;
+use crate::packages::{self, Package, PackageInfo};
 
 pub(crate) mod format;
 pub(crate) mod saved;
@@ -31,8 +33,10 @@ pub(crate) mod store;
 mod template;
 
 /// What an image is made of, beyond the build.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageSpec {
+    /// Packages beside those of the build. They can be imported in the image and in every job.
+    pub packages: Vec<Package>,
     /// Modules that are imported, in this order. Programs still have to say `import`, which then
     /// takes no time.
     pub preload: Vec<String>,
@@ -51,11 +55,13 @@ pub struct Setup {
 }
 
 impl ImageSpec {
-    /// Whether every module to be imported has a name that a module can have.
+    /// Whether every module to be imported has a name that a module can have, and the packages go
+    /// together.
     ///
     /// # Errors
-    /// The first name that is none.
+    /// The first name that is none, or the first file in which two packages differ.
     pub fn check(&self) -> Result<(), ImageError> {
+        packages::check(&self.packages)?;
         let is_part = |part: &str| {
             let mut characters = part.chars();
             characters.next().is_some_and(|first| first == '_' || first.is_alphabetic())
@@ -79,6 +85,11 @@ pub struct ImageInfo {
     pub file_bytes: u64,
     /// Guest memory of an interpreter that begins from it, in bytes.
     pub memory_bytes: u64,
+    /// Packages beside those of the build.
+    pub packages: Vec<PackageInfo>,
+    /// What is strange about them: needs that nothing there meets, modules that can't be imported
+    /// because the build has others of that name.
+    pub warnings: Vec<String>,
     /// What was imported.
     pub preload: Vec<String>,
     /// The name of the setup, if there was one.
@@ -99,6 +110,8 @@ pub struct Image {
 struct ImageInner {
     engine: Engine,
     info: ImageInfo,
+    /// The files that every interpreter on it sees and none can change.
+    layout: Layout,
     memory: Arc<MemoryImage>,
     host: HostState,
     facts: Facts,
@@ -140,8 +153,8 @@ impl Image {
     /// the modules takes. Concurrent calls, in this process and others, wait for one another.
     ///
     /// # Errors
-    /// A module can't be imported, the setup fails, or the system refuses memory. If only the
-    /// cache can't be written to, the image is made all the same.
+    /// The packages don't go together, a module can't be imported, the setup fails, or the system
+    /// refuses memory. If only the cache can't be written to, the image is made all the same.
     pub fn load_or_build(
         engine: &Engine,
         spec: &ImageSpec,
@@ -151,7 +164,12 @@ impl Image {
         store::load_or_build(engine, spec, progress.as_ref())
     }
 
-    fn new(engine: &Engine, info: ImageInfo, contents: format::ImageContents) -> Self {
+    fn new(
+        engine: &Engine,
+        layout: Layout,
+        info: ImageInfo,
+        contents: format::ImageContents,
+    ) -> Self {
         let format::ImageContents { memory, host, facts } = contents;
         let pristine = MemoryPatch { len: memory.bytes().len(), ..MemoryPatch::default() };
         let memory = Arc::new(memory);
@@ -159,6 +177,7 @@ impl Image {
             inner: Arc::new(ImageInner {
                 engine: engine.clone(),
                 info,
+                layout,
                 memory,
                 host,
                 facts,
@@ -182,6 +201,10 @@ impl Image {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.inner.engine
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.inner.layout
     }
 
     pub(crate) fn memory(&self) -> &Arc<MemoryImage> {
@@ -217,7 +240,7 @@ mod tests {
             ("a b", false),
             ("a;import b", false),
         ] {
-            let spec = ImageSpec { preload: vec![name.to_owned()], setup: None };
+            let spec = ImageSpec { preload: vec![name.to_owned()], ..ImageSpec::default() };
             assert_eq!(spec.check().is_ok(), is_name, "{name}");
         }
     }

@@ -14,6 +14,7 @@ use wasmer::{RuntimeError, Store, TypedFunction};
 
 use crate::agent::{self, Moment};
 use crate::engine::Engine;
+use crate::functions::calls::{CallEffects, Calls};
 use crate::host::door::{Door, GeneratorClaim, Passed};
 use crate::host::{Bell, GuestHost, RunSetup};
 use crate::image::{Image, ImageSpec};
@@ -27,6 +28,7 @@ use crate::stop::StopHandle;
 use crate::transcript::{Stream, Transcript};
 use crate::tunables::InstanceMemory;
 use judge::{hit, judge};
+use state::Individuality;
 
 mod judge;
 mod start;
@@ -53,6 +55,8 @@ pub struct Interpreter {
     life: Life,
     /// The state that it was parked in or attached last, whose patches the next one shares.
     parked: Option<SessionState>,
+    /// Drawn ahead for the first run after a reset.
+    individuality: Option<Individuality>,
     /// Runs of this instance, and how many there were at the last look at what they left.
     runs: u32,
     looked_at: u32,
@@ -182,7 +186,10 @@ impl Interpreter {
         self.life.has_run = true;
         let cap = agent::reply_cap(limits);
         match turn.kind {
-            TurnKind::Run => self.door.lock().open(turn.request, cap),
+            TurnKind::Run => {
+                self.door.lock().open(turn.request, cap);
+                self.door.lock().allow(self.calls(program, limits));
+            }
             TurnKind::Prepare => self.door.lock().open_to_prepare(turn.request, cap),
         }
         self.memory.shared().begin_run(limits.memory_bytes);
@@ -203,7 +210,9 @@ impl Interpreter {
             output_bytes: transcript.written_bytes(),
             ..Usage::default()
         };
-        let Passed { reply, generators } = self.door.lock().close();
+        let Passed { reply, generators, calls } = self.door.lock().close();
+        let CallEffects { refusals, recording } =
+            calls.map(|calls| calls.close()).unwrap_or_default();
         let judgement = judge(ended, asked, reply, limits);
         self.is_lost =
             judgement.afterwards == Afterwards::Lost || self.memory.shared().is_revoked();
@@ -213,6 +222,7 @@ impl Interpreter {
         let left_out = judgement.left_out;
         let (verdict, interrupted_at) = judgement.verdict(limits, &usage);
         let mut limits_met = effects.refusals;
+        limits_met.extend(refusals);
         if let Some(refused) = self.memory.shared().refused() {
             limits_met.push(hit(LimitKind::Memory, limits, refused as u64));
         }
@@ -226,10 +236,18 @@ impl Interpreter {
             files: effects.files,
             limits_met,
             interrupted_at,
+            recording,
             usage,
             ..Outcome::not_run(verdict)
         };
         (outcome, generators)
+    }
+
+    /// What host functions the program can call, and how.
+    fn calls(&self, program: &Program, limits: &Limits) -> Arc<Calls> {
+        let (functions, replays) = (program.functions.clone(), program.replays.clone());
+        let gate = Arc::clone(&self.gate);
+        Arc::new(Calls::new(functions, limits, gate, program.records_calls, replays))
     }
 
     /// Hands `source` to the guest's `turn` and returns its status.

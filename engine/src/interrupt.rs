@@ -111,6 +111,15 @@ enum Raised {
     Noticed,
 }
 
+/// Why a wait is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Woken {
+    Ready,
+    TimeOver,
+    /// The run is asked to end.
+    Asked,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Host,
@@ -211,13 +220,19 @@ impl Gate {
     }
 
     /// Waits on the host's side, until `duration` has passed or the run is asked to end.
-    #[expect(clippy::disallowed_methods, reason = "a guest's sleep waits on the real clock")]
     pub(crate) fn sleep(&self, duration: Duration) {
+        self.wait(Some(duration), || false);
+    }
+
+    /// Waits on the host's side until `is_ready`, but not longer than `duration`, and not if the run
+    /// is asked to end. Whoever changes what `is_ready` asks for calls [`Self::wake`] afterwards.
+    #[expect(clippy::disallowed_methods, reason = "a guest's sleep waits on the real clock")]
+    pub(crate) fn wait(&self, duration: Option<Duration>, is_ready: impl Fn() -> bool) -> Woken {
         // A deadline beyond the clock's range is as good as none.
-        let deadline = Instant::now().checked_add(duration);
+        let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
         let mut state = self.state.lock();
         // An interrupt that the interpreter was told of before it came here, and hasn't raised,
-        // ends the sleep too: it looks only afterwards.
+        // ends the wait too: it looks only afterwards.
         self.settle(&mut state, false);
         let goes_on = |state: &GateState| {
             let is_interrupted = state.in_program
@@ -225,15 +240,26 @@ impl Gate {
             state.stop.is_none() && !is_interrupted
         };
         while goes_on(&state) {
+            if is_ready() {
+                return Woken::Ready;
+            }
             match deadline {
                 Some(deadline) => {
                     if self.asked.wait_until(&mut state, deadline).timed_out() {
-                        return;
+                        return if is_ready() { Woken::Ready } else { Woken::TimeOver };
                     }
                 }
                 None => self.asked.wait(&mut state),
             }
         }
+        Woken::Asked
+    }
+
+    /// Has who waits here look again.
+    pub(crate) fn wake(&self) {
+        // Not between its look and its wait.
+        drop(self.state.lock());
+        self.asked.notify_all();
     }
 
     fn cross(&self, to: Side) -> Result<(), Stopped> {
@@ -416,6 +442,27 @@ mod tests {
             gate.sleep(Duration::from_millis(1));
             assert!(begun.elapsed() >= Duration::from_millis(1));
         }
+    }
+
+    #[test]
+    fn a_wait_ends_when_what_it_waits_for_is_there() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let gate = gate();
+        let run = gate.begin();
+        gate.begin_program();
+        let is_there = AtomicBool::new(false);
+        let look = || is_there.load(Ordering::Relaxed);
+        assert_eq!(gate.wait(Some(Duration::from_millis(1)), look), Woken::TimeOver);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| gate.wait(None, look));
+            is_there.store(true, Ordering::Relaxed);
+            gate.wake();
+            assert_eq!(waits.join().unwrap(), Woken::Ready);
+        });
+        let handle = InterruptHandle::new(Arc::clone(&gate));
+        assert!(handle.interrupt(run, StopReason::Interrupted));
+        assert_eq!(gate.wait(None, || false), Woken::Asked);
+        gate.end();
     }
 
     #[test]

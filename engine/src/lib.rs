@@ -17,9 +17,14 @@ pub use cache::{CACHE_DIR_VARIABLE, CacheDir};
 pub use config::{COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, Progress, ProgressSink, Silent};
 pub use engine::Engine;
 pub use error::{
-    CacheError, EngineError, ImageError, ModuleError, PythonError, SessionError, StartError,
+    CacheError, EngineError, ImageError, ModuleError, PackageError, PythonError, SessionError,
+    StartError,
 };
 pub use files::mount::{BadMount, Mount};
+pub use functions::{
+    BadFunction, Callee, Cancellation, Delivery, HostCall, HostError, HostFunctions, Parameter,
+    RecordedAnswer, RecordedCall, Recording, Reply, Signature,
+};
 pub use image::store::{
     find as find_image, keys as image_keys, list as images, remove as remove_image,
 };
@@ -30,6 +35,7 @@ pub use outcome::{
     Afterwards, ChangeKind, ChangedFile, Exception, Outcome, SandboxFailure, StopReason, Usage,
     Verdict,
 };
+pub use packages::{Package, PackageInfo, PackageOrigin};
 pub use program::{
     BadMountPath, BadPath, BadProgram, Call, Deterministic, Entry, InputFile, MAX_PATH_BYTES,
     MountedFolder, Program, Script, check_path, workdir,
@@ -47,6 +53,7 @@ mod engine;
 mod errno;
 mod error;
 mod files;
+mod functions;
 mod host;
 mod image;
 mod interpreter;
@@ -57,6 +64,7 @@ mod memory;
 mod meter;
 mod module;
 mod outcome;
+mod packages;
 mod program;
 mod python;
 mod seal;

@@ -6,8 +6,8 @@ use std::time::Duration;
 ///
 /// A program whose time, host calls or output (if asked) are over is interrupted, and stopped
 /// after the grace period; its outcome names the limit. What a program asks for beyond the limits
-/// on memory and files is refused: it sees `MemoryError` or `OSError` and may handle it, and the
-/// outcome names the limit in `limits_met`.
+/// on memory, files and host functions is refused: it sees `MemoryError`, `OSError` or
+/// `hatchery.HostLimitError` and may handle it, and the outcome names the limit in `limits_met`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Time on the clock from the first instruction of the program. Default: 30 s.
@@ -44,6 +44,16 @@ pub struct Limits {
     /// Calls from the guest to the host: reading, writing, looking at a clock and so on. Default:
     /// 100 million, more than a program gets to in 30 s.
     pub host_calls: u64,
+    /// Calls of host functions. Default: 10,000. What is asked for beyond this and the next three
+    /// is refused with `hatchery.HostLimitError`.
+    pub function_calls: u64,
+    /// Calls of host functions that are under way at once. Default: 1,000.
+    pub functions_in_flight: usize,
+    /// One call of a host function as JSON, its name included. Default: 1 MiB.
+    pub function_argument_bytes: usize,
+    /// What one host function returns, about as JSON. Default: 16 MiB. Together with
+    /// `functions_in_flight` it bounds what waits for the program in the host.
+    pub function_result_bytes: usize,
     /// The program's source. Default: 1 MiB. Larger programs are refused before they run.
     pub source_bytes: usize,
     /// The value as JSON, its `repr`, and each text of an exception. Default: 1 MiB.
@@ -67,6 +77,10 @@ impl Default for Limits {
             file_count: 10_000,
             open_files: 256,
             host_calls: 100_000_000,
+            function_calls: 10_000,
+            functions_in_flight: 1_000,
+            function_argument_bytes: 1 << 20,
+            function_result_bytes: 16 << 20,
             source_bytes: 1 << 20,
             result_bytes: 1 << 20,
             result_data_bytes: 64 << 20,
@@ -95,6 +109,14 @@ pub enum LimitKind {
     OpenFiles,
     /// `Limits::host_calls`.
     HostCalls,
+    /// `Limits::function_calls`.
+    FunctionCalls,
+    /// `Limits::functions_in_flight`.
+    FunctionsInFlight,
+    /// `Limits::function_argument_bytes`.
+    FunctionArguments,
+    /// `Limits::function_result_bytes`.
+    FunctionResults,
     /// `Limits::source_bytes`.
     Source,
     /// `Limits::result_data_bytes`.
@@ -116,6 +138,10 @@ impl LimitKind {
             Self::FileCount => "file_count",
             Self::OpenFiles => "open_files",
             Self::HostCalls => "host_calls",
+            Self::FunctionCalls => "function_calls",
+            Self::FunctionsInFlight => "functions_in_flight",
+            Self::FunctionArguments => "function_argument_bytes",
+            Self::FunctionResults => "function_result_bytes",
             Self::Source => "source",
             Self::ResultData => "result_data",
             Self::Stack => "stack",
@@ -129,10 +155,16 @@ impl LimitKind {
             Self::Memory
             | Self::Output
             | Self::FileBytes
+            | Self::FunctionArguments
+            | Self::FunctionResults
             | Self::Source
             | Self::ResultData
             | Self::Stack => " bytes",
-            Self::FileCount | Self::OpenFiles | Self::HostCalls => "",
+            Self::FileCount
+            | Self::OpenFiles
+            | Self::HostCalls
+            | Self::FunctionCalls
+            | Self::FunctionsInFlight => "",
         }
     }
 }

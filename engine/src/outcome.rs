@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use crate::functions::Recording;
 use crate::limits::LimitHit;
 use crate::value::Value;
 
@@ -29,6 +30,8 @@ pub struct Outcome {
     pub limits_met: Vec<LimitHit>,
     /// Where the program was when an interrupt ended it, if a limit or a cancellation did so.
     pub interrupted_at: Option<Exception>,
+    /// Its calls of host functions, if they were to be recorded.
+    pub recording: Option<Recording>,
     /// What it used.
     pub usage: Usage,
 }
@@ -50,6 +53,7 @@ impl Outcome {
             files: Vec::new(),
             limits_met: Vec::new(),
             interrupted_at: None,
+            recording: None,
             usage: Usage::default(),
         }
     }

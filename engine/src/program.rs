@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::WORKSPACE;
 use crate::files::mount::Mount;
+use crate::functions::{HostFunctions, Recording};
 use crate::value::Variables;
 pub use entry::{Call, Entry, Script};
 
@@ -47,6 +48,12 @@ pub struct Program {
     /// A clock and random numbers that are the same at every run. An interpreter keeps the ones
     /// that it began with: in a session the first job decides.
     pub deterministic: Option<Deterministic>,
+    /// Functions of the host that the program can call.
+    pub functions: HostFunctions,
+    /// Whether the outcome has a recording of its calls.
+    pub records_calls: bool,
+    /// The recording that answers its calls, in place of the host.
+    pub replays: Option<Arc<Recording>>,
 }
 
 /// A folder of the host that a program can read.

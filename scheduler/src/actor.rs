@@ -74,7 +74,7 @@ pub(crate) struct SchedulerState {
     model: Model,
     pool: Pool,
     published: Arc<Published>,
-    jobs: HashMap<JobId, LiveJob>,
+    jobs: HashMap<JobId, Box<LiveJob>>,
     /// Copies of states that a worker is to make. To the model they are jobs of their sessions.
     captures: HashMap<JobId, Capture>,
     /// What the model is deciding on.
@@ -94,7 +94,7 @@ pub(crate) struct SchedulerState {
 
 /// What is between submission and admission.
 enum Application {
-    Job { live: LiveJob, admitted: oneshot::Sender<Result<JobId, Refusal>> },
+    Job { live: Box<LiveJob>, admitted: oneshot::Sender<Result<JobId, Refusal>> },
     Capture(Capture),
 }
 
@@ -195,7 +195,7 @@ impl SchedulerState {
                     submitted: now(),
                     dispatched: None,
                 };
-                self.applying = Some(Application::Job { live, admitted });
+                self.applying = Some(Application::Job { live: Box::new(live), admitted });
                 self.decide(Event::Submitted { job, bytes, session });
             }
             SchedulerMessage::End(job, ending) => self.decide(Event::EndWanted(job, ending)),

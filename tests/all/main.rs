@@ -6,6 +6,8 @@ mod cancellation;
 mod determinism;
 /// Files: what comes in, what is told of, what is undone.
 mod files;
+/// Functions of the host, and asyncio, which waits for them.
+mod functions;
 /// States of sessions that are copied, gone back to, saved, and moved between workers.
 mod images;
 /// What a job is given, and what of it comes back.

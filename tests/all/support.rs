@@ -7,20 +7,22 @@ use std::time::Duration;
 use hatchery::{Builder, Exception, Hatchery, Job, Outcome, Verdict};
 use serde_json::Value;
 
-struct Shared {
+/// A pool with the runtime that it is on.
+pub(crate) struct Shared {
     runtime: tokio::runtime::Runtime,
     hatchery: Hatchery,
 }
 
 impl Shared {
-    fn start(builder: Builder) -> Self {
+    pub(crate) fn start(builder: Builder) -> Self {
         let runtime = tokio::runtime::Runtime::new().expect("threads can be had");
         let hatchery =
             runtime.block_on(builder.workers(2).start()).expect("the build can be had here");
         Self { runtime, hatchery }
     }
 
-    fn with<T, F: Future<Output = T>>(
+    /// Runs a test on it. One that hangs fails instead.
+    pub(crate) fn with<T, F: Future<Output = T>>(
         &'static self,
         test: impl FnOnce(&'static Hatchery) -> F,
     ) -> T {

@@ -36,8 +36,8 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("from concurrent.futures import InterpreterPoolExecutor as P; P(1).submit(print)", Raises("ImportError")),
     ("import _interpreters", Raises("ModuleNotFoundError")),
     ("import joblib; print(joblib.Parallel(n_jobs=2, backend='loky')(joblib.delayed(abs)(-i) for i in range(2)))", Prints("[0, 1]")),
-    // The event loop of asyncio wants a pair of sockets.
-    ("import asyncio; asyncio.run(asyncio.sleep(0)); print('ran')", Raises("OSError")),
+    ("import asyncio; asyncio.run(asyncio.sleep(0)); print('ran')", Prints("ran")),
+    ("import asyncio; asyncio.run(asyncio.to_thread(print))", Raises("RuntimeError")),
     ("import asyncio\nasync def f(): return await asyncio.create_subprocess_exec('id')\nasyncio.run(f())", Raises("OSError")),
     ("import pty; pty.spawn('sh')", Raises("ModuleNotFoundError")),
     ("import webbrowser; webbrowser.get()", Raises("webbrowser.Error")),

@@ -61,6 +61,27 @@ pub(crate) struct RemoveArguments {
     pub(crate) all: bool,
 }
 
+/// Whose packages: those of an image that there is, of one that these options make, or else of the
+/// build alone.
+#[derive(Debug, Args)]
+pub(crate) struct PackagesArguments {
+    /// The key of an image, or its first digits.
+    #[arg(
+        long = "image",
+        value_name = "KEY",
+        value_parser = parse_key,
+        conflicts_with_all = ["preload", "setup", "package", "requirements"]
+    )]
+    pub(crate) key: Option<String>,
+
+    /// Print a JSON array.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) image: ImageArguments,
+}
+
 /// What interpreters have done before a program starts. It is done once and kept as an image.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Image")]
@@ -72,11 +93,28 @@ pub(crate) struct ImageArguments {
     /// A file of Python to run first; programs see the names that it defines.
     #[arg(long, value_name = "FILE")]
     pub(crate) setup: Option<PathBuf>,
+
+    /// A pure-Python wheel, or a folder of Python, that programs can import. Can be repeated.
+    #[arg(long, value_name = "FILE|DIR")]
+    pub(crate) package: Vec<PathBuf>,
+
+    /// Packages by name: a file of lines like `NAME==VERSION --hash=sha256:…`, which pip fetches
+    /// once. Can be repeated.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) requirements: Vec<PathBuf>,
 }
 
 impl ImageArguments {
+    /// Whether it is the image that is used without any of them.
+    pub(crate) fn is_plain(&self) -> bool {
+        let Self { preload, setup, package, requirements } = self;
+        preload.is_empty() && setup.is_none() && package.is_empty() && requirements.is_empty()
+    }
+
     /// Has interpreters start from this image. Reads the setup.
     pub(crate) fn apply(&self, builder: Builder) -> anyhow::Result<Builder> {
+        let builder = self.package.iter().fold(builder, Builder::package);
+        let builder = self.requirements.iter().fold(builder, Builder::requirements);
         let builder = builder.preload(&self.preload);
         let Some(path) = &self.setup else { return Ok(builder) };
         let unreadable = |problem: &dyn std::fmt::Display| {

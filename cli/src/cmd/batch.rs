@@ -294,7 +294,11 @@ impl Line {
             limits.wall_time = Duration::try_from_secs_f64(seconds)
                 .ok()
                 .filter(|timeout| !timeout.is_zero())
-                .ok_or_else(|| format!("`timeout` is {seconds}; give seconds above 0"))?;
+                .ok_or_else(|| {
+                    format!(
+                        "`timeout` is {seconds}; give a number of seconds above 0 and below 1e19"
+                    )
+                })?;
         }
         let job = self.env.into_iter().fold(job, |job, (name, value)| job.env(name, value));
         Ok(job.args(self.args).stdin(self.stdin).limits(limits))

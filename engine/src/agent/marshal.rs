@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value as Json;
+
 /// What a guest can be sent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'a> {
@@ -38,7 +40,7 @@ impl<'a> Value<'a> {
     }
 
     /// At least as many bytes as the encoded value has.
-    fn encoded_len(&self) -> usize {
+    pub(crate) fn encoded_len(&self) -> usize {
         match self {
             Self::None | Self::Bool(_) => 1,
             Self::Int(_) | Self::Unsigned(_) => 15,
@@ -129,6 +131,25 @@ impl From<usize> for Value<'_> {
 impl<'a> From<&'a str> for Value<'a> {
     fn from(value: &'a str) -> Self {
         Self::Str(Cow::Borrowed(value))
+    }
+}
+
+impl<'a> From<&'a Json> for Value<'a> {
+    fn from(json: &'a Json) -> Self {
+        match json {
+            Json::Null => Self::None,
+            Json::Bool(value) => Self::Bool(*value),
+            Json::Number(number) => match (number.as_i64(), number.as_u64()) {
+                (Some(number), _) => Self::Int(number),
+                (None, Some(number)) => Self::Unsigned(number),
+                (None, None) => Self::Float(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Json::String(text) => text.as_str().into(),
+            Json::Array(items) => Self::List(items.iter().map(Self::from).collect()),
+            Json::Object(items) => {
+                Self::dict(items.iter().map(|(name, value)| (name.as_str(), value.into())))
+            }
+        }
     }
 }
 
@@ -227,5 +248,6 @@ mod tests {
             "": {"n\u{e4}me": 7},
         });
         assert_eq!(as_python_reads(&value.encode()), expected);
+        assert_eq!(as_python_reads(&Value::from(&expected).encode()), expected);
     }
 }

@@ -155,6 +155,49 @@ class AgentTest(unittest.TestCase):
         self.assertIn("    raise ValueError('test error')", lines)
         self.assertNotIn("hatchery", reply["traceback"])
 
+    def test_an_import_of_what_is_nowhere_comes_with_advice(self):
+        for source, expected in [
+            ("import nowhere.at.all", "`nowhere` is not in this image"),
+            ("import _multiprocessing_nowhere", "`_multiprocessing_nowhere` is not in this image"),
+            ("raise ModuleNotFoundError('x', name='_ctypes')", "loads no native libraries"),
+            ("raise ModuleNotFoundError('x', name='_socket')", "no network"),
+            ("raise ModuleNotFoundError('x', name='ensurepip')", "from outside, with --package"),
+            ("raise ModuleNotFoundError('x', name='turtledemo')", "a part of Python that this build leaves out"),
+            (
+                "try:\n    import nowhere\nexcept ImportError as e:\n    raise ImportError('get it') from e",
+                "`nowhere` is not in this image",
+            ),
+        ]:
+            with self.subTest(source):
+                reply = self.run_program(source)
+                last = reply["traceback"].splitlines()[-1]
+                self.assertIn(expected, last)
+                self.assertNotIn(expected, reply["message"])
+
+    def test_no_advice_is_given_on_other_imports(self):
+        for source in [
+            "import json.nowhere",
+            "from json import nowhere",
+            "raise ModuleNotFoundError",
+            "raise ModuleNotFoundError('x', name=7)",
+            "raise ModuleNotFoundError('x', name='x' * 1000)",
+            "class E(ModuleNotFoundError):\n    name = 'nowhere'\nraise E",
+            "x = ImportError()\nx.__cause__ = x\nraise x",
+            "try:\n    import nowhere\nexcept ImportError as e:\n    raise ValueError from e",
+        ]:
+            with self.subTest(source):
+                reply = self.run_program(source)
+                self.assertEqual(reply["kind"], "raised")
+                self.assertNotIn("in this image", reply["traceback"])
+
+    def test_a_program_that_spoils_what_advice_needs_gets_its_traceback(self):
+        names = sys.stdlib_module_names
+        try:
+            reply = self.run_program("import sys\nsys.stdlib_module_names = None\nimport nowhere")
+        finally:
+            sys.stdlib_module_names = names
+        self.assertIn("line 3, in <module>", reply["traceback"])
+
     def test_exceptions_of_every_shape(self):
         for source, name, message in [
             ("1/0", "ZeroDivisionError", "division by zero"),
@@ -515,7 +558,9 @@ class AgentTest(unittest.TestCase):
         call = {"module": "__main__", "function": "f", "args": [["plain", 5]], "keywords": {}}
         self.assertEqual(self.given(call=call)["value"], 5)
         self.assertEqual(self.run_program("def f(): await g()")["type"], "SyntaxError")
-        self.assertIn("line 2, in <module>", self.run_program("x = 1\nawait f(1 / 0)")["traceback"])
+        lines = self.run_program("x = 1\nawait f(1 / 0)")["traceback"].splitlines()
+        self.assertEqual(lines[1], '  File "<job 10>", line 2, in <module>')
+        self.assertEqual(self.given(call={**call, "args": []})["type"], "TypeError")
 
 
 def run_to_the_end(coroutine):

@@ -24,9 +24,21 @@ pub(crate) enum Frame {
     /// Carries addresses of objects, 4 bytes each, whose references are not to be counted any
     /// more. While an image is prepared.
     Immortal,
+    /// Carries a call of a host function, a JSON object; the answer is its ticket, or an error.
+    Call,
+    /// Waits for the ends of calls: 8 bytes with the most nanoseconds, below 0 for no end, and 4
+    /// with the ticket, 0 for any.
+    Wait,
+    /// Carries the ticket of a call that nobody wants any more.
+    Cancel,
+    /// Wants to know which host functions there are.
+    Functions,
 }
 
 impl Frame {
+    /// The first byte of calls, whose size has a limit of its own.
+    pub(crate) const CALL: u8 = 16;
+
     /// Splits a frame; `None` if it is of no known kind.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         match bytes.split_first()? {
@@ -37,6 +49,10 @@ impl Frame {
             (5, rest) => Some((Self::ProgramOver, rest)),
             (6, rest) => Some((Self::Seeded, rest)),
             (7, rest) => Some((Self::Immortal, rest)),
+            (&Self::CALL, rest) => Some((Self::Call, rest)),
+            (17, rest) => Some((Self::Wait, rest)),
+            (18, rest) => Some((Self::Cancel, rest)),
+            (19, rest) => Some((Self::Functions, rest)),
             _ => None,
         }
     }

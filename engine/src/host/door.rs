@@ -8,10 +8,12 @@ use std::sync::atomic::Ordering;
 
 use wasmer::{Function, FunctionEnv, FunctionEnvMut, RuntimeError, Store};
 
+use super::calls::Ask;
 use super::wasi::bytes::{Buffer, GuestBytes};
-use super::{GuestEnv, unwind};
+use super::{GuestEnv, calls, unwind};
 use crate::agent::Frame;
 use crate::errno::Errno;
+use crate::functions::calls::Calls;
 use crate::memory::GuestMemory;
 
 /// What `host.call` answers when there is no such call, or a pointer is bad.
@@ -30,6 +32,8 @@ pub(crate) struct Door {
     prepares: bool,
     /// Where generators of random numbers are said to be.
     generators: Vec<GeneratorClaim>,
+    /// The calls of host functions, where there are any.
+    calls: Option<Arc<Calls>>,
 }
 
 /// What a run sent.
@@ -38,6 +42,8 @@ pub(crate) struct Passed {
     /// The last reply.
     pub(crate) reply: Option<Vec<u8>>,
     pub(crate) generators: Vec<GeneratorClaim>,
+    /// To be closed when the door isn't locked any more.
+    pub(crate) calls: Option<Arc<Calls>>,
 }
 
 /// Where the guest says that a generator of random numbers is.
@@ -59,6 +65,7 @@ enum Served {
     ProgramBegins,
     ProgramOver,
     Immortal(Vec<u32>),
+    Asks(Ask),
 }
 
 /// From here on a reference count says that the object is immortal, on 32-bit systems, and what
@@ -78,10 +85,21 @@ impl Door {
         self.prepares = true;
     }
 
+    /// Lets the run call host functions.
+    pub(crate) fn allow(&mut self, calls: Arc<Calls>) {
+        self.calls = Some(calls);
+    }
+
     /// Takes the reply, and the request away.
     pub(crate) fn close(&mut self) -> Passed {
-        let Self { reply, generators, .. } = std::mem::take(self);
-        Passed { reply, generators }
+        let Self { reply, generators, calls, .. } = std::mem::take(self);
+        Passed { reply, generators, calls }
+    }
+
+    /// The longest frame that begins with `kind`. A longer call is refused in words.
+    fn frame_cap(&self, kind: u8) -> usize {
+        let calls = self.calls.as_deref().filter(|_| kind == Frame::CALL);
+        calls.map_or(self.reply_cap, Calls::argument_bytes).saturating_add(1)
     }
 
     /// The address of `KeyboardInterrupt`, if the agent said it since the door was opened.
@@ -119,6 +137,9 @@ impl Door {
             (Frame::Seeded | Frame::Immortal, _) => return None,
             (Frame::ProgramBegins, _) => Served::ProgramBegins,
             (Frame::ProgramOver, _) => Served::ProgramOver,
+            (frame @ (Frame::Call | Frame::Wait | Frame::Cancel | Frame::Functions), body) => {
+                Served::Asks(Ask::parse(frame, body)?)
+            }
         })
     }
 }
@@ -177,11 +198,20 @@ fn serve(
             env.bell.ring(alarm);
         }
     }
-    if frame.len as usize > env.door.lock().reply_cap.saturating_add(1) {
+    let [kind] = guest.read(frame.at)?;
+    let is_too_long = frame.len as usize > env.door.lock().frame_cap(kind);
+    let (served, calls) = if is_too_long && kind == Frame::CALL {
+        // Whatever is in it.
+        let length = (frame.len - 1) as usize;
+        (Served::Asks(Ask::CallTooLong(length)), env.door.lock().calls.clone())
+    } else if is_too_long {
         return Err(Refusal::Fault);
-    }
-    let frame = guest.with(frame, |bytes| bytes.to_vec())?;
-    let answer = match env.door.lock().serve(&frame).ok_or(Refusal::Fault)? {
+    } else {
+        let frame = guest.with(frame, |bytes| bytes.to_vec())?;
+        let mut door = env.door.lock();
+        (door.serve(&frame).ok_or(Refusal::Fault)?, door.calls.clone())
+    };
+    let answer = match served {
         Served::Answer(answer) => answer,
         Served::ProgramBegins => {
             env.gate.begin_program();
@@ -196,6 +226,7 @@ fn serve(
             addresses.into_iter().for_each(|address| make_immortal(&memory, address));
             Arc::default()
         }
+        Served::Asks(ask) => Arc::new(calls::serve(env, calls.as_ref(), ask)),
     };
     let length = u32::try_from(answer.len()).map_err(|_| Refusal::Fault)?;
     let mut target = 0;

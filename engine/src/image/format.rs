@@ -1,7 +1,7 @@
 //! The file of an image. `docs/image-format.md` has the same table.
 //!
 //! ```text
-//!  0  8  magic `HTCHIMG1`
+//!  0  8  magic `HTCHIMG2`
 //!  8  8  bytes of the header, little-endian
 //! 16  8  where the memory begins: a multiple of 64 KiB
 //! 24  8  bytes of the memory: a multiple of 64 KiB
@@ -27,9 +27,10 @@ use crate::host::wasi::HostState;
 use crate::memory::image::MemoryImage;
 use crate::memory::patch::PAGE_BYTES;
 use crate::memory::sys::FileView;
+use crate::packages::{Package, PackageInfo};
 
 /// Magic and version. Part of every image's key as well.
-pub(crate) const MAGIC: [u8; 8] = *b"HTCHIMG1";
+pub(crate) const MAGIC: [u8; 8] = *b"HTCHIMG2";
 const PREFIX_BYTES: usize = 32;
 /// What the memory's place is rounded up to: no system has larger pages.
 const ALIGNMENT: usize = 64 << 10;
@@ -45,6 +46,8 @@ pub(super) struct ImageContents {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Header {
     pub(super) key: String,
+    packages: Vec<PackageInfo>,
+    warnings: Vec<String>,
     spec_preload: Vec<String>,
     setup_name: Option<String>,
     build: String,
@@ -58,11 +61,14 @@ impl Header {
         key: &str,
         spec: &ImageSpec,
         build: &str,
-        created: SystemTime,
+        warnings: &[String],
         captured: &Captured,
     ) -> Self {
+        let created = SystemTime::now();
         Self {
             key: key.to_owned(),
+            packages: spec.packages.iter().flat_map(Package::infos).cloned().collect(),
+            warnings: warnings.to_owned(),
             spec_preload: spec.preload.clone(),
             setup_name: spec.setup.as_ref().map(|setup| setup.filename.clone()),
             build: build.to_owned(),
@@ -79,6 +85,8 @@ impl Header {
             path: None,
             file_bytes: 0,
             memory_bytes,
+            packages: self.packages.clone(),
+            warnings: self.warnings.clone(),
             preload: self.spec_preload.clone(),
             setup: self.setup_name.clone(),
             build: self.build.clone(),

@@ -6,7 +6,6 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use super::format::{self, Header};
 use super::{Image, ImageInfo, ImageSpec, template};
@@ -14,8 +13,10 @@ use crate::agent;
 use crate::cache::{CacheDir, remove_unfinished};
 use crate::config::{Progress, ProgressSink};
 use crate::engine::Engine;
-use crate::error::{CacheError, ImageError};
+use crate::error::{CacheError, EngineError, ImageError};
+use crate::files::Layout;
 use crate::memory::sys::FileView;
+use crate::packages;
 use crate::python::PythonBuild;
 use crate::seal::Sealer;
 
@@ -35,22 +36,24 @@ pub(super) fn load_or_build(
     let key = key(engine.build(), spec);
     let path = path_of(engine.cache(), &key);
     let sealer = Sealer::new(engine.cache())?;
-    if let Some(image) = load(engine, &sealer, &path, &key) {
+    let layout = engine.layout(&spec.packages);
+    if let Some(image) = load(engine, &layout, &sealer, &path, &key) {
         return Ok(image);
     }
     // A cache that can only be read has no locks, and nobody writes to it.
     let lock = engine.cache().lock(FOLDER);
     if lock.is_ok() {
         // Another process may have made it while this one waited.
-        if let Some(image) = load(engine, &sealer, &path, &key) {
+        if let Some(image) = load(engine, &layout, &sealer, &path, &key) {
             return Ok(image);
         }
         remove_unfinished(&engine.cache().root().join(FOLDER));
     }
-    let captured = template::capture(engine, spec, &key, progress)?;
+    let captured = template::capture(engine, &layout, spec, &key, progress)?;
     progress.report(Progress::BuildingImage { what: "writing the image" });
     let build = engine.build().name();
-    let header = Header::new(&key, spec, build, SystemTime::now(), &captured);
+    let warnings = warnings(engine, spec)?;
+    let header = Header::new(&key, spec, build, &warnings, &captured);
     let write = |file: &mut File| {
         captured
             .memory
@@ -64,7 +67,7 @@ pub(super) fn load_or_build(
     };
     match written {
         Ok(()) => {
-            let made = load(engine, &sealer, &path, &key);
+            let made = load(engine, &layout, &sealer, &path, &key);
             made.ok_or_else(|| {
                 ImageError::Store(std::io::Error::other("it was written and isn't there"))
             })
@@ -75,17 +78,36 @@ pub(super) fn load_or_build(
             let mut file = tempfile::tempfile().map_err(ImageError::Store)?;
             write(&mut file).map_err(ImageError::Store)?;
             let view = FileView::new(file).map_err(ImageError::Store)?;
-            let read = format::read(view, engine.layout());
+            let read = format::read(view, &layout);
             let (info, contents) = read.ok_or(ImageError::Generators)?;
-            Ok(Image::new(engine, info, contents))
+            Ok(Image::new(engine, layout, info, contents))
         }
     }
 }
 
-fn load(engine: &Engine, sealer: &Sealer, path: &Path, key: &str) -> Option<Image> {
+fn load(
+    engine: &Engine,
+    layout: &Layout,
+    sealer: &Sealer,
+    path: &Path,
+    key: &str,
+) -> Option<Image> {
     let view = sealer.view(path, key)?;
-    let (info, contents) = format::read(view, engine.layout())?;
-    (info.key == key).then(|| Image::new(engine, in_file(info, path), contents))
+    let (info, contents) = format::read(view, layout)?;
+    (info.key == key).then(|| Image::new(engine, layout.clone(), in_file(info, path), contents))
+}
+
+/// What is strange about the packages; said once, when the image is made.
+fn warnings(engine: &Engine, spec: &ImageSpec) -> Result<Vec<String>, ImageError> {
+    if spec.packages.is_empty() {
+        return Ok(Vec::new());
+    }
+    let inventory = engine.inventory().map_err(EngineError::from)?;
+    let warnings = packages::warnings(&spec.packages, &inventory);
+    for warning in &warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(warnings)
 }
 
 /// Every image in the cache that is whole and was made by this user, newest first.
@@ -178,6 +200,8 @@ fn key(build: &PythonBuild, spec: &ImageSpec) -> String {
     part(build.wasm_sha256().as_bytes());
     part(build.library_sha256().as_bytes());
     part(agent::identity().as_bytes());
-    part(&postcard::to_stdvec(spec).expect("names and text have a form"));
+    let prepared = (&spec.preload, &spec.setup);
+    part(&postcard::to_stdvec(&prepared).expect("names and text have a form"));
+    part(&packages::identity(&spec.packages));
     hasher.finalize().to_hex()[..32].to_owned()
 }

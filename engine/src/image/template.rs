@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::config::{Progress, ProgressSink};
 use crate::engine::Engine;
 use crate::error::ImageError;
+use crate::files::Layout;
 use crate::host::door::GeneratorClaim;
 use crate::host::wasi::HostState;
 use crate::image::{Facts, GeneratorState, ImageSpec};
@@ -27,6 +28,7 @@ pub(super) struct Captured {
 /// Makes a template and captures it.
 pub(super) fn capture(
     engine: &Engine,
+    layout: &Layout,
     spec: &ImageSpec,
     key: &str,
     progress: &dyn ProgressSink,
@@ -34,7 +36,7 @@ pub(super) fn capture(
     progress.report(Progress::BuildingImage { what: "starting Python" });
     writes::check(&engine.read_wasm()?)?;
     let seed = u64::from_str_radix(&key[..16], 16).expect("a key is hexadecimal digits");
-    let mut template = engine.start_with(Some(Deterministic::new(seed)))?;
+    let mut template = engine.start_with(layout, Some(Deterministic::new(seed)))?;
     progress.report(Progress::BuildingImage { what: "importing modules" });
     let prepared = template.prepare(spec);
     match prepared.outcome.verdict {

@@ -105,6 +105,7 @@ impl Interpreter {
             exception: None,
             life: Life::default(),
             parked: None,
+            individuality: None,
             runs: 0,
             looked_at: 0,
             is_lost: false,

@@ -19,6 +19,14 @@ const MOST_EXCEPTIONS: usize = 1024;
 /// Runs between two looks at that number.
 const RUNS_PER_LOOK: u32 = 64;
 
+/// What tells a copy of the image from others.
+#[derive(Debug)]
+pub(super) struct Individuality {
+    host: HostState,
+    /// The state of each generator of random numbers that modules share.
+    generators: Vec<[u8; GeneratorState::BYTES as usize]>,
+}
+
 impl Interpreter {
     /// Makes this an interpreter with the clock and the random numbers that a run wants.
     pub(super) fn determine(
@@ -34,7 +42,7 @@ impl Interpreter {
             Some(image) => self.begin_life(&image, wanted).map_err(|error| failed(&error)),
             // The hash seed is drawn as CPython starts, so it has to start again.
             None => {
-                *self = self.engine.start_with(wanted).map_err(|error| failed(&error))?;
+                *self = self.engine.start_determined(wanted).map_err(|error| failed(&error))?;
                 Ok(())
             }
         }
@@ -55,20 +63,40 @@ impl Interpreter {
         image: &Image,
         wanted: Option<Deterministic>,
     ) -> Result<(), SessionError> {
-        let mut state = self.host.state().ok_or(SessionError::NotParkable)?;
-        state.diverge(wanted.as_ref());
-        for generator in &image.facts().generators {
-            let fill = |words: &mut [u8]| state.draw(words);
-            let filled =
-                self.memory.shared().with_bytes(generator.address, GeneratorState::BYTES, fill);
-            if !matches!(filled, Some(Ok(()))) {
-                return Err(SessionError::Memory(io::Error::other("no random numbers can be had")));
-            }
+        let Individuality { host, generators } = match self.individuality.take() {
+            Some(drawn) if wanted.is_none() => drawn,
+            _ => self.draw(image, wanted)?,
+        };
+        let no_memory = || SessionError::Memory(io::Error::other("a generator is out of reach"));
+        for (generator, state) in image.facts().generators.iter().zip(&generators) {
+            let fill = |words: &mut [u8]| words.copy_from_slice(state);
+            let memory = self.memory.shared();
+            memory
+                .with_bytes(generator.address, GeneratorState::BYTES, fill)
+                .ok_or_else(no_memory)?;
         }
-        self.host.set_state(state);
+        self.host.set_state(host);
         // That also tells it apart from what it is a copy of.
         self.life = Life { deterministic: wanted, ..Life::default() };
         Ok(())
+    }
+
+    fn draw(
+        &self,
+        image: &Image,
+        wanted: Option<Deterministic>,
+    ) -> Result<Individuality, SessionError> {
+        let mut host = self.host.state().ok_or(SessionError::NotParkable)?;
+        host.diverge(wanted.as_ref());
+        let mut generators =
+            vec![[0; GeneratorState::BYTES as usize]; image.facts().generators.len()];
+        for state in &mut generators {
+            let drawn = host.draw(state);
+            drawn
+                .map_err(|_| io::Error::other("no random numbers can be had"))
+                .map_err(SessionError::Memory)?;
+        }
+        Ok(Individuality { host, generators })
     }
 
     /// Goes back to the image: nothing that ran here remains. Takes 0.1 ms and what the run
@@ -89,6 +117,8 @@ impl Interpreter {
         self.restore(image.pristine(), &image.facts().globals, image.host().clone())?;
         self.life = Life::default();
         self.parked = None;
+        // Ahead of the next run, which would else wait for it.
+        self.individuality = self.draw(&image, None).ok();
         Ok(())
     }
 
@@ -153,6 +183,7 @@ impl Interpreter {
     ) -> Result<(), StartError> {
         // Until all of it is done.
         self.is_lost = true;
+        self.individuality = None;
         let restored = self.memory.restore(&mut self.store, memory, globals);
         restored.map_err(|error| StartError::Instantiate(error.to_string()))?;
         self.host.set_state(host);

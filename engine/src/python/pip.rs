@@ -1,50 +1,59 @@
-//! Fetches a wheel by package name through the machine's own pip.
+//! Fetches wheels by package name through the machine's own pip.
 //!
 //! pip brings the user's index, proxy and certificate settings, which an own download would lack.
-//! The hash is given to pip and checked again by the caller.
+//! The hashes are given to pip and checked again by the caller.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-use crate::error::{CacheError, EngineError, PythonError};
 
 /// How much of what pip said goes into an error, in bytes.
 const DETAIL_BYTES: usize = 600;
 
-/// Downloads `requirement` with `sha256` into `folder` and returns the file.
-pub(super) fn download(
-    requirement: &str,
-    sha256: &str,
+/// Why pip brought nothing.
+#[derive(Debug)]
+pub(crate) enum PipFailure {
+    /// There is no Python with pip on this machine.
+    NotStarted { program: String, cause: io::Error },
+    /// It ran and failed.
+    Ended { status: String, detail: String },
+}
+
+/// Downloads the wheels that a file of requirements names, each with its hash, into `folder`, and
+/// returns their files. Nothing is built, and no dependencies are looked for.
+pub(crate) fn download(
+    requirements: &Path,
     folder: &Path,
-) -> Result<PathBuf, EngineError> {
-    let requirements = folder.join("requirements.txt");
-    fs::write(&requirements, format!("{requirement} --hash=sha256:{sha256}\n"))
-        .map_err(|source| CacheError::io("write", &requirements, source))?;
+    options: &[String],
+) -> Result<Vec<PathBuf>, PipFailure> {
     let program = "python3";
     let output = Command::new(program)
         .args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"])
         .args(["--require-hashes", "--disable-pip-version-check", "--no-input"])
+        .args(options)
         .arg("--requirement")
-        .arg(&requirements)
+        .arg(requirements)
         .arg("--dest")
         .arg(folder)
         .stdin(Stdio::null())
         .output()
-        .map_err(|cause| PythonError::NoPip { program: program.to_owned(), cause })?;
+        .map_err(|cause| PipFailure::NotStarted { program: program.to_owned(), cause })?;
+    let status = output.status.to_string();
     if !output.status.success() {
         let detail = end_of(&String::from_utf8_lossy(&output.stderr));
-        return Err(PythonError::Pip { status: output.status.to_string(), detail }.into());
+        return Err(PipFailure::Ended { status, detail });
     }
-    let wheel = fs::read_dir(folder)
-        .map_err(|source| CacheError::io("read", folder, source))?
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.extension().is_some_and(|extension| extension == "whl"));
-    wheel.ok_or_else(|| {
+    let entries = fs::read_dir(folder)
+        .map_err(|error| PipFailure::Ended { status: status.clone(), detail: error.to_string() })?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    let wheels: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|end| end == "whl")).collect();
+    if wheels.is_empty() {
         let detail = "it reported success and left no wheel".to_owned();
-        PythonError::Pip { status: output.status.to_string(), detail }.into()
-    })
+        return Err(PipFailure::Ended { status, detail });
+    }
+    Ok(wheels)
 }
 
 /// The last lines of `text`, as one line.

@@ -1,6 +1,8 @@
 //! Images and sessions on the real build, without the layers above: what an interpreter begins
 //! with, goes back to, and takes along.
 
+/// Packages beside those of the build, and what is said of a module that is nowhere.
+mod packages;
 /// What sessions hold goes from one interpreter to another.
 mod parking;
 /// Programs that leave as much as they can, each in its own place.

@@ -44,7 +44,7 @@ seen
 fn spec(source: &str, preload: &[&str]) -> ImageSpec {
     let setup = Setup { source: source.to_owned(), filename: "prepare.py".to_owned() };
     let preload = preload.iter().map(|name| (*name).to_owned()).collect();
-    ImageSpec { preload, setup: Some(setup) }
+    ImageSpec { preload, setup: Some(setup), ..ImageSpec::default() }
 }
 
 fn cache() -> CacheDir {
@@ -53,12 +53,12 @@ fn cache() -> CacheDir {
 }
 
 /// An image that no other test uses. It is removed from the cache at the end.
-struct OwnImage {
-    image: Image,
+pub(crate) struct OwnImage {
+    pub(crate) image: Image,
 }
 
 impl OwnImage {
-    fn new(spec: &ImageSpec) -> Self {
+    pub(crate) fn new(spec: &ImageSpec) -> Self {
         Self { image: load_or_build(engine(), spec).expect("the setup succeeds") }
     }
 }
@@ -142,11 +142,12 @@ fn a_setup_that_fails_says_where() {
 
 #[test]
 fn a_module_that_is_not_there_is_named() {
-    let unknown = ImageSpec { preload: vec!["no_such_module".to_owned()], setup: None };
+    let unknown = ImageSpec { preload: vec!["no_such_module".to_owned()], ..ImageSpec::default() };
     let text = refusal(&unknown);
     assert!(text.contains("No module named 'no_such_module'"), "{text}");
     let preload = vec!["json".to_owned(), "import os".to_owned()];
-    let error = load_or_build(engine(), &ImageSpec { preload, setup: None }).unwrap_err();
+    let error =
+        load_or_build(engine(), &ImageSpec { preload, ..ImageSpec::default() }).unwrap_err();
     assert!(matches!(error, ImageError::ModuleName { .. }), "{error}");
     assert!(error.to_string().contains("`import os`"), "{error}");
 }

@@ -20,7 +20,7 @@ impl Loaded {
         let config = EngineConfig { copy_on_write, ..EngineConfig::from_env() };
         let engine = Engine::load(&config, &silent()).expect("the build can be had here");
         let preload = ["numpy", "pandas"].map(str::to_owned).to_vec();
-        let image = load_or_build(&engine, &ImageSpec { preload, setup: None });
+        let image = load_or_build(&engine, &ImageSpec { preload, ..ImageSpec::default() });
         Self { engine, image: image.expect("numpy and pandas are in the build") }
     }
 }

@@ -19,9 +19,10 @@ import weakref
 from hatchery._compile import RESULT, awaits, compile_program
 from hatchery._describe import cut, describe_barely, describe_exception, describe_interrupt
 from hatchery._describe import describe_value, text_of
+from hatchery._host import bridge
 from hatchery._image import prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, new_main, open_stdin, put_back
-from hatchery._streams import reopen_streams, run_exit_functions
+from hatchery._streams import rehearse_exit_functions, reopen_streams, run_exit_functions
 from hatchery._values import data_fields, to_object
 from hatchery._wire import FETCH, HELLO, NO_ROOM, PREPARE_WORD, PROGRAM_BEGINS, PROGRAM_OVER
 from hatchery._wire import decode_request, encode_json, reply_frame
@@ -61,6 +62,8 @@ class Agent:
         self._generators = []
         self._encode = encode_json
         self._decode = decode_request
+        bridge.connect(call)
+        self._bridge = bridge
         self.main = new_main()
         # Turns of the host run in whatever `__main__` is when they begin. Between runs that is the
         # module that was there first, so no name of a program comes between host and agent.
@@ -112,6 +115,7 @@ class Agent:
             return reply_frame({"kind": "raised", **describe_barely(error)}, self._encode)
         if request["reseed"]:
             reseed(self._generators)
+        self._bridge.begin_turn()
         reopen_streams()
         sys.modules["__main__"] = self.main
         # What the program puts there is used between turns too otherwise, by the host's flush.
@@ -134,7 +138,8 @@ class Agent:
             sys.__dict__.update(streams)
         if request["rehearse"]:
             self._turns = 0
-            self._stdin = open_stdin()
+            # That of the last run goes now, and not as the next one begins.
+            sys.stdin = self._stdin = open_stdin()
             linecache.cache.pop("<job>", None)
         return reply_frame(reply, self._encode, buffers)
 
@@ -177,7 +182,9 @@ class Agent:
             self._reserve, buffers = None, ()
             reply = {"kind": "raised", **describe_exception(error, cap)}
         if request["last"]:
-            if not request["rehearse"]:
+            if request["rehearse"]:
+                rehearse_exit_functions()
+            else:
                 run_exit_functions()
             try:
                 self._drop_main(request["rehearse"])
@@ -324,7 +331,15 @@ def run_coroutine(coroutine):
     """Runs it on the loop of `hatchery._loop`, to its end."""
     from hatchery._loop import run
 
-    return run(coroutine)
+    code = coroutine.cr_code
+    try:
+        return run(coroutine)
+    except BaseException as error:
+        # Without the frames of the loop, which are none of the program's.
+        whole = trace = BaseException.__dict__["__traceback__"].__get__(error)
+        while trace is not None and trace.tb_frame.f_code is not code:
+            trace = trace.tb_next
+        raise BaseException.with_traceback(error, trace or whole)
 
 
 def variables_of(environment):

@@ -5,6 +5,8 @@ Whatever the classes of the program do, something is said.
 
 import traceback
 
+from hatchery._packages import import_advice
+
 # Integers that JSON readers take without loss: what fits 64 bits, signed or not.
 SMALLEST_INTEGER = -(1 << 63)
 LARGEST_INTEGER = (1 << 64) - 1
@@ -98,6 +100,10 @@ def describe_as_it_says(error, cap):
         lines = list(traceback.TracebackException(kind, error, trace, compact=True).format())
         if left_out:
             lines.insert(-1, f"  ({left_out} frames in the middle are left out)\n")
+        advice = import_advice(error)
+        if advice:
+            # As a note of the exception would be, at the end.
+            lines.append(f"{advice}\n")
         text = "".join(lines)
     except KeyboardInterrupt:
         raise

@@ -31,6 +31,7 @@ def prepare(agent):
     request = agent._decode(agent._call(FETCH))
     sys.modules["__main__"] = agent.main
     try:
+        sys.path.extend(request["path"])
         for name in request["preload"]:
             importlib.import_module(name)
         agent._generators = list(shared_generators())

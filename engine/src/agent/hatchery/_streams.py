@@ -1,5 +1,6 @@
 """What a run shares with the process around it: standard streams, open files, namespaces."""
 
+import _io
 import atexit
 import builtins
 import io
@@ -46,16 +47,22 @@ def open_stdin():
 
 
 def flush_streams():
-    for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
-        flush(sys.__dict__.get(name))
+    for name in ("stdout", "stderr"):
+        stream = sys.__dict__.get(name)
+        flush(stream)
+        original = sys.__dict__.get(f"__{name}__")
+        if original is not stream:
+            flush(original)
 
 
 def flush_files(objects):
     """Writes what open files hold: texts first, which hold it in other files."""
-    files = [file for file in objects if issubclass(type(file), io.IOBase)]
-    files.sort(key=lambda file: not issubclass(type(file), io.TextIOBase))
-    for file in files:
-        flush(file)
+    # The classes that all files derive from; those of `io` ask every class registered with them.
+    files = [file for file in objects if issubclass(type(file), _io._IOBase)]
+    if files:
+        files.sort(key=lambda file: not issubclass(type(file), _io._TextIOBase))
+        for file in files:
+            flush(file)
 
 
 def flush(stream):
@@ -70,6 +77,12 @@ def run_exit_functions():
         atexit._run_exitfuncs()
     except BaseException:
         pass  # CPython has printed it
+
+
+def rehearse_exit_functions():
+    """What those of modules do that are there: running them all takes them from the list."""
+    if "logging" in sys.modules:
+        sys.modules["logging"].shutdown()
 
 
 def new_main():

@@ -14,12 +14,32 @@ PROGRAM_BEGINS = b"\x04"
 PROGRAM_OVER = b"\x05"
 SEEDED = b"\x06"
 IMMORTAL = b"\x07"
+CALL = b"\x10"
+WAIT = b"\x11"
+CANCEL = b"\x12"
+FUNCTIONS = b"\x13"
 
 # What the host sends as the source of a turn.
 PREPARE_WORD = b"prepare"
 
+def _refuse(value):
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+# What `json.JSONEncoder(ensure_ascii=False, allow_nan=False)` makes anew for each text.
+_markers = {}
+_encoder = json.encoder.c_make_encoder(
+    _markers, _refuse, json.encoder.encode_basestring, None, ": ", ", ", False, False, False
+)
+
+
+def encode_json(value):
+    """The value as JSON, with the characters as they are."""
+    _markers.clear()
+    return "".join(_encoder(value, 0))
+
+
 # Held here, as programs can replace them where they come from.
-encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 encode_request = marshal.dumps
 decode_request = marshal.loads
 

@@ -1,0 +1,78 @@
+//! `hatchery packages`: what programs can import beyond the standard library.
+
+use hatchery::{EngineConfig, Hatchery, PackageInfo, PackageOrigin};
+use serde_json::{Value, json};
+
+use super::image;
+use crate::args::PackagesArguments;
+use crate::exit::Exit;
+use crate::{progress, terminal};
+
+pub(crate) async fn run(arguments: PackagesArguments) -> anyhow::Result<Exit> {
+    let (mut packages, warnings) = match &arguments.key {
+        Some(key) => {
+            let image = image::find(key)?;
+            (image.packages, image.warnings)
+        }
+        None if arguments.image.is_plain() => (Vec::new(), Vec::new()),
+        None => {
+            let builder = arguments.image.apply(Hatchery::builder().progress(progress::sink()))?;
+            let image = builder.load_image().await?;
+            (image.packages, image.warnings)
+        }
+    };
+    let own = tokio::task::spawn_blocking(|| {
+        hatchery::build_packages(&EngineConfig::from_env(), &progress::sink())
+    });
+    packages.extend(own.await??);
+    if arguments.json {
+        terminal::print(Value::from_iter(packages.iter().map(as_json)))?;
+    } else {
+        for line in table(&packages) {
+            terminal::print(line)?;
+        }
+    }
+    warnings.iter().for_each(terminal::note);
+    Ok(Exit::Success)
+}
+
+/// One package, as `hatchery image info --json` has it too.
+pub(crate) fn as_json(package: &PackageInfo) -> Value {
+    let (origin, file) = match &package.origin {
+        PackageOrigin::Wheel(name) => ("wheel", Some(name)),
+        PackageOrigin::Folder(name) => ("folder", Some(name)),
+        PackageOrigin::Requirements(name) => ("requirements", Some(name)),
+        _ => ("build", None),
+    };
+    json!({ "name": package.name, "version": package.version, "origin": origin, "file": file })
+}
+
+fn table(packages: &[PackageInfo]) -> Vec<String> {
+    let mut rows = vec![["NAME", "VERSION", "FROM"].map(str::to_owned)];
+    rows.extend(packages.iter().map(|package| {
+        let version = package.version.clone().unwrap_or_else(|| "-".to_owned());
+        [package.name.clone(), version, package.origin.to_string()]
+    }));
+    terminal::aligned(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_is_told_as_text_and_as_json() {
+        let wheel = PackageInfo {
+            name: "thing".to_owned(),
+            version: Some("1.0".to_owned()),
+            origin: PackageOrigin::Wheel("thing-1.0-py3-none-any.whl".to_owned()),
+        };
+        let own = PackageInfo { version: None, origin: PackageOrigin::Build, ..wheel.clone() };
+        let lines = table(&[wheel.clone(), own.clone()]);
+        assert_eq!(lines[1], "thing  1.0      wheel thing-1.0-py3-none-any.whl");
+        assert_eq!(lines[2], "thing  -        the build");
+        assert_eq!(as_json(&wheel)["file"], "thing-1.0-py3-none-any.whl");
+        assert_eq!(as_json(&own)["origin"], "build");
+        assert_eq!(as_json(&own)["version"], Value::Null);
+    }
+}

@@ -1,0 +1,158 @@
+//! Packages beside those of the build, as a user adds and lists them. The machine's own Python
+//! makes the wheels.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::images::remove;
+use crate::{hatchery, json_of, run, said_by_program, text};
+
+/// Makes wheels of one module `thing`: a pure one, and others that can't be taken; then a file of
+/// requirements that finds the pure one beside it.
+const MAKE: &str = r#"
+import hashlib, sys, zipfile
+folder, value = sys.argv[1:]
+def make(name, pure="true", metadata="", files={}):
+    info = "thing-1.0.dist-info/"
+    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
+        wheel.writestr("thing.py", f"value = {value!r}\n")
+        wheel.writestr(info + "METADATA", f"Name: thing\nVersion: 1.0\n{metadata}\n")
+        wheel.writestr(info + "WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: {pure}\n")
+        wheel.writestr(info + "RECORD", "")
+        for path, contents in files.items():
+            wheel.writestr(path, contents)
+pure = "thing-1.0-py3-none-any.whl"
+make("thing-1.0-cp315-cp315-linux_x86_64.whl")
+for part in ("impure", "native", "old", "up"):
+    __import__("os").mkdir(f"{folder}/{part}")
+make("impure/" + pure, pure="false")
+make("native/" + pure, files={"thing_speed.so": "x"})
+make("old/" + pure, metadata="Requires-Python: <3.10")
+make("up/" + pure, files={"../up.py": "x"})
+make(pure)
+digest = hashlib.sha256(open(f"{folder}/{pure}", "rb").read()).hexdigest()
+with open(f"{folder}/requirements.txt", "w") as file:
+    file.write(f"--no-index\n--find-links {folder}\nthing==1.0 \\\n    --hash=sha256:{digest}\n")
+"#;
+
+const WHEEL: &str = "thing-1.0-py3-none-any.whl";
+
+/// A folder with wheels whose module has the folder as its value, so that no other run of any test
+/// has them.
+fn wheels() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
+    let made = Command::new("python3").args(["-c", MAKE]).args([&path, &path]).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    (folder, path)
+}
+
+/// Removes what was kept of a wheel in the cache, so that tests don't fill it.
+fn forget(wheel: &[u8]) {
+    let info = text(&run(&["python", "info"]).stdout);
+    let cache = info.lines().find_map(|line| line.strip_prefix("cache ")).unwrap();
+    for entry in std::fs::read_dir(Path::new(cache.trim()).join("packages")).unwrap().flatten() {
+        if std::fs::read(entry.path().join(WHEEL)).is_ok_and(|kept| kept == wheel) {
+            std::fs::remove_dir_all(entry.path()).unwrap();
+        }
+    }
+}
+
+fn name(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn programs_import_what_they_are_given_and_it_is_listed() {
+    let (_wheels, folder) = wheels();
+    let helpers = folder.join("helpers");
+    std::fs::create_dir(&helpers).unwrap();
+    std::fs::write(helpers.join("__init__.py"), "answer = 42\n").unwrap();
+    let wheel = folder.join(WHEEL);
+    let given = ["--package", name(&wheel), "--package", name(&helpers)];
+    let with = |arguments: &[&str]| hatchery().args(arguments).args(given).output().unwrap();
+
+    let source = "import helpers, importlib.metadata as m, thing\n\
+                  print(helpers.answer, thing.value, m.version('thing'))";
+    let output = with(&["run", "-c", source]);
+    let expected = format!("42 {} 1.0\n", folder.display());
+    assert_eq!(text(&output.stdout), expected, "{output:?}");
+    assert_eq!(said_by_program(&output), "", "{output:?}");
+
+    let listed = json_of(&with(&["packages", "--json"]));
+    let of =
+        |name: &str| listed.as_array().unwrap().iter().find(|one| one["name"] == name).cloned();
+    assert_eq!(of("thing").unwrap()["version"], "1.0");
+    assert_eq!(of("thing").unwrap()["origin"], "wheel");
+    assert_eq!(of("thing").unwrap()["file"], WHEEL);
+    assert_eq!(of("helpers").unwrap()["origin"], "folder");
+    assert_eq!(of("numpy").unwrap()["origin"], "build");
+
+    let image = json_of(&with(&["image", "build", "--json"]));
+    assert_eq!((&image["found"], &image["packages"][0]["name"]), (&true.into(), &"thing".into()));
+    let key = image["key"].as_str().unwrap();
+    let table = text(&run(&["packages", "--image", &key[..16]]).stdout);
+    let row = |name: &str| table.lines().find(|line| line.split(' ').next() == Some(name));
+    assert!(row("thing").unwrap().contains(" 1.0 "), "{table}");
+    assert!(row("thing").unwrap().ends_with(&format!("wheel {WHEEL}")), "{table}");
+    assert!(row("pandas").unwrap().ends_with("the build"), "{table}");
+    remove(&given);
+}
+
+#[test]
+fn requirements_come_through_pip_by_name_and_hash() {
+    let (_wheels, folder) = wheels();
+    let wheel = std::fs::read(folder.join(WHEEL)).unwrap();
+    let path = folder.join("requirements.txt");
+    let given = ["--requirements", name(&path)];
+    let expected = format!("{}\n", folder.display());
+    // The second time without the wheel: it is in the cache, and so is the image.
+    for _ in 0..2 {
+        let output =
+            hatchery().args(["run", "-c", "print(__import__('thing').value)"]).args(given).output();
+        let output = output.unwrap();
+        assert_eq!(text(&output.stdout), expected, "{output:?}");
+        let _ = std::fs::remove_file(folder.join(WHEEL));
+    }
+    remove(&given);
+    forget(&wheel);
+    std::fs::write(&path, "thing==1.0\n").unwrap();
+    let output = hatchery().args(["run", "-c", "1"]).args(given).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("line 1") && said.contains("pip-compile --generate-hashes"), "{said}");
+}
+
+#[test]
+fn what_can_not_go_into_an_image_is_refused_with_the_reason() {
+    let (_wheels, folder) = wheels();
+    for (path, expected) in [
+        ("thing-1.0-cp315-cp315-linux_x86_64.whl", "made for the platform `linux_x86_64`"),
+        ("impure/thing-1.0-py3-none-any.whl", "Root-Is-Purelib: true"),
+        ("native/thing-1.0-py3-none-any.whl", "`thing_speed.so` in it is machine code"),
+        ("old/thing-1.0-py3-none-any.whl", "wants Python <3.10"),
+        ("up/thing-1.0-py3-none-any.whl", "`../up.py` in it is no plain path"),
+        ("requirements.txt", "ends in `.whl`"),
+        ("missing.whl", "missing.whl"),
+    ] {
+        let path = folder.join(path);
+        let output = run(&["run", "-c", "1", "--package", name(&path)]);
+        assert_eq!(output.status.code(), Some(2), "{path:?}: {output:?}");
+        assert!(text(&output.stderr).contains(expected), "{path:?}: {output:?}");
+        assert_eq!(output.stdout, b"", "{path:?}");
+    }
+    let output = run(&["packages", "--image", "0123", "--package", "x"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn an_import_of_what_is_missing_says_what_to_do() {
+    let output = run(&["run", "-c", "import no_such_thing"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = text(&output.stderr);
+    for expected in ["ModuleNotFoundError", "--package", "--requirements", "hatchery packages"] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}

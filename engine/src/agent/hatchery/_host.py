@@ -1,0 +1,287 @@
+"""The functions of the host: `from hatchery import host`, then `host.price(item="x")`.
+
+A call begins in the host and gets a ticket; whoever wants its end waits in the host. So a plain call
+and an awaited one are the same to the host, and many can be under way at once. Which functions there
+are is asked for when a program first looks, anew in each run.
+"""
+
+import _sitebuiltins
+import builtins
+import sys
+import types
+from _frozen_importlib import ModuleSpec
+
+import hatchery
+from hatchery._wire import CALL, CANCEL, FUNCTIONS, WAIT, decode_request, encode_json
+
+# Integers that arrive as they are.
+SMALLEST_INTEGER = -(1 << 63)
+LARGEST_INTEGER = (1 << 64) - 1
+# Deeper arguments are refused, as the host would.
+DEEPEST_ARGUMENT = 100
+
+
+class HostFunctionError(Exception):
+    """A function of the host failed. `type` is the name that the host gave the error."""
+
+    type = "HostFunctionError"
+
+
+class HostLimitError(HostFunctionError):
+    """A call of a host function was beyond a limit of the run."""
+
+    type = "HostLimitError"
+
+
+class Bridge:
+    """What calls are under way, and the way to the host."""
+
+    def __init__(self):
+        self._call = None
+        # Descriptions of the functions by name, once they were asked for in this run.
+        self._table = None
+        # What was made of them.
+        self._made = {}
+        # What awaits the end of a call, by ticket.
+        self.awaited = {}
+        # Exceptions of the host's own types, by name.
+        self._types = {}
+
+    def connect(self, call):
+        self._call = call
+
+    def begin_turn(self):
+        """Forgets what was another run's: calls end with the run that made them."""
+        if self._table is not None:
+            self._table, self._made = None, {}
+        if self.awaited:
+            awaited, self.awaited = self.awaited, {}
+            for future in awaited.values():
+                try:
+                    error = HostFunctionError("the run that made this call has ended")
+                    settle(future, error)
+                except Exception:
+                    pass  # its loop was closed, or is the program's own
+
+    def table(self):
+        if self._table is None:
+            answer = decode_request(self._call(FUNCTIONS))
+            self._table = {function["name"]: function for function in answer}
+        return self._table
+
+    def function(self, name):
+        """The function of this name; `None` if the host has none."""
+        made = self._made.get(name)
+        if made is None and name in self.table():
+            made = self._made[name] = make_function(self._table[name])
+        return made
+
+    def begin(self, name, arguments):
+        """Begins a call; returns its ticket."""
+        check(arguments, DEEPEST_ARGUMENT)
+        frame = encode_json({"name": name, "arguments": arguments})
+        ticket = decode_request(self._call(CALL + frame.encode()))
+        if type(ticket) is int:
+            return ticket
+        raise self.error(*ticket)
+
+    def wait(self, timeout=None, ticket=0):
+        """Waits until calls have ended, that of the ticket or any, for so many seconds at most.
+
+        Returns a list of tickets, whether each call was a success, and what came of it. It is empty
+        if time was over or the run was interrupted.
+        """
+        nanoseconds = -1 if timeout is None else round_up(timeout)
+        body = nanoseconds.to_bytes(8, "little", signed=True) + ticket.to_bytes(4, "little")
+        answer = self._call(WAIT + body)
+        return decode_request(answer) if answer else ()
+
+    def cancel(self, ticket):
+        self._call(CANCEL + ticket.to_bytes(4, "little"))
+
+    def call(self, name, arguments):
+        """Calls a function, and waits for its end."""
+        ticket = self.begin(name, arguments)
+        try:
+            while True:
+                for _, is_success, result in self.wait(ticket=ticket):
+                    ticket = None
+                    if is_success:
+                        return result
+                    raise self.error(*result)
+        finally:
+            if ticket is not None:
+                self.cancel(ticket)
+
+    async def call_async(self, name, arguments):
+        """The same without keeping other tasks of the event loop from running."""
+        loop = sys.modules["asyncio"].get_running_loop()
+        if not getattr(loop, "waits_in_host", False):
+            raise RuntimeError("host functions can be awaited in the sandbox's own event loop only")
+        future = loop.create_future()
+        ticket = self.begin(name, arguments)
+        awaited = self.awaited
+        awaited[ticket] = future
+        try:
+            return await future
+        finally:
+            # Still there if the task was cancelled.
+            if awaited.get(ticket) is future:
+                del awaited[ticket]
+                if awaited is self.awaited:
+                    self.cancel(ticket)
+
+    def dispatch(self, ended):
+        """Tells those who await calls of their ends."""
+        for ticket, is_success, result in ended:
+            future = self.awaited.pop(ticket, None)
+            if future is None or future.done():
+                continue
+            if is_success:
+                future.set_result(result)
+            else:
+                settle(future, self.error(*result))
+
+    def error(self, name, message):
+        """The exception of a name: Python's own, or one that `HostFunctionError` catches."""
+        if name == "HostLimitError":
+            return HostLimitError(message)
+        kind = getattr(builtins, name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            try:
+                return kind(message)
+            except TypeError:
+                pass  # one that wants more than a text
+        if name == "HostFunctionError":
+            return HostFunctionError(message)
+        kind = self._types.get(name)
+        if kind is None:
+            members = {"__module__": "hatchery", "type": name}
+            kind = self._types[name] = type(name, (HostFunctionError,), members)
+        return kind(message)
+
+
+def settle(future, error):
+    """Ends a future with an error."""
+    if future.done():
+        return
+    if isinstance(error, StopIteration):
+        # No future takes one.
+        error = RuntimeError(f"StopIteration: {error}")
+    future.set_exception(error)
+
+
+def round_up(seconds):
+    """Seconds in whole nanoseconds, so that a wait is never too short; at most some centuries."""
+    return min(max(0, -int(-min(seconds, 1e10) * 1_000_000_000 // 1)), (1 << 63) - 1)
+
+
+def check(value, depth):
+    """Raises `TypeError` unless JSON holds the value with nothing changed but a tuple's name."""
+    kind = type(value)
+    if value is None or kind is str or kind is bool:
+        return
+    if kind is int:
+        if not SMALLEST_INTEGER <= value <= LARGEST_INTEGER:
+            raise OverflowError("host functions take integers of at most 64 bits")
+    elif kind is float:
+        if value - value != 0.0:
+            raise ValueError("host functions take no infinity and no NaN")
+    elif kind not in (list, tuple, dict):
+        raise TypeError(f"host functions take JSON values, not {kind.__name__}")
+    elif depth == 0:
+        raise ValueError(f"arguments of host functions are at most {DEEPEST_ARGUMENT} deep")
+    elif kind is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                raise TypeError(f"keys for host functions are texts, not {type(key).__name__}")
+            check(item, depth - 1)
+    else:
+        for item in value:
+            check(item, depth - 1)
+
+
+class Hint:
+    """The type of a parameter or a result, in the host's words."""
+
+    def __init__(self, text):
+        self._text = text
+
+    def __repr__(self):
+        return self._text
+
+
+def make_function(function):
+    """A Python function with the signature and the documentation of one of the host's."""
+    plain = define(function, "def", "", bridge.call, function["name"])
+    plain.aio = define(function, "async def", "await ", bridge.call_async, f"{function['name']}.aio")
+    return plain
+
+
+def define(function, keyword, wait, call, qualified):
+    name, parameters = function["name"], function["parameters"]
+    scope = {"_hatchery_call": call, "_hatchery_name": name, "_hatchery_defaults": []}
+    hints = {}
+    if parameters is None:
+        declared, arguments = "**arguments", "**arguments"
+    else:
+        declared = []
+        for parameter, hint, has_default, default in parameters:
+            if has_default:
+                at = len(scope["_hatchery_defaults"])
+                declared.append(f"{parameter}=_hatchery_defaults[{at}]")
+                scope["_hatchery_defaults"].append(default)
+            else:
+                declared.append(parameter)
+            if hint:
+                hints[parameter] = Hint(hint)
+        declared = ", ".join(declared)
+        arguments = ", ".join(f"{parameter!r}: {parameter}" for parameter, *_ in parameters)
+    source = (
+        f"{keyword} {name}({declared}):\n"
+        f"    return {wait}_hatchery_call(_hatchery_name, {{{arguments}}})\n"
+    )
+    exec(compile(source, "<hatchery/host>", "exec"), scope)
+    made = scope[name]
+    made.__qualname__ = qualified
+    made.__module__ = "hatchery.host"
+    made.__doc__ = function["doc"] or None
+    if function["returns"]:
+        hints["return"] = Hint(function["returns"])
+    made.__annotations__ = hints
+    return made
+
+
+class HostModule(types.ModuleType):
+    """Functions that whoever runs this program lends it; `dir(host)` lists them.
+
+    Each blocks until it has a result. `await host.NAME.aio(...)` doesn't keep other tasks waiting.
+    """
+
+    def __getattr__(self, name):
+        if name == "__all__":
+            return sorted(bridge.table())
+        if name.startswith("__"):
+            raise AttributeError(f"module 'hatchery.host' has no attribute {name!r}")
+        function = bridge.function(name)
+        if function is None:
+            there = ", ".join(sorted(bridge.table())) or "none"
+            message = f"the host has no function {name!r}; there are: {there}"
+            raise AttributeError(message, name=name, obj=self)
+        return function
+
+    def __dir__(self):
+        return sorted(bridge.table())
+
+
+if not hasattr(builtins, "help"):
+    # There are builds whose start leaves it out.
+    builtins.help = _sitebuiltins._Helper()
+for _error in (HostFunctionError, HostLimitError):
+    _error.__module__ = "hatchery"
+    setattr(hatchery, _error.__name__, _error)
+
+bridge = Bridge()
+hatchery.host = sys.modules["hatchery.host"] = HostModule("hatchery.host", HostModule.__doc__)
+hatchery.host.__package__ = "hatchery"
+hatchery.host.__spec__ = ModuleSpec("hatchery.host", None)

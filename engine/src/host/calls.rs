@@ -1,0 +1,141 @@
+//! Host functions at the door: a guest begins calls, waits for their ends, and gives them up.
+//!
+//! A wait is the only frame that takes time. Like a sleep it ends early when the run is interrupted.
+//! A virtual clock doesn't move while the guest waits for the host, but by the whole time when that
+//! is over; where nothing is under way, it does so at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::GuestEnv;
+use crate::agent::Frame;
+use crate::functions::calls::{Calls, Found, encode, encode_begun, nothing_to_call};
+use crate::interrupt::Woken;
+
+/// What a guest wants of host functions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ask {
+    Call(Vec<u8>),
+    /// A call of so many bytes, which nobody reads.
+    CallTooLong(usize),
+    Wait {
+        /// At most; `None` for as long as it takes.
+        time: Option<Duration>,
+        /// The call whose end is waited for; `None` for any.
+        ticket: Option<u32>,
+    },
+    Cancel(u32),
+    Functions,
+}
+
+impl Ask {
+    /// Reads what follows the first byte of a frame; `None` if that is of another kind.
+    pub(super) fn parse(frame: Frame, body: &[u8]) -> Option<Self> {
+        Some(match frame {
+            Frame::Call => Self::Call(body.to_vec()),
+            Frame::Wait => {
+                let (time, ticket) = body.split_first_chunk::<8>()?;
+                let time = u64::try_from(i64::from_le_bytes(*time)).ok();
+                let ticket = u32::from_le_bytes(ticket.try_into().ok()?);
+                let time = time.map(Duration::from_nanos);
+                Self::Wait { time, ticket: (ticket != 0).then_some(ticket) }
+            }
+            Frame::Cancel => Self::Cancel(u32::from_le_bytes(body.try_into().ok()?)),
+            Frame::Functions => Self::Functions,
+            Frame::Fetch
+            | Frame::Reply
+            | Frame::Hello
+            | Frame::ProgramBegins
+            | Frame::ProgramOver
+            | Frame::Seeded
+            | Frame::Immortal => return None,
+        })
+    }
+}
+
+/// Serves a guest, on the host's side of the gate; `calls` is `None` where nothing can be called.
+pub(super) fn serve(env: &GuestEnv, calls: Option<&Arc<Calls>>, ask: Ask) -> Vec<u8> {
+    match (ask, calls) {
+        (Ask::Call(call), Some(calls)) => encode_begun(calls.begin(&call)),
+        (Ask::CallTooLong(length), Some(calls)) => {
+            encode_begun(Err(calls.refuse_arguments(length)))
+        }
+        (Ask::Call(_) | Ask::CallTooLong(_), None) => encode_begun(Err(nothing_to_call())),
+        (Ask::Wait { time, ticket }, _) => wait(env, calls.map(Arc::as_ref), time, ticket),
+        (Ask::Cancel(ticket), calls) => {
+            if let Some(calls) = calls {
+                calls.cancel(ticket);
+            }
+            Vec::new()
+        }
+        (Ask::Functions, Some(calls)) => calls.table(),
+        (Ask::Functions, None) => crate::functions::HostFunctions::default().table(),
+    }
+}
+
+/// Waits; the answer is empty if no call has ended.
+fn wait(
+    env: &GuestEnv,
+    calls: Option<&Calls>,
+    time: Option<Duration>,
+    ticket: Option<u32>,
+) -> Vec<u8> {
+    let found = calls.map_or(Found::Idle, |calls| calls.look(ticket));
+    match (found, calls) {
+        (Found::Ended(ended), _) => return encode(&ended),
+        (Found::Pending, Some(calls)) => {
+            match env.gate.wait(time, || calls.has_ended(ticket)) {
+                Woken::Ready => {
+                    if let Found::Ended(ended) = calls.look(ticket) {
+                        return encode(&ended);
+                    }
+                }
+                Woken::TimeOver => {
+                    calls.waited_in_vain();
+                    // A real clock has moved by itself.
+                    env.wasi.lock().clock.sleep(time.unwrap_or_default());
+                }
+                Woken::Asked => calls.waited_in_vain(),
+            }
+        }
+        // Its end has been told, or it never began.
+        (Found::Idle, _) if ticket.is_some() => {}
+        (Found::Idle | Found::NotNow | Found::Pending, _) => match time {
+            Some(time) => {
+                let rest = env.wasi.lock().clock.sleep(time);
+                if !rest.is_zero() {
+                    env.gate.sleep(rest);
+                }
+            }
+            // Nothing will happen until the run is asked to end.
+            None => drop(env.gate.wait(None, || false)),
+        },
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_has_its_length() {
+        let wait = |time: i64, ticket: u32| {
+            let body = [&time.to_le_bytes()[..], &ticket.to_le_bytes()].concat();
+            Ask::parse(Frame::Wait, &body)
+        };
+        assert_eq!(wait(-1, 0), Some(Ask::Wait { time: None, ticket: None }));
+        let time = Some(Duration::from_nanos(5));
+        assert_eq!(wait(5, 7), Some(Ask::Wait { time, ticket: Some(7) }));
+        assert_eq!(Ask::parse(Frame::Cancel, b"\x02\0\0\0"), Some(Ask::Cancel(2)));
+        for (frame, body) in [
+            (Frame::Wait, &b""[..]),
+            (Frame::Wait, &[0; 11]),
+            (Frame::Wait, &[0; 13]),
+            (Frame::Cancel, b"abc"),
+            (Frame::Fetch, b""),
+        ] {
+            assert_eq!(Ask::parse(frame, body), None, "{frame:?} {body:?}");
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! What a memory holds beyond its image: taking it out as a patch, and putting a patch in.
+//!
+//! Below the pages that were written to lie the runs that are mapped, below those the image, and
+//! below that zeroes.
+#![expect(unsafe_code, reason = "lends bytes of a mapping; the lock is what makes that sound")]
+
+use std::io;
+use std::ops::Range;
+
+use super::image::MemoryImage;
+use super::patch::{MemoryPatch, PAGE_BYTES, PagePatch, base_page, differing, page_in};
+use super::runs::{self, PageRun};
+use super::{GuestMemory, MemoryState};
+
+/// Copied pages that a memory keeps when it goes back to its image. They don't fault again, but
+/// each is copied back every time: 1,024 take 0.3 ms, and simple programs touch 100 to 200.
+const MOST_KEPT_PAGES: usize = 1024;
+/// A page that no run has written to in this many runs is kept no longer.
+const MOST_IDLE_RUNS: u8 = 16;
+/// Restores between two looks at whether a page changed that had at the last one.
+const RUNS_PER_LOOK: usize = 8;
+/// A page is filled if this many of its 64 blocks differ from the image.
+const FILLED_BLOCKS: u32 = 32;
+
+fn pages_of(run: Range<usize>) -> Range<usize> {
+    run.start / PAGE_BYTES..run.end / PAGE_BYTES
+}
+
+/// Runs of consecutive pages that were filled, each outside of `kept` ones; `pages` are in order,
+/// with the blocks that differ.
+fn filled_runs(pages: &[(usize, u64)], kept: &[PageRun]) -> Vec<Range<usize>> {
+    let mut filled: Vec<Range<usize>> = Vec::new();
+    for (page, blocks) in pages {
+        if blocks.count_ones() < FILLED_BLOCKS || page_in(kept, *page).is_some() {
+            continue;
+        }
+        match filled.last_mut() {
+            Some(last) if last.end == *page => last.end += 1,
+            _ => filled.push(*page..page + 1),
+        }
+    }
+    filled.retain(|run| run.len() >= runs::LEAST_PAGES);
+    filled
+}
+
+impl GuestMemory {
+    /// What differs from the image. Pages that are as in `before` share what that holds of them.
+    /// Long runs of pages that were filled go to where other memories can map them from, and this
+    /// one does from now on.
+    ///
+    /// For the thread of the guest, between runs.
+    ///
+    /// # Errors
+    /// The memory was taken away or has no image, or the system doesn't tell what was copied.
+    pub(crate) fn patch(&self, before: &MemoryPatch) -> io::Result<MemoryPatch> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let (image, copied) = self.copied(state)?;
+        let mut pages: Vec<usize> = copied.into_iter().flat_map(pages_of).collect();
+        // A run that was written to in many places is none any more.
+        let (kept, rewritten): (Vec<PageRun>, Vec<PageRun>) =
+            state.mapped.iter().cloned().partition(|run| {
+                let first = pages.partition_point(|page| *page < run.pages().start);
+                let after = pages.partition_point(|page| *page < run.pages().end);
+                2 * (after - first) <= run.pages().len()
+            });
+        if !rewritten.is_empty() {
+            pages.extend(rewritten.iter().flat_map(PageRun::pages));
+            pages.sort_unstable();
+            pages.dedup();
+        }
+        let store = image.runs().filter(|_| state.tracker.is_some());
+        let bytes = image.bytes();
+        // SAFETY: accessible, and the guest doesn't run; the lock keeps everybody else out.
+        let (mut runs, pages) = unsafe {
+            self.reservation.with_bytes(0, state.len, |memory| {
+                let now = |page: usize| &memory[page * PAGE_BYTES..(page + 1) * PAGE_BYTES];
+                let differing = |page| (page, differing(base_page(bytes, &kept, page), now(page)));
+                let pages: Vec<(usize, u64)> = pages.into_iter().map(differing).collect();
+                let room =
+                    if store.is_some() { runs::MOST_RUNS.saturating_sub(kept.len()) } else { 0 };
+                let filled = filled_runs(&pages, &kept).into_iter().take(room);
+                let fresh: Vec<PageRun> = filled
+                    .filter_map(|run| {
+                        let bytes = &memory[run.start * PAGE_BYTES..run.end * PAGE_BYTES];
+                        store?.put(u32::try_from(run.start).expect("E-1"), bytes)
+                    })
+                    .collect();
+                let others = pages.into_iter().filter(|(page, _)| page_in(&fresh, *page).is_none());
+                let patches = others
+                    .filter_map(|(page, blocks)| {
+                        let number = u32::try_from(page).expect("E-1");
+                        PagePatch::of(number, blocks, now(page), before.page(number))
+                    })
+                    .collect();
+                (fresh, patches)
+            })
+        };
+        for run in &runs {
+            self.map_run(state, run)?;
+        }
+        runs.extend(kept);
+        runs.sort_unstable_by_key(|run| run.pages().start);
+        Ok(MemoryPatch { len: state.len, runs, pages })
+    }
+
+    /// Makes the memory the image with `patch`, whatever it was before. What was grown beyond is
+    /// returned to the system.
+    ///
+    /// For the thread of the guest, between runs.
+    ///
+    /// # Errors
+    /// As `patch`. The memory is then neither what it was nor what it was to be.
+    pub(crate) fn restore(&self, patch: &MemoryPatch) -> io::Result<()> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let (image, copied) = self.copied(state)?;
+        for run in std::mem::take(&mut state.mapped) {
+            if patch.runs.contains(&run) {
+                state.mapped.push(run);
+            } else {
+                self.unmap(image, run.pages())?;
+            }
+        }
+        let bytes = image.bytes();
+        self.reservation.give_back(bytes.len(), state.len - bytes.len())?;
+        let len = patch.len.max(bytes.len());
+        if len < state.len {
+            self.reservation.make_inaccessible(len, state.len - len)?;
+        } else {
+            self.reservation.make_accessible(state.len, len - state.len)?;
+        }
+        let grown = state.len - bytes.len();
+        state.len = len;
+        let count: usize = copied.iter().map(|run| run.len() / PAGE_BYTES).sum();
+        let mut is_known = patch.runs.is_empty() && patch.pages.is_empty() && grown == 0;
+        if state.tracker.is_some() && count > MOST_KEPT_PAGES + patch.pages.len() {
+            self.reservation.give_back(0, bytes.len())?;
+            is_known = false;
+        } else {
+            for pages in self.put_back(state, bytes, &copied, patch) {
+                self.reservation.give_back(pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES)?;
+                is_known = false;
+            }
+        }
+        for run in &patch.runs {
+            if state.tracker.is_none() {
+                let at = run.pages().start * PAGE_BYTES;
+                let bytes = run.bytes();
+                // SAFETY: as in `patch`.
+                unsafe {
+                    self.reservation.with_bytes(at, bytes.len(), |to| to.copy_from_slice(bytes))
+                };
+            } else if !state.mapped.contains(run) {
+                self.map_run(state, run)?;
+            }
+        }
+        // SAFETY: as in `patch`.
+        unsafe {
+            self.reservation.with_bytes(0, len, |memory| {
+                for patch in &patch.pages {
+                    let at = patch.page as usize * PAGE_BYTES;
+                    patch.apply(&mut memory[at..at + PAGE_BYTES]);
+                }
+            });
+        }
+        if let Some(tracker) = &mut state.tracker
+            && is_known
+        {
+            tracker.remember(copied);
+        }
+        Ok(())
+    }
+
+    /// Maps `run` where it belongs, over what is there, which is the same or of no use.
+    fn map_run(&self, state: &mut MemoryState, run: &PageRun) -> io::Result<()> {
+        let (file, offset) = run.file();
+        self.reservation.map_copy(
+            run.pages().start * PAGE_BYTES,
+            run.bytes().len(),
+            file,
+            offset,
+        )?;
+        let mapped = std::mem::take(&mut state.mapped);
+        state.mapped.extend(mapped.iter().flat_map(|other| other.without(run.pages())));
+        state.mapped.push(run.clone());
+        state.mapped.sort_unstable_by_key(|run| run.pages().start);
+        Ok(())
+    }
+
+    /// Makes pages what they are without runs.
+    fn unmap(&self, image: &MemoryImage, pages: Range<usize>) -> io::Result<()> {
+        let (start, end) = (pages.start * PAGE_BYTES, pages.end * PAGE_BYTES);
+        let in_image = image.bytes().len().clamp(start, end);
+        let (file, offset) = image.file();
+        self.reservation.map_copy(start, in_image - start, file, offset + start as u64)?;
+        self.reservation.map_zeroes(in_image, end - in_image)
+    }
+
+    /// Makes pages that were copied as they are in the image, but for those that `patch` replaces,
+    /// and says which of them nobody has written to for long.
+    fn put_back(
+        &self,
+        state: &mut MemoryState,
+        image: &[u8],
+        copied: &[Range<usize>],
+        patch: &MemoryPatch,
+    ) -> Vec<Range<usize>> {
+        let is_replaced = |page: usize| {
+            let patched = u32::try_from(page).ok().and_then(|number| patch.page(number));
+            patched.is_some_and(PagePatch::is_whole)
+                || (page_in(&patch.runs, page).is_some() && page_in(&state.mapped, page).is_none())
+        };
+        state.restored = state.restored.wrapping_add(1);
+        let round = state.restored as usize;
+        // Comparing takes as long as copying does, so that pages of the last run are just copied,
+        // and compared only now and then.
+        let is_looked_at = |page: usize| (page + round).is_multiple_of(RUNS_PER_LOOK);
+        let mut unused: Vec<Range<usize>> = Vec::new();
+        let within = |run: &Range<usize>| run.start..run.end.min(image.len());
+        let pages = copied.iter().map(within).flat_map(pages_of);
+        let is_plain = patch.pages.is_empty() && patch.runs.is_empty();
+        let pages = pages.filter(|page| is_plain || !is_replaced(*page));
+        // SAFETY: as in `patch`.
+        unsafe {
+            self.reservation.with_bytes(0, image.len(), |memory| {
+                for page in pages {
+                    let now = &mut memory[page * PAGE_BYTES..(page + 1) * PAGE_BYTES];
+                    let base = base_page(image, &state.mapped, page);
+                    let idle = state.idle_runs.get_mut(page);
+                    if idle.as_ref().is_some_and(|idle| **idle == 0) && !is_looked_at(page) {
+                        now.copy_from_slice(base);
+                        continue;
+                    }
+                    let is_changed = *now != *base;
+                    if is_changed {
+                        now.copy_from_slice(base);
+                    }
+                    let Some(idle) = idle else { continue };
+                    *idle = if is_changed { 0 } else { *idle + 1 };
+                    if *idle > MOST_IDLE_RUNS {
+                        *idle = 0;
+                        match unused.last_mut() {
+                            Some(last) if last.end == page => last.end += 1,
+                            _ => unused.push(page..page + 1),
+                        }
+                    }
+                }
+            });
+        }
+        unused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    use crate::memory::WASM_PAGE_BYTES;
+    use crate::memory::sys::FileView;
+
+    const IMAGE_PAGES: usize = 64;
+
+    /// An image of pages that differ, in a file behind a header.
+    fn image() -> Arc<MemoryImage> {
+        use std::io::Write;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[9; WASM_PAGE_BYTES]).unwrap();
+        for page in 0..IMAGE_PAGES {
+            file.write_all(&[page as u8; PAGE_BYTES]).unwrap();
+        }
+        let len = IMAGE_PAGES * PAGE_BYTES;
+        let view = FileView::new(file).unwrap();
+        Arc::new(MemoryImage::new(view, WASM_PAGE_BYTES..WASM_PAGE_BYTES + len).unwrap())
+    }
+
+    fn poke(memory: &GuestMemory, at: usize, byte: u8) {
+        memory.with_bytes(at as u32, 1, |bytes| bytes[0] = byte).unwrap();
+    }
+
+    fn everything(memory: &GuestMemory) -> Vec<u8> {
+        memory.with_all(<[u8]>::to_vec).unwrap()
+    }
+
+    /// Every way in which a memory knows what it copied.
+    fn over(image: &Arc<MemoryImage>) -> [GuestMemory; 3] {
+        let mapped = GuestMemory::over(Arc::clone(image), true).unwrap();
+        let by_words = GuestMemory::over(Arc::clone(image), true).unwrap();
+        if let Some(tracker) = &mut by_words.state.lock().tracker {
+            tracker.without_scan();
+        }
+        [mapped, by_words, GuestMemory::over(Arc::clone(image), false).unwrap()]
+    }
+
+    #[test]
+    fn a_memory_goes_back_to_its_image_whatever_was_done_to_it() {
+        let image = image();
+        let pristine = MemoryPatch { len: image.bytes().len(), ..MemoryPatch::default() };
+        for memory in over(&image) {
+            assert!(everything(&memory) == image.bytes());
+            for round in 0..3 {
+                for page in (0..IMAGE_PAGES).step_by(1 + round) {
+                    poke(&memory, page * PAGE_BYTES + 17, 200);
+                }
+                memory.grow(2 * WASM_PAGE_BYTES).unwrap();
+                poke(&memory, image.bytes().len() + 5, 1);
+                memory.restore(&pristine).unwrap();
+                assert!(everything(&memory) == image.bytes());
+            }
+            memory.grow(WASM_PAGE_BYTES).unwrap();
+            assert!(everything(&memory)[image.bytes().len()..].iter().all(|byte| *byte == 0));
+        }
+    }
+
+    #[test]
+    fn more_pages_than_are_kept_go_back_as_well() {
+        use std::io::Write;
+        let len = 2 * MOST_KEPT_PAGES * PAGE_BYTES;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![3; len]).unwrap();
+        let view = FileView::new(file).unwrap();
+        let image = Arc::new(MemoryImage::new(view, 0..len).unwrap());
+        let memory = GuestMemory::over(Arc::clone(&image), true).unwrap();
+        memory.with_bytes(0, len as u32, |bytes| bytes.fill(4)).unwrap();
+        let pristine = MemoryPatch { len, ..MemoryPatch::default() };
+        memory.restore(&pristine).unwrap();
+        assert!(everything(&memory) == image.bytes());
+        assert_eq!(memory.patch(&pristine).unwrap(), pristine);
+    }
+
+    #[test]
+    fn what_was_changed_moves_to_another_memory() {
+        let image = image();
+        let pristine = MemoryPatch { len: image.bytes().len(), ..MemoryPatch::default() };
+        for from in over(&image) {
+            for at in [0, 3 * PAGE_BYTES + 100, image.bytes().len() - 1] {
+                poke(&from, at, 201);
+            }
+            from.grow(WASM_PAGE_BYTES).unwrap();
+            poke(&from, image.bytes().len() + WASM_PAGE_BYTES - 1, 202);
+            let patch = from.patch(&pristine).unwrap();
+            assert!(patch.is_sound());
+            assert_eq!(patch.pages.len(), 4);
+            let again = from.patch(&patch).unwrap();
+            let is_shared = |(a, b): (&PagePatch, &PagePatch)| Arc::ptr_eq(&a.bytes, &b.bytes);
+            assert!(patch.pages.iter().zip(&again.pages).all(is_shared));
+            for to in over(&image) {
+                poke(&to, 5 * PAGE_BYTES, 203);
+                to.restore(&patch).unwrap();
+                assert!(everything(&to) == everything(&from));
+                to.restore(&pristine).unwrap();
+                assert!(everything(&to) == image.bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn a_memory_without_an_image_has_nothing_to_go_back_to() {
+        let memory = GuestMemory::new(WASM_PAGE_BYTES).unwrap();
+        assert!(memory.restore(&MemoryPatch::default()).is_err());
+        let [memory, ..] = over(&image());
+        memory.revoke();
+        assert!(memory.patch(&MemoryPatch::default()).is_err());
+    }
+
+    #[test]
+    fn long_runs_are_mapped_and_not_copied() {
+        let image = image();
+        let [memory, by_words, unmapped] = over(&image);
+        let pristine = MemoryPatch { len: image.bytes().len(), ..MemoryPatch::default() };
+        memory.grow(64 * WASM_PAGE_BYTES).unwrap();
+        // Across the end of the image, and one that is too short.
+        let filled = [40 * PAGE_BYTES..90 * PAGE_BYTES, 100 * PAGE_BYTES..110 * PAGE_BYTES];
+        for range in &filled {
+            let fill = |bytes: &mut [u8]| bytes.fill(170);
+            memory.with_bytes(range.start as u32, range.len() as u32, fill).unwrap();
+        }
+        let patch = memory.patch(&pristine).unwrap();
+        assert!(patch.runs.iter().map(PageRun::pages).eq(std::iter::once(40..90)));
+        assert_eq!((patch.pages.len(), patch.page_count()), (10, 60));
+        // One page of the run is written to: the run stays.
+        poke(&memory, 45 * PAGE_BYTES, 171);
+        let again = memory.patch(&patch).unwrap();
+        assert_eq!(again.runs, patch.runs);
+        assert_eq!((again.pages.len(), again.page_count()), (11, 60));
+        for to in [&by_words, &unmapped] {
+            to.restore(&again).unwrap();
+            assert!(everything(to) == everything(&memory));
+        }
+        // It is rewritten for the most part, and filled anew there.
+        memory.with_bytes(42 << 12, 40 << 12, |bytes| bytes.fill(172)).unwrap();
+        let rewritten = memory.patch(&again).unwrap();
+        assert!(!rewritten.runs.contains(&patch.runs[0]));
+        for to in [&by_words, &unmapped] {
+            to.restore(&rewritten).unwrap();
+            assert!(everything(to) == everything(&memory));
+        }
+        memory.restore(&pristine).unwrap();
+        assert!(everything(&memory) == image.bytes());
+        let flat =
+            MemoryPatch { runs: Vec::new(), pages: again.flat(image.bytes()), ..again.clone() };
+        by_words.restore(&flat).unwrap();
+        unmapped.restore(&again).unwrap();
+        assert!(everything(&by_words) == everything(&unmapped));
+    }
+
+    /// What one step of the test below does.
+    #[derive(Debug, Clone)]
+    enum Step {
+        Write { memory: usize, page: usize, pages: usize, byte: u8 },
+        Grow { memory: usize },
+        Park { memory: usize },
+        Attach { memory: usize, state: usize },
+        Reset { memory: usize },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let memory = 0..3_usize;
+        let pages = prop_oneof![1..3_usize, 16..40_usize];
+        let write = (memory.clone(), 0..80_usize, pages, any::<u8>());
+        prop_oneof![
+            6 => write.prop_map(|(memory, page, pages, byte)| Step::Write { memory, page, pages, byte }),
+            1 => memory.clone().prop_map(|memory| Step::Grow { memory }),
+            3 => memory.clone().prop_map(|memory| Step::Park { memory }),
+            3 => (memory.clone(), any::<usize>())
+                .prop_map(|(memory, state)| Step::Attach { memory, state }),
+            2 => memory.prop_map(|memory| Step::Reset { memory }),
+        ]
+    }
+
+    proptest! {
+        /// Three memories of one image, of every kind, against plain vectors.
+        #[test]
+        fn memories_hold_what_was_put_into_them(
+            steps in proptest::collection::vec(step(), 1..60),
+        ) {
+            let image = image();
+            let memories = over(&image);
+            let pristine = MemoryPatch { len: image.bytes().len(), ..MemoryPatch::default() };
+            let mut models = [(); 3].map(|()| image.bytes().to_vec());
+            let mut before = [(); 3].map(|()| pristine.clone());
+            let mut parked: Vec<(MemoryPatch, Vec<u8>)> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Write { memory, page, pages, byte } => {
+                        let end = ((page + pages) * PAGE_BYTES).min(models[memory].len());
+                        let start = (page * PAGE_BYTES).min(end);
+                        let (at, len) = (start as u32, (end - start) as u32);
+                        memories[memory].with_bytes(at, len, |bytes| bytes.fill(byte)).unwrap();
+                        models[memory][start..end].fill(byte);
+                    }
+                    Step::Grow { memory } => {
+                        let grown = models[memory].len() + WASM_PAGE_BYTES;
+                        if memories[memory].grow(WASM_PAGE_BYTES).is_ok() {
+                            models[memory].resize(grown, 0);
+                        }
+                    }
+                    Step::Park { memory } => {
+                        let patch = memories[memory].patch(&before[memory]).unwrap();
+                        before[memory] = patch.clone();
+                        parked.push((patch, models[memory].clone()));
+                    }
+                    Step::Attach { memory, state } if !parked.is_empty() => {
+                        let (patch, model) = &parked[state % parked.len()];
+                        memories[memory].restore(patch).unwrap();
+                        before[memory] = patch.clone();
+                        models[memory].clone_from(model);
+                    }
+                    Step::Attach { memory, .. } | Step::Reset { memory } => {
+                        memories[memory].restore(&pristine).unwrap();
+                        before[memory] = pristine.clone();
+                        models[memory] = image.bytes().to_vec();
+                    }
+                }
+                for (memory, model) in memories.iter().zip(&models) {
+                    prop_assert!(everything(memory) == *model);
+                }
+            }
+        }
+    }
+}
