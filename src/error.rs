@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::tool::BadToolCall;
 use engine::{
     BadFunction, BadMount, BadMountPath, BadPath, BadProgram, CacheError, EngineError, ImageError,
     PackageError, SessionError,
@@ -46,6 +47,9 @@ pub enum Error {
     /// A program is given something that no process could be given.
     #[error(transparent)]
     Program(#[from] BadProgram),
+    /// A tool's call is none.
+    #[error(transparent)]
+    ToolCall(BadToolCall),
     /// A host function can't be had in Python.
     #[error(transparent)]
     Function(#[from] BadFunction),

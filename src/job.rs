@@ -1,11 +1,15 @@
 //! A job: a program, what it is given and what it may use.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Deterministic, InputFile, Limits, Mount, MountedFolder, Program, Recording};
+use engine::{
+    BadProgram, Call, Deterministic, Entry, InputFile, Limits, Mount, MountedFolder, Program,
+    Recording, Script, Value,
+};
 
 use crate::error::Error;
 
@@ -23,6 +27,8 @@ pub struct Job {
     program: Program,
     limits: Option<Limits>,
     timeout: Option<Duration>,
+    /// A wall time that is taken if the limits have no shorter one.
+    at_most: Option<Duration>,
     cpu_time: Option<Duration>,
 }
 
@@ -33,11 +39,37 @@ impl Job {
         Self { program, ..Self::default() }
     }
 
-    /// A job that runs the source in a file of the host. Only the source goes into the sandbox,
-    /// not its folder.
+    /// A job that runs one expression, which is its value. Other source is a `SyntaxError`.
+    pub fn expression(source: impl Into<String>) -> Self {
+        let mut job = Self::code(source);
+        job.program.entry = Entry::Expression;
+        job
+    }
+
+    /// A job that calls a function, `module:function`, with arguments by position; what it returns
+    /// is the value, and is awaited if it can be. The module is imported from wherever the job
+    /// finds modules: the image, packages, input files, mounts. In a session `__main__` has the
+    /// functions that earlier jobs defined. [`Call`] has arguments by name as well.
+    ///
+    /// ```
+    /// use hatchery::{Array, Call, Job, Value};
+    /// let job = Job::call("numpy:sum", [Array::from_slice(&[1.0, 2.0])]);
+    /// let job = Job::from(Call::new("json:dumps").arg(serde_json::json!([1])).keyword("indent", 2));
+    /// ```
+    pub fn call(target: &str, args: impl IntoIterator<Item = impl Into<Value>>) -> Self {
+        args.into_iter().fold(Call::new(target), Call::arg).into()
+    }
+
+    /// A job that runs a script of the host as `python path` does: tracebacks have its path, and it
+    /// imports modules that lie beside it.
+    ///
+    /// For that the program can read the Python source below the script's folder, `*.py` in folders
+    /// without a dot in their names, and nothing else there. It is mounted at `/script`, which is
+    /// `sys.path[0]`, so `__file__` is `/script/NAME`. [`Self::alone`] leaves all of that out. The
+    /// working directory is the workspace all the same.
     ///
     /// # Errors
-    /// The file can't be read or is no UTF-8.
+    /// The file can't be read or is no UTF-8, or its folder can't be read.
     pub fn file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let bytes =
@@ -46,7 +78,15 @@ impl Job {
             String::from_utf8(bytes).map_err(|_| Error::NotText { path: path.to_owned() })?;
         // CPython skips the mark that some editors put in front of UTF-8.
         let source = source.strip_prefix('\u{feff}').unwrap_or(&source);
-        Ok(Self::code(source).named(path.to_string_lossy()))
+        let mut job = Self::code(source).named(path.to_string_lossy());
+        job.program.script = script(path)?;
+        Ok(job)
+    }
+
+    /// Gives the program nothing of its script's folder.
+    pub fn alone(mut self) -> Self {
+        self.program.script = None;
+        self
     }
 
     /// The source that the job runs.
@@ -57,6 +97,21 @@ impl Job {
     /// Sets the name in tracebacks, `__file__` and `sys.argv[0]`.
     pub fn named(mut self, filename: impl Into<String>) -> Self {
         self.program.filename = Some(filename.into());
+        self
+    }
+
+    /// Gives the program a variable of its main module: anything that JSON holds, bytes, a NumPy
+    /// array or a frame, which travel as raw bytes. In a session it stays. A name that no variable
+    /// can have is refused when the job is submitted.
+    ///
+    /// ```
+    /// use hatchery::{Array, Job};
+    /// let job = Job::code("prices * (1 + rate)")
+    ///     .variable("rate", 0.2)
+    ///     .variable("prices", Array::from_slice(&[1.0, 2.5]));
+    /// ```
+    pub fn variable(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.program.variables.insert(name.into(), value.into());
         self
     }
 
@@ -84,11 +139,27 @@ impl Job {
     /// # Errors
     /// The path is not a plain relative path.
     pub fn input(
-        mut self,
+        self,
         path: impl Into<String>,
         contents: impl Into<Vec<u8>>,
     ) -> Result<Self, Error> {
-        self.program.files.push(InputFile::new(path, contents)?);
+        let file = InputFile::new(path, contents)?;
+        Ok(self.file_given(file))
+    }
+
+    pub(crate) fn file_given(mut self, file: InputFile) -> Self {
+        self.program.files.push(file);
+        self
+    }
+
+    /// Sets the working directory: a path in the workspace, or an absolute one. Where programs can
+    /// write (`/workspace`, `/tmp`, `/home`) it is made if it isn't there. Without it that is the
+    /// workspace, or, in a session, where the job before ended.
+    ///
+    /// # Errors
+    /// The path is empty, or has a part that is empty, `.` or `..`.
+    pub fn workdir(mut self, path: &str) -> Result<Self, Error> {
+        self.program.workdir = Some(engine::workdir(path)?);
         Ok(self)
     }
 
@@ -168,15 +239,49 @@ impl Job {
         self
     }
 
+    /// Shortens the wall time to this, if it is longer.
+    pub(crate) fn at_most(mut self, wall_time: Duration) -> Self {
+        self.at_most = Some(wall_time);
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), BadProgram> {
+        self.program.check()
+    }
+
     pub(crate) fn into_parts(self, defaults: &Limits) -> Result<(Program, Limits), Error> {
-        self.program.check()?;
+        self.check()?;
         let mut limits = self.limits.unwrap_or_else(|| defaults.clone());
         if let Some(timeout) = self.timeout {
             limits.wall_time = timeout;
+        }
+        if let Some(at_most) = self.at_most {
+            limits.wall_time = limits.wall_time.min(at_most);
         }
         if let Some(cpu_time) = self.cpu_time {
             limits.cpu_time = cpu_time;
         }
         Ok((self.program, limits))
+    }
+}
+
+impl From<Call> for Job {
+    fn from(call: Call) -> Self {
+        let program = Program { entry: Entry::Call(call), ..Program::default() };
+        Self { program, ..Self::default() }
+    }
+}
+
+/// Where a script lies, with links followed, as CPython does; `None` where that can't be granted.
+fn script(path: &Path) -> Result<Option<Script>, Error> {
+    let unreadable = |source| Error::Read { path: path.to_owned(), source };
+    let path = path.canonicalize().map_err(unreadable)?;
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
+    // A program can't be told a name that is no UTF-8.
+    let Some(name) = name.to_str() else { return Ok(None) };
+    match Mount::open_modules(folder, name) {
+        Ok(folder) => Ok(Some(Script { folder: Arc::new(folder), name: name.to_owned() })),
+        Err(bad) if bad.cause.kind() == io::ErrorKind::Unsupported => Ok(None),
+        Err(bad) => Err(bad.into()),
     }
 }

@@ -3,14 +3,14 @@
 
 pub use checkpoint::Checkpoint;
 pub use engine::{
-    BadFunction, BadMount, BadMountPath, BadPath, BadProgram, CACHE_DIR_VARIABLE,
-    COPY_ON_WRITE_VARIABLE, CacheDir, CacheError, ChangeKind, ChangedFile, Chunk, Delivery,
-    Deterministic, EngineConfig, EngineError, Event, EventKind, Exception, HostError, HostKind,
-    ImageError, ImageInfo, LimitHit, LimitKind, Limits, MimeBundle, MimeData, ModuleError, Outcome,
-    PYTHON_WHEEL_VARIABLE, PackageError, PackageInfo, PackageOrigin, Program, Progress,
-    ProgressSink, PythonBuild, PythonError, RecordedAnswer, RecordedCall, Recording,
-    SandboxFailure, SessionError, Silent, StackFrame, Stream, SyntaxPosition, Usage, Verdict,
-    WHEEL_REQUIREMENT, check_path,
+    Array, BadFunction, BadMount, BadMountPath, BadPath, BadProgram, BadValue, CACHE_DIR_VARIABLE,
+    COPY_ON_WRITE_VARIABLE, CacheDir, CacheError, Call, ChangeKind, ChangedFile, Chunk, Column,
+    Delivery, Deterministic, Element, EngineConfig, EngineError, Event, EventKind, Exception,
+    Frame, HostError, HostKind, ImageError, ImageInfo, LimitHit, LimitKind, Limits, MimeBundle,
+    MimeData, ModuleError, Outcome, PYTHON_WHEEL_VARIABLE, PackageError, PackageInfo,
+    PackageOrigin, Program, Progress, ProgressSink, PythonBuild, PythonError, RecordedAnswer,
+    RecordedCall, Recording, SandboxFailure, SessionError, Silent, StackFrame, Stream,
+    SyntaxPosition, Usage, Value, Verdict, WHEEL_REQUIREMENT, check_path,
 };
 pub use error::Error;
 pub use functions::HostFunction;
@@ -23,6 +23,7 @@ pub use scheduler::{
     SessionStatus, Ticket, Totals,
 };
 pub use session::Session;
+pub use tool::{BadToolCall, tool_result_schema, tool_schema};
 
 mod checkpoint;
 mod error;
@@ -31,3 +32,4 @@ mod image;
 mod job;
 mod runtime;
 mod session;
+mod tool;

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run one program in a fresh interpreter.
-    Run(RunArguments),
+    Run(Box<RunArguments>),
     /// Run many programs, one JSON object a line in, one a line out.
     Batch(BatchArguments),
     /// Type Python at a prompt, in a session that keeps its variables.
@@ -38,6 +38,11 @@ pub(crate) enum Command {
     Image {
         #[command(subcommand)]
         command: ImageCommand,
+    },
+    /// Run a program as a tool of an agent, JSON in and out.
+    Tool {
+        #[command(subcommand)]
+        command: ToolCommand,
     },
     /// List the packages that programs can import, with versions and where they come from.
     Packages(PackagesArguments),
@@ -51,12 +56,33 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// The program; `-` reads it from standard input.
-    #[arg(value_name = "FILE", required_unless_present = "code", conflicts_with = "code")]
+    #[arg(value_name = "FILE", required_unless_present_any = ["code", "call"])]
     pub(crate) file: Option<PathBuf>,
 
     /// The program as text.
-    #[arg(short, long, value_name = "CODE")]
+    #[arg(short, long, value_name = "CODE", conflicts_with = "file")]
     pub(crate) code: Option<String>,
+
+    /// Call a function in place of a program; with `--json` what it returns is the value.
+    #[arg(long, value_name = "MODULE:FUNCTION", conflicts_with_all = ["file", "code"])]
+    pub(crate) call: Option<String>,
+
+    /// Give the function an argument. Can be repeated.
+    #[arg(long, value_name = "JSON", requires = "call", value_parser = parse_json)]
+    pub(crate) arg: Vec<serde_json::Value>,
+
+    /// Give the program a variable. Can be repeated.
+    #[arg(long, value_name = "NAME=JSON", value_parser = parse_json_variable)]
+    pub(crate) var: Vec<(String, serde_json::Value)>,
+
+    /// Show the program nothing of the folder that FILE lies in. Without this it can import modules
+    /// from there, and so read the Python source below it, and nothing else.
+    #[arg(long)]
+    pub(crate) alone: bool,
+
+    /// The program's working directory, in its workspace or an absolute path there.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) workdir: Option<String>,
 
     /// Print one JSON object with the result instead of the program's output.
     #[arg(long)]
@@ -126,8 +152,9 @@ pub(crate) struct RunArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct BatchArguments {
-    /// Jobs, one JSON object a line: `id`, `code` or `file`, and optionally `args`, `env`,
-    /// `stdin` and `timeout` (seconds, before `--timeout`). `-` reads standard input.
+    /// Jobs, one JSON object a line: `id`, `code`, `file` or `call` (an object with `function`, and
+    /// perhaps `args` and `keywords`), and optionally `args`, `env`, `stdin`, `variables` and
+    /// `timeout` (seconds, before `--timeout`). `-` reads standard input.
     #[arg(value_name = "IN.ndjson")]
     pub(crate) jobs: PathBuf,
 
@@ -230,6 +257,27 @@ impl LimitArguments {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum ToolCommand {
+    /// Print the JSON schema of a call, whose title is the tool's name.
+    Schema {
+        /// Print that of the result instead.
+        #[arg(long)]
+        result: bool,
+    },
+    /// Read one call from standard input, run it and print the result.
+    Run(Box<ToolRunArguments>),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolRunArguments {
+    #[command(flatten)]
+    pub(crate) image: ImageArguments,
+
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum PythonCommand {
     /// Fetch, verify and compile the build now instead of at the first run.
     Install,
@@ -261,6 +309,16 @@ fn parse_variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
+fn parse_json(text: &str) -> Result<serde_json::Value, String> {
+    serde_json::from_str(text)
+        .map_err(|error| format!("that is no JSON ({error}); a text needs quotes"))
+}
+
+fn parse_json_variable(text: &str) -> Result<(String, serde_json::Value), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=JSON")?;
+    Ok((name.to_owned(), parse_json(value)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,5 +344,12 @@ mod tests {
         assert!(parse_time("0s").is_err());
         assert!(parse_variable("A=b=c").is_ok_and(|pair| pair.1 == "b=c"));
         assert!(parse_variable("=b").is_err());
+    }
+
+    #[test]
+    fn variables_are_json() {
+        assert_eq!(parse_json_variable("a=[1]"), Ok(("a".to_owned(), serde_json::json!([1]))));
+        assert!(parse_json_variable("a=b").is_err_and(|error| error.contains("quotes")));
+        assert!(parse_json_variable("a").is_err());
     }
 }

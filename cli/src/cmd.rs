@@ -6,3 +6,4 @@ pub(crate) mod packages;
 pub(crate) mod python;
 pub(crate) mod repl;
 pub(crate) mod run;
+pub(crate) mod tool;

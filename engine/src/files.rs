@@ -115,6 +115,28 @@ pub(crate) fn put_mount(
     tree.create_fixed(folder, name, kind, now).map(drop)
 }
 
+/// Sees to a working directory at an absolute path: where guests can write it is made.
+pub(crate) fn put_workdir(tree: &mut Tree, path: &str, now: Timestamp) -> Result<(), Errno> {
+    match resolve::resolve(tree, Base::Node(NodeId::ROOT), path, Links::Follow) {
+        Ok(Place::Node(node)) => tree.entries(node).map(drop),
+        Ok(Place::Host(place)) => match place.mount.stat(&place.path())?.is_folder {
+            true => Ok(()),
+            false => Err(Errno::NotFolder),
+        },
+        Ok(Place::Vacant { .. }) | Err(Errno::NoEntry)
+            if WRITABLE.iter().any(|folder| is_below(path, folder)) =>
+        {
+            make_folders(tree, NodeId::ROOT, path, now).map(drop)
+        }
+        Ok(Place::Vacant { .. }) => Err(Errno::NoEntry),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+}
+
 /// Adds a node under a path, and the folders above it.
 fn put(
     tree: &mut Tree,

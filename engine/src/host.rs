@@ -47,7 +47,7 @@ pub(crate) trait GuestHost {
     ///
     /// # Errors
     /// What the caller gave can't be put, and how the run ends therefore.
-    fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), Verdict>;
+    fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), Box<Verdict>>;
 
     /// Ends the run. What it did to files is kept if it `commits`, and else undone.
     fn end_run(&mut self, commits: bool) -> RunEffects;

@@ -180,7 +180,7 @@ impl Interpreter {
         let transcript = Arc::clone(transcript);
         if let Err(verdict) = self.host.begin_run(setup) {
             self.host.end_run(false);
-            return (Outcome::not_run(verdict), Vec::new());
+            return (Outcome::not_run(*verdict), Vec::new());
         }
         self.runs += 1;
         self.life.has_run = true;
@@ -220,6 +220,7 @@ impl Interpreter {
         let is_kept = judgement.is_success() || program.keeps_files;
         let effects = self.host.end_run(is_kept);
         let usage = Usage { host_calls: effects.host_calls, ..usage };
+        let left_out = judgement.left_out;
         let (verdict, interrupted_at) = judgement.verdict(limits, &usage);
         let mut limits_met = effects.refusals;
         limits_met.extend(refusals);
@@ -231,6 +232,9 @@ impl Interpreter {
         }
         let shown = transcript.display_limits_met();
         limits_met.extend(shown.map(|(limit, asked)| hit(limit, limits, asked)));
+        if let Some(bytes) = left_out {
+            limits_met.push(hit(LimitKind::ResultData, limits, bytes));
+        }
         let outcome = Outcome {
             files: effects.files,
             limits_met,

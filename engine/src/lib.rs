@@ -37,13 +37,14 @@ pub use outcome::{
 };
 pub use packages::{Package, PackageInfo, PackageOrigin};
 pub use program::{
-    BadMountPath, BadPath, BadProgram, Deterministic, InputFile, MAX_PATH_BYTES, MountedFolder,
-    Program, check_path,
+    BadMountPath, BadPath, BadProgram, Call, Deterministic, Entry, InputFile, MAX_PATH_BYTES,
+    MountedFolder, Program, Script, check_path, workdir,
 };
 pub use python::{PYTHON_WHEEL_VARIABLE, PythonBuild, WHEEL_REQUIREMENT};
 pub use session::SessionState;
 pub use stop::StopHandle;
 pub use transcript::{Chunk, Cursor, Event, EventKind, Next, Stream, Transcript};
+pub use value::{Array, BadValue, Column, Element, Frame, MOST_DIMENSIONS, Value, Variables};
 
 mod agent;
 mod cache;
@@ -71,3 +72,4 @@ mod session;
 mod stop;
 mod transcript;
 mod tunables;
+mod value;

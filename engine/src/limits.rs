@@ -59,6 +59,10 @@ pub struct Limits {
     /// The value as JSON, its `repr`, its other forms together, each text of an exception, and what
     /// there is to tell beside those texts. Default: 1 MiB.
     pub result_bytes: usize,
+    /// A value that is passed as raw bytes: an array, a frame or bytes, as the host holds it.
+    /// Default: 64 MiB. What is larger is left out, and `limits_met` says so. The guest needs room
+    /// for two copies of it.
+    pub result_data_bytes: usize,
     /// All displays together. Default: 16 MiB. One that would go beyond is dropped, and the
     /// outcome says so.
     pub display_bytes: usize,
@@ -87,6 +91,7 @@ impl Default for Limits {
             result_bytes: 1 << 20,
             display_bytes: 16 << 20,
             display_count: 1000,
+            result_data_bytes: 64 << 20,
         }
     }
 }
@@ -122,6 +127,8 @@ pub enum LimitKind {
     FunctionResults,
     /// `Limits::source_bytes`.
     Source,
+    /// `Limits::result_data_bytes`.
+    ResultData,
     /// `Limits::display_bytes`.
     DisplayBytes,
     /// `Limits::display_count`.
@@ -150,6 +157,7 @@ impl LimitKind {
             Self::Source => "source",
             Self::DisplayBytes => "display_bytes",
             Self::DisplayCount => "display_count",
+            Self::ResultData => "result_data",
             Self::Stack => "stack",
         }
     }
@@ -165,6 +173,7 @@ impl LimitKind {
             | Self::FunctionResults
             | Self::Source
             | Self::DisplayBytes
+            | Self::ResultData
             | Self::Stack => " bytes",
             Self::FileCount
             | Self::OpenFiles

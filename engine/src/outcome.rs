@@ -9,6 +9,7 @@ pub use exception::{Exception, StackFrame, SyntaxPosition};
 pub use mime::{MimeBundle, MimeData};
 
 use crate::limits::LimitHit;
+use crate::value::Value;
 
 mod exception;
 mod mime;
@@ -97,6 +98,9 @@ pub enum Verdict {
         /// `text/plain`, which is `repr`. Forms that make it larger than `Limits::result_bytes`
         /// are left out.
         bundle: MimeBundle,
+        /// The last expression as an array, a frame or bytes, where it is one. What is larger than
+        /// `Limits::result_data_bytes` is left out, and `Outcome::limits_met` says so.
+        data: Option<Value>,
     },
     /// The program ended with an exception.
     Raised(Box<Exception>),

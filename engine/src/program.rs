@@ -5,14 +5,23 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::agent::WORKSPACE;
 use crate::files::mount::Mount;
 use crate::functions::{HostFunctions, Recording};
+use crate::value::Variables;
+pub use entry::{Call, Entry, Script};
+
+mod entry;
 
 /// One program with everything that it is given.
 #[derive(Debug, Clone, Default)]
 pub struct Program {
-    /// Python source.
+    /// Python source; empty for a call.
     pub source: String,
+    /// What of it runs.
+    pub entry: Entry,
+    /// Variables that it finds in its main module. In a session they stay.
+    pub variables: Variables,
     /// The name that tracebacks and `__file__` carry. Without one, tracebacks say `<job>` and
     /// there is no `__file__`.
     pub filename: Option<String>,
@@ -26,6 +35,11 @@ pub struct Program {
     pub files: Vec<InputFile>,
     /// Folders of the host that the program can read.
     pub mounts: Vec<MountedFolder>,
+    /// Where the source lies, if it is a script beside modules that it imports.
+    pub script: Option<Script>,
+    /// The working directory, an absolute path; the workspace without one. In a session a job
+    /// without one begins where the last one ended.
+    pub workdir: Option<String>,
     /// Whether the program can change no file at all.
     pub is_read_only: bool,
     /// Whether what the program did to files is kept also if it failed. Else that is undone, input
@@ -85,6 +99,24 @@ pub enum BadProgram {
         /// Its name.
         name: String,
     },
+    /// The name of a variable or of an argument of a call.
+    #[error("`{name}` can't be a name in a program: use letters, digits and `_`, and no keyword")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// What a job calls.
+    #[error("`{target}` can't be called: write `module:function`")]
+    Call {
+        /// What was given.
+        target: String,
+    },
+    /// A variable or an argument holds lists or objects in too many others.
+    #[error("the value of `{name}` is nested too deep: 100 levels are passed")]
+    Depth {
+        /// Its name.
+        name: String,
+    },
     /// An argument or the file name.
     #[error("`{text}` can't be an argument or a file name, since it has a NUL")]
     Text {
@@ -97,12 +129,17 @@ impl Program {
     /// Whether a process could be started with these surroundings.
     ///
     /// # Errors
-    /// An environment name is empty or has a `=`, or a text has a NUL.
+    /// An environment name is empty or has a `=`, a text has a NUL, or a variable or a call has a
+    /// name that is none, or a value that is nested too deep.
     pub fn check(&self) -> Result<(), BadProgram> {
         for (name, value) in &self.env {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
                 return Err(BadProgram::Variable { name: name.clone() });
             }
+        }
+        self.variables.iter().try_for_each(|(name, value)| entry::check_given(name, value))?;
+        if let Entry::Call(call) = &self.entry {
+            call.check()?;
         }
         match self.args.iter().chain(&self.filename).find(|text| text.contains('\0')) {
             Some(text) => Err(BadProgram::Text { text: text.clone() }),
@@ -135,14 +172,17 @@ pub struct BadPath {
 pub const MAX_PATH_BYTES: usize = 1024;
 
 /// Where nothing can be mounted, as programs need what is there; below `/usr` nothing can be either.
-const TAKEN: [&str; 4] = ["/usr", "/tmp", "/home", "/workspace"];
+const TAKEN: [&str; 5] = ["/usr", "/tmp", "/home", "/workspace", SCRIPT_FOLDER];
+
+/// Where a program finds its script's folder; `_agent.py` has the same.
+pub(crate) const SCRIPT_FOLDER: &str = "/script";
 
 impl MountedFolder {
     /// A folder that the program finds at `path`, such as `/data`.
     ///
     /// # Errors
     /// The path is not absolute, has a part that is empty, `.` or `..`, or is one that programs
-    /// need: `/tmp`, `/home`, `/workspace`, and what is below `/usr`.
+    /// need: `/tmp`, `/home`, `/workspace`, `/script`, and what is below `/usr`.
     pub fn new(path: impl Into<String>, folder: Arc<Mount>) -> Result<Self, BadMountPath> {
         let path = path.into();
         let is_taken = |taken: &str| {
@@ -160,7 +200,7 @@ impl MountedFolder {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{path}` can't be where a folder is mounted: use an absolute path such as /data, \
-     without `..` or empty parts, and not /tmp, /home, /workspace or /usr"
+     without `..` or empty parts, and not /tmp, /home, /workspace, /script or /usr"
 )]
 pub struct BadMountPath {
     /// The path that was given.
@@ -176,6 +216,17 @@ impl InputFile {
         let path = path.into();
         check_path(&path)?;
         Ok(Self { path, contents: contents.into() })
+    }
+}
+
+/// The absolute path of a working directory: below the workspace, unless it is absolute itself.
+///
+/// # Errors
+/// The path is empty, too long, or has a part that is empty, `.` or `..`.
+pub fn workdir(path: &str) -> Result<String, BadPath> {
+    match path.strip_prefix('/') {
+        Some(below) => check_path(below).map(|()| path.to_owned()),
+        None => check_path(path).map(|()| format!("{WORKSPACE}/{path}")),
     }
 }
 

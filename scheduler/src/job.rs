@@ -1,6 +1,6 @@
 //! A job as it is submitted, and as the shell keeps it.
 
-use engine::{Limits, Outcome, Program};
+use engine::{Entry, Limits, Outcome, Program, Value, Variables};
 use pool::{SessionId, Task};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -19,12 +19,22 @@ pub struct JobRequest {
 impl JobRequest {
     /// What the job holds in memory while it waits, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let Program { source, filename, args, env, stdin, files, .. } = &self.program;
+        let Program { source, filename, args, env, stdin, files, variables, entry, .. } =
+            &self.program;
         let files: usize = files.iter().map(|file| file.path.len() + file.contents.len()).sum();
         let env: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
         let args: usize = args.iter().map(String::len).sum();
         let filename = filename.as_ref().map_or(0, String::len);
-        source.len() + filename + args + env + stdin.len() + files
+        let named = |values: &Variables| -> usize {
+            values.iter().map(|(name, value)| name.len() + value.bytes()).sum()
+        };
+        let call = match entry {
+            Entry::Call(call) => {
+                call.args.iter().map(Value::bytes).sum::<usize>() + named(&call.keywords)
+            }
+            _ => 0,
+        };
+        source.len() + filename + args + env + stdin.len() + files + named(variables) + call
     }
 }
 

@@ -12,6 +12,8 @@ mod files;
 mod functions;
 /// States of sessions that are copied, gone back to, saved, and moved between workers.
 mod images;
+/// What a job is given, and what of it comes back.
+mod inputs;
 /// What a program can't reach.
 mod isolation;
 /// What a job is given, says and leaves.

@@ -41,7 +41,7 @@ fn the_last_expression_comes_in_all_its_forms() {
                   def _repr_html_(self): return '<b>ä</b>'\n    \
                   def _repr_png_(self): return bytes([0x89])\nA()";
     let outcome = run(source);
-    let Verdict::Completed { value, repr, bundle } = &outcome.verdict else {
+    let Verdict::Completed { value, repr, bundle, .. } = &outcome.verdict else {
         panic!("{outcome:?}")
     };
     assert_eq!((value, repr.as_deref()), (&None, Some("plain")));

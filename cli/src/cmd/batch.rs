@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use hatchery::{Hatchery, Job, Limits, Outcome};
+use hatchery::{Call, Hatchery, Job, Limits, Outcome};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::fs::File;
@@ -36,6 +36,9 @@ struct Line {
     _id: Option<Value>,
     code: Option<String>,
     file: Option<PathBuf>,
+    call: Option<CallLine>,
+    #[serde(default)]
+    variables: BTreeMap<String, Value>,
     #[serde(default)]
     args: Vec<String>,
     #[serde(default)]
@@ -44,6 +47,18 @@ struct Line {
     stdin: String,
     /// Seconds.
     timeout: Option<f64>,
+}
+
+/// A function in place of a program.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallLine {
+    /// `module:function`.
+    function: String,
+    #[serde(default)]
+    args: Vec<Value>,
+    #[serde(default)]
+    keywords: BTreeMap<String, Value>,
 }
 
 /// What became of the lines.
@@ -263,12 +278,17 @@ fn parse(bytes: &[u8], number: usize, limits: &Limits) -> Result<Option<(Value, 
 
 impl Line {
     fn job(self, limits: &Limits) -> Result<Job, String> {
-        let job = match (self.code, self.file) {
-            (Some(code), None) => Job::code(code),
-            (None, Some(file)) => Job::file(file).map_err(|error| error.to_string())?,
-            (Some(_), Some(_)) => return Err("give `code` or `file`, not both".to_owned()),
-            (None, None) => return Err("give the program as `code` or `file`".to_owned()),
+        let job = match (self.code, self.file, self.call) {
+            (Some(code), None, None) => Job::code(code),
+            (None, Some(file), None) => Job::file(file).map_err(|error| error.to_string())?,
+            (None, None, Some(call)) => call.job(),
+            (None, None, None) => {
+                return Err("give the program as `code` or `file`, or a `call`".to_owned());
+            }
+            _ => return Err("give one of `code`, `file` and `call`".to_owned()),
         };
+        let variables = self.variables.into_iter();
+        let job = variables.fold(job, |job, (name, value)| job.variable(name, value));
         let mut limits = limits.clone();
         if let Some(seconds) = self.timeout {
             limits.wall_time = Duration::try_from_secs_f64(seconds)
@@ -282,6 +302,14 @@ impl Line {
         }
         let job = self.env.into_iter().fold(job, |job, (name, value)| job.env(name, value));
         Ok(job.args(self.args).stdin(self.stdin).limits(limits))
+    }
+}
+
+impl CallLine {
+    fn job(self) -> Job {
+        let call = self.args.into_iter().fold(Call::new(&self.function), Call::arg);
+        let keywords = self.keywords.into_iter();
+        keywords.fold(call, |call, (name, value)| call.keyword(name, value)).into()
     }
 }
 
@@ -338,10 +366,13 @@ mod tests {
     #[test]
     fn malformed_lines_say_what_is_wrong() {
         assert_eq!(problem("{").id, json!(7));
-        let bad =
-            BadLine { id: json!(3), problem: "give the program as `code` or `file`".to_owned() };
+        let bad = BadLine {
+            id: json!(3),
+            problem: "give the program as `code` or `file`, or a `call`".to_owned(),
+        };
         assert_eq!(problem(r#"{"id": 3}"#), bad);
-        assert!(problem(r#"{"id": 3, "code": "", "file": "x"}"#).problem.contains("not both"));
+        assert!(problem(r#"{"id": 3, "code": "", "file": "x"}"#).problem.contains("one of"));
+        assert!(problem(r#"{"call": {"function": "a:b", "arg": 1}}"#).problem.contains("arg"));
         assert!(problem(r#"{"id": 3, "cod": ""}"#).problem.contains("cod"));
         assert!(problem(r#"{"code": "", "timeout": -1}"#).problem.contains("timeout"));
         assert!(problem("[]").problem.contains("struct Line"));

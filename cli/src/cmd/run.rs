@@ -22,7 +22,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     let hatchery = arguments.image.apply(builder)?.start().await?;
     // The first asks the program to end, the second ends it, the third ends this process.
     let mut interrupts = signals::interrupts(3)?;
-    let mut ticket = hatchery.submit(job).await?;
+    let mut ticket = hatchery.submit(job).await.map_err(of_submission)?;
     let (outcome, interrupts) = follow(&mut ticket, !arguments.json, &mut interrupts).await?;
     if arguments.json {
         terminal::print(outcome.to_tool_json())?;
@@ -98,7 +98,16 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
             Job::code(source).named("-")
         }
         (None, Some(file)) => script(file, arguments)?,
-        (None, None) => unreachable!("clap wants one of the two"),
+        (None, None) => {
+            let target = arguments.call.as_ref().expect("clap wants one of the three");
+            Job::call(target, arguments.arg.clone())
+        }
+    };
+    let variables = arguments.var.iter();
+    let job = variables.fold(job, |job, (name, value)| job.variable(name, value.clone()));
+    let job = match &arguments.workdir {
+        Some(path) => job.workdir(path).map_err(|error| UsageError(error.to_string()))?,
+        None => job,
     };
     let job = inputs::add_named(job, &arguments.input)?;
     let job = arguments.env.iter().fold(job, |job, (name, value)| job.env(name, value));
@@ -120,8 +129,17 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
     Ok(job.args(&arguments.args).limits(arguments.limits.limits()))
 }
 
+/// What is wrong with a job by itself is the user's to put right.
+fn of_submission(error: hatchery::Error) -> anyhow::Error {
+    match error {
+        hatchery::Error::Program(_) => UsageError(error.to_string()).into(),
+        error => error.into(),
+    }
+}
+
 fn script(file: &Path, arguments: &RunArguments) -> anyhow::Result<Job> {
     let job = Job::file(file).map_err(|error| UsageError(error.to_string()))?;
+    let job = if arguments.alone { job.alone() } else { job };
     if arguments.no_header_inputs {
         return Ok(job);
     }

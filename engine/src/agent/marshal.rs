@@ -17,7 +17,6 @@ pub(crate) enum Value<'a> {
     Unsigned(u64),
     Float(f64),
     Str(Cow<'a, str>),
-    #[cfg_attr(not(test), expect(dead_code, reason = "no request has any yet"))]
     Bytes(Cow<'a, [u8]>),
     List(Vec<Value<'a>>),
     /// In this order; no name comes twice.

@@ -1,6 +1,7 @@
 """Tests of the agent on this machine's own CPython: `python3 -m unittest` in this folder."""
 
 import contextlib
+import importlib.util
 import io
 import json
 import marshal
@@ -8,9 +9,10 @@ import os
 import shutil
 import sys
 import tempfile
+import types
 import unittest
 
-from hatchery import _agent, _describe, _image, _streams
+from hatchery import _agent, _compile, _describe, _image, _streams, _values
 from hatchery._agent import Agent
 from hatchery._wire import FETCH, HELLO, PROGRAM_BEGINS, PROGRAM_OVER, REPLY
 from hatchery._wire import encode_json, reply_frame
@@ -36,8 +38,9 @@ class Door:
         if frame[:1] in (HELLO, PROGRAM_BEGINS, PROGRAM_OVER):
             return b""
         assert frame[:1] == REPLY
-        header, buffers = parts(frame)
-        assert not buffers and "buffers" not in header
+        header, self.buffers = parts(frame)
+        assert self.buffers or "buffers" not in header
+        header.pop("buffers", None)
         self.replies.append(header)
         return b""
 
@@ -79,6 +82,7 @@ class AgentCase(unittest.TestCase):
             "reseed": False,
             "rehearse": False,
             "result_bytes": 1 << 20,
+            "data_bytes": 1 << 20,
             **changes,
         }
         self.door.requests.append(request)
@@ -458,6 +462,171 @@ class AgentTest(AgentCase):
         self.assertEqual(parts(frame), ({"kind": "x", "buffers": [3, 0, 8]}, [b"abc", b"", bytes(8)]))
         self.assertEqual(reply_frame({}, encode_json), b"\x02\x02\x00\x00\x00{}")
         self.assertEqual(parts(_agent.NO_ROOM)[0]["type"], "MemoryError")
+
+    def given(self, source="", **given):
+        return self.run_program(source, given=given)
+
+    def test_variables_are_there_and_stay(self):
+        variables = {"x": ["plain", {"a": [1, 2.5, None]}], "y": ["plain", b"raw"]}
+        self.assertEqual(self.given("x['a'], y == b'raw'", variables=variables)["value"], [[1, 2.5, None], True])
+        self.assertEqual(self.run_program("x")["value"], {"a": [1, 2.5, None]})
+
+    def test_an_expression_is_one_and_no_more(self):
+        for source, value in [("1 + 1", 2), ("  (\n3)", 3), ("'a'\n", "a")]:
+            self.assertEqual(self.given(source, expression=True)["value"], value)
+        for source in ("x = 1", "1; 2", "1\n2", "", "import sys"):
+            self.assertEqual(self.given(source, expression=True)["type"], "SyntaxError", source)
+
+    def test_functions_of_modules_are_called(self):
+        def call(module, function, *args, **keywords):
+            args = [["plain", value] for value in args]
+            keywords = {name: ["plain", value] for name, value in keywords.items()}
+            return self.given(call={"module": module, "function": function, "args": args, "keywords": keywords})
+
+        self.assertEqual(call("json", "dumps", [1], indent=1)["value"], "[\n 1\n]")
+        self.assertEqual(call("os.path", "join", "a", "b")["value"], "a/b")
+        self.run_program("class A:\n    def f(x): return x * 2\ndef g(): 1 / 0")
+        self.assertEqual(call("__main__", "A.f", 4)["value"], 8)
+        self.assertIn("in g\n", call("__main__", "g")["traceback"])
+        self.assertEqual(call("json", "nothing")["type"], "AttributeError")
+        self.assertEqual(call("no_such_module", "f")["type"], "ModuleNotFoundError")
+
+    def test_a_script_finds_its_folder_first(self):
+        self.addCleanup(sys.path.__setitem__, slice(None), list(sys.path))
+        reply = self.run_program(
+            "import sys; (__file__, sys.path[0], sys.argv[0])",
+            filename="dir/x.py", given={"script": "x.py"},
+        )
+        self.assertEqual(reply["value"], ["/script/x.py", "/script", "dir/x.py"])
+        self.given("1", script="y.py")
+        self.assertEqual(sys.path.count("/script"), 1)
+
+    def test_the_working_directory_is_the_jobs(self):
+        self.addCleanup(os.chdir, os.getcwd())
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        self.assertEqual(self.given("import os; os.getcwd()", workdir=folder)["value"], os.path.realpath(folder))
+        self.assertEqual(self.given("1", workdir="/no/such/folder")["type"], "FileNotFoundError")
+
+    def test_bytes_travel_beside_the_reply(self):
+        for source in ("b'abc'", "bytearray(b'abc')", "memoryview(b'a_b_c_')[::2]"):
+            reply = self.run_program(source)
+            self.assertEqual((reply["data"], self.door.buffers), ({"kind": "bytes"}, [b"abc"]), source)
+        reply = self.run_program("b'abc'", data_bytes=2)
+        self.assertEqual((reply["data_left_out"], self.door.buffers), (3, []))
+        self.assertIn("500 bytes in all", self.run_program("b'a' * 500", result_bytes=100)["repr"])
+        for source in ("1", "None", "x = b'1'", "object()", "{1: b''}", "class B(bytes): pass\nB()"):
+            self.assertNotIn("data", self.run_program(source), source)
+
+    def test_programs_are_compiled_as_their_trees_are(self):
+        for source in [
+            "", "\n", "# x", "1", "x", "x = 1", "x: int = 1", "x[0] = 1", "x += 1", "x == 1", "x[a:=1]",
+            "f(a=1)", "f(\na=1)", "f(\n  a\n)", "if x:\n    y", "if x: y", "x; y", "x = 1; y", "'doc'",
+            "'''\nx = 1\n'''", "'''\nx'''", "x + \\\ny", "x = \\\ny", "f(\nx = \")\", y = \"(\" )",
+            "lambda x=1: x", "[lambda x=1: x]", "print('(')", "f(\n')' '(')", "*a, b",
+            "@f\ndef g(): pass", "for x in y:\n    pass\nelse:\n    x", "import x", "imports", "x  # y",
+            "x = '#'", "d['a'] = 1", "d['a'] == 1", "x if y else z", "x\r\ny", "x\ry = 1", "not x", "x,", "pass",
+            "match (x)", "type (x)", "case", "x\n\n  ", "yield_ = 1", "{1: 2}", "{\n1: 2}", "a, b = 1, 2", "a, b == c",
+        ]:
+            kind, at = _compile.end_of(source)
+            tree = _compile.ast.parse(source)
+            is_expression = bool(tree.body) and type(tree.body[-1]) is _compile.ast.Expr
+            body, value = _compile.compile_program(source, "f")
+            self.assertEqual(value is not None, is_expression, source)
+            if kind != "unknown" and is_expression:
+                self.assertEqual((kind, source.count("\n", 0, at) + 1), ("expression", tree.body[-1].lineno), source)
+        self.assertEqual(self.run_program("\n\nimport sys\nsys._getframe().f_lineno")["value"], 4)
+        for source in ("f(", "x = = 1", "if x:", "1 +", "x y", "f(\nx)\ny)", "return", "'''\nx"):
+            with self.assertRaises(SyntaxError, msg=source):
+                _compile.compile_program(source, "f")
+
+    def test_awaiting_outside_of_functions(self):
+        loop = types.ModuleType("hatchery._loop")
+        loop.run = run_to_the_end
+        saved = sys.modules.get("hatchery._loop")
+        if saved is None:
+            sys.modules["hatchery._loop"] = loop
+            self.addCleanup(sys.modules.pop, "hatchery._loop")
+        self.run_program("async def f(x): return x")
+        for source, value in [
+            ("await f(1)", 1),
+            ("x = await f(2)\nx + 1", 3),
+            ("x = 3\n[await f(x), x]", [3, 3]),
+            ("[y async for y in (x async for x in g())]", [1]),
+            ("y = [await f(n) for n in range(2)]", None),
+        ]:
+            source = "async def g(): yield 1\n" + source
+            self.assertEqual(self.run_program(source)["value"], value, source)
+        self.assertNotIn(_compile.RESULT, self.agent.main.__dict__)
+        self.assertEqual(self.given("await f(4)", expression=True)["value"], 4)
+        call = {"module": "__main__", "function": "f", "args": [["plain", 5]], "keywords": {}}
+        self.assertEqual(self.given(call=call)["value"], 5)
+        self.assertEqual(self.run_program("def f(): await g()")["type"], "SyntaxError")
+        lines = self.run_program("x = 1\nawait f(1 / 0)")["traceback"].splitlines()
+        self.assertEqual(lines[1], '  File "<job 10>", line 2, in <module>')
+        self.assertEqual(self.given(call={**call, "args": []})["type"], "TypeError")
+
+
+def run_to_the_end(coroutine):
+    """Runs a coroutine that waits for nothing."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("it waits for something")
+
+
+@unittest.skipUnless(importlib.util.find_spec("pandas"), "there is no pandas here")
+class ArrayTest(unittest.TestCase):
+    def passed(self, value, room=1 << 20):
+        """What becomes of a value that goes to the host and back."""
+        fields, buffers = _values.data_fields(value, room, encode_json)
+        told, buffers = fields["data"], iter(buffers)
+        rows = told.get("rows")
+
+        def column(told):
+            if told["kind"] == "array":
+                return ["array", told["dtype"], told.get("shape", [rows]), next(buffers)]
+            return ["strings", next(buffers), next(buffers)]
+
+        if told["kind"] == "array":
+            return _values.to_object(column(told))
+        index = told["index"] and column(told["index"])
+        columns = [[name, column(one)] for name, one in told["columns"]]
+        return _values.to_object(["frame", told["index_name"], index, columns])
+
+    def test_arrays_come_back(self):
+        import numpy
+
+        for array in (
+            numpy.arange(6.0).reshape(2, 3).T, numpy.array([True]), numpy.array(3), numpy.zeros((0, 3)),
+            numpy.array(["a", "bcd"]), numpy.array([1], ">i4"), numpy.array(["2020-01-01"], "M8[D]"),
+        ):
+            back = self.passed(array)
+            self.assertTrue((back == array).all() and back.shape == array.shape)
+            self.assertTrue(back.flags.writeable and back.flags.owndata)
+        for array in (numpy.array([object()]), numpy.zeros(2, [("a", "i4")]), numpy.ma.array([1])):
+            self.assertEqual(_values.data_fields(array, 1 << 20, encode_json), ({}, ()))
+        left_out = _values.data_fields(numpy.zeros(10), 10, encode_json)
+        self.assertEqual(left_out, ({"data_left_out": 80}, ()))
+
+    def test_frames_come_back(self):
+        import pandas
+
+        for frame in (
+            pandas.DataFrame({"a": [1, 2], "b": ["x", None], "c": pandas.to_datetime(["2020", "2021"])}),
+            pandas.DataFrame({"a": [1, 2]}, index=pandas.Index(["p", "q"], name="k")),
+            pandas.DataFrame({"a": [True]}, index=pandas.to_datetime(["2020"])),
+        ):
+            pandas.testing.assert_frame_equal(self.passed(frame), frame)
+        series = pandas.Series([1.5, None], name="s")
+        pandas.testing.assert_frame_equal(self.passed(series), series.to_frame())
+        for frame in (
+            pandas.DataFrame({1: [2]}), pandas.DataFrame([[1, 2]], columns=["a", "a"]),
+            pandas.DataFrame({"a": pandas.Categorical(["x"])}), pandas.DataFrame({"a": [object()]}),
+            pandas.DataFrame({"a": [1], "b": [2]}).set_index(["a", "b"]),
+        ):
+            self.assertEqual(_values.data_fields(frame, 1 << 20, encode_json), ({}, ()))
 
 
 if __name__ == "__main__":

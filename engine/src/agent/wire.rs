@@ -73,11 +73,15 @@ pub(crate) struct ReplyParts<'a> {
 
 /// Splits what a reply carries: 4 bytes with the length of the header, little-endian, the header, a
 /// JSON object, and the buffers one after another. The header's field `buffers`, which is taken out
-/// of it, lists their lengths; without it there are none.
-pub(crate) fn split_reply(bytes: &[u8]) -> Result<ReplyParts<'_>, String> {
+/// of it, lists their lengths; without it there are none. A header longer than `most_header` bytes is
+/// not looked at, since what is made of it is larger by far.
+pub(crate) fn split_reply(bytes: &[u8], most_header: usize) -> Result<ReplyParts<'_>, String> {
     let (length, rest) = bytes.split_first_chunk::<4>().ok_or("it has no header")?;
     let length = u32::from_le_bytes(*length) as usize;
     let (header, mut rest) = rest.split_at_checked(length).ok_or("its header is cut off")?;
+    if length > most_header {
+        return Err("its header is larger than its limit".to_owned());
+    }
     let mut header: Map<String, Json> =
         serde_json::from_slice(header).map_err(|error| error.to_string())?;
     let lengths: Vec<u32> = match header.remove("buffers") {
@@ -131,7 +135,7 @@ pub(crate) fn parse_display(bytes: &[u8]) -> Result<MimeBundle, String> {
     struct Header {
         bundle: Vec<ListedForm>,
     }
-    let ReplyParts { header, buffers } = split_reply(bytes)?;
+    let ReplyParts { header, buffers } = split_reply(bytes, super::HEADER_BYTES)?;
     let Header { bundle } =
         serde_json::from_value(Json::Object(header)).map_err(|error| error.to_string())?;
     if bundle.is_empty() || bundle.len() != buffers.len() {
@@ -163,10 +167,10 @@ mod tests {
 
     #[test]
     fn a_reply_is_a_header_and_its_buffers() {
-        let ReplyParts { header, buffers } = split_reply(b"\x02\0\0\0{}").unwrap();
+        let ReplyParts { header, buffers } = split_reply(b"\x02\0\0\0{}", 2).unwrap();
         assert_eq!((header.len(), buffers.len()), (0, 0));
         let carried = [&framed(r#"{"a":1,"buffers":[3,0,2]}"#)[..], b"abcde"].concat();
-        let ReplyParts { header, buffers } = split_reply(&carried).unwrap();
+        let ReplyParts { header, buffers } = split_reply(&carried, 1000).unwrap();
         assert_eq!(Json::Object(header), serde_json::json!({"a": 1}));
         assert_eq!(buffers, [&b"abc"[..], b"", b"de"]);
     }
@@ -182,14 +186,15 @@ mod tests {
             b"\xff\xff\xff\xff{}",
             b"\x02\0\0\0[]",
         ] {
-            assert!(split_reply(carried).is_err(), "{carried:?}");
+            assert!(split_reply(carried, 1000).is_err(), "{carried:?}");
         }
         for buffers in
             ["[1]", "[3]", "[1,2]", "[2,4294967295]", "[4294967296]", "[-1]", "2", "null"]
         {
             let header = framed(&format!(r#"{{"buffers":{buffers}}}"#));
-            assert!(split_reply(&[&header[..], b"ab"].concat()).is_err(), "{buffers}");
+            assert!(split_reply(&[&header[..], b"ab"].concat(), 1000).is_err(), "{buffers}");
         }
+        assert!(split_reply(b"\x02\0\0\0{}", 1).is_err());
     }
 
     #[test]

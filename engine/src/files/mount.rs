@@ -23,6 +23,8 @@ const MOST_ENTRIES: usize = 100_000;
 pub struct Mount {
     folder: OwnedFd,
     path: PathBuf,
+    /// The script that lies in it, if only that and modules are shown.
+    script: Option<String>,
 }
 
 impl fmt::Debug for Mount {
@@ -63,12 +65,34 @@ impl Mount {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|error| BadMount { path: path.to_owned(), cause: error.into() })?;
-        Ok(Self { folder, path: path.to_owned() })
+        Ok(Self { folder, path: path.to_owned(), script: None })
+    }
+
+    /// Opens the folder of a script, of which a guest is shown what the script could import as
+    /// Python source, and nothing else: files that end in `.py`, in the folder and those below it
+    /// whose names have no dot, and the script itself.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn open_modules(path: impl AsRef<Path>, script: &str) -> Result<Self, BadMount> {
+        Ok(Self { script: Some(script.to_owned()), ..Self::open(path)? })
+    }
+
+    /// Whether a guest is shown what is under this path below the folder.
+    fn shows(&self, path: &str, is_folder: bool) -> bool {
+        let Some(script) = &self.script else { return true };
+        let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let is_shown = match is_folder {
+            true => path == "." || !name.contains('.'),
+            false => path == script || name.ends_with(".py") && !name.starts_with('.'),
+        };
+        is_shown && !folders.contains('.')
     }
 
     pub(crate) fn stat(&self, path: &str) -> Result<HostStat, Errno> {
         let place = self.open_below(path, OFlags::PATH)?;
-        shown(&fstat(&place).map_err(errno)?)
+        let stat = shown(&fstat(&place).map_err(errno)?)?;
+        if self.shows(path, stat.is_folder) { Ok(stat) } else { Err(Errno::NoEntry) }
     }
 
     /// Opens a file for reading.
@@ -87,7 +111,12 @@ impl Mount {
 
     /// The names in a folder that a guest is shown, sorted.
     pub(crate) fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>, Errno> {
+        if !self.shows(path, true) {
+            return Err(Errno::NoEntry);
+        }
         let folder = self.open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let below =
+            |name: &str| if path == "." { name.to_owned() } else { format!("{path}/{name}") };
         let entries = rustix::fs::Dir::read_from(&folder).map_err(errno)?;
         let mut names = Vec::new();
         for (index, entry) in entries.enumerate() {
@@ -101,7 +130,8 @@ impl Mount {
                 continue;
             }
             let stat = statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
-            if let Some(stat) = stat.ok().and_then(|stat| shown(&stat).ok()) {
+            let stat = stat.ok().and_then(|stat| shown(&stat).ok());
+            if let Some(stat) = stat.filter(|stat| self.shows(&below(name), stat.is_folder)) {
                 names.push((name.to_owned(), stat));
             }
         }
@@ -204,6 +234,43 @@ mod tests {
         ] {
             assert_eq!(mount.file(path).map(drop), Err(expected), "{path}");
         }
+    }
+
+    #[test]
+    fn of_a_scripts_folder_modules_are_shown_and_nothing_else() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path();
+        for inner in ["package", "package/data", ".ssh", "dotted.name"] {
+            fs::create_dir(folder.join(inner)).unwrap();
+        }
+        let shown = ["script", "other.py", "package/__init__.py", "package/data/deep.py"];
+        let hidden = [
+            "secret.txt",
+            "script2",
+            ".hidden.py",
+            "package/script",
+            "package/data/rows.csv",
+            ".ssh/key.py",
+            ".ssh/id",
+            "dotted.name/x.py",
+        ];
+        for path in shown.iter().chain(&hidden) {
+            fs::write(folder.join(path), "").unwrap();
+        }
+        let mount = Mount::open_modules(folder, "script").unwrap();
+        for path in shown {
+            assert!(mount.file(path).is_ok(), "{path}");
+        }
+        for path in hidden {
+            assert_eq!(mount.file(path).map(drop), Err(Errno::NoEntry), "{path}");
+        }
+        let names = |path| mount.list(path).unwrap().into_iter().map(|(name, _)| name).collect();
+        let listed: Vec<String> = names(".");
+        assert_eq!(listed, ["other.py", "package", "script"]);
+        let listed: Vec<String> = names("package");
+        assert_eq!(listed, ["__init__.py", "data"]);
+        assert_eq!(mount.list(".ssh").map(drop), Err(Errno::NoEntry));
+        assert_eq!(mount.stat(".ssh").map(drop), Err(Errno::NoEntry));
     }
 
     #[test]

@@ -13,9 +13,10 @@ use crate::error::StartError;
 use crate::files::changes::changes;
 use crate::files::quota::FileQuota;
 use crate::files::tree::Tree;
-use crate::files::{put_input, put_mount};
+use crate::files::{put_input, put_mount, put_workdir};
 use crate::module::imports::{HOST, HOST_CALL, WASI};
 use crate::outcome::{SandboxFailure, Verdict};
+use crate::program::SCRIPT_FOLDER;
 
 /// Serves one guest.
 pub(crate) struct ReactorHost {
@@ -57,7 +58,7 @@ impl GuestHost for ReactorHost {
         Ok(())
     }
 
-    fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), Verdict> {
+    fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), Box<Verdict>> {
         let RunSetup { program, limits, transcript } = setup;
         let mut wasi = self.wasi.lock();
         wasi.begin_run(RunStreams {
@@ -71,7 +72,7 @@ impl GuestHost for ReactorHost {
         let quota = FileQuota::of(limits);
         // Only a session that ran under wider limits, or came from a file, holds more than it may.
         if let Some(hit) = tree.exceeds(quota) {
-            return Err(Verdict::Limit(hit));
+            return Err(Box::new(Verdict::Limit(hit)));
         }
         tree.begin(quota, false);
         let before = &mut self.before;
@@ -80,7 +81,14 @@ impl GuestHost for ReactorHost {
                 put_mount(tree, &mount.path, &mount.folder, now)
                     .map_err(|errno| (mount.path.clone(), errno))?;
             }
-            // Mounts stay, whatever becomes of the run.
+            if let Some(script) = &program.script {
+                put_mount(tree, SCRIPT_FOLDER, &script.folder, now)
+                    .map_err(|errno| (SCRIPT_FOLDER.to_owned(), errno))?;
+            }
+            if let Some(workdir) = &program.workdir {
+                put_workdir(tree, workdir, now).map_err(|errno| (workdir.clone(), errno))?;
+            }
+            // Mounts and the working directory stay, whatever becomes of the run.
             *before = tree.clone();
             for file in &program.files {
                 put_input(tree, workspace, file, now)
@@ -91,12 +99,14 @@ impl GuestHost for ReactorHost {
         let refused = tree.refusals().all().next();
         tree.begin(quota, program.is_read_only);
         self.given = tree.clone();
-        put.map_err(|(path, errno): (String, Errno)| match refused {
-            Some(hit) => Verdict::Limit(hit),
-            None => {
-                let detail = explain(errno).to_owned();
-                Verdict::SandboxFailed(SandboxFailure::Workspace { path, detail })
-            }
+        put.map_err(|(path, errno): (String, Errno)| {
+            Box::new(match refused {
+                Some(hit) => Verdict::Limit(hit),
+                None => {
+                    let detail = explain(errno).to_owned();
+                    Verdict::SandboxFailed(SandboxFailure::Workspace { path, detail })
+                }
+            })
         })
     }
 
@@ -132,6 +142,7 @@ fn explain(errno: Errno) -> &'static str {
     match errno {
         Errno::Exists | Errno::IsFolder => "something else is there",
         Errno::NotFolder => "a file is in its way",
+        Errno::NoEntry => "it doesn't exist",
         Errno::NameTooLong => "its name is too long or too deep",
         Errno::ReadOnly => "it can't be written to",
         _ => "the path can't be used",

@@ -166,22 +166,26 @@ impl GuestHost for WasixHost {
             .map_err(|error| StartError::Host(error.to_string()))
     }
 
-    fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), Verdict> {
+    fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), Box<Verdict>> {
         let RunSetup { program, transcript, .. } = setup;
         let missing = [
             (!program.mounts.is_empty(), "mounted folders"),
+            (program.workdir.is_some(), "working directories"),
             (program.is_read_only, "read-only jobs"),
             (program.deterministic.is_some(), "deterministic runs"),
         ];
         if let Some((_, what)) = missing.into_iter().find(|(is_wanted, _)| *is_wanted) {
             let detail = format!("wasmer-wasix as the host has no {what}");
             let path = WORKSPACE.to_owned();
-            return Err(Verdict::SandboxFailed(SandboxFailure::Workspace { path, detail }));
+            let failure = SandboxFailure::Workspace { path, detail };
+            return Err(Box::new(Verdict::SandboxFailed(failure)));
         }
         *self.streams.stdin.lock() = io::Cursor::new(program.stdin.clone());
         *self.streams.transcript.lock() = Some(transcript);
         let mut files = program.files.iter();
-        files.try_for_each(|file| self.put_file(file)).map_err(Verdict::SandboxFailed)
+        files
+            .try_for_each(|file| self.put_file(file))
+            .map_err(|failure| Box::new(Verdict::SandboxFailed(failure)))
     }
 
     fn end_run(&mut self, commits: bool) -> RunEffects {

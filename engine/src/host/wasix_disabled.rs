@@ -33,7 +33,7 @@ impl GuestHost for WasixHost {
         Ok(())
     }
 
-    fn begin_run(&mut self, _setup: RunSetup<'_>) -> Result<(), Verdict> {
+    fn begin_run(&mut self, _setup: RunSetup<'_>) -> Result<(), Box<Verdict>> {
         Ok(())
     }
 

@@ -19,6 +19,8 @@ use crate::tunables::GUEST_STACK_BYTES;
 pub(super) struct Judgement {
     end: End,
     pub(super) afterwards: Afterwards,
+    /// The bytes of a value that was left out.
+    pub(super) left_out: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -73,6 +75,7 @@ pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
         LimitKind::Source => limits.source_bytes as u64,
         LimitKind::DisplayBytes => limits.display_bytes as u64,
         LimitKind::DisplayCount => limits.display_count as u64,
+        LimitKind::ResultData => limits.result_data_bytes as u64,
         LimitKind::Stack => GUEST_STACK_BYTES as u64,
     };
     LimitHit { limit, allowed, used }
@@ -86,7 +89,7 @@ pub(super) fn judge(
     reply: Option<Vec<u8>>,
     limits: &Limits,
 ) -> Judgement {
-    let lost = |end| Judgement { end, afterwards: Afterwards::Lost };
+    let lost = |end| Judgement { end, afterwards: Afterwards::Lost, left_out: None };
     let failed = |failure| lost(End::Of(Verdict::SandboxFailed(failure)));
     match (ended, asked.stop) {
         (Err(panic), _) => failed(SandboxFailure::HostPanic(panic_text(&*panic))),
@@ -94,8 +97,9 @@ pub(super) fn judge(
         (Ok(Err(TurnFailure::Trap(error))), None) => lost(judge_end(judge_trap(error), asked)),
         (Ok(Err(failure)), None) => failed(SandboxFailure::Trap(failure.to_string())),
         (Ok(Ok(status)), None) => match reply.as_deref().map(|r| agent::parse_reply(r, limits)) {
-            Some(Ok(verdict)) if status == 0 => {
-                Judgement { end: judge_end(verdict, asked), afterwards: Afterwards::Usable }
+            Some(Ok(agent::Answer { verdict, left_out })) if status == 0 => {
+                let afterwards = Afterwards::Usable;
+                Judgement { end: judge_end(verdict, asked), afterwards, left_out }
             }
             Some(Err(failure)) => failed(failure),
             _ => failed(SandboxFailure::Protocol(format!(

@@ -82,7 +82,7 @@ impl Outcome {
     /// A `value` of null means either `None` or no JSON; `repr` tells them apart.
     pub fn to_tool_json(&self) -> serde_json::Value {
         let (value, repr, bundle) = match &self.verdict {
-            Verdict::Completed { value, repr, bundle } => {
+            Verdict::Completed { value, repr, bundle, .. } => {
                 (value.as_ref(), repr.as_deref(), Some(bundle))
             }
             _ => (None, None, None),

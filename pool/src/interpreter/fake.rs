@@ -141,7 +141,8 @@ impl Interpreter for FakeInterpreter {
         self.shared.state.lock().running.retain(|job| *job != task.job);
         assert_ne!(source, "panic", "scripted to panic");
         let value = (source == "count").then(|| self.runs.into());
-        let completed = Verdict::Completed { value, repr: None, bundle: MimeBundle::default() };
+        let completed =
+            Verdict::Completed { value, repr: None, bundle: MimeBundle::default(), data: None };
         let (verdict, afterwards) = match (stopped, source) {
             (Some(_), _) => (Verdict::Cancelled, Afterwards::Lost),
             (None, "lose") => (completed, Afterwards::Lost),

@@ -9,8 +9,6 @@ use it, so that it does without its modules in `sys.modules`.
 The package runs on any CPython from 3.11, so that it is tested without a guest (`test_agent.py`).
 """
 
-import __future__
-import ast
 import gc
 import io
 import linecache
@@ -18,6 +16,7 @@ import os
 import sys
 import weakref
 
+from hatchery._compile import RESULT, awaits, compile_program
 from hatchery._describe import cut, describe_barely, describe_exception, describe_interrupt
 from hatchery._describe import describe_value, text_of
 from hatchery._host import bridge
@@ -25,6 +24,7 @@ from hatchery._display import Displays
 from hatchery._image import prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, new_main, open_stdin, put_back
 from hatchery._streams import rehearse_exit_functions, reopen_streams, run_exit_functions
+from hatchery._values import data_fields, to_object
 from hatchery._wire import FETCH, HELLO, NO_ROOM, PREPARE_WORD, PROGRAM_BEGINS, PROGRAM_OVER
 from hatchery._wire import decode_request, encode_json, put_forms, reply_frame
 
@@ -33,10 +33,8 @@ RESERVE_BYTES = 1 << 20
 # What a turn needs to begin with, apart from its request.
 BEGINNING_BYTES = 4 << 10
 
-# Compiler flags of every `from __future__ import …`.
-FUTURE_FLAGS = 0
-for _name in __future__.all_feature_names:
-    FUTURE_FLAGS |= getattr(__future__, _name).compiler_flag
+# Where a program finds the folder of its script, if it came from a file.
+SCRIPT_FOLDER = "/script"
 
 
 class Agent:
@@ -128,12 +126,13 @@ class Agent:
         sys.__dict__.update(self._replaced)
         try:
             self._call(PROGRAM_BEGINS)
-            reply = self._run(request)
+            reply, buffers = self._run(request)
             self._call(PROGRAM_OVER)
         except KeyboardInterrupt as error:
             # It came when the program was over and its end was being described. The host raises
             # it once, and takes it back if it comes later.
             reply = {"kind": "raised", **describe_interrupt(error, request["result_bytes"])}
+            buffers = ()
             self._call(PROGRAM_OVER)
         finally:
             sys.modules["__main__"] = self._between
@@ -145,7 +144,6 @@ class Agent:
             # That of the last run goes now, and not as the next one begins.
             sys.stdin = self._stdin = open_stdin()
             linecache.cache.pop("<job>", None)
-        buffers = reply.pop("buffers", ())
         return reply_frame(reply, self._encode, buffers)
 
     def _fetch(self):
@@ -160,27 +158,37 @@ class Agent:
             raise MemoryError from error
 
     def _run(self, request):
-        cap = request["result_bytes"]
+        cap, buffers = request["result_bytes"], []
         self._displays.begin(cap)
         is_interrupted = False
         try:
-            filename = self._prepare(request)
+            # What only some jobs are given; without it nothing of that costs anything.
+            given = request.pop("given", None)
+            filename = self._prepare(request, given)
             try:
-                has_value, value = self._execute(request["source"], filename)
+                if given is None:
+                    has_value, value = self._execute(request["source"], filename)
+                else:
+                    has_value, value = self._execute_with(given, request["source"], filename)
             finally:
+                # Nothing is kept beyond the program's own end.
+                given = None
                 # What the program set must not keep the agent from answering.
                 sys.setrecursionlimit(max(self._recursion_limit, sys.getrecursionlimit()))
             reply = {"kind": "completed", **describe_value(has_value, value, cap, self._encode)}
             forms = self._displays.rich_forms(value)
             if forms:
-                reply["buffers"] = []
-                reply["bundle"] = put_forms(forms, reply["buffers"])
+                reply["bundle"] = put_forms(forms, buffers)
+            if not reply["has_value"] and value is not None:
+                told, data = data_fields(value, request["data_bytes"], self._encode)
+                reply |= told
+                buffers += data
             del value, forms
         except SystemExit as error:
-            self._reserve = None
+            self._reserve, buffers = None, ()
             reply = self._exited(error, cap)
         except BaseException as error:
-            self._reserve = None
+            self._reserve, buffers = None, ()
             is_interrupted = issubclass(type(error), KeyboardInterrupt)
             reply = {"kind": "raised", **describe_exception(error, cap)}
         self._displays.finish(is_interrupted)
@@ -196,7 +204,7 @@ class Agent:
             except BaseException:
                 pass  # an audit hook of the program, for instance
         flush_streams()
-        return reply
+        return reply, buffers
 
     def _drop_main(self, is_rehearsal=False):
         """As a process that ends does: what is still open is closed, and so written."""
@@ -235,7 +243,7 @@ class Agent:
                     clear(holder)
             gc.collect()
 
-    def _prepare(self, request):
+    def _prepare(self, request, given=None):
         """Sets up what a process would have been started with; returns the program's name."""
         self._turns += 1
         filename = request["filename"]
@@ -252,24 +260,57 @@ class Agent:
             os.environ.update(request["env"])
         # A reader that saw the end of the last run's input would stay at the end.
         sys.stdin, self._stdin = self._stdin or open_stdin(), None
+        if given is not None:
+            self._place(given)
         return name
 
-    def _execute(self, source, filename):
+    def _place(self, given):
+        """Sets where the program's script and its working directory are."""
+        script = given.get("script")
+        if script is not None:
+            self.main.__file__ = f"{SCRIPT_FOLDER}/{script}"
+            if sys.path[:1] != [SCRIPT_FOLDER]:
+                sys.path.insert(0, SCRIPT_FOLDER)
+            # In a session it may be another script's folder now.
+            for path in list(sys.path_importer_cache):
+                if f"{path}/".startswith(f"{SCRIPT_FOLDER}/"):
+                    del sys.path_importer_cache[path]
+        if "workdir" in given:
+            os.chdir(given["workdir"])
+
+    def _execute_with(self, given, source, filename):
+        """Like `_execute`, with what the job is given besides its source."""
+        for name, value in given.get("variables", {}).items():
+            self.main.__dict__[name] = to_object(value)
+        if "call" in given:
+            return True, self._called(**given["call"])
+        return self._execute(source, filename, given.get("expression", False))
+
+    def _execute(self, source, filename, is_expression=False):
         """Runs the program; returns whether it ends in an expression, and that one's value."""
         lines = io.StringIO(source, newline=None).readlines()
         linecache.cache[filename] = len(source), None, lines, filename
         namespace = self.main.__dict__
-        tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-        last = None
-        if tree.body and isinstance(tree.body[-1], ast.Expr):
-            last = ast.Expression(tree.body.pop().value)
-        code = compile(tree, filename, "exec", dont_inherit=True)
-        exec(code, namespace)
+        body, last = compile_program(source, filename, is_expression)
+        if body is not None:
+            if awaits(body):
+                run_coroutine(eval(body, namespace))
+                return (True, namespace.pop(RESULT)) if last is RESULT else (False, None)
+            exec(body, namespace)
         if last is None:
             return False, None
-        # `from __future__ import …` at the top holds for the last expression as well.
-        future = code.co_flags & FUTURE_FLAGS
-        return True, eval(compile(last, filename, "eval", future, dont_inherit=True), namespace)
+        value = eval(last, namespace)
+        return True, run_coroutine(value) if awaits(last) else value
+
+    def _called(self, module, function, args, keywords):
+        """Calls a function of a module, and waits for what it returns if that can be awaited."""
+        __import__(module)
+        called = sys.modules[module]
+        for name in function.split("."):
+            called = getattr(called, name)
+        args = [to_object(value) for value in args]
+        value = called(*args, **{name: to_object(value) for name, value in keywords.items()})
+        return run_coroutine(awaited(value)) if hasattr(type(value), "__await__") else value
 
     def _exited(self, error, cap):
         """What a process would do with a `SystemExit`: its code, or the message and 1."""
@@ -291,6 +332,25 @@ class Agent:
 
 class Witness:
     """Lives as long as the namespace that it is put into."""
+
+
+async def awaited(value):
+    return await value
+
+
+def run_coroutine(coroutine):
+    """Runs it on the loop of `hatchery._loop`, to its end."""
+    from hatchery._loop import run
+
+    code = coroutine.cr_code
+    try:
+        return run(coroutine)
+    except BaseException as error:
+        # Without the frames of the loop, which are none of the program's.
+        whole = trace = BaseException.__dict__["__traceback__"].__get__(error)
+        while trace is not None and trace.tb_frame.f_code is not code:
+            trace = trace.tb_next
+        raise BaseException.with_traceback(error, trace or whole)
 
 
 def variables_of(environment):

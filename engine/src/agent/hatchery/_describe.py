@@ -42,8 +42,18 @@ def describe_value(has_value, value, cap, encode):
     return {
         "has_value": is_json,
         "value": value if is_json else None,
-        "repr": cut(repr_of(value), cap),
+        "repr": repr_of_bytes(value, cap) if is_long(value, cap) else cut(repr_of(value), cap),
     }
+
+
+def is_long(value, cap):
+    """Whether the value is so many bytes that its whole `repr`, of which little is told, might not
+    find room."""
+    return (type(value) is bytes or type(value) is bytearray) and len(value) > cap
+
+
+def repr_of_bytes(value, cap):
+    return f"{repr(value[:cap])[:cap]}… ({len(value)} bytes in all)"
 
 
 def is_exact_json(value, depth):

@@ -20,6 +20,7 @@ REHEARSALS = (
     "def f(:",
     "raise SystemExit(1)",
     "[1, {'a': (2.5, None)}]",
+    "x = 1",
 )
 # After this often CPython has specialised what is to be specialised, and no longer counts there.
 REHEARSED_TIMES = 40
@@ -55,7 +56,7 @@ def prepare(agent):
 def rehearse(agent, source):
     """Serves a request of its own, so that what is made at the first time is in the image."""
     request = {"source": source, "filename": None, "args": [], "env": {}, "last": True}
-    request |= {"reseed": False, "rehearse": True, "result_bytes": 1000}
+    request |= {"reseed": False, "rehearse": True, "result_bytes": 1000, "data_bytes": 0}
     answer = encode_request(request)
     call, agent._call = agent._call, lambda frame: answer if frame == FETCH else b""
     main = agent.main

@@ -1,0 +1,324 @@
+//! A job as a tool of agents: the call, as a model writes it, and the JSON schemas of the call and
+//! of its result (`Outcome::to_tool_json`).
+//!
+//! A call is not trusted: it can have nothing of the host, and no more time than the pool gives.
+
+use std::time::Duration;
+
+use engine::{BadPath, BadProgram, InputFile};
+use serde_json::{Map, Value as Json, json};
+
+use crate::error::Error;
+use crate::job::Job;
+
+/// The longest time that a call can ask for, in seconds; the pool's own limit comes first.
+const MOST_SECONDS: f64 = 86_400.0;
+
+/// The fields of a call.
+const FIELDS: [&str; 7] = ["code", "timeout", "stdin", "args", "env", "files", "variables"];
+
+/// A call that can't be run, said so that whoever wrote it can put it right.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadToolCall {
+    /// A field is of another type, or the whole call is.
+    #[error("`{field}` must be {expected}")]
+    Type {
+        /// The field, such as `args`.
+        field: &'static str,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// There is no code.
+    #[error("give the program as `code`")]
+    NoCode,
+    /// There is a field that calls don't have.
+    #[error("there is no field `{field}`; use {}", FIELDS.join(", "))]
+    Unknown {
+        /// The field.
+        field: String,
+    },
+    /// The time is no time.
+    #[error("`timeout` is {seconds}; give seconds above 0, at most {MOST_SECONDS}")]
+    Timeout {
+        /// What was given.
+        seconds: f64,
+    },
+    /// A file can't have this name.
+    #[error(transparent)]
+    Path(#[from] BadPath),
+    /// A variable, or one of the environment, can't be one.
+    #[error(transparent)]
+    Program(#[from] BadProgram),
+}
+
+impl Job {
+    /// The job of a tool's call, which [`tool_schema`] describes: an object with `code`, and
+    /// perhaps `timeout` (seconds), `stdin`, `args`, `env`, `files` (texts by their paths in the
+    /// workspace) and `variables` (JSON by name).
+    ///
+    /// The time can only be shorter than what the pool's limits allow.
+    ///
+    /// ```
+    /// let call = serde_json::json!({ "code": "n * 2", "variables": { "n": 21 }, "timeout": 5 });
+    /// assert!(hatchery::Job::from_tool_call(&call).is_ok());
+    /// ```
+    ///
+    /// # Errors
+    /// A field is unknown, missing, of another type, or has a value that no job can have.
+    pub fn from_tool_call(call: &Json) -> Result<Self, BadToolCall> {
+        let expected = "an object";
+        let call = call.as_object().ok_or(BadToolCall::Type { field: "call", expected })?;
+        if let Some(field) = call.keys().find(|field| !FIELDS.contains(&field.as_str())) {
+            return Err(BadToolCall::Unknown { field: field.clone() });
+        }
+        let code = text_field(call, "code")?.ok_or(BadToolCall::NoCode)?;
+        let mut job = Self::code(code).stdin(text_field(call, "stdin")?.unwrap_or_default());
+        if let Some(seconds) = given(call, "timeout") {
+            let expected = "a number of seconds";
+            let seconds =
+                seconds.as_f64().ok_or(BadToolCall::Type { field: "timeout", expected })?;
+            job = job.at_most(timeout(seconds)?);
+        }
+        if let Some(args) = given(call, "args") {
+            let texts = args.as_array().and_then(|args| args.iter().map(Json::as_str).collect());
+            let expected = "an array of strings";
+            let texts: Vec<&str> = texts.ok_or(BadToolCall::Type { field: "args", expected })?;
+            job = job.args(texts);
+        }
+        for (name, value) in texts_field(call, "env")? {
+            job = job.env(name, value);
+        }
+        for (path, contents) in texts_field(call, "files")? {
+            job = job.file_given(InputFile::new(path, contents)?);
+        }
+        if let Some(variables) = given(call, "variables") {
+            let expected = "an object";
+            let variables =
+                variables.as_object().ok_or(BadToolCall::Type { field: "variables", expected })?;
+            for (name, value) in variables {
+                job = job.variable(name, value.clone());
+            }
+        }
+        job.check()?;
+        Ok(job)
+    }
+}
+
+/// The field, unless it is missing or null.
+fn given<'a>(call: &'a Map<String, Json>, field: &str) -> Option<&'a Json> {
+    call.get(field).filter(|value| !value.is_null())
+}
+
+fn text_field<'a>(
+    call: &'a Map<String, Json>,
+    field: &'static str,
+) -> Result<Option<&'a str>, BadToolCall> {
+    let text =
+        |value: &'a Json| value.as_str().ok_or(BadToolCall::Type { field, expected: "a string" });
+    given(call, field).map(text).transpose()
+}
+
+/// The texts of an object by name.
+fn texts_field<'a>(
+    call: &'a Map<String, Json>,
+    field: &'static str,
+) -> Result<Vec<(&'a str, &'a str)>, BadToolCall> {
+    let Some(value) = given(call, field) else { return Ok(Vec::new()) };
+    let texts = value.as_object().and_then(|texts| {
+        texts.iter().map(|(name, text)| Some((name.as_str(), text.as_str()?))).collect()
+    });
+    texts.ok_or(BadToolCall::Type { field, expected: "an object of strings" })
+}
+
+fn timeout(seconds: f64) -> Result<Duration, BadToolCall> {
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|timeout| !timeout.is_zero() && seconds <= MOST_SECONDS)
+        .ok_or(BadToolCall::Timeout { seconds })
+}
+
+impl From<BadToolCall> for Error {
+    fn from(bad: BadToolCall) -> Self {
+        Self::ToolCall(bad)
+    }
+}
+
+/// The JSON schema of a call, for whatever offers tools to a model: its title is the tool's name,
+/// its description the tool's.
+pub fn tool_schema() -> Json {
+    let texts = json!({ "type": "string" });
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "run_python",
+        "description": "Runs a Python program in a sandbox without network, with numpy, pandas, \
+            scipy and matplotlib. Each call begins anew. The last expression's value is returned, \
+            so there is no need to print it.",
+        "type": "object",
+        "properties": {
+            "code": { "type": "string", "description": "The program." },
+            "timeout": {
+                "type": "number",
+                "description": "Seconds that the program may take. It can be shorter than the \
+                    tool's own limit, not longer.",
+                "exclusiveMinimum": 0,
+                "maximum": MOST_SECONDS,
+            },
+            "stdin": { "type": "string", "description": "Standard input; empty without it." },
+            "args": {
+                "type": "array",
+                "description": "sys.argv[1:].",
+                "items": texts.clone(),
+            },
+            "env": {
+                "type": "object",
+                "description": "Variables of the environment.",
+                "additionalProperties": texts.clone(),
+            },
+            "files": {
+                "type": "object",
+                "description": "Text files in the working directory, by their relative paths.",
+                "additionalProperties": texts,
+            },
+            "variables": {
+                "type": "object",
+                "description": "Variables that the program finds, by name.",
+            },
+        },
+        "required": ["code"],
+        "additionalProperties": false,
+    })
+}
+
+/// The JSON schema of a result, as `Outcome::to_tool_json` makes it.
+pub fn tool_result_schema() -> Json {
+    let text = |description: &str| json!({ "type": "string", "description": description });
+    let perhaps =
+        |description: &str| json!({ "type": ["string", "null"], "description": description });
+    let hit = json!({
+        "type": "object",
+        "properties": {
+            "limit": { "type": "string" },
+            "allowed": { "type": "integer" },
+            "used": { "type": "integer" },
+        },
+        "required": ["limit", "allowed", "used"],
+    });
+    let file = json!({
+        "type": "object",
+        "properties": {
+            "path": { "type": "string" },
+            "change": { "enum": ["created", "modified", "deleted"] },
+            "bytes": { "type": "integer" },
+        },
+        "required": ["path", "change", "bytes"],
+    });
+    let usage =
+        ["queue_ms", "wall_ms", "cpu_ms", "peak_memory_bytes", "output_bytes", "host_calls"];
+    let amounts: Map<String, Json> =
+        usage.iter().map(|name| ((*name).to_owned(), json!({ "type": "number" }))).collect();
+    let properties = json!({
+        "stdout": text("Standard output."),
+        "stderr": text("Standard error."),
+        "exception": perhaps("The traceback of the exception that ended the program."),
+        "success": {
+            "type": "boolean",
+            "description": "Whether it ran to its end, or left with sys.exit(0).",
+        },
+        "execution_time": { "type": "number", "description": "Seconds." },
+        "timed_out": { "type": "boolean", "description": "Whether a limit on time ended it." },
+        "status": {
+            "enum": ["completed", "raised", "exited", "limit", "cancelled", "sandbox_failed"],
+        },
+        "value": { "description": "The last expression, if it is JSON." },
+        "repr": perhaps("The last expression's repr, unless it is None."),
+        "exit_code": { "type": ["integer", "null"] },
+        "message": perhaps("What sys.exit was given, or how the interpreter ended."),
+        "interrupted_at": perhaps("The traceback of where an interrupt ended the program."),
+        "error": {
+            "type": ["object", "null"],
+            "properties": {
+                "kind": { "enum": ["exception", "limit", "cancelled", "sandbox"] },
+                "message": { "type": "string" },
+            },
+            "required": ["kind", "message"],
+        },
+        "truncated": { "type": "boolean", "description": "Whether output was dropped." },
+        "files": {
+            "type": "array",
+            "description": "Files that the program created, modified or deleted.",
+            "items": file,
+        },
+        "limits_met": {
+            "type": "array",
+            "description": "Limits that stood in its way without ending it.",
+            "items": hit,
+        },
+        "usage": { "type": "object", "properties": amounts, "required": usage },
+    });
+    let required: Vec<&String> = properties.as_object().into_iter().flat_map(Map::keys).collect();
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "run_python_result",
+        "type": "object",
+        "required": required,
+        "properties": properties,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(call: Json) -> String {
+        Job::from_tool_call(&call).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn calls_are_what_the_schema_says() {
+        let everything = json!({
+            "code": "1", "timeout": 0.5, "stdin": "in", "args": ["a"], "env": {"A": "b"},
+            "files": {"dir/a.csv": "1"}, "variables": {"x": [1, null]},
+        });
+        assert!(Job::from_tool_call(&everything).is_ok());
+        assert!(Job::from_tool_call(&json!({"code": "", "timeout": null})).is_ok());
+        let schema = tool_schema();
+        let described: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
+        let mut fields = FIELDS;
+        fields.sort_unstable();
+        assert_eq!(described, fields);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (call, expected) in [
+            (json!([]), "`call` must be an object"),
+            (json!({}), "give the program as `code`"),
+            (json!({"code": 1}), "`code` must be a string"),
+            (json!({"code": "", "args": "a"}), "`args` must be an array of strings"),
+            (json!({"code": "", "args": [1]}), "`args` must be an array of strings"),
+            (json!({"code": "", "env": {"A": 1}}), "`env` must be an object of strings"),
+            (json!({"code": "", "files": []}), "`files` must be an object of strings"),
+            (json!({"code": "", "variables": 1}), "`variables` must be an object"),
+            (json!({"code": "", "timeout": "1"}), "`timeout` must be a number of seconds"),
+        ] {
+            assert_eq!(problem(call), expected);
+        }
+        for seconds in [0.0, -1.0, 1e9, 1e300] {
+            assert!(problem(json!({"code": "", "timeout": seconds})).contains("seconds above 0"));
+        }
+        assert!(problem(json!({"code": "", "time": 1})).contains("no field `time`"));
+        assert!(problem(json!({"code": "", "files": {"../a": ""}})).contains("../a"));
+        assert!(problem(json!({"code": "", "variables": {"a b": 1}})).contains("a b"));
+        assert!(problem(json!({"code": "", "env": {"": ""}})).contains("environment"));
+    }
+
+    #[test]
+    fn a_call_has_no_more_time_than_the_pool_gives() {
+        let limits = engine::Limits::default();
+        for (seconds, expected) in [(1, Duration::from_secs(1)), (60, limits.wall_time)] {
+            let job = Job::from_tool_call(&json!({"code": "", "timeout": seconds})).unwrap();
+            assert_eq!(job.into_parts(&limits).unwrap().1.wall_time, expected);
+        }
+    }
+}
