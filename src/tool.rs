@@ -232,6 +232,15 @@ pub fn tool_result_schema() -> Json {
         },
         "value": { "description": "The last expression, if it is JSON." },
         "repr": perhaps("The last expression's repr, unless it is None."),
+        "bundle": {
+            "type": ["object", "null"],
+            "description": "Its other forms: MIME types and texts, bytes in base64.",
+        },
+        "displays": {
+            "type": "array",
+            "description": "What the program showed, each in forms as in `bundle`.",
+            "items": { "type": "object" },
+        },
         "exit_code": { "type": ["integer", "null"] },
         "message": perhaps("What sys.exit was given, or how the interpreter ended."),
         "interrupted_at": perhaps("The traceback of where an interrupt ended the program."),

@@ -68,7 +68,8 @@ pub(crate) struct RunArguments {
     pub(crate) call: Option<String>,
 
     /// Give the function an argument. Can be repeated.
-    #[arg(long, value_name = "JSON", requires = "call", value_parser = parse_json)]
+    #[arg(long, value_name = "JSON", requires = "call", conflicts_with_all = ["file", "code"],
+        value_parser = parse_json)]
     pub(crate) arg: Vec<serde_json::Value>,
 
     /// Give the program a variable. Can be repeated.

@@ -142,7 +142,7 @@ fn mistakes_in_the_usage_say_what_to_do() {
         (&["run", "-c", "1", "--var", "x y=1"], "x y"),
         (&["run", "-c", "1", "--workdir", "../x"], "../x"),
         (&["run", "--call", "json"], "module:function"),
-        (&["run", "-c", "1", "--arg", "1"], "--call"),
+        (&["run", "-c", "1", "--arg", "1"], "cannot be used with"),
         (&["run", "."], "Is a directory"),
         (&["batch", "missing.ndjson"], "missing.ndjson"),
         (&["batch", "-", "--workers", "0"], "1..=1024"),

@@ -259,7 +259,7 @@ pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Sandb
             let text = || serde_json::to_vec(value).map_or(usize::MAX, |text| text.len());
             (is_short || text() <= cap)
                 && repr.as_ref().is_none_or(|repr| repr.len() <= cap)
-                && buffers.iter().map(|buffer| buffer.len()).sum::<usize>() <= cap
+                && form_buffers.iter().map(|buffer| buffer.len()).sum::<usize>() <= cap
         }
         Reply::Raised(exception) => exception.is_within(cap),
         Reply::Exited { message, .. } => message.as_ref().is_none_or(|text| text.len() <= cap),

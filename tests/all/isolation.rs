@@ -55,7 +55,7 @@ fn junk_at_the_door_is_refused_and_harmless() {
     for source in [
         "import _host\n_host.call(b'')",
         "import _host\n_host.call(b'\\xff' * 100)",
-        "import _host\n_host.call(b'\\x02' * (1 << 26))",
+        "import _host\n_host.call(b'\\x02' * (1 << 27))",
     ] {
         let outcome = run(source);
         assert!(matches!(outcome.verdict, hatchery::Verdict::Raised(_)), "{source}: {outcome:?}");
