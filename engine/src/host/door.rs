@@ -60,6 +60,8 @@ pub(crate) struct GeneratorClaim {
     pub(crate) needle: Vec<u8>,
 }
 
+/// Bytes of a frame that carries neither a reply nor a call nor a display.
+const MOST_BYTES: usize = 64 << 10;
 /// Generators that a guest may name.
 const MOST_GENERATORS: usize = 1024;
 
@@ -124,8 +126,12 @@ impl Door {
 
     /// The longest frame that begins with `kind`. A longer call is refused in words.
     fn frame_cap(&self, kind: u8) -> usize {
-        let calls = self.calls.as_deref().filter(|_| kind == Frame::CALL);
-        calls.map_or(self.reply_cap, Calls::argument_bytes).saturating_add(1)
+        let body = match (Frame::parse(&[kind]), &self.calls) {
+            (Some((Frame::Reply, _)), _) => self.reply_cap,
+            (Some((Frame::Call, _)), Some(calls)) => calls.argument_bytes(),
+            _ => self.reply_cap.min(MOST_BYTES),
+        };
+        body.saturating_add(1)
     }
 
     /// The address of `KeyboardInterrupt`, if the agent said it since the door was opened.
