@@ -116,7 +116,7 @@ struct ImageInner {
     host: HostState,
     facts: Facts,
     /// What an interpreter on the image differs by before it ran: nothing.
-    pristine: MemoryPatch,
+    pristine: Arc<MemoryPatch>,
 }
 
 /// What is known of the interpreter in the image.
@@ -172,6 +172,7 @@ impl Image {
     ) -> Self {
         let format::ImageContents { memory, host, facts } = contents;
         let pristine = MemoryPatch { len: memory.bytes().len(), ..MemoryPatch::default() };
+        let pristine = Arc::new(pristine);
         let memory = Arc::new(memory);
         Self {
             inner: Arc::new(ImageInner {
@@ -219,7 +220,7 @@ impl Image {
         &self.inner.facts
     }
 
-    pub(crate) fn pristine(&self) -> &MemoryPatch {
+    pub(crate) fn pristine(&self) -> &Arc<MemoryPatch> {
         &self.inner.pristine
     }
 }

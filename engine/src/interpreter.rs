@@ -23,7 +23,7 @@ use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::meter::Stopwatch;
 use crate::outcome::{Afterwards, Outcome, Usage, Verdict};
 use crate::program::Program;
-use crate::session::{Life, SessionState};
+use crate::session::Life;
 use crate::stop::StopHandle;
 use crate::transcript::{Stream, Transcript};
 use crate::tunables::InstanceMemory;
@@ -53,8 +53,6 @@ pub struct Interpreter {
     /// The address of `KeyboardInterrupt`.
     exception: Option<u32>,
     life: Life,
-    /// The state that it was parked in or attached last, whose patches the next one shares.
-    parked: Option<SessionState>,
     /// Drawn ahead for the first run after a reset.
     individuality: Option<Individuality>,
     /// Runs of this instance, and how many there were at the last look at what they left.

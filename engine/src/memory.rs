@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 
 use cow::Tracker;
 use image::MemoryImage;
-use patch::PAGE_BYTES;
+use patch::{MemoryPatch, PAGE_BYTES};
 use runs::PageRun;
 
 #[cfg(target_os = "linux")]
@@ -45,6 +45,8 @@ mod layers;
 pub(crate) mod patch;
 mod runs;
 pub(crate) mod sys;
+#[cfg(target_os = "linux")]
+mod written;
 
 /// Bytes of a WebAssembly page.
 pub(crate) const WASM_PAGE_BYTES: usize = 1 << 16;
@@ -83,6 +85,8 @@ struct MemoryState {
     restored: u32,
     /// Runs of a session that are mapped, in order and apart; only with a tracker.
     mapped: Vec<PageRun>,
+    /// What the memory was last made or found to be.
+    held: Arc<MemoryPatch>,
 }
 
 impl MemoryState {
@@ -97,6 +101,7 @@ impl MemoryState {
             idle_runs,
             restored: 0,
             mapped: Vec::new(),
+            held: Arc::new(MemoryPatch { len, ..MemoryPatch::default() }),
         }
     }
 }
@@ -228,11 +233,14 @@ impl GuestMemory {
         Some(unsafe { self.reservation.with_word(at, work) })
     }
 
+    fn image_of(&self, state: &MemoryState) -> io::Result<&MemoryImage> {
+        let image = self.image.as_deref().filter(|_| !state.revoked);
+        image.ok_or_else(|| io::Error::other("the memory has no image to go back to"))
+    }
+
     /// The runs of offsets that may differ from what is mapped, in order, and the image.
     fn copied(&self, state: &mut MemoryState) -> io::Result<(&MemoryImage, Vec<Range<usize>>)> {
-        let image = self.image.as_deref().filter(|_| !state.revoked);
-        let image =
-            image.ok_or_else(|| io::Error::other("the memory has no image to go back to"))?;
+        let image = self.image_of(state)?;
         let copied = match &mut state.tracker {
             Some(tracker) => tracker.copied(&self.reservation, 0..state.len)?,
             None => std::iter::once(0..state.len).collect(),

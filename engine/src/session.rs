@@ -39,7 +39,7 @@ pub struct SessionState {
 
 struct Inner {
     image: Image,
-    memory: MemoryPatch,
+    memory: Arc<MemoryPatch>,
     globals: Vec<u128>,
     host: HostState,
     life: Life,
@@ -69,7 +69,7 @@ impl std::fmt::Debug for SessionState {
 impl SessionState {
     pub(crate) fn new(
         image: &Image,
-        memory: MemoryPatch,
+        memory: Arc<MemoryPatch>,
         globals: Vec<u128>,
         host: HostState,
         life: Life,
@@ -80,7 +80,7 @@ impl SessionState {
 
     /// The state of an interpreter on `image` that nothing has run on.
     pub fn fresh(image: &Image) -> Self {
-        let (memory, globals) = (image.pristine().clone(), image.facts().globals.clone());
+        let (memory, globals) = (Arc::clone(image.pristine()), image.facts().globals.clone());
         Self::new(image, memory, globals, image.host().clone(), Life::default())
     }
 
@@ -100,7 +100,7 @@ impl SessionState {
     pub fn fork(&self) -> Self {
         let Inner { image, memory, globals, host, life } = &*self.inner;
         let life = Life { is_copy: life.deterministic.is_none(), ..*life };
-        Self::new(image, memory.clone(), globals.clone(), host.clone(), life)
+        Self::new(image, Arc::clone(memory), globals.clone(), host.clone(), life)
     }
 
     /// Writes the session to a file, in one step: what was there before stays until all is
@@ -171,14 +171,14 @@ impl SessionState {
             return Err(bad("its globals are another build's"));
         }
         let host = host.revive(image.layout()).ok_or_else(|| bad("its files can't be files"))?;
-        Ok(Self::new(image, memory, globals, host, life).fork())
+        Ok(Self::new(image, Arc::new(memory), globals, host, life).fork())
     }
 
     pub(crate) fn image(&self) -> &Image {
         &self.inner.image
     }
 
-    pub(crate) fn memory(&self) -> &MemoryPatch {
+    pub(crate) fn memory(&self) -> &Arc<MemoryPatch> {
         &self.inner.memory
     }
 

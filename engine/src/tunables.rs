@@ -77,7 +77,7 @@ impl InstanceMemory {
     pub(crate) fn restore(
         &mut self,
         store: &mut Store,
-        patch: &MemoryPatch,
+        patch: &Arc<MemoryPatch>,
         globals: &[u128],
     ) -> io::Result<()> {
         let objects = store.objects_mut();

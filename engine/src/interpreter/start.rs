@@ -104,7 +104,6 @@ impl Interpreter {
             image: None,
             exception: None,
             life: Life::default(),
-            parked: None,
             individuality: None,
             runs: 0,
             looked_at: 0,

@@ -116,7 +116,6 @@ impl Interpreter {
         }
         self.restore(image.pristine(), &image.facts().globals, image.host().clone())?;
         self.life = Life::default();
-        self.parked = None;
         // Ahead of the next run, which would else wait for it.
         self.individuality = self.draw(&image, None).ok();
         Ok(())
@@ -132,13 +131,10 @@ impl Interpreter {
     pub fn park(&mut self) -> Result<SessionState, SessionError> {
         assert!(!self.is_lost, "a lost interpreter holds nothing");
         let image = self.image.as_ref().ok_or(SessionError::NotParkable)?;
-        let before = self.parked.as_ref().map_or(image.pristine(), SessionState::memory);
-        let memory = self.memory.shared().patch(before).map_err(SessionError::Memory)?;
+        let memory = self.memory.shared().patch().map_err(SessionError::Memory)?;
         let host = self.host.state().ok_or(SessionError::NotParkable)?;
         let globals = crate::tunables::globals(&mut self.store);
-        let parked = SessionState::new(image, memory, globals, host, self.life);
-        self.parked = Some(parked.clone());
-        Ok(parked)
+        Ok(SessionState::new(image, memory, globals, host, self.life))
     }
 
     /// Holds `state` from now on, in place of what it held.
@@ -158,7 +154,6 @@ impl Interpreter {
         self.restore(state.memory(), state.globals(), state.host().clone())
             .map_err(|error| SessionError::Memory(io::Error::other(error.to_string())))?;
         self.life = state.life();
-        self.parked = Some(state.clone());
         Ok(())
     }
 
@@ -177,7 +172,7 @@ impl Interpreter {
 
     pub(super) fn restore(
         &mut self,
-        memory: &MemoryPatch,
+        memory: &Arc<MemoryPatch>,
         globals: &[u128],
         host: HostState,
     ) -> Result<(), StartError> {

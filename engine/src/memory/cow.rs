@@ -18,10 +18,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::thread::ThreadId;
 
+use super::RESERVED_BYTES;
 use super::image::MemoryImage;
 use super::sys::Reservation;
+use super::written::WriteWatch;
 
 /// Page categories (`include/uapi/linux/fs.h`).
+const PAGE_IS_WRITTEN: u64 = 1 << 1;
 const PAGE_IS_FILE: u64 = 1 << 2;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
@@ -29,6 +32,8 @@ const PAGE_IS_SWAPPED: u64 = 1 << 4;
 const WORD_IS_FILE: u64 = 1 << 61;
 const WORD_IS_SWAPPED: u64 = 1 << 62;
 const WORD_IS_PRESENT: u64 = 1 << 63;
+/// Marks the pages that are found, and refuses ranges that are not watched.
+const MARKING: u64 = (1 << 0) | (1 << 1);
 /// Runs that one call takes; more need more calls.
 const RUNS: usize = 1024;
 /// Words that the fallback reads at once.
@@ -51,6 +56,26 @@ struct ScanArgument {
     category_anyof_mask: u64,
     return_mask: u64,
 }
+
+/// Which pages a scan finds.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    flags: u64,
+    inverted: u64,
+    all_of: u64,
+    any_of: u64,
+}
+
+/// Pages that were copied: they are there, and not the file's.
+const COPIED: Wanted = Wanted {
+    flags: 0,
+    inverted: PAGE_IS_FILE,
+    all_of: PAGE_IS_FILE,
+    any_of: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+};
+/// Pages that were not marked, or were written to since; they are marked.
+const WRITTEN: Wanted =
+    Wanted { flags: MARKING, inverted: 0, all_of: PAGE_IS_WRITTEN, any_of: PAGE_IS_WRITTEN };
 
 /// `struct page_region`.
 #[repr(C)]
@@ -94,6 +119,10 @@ pub(super) struct Tracker {
     /// Whether the kernel counts faults at all.
     counts_faults: bool,
     known: Option<Known>,
+    /// `None` until it is wanted, `Some(None)` where it can't be had.
+    watch: Option<Option<WriteWatch>>,
+    /// All pages are marked but for those that were written to since.
+    is_marked: bool,
 }
 
 /// What was found, and holds as long as this thread alone may write and has had no more faults.
@@ -125,10 +154,12 @@ impl Tracker {
             runs: vec![PageRegion::default(); RUNS],
             counts_faults: counts_faults()?,
             known: None,
+            watch: None,
+            is_marked: false,
         };
         let page = rustix::param::page_size() as u64;
         let probe = std::ptr::from_ref(&tracker).addr() as u64 / page * page;
-        tracker.has_scan = tracker.scan(probe, probe + page, |_| ()).is_ok();
+        tracker.has_scan = tracker.scan(probe, probe + page, COPIED, |_| ()).is_ok();
         tracker.words(probe, probe + page, |_| ())?;
         Ok(tracker)
     }
@@ -157,8 +188,60 @@ impl Tracker {
         let within =
             |run: Range<u64>| copied.push(run.start as usize - base..run.end as usize - base);
         let (start, end) = ((base + range.start) as u64, (base + range.end) as u64);
-        if self.has_scan { self.scan(start, end, within) } else { self.words(start, end, within) }?;
+        if self.has_scan {
+            self.scan(start, end, COPIED, within)
+        } else {
+            self.words(start, end, within)
+        }?;
         Ok(copied)
+    }
+
+    /// The pages in `range` that were written to since `mark` was called last, and some that were
+    /// only read for the first time, in order, as runs of offsets; `None` if that isn't known.
+    pub(super) fn written(
+        &mut self,
+        reservation: &Reservation,
+        range: Range<usize>,
+    ) -> Option<Vec<Range<usize>>> {
+        if !std::mem::take(&mut self.is_marked) {
+            return None;
+        }
+        let base = reservation.base().addr().get();
+        let mut written = Vec::with_capacity(256);
+        let within =
+            |run: Range<u64>| written.push(run.start as usize - base..run.end as usize - base);
+        let (start, end) = ((base + range.start) as u64, (base + range.end) as u64);
+        let scanned = self.scan(start, end, WRITTEN, within);
+        scanned
+            .inspect_err(|error| tracing::debug!(%error, "writes are no longer watched"))
+            .ok()?;
+        Some(written)
+    }
+
+    /// Has `written` tell, from here on, what is written to in `range`.
+    pub(super) fn mark(&mut self, reservation: &Reservation, range: Range<usize>) {
+        let can_watch = self.has_scan && self.counts_faults;
+        let watch = self.watch.get_or_insert_with(|| {
+            let watch = WriteWatch::open();
+            let watch = watch.inspect_err(|error| tracing::debug!(%error, "no write watch"));
+            watch.ok().filter(|_| can_watch)
+        });
+        let Some(watch) = watch else { return };
+        let base = reservation.base().addr().get();
+        let (start, end) = ((base + range.start) as u64, (base + range.end) as u64);
+        let marked = watch
+            .register(reservation, RESERVED_BYTES)
+            .and_then(|()| self.scan(start, end, WRITTEN, |_| ()));
+        self.is_marked = marked.is_ok();
+        if let Err(error) = marked {
+            tracing::debug!(%error, "writes can't be watched here");
+            self.watch = Some(None);
+        }
+    }
+
+    /// Whether `mark` was ever called, and can work.
+    pub(super) fn has_marks(&self) -> bool {
+        matches!(self.watch, Some(Some(_)))
     }
 
     /// Says that what `copied` found last is still so, and that from here on this thread alone
@@ -168,21 +251,38 @@ impl Tracker {
         self.known = self.counts_faults.then(|| Known { copied, thread, faults: faults() });
     }
 
+    /// Says that what `written` told last has been dealt with, and nothing was written since.
+    pub(super) fn stay_marked(&mut self) {
+        self.is_marked = true;
+    }
+
+    /// Says that other pages are mapped than were.
+    pub(super) fn unmark(&mut self) {
+        self.is_marked = false;
+    }
+
     /// Says that a page may have been written to from anywhere.
     pub(super) fn forget(&mut self) {
         self.known = None;
     }
 
-    fn scan(&mut self, start: u64, end: u64, mut found: impl FnMut(Range<u64>)) -> io::Result<()> {
+    fn scan(
+        &mut self,
+        start: u64,
+        end: u64,
+        wanted: Wanted,
+        mut found: impl FnMut(Range<u64>),
+    ) -> io::Result<()> {
         let mut argument = ScanArgument {
             size: size_of::<ScanArgument>() as u64,
             start,
             end,
             runs: self.runs.as_mut_ptr().addr() as u64,
             runs_len: self.runs.len() as u64,
-            category_inverted: PAGE_IS_FILE,
-            category_mask: PAGE_IS_FILE,
-            category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+            flags: wanted.flags,
+            category_inverted: wanted.inverted,
+            category_mask: wanted.all_of,
+            category_anyof_mask: wanted.any_of,
             return_mask: PAGE_IS_PRESENT,
             ..ScanArgument::default()
         };

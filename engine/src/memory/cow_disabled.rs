@@ -32,6 +32,30 @@ impl Tracker {
         match *self {}
     }
 
+    pub(super) fn written(
+        &mut self,
+        _reservation: &Reservation,
+        _range: Range<usize>,
+    ) -> Option<Vec<Range<usize>>> {
+        match *self {}
+    }
+
+    pub(super) fn mark(&mut self, _reservation: &Reservation, _range: Range<usize>) {
+        match *self {}
+    }
+
+    pub(super) fn stay_marked(&mut self) {
+        match *self {}
+    }
+
+    pub(super) fn has_marks(&self) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn unmark(&mut self) {
+        match *self {}
+    }
+
     pub(super) fn forget(&mut self) {
         match *self {}
     }

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::image::MemoryImage;
 use super::patch::{MemoryPatch, PAGE_BYTES, PagePatch, base_page, differing, page_in};
@@ -44,64 +45,101 @@ fn filled_runs(pages: &[(usize, u64)], kept: &[PageRun]) -> Vec<Range<usize>> {
 }
 
 impl GuestMemory {
-    /// What differs from the image. Pages that are as in `before` share what that holds of them.
-    /// Long runs of pages that were filled go to where other memories can map them from, and this
-    /// one does from now on.
+    /// What differs from the image. Pages that are as they were when the memory was last made or
+    /// found to be something share what that holds of them. Long runs of pages that were filled go
+    /// to where other memories can map them from, and this one does from now on.
     ///
     /// For the thread of the guest, between runs.
     ///
     /// # Errors
     /// The memory was taken away or has no image, or the system doesn't tell what was copied.
-    pub(crate) fn patch(&self, before: &MemoryPatch) -> io::Result<MemoryPatch> {
+    pub(crate) fn patch(&self) -> io::Result<Arc<MemoryPatch>> {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let (image, copied) = self.copied(state)?;
-        let mut pages: Vec<usize> = copied.into_iter().flat_map(pages_of).collect();
-        // A run that was written to in many places is none any more.
-        let (kept, rewritten): (Vec<PageRun>, Vec<PageRun>) =
-            state.mapped.iter().cloned().partition(|run| {
-                let first = pages.partition_point(|page| *page < run.pages().start);
-                let after = pages.partition_point(|page| *page < run.pages().end);
-                2 * (after - first) <= run.pages().len()
-            });
-        if !rewritten.is_empty() {
-            pages.extend(rewritten.iter().flat_map(PageRun::pages));
-            pages.sort_unstable();
-            pages.dedup();
-        }
+        let len = state.len;
+        let written = match &mut state.tracker {
+            Some(tracker) if !state.revoked => tracker.written(&self.reservation, 0..len),
+            _ => None,
+        };
+        let (before, is_marked) = (Arc::clone(&state.held), written.is_some());
+        let (image, written, unwritten) = match written {
+            Some(written) => (self.image_of(state)?, written, &before.pages[..]),
+            None => {
+                let (image, copied) = self.copied(state)?;
+                (image, copied, &[][..])
+            }
+        };
+        let mut pages: Vec<usize> = written.into_iter().flat_map(pages_of).collect();
+        let kept = self.kept_runs(state, &mut pages, unwritten);
         let store = image.runs().filter(|_| state.tracker.is_some());
-        let bytes = image.bytes();
+        let room = store.map_or(0, |_| runs::MOST_RUNS.saturating_sub(kept.len()));
+        let image = image.bytes();
         // SAFETY: accessible, and the guest doesn't run; the lock keeps everybody else out.
-        let (mut runs, pages) = unsafe {
-            self.reservation.with_bytes(0, state.len, |memory| {
+        let (mut runs, mut patches) = unsafe {
+            self.reservation.with_bytes(0, len, |memory| {
                 let now = |page: usize| &memory[page * PAGE_BYTES..(page + 1) * PAGE_BYTES];
-                let differing = |page| (page, differing(base_page(bytes, &kept, page), now(page)));
-                let pages: Vec<(usize, u64)> = pages.into_iter().map(differing).collect();
-                let room =
-                    if store.is_some() { runs::MOST_RUNS.saturating_sub(kept.len()) } else { 0 };
+                let differing = |page| (page, differing(base_page(image, &kept, page), now(page)));
+                let pages: Vec<(usize, u64)> = pages.iter().copied().map(differing).collect();
                 let filled = filled_runs(&pages, &kept).into_iter().take(room);
-                let fresh: Vec<PageRun> = filled
-                    .filter_map(|run| {
-                        let bytes = &memory[run.start * PAGE_BYTES..run.end * PAGE_BYTES];
-                        store?.put(u32::try_from(run.start).expect("E-1"), bytes)
-                    })
-                    .collect();
+                let fresh = filled.filter_map(|run| {
+                    let bytes = &memory[run.start * PAGE_BYTES..run.end * PAGE_BYTES];
+                    store?.put(u32::try_from(run.start).expect("E-1"), bytes)
+                });
+                let fresh: Vec<PageRun> = fresh.collect();
                 let others = pages.into_iter().filter(|(page, _)| page_in(&fresh, *page).is_none());
-                let patches = others
-                    .filter_map(|(page, blocks)| {
-                        let number = u32::try_from(page).expect("E-1");
-                        PagePatch::of(number, blocks, now(page), before.page(number))
-                    })
-                    .collect();
+                let patches = others.filter_map(|(page, blocks)| {
+                    let number = u32::try_from(page).expect("E-1");
+                    PagePatch::of(number, blocks, now(page), before.page(number))
+                });
+                let patches: Vec<PagePatch> = patches.collect();
                 (fresh, patches)
             })
         };
+        let is_as_before = |patch: &&PagePatch| {
+            let page = patch.page as usize;
+            pages.binary_search(&page).is_err() && page_in(&runs, page).is_none()
+        };
+        patches.extend(unwritten.iter().filter(is_as_before).cloned());
+        patches.sort_by_key(|patch| patch.page);
+        let has_fresh = !runs.is_empty();
         for run in &runs {
             self.map_run(state, run)?;
         }
         runs.extend(kept);
         runs.sort_unstable_by_key(|run| run.pages().start);
-        Ok(MemoryPatch { len: state.len, runs, pages })
+        state.held = Arc::new(MemoryPatch { len, runs, pages: patches });
+        match &mut state.tracker {
+            Some(tracker) if is_marked && !has_fresh => tracker.stay_marked(),
+            Some(tracker) => tracker.mark(&self.reservation, 0..len),
+            None => {}
+        }
+        Ok(Arc::clone(&state.held))
+    }
+
+    /// The runs that stay what they are. One that was written to in many places is none any more,
+    /// and all its pages are added to `pages`, which are those that were written to besides those
+    /// of `patched`.
+    fn kept_runs(
+        &self,
+        state: &MemoryState,
+        pages: &mut Vec<usize>,
+        patched: &[PagePatch],
+    ) -> Vec<PageRun> {
+        let is_written = |run: &PageRun| {
+            let own = run.pages();
+            let first = pages.partition_point(|page| *page < own.start);
+            let written = pages[first..].partition_point(|page| *page < own.end);
+            let patched = patched.iter().filter(|patch| own.contains(&(patch.page as usize)));
+            2 * (written + patched.count()) > own.len()
+        };
+        let (rewritten, kept): (Vec<PageRun>, Vec<PageRun>) =
+            state.mapped.iter().cloned().partition(is_written);
+        if !rewritten.is_empty() {
+            pages.extend(rewritten.iter().flat_map(PageRun::pages));
+            pages.sort_unstable();
+            pages.dedup();
+        }
+        kept
     }
 
     /// Makes the memory the image with `patch`, whatever it was before. What was grown beyond is
@@ -111,9 +149,12 @@ impl GuestMemory {
     ///
     /// # Errors
     /// As `patch`. The memory is then neither what it was nor what it was to be.
-    pub(crate) fn restore(&self, patch: &MemoryPatch) -> io::Result<()> {
+    pub(crate) fn restore(&self, patch: &Arc<MemoryPatch>) -> io::Result<()> {
         let mut state = self.state.lock();
         let state = &mut *state;
+        if let Some(tracker) = &mut state.tracker {
+            tracker.unmark();
+        }
         let (image, copied) = self.copied(state)?;
         for run in std::mem::take(&mut state.mapped) {
             if patch.runs.contains(&run) {
@@ -164,10 +205,14 @@ impl GuestMemory {
                 }
             });
         }
-        if let Some(tracker) = &mut state.tracker
-            && is_known
-        {
-            tracker.remember(copied);
+        state.held = Arc::clone(patch);
+        match &mut state.tracker {
+            Some(tracker) if is_known => tracker.remember(copied),
+            // A session's slot: it is going to be asked what was written to.
+            Some(tracker) if tracker.has_marks() && !patch.pages.is_empty() => {
+                tracker.mark(&self.reservation, 0..len);
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -276,6 +321,10 @@ mod tests {
         Arc::new(MemoryImage::new(view, WASM_PAGE_BYTES..WASM_PAGE_BYTES + len).unwrap())
     }
 
+    fn pristine(image: &MemoryImage) -> Arc<MemoryPatch> {
+        Arc::new(MemoryPatch { len: image.bytes().len(), ..MemoryPatch::default() })
+    }
+
     fn poke(memory: &GuestMemory, at: usize, byte: u8) {
         memory.with_bytes(at as u32, 1, |bytes| bytes[0] = byte).unwrap();
     }
@@ -297,7 +346,7 @@ mod tests {
     #[test]
     fn a_memory_goes_back_to_its_image_whatever_was_done_to_it() {
         let image = image();
-        let pristine = MemoryPatch { len: image.bytes().len(), ..MemoryPatch::default() };
+        let pristine = pristine(&image);
         for memory in over(&image) {
             assert!(everything(&memory) == image.bytes());
             for round in 0..3 {
@@ -324,26 +373,26 @@ mod tests {
         let image = Arc::new(MemoryImage::new(view, 0..len).unwrap());
         let memory = GuestMemory::over(Arc::clone(&image), true).unwrap();
         memory.with_bytes(0, len as u32, |bytes| bytes.fill(4)).unwrap();
-        let pristine = MemoryPatch { len, ..MemoryPatch::default() };
+        let pristine = pristine(&image);
         memory.restore(&pristine).unwrap();
         assert!(everything(&memory) == image.bytes());
-        assert_eq!(memory.patch(&pristine).unwrap(), pristine);
+        assert_eq!(memory.patch().unwrap(), pristine);
     }
 
     #[test]
     fn what_was_changed_moves_to_another_memory() {
         let image = image();
-        let pristine = MemoryPatch { len: image.bytes().len(), ..MemoryPatch::default() };
+        let pristine = pristine(&image);
         for from in over(&image) {
             for at in [0, 3 * PAGE_BYTES + 100, image.bytes().len() - 1] {
                 poke(&from, at, 201);
             }
             from.grow(WASM_PAGE_BYTES).unwrap();
             poke(&from, image.bytes().len() + WASM_PAGE_BYTES - 1, 202);
-            let patch = from.patch(&pristine).unwrap();
+            let patch = from.patch().unwrap();
             assert!(patch.is_sound());
             assert_eq!(patch.pages.len(), 4);
-            let again = from.patch(&patch).unwrap();
+            let again = from.patch().unwrap();
             let is_shared = |(a, b): (&PagePatch, &PagePatch)| Arc::ptr_eq(&a.bytes, &b.bytes);
             assert!(patch.pages.iter().zip(&again.pages).all(is_shared));
             for to in over(&image) {
@@ -359,17 +408,17 @@ mod tests {
     #[test]
     fn a_memory_without_an_image_has_nothing_to_go_back_to() {
         let memory = GuestMemory::new(WASM_PAGE_BYTES).unwrap();
-        assert!(memory.restore(&MemoryPatch::default()).is_err());
+        assert!(memory.restore(&Arc::default()).is_err());
         let [memory, ..] = over(&image());
         memory.revoke();
-        assert!(memory.patch(&MemoryPatch::default()).is_err());
+        assert!(memory.patch().is_err());
     }
 
     #[test]
     fn long_runs_are_mapped_and_not_copied() {
         let image = image();
         let [memory, by_words, unmapped] = over(&image);
-        let pristine = MemoryPatch { len: image.bytes().len(), ..MemoryPatch::default() };
+        let pristine = pristine(&image);
         memory.grow(64 * WASM_PAGE_BYTES).unwrap();
         // Across the end of the image, and one that is too short.
         let filled = [40 * PAGE_BYTES..90 * PAGE_BYTES, 100 * PAGE_BYTES..110 * PAGE_BYTES];
@@ -377,12 +426,12 @@ mod tests {
             let fill = |bytes: &mut [u8]| bytes.fill(170);
             memory.with_bytes(range.start as u32, range.len() as u32, fill).unwrap();
         }
-        let patch = memory.patch(&pristine).unwrap();
+        let patch = memory.patch().unwrap();
         assert!(patch.runs.iter().map(PageRun::pages).eq(std::iter::once(40..90)));
         assert_eq!((patch.pages.len(), patch.page_count()), (10, 60));
         // One page of the run is written to: the run stays.
         poke(&memory, 45 * PAGE_BYTES, 171);
-        let again = memory.patch(&patch).unwrap();
+        let again = memory.patch().unwrap();
         assert_eq!(again.runs, patch.runs);
         assert_eq!((again.pages.len(), again.page_count()), (11, 60));
         for to in [&by_words, &unmapped] {
@@ -391,7 +440,7 @@ mod tests {
         }
         // It is rewritten for the most part, and filled anew there.
         memory.with_bytes(42 << 12, 40 << 12, |bytes| bytes.fill(172)).unwrap();
-        let rewritten = memory.patch(&again).unwrap();
+        let rewritten = memory.patch().unwrap();
         assert!(!rewritten.runs.contains(&patch.runs[0]));
         for to in [&by_words, &unmapped] {
             to.restore(&rewritten).unwrap();
@@ -400,7 +449,8 @@ mod tests {
         memory.restore(&pristine).unwrap();
         assert!(everything(&memory) == image.bytes());
         let flat =
-            MemoryPatch { runs: Vec::new(), pages: again.flat(image.bytes()), ..again.clone() };
+            MemoryPatch { len: again.len, runs: Vec::new(), pages: again.flat(image.bytes()) };
+        let flat = Arc::new(flat);
         by_words.restore(&flat).unwrap();
         unmapped.restore(&again).unwrap();
         assert!(everything(&by_words) == everything(&unmapped));
@@ -438,10 +488,9 @@ mod tests {
         ) {
             let image = image();
             let memories = over(&image);
-            let pristine = MemoryPatch { len: image.bytes().len(), ..MemoryPatch::default() };
+            let pristine = pristine(&image);
             let mut models = [(); 3].map(|()| image.bytes().to_vec());
-            let mut before = [(); 3].map(|()| pristine.clone());
-            let mut parked: Vec<(MemoryPatch, Vec<u8>)> = Vec::new();
+            let mut parked: Vec<(Arc<MemoryPatch>, Vec<u8>)> = Vec::new();
             for step in steps {
                 match step {
                     Step::Write { memory, page, pages, byte } => {
@@ -458,19 +507,16 @@ mod tests {
                         }
                     }
                     Step::Park { memory } => {
-                        let patch = memories[memory].patch(&before[memory]).unwrap();
-                        before[memory] = patch.clone();
+                        let patch = memories[memory].patch().unwrap();
                         parked.push((patch, models[memory].clone()));
                     }
                     Step::Attach { memory, state } if !parked.is_empty() => {
                         let (patch, model) = &parked[state % parked.len()];
                         memories[memory].restore(patch).unwrap();
-                        before[memory] = patch.clone();
                         models[memory].clone_from(model);
                     }
                     Step::Attach { memory, .. } | Step::Reset { memory } => {
                         memories[memory].restore(&pristine).unwrap();
-                        before[memory] = pristine.clone();
                         models[memory] = image.bytes().to_vec();
                     }
                 }
