@@ -283,7 +283,8 @@ impl Tracker {
             category_inverted: wanted.inverted,
             category_mask: wanted.all_of,
             category_anyof_mask: wanted.any_of,
-            return_mask: PAGE_IS_PRESENT,
+            // What is found has to be something: runs of nothing are told twice.
+            return_mask: wanted.any_of,
             ..ScanArgument::default()
         };
         while argument.start < end {

@@ -8,6 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::cow::Tracker;
 use super::image::MemoryImage;
 use super::patch::{MemoryPatch, PAGE_BYTES, PagePatch, base_page, differing, page_in};
 use super::runs::{self, PageRun};
@@ -156,8 +157,10 @@ impl GuestMemory {
             tracker.unmark();
         }
         let (image, copied) = self.copied(state)?;
+        let count: usize = copied.iter().map(|run| run.len() / PAGE_BYTES).sum();
+        let keeps_copies = state.tracker.is_none() || count <= MOST_KEPT_PAGES + patch.pages.len();
         for run in std::mem::take(&mut state.mapped) {
-            if patch.runs.contains(&run) {
+            if keeps_copies && patch.runs.contains(&run) {
                 state.mapped.push(run);
             } else {
                 self.unmap(image, run.pages())?;
@@ -173,16 +176,18 @@ impl GuestMemory {
         }
         let grown = state.len - bytes.len();
         state.len = len;
-        let count: usize = copied.iter().map(|run| run.len() / PAGE_BYTES).sum();
         let mut is_known = patch.runs.is_empty() && patch.pages.is_empty() && grown == 0;
-        if state.tracker.is_some() && count > MOST_KEPT_PAGES + patch.pages.len() {
-            self.reservation.give_back(0, bytes.len())?;
-            is_known = false;
-        } else {
-            for pages in self.put_back(state, bytes, &copied, patch) {
+        if keeps_copies {
+            // A page that is given back while it is marked would be found as one that was copied.
+            let has_marks = state.tracker.as_ref().is_some_and(Tracker::has_marks);
+            let unused = self.put_back(state, bytes, &copied, patch);
+            for pages in unused.into_iter().filter(|_| !has_marks) {
                 self.reservation.give_back(pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES)?;
                 is_known = false;
             }
+        } else {
+            self.unmap(image, 0..bytes.len() / PAGE_BYTES)?;
+            is_known = false;
         }
         for run in &patch.runs {
             if state.tracker.is_none() {
