@@ -69,4 +69,5 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("class E(SyntaxError): msg = lineno = text = offset = property(lambda self: 1 / 0)\nraise E('x')", Raises("E")),
     ("import traceback\ntraceback.TracebackException.format = None\n1 / 0", Raises("ZeroDivisionError")),
     ("import traceback\ntraceback.FrameSummary.line = traceback.FrameSummary.name = 5\n1 / 0", Raises("ZeroDivisionError")),
+    ("import numpy\nprint(34)\nnumpy.zeros((1,) * 40)", Prints("34")),
 ];

@@ -607,6 +607,9 @@ class ArrayTest(unittest.TestCase):
             self.assertTrue(back.flags.writeable and back.flags.owndata)
         for array in (numpy.array([object()]), numpy.zeros(2, [("a", "i4")]), numpy.ma.array([1])):
             self.assertEqual(_values.data_fields(array, 1 << 20, encode_json), ({}, ()))
+        if int(numpy.__version__.partition(".")[0]) >= 2:
+            deep = numpy.zeros((1,) * 33)
+            self.assertEqual(_values.data_fields(deep, 1 << 20, encode_json), ({}, ()))
         left_out = _values.data_fields(numpy.zeros(10), 10, encode_json)
         self.assertEqual(left_out, ({"data_left_out": 80}, ()))
 
