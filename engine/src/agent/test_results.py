@@ -191,6 +191,14 @@ class ResultsTest(test_agent.AgentCase):
         self.with_matplotlib()
         reply = self.run_program("import matplotlib.pyplot as plt\nplt.figure()")
         self.assertEqual((reply["forms"], self.door.displays), ({"image/png": b"PNG"}, []))
+        # One that has a picture of its own shows that, once.
+        source = (
+            "import matplotlib.figure as f\n"
+            "class Own(f.Figure): _repr_png_ = lambda self: b'own'\ndisplay(Own())\nOwn()"
+        )
+        reply = self.run_program(source)
+        self.assertEqual(reply["forms"], {"image/png": b"own"})
+        self.assertEqual(self.door.displays[0]["image/png"], b"own")
 
     def test_exceptions_have_frames_notes_and_chains(self):
         source = (
