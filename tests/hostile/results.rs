@@ -70,4 +70,5 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import traceback\ntraceback.TracebackException.format = None\n1 / 0", Raises("ZeroDivisionError")),
     ("import traceback\ntraceback.FrameSummary.line = traceback.FrameSummary.name = 5\n1 / 0", Raises("ZeroDivisionError")),
     ("import numpy\nprint(34)\nnumpy.zeros((1,) * 40)", Prints("34")),
+    ("e = SyntaxError('x', ('f' * (2 << 20), 1, 1, 't' * (2 << 20)))\ne.add_note('n' * (2 << 20))\nraise e", Raises("SyntaxError")),
 ];
