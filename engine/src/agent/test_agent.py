@@ -622,6 +622,7 @@ class ArrayTest(unittest.TestCase):
             pandas.DataFrame({"a": [True]}, index=pandas.to_datetime(["2020"])),
         ):
             pandas.testing.assert_frame_equal(self.passed(frame), frame)
+        self.assertEqual(self.passed(pandas.DataFrame(index=range(5))).shape, (5, 0))
         series = pandas.Series([1.5, None], name="s")
         pandas.testing.assert_frame_equal(self.passed(series), series.to_frame())
         for frame in (

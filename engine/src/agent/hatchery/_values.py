@@ -150,7 +150,9 @@ def describe_frame(numpy, pandas, index, columns, raw):
         return None
     told = {"kind": "frame", "rows": len(index), "index_name": None, "index": None, "columns": []}
     is_plain = type(index) is pandas.RangeIndex and index.start == 0 and index.step == 1
-    if not is_plain or index.name is not None:
+    # Without columns the index alone says how many rows there are.
+    has_columns = bool(columns) or len(index) == 0
+    if not is_plain or index.name is not None or not has_columns:
         if index.name is not None and not is_text(index.name):
             return None
         told["index_name"] = index.name
