@@ -264,7 +264,8 @@ class HostTest(unittest.TestCase):
             "assert type(loop) is asyncio.SelectorEventLoop is hatchery._loop.HostLoop\n"
             "assert 'Loops' not in repr(sys.modules['asyncio.unix_events'].__spec__)\n"
         )
-        for imports in ("import asyncio\n", "import hatchery._loop, asyncio\n"):
+        odd = "sys.meta_path[1:1] = [object()]\nimport asyncio\n"
+        for imports in ("import asyncio\n", "import hatchery._loop, asyncio\n", odd):
             code = before + nothing + imports + after
             report = subprocess.run(
                 [sys.executable, "-B", "-c", code], capture_output=True, text=True
