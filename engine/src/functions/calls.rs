@@ -18,6 +18,7 @@ use crate::agent::marshal::Value;
 use crate::interrupt::Gate;
 use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::transcript::Transcript;
+use crate::value::json_bytes;
 
 /// Answers that are handed to the guest at once, in bytes; at least one is.
 const DELIVERY_BYTES: usize = 1 << 20;
@@ -171,7 +172,7 @@ impl Calls {
             return Err(state.refuse(LimitKind::FunctionsInFlight, allowed, in_flight as u64));
         }
         let bytes: usize =
-            arguments.iter().map(|(name, value)| name.len() + memory_of(value)).sum();
+            arguments.iter().map(|(name, value)| name.len() + json_bytes(value)).sum();
         let held_bytes = state.held_bytes.saturating_add(bytes);
         if held_bytes > ARGUMENTS_IN_FLIGHT_BYTES {
             let allowed = ARGUMENTS_IN_FLIGHT_BYTES as u64;
@@ -338,24 +339,6 @@ impl State {
             }
         }
     }
-}
-
-/// About what a value takes of memory: lists and objects that are not empty have room for a few more.
-fn memory_of(value: &Json) -> usize {
-    const LIST_BYTES: usize = 4 * size_of::<Json>();
-    const OBJECT_BYTES: usize = 11 * (size_of::<String>() + size_of::<Json>());
-    size_of::<Json>()
-        + match value {
-            Json::String(text) => text.len(),
-            Json::Array(items) if !items.is_empty() => {
-                LIST_BYTES + items.iter().map(memory_of).sum::<usize>()
-            }
-            Json::Object(items) if !items.is_empty() => {
-                let item = |(name, item): (&String, &Json)| name.len() + memory_of(item);
-                OBJECT_BYTES + items.iter().map(item).sum::<usize>()
-            }
-            _ => 0,
-        }
 }
 
 /// What an answer takes on its way to the guest.
