@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 
 use crate::error::Error;
 
@@ -31,8 +32,8 @@ type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 ///
 /// An error that [`HostError::new`] makes raises an exception of its type; of any other error, and of
 /// a panic, the program learns only that the function failed. A call whose program is interrupted,
-/// cancelled or ended is dropped: a future at its next `await`, while a plain closure runs to its
-/// end unheard.
+/// cancelled or ended is dropped: a future at its next `await`, a plain closure if no thread has taken
+/// it yet. One that has begun runs to its end unheard.
 ///
 /// ```
 /// use hatchery::{HostError, HostFunction};
@@ -202,9 +203,21 @@ impl Callee for Bound {
 }
 
 async fn on_a_thread(work: impl FnOnce() -> Answer + Send + 'static) -> Answer {
-    match tokio::task::spawn_blocking(work).await {
+    let task = tokio::task::spawn_blocking(work);
+    let _given_up = AbortOnDrop(task.abort_handle());
+    match task.await {
         Ok(answer) => answer,
         Err(error) => Err(HostError::private(error.to_string())),
+    }
+}
+
+/// Takes work out of the queue for threads that nobody waits for any more. A program could else fill
+/// that with calls that it cancels, for other programs to wait behind.
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -260,5 +273,33 @@ mod tests {
         for names in [["a", "a"], ["a", "class"], ["a", "b c"]] {
             assert!(matches!(bind(names.map(named).to_vec()), Err(Error::Function(_))));
         }
+    }
+
+    #[test]
+    fn a_closure_that_is_given_up_before_it_has_a_thread_never_begins() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
+        let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
+        let has_begun = Arc::new(AtomicBool::new(false));
+        let begins = Arc::clone(&has_begun);
+        runtime.unwrap().block_on(async {
+            let first = tokio::spawn(on_a_thread(move || {
+                let _ = released.recv();
+                Ok(json!(1))
+            }));
+            let second = tokio::spawn(on_a_thread(move || {
+                begins.store(true, Ordering::Relaxed);
+                Ok(json!(2))
+            }));
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+            second.abort();
+            assert!(second.await.unwrap_err().is_cancelled());
+            release.send(()).unwrap();
+            assert_eq!(first.await.unwrap(), Ok(json!(1)));
+            // It would have come before this one.
+            assert_eq!(on_a_thread(|| Ok(json!(3))).await, Ok(json!(3)));
+        });
+        assert!(!has_begun.load(Ordering::Relaxed));
     }
 }

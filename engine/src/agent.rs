@@ -196,6 +196,11 @@ fn header_cap(limits: &Limits) -> usize {
     limits.result_bytes.saturating_mul(4 * 6).saturating_add(1 << 20)
 }
 
+/// The most bytes of the header outside of its texts: those of the value, and what is left over.
+fn structure_cap(limits: &Limits) -> usize {
+    limits.result_bytes.saturating_add(1 << 20)
+}
+
 /// The most bytes of the frame of a display that may be kept.
 pub(crate) fn display_cap(display_bytes: usize) -> usize {
     display_bytes.saturating_add(HEADER_BYTES)
@@ -239,7 +244,7 @@ pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Sandb
     let malformed =
         |why: String| SandboxFailure::Protocol(format!("the reply is malformed: {why}"));
     let ReplyParts { header, buffers } =
-        wire::split_reply(bytes, header_cap(limits)).map_err(malformed)?;
+        wire::split_reply(bytes, header_cap(limits), structure_cap(limits)).map_err(malformed)?;
     let reply: Reply = serde_json::from_value(Json::Object(header))
         .map_err(|error| malformed(error.to_string()))?;
     let (forms, is_described) = match &reply {

@@ -282,13 +282,21 @@ impl Value {
     }
 }
 
-fn json_bytes(json: &serde_json::Value) -> usize {
-    size_of_val(json)
+/// About how many bytes a value of JSON takes in memory: lists and objects that are not empty have
+/// room for a few more.
+pub(crate) fn json_bytes(json: &serde_json::Value) -> usize {
+    use serde_json::Value as Json;
+    const LIST_BYTES: usize = 4 * size_of::<Json>();
+    const OBJECT_BYTES: usize = 11 * (size_of::<String>() + size_of::<Json>());
+    size_of::<Json>()
         + match json {
-            serde_json::Value::String(text) => text.len(),
-            serde_json::Value::Array(items) => items.iter().map(json_bytes).sum(),
-            serde_json::Value::Object(items) => {
-                items.iter().map(|(name, item)| name.len() + json_bytes(item)).sum()
+            Json::String(text) => text.len(),
+            Json::Array(items) if !items.is_empty() => {
+                LIST_BYTES + items.iter().map(json_bytes).sum::<usize>()
+            }
+            Json::Object(items) if !items.is_empty() => {
+                let item = |(name, item): (&String, &Json)| name.len() + json_bytes(item);
+                OBJECT_BYTES + items.iter().map(item).sum::<usize>()
             }
             _ => 0,
         }

@@ -89,6 +89,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import sys\nsys.modules['__future__'] = None\nprint(27)", Prints("27")),
     ("import sys\nsys.modules['__main__'] = None\nprint(28)", Prints("28")),
     ("import sys\nm = sys.modules; m.clear(); print(29)", Prints("29")),
+    ("import hatchery._agent as a\nb = b'{\"a\":[' + b','.join([b'{\"\":' * 100 + b'0' + b'}' * 100] * 40000) + b']}'\na.reply_frame = lambda *x, f=b'\\x02' + len(b).to_bytes(4, 'little') + b: f", Forged),
     ("import builtins\nbuiltins.len = None\n1 / 0", Raises("ZeroDivisionError")),
     ("import builtins\nbuiltins.isinstance = lambda *a: True\n1 / 0", Raises("ZeroDivisionError")),
     ("import builtins\nbuiltins.type = lambda *a: int\n1 / 0", Raises("int")),

@@ -108,11 +108,15 @@ fn requirements_come_through_pip_by_name_and_hash() {
     let path = folder.join("requirements.txt");
     let given = ["--requirements", name(&path)];
     let expected = format!("{}\n", folder.display());
+    // What lies in the working directory is not run.
+    std::fs::create_dir(folder.join("pip")).unwrap();
+    for file in ["__init__.py", "__main__.py"] {
+        std::fs::write(folder.join("pip").join(file), "raise SystemExit('not pip')").unwrap();
+    }
     // The second time without the wheel: it is in the cache, and so is the image.
     for _ in 0..2 {
-        let output =
-            hatchery().args(["run", "-c", "print(__import__('thing').value)"]).args(given).output();
-        let output = output.unwrap();
+        let arguments = ["run", "-c", "print(__import__('thing').value)"];
+        let output = hatchery().current_dir(&folder).args(arguments).args(given).output().unwrap();
         assert_eq!(text(&output.stdout), expected, "{output:?}");
         let _ = std::fs::remove_file(folder.join(WHEEL));
     }

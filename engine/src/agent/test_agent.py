@@ -607,6 +607,9 @@ class ArrayTest(unittest.TestCase):
             self.assertTrue(back.flags.writeable and back.flags.owndata)
         for array in (numpy.array([object()]), numpy.zeros(2, [("a", "i4")]), numpy.ma.array([1])):
             self.assertEqual(_values.data_fields(array, 1 << 20, encode_json), ({}, ()))
+        if int(numpy.__version__.partition(".")[0]) >= 2:
+            deep = numpy.zeros((1,) * 33)
+            self.assertEqual(_values.data_fields(deep, 1 << 20, encode_json), ({}, ()))
         left_out = _values.data_fields(numpy.zeros(10), 10, encode_json)
         self.assertEqual(left_out, ({"data_left_out": 80}, ()))
 
@@ -619,6 +622,7 @@ class ArrayTest(unittest.TestCase):
             pandas.DataFrame({"a": [True]}, index=pandas.to_datetime(["2020"])),
         ):
             pandas.testing.assert_frame_equal(self.passed(frame), frame)
+        self.assertEqual(self.passed(pandas.DataFrame(index=range(5))).shape, (5, 0))
         series = pandas.Series([1.5, None], name="s")
         pandas.testing.assert_frame_equal(self.passed(series), series.to_frame())
         for frame in (

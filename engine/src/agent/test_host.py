@@ -13,7 +13,7 @@ import time
 import unittest
 
 import hatchery
-from hatchery import _loop, host
+from hatchery import _late, _loop, host
 from hatchery._host import bridge, round_up
 from hatchery._wire import CALL, CANCEL, FUNCTIONS, WAIT
 
@@ -270,6 +270,13 @@ class HostTest(unittest.TestCase):
                 [sys.executable, "-B", "-c", code], capture_output=True, text=True
             )
             self.assertEqual(report.stderr, "", imports)
+
+    def test_finders_that_find_nothing_are_passed_over(self):
+        before = sys.meta_path
+        self.addCleanup(setattr, sys, "meta_path", before)
+        sys.meta_path = [object(), *before]
+        spec = _late.LateFinder({}).find_spec(_late.LOOPS, sys.modules["asyncio"].__path__)
+        self.assertEqual((spec.name, type(spec.loader)), (_late.LOOPS, _late.LoopsLoader))
 
     def run_async(self, coroutine):
         with contextlib.redirect_stderr(io.StringIO()) as err:

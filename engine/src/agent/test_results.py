@@ -73,6 +73,18 @@ def forms(header, buffers):
     return {mime: kinds[kind](buffers[index]) for mime, kind, index in listed}
 
 
+def texts_of(told):
+    """The bytes of all that a reply tells of an exception but its type, message and traceback."""
+    notes, frames = told.get("notes", ()), told.get("frames", ())
+    texts = [*notes, *told.get("syntax", {}).values()]
+    texts += [text for frame in frames for text in frame.values()]
+    size = sum(len(text.encode()) for text in texts if isinstance(text, str))
+    linked = [told.get("cause"), told.get("context"), *told.get("group", ())]
+    for one in filter(None, linked):
+        size += texts_of(one) + len(one["type"].encode()) + len(one["message"].encode())
+    return size
+
+
 class ResultsTest(test_agent.AgentCase):
     def setUp(self):
         super().setUp()
@@ -191,6 +203,14 @@ class ResultsTest(test_agent.AgentCase):
         self.with_matplotlib()
         reply = self.run_program("import matplotlib.pyplot as plt\nplt.figure()")
         self.assertEqual((reply["forms"], self.door.displays), ({"image/png": b"PNG"}, []))
+        # One that has a picture of its own shows that, once.
+        source = (
+            "import matplotlib.figure as f\n"
+            "class Own(f.Figure): _repr_png_ = lambda self: b'own'\ndisplay(Own())\nOwn()"
+        )
+        reply = self.run_program(source)
+        self.assertEqual(reply["forms"], {"image/png": b"own"})
+        self.assertEqual(self.door.displays[0]["image/png"], b"own")
 
     def test_exceptions_have_frames_notes_and_chains(self):
         source = (
@@ -252,6 +272,25 @@ class ResultsTest(test_agent.AgentCase):
         texts = [frame["file"] + frame["function"] for frame in reply["frames"]]
         self.assertLess(sum(map(len, texts)), 2000)
         self.assertEqual(len(self.run_program(source)["frames"]), 152)
+
+    def test_what_says_that_texts_were_cut_stays_within_the_limit_too(self):
+        long = "SyntaxError('x', ('f' * 9999, 1, 1, 't' * 9999))"
+        for source in [
+            f"e = {long}\ne.add_note('n' * 9999)\nraise e",
+            f"e = {long}\ne.__notes__ = 'n' * 9999\nraise e",
+            f"raise OSError from {long}",
+            f"e = {long}\ne.add_note('n' * 9999)\nraise OSError from e",
+        ]:
+            for cap in (100, 1000):
+                reply = self.run_program(source, result_bytes=cap)
+                # The host allows for one sign of a cut.
+                self.assertLessEqual(texts_of(reply), cap + 64, source)
+        source = (
+            "class M(type): __module__ = property(lambda self: exit())\n"
+            "raise M('E' * 9999, (Exception,), {})"
+        )
+        reply = self.run_program(source, result_bytes=100)
+        self.assertTrue(max(len(reply["type"].encode()), len(reply["traceback"].encode())) <= 164)
 
     def test_a_deep_cause_is_shortened(self):
         source = "def f(n): f(n + 1)\ntry:\n    f(0)\nexcept RecursionError as e:\n    raise OSError from e"

@@ -73,13 +73,20 @@ pub(crate) struct ReplyParts<'a> {
 
 /// Splits what a reply carries: 4 bytes with the length of the header, little-endian, the header, a
 /// JSON object, and the buffers one after another. The header's field `buffers`, which is taken out
-/// of it, lists their lengths; without it there are none. A header longer than `most_header` bytes is
-/// not looked at, since what is made of it is larger by far.
-pub(crate) fn split_reply(bytes: &[u8], most_header: usize) -> Result<ReplyParts<'_>, String> {
+/// of it, lists their lengths; without it there are none.
+///
+/// A header longer than `most_header` bytes is not read, nor one with more than `most_structure` bytes
+/// outside of its texts: a few of those, such as `{"":`, become hundreds of bytes here.
+pub(crate) fn split_reply(
+    bytes: &[u8],
+    most_header: usize,
+    most_structure: usize,
+) -> Result<ReplyParts<'_>, String> {
     let (length, rest) = bytes.split_first_chunk::<4>().ok_or("it has no header")?;
     let length = u32::from_le_bytes(*length) as usize;
     let (header, mut rest) = rest.split_at_checked(length).ok_or("its header is cut off")?;
-    if length > most_header {
+    if length > most_header || (length > most_structure && structure_bytes(header) > most_structure)
+    {
         return Err("its header is larger than its limit".to_owned());
     }
     let mut header: Map<String, Json> =
@@ -99,6 +106,18 @@ pub(crate) fn split_reply(bytes: &[u8], most_header: usize) -> Result<ReplyParts
         return Err(format!("{} bytes follow its buffers", rest.len()));
     }
     Ok(ReplyParts { header, buffers })
+}
+
+/// The bytes of a JSON text that are not inside of its strings.
+fn structure_bytes(json: &[u8]) -> usize {
+    let (mut count, mut is_inside, mut is_escaped) = (0, false, false);
+    for byte in json {
+        let is_quote = *byte == b'"' && !is_escaped;
+        is_escaped = is_inside && *byte == b'\\' && !is_escaped;
+        is_inside ^= is_quote;
+        count += usize::from(is_quote || !is_inside);
+    }
+    count
 }
 
 /// What a header says of one form of an object: its MIME type, what it is, and which buffer has it.
@@ -135,7 +154,8 @@ pub(crate) fn parse_display(bytes: &[u8]) -> Result<MimeBundle, String> {
     struct Header {
         bundle: Vec<ListedForm>,
     }
-    let ReplyParts { header, buffers } = split_reply(bytes, super::HEADER_BYTES)?;
+    let ReplyParts { header, buffers } =
+        split_reply(bytes, super::HEADER_BYTES, super::HEADER_BYTES)?;
     let Header { bundle } =
         serde_json::from_value(Json::Object(header)).map_err(|error| error.to_string())?;
     if bundle.is_empty() || bundle.len() != buffers.len() {
@@ -167,10 +187,10 @@ mod tests {
 
     #[test]
     fn a_reply_is_a_header_and_its_buffers() {
-        let ReplyParts { header, buffers } = split_reply(b"\x02\0\0\0{}", 2).unwrap();
+        let ReplyParts { header, buffers } = split_reply(b"\x02\0\0\0{}", 2, 2).unwrap();
         assert_eq!((header.len(), buffers.len()), (0, 0));
         let carried = [&framed(r#"{"a":1,"buffers":[3,0,2]}"#)[..], b"abcde"].concat();
-        let ReplyParts { header, buffers } = split_reply(&carried, 1000).unwrap();
+        let ReplyParts { header, buffers } = split_reply(&carried, 1000, 1000).unwrap();
         assert_eq!(Json::Object(header), serde_json::json!({"a": 1}));
         assert_eq!(buffers, [&b"abc"[..], b"", b"de"]);
     }
@@ -186,15 +206,29 @@ mod tests {
             b"\xff\xff\xff\xff{}",
             b"\x02\0\0\0[]",
         ] {
-            assert!(split_reply(carried, 1000).is_err(), "{carried:?}");
+            assert!(split_reply(carried, 1000, 1000).is_err(), "{carried:?}");
         }
         for buffers in
             ["[1]", "[3]", "[1,2]", "[2,4294967295]", "[4294967296]", "[-1]", "2", "null"]
         {
             let header = framed(&format!(r#"{{"buffers":{buffers}}}"#));
-            assert!(split_reply(&[&header[..], b"ab"].concat(), 1000).is_err(), "{buffers}");
+            assert!(split_reply(&[&header[..], b"ab"].concat(), 1000, 1000).is_err(), "{buffers}");
         }
-        assert!(split_reply(b"\x02\0\0\0{}", 1).is_err());
+        assert!(split_reply(b"\x02\0\0\0{}", 1, 1).is_err());
+    }
+
+    #[test]
+    fn a_header_is_read_if_little_of_it_is_outside_of_texts() {
+        for (json, expected) in
+            [(r#"{"a": [1]}"#, 9), (r#"["a\"[[[[", "\\", ["#, 10), (r#""[[[["#, 1), ("\\[", 2)]
+        {
+            assert_eq!(structure_bytes(json.as_bytes()), expected, "{json}");
+        }
+        let text = framed(&format!(r#"{{"a":"{}"}}"#, "[".repeat(100)));
+        assert!(split_reply(&text, 1000, 20).is_ok());
+        let nested = framed(&format!(r#"{{"a":{}{}}}"#, "[".repeat(20), "]".repeat(20)));
+        assert!(split_reply(&nested, 1000, 20).is_err());
+        assert!(split_reply(&nested, 1000, 100).is_ok());
     }
 
     #[test]

@@ -18,9 +18,14 @@ use crate::agent::marshal::Value;
 use crate::interrupt::Gate;
 use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::transcript::Transcript;
+use crate::value::json_bytes;
 
 /// Answers that are handed to the guest at once, in bytes; at least one is.
 const DELIVERY_BYTES: usize = 1 << 20;
+
+/// What the arguments of calls under way may take of the host's memory together: a text of 1 MiB can
+/// become 100 MiB of objects, and a function may hold on to them for as long as it takes.
+const ARGUMENTS_IN_FLIGHT_BYTES: usize = 256 << 20;
 
 /// The host calls of one run.
 pub(crate) struct Calls {
@@ -48,6 +53,9 @@ struct State {
     pending: BTreeMap<u32, Option<Hook>>,
     /// Answers that the guest has not fetched, in the order in which they came.
     ended: VecDeque<(u32, RecordedAnswer)>,
+    /// What the arguments of calls whose ends the guest has not fetched take, by ticket, and together.
+    held: BTreeMap<u32, usize>,
+    held_bytes: usize,
     is_over: bool,
     /// Limits that were met, with the largest amount that was refused.
     met: BTreeMap<&'static str, LimitHit>,
@@ -163,6 +171,13 @@ impl Calls {
             let allowed = self.limits.in_flight as u64;
             return Err(state.refuse(LimitKind::FunctionsInFlight, allowed, in_flight as u64));
         }
+        let bytes: usize =
+            arguments.iter().map(|(name, value)| name.len() + json_bytes(value)).sum();
+        let held_bytes = state.held_bytes.saturating_add(bytes);
+        if held_bytes > ARGUMENTS_IN_FLIGHT_BYTES {
+            let allowed = ARGUMENTS_IN_FLIGHT_BYTES as u64;
+            return Err(state.refuse(LimitKind::FunctionArguments, allowed, held_bytes as u64));
+        }
         if let Some(replayer) = &state.replayer {
             replayer.begin(state.begun as usize, name, arguments)?;
         }
@@ -172,6 +187,8 @@ impl Calls {
         state.begun += 1;
         let ticket = state.begun;
         state.pending.insert(ticket, None);
+        state.held.insert(ticket, bytes);
+        state.held_bytes = held_bytes;
         Ok((ticket, state.replayer.is_some()))
     }
 
@@ -200,6 +217,7 @@ impl Calls {
             found.extend(state.ended.remove(at));
         }
         if !found.is_empty() {
+            found.iter().for_each(|(one, _)| state.release(*one));
             if let Some(recorder) = &mut state.recorder {
                 recorder.waited(&found);
             }
@@ -229,6 +247,7 @@ impl Calls {
         let pending = {
             let mut state = self.state.lock();
             state.ended.retain(|(one, _)| *one != ticket);
+            state.release(ticket);
             state.pending.remove(&ticket)
         };
         if let Some(hook) = pending.flatten() {
@@ -283,6 +302,11 @@ impl Calls {
 }
 
 impl State {
+    /// The guest knows the end of a call, or doesn't want it.
+    fn release(&mut self, ticket: u32) {
+        self.held_bytes -= self.held.remove(&ticket).unwrap_or_default();
+    }
+
     /// Notes a limit, and makes the error that says so.
     fn refuse(&mut self, limit: LimitKind, allowed: u64, used: u64) -> HostError {
         let hit = self.met.entry(limit.name()).or_insert(LimitHit { limit, allowed, used });
@@ -301,6 +325,7 @@ impl State {
             Replayed::Ended(mut ended) => {
                 // What the program has cancelled meanwhile had no end in the recording either.
                 ended.retain(|(one, _)| self.pending.remove(one).is_some());
+                ended.iter().for_each(|(one, _)| self.release(*one));
                 Found::Ended(ended)
             }
             Replayed::Lost => {
@@ -309,6 +334,7 @@ impl State {
                 let lost: Vec<u32> =
                     self.pending.keys().copied().filter(|one| is_wanted(*one)).collect();
                 self.pending.retain(|one, _| !is_wanted(*one));
+                lost.iter().for_each(|one| self.release(*one));
                 Found::Ended(lost.into_iter().map(|one| (one, answer.clone())).collect())
             }
         }

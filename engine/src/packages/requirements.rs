@@ -169,20 +169,27 @@ fn pure_wheels() -> Vec<String> {
 /// Every SHA-256 that a file of requirements has; else the line that is wrong, counted from 1, and
 /// what is.
 fn parse(text: &str) -> Result<BTreeSet<String>, (usize, String)> {
+    check_text(text)?;
     let mut hashes = BTreeSet::new();
     for (number, line) in logical_lines(text) {
         let wrong = |detail: String| (number, detail);
         let words: Vec<&str> = line.split_whitespace().collect();
         let Some(&first) = words.first() else { continue };
         if first.starts_with('-') {
-            let option = first.split('=').next().unwrap_or(first);
-            if !OPTIONS.contains(&option) {
-                return Err(wrong(format!("`{option}` can't be used here")));
+            // pip takes several options of one line, in quotes as well.
+            for word in words.iter().filter(|word| is_option(word)) {
+                let option = word.split('=').next().unwrap_or(word);
+                if !OPTIONS.contains(&option) {
+                    return Err(wrong(format!("`{option}` can't be used here")));
+                }
             }
             continue;
         }
         let options = words.iter().position(|word| word.starts_with("--")).unwrap_or(words.len());
         let (requirement, options) = words.split_at(options);
+        if let Some(option) = requirement.iter().find(|word| is_option(word)) {
+            return Err(wrong(format!("`{option}` can't be used here")));
+        }
         let requirement = requirement.join(" ");
         check_requirement(&requirement).map_err(wrong)?;
         if options.is_empty() {
@@ -203,6 +210,28 @@ fn parse(text: &str) -> Result<BTreeSet<String>, (usize, String)> {
         return Err((1, "it names no package".to_owned()));
     }
     Ok(hashes)
+}
+
+/// Whether pip reads the text as it is read here: its lines end where pip's do, and it is UTF-8 to
+/// both.
+fn check_text(text: &str) -> Result<(), (usize, String)> {
+    for (index, line) in text.lines().enumerate() {
+        let is_end_of_line =
+            |c: char| (c.is_control() && c != '\t') || "\u{2028}\u{2029}".contains(c);
+        if line.contains(is_end_of_line) {
+            return Err((index + 1, "it has a control character".to_owned()));
+        }
+        let names_encoding = ["coding:", "coding="].iter().any(|name| line.contains(name));
+        if index < 2 && line.starts_with('#') && names_encoding {
+            return Err((index + 1, "its comment can't name an encoding: it is UTF-8".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether pip takes a word for an option; it takes quotes away first.
+fn is_option(word: &str) -> bool {
+    word.trim_start_matches(['"', '\'', '\\']).starts_with('-')
 }
 
 /// A package by its name, with its version.
@@ -227,13 +256,14 @@ fn is_sha256(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// Lines with the number of their first line, those joined that end in `\`, without comments.
+/// Lines with the number of their first line, those joined that end in `\`, without comments. To pip
+/// a line doesn't end in `\` if a blank follows.
 fn logical_lines(text: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     let mut is_joined = false;
     for (index, line) in text.lines().enumerate() {
         let line = without_comment(line);
-        let (part, goes_on) = match line.trim_end().strip_suffix('\\') {
+        let (part, goes_on) = match line.strip_suffix('\\') {
             Some(part) => (part, true),
             None => (line, false),
         };
@@ -290,6 +320,18 @@ mod tests {
             ("-r other.txt".to_owned(), 1, "`-r`"),
             ("# x\n-e .".to_owned(), 2, "`-e`"),
             ("--no-binary=:all:".to_owned(), 1, "`--no-binary`"),
+            ("--no-index --no-binary :all:".to_owned(), 1, "`--no-binary`"),
+            ("--find-links x -rother.txt".to_owned(), 1, "`-rother.txt`"),
+            ("--no-index \"--no-binary\" :all:".to_owned(), 1, "--no-binary"),
+            ("--no-index \\--pre".to_owned(), 1, "--pre"),
+            ("--no-index \\\n  --pre".to_owned(), 1, "`--pre`"),
+            ("--no-index \\ \n-r other.txt".to_owned(), 2, "`-r`"),
+            (format!("one==1 \\ \n-r x --hash=sha256:{A}"), 1, "no hash"),
+            (format!("one==1 -r x --hash=sha256:{A}"), 1, "`-r`"),
+            ("# a\u{c}--no-binary :all:".to_owned(), 1, "control character"),
+            ("\n# a\u{2028}-e .".to_owned(), 2, "control character"),
+            ("# a\r-e .".to_owned(), 1, "control character"),
+            ("\n# -*- coding: utf-7 -*-".to_owned(), 2, "encoding"),
             ("# nothing".to_owned(), 1, "no package"),
         ] {
             let (number, detail) = parse(&text).unwrap_err();

@@ -36,6 +36,8 @@ pub(crate) fn download(
         .arg(requirements)
         .arg("--dest")
         .arg(folder)
+        // Whatever lies in the working directory is no part of pip (from Python 3.11 on).
+        .env("PYTHONSAFEPATH", "1")
         .stdin(Stdio::null())
         .output()
         .map_err(|cause| PipFailure::NotStarted { program: program.to_owned(), cause })?;

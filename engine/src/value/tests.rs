@@ -197,3 +197,11 @@ proptest! {
         let _ = Array::new("<f8", shape, [0; 8]);
     }
 }
+
+#[test]
+fn nested_json_counts_as_what_it_takes() {
+    let nested = (0..100).fold(serde_json::json!(0), |value, _| serde_json::json!({ "": value }));
+    assert!((60_000..70_000).contains(&Value::from(nested).bytes()));
+    let flat = serde_json::json!(vec![0; 1000]);
+    assert!((32_000..33_000).contains(&Value::from(flat).bytes()));
+}

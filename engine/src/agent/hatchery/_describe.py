@@ -21,6 +21,8 @@ MOST_FRAMES_IN_ALL = 500
 MOST_NOTES = 100
 # What a text costs of the room for all texts beside its bytes: names of fields, numbers, marks.
 ROOM_OF_A_PART = 32
+# So much of a name fits into a reply whatever its limit is, with what says that it was cut.
+LEAST_NAME = 32
 # In the last line of a cut text.
 CUT = "… ({} more characters)"
 # What the name of each file of this package begins with: `<hatchery/` in the guest.
@@ -83,13 +85,14 @@ def describe_exception(error, cap):
     except KeyboardInterrupt:
         raise
     except BaseException:
-        return describe_barely(error)
+        return describe_barely(error, cap)
 
 
-def describe_barely(error):
+def describe_barely(error, cap=0):
     """What can be said of an exception without running any code of its class."""
-    name = type.__dict__["__name__"].__get__(type(error))
-    return {"type": name, "message": "", "traceback": f"{name}: (it can't be described)\n"}
+    name = cut(type.__dict__["__name__"].__get__(type(error)), max(cap, LEAST_NAME))
+    text = cut(f"{name}: (it can't be described)\n", max(cap, LEAST_NAME))
+    return {"type": name, "message": "", "traceback": text}
 
 
 def describe_as_it_says(error, cap):
@@ -262,7 +265,8 @@ class Details:
         return syntax | {name: n for name, n in numbers.items() if small(n) is not None}
 
     def _text(self, text):
-        text = cut(text, max(self._room, 0))
+        # What says that a text was cut counts as well, so that at most one says how much is missing.
+        text = cut(text, self._room) if self._room > 0 else "…"
         self._room -= len(text.encode()) + ROOM_OF_A_PART
         return text
 
@@ -296,7 +300,7 @@ def describe_interrupt(error, cap):
     try:
         return describe_exception(error, cap)
     except BaseException:
-        return describe_barely(error)
+        return describe_barely(error, cap)
 
 
 def text_of(value):

@@ -100,7 +100,9 @@ class Displays:
         figure = is_figure(value) and attempt(png_of, value)
         if figure:
             attempt(self._shown.add, value)
-            forms.append(("image/png", figure))
+            # A subclass may have a picture of its own.
+            if not has_form(forms, "image/png"):
+                forms.append(("image/png", figure))
         return forms
 
     def _send(self, forms):

@@ -23,7 +23,9 @@ class LateFinder:
         if name != LOOPS:
             return None
         for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(name, path, target)
+            # As imports do: a program's finder may lack the method.
+            find = getattr(finder, "find_spec", None) if finder is not self else None
+            spec = find(name, path, target) if find is not None else None
             if spec is not None:
                 spec.loader = LoopsLoader(spec.loader)
                 return spec

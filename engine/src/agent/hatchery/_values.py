@@ -11,6 +11,8 @@ UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
 SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16), "M": (8,), "m": (8,)}
 # What a text of a column counts as, besides its bytes: the host holds that much for it.
 TEXT_BYTES = 24
+# Dimensions of an array; NumPy has more since its version 2 (`MOST_DIMENSIONS` in `value.rs`).
+MOST_DIMENSIONS = 32
 # The longest description of data, in bytes: some thousand columns.
 MOST_DESCRIPTION_BYTES = 256 << 10
 
@@ -121,7 +123,7 @@ def describe(value, raw):
 
 def describe_array(numpy, array, raw):
     dtype = array.dtype
-    if not is_told(numpy, dtype):
+    if not is_told(numpy, dtype) or array.ndim > MOST_DIMENSIONS:
         return None
     shape = [int(length) for length in array.shape]
     if dtype.str[0] == ">":
@@ -148,7 +150,9 @@ def describe_frame(numpy, pandas, index, columns, raw):
         return None
     told = {"kind": "frame", "rows": len(index), "index_name": None, "index": None, "columns": []}
     is_plain = type(index) is pandas.RangeIndex and index.start == 0 and index.step == 1
-    if not is_plain or index.name is not None:
+    # Without columns the index alone says how many rows there are.
+    has_columns = bool(columns) or len(index) == 0
+    if not is_plain or index.name is not None or not has_columns:
         if index.name is not None and not is_text(index.name):
             return None
         told["index_name"] = index.name

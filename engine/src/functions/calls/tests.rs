@@ -127,6 +127,25 @@ fn calls_beyond_a_limit_are_refused_and_told_of() {
 }
 
 #[test]
+fn arguments_under_way_take_so_much_memory_together_and_no_more() {
+    let (calls, kept) = calls(&Limits::default(), false, None);
+    let nested = format!("{}0{}", "{\"\":".repeat(99), "}".repeat(99));
+    let argument = vec![nested; 1000].join(",");
+    let call = format!(r#"{{"name": "f", "arguments": {{"x": [{argument}]}}}}"#);
+    let begin = || calls.begin(call.as_bytes());
+    let begun = (0..100).map_while(|_| begin().ok()).last().unwrap();
+    assert!((2..10).contains(&begun), "{begun}");
+    assert!(begin().unwrap_err().message().contains("268435456"));
+    // It is not the answer that makes room, whose time is by chance, but that the program has it.
+    answer(&kept, Ok(Json::Null));
+    assert!(begin().is_err());
+    assert_eq!(calls.look(None), Found::Ended(vec![(1, RecordedAnswer::Returned(Json::Null))]));
+    assert!(begin().is_ok() && begin().is_err());
+    calls.cancel(2);
+    assert!(begin().is_ok() && begin().is_err());
+}
+
+#[test]
 fn cancelling_runs_the_hook_once_and_late_answers_are_dropped() {
     let (calls, kept) = calls(&Limits::default(), false, None);
     let cancelled = Arc::<AtomicUsize>::default();
