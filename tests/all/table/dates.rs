@@ -7,11 +7,17 @@ use super::dsl::{Row, completes, raises, shows};
 pub(super) fn rows() -> Vec<Row> {
     vec![
         shows(
-            "import datetime\ndatetime.date(2026, 2, 28) + datetime.timedelta(days=1)",
+            "
+            import datetime
+            datetime.date(2026, 2, 28) + datetime.timedelta(days=1)
+            ",
             "datetime.date(2026, 3, 1)",
         ),
         shows(
-            "import datetime\ndatetime.datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=datetime.UTC)",
+            "
+            import datetime
+            datetime.datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=datetime.UTC)
+            ",
             "datetime.datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=datetime.timezone.utc)",
         ),
         shows(
@@ -19,12 +25,16 @@ pub(super) fn rows() -> Vec<Row> {
             "datetime.timedelta(days=-1, seconds=86399)",
         ),
         completes(
-            "import datetime\ndatetime.datetime.fromisoformat('2026-01-02T03:04:05+02:00').isoformat()",
+            "
+            import datetime
+            datetime.datetime.fromisoformat('2026-01-02T03:04:05+02:00').isoformat()
+            ",
             "2026-01-02T03:04:05+02:00",
             "'2026-01-02T03:04:05+02:00'",
         ),
         completes(
-            "import datetime as d\nd.datetime.fromtimestamp(0, d.UTC).strftime('%a %d %b %Y %H:%M'), d.date(2024, 12, 30).isocalendar()[:2]",
+            "import datetime as d\nd.datetime.fromtimestamp(0, d.UTC).strftime('%a %d \
+             %b %Y %H:%M'), d.date(2024, 12, 30).isocalendar()[:2]",
             json!(["Thu 01 Jan 1970 00:00", [2025, 1]]),
             "('Thu 01 Jan 1970 00:00', (2025, 1))",
         ),
@@ -39,12 +49,18 @@ pub(super) fn rows() -> Vec<Row> {
             "Invalid isoformat string: 'x'",
         ),
         raises(
-            "import datetime as d\nd.datetime(2026, 1, 1) - d.datetime(2026, 1, 1, tzinfo=d.UTC)",
+            "
+            import datetime as d
+            d.datetime(2026, 1, 1) - d.datetime(2026, 1, 1, tzinfo=d.UTC)
+            ",
             "TypeError",
             "can't subtract offset-naive and offset-aware datetimes",
         ),
         completes(
-            "import time\ntime.strftime('%Y-%m-%d', time.gmtime(0)), time.tzname[0]",
+            "
+            import time
+            time.strftime('%Y-%m-%d', time.gmtime(0)), time.tzname[0]
+            ",
             json!(["1970-01-01", "UTC"]),
             "('1970-01-01', 'UTC')",
         ),

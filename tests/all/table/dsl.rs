@@ -80,7 +80,7 @@ pub(super) fn exits(source: &str, code: u8) -> Row {
 
 /// The program leaves with a message, which is printed, and so with code 1.
 pub(super) fn exits_saying(source: &str, message: &'static str) -> Row {
-    exits(source, 1).message(message).stderr(&format!("{message}\n"))
+    Row { stderr: format!("{message}\n"), ..exits(source, 1).message(message) }
 }
 
 fn row(source: &str, end: End) -> Row {

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::dsl::{Row, completes, error, fails, gives_none, raises, shows};
+use super::dsl::{Row, completes, fails, gives_none, raises, shows};
+use super::error::error;
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -348,7 +349,10 @@ pub(super) fn rows() -> Vec<Row> {
             "True",
         ),
         completes(
-            "import sys, textwrap\nsys.version_info[:2] >= (3, 15), __name__, sys.argv, sys.getrecursionlimit()",
+            "
+            import sys, textwrap
+            sys.version_info[:2] >= (3, 15), __name__, sys.argv, sys.getrecursionlimit()
+            ",
             json!([true, "__main__", [""], 1000]),
             "(True, '__main__', [''], 1000)",
         ),

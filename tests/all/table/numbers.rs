@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::dsl::{Row, completes, error, fails, raises, shows};
+use super::dsl::{Row, completes, fails, raises, shows};
+use super::error::error;
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -21,7 +22,8 @@ pub(super) fn rows() -> Vec<Row> {
         raises(
             "str(10 ** 5000)",
             "ValueError",
-            "Exceeds the limit (4300 digits) for integer string conversion; use sys.set_int_max_str_digits() to increase the limit",
+            "Exceeds the limit (4300 digits) for integer string conversion; use \
+             sys.set_int_max_str_digits() to increase the limit",
         ),
         completes(
             "10 ** 100 % 7, pow(3, -1, 7), len(str(2 ** 10_000))",
@@ -67,11 +69,17 @@ pub(super) fn rows() -> Vec<Row> {
             "Decimal('0.3333333333333333333333333333')",
         ),
         shows(
-            "from decimal import Decimal\n[Decimal('NaN'), Decimal('-Infinity'), Decimal('1E+3')]",
+            "
+            from decimal import Decimal
+            [Decimal('NaN'), Decimal('-Infinity'), Decimal('1E+3')]
+            ",
             "[Decimal('NaN'), Decimal('-Infinity'), Decimal('1E+3')]",
         ),
         completes(
-            "from decimal import ROUND_HALF_UP, Decimal\nstr(Decimal('2.675').quantize(Decimal('0.01'), ROUND_HALF_UP))",
+            "
+            from decimal import ROUND_HALF_UP, Decimal
+            str(Decimal('2.675').quantize(Decimal('0.01'), ROUND_HALF_UP))
+            ",
             "2.68",
             "'2.68'",
         ),
@@ -87,12 +95,18 @@ pub(super) fn rows() -> Vec<Row> {
         .ending("\ndecimal.InvalidOperation: ‹*›\n"),
         shows("from fractions import Fraction\nFraction(1, 3) + Fraction('1/6')", "Fraction(1, 2)"),
         completes(
-            "import math\n[math.isqrt(10 ** 20), math.comb(5, 2), math.fsum([0.1] * 10), math.gcd(12, 18)]",
+            "
+            import math
+            [math.isqrt(10 ** 20), math.comb(5, 2), math.fsum([0.1] * 10), math.gcd(12, 18)]
+            ",
             json!([10000000000_i64, 10, 1.0, 6]),
             "[10000000000, 10, 1.0, 6]",
         ),
         completes(
-            "import statistics\nstatistics.median([3, 1, 2]), statistics.mean([1, 2])",
+            "
+            import statistics
+            statistics.median([3, 1, 2]), statistics.mean([1, 2])
+            ",
             json!([2, 1.5]),
             "(2, 1.5)",
         ),

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::dsl::{Row, completes, ends, error, fails, gives_none, raises, shows};
+use super::dsl::{Row, completes, ends, fails, gives_none, raises, shows};
+use super::error::error;
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -113,7 +114,10 @@ pub(super) fn rows() -> Vec<Row> {
             "Counter({'a': 2, 'b': 1, 'c': 1})",
         ),
         shows(
-            "from collections import OrderedDict, defaultdict\nOrderedDict(a=1), defaultdict(int, b=2)",
+            "
+            from collections import OrderedDict, defaultdict
+            OrderedDict(a=1), defaultdict(int, b=2)
+            ",
             "(OrderedDict({'a': 1}), defaultdict(<class 'int'>, {'b': 2}))",
         ),
         shows("from collections import namedtuple\nnamedtuple('P', 'x y')(1, y=2)", "P(x=1, y=2)"),

@@ -4,14 +4,18 @@
 use hatchery::{Array, Column, Frame};
 use serde_json::json;
 
-use super::dsl::{Row, array, completes, error, fails, gives_none, raises, shows, texts};
+use super::dsl::{Row, array, completes, fails, gives_none, raises, shows, texts};
+use super::error::error;
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
         shows("import numpy as np\nnp.arange(3)", "array([0, 1, 2])")
             .data(Array::from_slice(&[0_i64, 1, 2])),
         shows(
-            "import numpy as np\nnp.array([[1.5, np.nan], [np.inf, -0.0]], dtype='f4')",
+            "
+            import numpy as np
+            np.array([[1.5, np.nan], [np.inf, -0.0]], dtype='f4')
+            ",
             "array([[ 1.5,  nan],\n       [ inf, -0. ]], dtype=float32)",
         )
         .data(
@@ -51,7 +55,10 @@ pub(super) fn rows() -> Vec<Row> {
         )),
         shows("import numpy as np\nnp.bool(True)", "np.True_").data(array("|b1", &[], [1])),
         completes(
-            "import numpy as np\nnp.linalg.solve([[2, 0], [0, 4]], [2, 2]).tolist()",
+            "
+            import numpy as np
+            np.linalg.solve([[2, 0], [0, 4]], [2, 2]).tolist()
+            ",
             json!([1.0, 0.5]),
             "[1.0, 0.5]",
         ),
@@ -86,7 +93,8 @@ pub(super) fn rows() -> Vec<Row> {
         )
         .forms(&[(
             "text/html",
-            "<div>‹*›<table border=\"1\" class=\"dataframe\">‹*›<td>1</td>‹*›<td>x</td>‹*›</div>",
+            "<div>‹*›<table border=\"1\" \
+             class=\"dataframe\">‹*›<td>1</td>‹*›<td>x</td>‹*›</div>",
         )])
         .data(
             Frame::new([
@@ -96,7 +104,10 @@ pub(super) fn rows() -> Vec<Row> {
             .unwrap(),
         ),
         shows(
-            "import pandas as pd\npd.DataFrame({'a': [0.5]}, index=pd.Index(['r'], name='i'))",
+            "
+            import pandas as pd
+            pd.DataFrame({'a': [0.5]}, index=pd.Index(['r'], name='i'))
+            ",
             "     a\ni     \nr  0.5",
         )
         .forms(&[("text/html", "<div>‹*›<th>r</th>‹*›<td>0.5</td>‹*›</div>")])
@@ -127,12 +138,18 @@ pub(super) fn rows() -> Vec<Row> {
         shows("import pandas as pd\npd.Index([1, 2])", "Index([1, 2], dtype='int64')"),
         shows("import pandas as pd\n[pd.NA, pd.NaT]", "[<NA>, NaT]"),
         completes(
-            "import pandas as pd\npd.DataFrame({'k': ['a', 'b', 'a'], 'v': [1, 2, 3]}).groupby('k').v.sum().to_dict()",
+            "
+            import pandas as pd
+            pd.DataFrame({'k': ['a', 'b', 'a'], 'v': [1, 2, 3]}).groupby('k').v.sum().to_dict()
+            ",
             json!({"a": 4, "b": 2}),
             "{'a': 4, 'b': 2}",
         ),
         completes(
-            "import io, pandas as pd\npd.read_csv(io.StringIO('a,b\\n1,x\\n2,y\\n')).to_dict('records')",
+            "
+            import io, pandas as pd
+            pd.read_csv(io.StringIO('a,b\\n1,x\\n2,y\\n')).to_dict('records')
+            ",
             json!([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]),
             "[{'a': 1, 'b': 'x'}, {'a': 2, 'b': 'y'}]",
         ),
@@ -184,7 +201,10 @@ pub(super) fn rows() -> Vec<Row> {
             ("image/png", "\u{fffd}PNG‹*›IEND‹*›"),
         ]),
         shows(
-            "from matplotlib.figure import Figure\nFigure(figsize=(1, 1), dpi=100)",
+            "
+            from matplotlib.figure import Figure
+            Figure(figsize=(1, 1), dpi=100)
+            ",
             "<Figure size 100x100 with 0 Axes>",
         )
         .forms(&[("image/png", "\u{fffd}PNG‹*›IEND‹*›")]),

@@ -11,7 +11,8 @@ pub(super) fn rows() -> Vec<Row> {
         completes("'it\\'s'", "it's", "\"it's\""),
         completes("len('👩‍👩‍👧'), 'ß'.upper(), 'ǆ'.title()", json!([5, "SS", "ǅ"]), "(5, 'SS', 'ǅ')"),
         completes(
-            "import unicodedata\n'e\\u0301' == 'é', unicodedata.normalize('NFC', 'e\\u0301') == 'é', unicodedata.name('€')",
+            "import unicodedata\n'e\\u0301' == 'é', unicodedata.normalize('NFC', \
+             'e\\u0301') == 'é', unicodedata.name('€')",
             json!([false, true, "EURO SIGN"]),
             "(False, True, 'EURO SIGN')",
         ),
@@ -31,7 +32,8 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         shows(
             "name = 'x'\nt'a{name!r:>5}'",
-            "Template(strings=('a', ''), interpolations=(Interpolation('x', 'name', 'r', '>5'),))",
+            "Template(strings=('a', ''), interpolations=(Interpolation('x', 'name', \
+             'r', '>5'),))",
         ),
         completes(
             "'a,b,,c'.split(','), ' x '.strip(), 'x'.join('abc')",
@@ -52,12 +54,16 @@ pub(super) fn rows() -> Vec<Row> {
         shows("'é'.encode('utf-16-le') + 'é'.encode('latin-1')", "b'\\xe9\\x00\\xe9'")
             .data(b"\xe9\0\xe9".to_vec()),
         completes(
-            "b'\\xff'.decode(errors='replace'), b'\\xc3\\xa4'.decode(), bytes([1, 255]).hex()",
+            "b'\\xff'.decode(errors='replace'), b'\\xc3\\xa4'.decode(), bytes([1, \
+             255]).hex()",
             json!(["\u{fffd}", "ä", "01ff"]),
             "('\u{fffd}', 'ä', '01ff')",
         ),
         completes(
-            "import base64, zlib\nbase64.b64encode(b'\\0\\xff').decode(), zlib.crc32(b'abc')",
+            "
+            import base64, zlib
+            base64.b64encode(b'\\0\\xff').decode(), zlib.crc32(b'abc')
+            ",
             json!(["AP8=", 891568578]),
             "('AP8=', 891568578)",
         ),
