@@ -24,5 +24,7 @@ mod limits;
 mod results;
 /// State from job to job, and its end.
 mod sessions;
+/// Some hundred programs of every kind, each with everything that is to come of it.
+mod table;
 
 mod support;

@@ -36,14 +36,14 @@ impl Shared {
 
 static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared::start(Hatchery::builder()));
 static PRELOADED: LazyLock<Shared> =
-    LazyLock::new(|| Shared::start(Hatchery::builder().preload(["numpy", "pandas"])));
+    LazyLock::new(|| Shared::start(Hatchery::builder().preload(["numpy", "pandas", "matplotlib"])));
 
 /// Runs a test on the shared pool. One that hangs fails instead.
 pub(crate) fn with_pool<T, F: Future<Output = T>>(test: impl FnOnce(&'static Hatchery) -> F) -> T {
     SHARED.with(test)
 }
 
-/// Runs a test on a pool whose interpreters have imported numpy and pandas.
+/// Runs a test on a pool whose interpreters have imported numpy, pandas and matplotlib.
 pub(crate) fn with_preloaded_pool<T, F: Future<Output = T>>(
     test: impl FnOnce(&'static Hatchery) -> F,
 ) -> T {

@@ -238,6 +238,17 @@ class ResultsTest(test_agent.AgentCase):
         reply = self.run_program("x = 1\ny = = 2")
         expected = {"file": "<job 2>", "line": 2, "column": 5, "text": "y = = 2\n"}
         self.assertEqual(reply["syntax"] | {"text": "y = = 2\n"}, expected)
+        # Some errors have no line of source, and some a line number that is no text.
+        reply = self.run_program("x = 1\nbreak")
+        self.assertEqual((reply["syntax"]["line"], reply["syntax"]["text"]), (2, "break"))
+        self.assertIn("\n    break\n    ^^^^^\n", reply["traceback"])
+        reply = self.run_program("whle True:\n    pass")
+        self.assertEqual(reply["syntax"]["line"], 1)
+        lying = "e = SyntaxError('x')\ne.lineno, e.filename = {}, {}\nraise e"
+        for line, name in [("10**30", "'<job>'"), ("-1", "'<job>'"), ("1", "[]"), ("'x'", "'<job>'")]:
+            reply = self.run_program(lying.format(line, name))
+            self.assertIn("SyntaxError: x", reply["traceback"])
+            self.assertNotIn("no traceback", reply["traceback"])
         source = "e = SyntaxError('x')\ne.lineno, e.text, e.offset, e.filename = 'x', 5, -10**9, []\nraise e"
         self.assertNotIn("line", self.run_program(source).get("syntax", {}))
 

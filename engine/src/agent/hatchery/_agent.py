@@ -321,7 +321,10 @@ class Agent:
         if code is None:
             return {"kind": "exited", "code": 0, "message": None}
         if issubclass(type(code), int):
-            return {"kind": "exited", "code": int.__and__(code, 0xFF), "message": None}
+            code = int.__pos__(code)
+            # CPython takes what its C integers can't hold for -1.
+            code = code & 0xFF if -(1 << 63) <= code < 1 << 63 else 0xFF
+            return {"kind": "exited", "code": code, "message": None}
         message = cut(text_of(code), cap)
         try:
             sys.stderr.write(message + "\n")

@@ -3,6 +3,7 @@
 Whatever the classes of the program do, something is said.
 """
 
+import linecache
 import traceback
 
 from hatchery._packages import import_advice
@@ -25,6 +26,8 @@ ROOM_OF_A_PART = 32
 LEAST_NAME = 32
 # In the last line of a cut text.
 CUT = "… ({} more characters)"
+# How CPython's advice begins that doesn't fit here: there is no site, and no environment to enable.
+NO_SITE = ". Site initialization is disabled"
 # What the name of each file of this package begins with: `<hatchery/` in the guest.
 OUR_FILES = (lambda: None).__code__.co_filename.rpartition("_describe.py")[0]
 
@@ -109,7 +112,7 @@ def describe_as_it_says(error, cap):
             told = traceback.TracebackException(type(error), error, trace, compact=True)
         finally:
             chain.mend()
-        leave_out_ours(told)
+        make_ours(told)
         lines = list(told.format())
         if left_out:
             lines.insert(-1, f"  ({left_out} frames in the middle are left out)\n")
@@ -177,12 +180,24 @@ def parts_of(told):
     return [one for one in (told.__cause__, told.__context__, *(told.exceptions or ())) if one]
 
 
-def leave_out_ours(told):
+def make_ours(told):
+    """Leaves out the agent's frames and CPython's advice on the site, and adds lines of source."""
     pending = [told]
     while pending:
         told = pending.pop()
         told.stack[:] = [f for f in told.stack if not str.startswith(f.filename, OUR_FILES)]
+        if getattr(told, "exc_type_str", None) == "ModuleNotFoundError":
+            told._str = told._str.partition(NO_SITE)[0]
+        if getattr(told, "msg", None) is not None and told.text is None:
+            told.text = line_of(told.filename, told.lineno)
         pending += parts_of(told)
+
+
+def line_of(filename, number):
+    """The line of a program that the compiler didn't give, as CPython reads it from a file."""
+    if type(filename) is not str or filename not in linecache.cache or not str(number).isdecimal():
+        return None
+    return linecache.getline(filename, int(number)) or None
 
 
 def details_of(told, cap):
@@ -257,8 +272,8 @@ class Details:
     def _syntax(self, told):
         if not hasattr(told, "msg"):
             return None
-        # It holds the number of the line as a text.
-        line = told.lineno or ""
+        # It holds the number of the line as a text, or as a number where it found a misspelt keyword.
+        line = str(told.lineno or "")
         texts = {"file": told.filename, "text": told.text}
         syntax = {name: self._text(text) for name, text in texts.items() if isinstance(text, str)}
         numbers = {"line": int(line) if line.isdecimal() else None, "column": told.offset}

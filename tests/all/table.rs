@@ -1,0 +1,92 @@
+//! Programs of every kind, each with everything that is to come of it.
+//!
+//! `table/dsl.rs` says what a row is; the other files are the rows, by subject.
+
+use std::collections::BTreeSet;
+
+use hatchery::Job;
+
+use crate::support::{run, value, with_preloaded_pool};
+use dsl::Row;
+
+mod builtins;
+mod chains;
+mod dates;
+mod dsl;
+mod error;
+mod exits;
+mod flow;
+mod numbers;
+mod objects;
+mod output;
+mod science;
+mod syntax;
+mod text;
+mod texts;
+
+fn rows() -> Vec<Row> {
+    let subjects = [
+        numbers::rows(),
+        texts::rows(),
+        objects::rows(),
+        dates::rows(),
+        flow::rows(),
+        exits::rows(),
+        output::rows(),
+        builtins::rows(),
+        chains::rows(),
+        syntax::rows(),
+        science::rows(),
+    ];
+    subjects.into_iter().flatten().collect()
+}
+
+#[test]
+fn programs_end_exactly_as_expected() {
+    let rows = rows();
+    let failures = with_preloaded_pool(|pool| async {
+        let mut tickets = Vec::new();
+        for row in &rows {
+            tickets.push(pool.submit(Job::code(&row.source)).await.expect("the queue isn't full"));
+        }
+        let mut failures = Vec::new();
+        for (row, mut ticket) in rows.iter().zip(tickets) {
+            let mut interleaved = Vec::new();
+            while let Some(chunk) = ticket.next_output().await {
+                interleaved.extend(chunk.bytes);
+            }
+            let differences = row.differences(&interleaved, &ticket.outcome().await);
+            if !differences.is_empty() {
+                failures.push(format!("{}\n{}\n", row.source, differences.join("\n")));
+            }
+        }
+        failures
+    });
+    let count = failures.len();
+    assert!(count == 0, "{count} of {} programs:\n\n{}", rows.len(), failures.join("\n"));
+}
+
+#[test]
+fn the_table_is_long_and_says_nothing_twice() {
+    let rows = rows();
+    let sources: BTreeSet<&str> = rows.iter().map(|row| row.source.as_str()).collect();
+    assert!(sources.len() >= 150, "{} rows", sources.len());
+    let mut seen = BTreeSet::new();
+    let twice: Vec<_> = rows.iter().filter(|row| !seen.insert(&row.source)).collect();
+    assert!(twice.is_empty(), "twice: {}", twice[0].source);
+}
+
+#[test]
+fn every_exception_of_the_builtins_is_expected_somewhere() {
+    let expected: BTreeSet<&str> = rows().iter().flat_map(Row::exceptions).collect();
+    let source = "import builtins\n\
+                  kinds = [kind for kind in vars(builtins).values() if isinstance(kind, type)]\n\
+                  sorted({kind.__name__ for kind in kinds if issubclass(kind, BaseException)})";
+    let all = value(&run(source));
+    let names = || all.as_array().into_iter().flatten().filter_map(|name| name.as_str());
+    assert!(names().count() >= 60, "{all}");
+    // What begins with an underscore is CPython's own.
+    let missing: Vec<_> =
+        names().filter(|name| !name.starts_with('_') && !expected.contains(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
