@@ -313,7 +313,7 @@ fn two_hundred_sessions_on_two_workers_each_answer_for_themselves() {
 fn what_is_preloaded_is_there_and_takes_no_time_to_import() {
     with_preloaded_pool(|pool| async {
         let image = pool.image().expect("our own host has images");
-        assert_eq!(image.preload, ["numpy", "pandas"]);
+        assert_eq!(image.preload, ["numpy", "pandas", "matplotlib"]);
         let source = "import sys; [name in sys.modules for name in ('numpy', 'pandas')]";
         let outcome = pool.run(Job::code(source)).await.unwrap();
         assert_eq!(value(&outcome), json!([true, true]));

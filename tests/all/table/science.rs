@@ -10,7 +10,7 @@ use super::error::error;
 pub(super) fn rows() -> Vec<Row> {
     vec![
         shows("import numpy as np\nnp.arange(3)", "array([0, 1, 2])")
-            .data(Array::from_slice(&[0_i64, 1, 2])),
+            .data(Array::from_slice(&[0_i32, 1, 2])),
         shows(
             "
             import numpy as np

@@ -22,7 +22,7 @@ MOST_FRAMES_IN_ALL = 500
 MOST_NOTES = 100
 # What a text costs of the room for all texts beside its bytes: names of fields, numbers, marks.
 ROOM_OF_A_PART = 32
-# So much of a name fits into a reply whatever its limit is, with what says that it was cut.
+# Characters of a name that fit into a reply whatever its limit is.
 LEAST_NAME = 32
 # In the last line of a cut text.
 CUT = "… ({} more characters)"
@@ -92,10 +92,12 @@ def describe_exception(error, cap):
 
 
 def describe_barely(error, cap=0):
-    """What can be said of an exception without running any code of its class."""
-    name = cut(type.__dict__["__name__"].__get__(type(error)), max(cap, LEAST_NAME))
-    text = cut(f"{name}: (it can't be described)\n", max(cap, LEAST_NAME))
-    return {"type": name, "message": "", "traceback": text}
+    """What can be said of an exception without running any code of its class, or a builtin that the
+    program may have replaced."""
+    name = type.__dict__["__name__"].__get__(type(error))
+    # A character takes at most six bytes.
+    name = name[: cap // 6 if cap > 6 * LEAST_NAME else LEAST_NAME]
+    return {"type": name, "message": "", "traceback": f"{name}: (it can't be described)\n"}
 
 
 def describe_as_it_says(error, cap):
