@@ -87,6 +87,8 @@ struct MemoryState {
     mapped: Vec<PageRun>,
     /// What the memory was last made or found to be.
     held: Arc<MemoryPatch>,
+    /// How often it was taken out since it was last restored.
+    taken_out: u32,
 }
 
 impl MemoryState {
@@ -102,6 +104,7 @@ impl MemoryState {
             restored: 0,
             mapped: Vec::new(),
             held: Arc::new(MemoryPatch { len, ..MemoryPatch::default() }),
+            taken_out: 0,
         }
     }
 }

@@ -109,10 +109,13 @@ impl GuestMemory {
         runs.extend(kept);
         runs.sort_unstable_by_key(|run| run.pages().start);
         state.held = Arc::new(MemoryPatch { len, runs, pages: patches });
+        state.taken_out += 1;
         match &mut state.tracker {
             Some(tracker) if is_marked && !has_fresh => tracker.stay_marked(),
-            Some(tracker) => tracker.mark(&self.reservation, 0..len),
-            None => {}
+            // Marking takes as long as comparing does, for nothing if the memory goes to another
+            // session now.
+            Some(tracker) if state.taken_out > 1 => tracker.mark(&self.reservation, 0..len),
+            _ => {}
         }
         Ok(Arc::clone(&state.held))
     }
@@ -211,13 +214,11 @@ impl GuestMemory {
             });
         }
         state.held = Arc::clone(patch);
-        match &mut state.tracker {
-            Some(tracker) if is_known => tracker.remember(copied),
-            // A session's slot: it is going to be asked what was written to.
-            Some(tracker) if tracker.has_marks() && !patch.pages.is_empty() => {
-                tracker.mark(&self.reservation, 0..len);
-            }
-            _ => {}
+        state.taken_out = 0;
+        if let Some(tracker) = &mut state.tracker
+            && is_known
+        {
+            tracker.remember(copied);
         }
         Ok(())
     }
