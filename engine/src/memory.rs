@@ -85,7 +85,8 @@ struct MemoryState {
     restored: u32,
     /// Runs of a session that are mapped, in order and apart; only with a tracker.
     mapped: Vec<PageRun>,
-    /// What the memory was last made or found to be.
+    /// Invariant E-10: what the memory was last made or found to be; while its pages are marked,
+    /// those that were not written to since are as this says.
     held: Arc<MemoryPatch>,
     /// How often it was taken out since it was last restored.
     taken_out: u32,

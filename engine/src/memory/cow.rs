@@ -125,7 +125,8 @@ pub(super) struct Tracker {
     is_marked: bool,
 }
 
-/// What was found, and holds as long as this thread alone may write and has had no more faults.
+/// What was found. Invariant E-9: it holds as long as this thread alone writes and has had no more
+/// faults; whoever writes from another thread says so by `forget`.
 #[derive(Debug)]
 struct Known {
     copied: Vec<Range<usize>>,
