@@ -32,6 +32,7 @@ pub enum Value {
 /// A NumPy array: a type, a shape and raw bytes.
 ///
 /// ```
+/// # use engine as hatchery;
 /// let array = hatchery::Array::from_slice(&[1.0, 2.5]);
 /// assert_eq!((array.dtype(), array.shape()), ("<f8", &[2][..]));
 /// assert_eq!(array.to_vec::<f64>(), Some(vec![1.0, 2.5]));
