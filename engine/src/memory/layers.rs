@@ -45,6 +45,27 @@ fn filled_runs(pages: &[(usize, u64)], kept: &[PageRun]) -> Vec<Range<usize>> {
     filled
 }
 
+/// The runs that stay what they are. One that was written to in many places is none any more, and
+/// all its pages are added to `pages`, which are those that were written to besides those of
+/// `patched`. It stays mapped, and is none the next time either, whatever is written to it.
+fn kept_runs(state: &MemoryState, pages: &mut Vec<usize>, patched: &[PagePatch]) -> Vec<PageRun> {
+    let stays = |run: &PageRun| {
+        let own = run.pages();
+        let first = pages.partition_point(|page| *page < own.start);
+        let written = pages[first..].partition_point(|page| *page < own.end);
+        let patched = patched.iter().filter(|patch| own.contains(&(patch.page as usize)));
+        state.held.runs.contains(run) && 2 * (written + patched.count()) <= own.len()
+    };
+    let (kept, rewritten): (Vec<PageRun>, Vec<PageRun>) =
+        state.mapped.iter().cloned().partition(stays);
+    if !rewritten.is_empty() {
+        pages.extend(rewritten.iter().flat_map(PageRun::pages));
+        pages.sort_unstable();
+        pages.dedup();
+    }
+    kept
+}
+
 impl GuestMemory {
     /// What differs from the image. Pages that are as they were when the memory was last made or
     /// found to be something share what that holds of them. Long runs of pages that were filled go
@@ -71,7 +92,7 @@ impl GuestMemory {
             }
         };
         let mut pages: Vec<usize> = written.into_iter().flat_map(pages_of).collect();
-        let kept = self.kept_runs(state, &mut pages, unwritten);
+        let kept = kept_runs(state, &mut pages, unwritten);
         let store = image.runs().filter(|_| state.tracker.is_some());
         let room = store.map_or(0, |_| runs::MOST_RUNS.saturating_sub(kept.len()));
         let image = image.bytes();
@@ -118,32 +139,6 @@ impl GuestMemory {
             _ => {}
         }
         Ok(Arc::clone(&state.held))
-    }
-
-    /// The runs that stay what they are. One that was written to in many places is none any more,
-    /// and all its pages are added to `pages`, which are those that were written to besides those
-    /// of `patched`.
-    fn kept_runs(
-        &self,
-        state: &MemoryState,
-        pages: &mut Vec<usize>,
-        patched: &[PagePatch],
-    ) -> Vec<PageRun> {
-        let is_written = |run: &PageRun| {
-            let own = run.pages();
-            let first = pages.partition_point(|page| *page < own.start);
-            let written = pages[first..].partition_point(|page| *page < own.end);
-            let patched = patched.iter().filter(|patch| own.contains(&(patch.page as usize)));
-            2 * (written + patched.count()) > own.len()
-        };
-        let (rewritten, kept): (Vec<PageRun>, Vec<PageRun>) =
-            state.mapped.iter().cloned().partition(is_written);
-        if !rewritten.is_empty() {
-            pages.extend(rewritten.iter().flat_map(PageRun::pages));
-            pages.sort_unstable();
-            pages.dedup();
-        }
-        kept
     }
 
     /// Makes the memory the image with `patch`, whatever it was before. What was grown beyond is
@@ -460,6 +455,37 @@ mod tests {
         by_words.restore(&flat).unwrap();
         unmapped.restore(&again).unwrap();
         assert!(everything(&by_words) == everything(&unmapped));
+    }
+
+    /// What is unmarked, then marked: each time a few pages are written to and the memory moves.
+    #[test]
+    fn a_run_that_became_the_image_again_is_not_brought_back() {
+        let image = image();
+        let [memory, ..] = over(&image);
+        let [other, ..] = over(&image);
+        let fill = |byte: u8| {
+            memory.with_bytes(8 << 12, 40 << 12, |bytes| bytes.fill(byte)).unwrap();
+        };
+        fill(170);
+        assert_eq!(memory.patch().unwrap().runs.len(), 1);
+        let (start, end) = (8 * PAGE_BYTES, 48 * PAGE_BYTES);
+        let as_image = |bytes: &mut [u8]| bytes.copy_from_slice(&image.bytes()[start..end]);
+        memory.with_bytes(start as u32, (end - start) as u32, as_image).unwrap();
+        for round in 0..4 {
+            poke(&memory, (50 + round) * PAGE_BYTES, 9);
+            let patch = memory.patch().unwrap();
+            assert!(patch.runs.is_empty());
+            other.restore(&patch).unwrap();
+            assert!(everything(&other) == everything(&memory), "{round}");
+        }
+        let is_marked = |memory: &GuestMemory| {
+            let mut state = memory.state.lock();
+            let tracker = state.tracker.as_mut().unwrap();
+            (tracker.has_marks(), tracker.written(&memory.reservation, 0..image.bytes().len()))
+        };
+        if let (true, written) = is_marked(&memory) {
+            assert!(written.is_some_and(|written| written.is_empty()), "nothing since");
+        }
     }
 
     /// What one step of the test below does.

@@ -8,7 +8,8 @@ use serde_json::json;
 use crate::support::{copying_engine, engine, load_or_build, mapped, value};
 
 const SETUP: &str = r"
-import os
+import logging, os
+logging.basicConfig(filename='/tmp/jobs.log', filemode='w', level='INFO')
 names = ['set', 'up']
 counts = {}
 def count(name):
@@ -26,9 +27,11 @@ print('said by the setup')
 
 /// Looks at all of it, and then spoils it.
 const JOB: &str = r"
+logging.info('heard')
 seen = [
     list(names), count('job'), reader.readline(), open('data/table.csv').read(), log.tell(),
     __name__, sorted(os.listdir('/workspace')), os.getcwd(), 'spoilt' in globals(),
+    open('/tmp/jobs.log').read(),
 ]
 spoilt = True
 names.append('by a job')
@@ -78,7 +81,7 @@ fn each_job_finds_what_the_setup_left_as_it_left_it() {
     assert_eq!(copied.info().key, own.image.info().key);
     let expected = json!([
         ["set", "up"], {"job": 1}, "1,2\n", "a,b\n1,2\n", 5, "__main__", ["data"],
-        "/workspace", false
+        "/workspace", false, "INFO:root:heard\n"
     ]);
     for (kind, image) in [("mapped", &own.image), ("copied", &copied)] {
         let mut slot = image.start().unwrap();

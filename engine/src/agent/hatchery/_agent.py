@@ -23,7 +23,7 @@ from hatchery._host import bridge
 from hatchery._display import Displays
 from hatchery._image import prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, new_main, open_stdin, put_back
-from hatchery._streams import rehearse_exit_functions, reopen_streams, run_exit_functions
+from hatchery._streams import reopen_streams, run_exit_functions
 from hatchery._values import data_fields, to_object
 from hatchery._wire import FETCH, HELLO, NO_ROOM, PREPARE_WORD, PROGRAM_BEGINS, PROGRAM_OVER
 from hatchery._wire import decode_request, encode_json, put_forms, reply_frame
@@ -193,9 +193,7 @@ class Agent:
             reply = {"kind": "raised", **describe_exception(error, cap)}
         self._displays.finish(is_interrupted)
         if request["last"]:
-            if request["rehearse"]:
-                rehearse_exit_functions()
-            else:
+            if not request["rehearse"]:
                 run_exit_functions()
             try:
                 self._drop_main(request["rehearse"])

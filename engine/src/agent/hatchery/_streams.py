@@ -79,12 +79,6 @@ def run_exit_functions():
         pass  # CPython has printed it
 
 
-def rehearse_exit_functions():
-    """What those of modules do that are there: running them all takes them from the list."""
-    if "logging" in sys.modules:
-        sys.modules["logging"].shutdown()
-
-
 def new_main():
     main = types.ModuleType("__main__")
     main.__builtins__ = builtins
