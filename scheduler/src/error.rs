@@ -1,5 +1,8 @@
 //! Why a scheduler does not start, and why a job or a session is not taken.
 
+use std::time::Duration;
+
+
 /// The scheduler could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -19,6 +22,35 @@ pub enum ConfigError {
     /// No job may run.
     #[error("`concurrent` is 0, so no job would ever run: set it to at least 1")]
     NothingRuns,
+    /// No worker may be.
+    #[error("`workers.max` is 0, so no job would ever run: set it to at least 1")]
+    NoWorkers,
+    /// A tenant could never run a job.
+    #[error(
+        "`{field}` of {} is 0, so it would never run a job: set it to at least 1",
+        tenant.as_ref().map_or("every tenant".to_owned(), |name| format!("tenant `{name}`"))
+    )]
+    TenantNeverRuns {
+        /// The tenant; `None` for what holds of all that have no values of their own.
+        tenant: Option<String>,
+        /// The field.
+        field: &'static str,
+    },
+    /// A value must not be larger than another one.
+    #[error(
+        "`{small}` is {small_value} and `{large}` is {large_value}: lower the first or raise the \
+         second"
+    )]
+    Contradiction {
+        /// What is too large.
+        small: &'static str,
+        /// Its value.
+        small_value: usize,
+        /// What it must not exceed.
+        large: &'static str,
+        /// Its value.
+        large_value: usize,
+    },
 }
 
 /// Why a job or a session was not taken.
@@ -26,17 +58,23 @@ pub enum ConfigError {
 #[non_exhaustive]
 pub enum Refusal {
     /// Too many jobs wait.
-    #[error("the queue is full: {queued} jobs wait and at most {limit} may; try again later")]
+    #[error(
+        "the queue is full: {queued} jobs wait and at most {limit} may; try again {}",
+        later(*retry_after)
+    )]
     QueueFull {
         /// Jobs that wait.
         queued: usize,
         /// How many may.
         limit: usize,
+        /// When there may be room, by the measured service times.
+        retry_after: Option<Duration>,
     },
     /// Too many bytes of jobs wait.
     #[error(
         "the queue is full: with this job of {job} bytes, {queued} bytes would wait and at most \
-         {limit} may; try again later"
+         {limit} may; try again {}",
+        later(*retry_after)
     )]
     QueueBytes {
         /// Bytes of this job.
@@ -45,6 +83,72 @@ pub enum Refusal {
         queued: usize,
         /// How many may.
         limit: usize,
+        /// When there may be room, by the measured service times.
+        retry_after: Option<Duration>,
+    },
+    /// Too many jobs of one tenant wait.
+    #[error(
+        "the queue of tenant `{tenant}` is full: {queued} jobs wait and at most {limit} may; try \
+         again {}",
+        later(*retry_after)
+    )]
+    TenantQueueFull {
+        /// The tenant.
+        tenant: String,
+        /// Its jobs that wait.
+        queued: usize,
+        /// How many may.
+        limit: usize,
+        /// When there may be room, by the measured service times.
+        retry_after: Option<Duration>,
+    },
+    /// Too many bytes of one tenant's jobs wait.
+    #[error(
+        "the queue of tenant `{tenant}` is full: with this job of {job} bytes, {queued} bytes \
+         would wait and at most {limit} may; try again {}",
+        later(*retry_after)
+    )]
+    TenantQueueBytes {
+        /// The tenant.
+        tenant: String,
+        /// Bytes of this job.
+        job: usize,
+        /// Bytes that would wait with it.
+        queued: usize,
+        /// How many may.
+        limit: usize,
+        /// When there may be room, by the measured service times.
+        retry_after: Option<Duration>,
+    },
+    /// By the measured service times the job would end after its deadline.
+    #[error(
+        "the job would end after its deadline: it is due in {} and would take about {}; try again \
+         {}",
+        seconds(*due_in), seconds(*estimate), later(*retry_after)
+    )]
+    DeadlineTooSoon {
+        /// The time to the deadline.
+        due_in: Duration,
+        /// The time in which the job would probably end.
+        estimate: Duration,
+        /// When the deadline may be met, by the measured service times.
+        retry_after: Option<Duration>,
+    },
+    /// The memory that everything together may take is taken.
+    #[error(
+        "no memory is left: {used} of {limit} bytes are in use and {needed} more are needed; try \
+         again {}, close sessions, or raise the limit",
+        later(*retry_after)
+    )]
+    NoMemory {
+        /// Bytes in use.
+        used: u64,
+        /// Bytes that were asked for.
+        needed: u64,
+        /// Bytes that may be used.
+        limit: u64,
+        /// When there may be room, by the measured service times.
+        retry_after: Option<Duration>,
     },
     /// Too many sessions are open.
     #[error("{limit} sessions are open, and no more may be: close one, or raise the limit")]
@@ -91,5 +195,74 @@ impl Refusal {
     pub(crate) fn not_open() -> Self {
         let reason = "it was closed, or a run that was ended took its state".to_owned();
         Self::SessionGone { reason }
+    }
+
+    /// The reason in one word, as metrics and the stream of decisions carry it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::QueueFull { .. } => "queue_full",
+            Self::QueueBytes { .. } => "queue_bytes",
+            Self::TenantQueueFull { .. } => "tenant_queue_full",
+            Self::TenantQueueBytes { .. } => "tenant_queue_bytes",
+            Self::DeadlineTooSoon { .. } => "deadline",
+            Self::NoMemory { .. } => "memory",
+            Self::TooManySessions { .. } => "sessions",
+            Self::SessionGone { .. } => "session_gone",
+            Self::SessionBusy => "session_busy",
+            Self::NotCaptured { .. } => "not_captured",
+            Self::SessionExists { .. } => "session_exists",
+            Self::NoWorker { .. } => "no_worker",
+            Self::ShuttingDown => "shutting_down",
+        }
+    }
+
+    /// Whether the same call may well succeed later, when there is less load.
+    pub fn is_overload(&self) -> bool {
+        match self {
+            Self::QueueFull { .. }
+            | Self::QueueBytes { .. }
+            | Self::TenantQueueFull { .. }
+            | Self::TenantQueueBytes { .. }
+            | Self::DeadlineTooSoon { .. }
+            | Self::NoMemory { .. } => true,
+            Self::TooManySessions { .. }
+            | Self::SessionGone { .. }
+            | Self::SessionBusy
+            | Self::NotCaptured { .. }
+            | Self::SessionExists { .. }
+            | Self::NoWorker { .. }
+            | Self::ShuttingDown => false,
+        }
+    }
+
+    /// When the same call may succeed, by the measured service times; `None` if that doesn't
+    /// depend on the load, or nothing was measured yet.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::QueueFull { retry_after, .. }
+            | Self::QueueBytes { retry_after, .. }
+            | Self::TenantQueueFull { retry_after, .. }
+            | Self::TenantQueueBytes { retry_after, .. }
+            | Self::DeadlineTooSoon { retry_after, .. }
+            | Self::NoMemory { retry_after, .. } => *retry_after,
+            Self::TooManySessions { .. }
+            | Self::SessionGone { .. }
+            | Self::SessionBusy
+            | Self::NotCaptured { .. }
+            | Self::SessionExists { .. }
+            | Self::NoWorker { .. }
+            | Self::ShuttingDown => None,
+        }
+    }
+}
+
+fn later(after: Option<Duration>) -> String {
+    after.map_or_else(|| "later".to_owned(), |after| format!("in {}", seconds(after)))
+}
+
+fn seconds(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds if seconds < 1.0 => format!("{} ms", time.as_millis().max(1)),
+        seconds => format!("{seconds:.1} s"),
     }
 }

@@ -1,12 +1,51 @@
 //! A job as it is submitted, and as the shell keeps it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use engine::{Entry, Limits, Outcome, Program, Value, Variables};
 use pool::{SessionId, Task};
+use serde::Serialize;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+
+/// The tenant of jobs that name none.
+pub(crate) const DEFAULT_TENANT: &str = "default";
+
+/// How urgent a job is among those of its tenant.
+///
+/// A job counts as submitted earlier or later by
+/// [`SchedulerConfig::priority_step`](crate::SchedulerConfig::priority_step), so an urgent one
+/// overtakes, and nothing waits for ever.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Priority {
+    /// Somebody waits for it.
+    High,
+    /// Everything that isn't said to be something else.
+    #[default]
+    Normal,
+    /// Whenever there is nothing better to do.
+    Low,
+}
+
+impl Priority {
+    /// Every priority, the most urgent first.
+    pub const ALL: [Self; 3] = [Self::High, Self::Normal, Self::Low];
+
+    /// Its name, as metrics carry it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Normal => "normal",
+            Self::Low => "low",
+        }
+    }
+}
 
 /// A job as it is submitted.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct JobRequest {
     /// What to run.
     pub program: Program,
@@ -14,6 +53,33 @@ pub struct JobRequest {
     pub limits: Limits,
     /// The session to run in; without one, a state of its own.
     pub session: Option<SessionId>,
+    /// Who wants it: what tenants use is shared by their weights. `None` is the tenant `default`.
+    pub tenant: Option<Arc<str>>,
+    /// How urgent it is among the tenant's jobs.
+    pub priority: Priority,
+    /// From submission: when its outcome is due. A job that can't make it is refused, one that
+    /// still waits then ends with the limit `deadline`, and so does one that still runs.
+    pub deadline: Option<Duration>,
+    /// Whether running it twice does no harm, so that it may be tried again when the sandbox fails.
+    /// `None` is yes for a job without a session and without host functions, whose failed run
+    /// nobody can have seen.
+    pub idempotent: Option<bool>,
+}
+
+/// What the model is told of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Queued {
+    /// What it holds in memory while it waits.
+    pub(crate) bytes: usize,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) tenant: Arc<str>,
+    pub(crate) priority: Priority,
+    /// From submission.
+    pub(crate) deadline: Option<Duration>,
+    /// What its output may take in memory while it runs.
+    pub(crate) output_bytes: usize,
+    /// Whether it may be tried again.
+    pub(crate) is_idempotent: bool,
 }
 
 impl JobRequest {
@@ -46,7 +112,7 @@ pub(crate) struct LiveJob {
     pub(crate) task: Option<Task>,
     pub(crate) session: Option<SessionId>,
     pub(crate) stop: engine::StopHandle,
-    pub(crate) transcript: std::sync::Arc<engine::Transcript>,
+    pub(crate) transcript: Arc<engine::Transcript>,
     /// Taken when the outcome is sent.
     pub(crate) reply: Option<oneshot::Sender<Outcome>>,
     pub(crate) submitted: Instant,
