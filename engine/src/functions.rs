@@ -101,6 +101,11 @@ impl Debug for HostFunctions {
 }
 
 impl HostFunctions {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// These functions.
     ///
     /// # Errors

@@ -307,10 +307,13 @@ pub(crate) struct Prepared {
     pub(crate) generators: Vec<GeneratorClaim>,
 }
 
-/// The outcome with what was written, which ends here.
+/// The outcome with what was written. That ends here, unless the sandbox failed: then whoever asked
+/// for the run may try again.
 fn with_output(outcome: Outcome, transcript: &Transcript) -> Outcome {
     outcome.files.iter().for_each(|file| transcript.file_changed(file));
-    transcript.close();
+    if !matches!(outcome.verdict, Verdict::SandboxFailed(_)) {
+        transcript.close();
+    }
     Outcome {
         stdout: transcript.text_of(Stream::Stdout),
         stderr: transcript.text_of(Stream::Stderr),

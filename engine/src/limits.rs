@@ -106,6 +106,8 @@ pub enum LimitKind {
     Wall,
     /// `Limits::cpu_time`, in milliseconds.
     Cpu,
+    /// When the outcome was due, in milliseconds from submission; also for a job that waited.
+    Deadline,
     /// `Limits::memory_bytes`.
     Memory,
     /// `Limits::output_bytes`.
@@ -145,6 +147,7 @@ impl LimitKind {
         match self {
             Self::Wall => "wall",
             Self::Cpu => "cpu",
+            Self::Deadline => "deadline",
             Self::Memory => "memory",
             Self::Output => "output",
             Self::FileBytes => "file_bytes",
@@ -166,7 +169,7 @@ impl LimitKind {
     /// The unit of its amounts; empty for a number of things.
     pub fn unit(self) -> &'static str {
         match self {
-            Self::Wall | Self::Cpu => " ms",
+            Self::Wall | Self::Cpu | Self::Deadline => " ms",
             Self::Memory
             | Self::Output
             | Self::FileBytes

@@ -38,6 +38,8 @@ struct TranscriptState {
     /// Invariant E-4: ends never decrease, the last is `bytes.len()`, and no two neighbours are
     /// output of one stream.
     entries: Vec<Entry>,
+    /// Entries and bytes before these are those of tries that the sandbox failed.
+    try_begins: (usize, usize),
     cap: usize,
     written: u64,
     displays: DisplayRoom,
@@ -121,6 +123,8 @@ pub enum EventKind {
         /// The function.
         name: String,
     },
+    /// The sandbox failed, and the job is tried again: nothing before this is part of its outcome.
+    Retried,
     /// A file of the workspace was created, modified or deleted. These come at the end, sorted by
     /// path, and only if the files are kept; the outcome has their contents.
     FileChanged {
@@ -159,10 +163,10 @@ enum Piece<'a> {
 }
 
 impl Transcript {
-    /// Sets what is kept of output and displays. Called once, before the run.
+    /// Sets what is kept of output and displays. Called before each run.
     pub(crate) fn begin(&self, limits: &Limits) {
         let mut state = self.state.lock();
-        state.cap = limits.output_bytes;
+        state.cap = state.bytes.len() + limits.output_bytes;
         state.displays.most_bytes = limits.display_bytes;
         state.displays.most = limits.display_count;
         self.note(state, EventKind::Started);
@@ -223,6 +227,20 @@ impl Transcript {
         self.note(self.state.lock(), event);
     }
 
+    /// Begins anew for another try. Readers find what came before, and that it counts no more.
+    pub fn restart(&self) {
+        let mut state = self.state.lock();
+        if state.closed {
+            return;
+        }
+        state.push(EventKind::Retried);
+        state.try_begins = (state.entries.len(), state.bytes.len());
+        state.written = 0;
+        state.displays = DisplayRoom::default();
+        state.calls = 0;
+        self.wake(state);
+    }
+
     /// Says that nothing more will come. Later appends are dropped.
     pub fn close(&self) {
         let mut state = self.state.lock();
@@ -276,12 +294,12 @@ impl Transcript {
         }
     }
 
-    /// Everything kept of `stream`.
+    /// Everything kept of `stream`, from the last try.
     pub fn text_of(&self, stream: Stream) -> Vec<u8> {
         let state = self.state.lock();
-        let mut start = 0;
+        let (first, mut start) = state.try_begins;
         let mut bytes = Vec::new();
-        for Entry { what, end } in &state.entries {
+        for Entry { what, end } in &state.entries[first..] {
             if matches!(what, What::Output(of) if *of == stream) {
                 bytes.extend_from_slice(&state.bytes[start..*end]);
             }
@@ -290,7 +308,7 @@ impl Transcript {
         bytes
     }
 
-    /// Every display that was kept, in order.
+    /// Every display that was kept, in order, from the last try.
     pub fn displays(&self) -> Vec<MimeBundle> {
         let display = |entry: &Entry| match &entry.what {
             What::Event(event) => match &**event {
@@ -299,7 +317,8 @@ impl Transcript {
             },
             What::Output(_) => None,
         };
-        self.state.lock().entries.iter().filter_map(display).collect()
+        let state = self.state.lock();
+        state.entries[state.try_begins.0..].iter().filter_map(display).collect()
     }
 
     /// The limits that displays were dropped for, with what was asked for.
@@ -309,7 +328,7 @@ impl Transcript {
         limits.into_iter().zip(is_cut).filter_map(|(limit, is_cut)| is_cut.then_some(limit))
     }
 
-    /// Bytes that the program wrote, dropped ones included.
+    /// Bytes that the program wrote in the last try, dropped ones included.
     pub fn written_bytes(&self) -> u64 {
         self.state.lock().written
     }
@@ -317,7 +336,7 @@ impl Transcript {
     /// Whether bytes were dropped.
     pub fn is_truncated(&self) -> bool {
         let state = self.state.lock();
-        state.written > state.bytes.len() as u64
+        state.written > (state.bytes.len() - state.try_begins.1) as u64
     }
 }
 
@@ -452,6 +471,35 @@ mod tests {
         assert_eq!(read, expected);
         assert_eq!(transcript.read(&mut cursor), Next::End);
         assert_eq!(transcript.text_of(Stream::Stdout), b"abd");
+    }
+
+    #[test]
+    fn another_try_begins_with_nothing_and_readers_are_told() {
+        let transcript = transcript(3);
+        transcript.append(Stream::Stdout, b"abcd");
+        assert!(transcript.is_truncated());
+        let mut cursor = Cursor::default();
+        transcript.restart();
+        transcript.begin(&Limits { output_bytes: 3, ..Limits::default() });
+        transcript.append(Stream::Stdout, b"xyz");
+        transcript.close();
+        transcript.restart();
+        assert_eq!(transcript.text_of(Stream::Stdout), b"xyz");
+        assert_eq!((transcript.written_bytes(), transcript.is_truncated()), (3, false));
+        let mut read = Vec::new();
+        while let Next::Found(event) = transcript.read_event(&mut cursor) {
+            read.push(event.kind);
+        }
+        let output = |bytes: &[u8]| EventKind::Output { stream: Stream::Stdout, bytes: bytes.to_vec() };
+        let expected = [
+            EventKind::Started,
+            output(b"abc"),
+            EventKind::Retried,
+            EventKind::Started,
+            output(b"xyz"),
+            EventKind::Finished,
+        ];
+        assert_eq!(read, expected);
     }
 
     #[test]

@@ -3,30 +3,31 @@
 //! It keeps every admitted job until its outcome is sent, whatever becomes of the worker that runs
 //! it: a dead worker's mailbox is lost.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
-use engine::{Outcome, SandboxFailure, Stream, Verdict};
-use parking_lot::RwLock;
-use pool::{
-    InterpreterSource, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionCell, SessionId, Task,
-    WorkerId,
-};
+use engine::Outcome;
+use pool::{InterpreterSource, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionId, WorkerId};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use crate::config::SchedulerConfig;
-use crate::effect::{Effect, Settlement};
+use crate::decision::{DecisionKind, EvictedTo};
+use crate::effect::Effect;
 use crate::error::Refusal;
-use crate::job::{JobRequest, LiveJob};
+use crate::job::LiveJob;
 use crate::message::SchedulerMessage;
-use crate::model::{Ending, Event, Model};
+use crate::model::{Event, Model};
 use crate::status::{Phase, Totals};
-use crate::timer::now;
+use crate::timer::{Alarm, Clock};
 
+use publish::Changes;
+pub(crate) use publish::{Published, ShownSession};
 use sessions::{Capture, OpenSession};
 
+mod jobs;
+mod publish;
 mod sessions;
 
 /// What ractor says of an actor whose task was cancelled, which only the end of its runtime does.
@@ -40,33 +41,6 @@ pub(crate) struct SchedulerArguments {
     pub(crate) published: Arc<Published>,
 }
 
-/// What handles read without asking the actor.
-#[derive(Debug, Default)]
-pub(crate) struct Published {
-    pub(crate) pool: OnceLock<Pool>,
-    pub(crate) snapshot: RwLock<Snapshot>,
-}
-
-/// The scheduler after its last decision.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Snapshot {
-    pub(crate) phase: Phase,
-    pub(crate) queue_depth: usize,
-    pub(crate) queued_bytes: usize,
-    pub(crate) oldest: Option<Instant>,
-    pub(crate) running: usize,
-    pub(crate) sessions: BTreeMap<SessionId, ShownSession>,
-    pub(crate) totals: Totals,
-}
-
-/// One open session after the last decision; its cell says where its state is now.
-#[derive(Debug, Clone)]
-pub(crate) struct ShownSession {
-    pub(crate) name: Arc<str>,
-    pub(crate) queue_depth: usize,
-    pub(crate) cell: Arc<SessionCell>,
-}
-
 /// The actor.
 pub(crate) struct SchedulerActor;
 
@@ -74,17 +48,22 @@ pub(crate) struct SchedulerState {
     model: Model,
     pool: Pool,
     published: Arc<Published>,
+    clock: Clock,
+    /// When the message came that is being handled.
+    now: Duration,
+    alarm: Alarm,
     jobs: HashMap<JobId, Box<LiveJob>>,
     /// Copies of states that a worker is to make. To the model they are jobs of their sessions.
     captures: HashMap<JobId, Capture>,
     /// What the model is deciding on.
     applying: Option<Application>,
+    /// What a worker has said of its job, on which the model is deciding.
+    finished: Option<Finished>,
     seats: HashMap<WorkerId, Seat>,
     sessions: HashMap<SessionId, OpenSession>,
     /// The session that was opened last under each name.
     names: HashMap<Arc<str>, SessionId>,
-    /// Sessions that are not as they were published. There may be too many to publish them all.
-    touched: Vec<SessionId>,
+    changes: Changes,
     totals: Totals,
     next_job: u64,
     next_session: u64,
@@ -98,6 +77,12 @@ enum Application {
     Capture(Capture),
 }
 
+/// What came of one try of a job, as its worker says.
+struct Finished {
+    outcome: Box<Outcome>,
+    attach: Duration,
+}
+
 impl Actor for SchedulerActor {
     type Msg = SchedulerMessage;
     type State = SchedulerState;
@@ -109,27 +94,38 @@ impl Actor for SchedulerActor {
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
         let SchedulerArguments { config, pool, source, published } = arguments;
-        let model = Model::new(config, pool.workers);
+        let model = Model::new(config, source.shared_bytes());
         let pool = Pool::start(pool, source, myself.get_derived()).await?;
+        let clock = published.clock;
         let set = published.pool.set(pool.clone());
         debug_assert!(set.is_ok(), "one scheduler publishes here");
-        Ok(SchedulerState {
+        let mut state = SchedulerState {
             model,
             pool,
             published,
+            clock,
+            now: clock.now(),
+            alarm: Alarm::new(clock),
             jobs: HashMap::new(),
             captures: HashMap::new(),
             applying: None,
+            finished: None,
             seats: HashMap::new(),
             sessions: HashMap::new(),
             names: HashMap::new(),
-            touched: Vec::new(),
+            changes: Changes::default(),
             totals: Totals::default(),
             next_job: 1,
             next_session: 1,
             draining: Vec::new(),
             is_closing: false,
-        })
+        };
+        state.decide_and_publish(|state| {
+            for effect in state.model.start() {
+                state.perform(effect);
+            }
+        });
+        Ok(state)
     }
 
     async fn handle(
@@ -138,8 +134,10 @@ impl Actor for SchedulerActor {
         message: Self::Msg,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
+        state.now = state.clock.now();
         state.decide_and_publish(|state| state.receive(message));
         state.finish_drain(&myself);
+        state.set_alarm(&myself);
         Ok(())
     }
 
@@ -171,32 +169,17 @@ impl Actor for SchedulerActor {
     }
 }
 
+impl Drop for SchedulerState {
+    fn drop(&mut self) {
+        self.published.told.close();
+    }
+}
+
 impl SchedulerState {
     fn receive(&mut self, message: SchedulerMessage) {
         match message {
             SchedulerMessage::Submit { request, stop, transcript, admitted, reply } => {
-                let job = self.new_job();
-                let (bytes, session) = (request.bytes(), request.session);
-                let JobRequest { program, limits, .. } = *request;
-                let task = Task {
-                    job,
-                    program: Arc::new(program),
-                    limits,
-                    transcript: Arc::clone(&transcript),
-                    stop: stop.clone(),
-                    session: session.and_then(|id| self.cell(id)),
-                };
-                let live = LiveJob {
-                    task: Some(task),
-                    session,
-                    stop,
-                    transcript,
-                    reply: Some(reply),
-                    submitted: now(),
-                    dispatched: None,
-                };
-                self.applying = Some(Application::Job { live: Box::new(live), admitted });
-                self.decide(Event::Submitted { job, bytes, session });
+                self.submit(*request, stop, transcript, admitted, reply);
             }
             SchedulerMessage::End(job, ending) => self.decide(Event::EndWanted(job, ending)),
             SchedulerMessage::OpenSession { name, reply } => {
@@ -210,48 +193,68 @@ impl SchedulerState {
             SchedulerMessage::Replace { session, state, reply } => {
                 let _ = reply.send(self.replace(session, state));
             }
+            SchedulerMessage::Explain { job, reply } => {
+                let _ = reply.send(self.model.explain(job, self.now));
+            }
             SchedulerMessage::Pool(event) => self.pool_event(event),
-            SchedulerMessage::Drain(reply) => {
+            SchedulerMessage::Tick => {
+                self.alarm.rang();
+                self.decide(Event::Tick);
+            }
+            SchedulerMessage::Drain { within, reply } => {
                 self.draining.push(reply);
-                self.decide(Event::Draining);
+                self.drain(within);
             }
             SchedulerMessage::Abort(reply) => {
                 self.draining.extend(reply);
-                self.decide(Event::Draining);
-                let mut jobs: Vec<_> = self.jobs.keys().copied().collect();
-                jobs.sort_unstable();
-                for job in jobs {
-                    self.decide(Event::EndWanted(job, Ending::Stop));
-                }
+                self.drain(Some(Duration::ZERO));
+                self.decide(Event::Tick);
             }
         }
     }
 
-    fn new_job(&mut self) -> JobId {
-        let job = JobId(self.next_job);
-        self.next_job += 1;
-        job
+    fn drain(&mut self, within: Option<Duration>) {
+        let until = within.map(|within| self.now.saturating_add(within));
+        if self.model.phase() == Phase::Open {
+            self.tell(DecisionKind::Draining);
+        }
+        self.decide(Event::Draining { until });
     }
 
     fn pool_event(&mut self, event: PoolEvent) {
         match event {
-            PoolEvent::Ready(seat) => {
+            PoolEvent::Ready { seat, memory_bytes, reset } => {
                 let worker = seat.worker();
                 self.seats.insert(worker, seat);
-                self.decide(Event::Ready { worker });
+                if let Some(reset) = reset {
+                    self.published.measures.lock().record_reset(reset);
+                }
+                self.decide(Event::Ready { worker, memory_bytes });
             }
-            PoolEvent::Finished { worker, job, outcome } => {
-                let session = self.session_of(job);
-                self.end(job, *outcome);
-                self.finished(worker, job, session);
+            PoolEvent::Finished { worker, job, outcome, attach } => {
+                self.finished(worker, job, Finished { outcome, attach });
             }
             PoolEvent::Parked { worker, job, result } => {
                 let session = self.session_of(job);
                 self.answer_capture(job, result);
-                self.finished(worker, job, session);
+                self.note_loss(session);
+                self.decide(Event::Captured { worker, job });
+            }
+            PoolEvent::SessionParked { session, bytes } => {
+                self.decide(Event::SessionParked { session, bytes });
+                self.changes.session(session);
+            }
+            PoolEvent::Stowed { session, stowage, result } => {
+                if let Err(error) = &result {
+                    let error = error.clone();
+                    self.tell(DecisionKind::NotEvicted { session, error });
+                }
+                self.decide(Event::Stowed { session, stowage, result });
+                self.changes.session(session);
             }
             PoolEvent::Gone { worker, reason, is_replaced } => {
                 self.seats.remove(&worker);
+                self.worker_gone(worker, &reason, is_replaced);
                 let reason = reason.to_string();
                 let takes_session = self.is_state_gone_with(worker);
                 self.decide(Event::Gone { worker, reason, is_replaced, takes_session });
@@ -259,24 +262,8 @@ impl SchedulerState {
         }
     }
 
-    fn finished(&mut self, worker: WorkerId, job: JobId, session: Option<SessionId>) {
-        if let Some(session) = session
-            && let Some(reason) = self.loss_of(session)
-        {
-            self.decide(Event::SessionLost { session, reason });
-        }
-        self.decide(Event::Finished { worker, job });
-    }
-
-    fn session_of(&self, job: JobId) -> Option<SessionId> {
-        match self.jobs.get(&job) {
-            Some(live) => live.session,
-            None => self.captures.get(&job).map(|capture| capture.session),
-        }
-    }
-
     fn decide(&mut self, event: Event) {
-        for effect in self.model.handle(event) {
+        for effect in self.model.handle(event, self.now) {
             self.perform(effect);
         }
     }
@@ -285,151 +272,46 @@ impl SchedulerState {
         match effect {
             Effect::Admit(job) => self.admit(job),
             Effect::Refuse(_, refusal) => self.refuse(refusal),
-            Effect::Dispatch(job, worker) => self.dispatch(job, worker),
+            Effect::Dispatch { job, worker, due_in } => self.dispatch(job, worker, due_in),
+            Effect::Conclude(job) => self.conclude(job),
+            Effect::Retry { job, attempt } => self.retry(job, attempt),
             Effect::Settle(job, settlement) => self.settle(job, settlement),
             Effect::StopRun(job) => {
                 if let Some(live) = self.jobs.get(&job) {
-                    live.stop.stop(engine::StopReason::Cancelled);
+                    live.task.stop.stop(engine::StopReason::Cancelled);
                 }
             }
             Effect::InterruptRun(job, reason) => {
                 if let Some(live) = self.jobs.get(&job) {
-                    live.stop.interrupt(reason);
+                    live.task.stop.interrupt(reason);
                 }
             }
             Effect::EndSession(session, reason) => self.end_session(session, &reason),
+            Effect::AddWorker => {
+                self.pool.add_worker();
+                self.tell(DecisionKind::WorkerAdded);
+            }
+            Effect::DismissWorker(worker) => {
+                self.seat(worker).dismiss();
+                self.tell(DecisionKind::WorkerDismissed { worker });
+            }
+            Effect::Renew(worker, reason) => {
+                self.seat(worker).renew();
+                crate::metrics::retired(&reason);
+                self.tell(DecisionKind::Retired { worker, reason });
+            }
+            Effect::Vacate(worker, session, reason) => {
+                self.seat(worker).vacate();
+                self.evicted(session, EvictedTo::Memory, reason);
+            }
+            Effect::Stow(session, stowage, reason) => self.stow(session, stowage, reason),
             // `finish_drain` looks at the phase, which also holds when this came earlier.
-            Effect::Drained => {}
+            Effect::Drained => self.tell(DecisionKind::Drained),
         }
     }
 
-    fn admit(&mut self, job: JobId) {
-        match self.applying.take() {
-            Some(Application::Job { live, admitted }) => {
-                self.jobs.insert(job, live);
-                self.touch(job);
-                if admitted.send(Ok(job)).is_err() {
-                    // The caller went away before it heard; nobody will want the outcome.
-                    self.decide(Event::EndWanted(job, Ending::Cancel));
-                }
-            }
-            Some(Application::Capture(capture)) => {
-                self.captures.insert(job, capture);
-                self.touch(job);
-            }
-            None => {}
-        }
-    }
-
-    fn refuse(&mut self, refusal: Refusal) {
-        match self.applying.take() {
-            Some(Application::Job { admitted, .. }) => {
-                self.totals.refused += 1;
-                let _ = admitted.send(Err(refusal));
-            }
-            Some(Application::Capture(capture)) => capture.answer(&Err(refusal)),
-            None => {}
-        }
-    }
-
-    fn dispatch(&mut self, job: JobId, worker: WorkerId) {
-        self.touch(job);
-        let seat = self.seats.remove(&worker).expect("S-7: the model uses only seats it was given");
-        if let Some(capture) = self.captures.get(&job) {
-            seat.park(job, Arc::clone(&capture.cell));
-            return;
-        }
-        let live = self.jobs.get_mut(&job).expect("S-7: the model dispatches only live jobs");
-        live.dispatched = Some(now());
-        seat.assign(live.task.take().expect("S-7: a job is dispatched once"));
-    }
-
-    fn settle(&mut self, job: JobId, settlement: Settlement) {
-        self.touch(job);
-        if let Some(capture) = self.captures.remove(&job) {
-            capture.settle(settlement);
-            return;
-        }
-        let Some(live) = self.jobs.get(&job) else { return };
-        let failed = Verdict::SandboxFailed;
-        let verdict = match settlement {
-            Settlement::Cancelled => Verdict::Cancelled,
-            Settlement::WorkerDied(reason) => failed(SandboxFailure::WorkerDied(reason)),
-            Settlement::NoWorker(reason) => failed(SandboxFailure::Start(reason)),
-            Settlement::SessionLost(reason) => failed(SandboxFailure::SessionLost(reason)),
-        };
-        let transcript = &live.transcript;
-        transcript.close();
-        let outcome = Outcome {
-            stdout: transcript.text_of(Stream::Stdout),
-            stderr: transcript.text_of(Stream::Stderr),
-            output_truncated: transcript.is_truncated(),
-            displays: transcript.displays(),
-            ..Outcome::not_run(verdict)
-        };
-        self.end(job, outcome);
-    }
-
-    /// The only place where a job ends.
-    fn end(&mut self, job: JobId, mut outcome: Outcome) {
-        let Some(mut live) = self.jobs.remove(&job) else { return };
-        let until = live.dispatched.unwrap_or_else(now);
-        outcome.usage.queue_wait = until.saturating_duration_since(live.submitted);
-        self.totals.count(&outcome);
-        if let Some(reply) = live.reply.take() {
-            // A caller that dropped its ticket doesn't want it.
-            let _ = reply.send(outcome);
-        }
-    }
-
-    fn settle_everything(&mut self, reason: &str) {
-        let jobs: Vec<_> = self.jobs.keys().chain(self.captures.keys()).copied().collect();
-        for job in jobs {
-            self.settle(job, Settlement::WorkerDied(reason.to_owned()));
-        }
-    }
-
-    /// Lets `decide` change the model and answer callers, and publishes the result.
-    ///
-    /// The snapshot is locked meanwhile, so that a caller that has its answer and asks for the status
-    /// sees what it was told: it waits for the publication, and callers that don't ask never do.
-    fn decide_and_publish(&mut self, decide: impl FnOnce(&mut Self)) {
-        let published = Arc::clone(&self.published);
-        let mut snapshot = published.snapshot.write();
-        decide(self);
-        self.publish(&mut snapshot);
-    }
-
-    /// Notes that the queue of a job's session changes.
-    fn touch(&mut self, job: JobId) {
-        self.touched.extend(self.session_of(job));
-    }
-
-    fn publish(&mut self, snapshot: &mut Snapshot) {
-        for id in self.touched.drain(..) {
-            match (self.sessions.get(&id), self.model.session_depth(id)) {
-                (Some(open), Some(queue_depth)) => {
-                    let (name, cell) = (Arc::clone(&open.name), Arc::clone(&open.cell));
-                    snapshot.sessions.insert(id, ShownSession { name, queue_depth, cell });
-                }
-                (None, _) | (_, None) => {
-                    snapshot.sessions.remove(&id);
-                }
-            }
-        }
-        snapshot.phase = self.model.phase();
-        snapshot.queue_depth = self.model.queue_depth();
-        snapshot.queued_bytes = self.model.queued_bytes();
-        snapshot.oldest = self.model.oldest().and_then(|job| self.submitted(job));
-        snapshot.running = self.model.running();
-        snapshot.totals = self.totals;
-    }
-
-    fn submitted(&self, job: JobId) -> Option<Instant> {
-        match self.jobs.get(&job) {
-            Some(live) => Some(live.submitted),
-            None => self.captures.get(&job).map(|capture| capture.submitted),
-        }
+    fn seat(&mut self, worker: WorkerId) -> Seat {
+        self.seats.remove(&worker).expect("S-7: the model uses only seats it was given")
     }
 
     /// Once everything has ended: closes the pool, answers those who wait, and ends.
@@ -452,6 +334,15 @@ impl SchedulerState {
                 let _ = reply.send(());
             }
             myself.stop(None);
+        });
+    }
+
+    fn set_alarm(&mut self, myself: &ActorRef<SchedulerMessage>) {
+        let Some(at) = self.model.next_wake() else { return };
+        let myself = myself.clone();
+        self.alarm.set(at, move || {
+            // Fails if the scheduler has ended, and then nothing is due.
+            let _ = myself.cast(SchedulerMessage::Tick);
         });
     }
 }

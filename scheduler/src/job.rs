@@ -1,15 +1,17 @@
 //! A job as it is submitted, and as the shell keeps it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use engine::{Entry, Limits, Outcome, Program, Value, Variables};
+use engine::{
+    Entry, LimitHit, LimitKind, Limits, Outcome, Program, Value, Variables, Verdict,
+};
 use pool::{SessionId, Task};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
 /// The tenant of jobs that name none.
-pub(crate) const DEFAULT_TENANT: &str = "default";
+static DEFAULT_TENANT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("default"));
 
 /// How urgent a job is among those of its tenant.
 ///
@@ -83,6 +85,22 @@ pub(crate) struct Queued {
 }
 
 impl JobRequest {
+    /// What the model is to know of it.
+    pub(crate) fn queued(&self) -> Queued {
+        let has_functions = !self.program.functions.is_empty();
+        Queued {
+            bytes: self.bytes(),
+            session: self.session,
+            tenant: self.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.clone()),
+            priority: self.priority,
+            deadline: self.deadline,
+            output_bytes: self.limits.output_bytes + self.limits.display_bytes,
+            is_idempotent: self
+                .idempotent
+                .unwrap_or(self.session.is_none() && !has_functions),
+        }
+    }
+
     /// What the job holds in memory while it waits, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let Program { source, filename, args, env, stdin, files, variables, entry, .. } =
@@ -104,24 +122,72 @@ impl JobRequest {
     }
 }
 
+impl Queued {
+    /// The copy of a session's state, which counts as a job of that session.
+    pub(crate) fn capture(session: SessionId) -> Self {
+        Self {
+            bytes: 0,
+            session: Some(session),
+            tenant: DEFAULT_TENANT.clone(),
+            priority: Priority::High,
+            deadline: None,
+            output_bytes: 0,
+            is_idempotent: false,
+        }
+    }
+}
+
 /// A job that has been admitted and has not ended. The shell keeps it whatever becomes of the
 /// worker that runs it.
 #[derive(Debug)]
 pub(crate) struct LiveJob {
-    /// Taken when the job is dispatched.
-    pub(crate) task: Option<Task>,
+    /// What each try is made from.
+    pub(crate) task: Task,
+    pub(crate) tenant: Arc<str>,
     pub(crate) session: Option<SessionId>,
-    pub(crate) stop: engine::StopHandle,
-    pub(crate) transcript: Arc<engine::Transcript>,
+    pub(crate) deadline: Option<Duration>,
+    /// The present try was given no more time than its deadline leaves.
+    pub(crate) is_cut: bool,
     /// Taken when the outcome is sent.
     pub(crate) reply: Option<oneshot::Sender<Outcome>>,
-    pub(crate) submitted: Instant,
-    pub(crate) dispatched: Option<Instant>,
+    pub(crate) submitted: Duration,
+    /// The present try's.
+    pub(crate) dispatched: Option<Duration>,
+}
+
+impl LiveJob {
+    /// One try, which may take so long at most.
+    pub(crate) fn next_try(&mut self, due_in: Option<Duration>) -> Task {
+        let mut task = self.task.clone();
+        self.is_cut = due_in.is_some_and(|due_in| due_in < task.limits.wall_time);
+        if let Some(due_in) = due_in.filter(|_| self.is_cut) {
+            task.limits.wall_time = due_in;
+        }
+        task
+    }
+
+    /// The outcome as its caller is to see it: if the deadline ended the job, that is the limit.
+    pub(crate) fn seen(&self, mut outcome: Outcome, now: Duration) -> Outcome {
+        if let (Verdict::Limit(hit), Some(deadline)) = (&mut outcome.verdict, self.deadline)
+            && hit.limit == LimitKind::Wall
+            && self.is_cut
+        {
+            *hit = deadline_hit(deadline, now.saturating_sub(self.submitted));
+        }
+        outcome
+    }
+}
+
+/// A deadline that was missed.
+pub(crate) fn deadline_hit(allowed: Duration, used: Duration) -> LimitHit {
+    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let (allowed, used) = (milliseconds(allowed), milliseconds(used));
+    LimitHit { limit: LimitKind::Deadline, allowed, used }
 }
 
 impl Drop for LiveJob {
     fn drop(&mut self) {
         // Also when the scheduler dies: nobody must wait for output that can't come.
-        self.transcript.close();
+        self.task.transcript.close();
     }
 }

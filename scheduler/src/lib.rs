@@ -15,20 +15,33 @@
 
 #![forbid(unsafe_code)]
 
-pub use config::SchedulerConfig;
+pub use config::{SchedulerConfig, SessionsConfig, TenantConfig, WorkersConfig};
+pub use decision::{Decision, DecisionKind, EvictedTo, EvictionReason, RetireReason};
+pub use decisions::{Decisions, NextDecision};
 pub use error::{ConfigError, Refusal, SchedulerStartError};
-pub use job::JobRequest;
+pub use explain::{Explanation, JobState, WaitReason};
+pub use job::{JobRequest, Priority};
+pub use metrics::describe as describe_metrics;
 pub use scheduler::Scheduler;
-pub use status::{Phase, SchedulerStatus, SessionStatus, Totals};
+pub use status::{
+    ErrorStatus, Latencies, MemoryStatus, Percentiles, Phase, QueueDepth, SchedulerStatus,
+    SessionPlaces, SessionStatus, TenantStatus, Totals,
+};
 pub use ticket::{Events, Ticket};
 
 mod actor;
 mod config;
+mod decision;
+mod decisions;
 mod effect;
 mod error;
+mod explain;
 mod job;
+mod measures;
 mod message;
+mod metrics;
 mod model;
+mod policy;
 mod scheduler;
 mod status;
 mod ticket;

@@ -1,12 +1,14 @@
 //! The messages of the scheduler.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::{Outcome, StopHandle, Transcript};
 use pool::{JobId, Parked, PoolEvent, SessionId};
 use tokio::sync::oneshot;
 
 use crate::error::Refusal;
+use crate::explain::Explanation;
 use crate::job::JobRequest;
 use crate::model::Ending;
 
@@ -49,10 +51,15 @@ pub(crate) enum SchedulerMessage {
         state: Option<Parked>,
         reply: oneshot::Sender<Result<(), Refusal>>,
     },
+    /// From a caller, at any time: why a job waits. Answered at once; `None` if it has ended.
+    Explain { job: JobId, reply: oneshot::Sender<Option<Explanation>> },
     /// From the pool.
     Pool(PoolEvent),
-    /// From a caller: no more jobs are taken; answered when all have ended and the pool is closed.
-    Drain(oneshot::Sender<()>),
+    /// From a timer: something is due.
+    Tick,
+    /// From a caller: no more jobs are taken; what has not ended `within` that time is ended.
+    /// Answered when all have ended and the pool is closed.
+    Drain { within: Option<Duration>, reply: oneshot::Sender<()> },
     /// From a caller, or the last handle as it goes: every job is cancelled, then as `Drain`.
     Abort(Option<oneshot::Sender<()>>),
 }
@@ -76,7 +83,9 @@ impl TryFrom<SchedulerMessage> for PoolEvent {
             | SchedulerMessage::Capture { .. }
             | SchedulerMessage::Adopt { .. }
             | SchedulerMessage::Replace { .. }
-            | SchedulerMessage::Drain(_)
+            | SchedulerMessage::Explain { .. }
+            | SchedulerMessage::Tick
+            | SchedulerMessage::Drain { .. }
             | SchedulerMessage::Abort(_) => Err(()),
         }
     }

@@ -1,6 +1,7 @@
 //! The handle of a scheduler.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::{StopHandle, Transcript};
 use pool::{InterpreterSource, JobId, Parked, PoolConfig, SessionId};
@@ -9,13 +10,14 @@ use tokio::sync::oneshot;
 
 use crate::actor::{Published, SchedulerActor, SchedulerArguments};
 use crate::config::SchedulerConfig;
+use crate::decisions::Decisions;
 use crate::error::{Refusal, SchedulerStartError};
+use crate::explain::Explanation;
 use crate::job::JobRequest;
 use crate::message::SchedulerMessage;
 use crate::model::Ending;
-use crate::status::{SchedulerStatus, SessionStatus};
+use crate::status::SchedulerStatus;
 use crate::ticket::Ticket;
-use crate::timer::now;
 
 /// The handle of a scheduler and its pool. Cheap to clone. When the last handle and the last
 /// ticket are dropped, everything that still runs is cancelled.
@@ -41,7 +43,7 @@ impl Scheduler {
         source: Arc<dyn InterpreterSource>,
     ) -> Result<Self, SchedulerStartError> {
         config.validate()?;
-        let published = Arc::<Published>::default();
+        let published = Arc::new(Published::new());
         let arguments =
             SchedulerArguments { config, pool, source, published: Arc::clone(&published) };
         let (actor, _) = Actor::spawn(None, SchedulerActor, arguments)
@@ -107,35 +109,38 @@ impl Scheduler {
         self.ask(|reply| SchedulerMessage::Replace { session, state, reply }).await
     }
 
-    /// The scheduler and its workers as they are now. Never waits for anybody.
+    /// The scheduler and its workers as they are now. Never waits for anybody but the decision that
+    /// is being made.
     pub fn status(&self) -> SchedulerStatus {
-        let snapshot = self.inner.published.snapshot.read().clone();
-        let workers = self.inner.published.pool.get().map(pool::Pool::workers).unwrap_or_default();
-        SchedulerStatus {
-            phase: snapshot.phase,
-            queue_depth: snapshot.queue_depth,
-            queued_bytes: snapshot.queued_bytes,
-            oldest_wait: snapshot.oldest.map(|oldest| now().saturating_duration_since(oldest)),
-            running: snapshot.running,
-            sessions: snapshot
-                .sessions
-                .into_iter()
-                .map(|(session, shown)| SessionStatus {
-                    session,
-                    name: shown.name.to_string(),
-                    queue_depth: shown.queue_depth,
-                    place: shown.cell.place(),
-                })
-                .collect(),
-            workers,
-            totals: snapshot.totals,
-        }
+        SchedulerStatus::of(&self.inner.published)
+    }
+
+    /// Why a job waits, and for how long probably; `None` if it has ended or never was.
+    pub async fn explain(&self, job: u64) -> Option<Explanation> {
+        let (reply, answer) = oneshot::channel();
+        self.send(SchedulerMessage::Explain { job: JobId(job), reply }).ok()?;
+        answer.await.ok().flatten()
+    }
+
+    /// Follows the decisions from here on.
+    pub fn decisions(&self) -> Decisions {
+        self.inner.published.told.follow()
     }
 
     /// Takes no more jobs, finishes those it has, and ends every worker.
     pub async fn drain(&self) {
+        self.drain_within(None).await;
+    }
+
+    /// Takes no more jobs, finishes those that end within this time, cancels the others, and ends
+    /// every worker.
+    pub async fn drain_for(&self, time: Duration) {
+        self.drain_within(Some(time)).await;
+    }
+
+    async fn drain_within(&self, within: Option<Duration>) {
         let (reply, done) = oneshot::channel();
-        if self.send(SchedulerMessage::Drain(reply)).is_ok() {
+        if self.send(SchedulerMessage::Drain { within, reply }).is_ok() {
             let _ = done.await;
         }
     }

@@ -1,12 +1,16 @@
 //! What the scheduler shows of itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Outcome, Verdict};
 use pool::{SessionId, SessionPlace, WorkerStatus};
 use serde::{Serialize, Serializer};
 
+use crate::actor::{Published, ShownSession};
+use crate::decision::Decision;
 use crate::job::Priority;
+use crate::model::TenantView;
 
 /// The scheduler as it was after its last decision, with every worker as it is now.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -43,6 +47,84 @@ pub struct SchedulerStatus {
     pub jobs_per_second: f64,
     /// The last failures of the sandbox and of workers, the latest first; at most 10.
     pub last_errors: Vec<ErrorStatus>,
+    /// The last decisions that were not about single jobs, the latest first: evictions,
+    /// retirements, retries, workers, sessions. At most 50.
+    pub last_decisions: Vec<Decision>,
+}
+
+impl SchedulerStatus {
+    pub(crate) fn of(published: &Published) -> Self {
+        let now = published.clock.now();
+        let snapshot = published.snapshot.read().clone();
+        let sessions: Vec<_> = snapshot.sessions.iter().map(SessionStatus::of).collect();
+        let workers = published.pool.get().map(pool::Pool::workers).unwrap_or_default();
+        let (latency, jobs_per_second, last_errors) = {
+            let mut measures = published.measures.lock();
+            (measures.latencies(), measures.jobs_per_second(now), measures.last_errors(now))
+        };
+        Self {
+            phase: snapshot.phase,
+            uptime: now,
+            queue_depth: snapshot.queue_depth,
+            queued_bytes: snapshot.queued_bytes,
+            oldest_wait: snapshot.oldest.map(|oldest| now.saturating_sub(oldest)),
+            running: snapshot.running,
+            tenants: snapshot.tenants.iter().map(TenantStatus::of).collect(),
+            places: SessionPlaces::of(&sessions),
+            sessions,
+            workers,
+            memory: snapshot.memory,
+            totals: snapshot.totals,
+            latency,
+            jobs_per_second,
+            last_errors,
+            last_decisions: published.told.last(),
+        }
+    }
+}
+
+impl TenantStatus {
+    fn of((name, view): (&Arc<str>, &TenantView)) -> Self {
+        let depth = |(priority, depth): (Priority, usize)| QueueDepth { priority, depth };
+        let mut queued = Priority::ALL.into_iter().zip(view.queued).map(depth);
+        Self {
+            tenant: name.to_string(),
+            weight: view.weight,
+            queued: std::array::from_fn(|_| queued.next().expect("there are three priorities")),
+            queued_bytes: view.queued_bytes,
+            running: view.running,
+        }
+    }
+}
+
+impl SessionStatus {
+    fn of((session, shown): (&SessionId, &ShownSession)) -> Self {
+        Self {
+            session: *session,
+            name: shown.name.to_string(),
+            queue_depth: shown.queue_depth,
+            place: shown.cell.place(),
+            evicted: shown.evicted.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+impl SessionPlaces {
+    fn of(sessions: &[SessionStatus]) -> Self {
+        let mut places = Self::default();
+        for session in sessions {
+            let count = match session.place {
+                SessionPlace::Fresh => &mut places.fresh,
+                SessionPlace::OnWorker(_) => &mut places.on_workers,
+                SessionPlace::Parked { .. } => &mut places.parked,
+                SessionPlace::Compressed { .. } => &mut places.compressed,
+                SessionPlace::OnDisk { .. } => &mut places.on_disk,
+                SessionPlace::Lost => &mut places.lost,
+            };
+            *count += 1;
+        }
+        places
+    }
 }
 
 /// Whether the scheduler takes jobs.

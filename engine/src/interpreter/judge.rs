@@ -60,7 +60,8 @@ impl Judgement {
 /// A limit that was reached with `used`.
 pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
     let allowed = match limit {
-        LimitKind::Wall => milliseconds(limits.wall_time),
+        // A deadline ends a run by its wall time; who set it knows the difference.
+        LimitKind::Wall | LimitKind::Deadline => milliseconds(limits.wall_time),
         LimitKind::Cpu => milliseconds(limits.cpu_time),
         LimitKind::Memory => (limits.memory_bytes as u64).min(4 << 30),
         LimitKind::Output => limits.output_bytes as u64,

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use pool::{Away, JobId, Parked, SessionCell, SessionId, WorkerId};
-use tokio::time::Instant;
+use pool::{Away, JobId, Parked, SessionCell, SessionId, Stowage, WorkerId};
 
 use super::{Application, SchedulerState};
+use crate::decision::{DecisionKind, EvictionReason};
 use crate::effect::Settlement;
 use crate::error::Refusal;
+use crate::job::Queued;
 use crate::message::CaptureReply;
+use crate::metrics;
 use crate::model::Event;
 use crate::status::Phase;
-use crate::timer::now;
 
 /// A session that the model has not ended.
 pub(super) struct OpenSession {
@@ -23,7 +24,6 @@ pub(super) struct OpenSession {
 pub(super) struct Capture {
     pub(super) session: SessionId,
     pub(super) cell: Arc<SessionCell>,
-    pub(super) submitted: Instant,
     /// Everybody who asked for it before it was made.
     replies: Vec<CaptureReply>,
 }
@@ -39,7 +39,7 @@ impl Capture {
     /// Answers for a copy that was never made.
     pub(super) fn settle(self, settlement: Settlement) {
         let refusal = match settlement {
-            Settlement::Cancelled => Refusal::ShuttingDown,
+            Settlement::Cancelled | Settlement::DeadlinePassed { .. } => Refusal::ShuttingDown,
             Settlement::NoWorker(reason) => Refusal::NoWorker { reason },
             Settlement::WorkerDied(reason) | Settlement::SessionLost(reason) => {
                 Refusal::SessionGone { reason }
@@ -58,7 +58,7 @@ impl SchedulerState {
     pub(super) fn loss_of(&self, session: SessionId) -> Option<String> {
         match self.cell(session)?.at_hand() {
             Err(Away::Lost(reason)) => Some(reason),
-            Ok(_) | Err(Away::OnWorker(_)) => None,
+            Ok(_) | Err(Away::OnWorker(_) | Away::Packed) => None,
         }
     }
 
@@ -67,7 +67,7 @@ impl SchedulerState {
     pub(super) fn is_state_gone_with(&self, worker: WorkerId) -> bool {
         let resident = self.model.resident(worker).and_then(|id| self.cell(id));
         resident.is_some_and(|cell| match cell.at_hand() {
-            Ok(_) => false,
+            Ok(_) | Err(Away::Packed) => false,
             Err(Away::OnWorker(on)) => on == worker,
             Err(Away::Lost(_)) => true,
         })
@@ -100,8 +100,10 @@ impl SchedulerState {
         if self.model.load(session) > 0 {
             return Err(Refusal::SessionBusy);
         }
+        let bytes = bytes_of(state.as_ref());
         cell.replace(state);
-        self.decide(Event::SessionMoved(session));
+        self.decide(Event::SessionMoved { session, bytes });
+        self.changes.session(session);
         Ok(())
     }
 
@@ -134,11 +136,11 @@ impl SchedulerState {
                 self.decide(Event::SessionLost { session, reason: reason.clone() });
                 let _ = reply.send(Err(Refusal::SessionGone { reason }));
             }
-            Err(Away::OnWorker(_)) => {
-                let capture = Capture { session, cell, submitted: now(), replies: vec![reply] };
+            Err(Away::OnWorker(_) | Away::Packed) => {
+                let capture = Capture { session, cell, replies: vec![reply] };
                 self.applying = Some(Application::Capture(capture));
                 let job = self.new_job();
-                self.decide(Event::Submitted { job, bytes: 0, session: Some(session) });
+                self.decide(Event::Submitted { job, queued: Queued::capture(session) });
             }
         }
     }
@@ -148,7 +150,9 @@ impl SchedulerState {
         let Some(capture) = self.captures.remove(&job) else { return };
         let answer = capture.cell.at_hand().map_err(|away| match away {
             Away::Lost(reason) => Refusal::SessionGone { reason },
-            Away::OnWorker(_) => Refusal::NotCaptured { reason: result.err().unwrap_or_default() },
+            Away::OnWorker(_) | Away::Packed => {
+                Refusal::NotCaptured { reason: result.err().unwrap_or_default() }
+            }
         });
         capture.answer(&answer);
     }
@@ -161,7 +165,16 @@ impl SchedulerState {
             self.names.remove(&open.name);
         }
         open.cell.lose(reason);
-        self.touched.push(session);
+        self.tell(DecisionKind::SessionEnded { session, reason: reason.to_owned() });
+        self.changes.session(session);
+    }
+
+    /// Has a session's state put where it takes less memory.
+    pub(super) fn stow(&mut self, session: SessionId, stowage: Stowage, reason: EvictionReason) {
+        if let Some(cell) = self.cell(session) {
+            self.pool.stow(cell, stowage);
+            self.evicted(session, stowage.into(), reason);
+        }
     }
 
     /// The session with this name that takes jobs.
@@ -174,7 +187,14 @@ impl SchedulerState {
     }
 
     fn new_session(&mut self, name: Arc<str>, state: Option<Parked>) -> Result<SessionId, Refusal> {
-        if let Some(refusal) = self.model.refuses_session() {
+        let bytes = bytes_of(state.as_ref());
+        if let Some(refusal) = self.model.refuses_session(bytes) {
+            metrics::refused(refusal.name());
+            self.tell(DecisionKind::Refused {
+                tenant: None,
+                reason: refusal.name(),
+                message: refusal.to_string(),
+            });
             return Err(refusal);
         }
         let session = SessionId(self.next_session);
@@ -182,8 +202,9 @@ impl SchedulerState {
         let cell = Arc::new(SessionCell::new(session, state));
         self.names.insert(Arc::clone(&name), session);
         self.sessions.insert(session, OpenSession { name, cell });
-        self.touched.push(session);
-        self.decide(Event::SessionOpened(session));
+        self.changes.session(session);
+        self.tell(DecisionKind::SessionOpened { session });
+        self.decide(Event::SessionOpened { session, bytes });
         Ok(session)
     }
 
@@ -195,4 +216,9 @@ impl SchedulerState {
         let cell = self.cell(session).filter(|_| self.model.is_open(session));
         cell.ok_or_else(Refusal::not_open)
     }
+}
+
+/// What a state takes in memory beside the image.
+fn bytes_of(state: Option<&Parked>) -> u64 {
+    state.map_or(0, Parked::bytes)
 }

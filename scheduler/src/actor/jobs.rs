@@ -1,0 +1,247 @@
+//! The shell's part about jobs: from submission to the one outcome.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Outcome, SandboxFailure, StopHandle, Stream, Transcript, Verdict};
+use pool::{GoneReason, JobId, SessionId, Task, WorkerId};
+use tokio::sync::oneshot;
+
+use super::{Application, Finished, SchedulerState};
+use crate::decision::DecisionKind;
+use crate::effect::Settlement;
+use crate::error::Refusal;
+use crate::job::{JobRequest, LiveJob, deadline_hit};
+use crate::metrics;
+use crate::model::{Ending, Event, Report};
+
+impl SchedulerState {
+    pub(super) fn submit(
+        &mut self,
+        request: JobRequest,
+        stop: StopHandle,
+        transcript: Arc<Transcript>,
+        admitted: oneshot::Sender<Result<JobId, Refusal>>,
+        reply: oneshot::Sender<Outcome>,
+    ) {
+        let job = self.new_job();
+        let queued = request.queued();
+        let JobRequest { program, limits, session, deadline, .. } = request;
+        let tenant = Arc::clone(&queued.tenant);
+        let task = Task {
+            job,
+            program: Arc::new(program),
+            limits,
+            transcript,
+            stop,
+            session: session.and_then(|id| self.cell(id)),
+            span: tracing::info_span!("job", job = job.0, tenant = &*tenant),
+        };
+        let live = LiveJob {
+            task,
+            tenant,
+            session,
+            deadline,
+            is_cut: false,
+            reply: Some(reply),
+            submitted: self.now,
+            dispatched: None,
+        };
+        self.applying = Some(Application::Job { live: Box::new(live), admitted });
+        self.decide(Event::Submitted { job, queued });
+    }
+
+    pub(super) fn new_job(&mut self) -> JobId {
+        let job = JobId(self.next_job);
+        self.next_job += 1;
+        job
+    }
+
+    pub(super) fn session_of(&self, job: JobId) -> Option<SessionId> {
+        match self.jobs.get(&job) {
+            Some(live) => live.session,
+            None => self.captures.get(&job).map(|capture| capture.session),
+        }
+    }
+
+    pub(super) fn admit(&mut self, job: JobId) {
+        match self.applying.take() {
+            Some(Application::Job { live, admitted }) => {
+                self.tell_of(|| DecisionKind::Admitted {
+                    job: job.0,
+                    tenant: live.tenant.to_string(),
+                });
+                self.jobs.insert(job, live);
+                self.touch(job);
+                if admitted.send(Ok(job)).is_err() {
+                    // The caller went away before it heard; nobody will want the outcome.
+                    self.decide(Event::EndWanted(job, Ending::Cancel));
+                }
+            }
+            Some(Application::Capture(capture)) => {
+                self.captures.insert(job, capture);
+                self.touch(job);
+            }
+            None => {}
+        }
+    }
+
+    pub(super) fn refuse(&mut self, refusal: Refusal) {
+        match self.applying.take() {
+            Some(Application::Job { live, admitted }) => {
+                self.totals.refused += 1;
+                metrics::refused(refusal.name());
+                self.tell_of(|| DecisionKind::Refused {
+                    tenant: Some(live.tenant.to_string()),
+                    reason: refusal.name(),
+                    message: refusal.to_string(),
+                });
+                let _ = admitted.send(Err(refusal));
+            }
+            Some(Application::Capture(capture)) => capture.answer(&Err(refusal)),
+            None => {}
+        }
+    }
+
+    pub(super) fn dispatch(&mut self, job: JobId, worker: WorkerId, due_in: Option<Duration>) {
+        self.touch(job);
+        let seat = self.seat(worker);
+        if let Some(capture) = self.captures.get(&job) {
+            seat.park(job, Arc::clone(&capture.cell));
+            return;
+        }
+        let live = self.jobs.get_mut(&job).expect("S-7: the model dispatches only live jobs");
+        live.dispatched = Some(self.now);
+        seat.assign(live.next_try(due_in));
+        self.tell_of(|| DecisionKind::Dispatched { job: job.0, worker });
+    }
+
+    pub(super) fn finished(&mut self, worker: WorkerId, job: JobId, finished: Finished) {
+        let Outcome { usage, verdict, .. } = &*finished.outcome;
+        let report = Report {
+            wall: usage.wall,
+            cpu: usage.cpu,
+            overhead: finished.attach,
+            peak_memory_bytes: usage.peak_memory_bytes,
+            sandbox_failed: matches!(verdict, Verdict::SandboxFailed(_)),
+        };
+        let session = self.session_of(job);
+        self.finished = Some(finished);
+        self.note_loss(session);
+        self.decide(Event::Finished { worker, job, report });
+        self.finished = None;
+    }
+
+    /// Tells the model of a session's loss, if it is lost.
+    pub(super) fn note_loss(&mut self, session: Option<SessionId>) {
+        if let Some(session) = session
+            && let Some(reason) = self.loss_of(session)
+        {
+            self.decide(Event::SessionLost { session, reason });
+        }
+    }
+
+    pub(super) fn worker_gone(
+        &mut self,
+        worker: WorkerId,
+        reason: &GoneReason,
+        is_replaced: bool,
+    ) {
+        if matches!(reason, GoneReason::Dismissed | GoneReason::Stopped) {
+            return;
+        }
+        let message = format!("{worker}: {reason}");
+        self.published.measures.lock().failed(self.now, None, message);
+        let reason = reason.to_string();
+        self.tell(DecisionKind::WorkerGone { worker, reason, is_replaced });
+    }
+
+    /// What the worker said is the job's outcome.
+    pub(super) fn conclude(&mut self, job: JobId) {
+        self.touch(job);
+        let Some(Finished { outcome, attach }) = self.finished.take() else { return };
+        {
+            let mut measures = self.published.measures.lock();
+            measures.record_attach(attach);
+            measures.record_run(outcome.usage.wall);
+        }
+        self.end(job, *outcome);
+    }
+
+    /// The job waits again; what came of it so far is forgotten.
+    pub(super) fn retry(&mut self, job: JobId, attempt: u32) {
+        self.touch(job);
+        let Some(live) = self.jobs.get_mut(&job) else { return };
+        let reason = match self.finished.take().map(|finished| finished.outcome.verdict) {
+            Some(Verdict::SandboxFailed(failure)) => failure.to_string(),
+            Some(_) | None => "its worker died".to_owned(),
+        };
+        live.task.transcript.restart();
+        live.dispatched = None;
+        self.totals.retried += 1;
+        metrics::retried();
+        let message = format!("try {attempt}: {reason}");
+        self.published.measures.lock().failed(self.now, Some(job.0), message);
+        tracing::warn!(job = job.0, attempt, reason, "a job is tried again");
+        self.tell(DecisionKind::Retried { job: job.0, attempt, reason });
+    }
+
+    pub(super) fn settle(&mut self, job: JobId, settlement: Settlement) {
+        self.touch(job);
+        if let Some(capture) = self.captures.remove(&job) {
+            capture.settle(settlement);
+            return;
+        }
+        let Some(live) = self.jobs.get(&job) else { return };
+        let failed = Verdict::SandboxFailed;
+        let verdict = match settlement {
+            Settlement::Cancelled => Verdict::Cancelled,
+            Settlement::DeadlinePassed { allowed, waited } => {
+                Verdict::Limit(deadline_hit(allowed, waited))
+            }
+            Settlement::WorkerDied(reason) => failed(SandboxFailure::WorkerDied(reason)),
+            Settlement::NoWorker(reason) => failed(SandboxFailure::Start(reason)),
+            Settlement::SessionLost(reason) => failed(SandboxFailure::SessionLost(reason)),
+        };
+        let transcript = &live.task.transcript;
+        transcript.close();
+        let outcome = Outcome {
+            stdout: transcript.text_of(Stream::Stdout),
+            stderr: transcript.text_of(Stream::Stderr),
+            output_truncated: transcript.is_truncated(),
+            displays: transcript.displays(),
+            ..Outcome::not_run(verdict)
+        };
+        self.end(job, outcome);
+    }
+
+    pub(super) fn settle_everything(&mut self, reason: &str) {
+        let jobs: Vec<_> = self.jobs.keys().chain(self.captures.keys()).copied().collect();
+        for job in jobs {
+            self.settle(job, Settlement::WorkerDied(reason.to_owned()));
+        }
+    }
+
+    /// The only place where a job ends.
+    fn end(&mut self, job: JobId, outcome: Outcome) {
+        let Some(mut live) = self.jobs.remove(&job) else { return };
+        let mut outcome = live.seen(outcome, self.now);
+        let until = live.dispatched.unwrap_or(self.now);
+        outcome.usage.queue_wait = until.saturating_sub(live.submitted);
+        let how = self.totals.count(&outcome);
+        {
+            let mut measures = self.published.measures.lock();
+            measures.record_queue(outcome.usage.queue_wait);
+            measures.ended(self.now);
+            if let Verdict::SandboxFailed(failure) = &outcome.verdict {
+                measures.failed(self.now, Some(job.0), failure.to_string());
+            }
+        }
+        metrics::job_ended(&outcome, how);
+        self.tell_of(|| DecisionKind::Ended { job: job.0, how });
+        if let Some(reply) = live.reply.take() {
+            // A caller that dropped its ticket doesn't want it.
+            let _ = reply.send(outcome);
+        }
+    }
+}

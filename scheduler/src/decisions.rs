@@ -1,0 +1,154 @@
+//! The stream of decisions: who follows it, and the last of them for the status.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
+
+use crate::decision::{Decision, DecisionKind};
+
+/// Decisions that a slow follower may be behind; what is older it misses.
+const FOLLOWED: usize = 1024;
+
+/// Decisions that are kept for the status.
+const KEPT: usize = 50;
+
+/// What has been decided, for those who want to know.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// `None` once nothing more will be decided.
+    sender: Option<broadcast::Sender<Decision>>,
+    last: u64,
+    kept: VecDeque<Decision>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let sender = Some(broadcast::channel(FOLLOWED).0);
+        Self { sender, last: 0, kept: VecDeque::new() }
+    }
+}
+
+impl Told {
+    /// Tells of a decision, and keeps it for a while.
+    pub(crate) fn keep(&self, at: Duration, kind: DecisionKind) {
+        let mut state = self.state.lock();
+        if state.kept.len() == KEPT {
+            state.kept.pop_front();
+        }
+        let decision = state.tell(at, kind);
+        state.kept.push_back(decision);
+    }
+
+    /// Tells of a decision; if nobody follows, it is only counted.
+    pub(crate) fn pass(&self, at: Duration, kind: impl FnOnce() -> DecisionKind) {
+        let mut state = self.state.lock();
+        if state.sender.as_ref().is_some_and(|sender| sender.receiver_count() > 0) {
+            state.tell(at, kind());
+        } else {
+            state.last += 1;
+        }
+    }
+
+    /// Nothing more will be decided.
+    pub(crate) fn close(&self) {
+        self.state.lock().sender = None;
+    }
+
+    pub(crate) fn follow(&self) -> Decisions {
+        let receiver = match &self.state.lock().sender {
+            Some(sender) => sender.subscribe(),
+            None => broadcast::channel(1).1,
+        };
+        Decisions { receiver }
+    }
+
+    /// The last ones that were kept, the latest first.
+    pub(crate) fn last(&self) -> Vec<Decision> {
+        self.state.lock().kept.iter().rev().cloned().collect()
+    }
+}
+
+impl State {
+    /// Called while locked, so that the order of numbers is the order in which followers hear.
+    fn tell(&mut self, at: Duration, kind: DecisionKind) -> Decision {
+        self.last += 1;
+        let decision = Decision { sequence: self.last, at, kind };
+        if let Some(sender) = &self.sender {
+            // Fails if nobody follows.
+            let _ = sender.send(decision.clone());
+        }
+        decision
+    }
+}
+
+/// A follower of the scheduler's decisions, from when it was made. It holds nobody up: one that is
+/// more than 1,024 decisions behind misses some, and is told how many.
+#[derive(Debug)]
+#[must_use = "what isn't followed isn't heard"]
+pub struct Decisions {
+    receiver: broadcast::Receiver<Decision>,
+}
+
+/// What a follower hears next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NextDecision {
+    /// A decision.
+    Decision(Decision),
+    /// The follower was too slow for so many.
+    Missed(u64),
+}
+
+impl Decisions {
+    /// The next decision; `None` once the scheduler has ended and all was heard. Cancel-safe.
+    pub async fn next(&mut self) -> Option<NextDecision> {
+        match self.receiver.recv().await {
+            Ok(decision) => Some(NextDecision::Decision(decision)),
+            Err(broadcast::error::RecvError::Lagged(missed)) => Some(NextDecision::Missed(missed)),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(job: u64) -> DecisionKind {
+        DecisionKind::Ended { job, how: "succeeded" }
+    }
+
+    #[tokio::test]
+    async fn followers_hear_everything_from_when_they_came_or_how_much_they_missed() {
+        let told = Told::default();
+        told.pass(Duration::ZERO, || ended(1));
+        let (mut quick, mut slow) = (told.follow(), told.follow());
+        for job in 2..2000 {
+            told.pass(Duration::ZERO, || ended(job));
+            let Some(NextDecision::Decision(decision)) = quick.next().await else { panic!() };
+            assert_eq!((decision.sequence, decision.kind), (job, ended(job)));
+        }
+        assert_eq!(slow.next().await, Some(NextDecision::Missed(1998 - FOLLOWED as u64)));
+        told.close();
+        assert_eq!(quick.next().await, None);
+        assert_eq!(told.follow().next().await, None);
+    }
+
+    #[test]
+    fn the_last_ones_are_kept_but_not_those_about_single_jobs() {
+        let told = Told::default();
+        for _ in 0..KEPT + 3 {
+            told.keep(Duration::ZERO, DecisionKind::WorkerAdded);
+            told.pass(Duration::ZERO, || ended(1));
+        }
+        let last = told.last();
+        assert_eq!(last.len(), KEPT);
+        assert_eq!(last[0].sequence, 2 * (KEPT as u64 + 3) - 1);
+    }
+}
