@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::tool::BadToolCall;
 use engine::{
@@ -73,8 +74,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same call may well succeed later, once the queue is shorter.
+    /// Whether the same call may well succeed later, once there is less load.
     pub fn is_overloaded(&self) -> bool {
-        matches!(self, Self::Refused(Refusal::QueueFull { .. } | Refusal::QueueBytes { .. }))
+        matches!(self, Self::Refused(refusal) if refusal.is_overload())
+    }
+
+    /// When the same call may succeed, by the measured service times; `None` if that doesn't depend
+    /// on the load, or nothing was measured yet.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused(refusal) => refusal.retry_after(),
+            _ => None,
+        }
     }
 }

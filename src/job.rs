@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use scheduler::{JobRequest, Priority};
+
 use engine::{
     BadProgram, Call, Deterministic, Entry, InputFile, Limits, Mount, MountedFolder, Program,
     Recording, Script, Value,
@@ -30,6 +32,10 @@ pub struct Job {
     /// A wall time that is taken if the limits have no shorter one.
     at_most: Option<Duration>,
     cpu_time: Option<Duration>,
+    tenant: Option<Arc<str>>,
+    priority: Priority,
+    deadline: Option<Duration>,
+    idempotent: Option<bool>,
 }
 
 impl Job {
@@ -239,6 +245,45 @@ impl Job {
         self
     }
 
+    /// Says whose job it is. Tenants share the workers by their weights, whatever each submits; see
+    /// [`Builder::tenant`](crate::Builder::tenant). Without one it is the tenant `default`.
+    pub fn tenant(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.tenant = Some(name.into());
+        self
+    }
+
+    /// Says how urgent it is among the jobs of its tenant. Nothing waits for ever: a job of lower
+    /// priority goes first when it has waited 30 seconds longer.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Says when the outcome is due, from submission. If by the measured times it can't be had
+    /// by then, the job is refused at once with the estimate; if the time comes while the job
+    /// waits or runs, it ends with the limit [`LimitKind::Deadline`](crate::LimitKind::Deadline).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use hatchery::{Job, Priority};
+    /// let job = Job::code("1 + 1")
+    ///     .tenant("notebook")
+    ///     .priority(Priority::High)
+    ///     .deadline(Duration::from_millis(200));
+    /// ```
+    pub fn deadline(mut self, from_submission: Duration) -> Self {
+        self.deadline = Some(from_submission);
+        self
+    }
+
+    /// Says whether running the job twice does no harm. Then it is tried again, on a fresh
+    /// interpreter, when the sandbox fails; what the program itself does is never a reason.
+    /// Default: yes for a job without a session and without host functions.
+    pub fn idempotent(mut self, is_idempotent: bool) -> Self {
+        self.idempotent = Some(is_idempotent);
+        self
+    }
+
     /// Shortens the wall time to this, if it is longer.
     pub(crate) fn at_most(mut self, wall_time: Duration) -> Self {
         self.at_most = Some(wall_time);
@@ -249,7 +294,8 @@ impl Job {
         self.program.check()
     }
 
-    pub(crate) fn into_parts(self, defaults: &Limits) -> Result<(Program, Limits), Error> {
+    /// What the scheduler is asked for, in no session and without host functions.
+    pub(crate) fn into_request(self, defaults: &Limits) -> Result<JobRequest, Error> {
         self.check()?;
         let mut limits = self.limits.unwrap_or_else(|| defaults.clone());
         if let Some(timeout) = self.timeout {
@@ -261,7 +307,8 @@ impl Job {
         if let Some(cpu_time) = self.cpu_time {
             limits.cpu_time = cpu_time;
         }
-        Ok((self.program, limits))
+        let Self { program, tenant, priority, deadline, idempotent, .. } = self;
+        Ok(JobRequest { program, limits, session: None, tenant, priority, deadline, idempotent })
     }
 }
 

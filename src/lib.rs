@@ -17,10 +17,13 @@ pub use functions::HostFunction;
 pub use image::{build_packages, find_image, image_keys, images, remove_image};
 pub use job::Job;
 pub use pool::{SessionId, SessionPlace, WorkerActivity, WorkerId, WorkerStatus};
-pub use runtime::{Builder, Hatchery};
+pub use runtime::{Builder, Hatchery, describe_metrics};
 pub use scheduler::{
-    ConfigError, Events, Phase, Refusal, SchedulerStartError, SchedulerStatus as Status,
-    SessionStatus, Ticket, Totals,
+    ConfigError, Decision, DecisionKind, Decisions, ErrorStatus, Events, EvictedTo,
+    EvictionReason, Explanation, JobState, Latencies, MemoryStatus, NextDecision, Percentiles,
+    Phase, Priority, QueueDepth, Refusal, RetireReason, SchedulerStartError,
+    SchedulerStatus as Status, SessionPlaces, SessionStatus, SessionsConfig, TenantConfig,
+    TenantStatus, Ticket, Totals, WaitReason,
 };
 pub use session::Session;
 pub use tool::{BadToolCall, tool_result_schema, tool_schema};

@@ -1,7 +1,9 @@
 //! The runtime: wires engine, pool and scheduler together and owns their end.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::{
     CacheDir, Engine, EngineConfig, HostFunctions, HostKind, Image, ImageError, ImageInfo,
@@ -9,7 +11,10 @@ use engine::{
     Silent,
 };
 use pool::{InterpreterSource, Parked, PoolConfig, SessionId};
-use scheduler::{JobRequest, Scheduler, SchedulerConfig, SchedulerStatus, Ticket};
+use scheduler::{
+    Decisions, Explanation, JobRequest, Scheduler, SchedulerConfig, SchedulerStatus,
+    SessionsConfig, TenantConfig, Ticket, WorkersConfig,
+};
 
 use crate::error::Error;
 use crate::functions::{self, HostFunction};
@@ -85,9 +90,27 @@ impl Hatchery {
         self.scheduler.status()
     }
 
+    /// Why a job waits, what goes before it, and how long that will probably take; `None` if it has
+    /// ended. [`Ticket::job_id`] is its number.
+    pub async fn explain(&self, job_id: u64) -> Option<Explanation> {
+        self.scheduler.explain(job_id).await
+    }
+
+    /// Follows the scheduler's decisions from here on: what was taken, refused, started, tried
+    /// again, evicted, retired, and why.
+    pub fn decisions(&self) -> Decisions {
+        self.scheduler.decisions()
+    }
+
     /// Takes no more jobs, finishes those it has, and ends every worker.
     pub async fn drain(&self) {
         self.scheduler.drain().await;
+    }
+
+    /// Takes no more jobs, finishes those that end within this time, cancels the others, and ends
+    /// every worker.
+    pub async fn drain_for(&self, time: Duration) {
+        self.scheduler.drain_for(time).await;
     }
 
     /// Takes no more jobs, cancels those it has, and ends every worker.
@@ -110,10 +133,17 @@ impl Hatchery {
         job: Job,
         session: Option<SessionId>,
     ) -> Result<Ticket, Error> {
-        let (mut program, limits) = job.into_parts(&self.limits)?;
-        program.functions = self.functions.clone();
-        Ok(self.scheduler.submit(JobRequest { program, limits, session }).await?)
+        let mut request = job.into_request(&self.limits)?;
+        request.program.functions = self.functions.clone();
+        Ok(self.scheduler.submit(JobRequest { session, ..request }).await?)
     }
+}
+
+/// Tells the recorder that the program around has installed for the crate `metrics` what each
+/// metric means. Without one, metrics cost next to nothing.
+pub fn describe_metrics() {
+    pool::describe_metrics();
+    scheduler::describe_metrics();
 }
 
 /// A session's state as the pool has it.
@@ -178,8 +208,62 @@ impl Default for Builder {
 impl Builder {
     /// Jobs that run at once, and interpreters kept warm for them. Default: the number of CPUs.
     pub fn workers(mut self, count: usize) -> Self {
-        self.pool.workers = count;
+        self.scheduler.workers = WorkersConfig { spares: 0, ..WorkersConfig::fixed(count) };
         self.scheduler.concurrent = count;
+        self
+    }
+
+    /// Workers that follow the load: the first number at least, the second at most, which is also
+    /// how many jobs run at once. One that was idle for a minute ends.
+    pub fn workers_between(mut self, counts: RangeInclusive<usize>) -> Self {
+        let (min, max) = counts.into_inner();
+        self.scheduler.workers = WorkersConfig { min, max, ..self.scheduler.workers };
+        self.scheduler.concurrent = max;
+        self
+    }
+
+    /// Idle workers that are kept beyond those that run, up to the most that may be. Default: 0.
+    pub fn warm_spares(mut self, count: usize) -> Self {
+        self.scheduler.workers.spares = count;
+        self
+    }
+
+    /// What a tenant may have; others have the default of [`TenantConfig`]: an equal share.
+    pub fn tenant(mut self, name: impl Into<String>, config: TenantConfig) -> Self {
+        self.scheduler.tenants.insert(name.into(), config);
+        self
+    }
+
+    /// How often a job that the sandbox failed is tried again, if it is idempotent. Default: 2.
+    pub fn retries(mut self, count: u32) -> Self {
+        self.scheduler.retries = count;
+        self
+    }
+
+    /// Memory for everything: image, interpreters, parked sessions, waiting jobs and their output.
+    /// Near its end sessions are compressed and spilled to disk, at its end nothing is taken that
+    /// needs more. Default: four fifths of what the control group or the machine has.
+    pub fn memory_limit_bytes(mut self, bytes: u64) -> Self {
+        self.scheduler.memory_bytes = bytes;
+        self
+    }
+
+    /// A worker gets a new interpreter after a job with more memory than this. Default: 512 MiB.
+    pub fn retire_above_bytes(mut self, bytes: u64) -> Self {
+        self.scheduler.retire_above_bytes = bytes;
+        self
+    }
+
+    /// What becomes of sessions that rest.
+    pub fn sessions(mut self, config: SessionsConfig) -> Self {
+        self.scheduler.sessions = config;
+        self
+    }
+
+    /// Where sessions are spilled to when memory is short: a directory on a disk. Nothing has a name
+    /// there, so nothing is left, however the process ends. Default: the cache directory.
+    pub fn spill_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.pool.spill_dir = Some(path.into());
         self
     }
 
@@ -245,7 +329,7 @@ impl Builder {
 
     /// Sessions that may be open; further ones are refused. Default: 10,000.
     pub fn session_limit(mut self, count: usize) -> Self {
-        self.scheduler.sessions = count;
+        self.scheduler.sessions.open = count;
         self
     }
 
@@ -292,13 +376,14 @@ impl Builder {
     ///
     /// # Errors
     /// The configuration makes no sense, the build or a package can't be had, or the image can't be
-    /// made: a module can't be imported, or the setup failed.
-    /// The configuration makes no sense, the build can't be had, or the image can't be made: a
-    /// module can't be imported, or the setup failed. A host function has a name that Python can't
-    /// have.
+    /// made: a module can't be imported, or the setup failed. A host function has a name that Python
+    /// can't have.
     pub async fn start(self) -> Result<Hatchery, Error> {
         self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
-        let Self { pool, scheduler, limits, .. } = self.clone();
+        let Self { mut pool, scheduler, limits, .. } = self.clone();
+        if pool.spill_dir.is_none() {
+            pool.spill_dir = Some(CacheDir::open(self.engine.cache_dir.as_deref())?.root().to_owned());
+        }
         let functions = functions::bind(self.functions.clone())?;
         let (engine, image) = self.load().await?;
         let source: Arc<dyn InterpreterSource> = match &image {

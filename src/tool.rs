@@ -327,7 +327,7 @@ mod tests {
         let limits = engine::Limits::default();
         for (seconds, expected) in [(1, Duration::from_secs(1)), (60, limits.wall_time)] {
             let job = Job::from_tool_call(&json!({"code": "", "timeout": seconds})).unwrap();
-            assert_eq!(job.into_parts(&limits).unwrap().1.wall_time, expected);
+            assert_eq!(job.into_request(&limits).unwrap().limits.wall_time, expected);
         }
     }
 }
