@@ -175,10 +175,11 @@ impl GuestMemory {
         let grown = state.len - bytes.len();
         state.len = len;
         let mut is_known = patch.runs.is_empty() && patch.pages.is_empty() && grown == 0;
+        let mut is_done = vec![false; patch.pages.len()];
         if keeps_copies {
             // A page that is given back while it is marked would be found as one that was copied.
             let has_marks = state.tracker.as_ref().is_some_and(Tracker::has_marks);
-            let unused = self.put_back(state, bytes, &copied, patch);
+            let unused = self.put_back(state, bytes, &copied, patch, &mut is_done);
             for pages in unused.into_iter().filter(|_| !has_marks) {
                 self.reservation.give_back(pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES)?;
                 is_known = false;
@@ -202,7 +203,8 @@ impl GuestMemory {
         // SAFETY: as in `patch`.
         unsafe {
             self.reservation.with_bytes(0, len, |memory| {
-                for patch in &patch.pages {
+                let missing = patch.pages.iter().zip(is_done).filter(|(_, is_done)| !is_done);
+                for (patch, _) in missing {
                     let at = patch.page as usize * PAGE_BYTES;
                     patch.apply(&mut memory[at..at + PAGE_BYTES]);
                 }
@@ -243,20 +245,22 @@ impl GuestMemory {
         self.reservation.map_zeroes(in_image, end - in_image)
     }
 
-    /// Makes pages that were copied as they are in the image, but for those that `patch` replaces,
-    /// and says which of them nobody has written to for long.
+    /// Makes pages that were copied what they are in the image with `patch`, notes which of its
+    /// pages that were in `is_done`, and says which nobody has written to for long. Those that a
+    /// run will be mapped over are left alone.
     fn put_back(
         &self,
         state: &mut MemoryState,
         image: &[u8],
         copied: &[Range<usize>],
         patch: &MemoryPatch,
+        is_done: &mut [bool],
     ) -> Vec<Range<usize>> {
         let is_replaced = |page: usize| {
-            let patched = u32::try_from(page).ok().and_then(|number| patch.page(number));
-            patched.is_some_and(PagePatch::is_whole)
-                || (page_in(&patch.runs, page).is_some() && page_in(&state.mapped, page).is_none())
+            page_in(&patch.runs, page).is_some() && page_in(&state.mapped, page).is_none()
         };
+        let patched =
+            |page: usize| patch.pages.binary_search_by_key(&page, |patch| patch.page as usize).ok();
         state.restored = state.restored.wrapping_add(1);
         let round = state.restored as usize;
         // Comparing takes as long as copying does, so that pages of the last run are just copied,
@@ -274,6 +278,13 @@ impl GuestMemory {
                     let now = &mut memory[page * PAGE_BYTES..(page + 1) * PAGE_BYTES];
                     let base = base_page(image, &state.mapped, page);
                     let idle = state.idle_runs.get_mut(page);
+                    if let Some(index) = patched(page) {
+                        // In one pass, while its lines are at hand.
+                        patch.pages[index].apply_over(base, now);
+                        is_done[index] = true;
+                        idle.into_iter().for_each(|idle| *idle = 0);
+                        continue;
+                    }
                     if idle.as_ref().is_some_and(|idle| **idle == 0) && !is_looked_at(page) {
                         now.copy_from_slice(base);
                         continue;

@@ -134,6 +134,21 @@ impl PagePatch {
         }
     }
 
+    /// Makes `target`, whatever it holds, what `base` becomes by the blocks.
+    pub(super) fn apply_over(&self, base: &[u8], target: &mut [u8]) {
+        if self.is_whole() {
+            target.copy_from_slice(&self.bytes);
+            return;
+        }
+        let mut own = self.bytes.as_chunks::<BLOCK_BYTES>().0.iter();
+        let base = base.as_chunks::<BLOCK_BYTES>().0.iter();
+        let target = target.as_chunks_mut::<BLOCK_BYTES>().0.iter_mut();
+        for (index, (target, base)) in target.zip(base).enumerate() {
+            let differs = self.blocks & (1 << index) != 0;
+            *target = *if differs { own.next().unwrap_or(base) } else { base };
+        }
+    }
+
     /// The bytes of that many blocks.
     pub(crate) fn bytes_of(blocks: u64) -> usize {
         blocks.count_ones() as usize * BLOCK_BYTES
