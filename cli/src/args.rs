@@ -7,11 +7,15 @@ use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use hatchery::Limits;
 
+pub(crate) use self::batch::BatchArguments;
 pub(crate) use self::image::{
     BuildArguments, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
 };
+pub(crate) use self::top::TopArguments;
 
+mod batch;
 mod image;
+mod top;
 
 /// Runs untrusted Python in a pool of sandboxed interpreters.
 ///
@@ -31,6 +35,8 @@ pub(crate) enum Command {
     Run(Box<RunArguments>),
     /// Run many programs, one JSON object a line in, one a line out.
     Batch(BatchArguments),
+    /// Watch a batch that serves its metrics, live in a terminal.
+    Top(TopArguments),
     /// Type Python at a prompt, in a session that keeps its variables.
     Repl(ReplArguments),
     /// Make, list and remove images: interpreters that have imported what programs need, from
@@ -144,29 +150,6 @@ pub(crate) struct RunArguments {
     pub(crate) args: Vec<String>,
 
     // Last: their headings in the help hold for all that follows.
-    #[command(flatten)]
-    pub(crate) image: ImageArguments,
-
-    #[command(flatten)]
-    pub(crate) limits: LimitArguments,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BatchArguments {
-    /// Jobs, one JSON object a line: `id`, `code`, `file` or `call` (an object with `function`, and
-    /// perhaps `args` and `keywords`), and optionally `args`, `env`, `stdin`, `variables` and
-    /// `timeout` (seconds, before `--timeout`). `-` reads standard input.
-    #[arg(value_name = "IN.ndjson")]
-    pub(crate) jobs: PathBuf,
-
-    /// Programs that run at once. Default: the number of CPUs.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) workers: Option<u16>,
-
-    /// Write results to this file instead of standard output.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: Option<PathBuf>,
-
     #[command(flatten)]
     pub(crate) image: ImageArguments,
 

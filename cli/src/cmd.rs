@@ -7,3 +7,4 @@ pub(crate) mod python;
 pub(crate) mod repl;
 pub(crate) mod run;
 pub(crate) mod tool;
+pub(crate) mod top;

@@ -13,6 +13,7 @@ mod displays;
 mod exit;
 mod follow;
 mod inputs;
+mod monitor;
 mod progress;
 mod signals;
 mod terminal;
@@ -44,6 +45,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     match arguments.command {
         Command::Run(arguments) => cmd::run::run(*arguments).await,
         Command::Batch(arguments) => cmd::batch::run(arguments).await,
+        Command::Top(arguments) => cmd::top::run(arguments).await,
         Command::Repl(arguments) => cmd::repl::run(arguments).await,
         Command::Image { command } => cmd::image::run(command).await,
         Command::Tool { command: ToolCommand::Schema { result } } => cmd::tool::schema(result),

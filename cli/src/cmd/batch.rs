@@ -6,12 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use anyhow::Context;
-use hatchery::{Call, Hatchery, Job, Limits, Outcome};
-use serde::Deserialize;
+use hatchery::{Builder, Hatchery, Outcome, TenantConfig};
 use serde_json::{Value, json};
 use tokio::fs::File;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
@@ -19,47 +17,27 @@ use tokio::task::JoinSet;
 
 use crate::args::BatchArguments;
 use crate::exit::{Exit, UsageError};
+use crate::monitor::Monitor;
 use crate::{progress, signals, terminal};
+
+use self::attempts::Attempts;
+use self::line::{BadLine, Request};
+
+mod attempts;
+mod line;
 
 /// The longest line, so that a file without line ends doesn't fill the memory.
 const LONGEST_LINE_BYTES: usize = 64 << 20;
 
-/// Jobs in the pool for each worker: enough that none waits for the reader.
+/// Jobs in the pool for each worker, however large: enough that none waits for the reader.
 const AHEAD: usize = 4;
 
-/// One line of the input.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
-    /// Any JSON value; read before the rest, so that it is known when the rest is malformed.
-    #[serde(rename = "id")]
-    _id: Option<Value>,
-    code: Option<String>,
-    file: Option<PathBuf>,
-    call: Option<CallLine>,
-    #[serde(default)]
-    variables: BTreeMap<String, Value>,
-    #[serde(default)]
-    args: Vec<String>,
-    #[serde(default)]
-    env: BTreeMap<String, String>,
-    #[serde(default)]
-    stdin: String,
-    /// Seconds.
-    timeout: Option<f64>,
-}
+/// Jobs in the pool for each worker if they are small: priorities and shares of tenants hold among
+/// these, and all their results fit in memory should nobody read them.
+const SMALL_AHEAD: usize = 64;
 
-/// A function in place of a program.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CallLine {
-    /// `module:function`.
-    function: String,
-    #[serde(default)]
-    args: Vec<Value>,
-    #[serde(default)]
-    keywords: BTreeMap<String, Value>,
-}
+/// Bytes of lines and programs up to which jobs count as small, all together.
+const SMALL_BYTES: usize = 64 << 20;
 
 /// What became of the lines.
 #[derive(Debug, Default)]
@@ -69,18 +47,28 @@ struct Tally {
     malformed: usize,
 }
 
-type Results = JoinSet<(Value, Result<Outcome, hatchery::Error>)>;
+/// What became of a job, with the size of its line.
+struct Ended {
+    id: Value,
+    bytes: usize,
+    outcome: Result<Outcome, hatchery::Error>,
+}
 
 pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     let lines = Lines::new(open(&arguments.jobs).await?);
+    let builder = builder(&arguments)?;
+    let monitor = match &arguments.metrics {
+        Some(address) => Some(Monitor::start(address).await?),
+        None => None,
+    };
     let writer = create(arguments.out.as_deref(), &arguments.jobs).await?;
-    // What waits is bounded here, by lines, so the pool must not refuse large ones.
-    let builder = Hatchery::builder().queue_limit_bytes(usize::MAX).progress(progress::sink());
-    let mut builder = arguments.image.apply(builder)?;
-    if let Some(workers) = arguments.workers {
-        builder = builder.workers(usize::from(workers));
+    if let Some(monitor) = &monitor {
+        terminal::note(format_args!("metrics at http://{}/metrics", monitor.address()));
     }
     let hatchery = builder.start().await?;
+    if let Some(monitor) = &monitor {
+        monitor.show(&hatchery);
+    }
     let mut interrupts = signals::interrupts(2)?;
     let batch = drive(&hatchery, lines, writer, &arguments);
     let tally = tokio::select! {
@@ -101,6 +89,27 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         Tally { failed: 1.., .. } => Exit::Failed,
         Tally { .. } => Exit::Success,
     })
+}
+
+fn builder(arguments: &BatchArguments) -> anyhow::Result<Builder> {
+    // What waits is bounded here, so the pool must not refuse large jobs.
+    let builder = Hatchery::builder().queue_limit_bytes(usize::MAX).progress(progress::sink());
+    let mut builder = arguments.image.apply(builder)?;
+    if let Some(workers) = &arguments.workers {
+        builder = builder.workers_between(workers.clone());
+    }
+    if let Some(count) = arguments.queue {
+        builder = builder.queue_limit(count);
+    }
+    let mut tenants = BTreeMap::new();
+    for (name, weight) in &arguments.tenant {
+        if tenants.insert(name, weight).is_some() {
+            return Err(UsageError(format!("tenant `{name}` is given twice")).into());
+        }
+        let tenant = TenantConfig { weight: *weight, ..TenantConfig::default() };
+        builder = builder.tenant(name, tenant);
+    }
+    Ok(builder)
 }
 
 async fn open(path: &Path) -> anyhow::Result<Box<dyn AsyncBufRead + Unpin + Send>> {
@@ -140,20 +149,25 @@ async fn drive(
     mut writer: Box<dyn AsyncWrite + Unpin + Send>,
     arguments: &BatchArguments,
 ) -> anyhow::Result<Tally> {
-    let workers = arguments.workers.map_or_else(default_workers, usize::from);
+    let workers = arguments.workers.as_ref().map_or_else(default_workers, |range| *range.end());
+    let attempts = Attempts::new(hatchery.clone());
     let limits = arguments.limits.limits();
-    let mut results: Results = JoinSet::new();
+    let mut results: JoinSet<Ended> = JoinSet::new();
+    let mut bytes_ahead = 0;
     let mut tally = Tally::default();
     let mut reading = Ok(Reading::Goes);
     loop {
-        let wants_more = matches!(reading, Ok(Reading::Goes)) && results.len() < workers * AHEAD;
+        let has_room = results.len() < workers * AHEAD
+            || results.len() < workers * SMALL_AHEAD && bytes_ahead < SMALL_BYTES;
+        let wants_more = matches!(reading, Ok(Reading::Goes)) && has_room;
         tokio::select! {
             line = lines.next(), if wants_more => match line {
-                Ok(Some(line)) => match line.and_then(|bytes| parse(&bytes, lines.number, &limits)) {
+                Ok(Some(line)) => match line.and_then(|line| line::parse(&line, lines.number, &limits)) {
                     Ok(None) => {}
-                    Ok(Some((id, job))) => {
-                        let hatchery = hatchery.clone();
-                        results.spawn(async move { (id, hatchery.run(job).await) });
+                    Ok(Some(Request { id, job, deadline, bytes })) => {
+                        let outcome = attempts.outcome(job, deadline);
+                        bytes_ahead += bytes;
+                        results.spawn(async move { Ended { id, bytes, outcome: outcome.await } });
                     }
                     Err(bad) => {
                         tally.malformed += 1;
@@ -165,7 +179,8 @@ async fn drive(
                 Err(error) => reading = Err(error),
             },
             Some(joined) = results.join_next() => {
-                let (id, outcome) = joined.context("a task of the batch died")?;
+                let Ended { id, bytes, outcome } = joined.context("a task of the batch died")?;
+                bytes_ahead -= bytes;
                 write_line(&mut writer, &tally.result(id, outcome)).await?;
             }
             else => break,
@@ -238,81 +253,6 @@ impl Lines {
     }
 }
 
-/// A line that is no job.
-#[derive(Debug, PartialEq)]
-struct BadLine {
-    id: Value,
-    problem: String,
-}
-
-impl BadLine {
-    fn result(self, number: usize) -> Value {
-        let message = format!("line {number}: {}", self.problem);
-        json!({
-            "id": self.id,
-            "success": false,
-            "error": { "kind": "usage", "message": message },
-        })
-    }
-}
-
-/// The job of a line, with its id; a line without one is known by its number. `None` if the line
-/// is empty.
-fn parse(bytes: &[u8], number: usize, limits: &Limits) -> Result<Option<(Value, Job)>, BadLine> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    if bytes.trim_ascii().is_empty() {
-        return Ok(None);
-    }
-    let by_number = Value::from(number);
-    let value: Value = serde_json::from_slice(bytes)
-        .map_err(|error| BadLine { id: by_number.clone(), problem: error.to_string() })?;
-    let id = value.get("id").filter(|id| !id.is_null()).cloned().unwrap_or(by_number);
-    let job = serde_json::from_value::<Line>(value)
-        .map_err(|error| error.to_string())
-        .and_then(|line| line.job(limits));
-    match job {
-        Ok(job) => Ok(Some((id, job))),
-        Err(problem) => Err(BadLine { id, problem }),
-    }
-}
-
-impl Line {
-    fn job(self, limits: &Limits) -> Result<Job, String> {
-        let job = match (self.code, self.file, self.call) {
-            (Some(code), None, None) => Job::code(code),
-            (None, Some(file), None) => Job::file(file).map_err(|error| error.to_string())?,
-            (None, None, Some(call)) => call.job(),
-            (None, None, None) => {
-                return Err("give the program as `code` or `file`, or a `call`".to_owned());
-            }
-            _ => return Err("give one of `code`, `file` and `call`".to_owned()),
-        };
-        let variables = self.variables.into_iter();
-        let job = variables.fold(job, |job, (name, value)| job.variable(name, value));
-        let mut limits = limits.clone();
-        if let Some(seconds) = self.timeout {
-            limits.wall_time = Duration::try_from_secs_f64(seconds)
-                .ok()
-                .filter(|timeout| !timeout.is_zero())
-                .ok_or_else(|| {
-                    format!(
-                        "`timeout` is {seconds}; give a number of seconds above 0 and below 1e19"
-                    )
-                })?;
-        }
-        let job = self.env.into_iter().fold(job, |job, (name, value)| job.env(name, value));
-        Ok(job.args(self.args).stdin(self.stdin).limits(limits))
-    }
-}
-
-impl CallLine {
-    fn job(self) -> Job {
-        let call = self.args.into_iter().fold(Call::new(&self.function), Call::arg);
-        let keywords = self.keywords.into_iter();
-        keywords.fold(call, |call, (name, value)| call.keyword(name, value)).into()
-    }
-}
-
 impl Tally {
     /// Counts how a job ended, and makes the line for it.
     fn result(&mut self, id: Value, outcome: Result<Outcome, hatchery::Error>) -> Value {
@@ -344,41 +284,6 @@ async fn write_line(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn parsed(text: &[u8]) -> Result<Option<(Value, Job)>, BadLine> {
-        parse(text, 7, &Limits::default())
-    }
-
-    fn problem(text: &str) -> BadLine {
-        parsed(text.as_bytes()).unwrap_err()
-    }
-
-    #[test]
-    fn ids_are_kept_as_they_are() {
-        let id = |text: &str| parsed(text.as_bytes()).unwrap().unwrap().0;
-        assert_eq!(id(r#"{"id": "a", "code": "1"}"#), json!("a"));
-        assert_eq!(id(r#"{"id": [1], "code": "1"}"#), json!([1]));
-        assert_eq!(id(r#"{"code": "1"}"#), json!(7));
-        assert_eq!(id("\u{feff}{\"code\": \"1\"}\r"), json!(7));
-        assert!(parsed(b" \r").unwrap().is_none());
-    }
-
-    #[test]
-    fn malformed_lines_say_what_is_wrong() {
-        assert_eq!(problem("{").id, json!(7));
-        let bad = BadLine {
-            id: json!(3),
-            problem: "give the program as `code` or `file`, or a `call`".to_owned(),
-        };
-        assert_eq!(problem(r#"{"id": 3}"#), bad);
-        assert!(problem(r#"{"id": 3, "code": "", "file": "x"}"#).problem.contains("one of"));
-        assert!(problem(r#"{"call": {"function": "a:b", "arg": 1}}"#).problem.contains("arg"));
-        assert!(problem(r#"{"id": 3, "cod": ""}"#).problem.contains("cod"));
-        assert!(problem(r#"{"code": "", "timeout": -1}"#).problem.contains("timeout"));
-        assert!(problem("[]").problem.contains("struct Line"));
-        let not_text = parsed(b"{\"code\": \"\xff\"}").unwrap_err();
-        assert!(not_text.problem.contains("unicode"), "{not_text:?}");
-    }
 
     #[tokio::test]
     async fn lines_end_at_their_ends_and_at_the_end_of_the_input() {

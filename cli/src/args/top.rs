@@ -1,0 +1,34 @@
+//! What the user typed about watching.
+
+use std::time::Duration;
+
+use clap::Args;
+
+/// Where a batch is looked for, and the address that the help of `batch --metrics` suggests.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:9184";
+
+/// Shows what a batch does that was started with `--metrics`.
+///
+/// Keys: q, Esc and Ctrl-C end it, p pauses it, the arrows scroll the workers.
+#[derive(Debug, Args)]
+pub(crate) struct TopArguments {
+    /// Where the batch serves its metrics.
+    #[arg(value_name = "ADDR", default_value = DEFAULT_ADDRESS)]
+    pub(crate) address: String,
+
+    /// How often to look, such as `500ms` or `2s`.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
+    pub(crate) interval: Duration,
+
+    /// Print what there is now as text, and end.
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = super::parse_time(text)?;
+    if (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&interval) {
+        return Ok(interval);
+    }
+    Err("give at least 100ms and at most 1h".to_owned())
+}

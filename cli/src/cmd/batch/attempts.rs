@@ -1,0 +1,173 @@
+//! Submits jobs until they are taken: overload delays a line of a batch and never loses it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hatchery::{Error, Hatchery, Job, Outcome, Refusal};
+use tokio::time::Instant;
+
+/// Between two tries, if the pool has no idea when there may be room.
+const PAUSE: Duration = Duration::from_millis(100);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+/// Estimates can be wrong, so nobody waits for longer ones.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Tries while no other job of the batch is in the pool. What is refused so often then doesn't
+/// wait for one of them to end, and would be refused for ever.
+const TRIES_ALONE: u32 = 20;
+
+/// Where jobs are submitted to.
+pub(super) struct Attempts {
+    pool: Hatchery,
+    /// Jobs of the batch that wait or run there.
+    taken: Arc<AtomicUsize>,
+}
+
+impl Attempts {
+    pub(super) fn new(pool: Hatchery) -> Self {
+        Self { pool, taken: Arc::default() }
+    }
+
+    /// Runs a job whose deadline runs from now on.
+    pub(super) fn outcome(
+        &self,
+        job: Job,
+        deadline: Option<Duration>,
+    ) -> impl Future<Output = Result<Outcome, Error>> + use<> {
+        let (pool, taken) = (self.pool.clone(), Arc::clone(&self.taken));
+        let due = deadline.and_then(|deadline| now().checked_add(deadline));
+        async move {
+            let submit = |left: Option<Duration>| {
+                let (pool, job) = (pool.clone(), left.into_iter().fold(job.clone(), Job::deadline));
+                async move { pool.submit(job).await }
+            };
+            let ticket = until_taken(due, &taken, submit).await?;
+            let _counted = Counted::new(&taken);
+            Ok(ticket.await)
+        }
+    }
+}
+
+/// One job in the pool.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(taken: &'a AtomicUsize) -> Self {
+        taken.fetch_add(1, Ordering::Relaxed);
+        Self(taken)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Calls `submit` with the time that is left until it doesn't refuse because of overload.
+async fn until_taken<T, F: Future<Output = Result<T, Error>>>(
+    due: Option<Instant>,
+    taken: &AtomicUsize,
+    mut submit: impl FnMut(Option<Duration>) -> F,
+) -> Result<T, Error> {
+    let mut alone = 0;
+    loop {
+        let left = due.map(|due| due.saturating_duration_since(now()));
+        let refusal = match submit(left).await {
+            Err(Error::Refused(refusal)) => refusal,
+            result => return result,
+        };
+        alone = if taken.load(Ordering::Relaxed) == 0 { alone + 1 } else { 0 };
+        let Some(pause) = pause(&refusal, left).filter(|_| alone < TRIES_ALONE) else {
+            return Err(refusal.into());
+        };
+        rest(pause).await;
+    }
+}
+
+/// How long to wait before the next try; `None` if there is to be none.
+fn pause(refusal: &Refusal, left: Option<Duration>) -> Option<Duration> {
+    // A deadline that can't be met is what becomes of the job.
+    let is_over = left.is_some_and(|left| left.is_zero());
+    if is_over || !refusal.is_overload() || matches!(refusal, Refusal::DeadlineTooSoon { .. }) {
+        return None;
+    }
+    let pause = refusal.retry_after().unwrap_or(PAUSE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+    Some(left.map_or(pause, |left| pause.min(left)))
+}
+
+#[expect(clippy::disallowed_methods, reason = "deadlines of lines run from when they are read")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the scheduler says when to try again")]
+async fn rest(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full(retry_after: Option<Duration>) -> Refusal {
+        Refusal::QueueFull { queued: 1, limit: 1, retry_after }
+    }
+
+    /// Submits something that is refused `refusals` times, with other jobs in the pool or none, and
+    /// says whether it was taken, after how long, and how often it was tried.
+    async fn tried(
+        refusals: u32,
+        refusal: Refusal,
+        deadline: Option<Duration>,
+        others: usize,
+    ) -> (bool, Duration, u32) {
+        let start = now();
+        let mut tries = 0;
+        let submit = |_left| {
+            tries += 1;
+            let is_taken = tries > refusals;
+            std::future::ready(if is_taken { Ok(()) } else { Err(refusal.clone().into()) })
+        };
+        let due = deadline.map(|deadline| start + deadline);
+        let result = until_taken(due, &AtomicUsize::new(others), submit).await;
+        (result.is_ok(), now() - start, tries)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_job_is_tried_again_when_the_pool_says() {
+        let second = Duration::from_secs(1);
+        assert_eq!(tried(3, full(Some(second)), None, 1).await, (true, 3 * second, 4));
+        assert_eq!(tried(2, full(None), None, 1).await, (true, 2 * PAUSE, 3));
+        assert_eq!(tried(1, full(Some(Duration::MAX)), None, 1).await, (true, LONGEST_PAUSE, 2));
+        assert_eq!(tried(1, full(Some(Duration::ZERO)), None, 1).await, (true, SHORTEST_PAUSE, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_overload_is_told_at_once() {
+        let (taken, time, tries) = tried(1, Refusal::ShuttingDown, None, 1).await;
+        assert_eq!((taken, time, tries), (false, Duration::ZERO, 1));
+        let too_soon = Refusal::DeadlineTooSoon {
+            due_in: Duration::from_secs(1),
+            estimate: Duration::from_secs(2),
+            retry_after: Some(Duration::from_secs(1)),
+        };
+        let (taken, time, tries) = tried(1, too_soon, Some(Duration::from_secs(1)), 1).await;
+        assert_eq!((taken, time, tries), (false, Duration::ZERO, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_ends_the_tries() {
+        let deadline = Duration::from_millis(250);
+        let (taken, time, tries) = tried(u32::MAX, full(None), Some(deadline), 1).await;
+        assert_eq!((taken, time, tries), (false, deadline, 4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_by_an_empty_pool_is_given_up() {
+        let (taken, _, tries) = tried(u32::MAX, full(None), None, 0).await;
+        assert_eq!((taken, tries), (false, TRIES_ALONE));
+        let (taken, _, tries) = tried(10 * TRIES_ALONE, full(None), None, 1).await;
+        assert_eq!((taken, tries), (true, 10 * TRIES_ALONE + 1));
+    }
+}

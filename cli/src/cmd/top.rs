@@ -1,0 +1,173 @@
+//! `hatchery top`: what a batch with `--metrics` does, live in a terminal.
+//!
+//! A thread asks for the status and hands it over; the screen is drawn from the last answer,
+//! whatever becomes of the connection.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::TopArguments;
+use crate::exit::{Exit, UsageError};
+
+use self::screen::Screen;
+use self::source::{Answer, Source};
+
+mod draw;
+mod numbers;
+mod screen;
+mod source;
+mod view;
+
+/// How soon a key, a new answer or a signal shows.
+const TICK: Duration = Duration::from_millis(50);
+/// The width of what `--once` prints to no terminal.
+const COLUMNS: u16 = 100;
+
+pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
+    let source = Arc::new(Source::new(&arguments.address)?);
+    let asked = Arc::clone(&source);
+    let first = tokio::task::spawn_blocking(move || asked.ask()).await?;
+    let first = first.map_err(|error| UsageError(source.advice(&error)))?;
+    let mut screen = Screen::new(&arguments.address);
+    screen.take(Ok(first));
+    if arguments.once {
+        let columns = ratatui::crossterm::terminal::size().map_or(COLUMNS, |(columns, _)| columns);
+        let is_terminal = std::io::stdout().is_terminal();
+        let text = draw::text(&screen, if is_terminal { columns } else { COLUMNS });
+        std::io::stdout().lock().write_all(text.as_bytes())?;
+        return Ok(Exit::Success);
+    }
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        let text = "this needs a terminal; with --once the status is printed as text";
+        return Err(UsageError(text.to_owned()).into());
+    }
+    watch_until_signal(source, screen, arguments.interval).await
+}
+
+/// Shows the screen until the user or a signal ends it.
+async fn watch_until_signal(
+    source: Arc<Source>,
+    screen: Screen,
+    interval: Duration,
+) -> anyhow::Result<Exit> {
+    // Ctrl-C is a key here; these come from other processes.
+    let mut signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
+        .map(signal)
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let mut watching =
+        tokio::task::spawn_blocking(move || watch(source, screen, interval, &is_over));
+    let [interrupt, terminate, hangup] = &mut signals[..] else { return Ok(Exit::Sandbox) };
+    let ended = tokio::select! {
+        ended = &mut watching => Some(ended),
+        _ = interrupt.recv() => None,
+        _ = terminate.recv() => None,
+        _ = hangup.recv() => None,
+    };
+    if let Some(ended) = ended {
+        ended??;
+        return Ok(Exit::Success);
+    }
+    // The terminal has to be put back before the process ends.
+    over.store(true, Ordering::Relaxed);
+    watching.await??;
+    Ok(Exit::Interrupted)
+}
+
+fn watch(
+    source: Arc<Source>,
+    screen: Screen,
+    interval: Duration,
+    is_over: &AtomicBool,
+) -> std::io::Result<()> {
+    // It also has panics put the terminal back before they are told.
+    let mut terminal = ratatui::try_init()?;
+    let (tell, answers) = mpsc::sync_channel(1);
+    // Dropped at the end, which the thread hears between two questions.
+    let (_goes_on, ends) = mpsc::sync_channel(0);
+    std::thread::spawn(move || ask_on(&source, interval, &ends, &tell));
+    let watched = show(&mut terminal, screen, &answers, is_over);
+    ratatui::restore();
+    watched
+}
+
+fn ask_on(
+    source: &Source,
+    interval: Duration,
+    ends: &Receiver<()>,
+    tell: &SyncSender<Result<Answer, String>>,
+) {
+    while ends.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+        if tell.send(source.ask()).is_err() {
+            return;
+        }
+    }
+}
+
+fn show(
+    terminal: &mut DefaultTerminal,
+    mut screen: Screen,
+    answers: &Receiver<Result<Answer, String>>,
+    is_over: &AtomicBool,
+) -> std::io::Result<()> {
+    while !is_over.load(Ordering::Relaxed) {
+        answers.try_iter().for_each(|answer| screen.take(answer));
+        terminal.draw(|frame| draw::draw(&screen, frame.area(), frame.buffer_mut()))?;
+        if event::poll(TICK)?
+            && let Event::Key(key) = event::read()?
+            && key.kind != KeyEventKind::Release
+            && !goes_on_after(key, &mut screen)
+        {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Does what a key says; `false` if that is to end.
+fn goes_on_after(key: KeyEvent, screen: &mut Screen) -> bool {
+    match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => return false,
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+        KeyCode::Char('p') => screen.is_paused = !screen.is_paused,
+        KeyCode::Up => screen.scroll(-1),
+        KeyCode::Down => screen.scroll(1),
+        KeyCode::PageUp => screen.scroll(-10),
+        KeyCode::PageDown => screen.scroll(10),
+        KeyCode::Home => screen.scroll(isize::MIN),
+        KeyCode::End => screen.scroll(isize::MAX),
+        _ => {}
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_end_pause_and_scroll() {
+        let mut screen = Screen::new("here");
+        screen.view.workers = (0..3).map(view::tests::worker).collect();
+        let mut press =
+            |code, modifiers| goes_on_after(KeyEvent::new(code, modifiers), &mut screen);
+        assert!(!press(KeyCode::Char('q'), KeyModifiers::NONE));
+        assert!(!press(KeyCode::Esc, KeyModifiers::NONE));
+        assert!(!press(KeyCode::Char('c'), KeyModifiers::CONTROL));
+        assert!(press(KeyCode::Char('c'), KeyModifiers::NONE));
+        assert!(press(KeyCode::Char('p'), KeyModifiers::NONE));
+        assert!(press(KeyCode::PageDown, KeyModifiers::NONE));
+        assert!(press(KeyCode::Up, KeyModifiers::NONE));
+        assert!(screen.is_paused);
+        assert_eq!(screen.first_worker, 1);
+    }
+}

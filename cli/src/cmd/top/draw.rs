@@ -1,0 +1,409 @@
+//! Draws a screen: a pure function of what is on it and the room that there is.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, Widget};
+
+use super::numbers::{bytes, count, percent, rate, share, time};
+use super::screen::Screen;
+use super::view::{Memory, Percentiles, Places, Tenant, View, Worker};
+
+/// Lines of the header and of the footer.
+const HEADER: u16 = 2;
+const FOOTER: u16 = 1;
+/// Of the frame around a part.
+const FRAME: u16 = 2;
+/// Lines of the latencies, their heading included.
+const LATENCIES: u16 = 5;
+/// Lines of the memory: the bar and its parts.
+const MEMORY: u16 = 3;
+/// Tenants and errors that are shown; the busiest and the latest.
+const MOST_TENANTS: usize = 8;
+const MOST_ERRORS: usize = 4;
+
+/// The priorities, each with what its part of a bar is made of.
+const PRIORITIES: [(&str, &str, Color); 3] =
+    [("high", "█", Color::Red), ("normal", "▓", Color::Yellow), ("low", "░", Color::Blue)];
+
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+const ALARM: Style = Style::new().fg(Color::Red);
+
+/// The whole screen as text, with as many lines as it takes.
+pub(super) fn text(screen: &Screen, columns: u16) -> String {
+    let [upper, middle, errors] = heights(&screen.view);
+    let workers = u16::try_from(screen.view.workers.len()).unwrap_or(u16::MAX / 2);
+    let lines = [HEADER, upper, middle, FRAME + 1, workers, errors, FOOTER];
+    let lines = lines.into_iter().fold(0, u16::saturating_add);
+    let mut buffer = Buffer::empty(Rect::new(0, 0, columns, lines));
+    draw(screen, *buffer.area(), &mut buffer);
+    plain(&buffer)
+}
+
+/// The text of a buffer, without spaces at the ends of lines.
+fn plain(buffer: &Buffer) -> String {
+    let area = buffer.area();
+    let line = |y| (0..area.width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    (0..area.height).map(|y| format!("{}\n", line(y).trim_end())).collect()
+}
+
+/// Lines of the upper parts, the middle ones, and the errors.
+fn heights(view: &View) -> [u16; 3] {
+    let tenants = view.tenants.len().min(MOST_TENANTS) as u16;
+    let errors = view.last_errors.len().min(MOST_ERRORS) as u16;
+    [
+        FRAME + LATENCIES.max(tenants + 2),
+        FRAME + MEMORY,
+        if errors == 0 { 0 } else { FRAME + errors },
+    ]
+}
+
+pub(super) fn draw(screen: &Screen, area: Rect, buffer: &mut Buffer) {
+    let view = &screen.view;
+    let [upper, middle, errors] = heights(view);
+    let parts = Layout::vertical([
+        Constraint::Length(HEADER),
+        Constraint::Length(upper),
+        Constraint::Length(middle),
+        Constraint::Min(FRAME + 2),
+        Constraint::Length(errors),
+        Constraint::Length(FOOTER),
+    ]);
+    let [header, upper, middle, workers, errors, footer] = parts.areas(area);
+    let halves = Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)]);
+    draw_header(view, header, buffer);
+    let [left, right] = halves.areas(upper);
+    draw_queue(view, left, buffer);
+    draw_latencies(view, right, buffer);
+    let [left, right] = halves.areas(middle);
+    draw_memory(&view.memory, left, buffer);
+    draw_sessions(&view.places, right, buffer);
+    draw_workers(screen, workers, buffer);
+    draw_errors(view, errors, buffer);
+    draw_footer(screen, footer, buffer);
+}
+
+fn draw_header(view: &View, area: Rect, buffer: &mut Buffer) {
+    let totals = &view.totals;
+    let figures = [
+        ("up", time(view.uptime_seconds)),
+        ("jobs/s", rate(view.jobs_per_second)),
+        ("running", count(view.running)),
+        ("waiting", count(view.queue_depth)),
+    ];
+    let mut first = vec![Span::styled("Hatchery ", BOLD), Span::raw(format!("{}  ", view.phase))];
+    first.extend(figures.into_iter().flat_map(|(name, figure)| labelled(name, figure)));
+    let outcomes = [
+        ("succeeded", totals.succeeded),
+        ("failed", totals.failed),
+        ("limited", totals.limited),
+        ("cancelled", totals.cancelled),
+        ("sandbox failed", totals.sandbox_failed),
+        ("refused", totals.refused),
+        ("retried", totals.retried),
+    ];
+    let second =
+        outcomes.into_iter().flat_map(|(name, number)| labelled(name, count(number))).collect();
+    Paragraph::new(vec![Line::from(first), Line::from_iter::<Vec<_>>(second)]).render(area, buffer);
+}
+
+/// A figure and what it is, with room after it.
+fn labelled(name: &str, figure: String) -> [Span<'static>; 2] {
+    [Span::styled(format!("{name} "), DIM), Span::raw(format!("{figure}  "))]
+}
+
+fn draw_queue(view: &View, area: Rect, buffer: &mut Buffer) {
+    let mut title = vec![Span::styled(" Queue ", BOLD)];
+    for (name, glyph, color) in PRIORITIES {
+        title.extend([Span::styled(glyph, color), Span::raw(format!(" {name} "))]);
+    }
+    let inner = framed(Line::from(title), area, buffer);
+    let oldest = view.oldest_wait_seconds.map_or("-".to_owned(), time);
+    let figures = [
+        ("waiting", count(view.queue_depth)),
+        ("oldest", oldest),
+        ("size", bytes(view.queued_bytes)),
+    ];
+    let summary: Vec<Span> =
+        figures.into_iter().flat_map(|(name, figure)| labelled(name, figure)).collect();
+    let mut tenants: Vec<&Tenant> = view.tenants.iter().collect();
+    tenants.sort_by_key(|tenant| std::cmp::Reverse(depth(tenant)));
+    tenants.truncate(MOST_TENANTS);
+    let deepest = tenants.iter().map(|tenant| depth(tenant)).max().unwrap_or(0);
+    let widths = [
+        Constraint::Max(16),
+        Constraint::Length(6),
+        Constraint::Length(7),
+        Constraint::Length(7),
+        Constraint::Fill(1),
+    ];
+    // Between the columns is one space each.
+    let room = usize::from(inner.width.saturating_sub(16 + 6 + 7 + 7 + 4));
+    let heading = Row::new(["tenant", "weight", "running", "waiting"]).style(DIM);
+    let rows = tenants.into_iter().map(|tenant| {
+        let cells = [
+            one_line(&tenant.tenant),
+            tenant.weight.to_string(),
+            count(tenant.running),
+            count(depth(tenant)),
+        ];
+        let bar = Cell::from(bar(tenant, deepest, room));
+        Row::new(cells.into_iter().map(Cell::from).chain([bar]).collect::<Vec<_>>())
+    });
+    let [above, below] =
+        Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(inner);
+    Paragraph::new(Line::from(summary)).render(above, buffer);
+    Widget::render(Table::new(rows, widths).header(heading), below, buffer);
+}
+
+fn depth(tenant: &Tenant) -> u64 {
+    PRIORITIES.iter().map(|(priority, ..)| tenant.depth(priority)).sum()
+}
+
+/// The jobs of a tenant that wait, by priority; `room` is what `deepest` of them take.
+fn bar(tenant: &Tenant, deepest: u64, room: usize) -> Line<'static> {
+    let parts = PRIORITIES.iter().map(|(priority, glyph, color)| {
+        let jobs = tenant.depth(priority);
+        let length = (share(jobs, deepest) * room as f64).round() as usize;
+        let length = if jobs == 0 { 0 } else { length.max(1) };
+        Span::styled(glyph.repeat(length), *color)
+    });
+    Line::from_iter(parts)
+}
+
+fn draw_latencies(view: &View, area: Rect, buffer: &mut Buffer) {
+    let inner = framed(Line::styled(" Latency ", BOLD), area, buffer);
+    let latency = &view.latency;
+    let steps = [
+        ("queue", &latency.queue),
+        ("attach", &latency.attach),
+        ("run", &latency.run),
+        ("reset", &latency.reset),
+    ];
+    let rows = steps.map(|(step, times): (&str, &Percentiles)| {
+        let told = |seconds| if times.count == 0 { "-".to_owned() } else { time(seconds) };
+        Row::new([
+            step.to_owned(),
+            count(times.count),
+            told(times.p50_seconds),
+            told(times.p95_seconds),
+            told(times.p99_seconds),
+            told(times.max_seconds),
+        ])
+    });
+    let widths = [6, 6, 7, 7, 7, 7].map(Constraint::Length);
+    let heading = Row::new(["step", "jobs", "p50", "p95", "p99", "max"]).style(DIM);
+    Widget::render(Table::new(rows, widths).header(heading), inner, buffer);
+}
+
+fn draw_memory(memory: &Memory, area: Rect, buffer: &mut Buffer) {
+    let inner = framed(Line::styled(" Memory ", BOLD), area, buffer);
+    let used = memory.used_bytes();
+    let share = share(used, memory.limit_bytes);
+    let figures = format!(" {} of {}, {}", bytes(used), bytes(memory.limit_bytes), percent(share));
+    let room = usize::from(inner.width).saturating_sub(figures.chars().count());
+    let full = (share * room as f64).round() as usize;
+    let style = if share > 0.9 { ALARM } else { Style::new().fg(Color::Green) };
+    let gauge = [
+        Span::styled("█".repeat(full), style),
+        Span::styled("░".repeat(room - full), DIM),
+        Span::raw(figures),
+    ];
+    let parts = [
+        [
+            ("shared", memory.shared_bytes),
+            ("slots", memory.slot_bytes),
+            ("sessions", memory.session_bytes),
+        ],
+        [
+            ("waiting", memory.queued_bytes),
+            ("running", memory.in_flight_bytes),
+            ("on disk", memory.disk_bytes),
+        ],
+    ];
+    let parts = parts.map(|part| columns(part.into_iter().map(|(name, size)| (name, bytes(size)))));
+    let lines: Vec<Line> = [Line::from_iter(gauge)].into_iter().chain(parts).collect();
+    Paragraph::new(lines).render(inner, buffer);
+}
+
+fn draw_sessions(places: &Places, area: Rect, buffer: &mut Buffer) {
+    let inner = framed(Line::styled(" Sessions ", BOLD), area, buffer);
+    let all = [
+        ("on workers", places.on_workers),
+        ("parked", places.parked),
+        ("compressed", places.compressed),
+        ("on disk", places.on_disk),
+        ("fresh", places.fresh),
+        ("lost", places.lost),
+    ];
+    let open: u64 = all.iter().map(|(_, sessions)| sessions).sum();
+    let mut lines = vec![columns([("open", count(open))].into_iter())];
+    for part in all.chunks(3) {
+        lines.push(columns(part.iter().map(|(name, sessions)| (*name, count(*sessions)))));
+    }
+    Paragraph::new(lines).render(inner, buffer);
+}
+
+/// Figures with what they are, one below the other from line to line.
+fn columns<'a>(figures: impl Iterator<Item = (&'a str, String)>) -> Line<'static> {
+    let cells = figures.flat_map(|(name, figure)| {
+        let room = 16_usize.saturating_sub(name.chars().count() + 1);
+        [Span::styled(format!("{name} "), DIM), Span::raw(format!("{figure:room$}"))]
+    });
+    Line::from_iter(cells)
+}
+
+fn draw_workers(screen: &Screen, area: Rect, buffer: &mut Buffer) {
+    let workers = &screen.view.workers;
+    let room = usize::from(area.height.saturating_sub(FRAME + 1));
+    // The last line is not scrolled above the end of the room.
+    let first = screen.first_worker.min(workers.len().saturating_sub(room));
+    let last = workers.len().min(first + room);
+    let which = if workers.len() > room {
+        format!("{}–{} of {} ", first + 1, last, workers.len())
+    } else {
+        format!("{} ", workers.len())
+    };
+    let title = Line::from(vec![Span::styled(" Workers ", BOLD), Span::raw(which)]);
+    let inner = framed(title, area, buffer);
+    let heading =
+        Row::new(["worker", "state", "for", "job", "session", "memory", "served", "last error"]);
+    let widths = [6, 11, 8, 8, 8, 9, 7].map(Constraint::Length);
+    let widths: Vec<Constraint> = widths.into_iter().chain([Constraint::Fill(1)]).collect();
+    let rows = workers[first..last].iter().map(worker_row);
+    Widget::render(Table::new(rows, widths).header(heading.style(DIM)), inner, buffer);
+}
+
+fn worker_row(worker: &Worker) -> Row<'_> {
+    let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
+    let style = match worker.state.as_str() {
+        "running" => Style::new().fg(Color::Green),
+        "backing off" | "given up" => ALARM,
+        _ => Style::new(),
+    };
+    Row::new([
+        Cell::from(worker.worker.to_string()),
+        Cell::from(worker.state.as_str()).style(style),
+        Cell::from(time(worker.since_seconds)),
+        Cell::from(number(worker.job)),
+        Cell::from(number(worker.session)),
+        Cell::from(bytes(worker.memory_bytes)),
+        Cell::from(count(worker.jobs_served)),
+        Cell::from(one_line(worker.last_error.as_deref().unwrap_or("-"))),
+    ])
+}
+
+fn draw_errors(view: &View, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    let inner = framed(Line::styled(" Last errors ", BOLD), area, buffer);
+    let lines = view.last_errors.iter().take(MOST_ERRORS).map(|error| {
+        let job = error.job.map_or_else(String::new, |job| format!("job {job}: "));
+        let age = Span::styled(format!("{} ago  ", time(error.age_seconds)), DIM);
+        Line::from(vec![age, Span::raw(job), Span::raw(one_line(&error.message))])
+    });
+    Paragraph::new(lines.collect::<Vec<_>>()).render(inner, buffer);
+}
+
+fn draw_footer(screen: &Screen, area: Rect, buffer: &mut Buffer) {
+    let mut spans =
+        vec![Span::styled(format!("{}  q quit  p pause  ↑↓ scroll", screen.address), DIM)];
+    if screen.is_paused {
+        spans.push(Span::styled("  paused", BOLD));
+    }
+    if let Some(problem) = &screen.problem {
+        spans.push(Span::styled(format!("  {}", one_line(problem)), ALARM));
+    }
+    Paragraph::new(Line::from(spans)).render(area, buffer);
+}
+
+/// Draws a frame and says what is inside of it.
+fn framed(title: Line<'_>, area: Rect, buffer: &mut Buffer) -> Rect {
+    let block = Block::bordered().title(title).border_style(DIM);
+    let inner = block.inner(area);
+    block.render(area, buffer);
+    inner
+}
+
+/// What others wrote, without what moves a terminal's cursor.
+fn one_line(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::super::view::tests::{busy, worker};
+    use super::*;
+
+    fn screen(view: View) -> Screen {
+        let mut screen = Screen::new("127.0.0.1:9184");
+        screen.view = view;
+        screen
+    }
+
+    fn drawn(screen: &Screen, columns: u16, lines: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(columns, lines)).unwrap();
+        terminal.draw(|frame| draw(screen, frame.area(), frame.buffer_mut())).unwrap();
+        plain(terminal.backend().buffer())
+    }
+
+    /// The document shows what is drawn.
+    #[test]
+    fn a_busy_pool_looks_as_in_the_document() {
+        let screen = screen(busy());
+        let document = include_str!("../../../../docs/top.txt");
+        let text = text(&screen, 100);
+        assert!(text == document, "docs/top.txt differs from\n{text}");
+        let lines = text.lines().count() as u16;
+        assert_eq!(drawn(&screen, 100, lines), text);
+    }
+
+    #[test]
+    fn any_room_will_do() {
+        let screen = screen(busy());
+        for (columns, lines) in [(1, 1), (20, 5), (40, 12), (80, 24), (200, 60), (300, 3)] {
+            let text = drawn(&screen, columns, lines);
+            assert_eq!(text.lines().count(), usize::from(lines));
+        }
+        assert!(drawn(&screen, 80, 24).contains("backing off"));
+    }
+
+    #[test]
+    fn an_empty_pool_has_no_figures_to_show() {
+        let mut screen = screen(View { phase: "open".to_owned(), ..View::default() });
+        screen.problem = Some("the pool is starting".to_owned());
+        let text = text(&screen, 100);
+        assert!(text.contains("the pool is starting"), "{text}");
+        assert!(!text.contains("NaN") && !text.contains("Last errors"), "{text}");
+    }
+
+    #[test]
+    fn workers_scroll_and_the_last_stays_at_the_end() {
+        let mut screen = screen(View { phase: "open".to_owned(), ..View::default() });
+        screen.view.workers = (1..=30).map(worker).collect();
+        assert!(drawn(&screen, 100, 26).contains("1–7 of 30"), "{}", drawn(&screen, 100, 26));
+        screen.scroll(3);
+        assert!(drawn(&screen, 100, 26).contains("4–10 of 30"));
+        screen.scroll(isize::MAX);
+        assert!(drawn(&screen, 100, 26).contains("24–30 of 30"));
+        screen.scroll(isize::MIN);
+        assert_eq!(screen.first_worker, 0);
+    }
+
+    /// Messages of failures can hold what a program wrote.
+    #[test]
+    fn nothing_that_is_shown_moves_the_cursor() {
+        let mut view = busy();
+        view.last_errors[0].message = "a\x1b[2J\nb\u{9b}1m".to_owned();
+        view.workers[0].last_error = Some("\x07\r".to_owned());
+        view.tenants[0].tenant = "\x1b]0;title\x07".to_owned();
+        let text = text(&screen(view), 100);
+        assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{text:?}");
+    }
+}

@@ -1,0 +1,152 @@
+//! Asks a batch for its status.
+
+use std::time::Duration;
+
+use ureq::Agent;
+
+use super::view::View;
+use crate::exit::UsageError;
+
+/// From the question to the end of the answer.
+const LONGEST: Duration = Duration::from_secs(5);
+/// The status of 10,000 sessions has a fifth of it.
+const MOST_BYTES: u64 = 16 << 20;
+/// What a pool answers that has not started.
+const STARTING: u16 = 503;
+
+/// What a batch said.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Starting,
+    Status(Box<View>),
+}
+
+/// Where the batch is.
+pub(super) struct Source {
+    agent: Agent,
+    address: String,
+}
+
+impl Source {
+    /// # Errors
+    /// The address is none.
+    pub(super) fn new(address: &str) -> Result<Self, UsageError> {
+        let plain = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/');
+        let has_port = plain.rsplit_once(':').is_some_and(|(host, port)| {
+            !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+        });
+        if !has_port || plain.contains(['/', '?', '#', '@', ' ']) {
+            let text =
+                format!("`{address}` is no address; write HOST:PORT, such as 127.0.0.1:9184");
+            return Err(UsageError(text));
+        }
+        let config = Agent::config_builder()
+            .timeout_global(Some(LONGEST))
+            // What is asked is close by, and answers itself.
+            .proxy(None)
+            .max_redirects(0)
+            .http_status_as_error(false);
+        Ok(Self { agent: config.build().into(), address: plain.to_owned() })
+    }
+
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// Nobody answers, or somebody who is no batch.
+    pub(super) fn ask(&self) -> Result<Answer, String> {
+        let url = format!("http://{}/status", self.address);
+        let mut response = self.agent.get(url).call().map_err(|error| error.to_string())?;
+        let status = response.status();
+        if status.as_u16() == STARTING {
+            return Ok(Answer::Starting);
+        }
+        if !status.is_success() {
+            return Err(format!("what answers there is no batch: {status}"));
+        }
+        let body = response.body_mut().with_config().limit(MOST_BYTES);
+        let text = body.read_to_string().map_err(|error| error.to_string())?;
+        let view = serde_json::from_str(&text)
+            .map_err(|error| format!("what answers there is no batch of this version: {error}"))?;
+        Ok(Answer::Status(Box::new(view)))
+    }
+
+    /// An error, and what to do about it.
+    pub(super) fn advice(&self, error: &str) -> String {
+        let address = &self.address;
+        format!(
+            "can't see a batch at `{address}`: {error}; start one with `hatchery batch JOBS \
+             --metrics {address}`"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// What is made of an answer to one question.
+    fn asked(answer: &'static str) -> Result<Answer, String> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let source = Source::new(&listener.local_addr().unwrap().to_string()).unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            let count = stream.read(&mut request).unwrap();
+            assert!(request[..count].starts_with(b"GET /status HTTP/1.1\r\n"));
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let answer = source.ask();
+        server.join().unwrap();
+        answer
+    }
+
+    #[test]
+    fn addresses_are_a_host_and_a_port() {
+        for right in ["127.0.0.1:9184", "http://localhost:1/", "[::1]:9184"] {
+            assert!(Source::new(right).is_ok(), "{right}");
+        }
+        for wrong in
+            ["", "localhost", ":9184", "a:0", "a:65536", "a:1/status", "https://a:1", "b a:1"]
+        {
+            assert!(Source::new(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn answers_are_a_status_or_say_that_there_is_none_yet() {
+        let text =
+            "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{\"phase\":\"open\",\"queue_depth\":3}";
+        let Ok(Answer::Status(view)) = asked(text) else { panic!("that was a status") };
+        assert_eq!((view.phase.as_str(), view.queue_depth), ("open", 3));
+        let text = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
+        assert!(matches!(asked(text), Ok(Answer::Starting)));
+    }
+
+    #[test]
+    fn other_servers_are_told_from_a_batch() {
+        let elsewhere = "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\
+                         content-length: 0\r\n\r\n";
+        for text in [
+            "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}",
+            "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n<html",
+            elsewhere,
+        ] {
+            let error = asked(text).unwrap_err();
+            assert!(error.contains("no batch"), "{text}: {error}");
+        }
+        assert!(asked("SSH-2.0-OpenSSH\r\n").is_err());
+    }
+
+    #[test]
+    fn nobody_there_is_an_error_that_says_what_to_do() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let source = Source::new(&free.to_string()).unwrap();
+        let advice = source.advice(&source.ask().unwrap_err());
+        assert!(advice.contains("refused"), "{advice}");
+        assert!(advice.contains(&format!("--metrics {free}")), "{advice}");
+    }
+}

@@ -1,0 +1,215 @@
+//! What is shown of a pool's status, as `/status` tells it. What is missing there counts as none,
+//! but for the phase, without which it is no status.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub(super) struct View {
+    pub(super) phase: String,
+    #[serde(default)]
+    pub(super) uptime_seconds: f64,
+    #[serde(default)]
+    pub(super) queue_depth: u64,
+    #[serde(default)]
+    pub(super) queued_bytes: u64,
+    pub(super) oldest_wait_seconds: Option<f64>,
+    #[serde(default)]
+    pub(super) running: u64,
+    #[serde(default)]
+    pub(super) tenants: Vec<Tenant>,
+    #[serde(default)]
+    pub(super) places: Places,
+    #[serde(default)]
+    pub(super) workers: Vec<Worker>,
+    #[serde(default)]
+    pub(super) memory: Memory,
+    #[serde(default)]
+    pub(super) totals: Totals,
+    #[serde(default)]
+    pub(super) latency: Latencies,
+    #[serde(default)]
+    pub(super) jobs_per_second: f64,
+    #[serde(default)]
+    pub(super) last_errors: Vec<Failure>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Tenant {
+    pub(super) tenant: String,
+    pub(super) weight: u32,
+    pub(super) queued: Vec<Depth>,
+    pub(super) running: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Depth {
+    pub(super) priority: String,
+    pub(super) depth: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Places {
+    pub(super) fresh: u64,
+    pub(super) on_workers: u64,
+    pub(super) parked: u64,
+    pub(super) compressed: u64,
+    pub(super) on_disk: u64,
+    pub(super) lost: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Memory {
+    pub(super) limit_bytes: u64,
+    pub(super) shared_bytes: u64,
+    pub(super) slot_bytes: u64,
+    pub(super) session_bytes: u64,
+    pub(super) queued_bytes: u64,
+    pub(super) in_flight_bytes: u64,
+    pub(super) disk_bytes: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Totals {
+    pub(super) succeeded: u64,
+    pub(super) failed: u64,
+    pub(super) limited: u64,
+    pub(super) cancelled: u64,
+    pub(super) sandbox_failed: u64,
+    pub(super) refused: u64,
+    pub(super) retried: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Latencies {
+    pub(super) queue: Percentiles,
+    pub(super) attach: Percentiles,
+    pub(super) run: Percentiles,
+    pub(super) reset: Percentiles,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Percentiles {
+    pub(super) count: u64,
+    pub(super) p50_seconds: f64,
+    pub(super) p95_seconds: f64,
+    pub(super) p99_seconds: f64,
+    pub(super) max_seconds: f64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Failure {
+    pub(super) age_seconds: f64,
+    pub(super) job: Option<u64>,
+    pub(super) message: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(from = "ToldWorker")]
+pub(super) struct Worker {
+    pub(super) worker: u64,
+    pub(super) state: String,
+    pub(super) job: Option<u64>,
+    pub(super) session: Option<u64>,
+    pub(super) since_seconds: f64,
+    pub(super) jobs_served: u64,
+    pub(super) memory_bytes: u64,
+    pub(super) last_error: Option<String>,
+}
+
+/// A worker as it is told.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ToldWorker {
+    worker: u64,
+    activity: Value,
+    session: Option<u64>,
+    since_seconds: f64,
+    jobs_served: u64,
+    memory_bytes: u64,
+    last_error: Option<String>,
+}
+
+impl From<ToldWorker> for Worker {
+    fn from(told: ToldWorker) -> Self {
+        let (state, job) = activity(&told.activity);
+        Self {
+            worker: told.worker,
+            state,
+            job,
+            session: told.session,
+            since_seconds: told.since_seconds,
+            jobs_served: told.jobs_served,
+            memory_bytes: told.memory_bytes,
+            last_error: told.last_error,
+        }
+    }
+}
+
+/// An activity is a word, or `{"running": JOB}`.
+fn activity(told: &Value) -> (String, Option<u64>) {
+    let with_job = told.as_object().and_then(|told| told.iter().next());
+    match with_job {
+        Some((state, job)) => (state.replace('_', " "), job.as_u64()),
+        None => (told.as_str().unwrap_or("-").replace('_', " "), None),
+    }
+}
+
+impl Memory {
+    pub(super) fn used_bytes(&self) -> u64 {
+        let Self { shared_bytes, slot_bytes, session_bytes, queued_bytes, in_flight_bytes, .. } =
+            *self;
+        [shared_bytes, slot_bytes, session_bytes, queued_bytes, in_flight_bytes]
+            .into_iter()
+            .fold(0, u64::saturating_add)
+    }
+}
+
+impl Tenant {
+    pub(super) fn depth(&self, priority: &str) -> u64 {
+        let queued = self.queued.iter().filter(|queued| queued.priority == priority);
+        queued.map(|queued| queued.depth).sum()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A pool at work, as `/status` tells it.
+    pub(in crate::cmd::top) const STATUS: &str = include_str!("status.json");
+
+    pub(in crate::cmd::top) fn busy() -> View {
+        serde_json::from_str(STATUS).unwrap()
+    }
+
+    pub(in crate::cmd::top) fn worker(worker: u64) -> Worker {
+        Worker { worker, state: "ready".to_owned(), ..Worker::default() }
+    }
+
+    #[test]
+    fn a_status_is_read_as_it_is_told() {
+        let view = busy();
+        assert_eq!(view.tenants[0].depth("normal"), 96);
+        assert_eq!(view.memory.used_bytes(), 605_814_272);
+        let running = &view.workers[0];
+        assert_eq!((running.state.as_str(), running.job), ("running", Some(1841)));
+        let backing_off = &view.workers[3];
+        assert_eq!((backing_off.state.as_str(), backing_off.job), ("backing off", None));
+    }
+
+    #[test]
+    fn what_is_missing_counts_as_none_but_the_phase() {
+        let view: View = serde_json::from_str(r#"{"phase": "open", "later": 1}"#).unwrap();
+        assert_eq!(view, View { phase: "open".to_owned(), ..View::default() });
+        assert!(serde_json::from_str::<View>("{}").is_err());
+    }
+}

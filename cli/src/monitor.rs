@@ -1,0 +1,144 @@
+//! Serves a pool's metrics and status over HTTP while a command runs.
+//!
+//! Whoever reaches the address may read them: there is neither a login nor encryption, as
+//! `docs/metrics.md` says. Nothing can be changed there.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderName, StatusCode};
+use axum::routing::get;
+use hatchery::Hatchery;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::exit::UsageError;
+
+/// Upper bounds of the buckets of times: three for each factor of ten, from 10 µs to a minute.
+const SECONDS: [f64; 21] = [
+    0.000_01, 0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
+    0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0,
+];
+/// Upper bounds of the buckets of sizes: from 32 MiB, which CPython needs, to the 4 GiB that a
+/// guest can have.
+const BYTES: [f64; 8] = [
+    33_554_432.0,
+    67_108_864.0,
+    134_217_728.0,
+    268_435_456.0,
+    536_870_912.0,
+    1_073_741_824.0,
+    2_147_483_648.0,
+    4_294_967_296.0,
+];
+
+/// How often what histograms were told is counted into their buckets if nobody asks for them.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+const INDEX: &str = "Hatchery\n\n\
+                     /metrics  for Prometheus\n\
+                     /status   the pool as JSON; `hatchery top ADDR` shows it\n";
+
+type Page = (StatusCode, [(HeaderName, &'static str); 1], String);
+
+/// Serves until it is dropped.
+pub(crate) struct Monitor {
+    address: SocketAddr,
+    pages: Pages,
+    tasks: [JoinHandle<()>; 2],
+}
+
+#[derive(Clone)]
+struct Pages {
+    prometheus: PrometheusHandle,
+    /// None as long as it starts.
+    pool: Arc<OnceLock<Hatchery>>,
+}
+
+impl Monitor {
+    /// Serves at `address` from now on, and has pools that start later report to it.
+    ///
+    /// # Errors
+    /// The address is none, is not of this machine, or is taken: a `UsageError`.
+    pub(crate) async fn start(address: &str) -> anyhow::Result<Self> {
+        let unusable = |error| {
+            UsageError(format!(
+                "can't serve metrics at `{address}`: {error}; give an address of this machine with \
+                 a port that is free, such as 127.0.0.1:9184, or port 0 for any"
+            ))
+        };
+        let listener = TcpListener::bind(address).await.map_err(unusable)?;
+        let address = listener.local_addr()?;
+        let pages = Pages { prometheus: recorder()?, pool: Arc::default() };
+        hatchery::describe_metrics();
+        let router = Router::new()
+            .route("/", get(|| async { page("text/plain; charset=utf-8", INDEX.to_owned()) }))
+            .route("/metrics", get(metrics))
+            .route("/status", get(status))
+            .with_state(pages.clone());
+        let server = tokio::spawn(async move {
+            // It ends with an error only if the listener is gone.
+            let _ = axum::serve(listener, router).await;
+        });
+        let upkeep = tokio::spawn(keep_up(pages.prometheus.clone()));
+        Ok(Self { address, pages, tasks: [server, upkeep] })
+    }
+
+    /// Where it serves, with the port that it got.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Shows this pool. The first one stays.
+    pub(crate) fn show(&self, pool: &Hatchery) {
+        let _ = self.pages.pool.set(pool.clone());
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        // Answers that are on their way end with the process.
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+fn recorder() -> anyhow::Result<PrometheusHandle> {
+    let builder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
+        .set_buckets_for_metric(Matcher::Suffix("_bytes".to_owned()), &BYTES)?;
+    Ok(builder.install_recorder()?)
+}
+
+async fn keep_up(prometheus: PrometheusHandle) {
+    let mut interval = tokio::time::interval(UPKEEP);
+    loop {
+        interval.tick().await;
+        prometheus.run_upkeep();
+    }
+}
+
+async fn metrics(State(pages): State<Pages>) -> Page {
+    // Gauges are set when a status is asked for.
+    let _ = pages.pool.get().map(Hatchery::status);
+    page("text/plain; version=0.0.4; charset=utf-8", pages.prometheus.render())
+}
+
+async fn status(State(pages): State<Pages>) -> Page {
+    let failed = |code, text: String| (code, [(CONTENT_TYPE, "text/plain; charset=utf-8")], text);
+    let Some(pool) = pages.pool.get() else {
+        return failed(StatusCode::SERVICE_UNAVAILABLE, "the pool is starting\n".to_owned());
+    };
+    match serde_json::to_string(&pool.status()) {
+        Ok(text) => page("application/json", text),
+        Err(error) => failed(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+    }
+}
+
+fn page(kind: &'static str, text: String) -> Page {
+    (StatusCode::OK, [(CONTENT_TYPE, kind)], text)
+}

@@ -1,0 +1,297 @@
+//! What the scheduler tells the `metrics` facade; `docs/metrics.md` has every name.
+//!
+//! Labels are bounded: no name of a tenant, a worker, a session or a job is one. A recorder hears
+//! only what schedulers say that were started after it was installed, since the handles are looked
+//! up once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use engine::{Outcome, Verdict};
+use metrics::{
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
+};
+use pool::WorkerActivity;
+
+use crate::decision::{EvictedTo, EvictionReason, RetireReason};
+use crate::error::Refusal;
+use crate::job::Priority;
+use crate::status::SchedulerStatus;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// How jobs end that were taken, as `Totals::count` names it.
+const OUTCOMES: [&str; 5] = ["succeeded", "failed", "limited", "cancelled", "sandbox_failed"];
+/// What workers do, as `state_of` names it.
+const STATES: [&str; 6] = ["starting", "ready", "running", "resetting", "backing_off", "given_up"];
+
+/// The handles of one scheduler.
+pub(crate) struct Metrics {
+    jobs: [Counter; 5],
+    queue_time: Histogram,
+    attach_time: Histogram,
+    run_time: Histogram,
+    reset_time: Histogram,
+    guest_memory: Histogram,
+    guest_cpu: Counter,
+    /// Of all guests, in nanoseconds, since counters have whole numbers.
+    cpu_nanos: AtomicU64,
+    output_truncated: Counter,
+    sandbox_faults: Counter,
+    retries: Counter,
+    hits: Counter,
+    misses: Counter,
+    gauges: Gauges,
+}
+
+struct Gauges {
+    depths: [Gauge; 3],
+    oldest_age: Gauge,
+    slots: [Gauge; 6],
+    warm: Gauge,
+    sessions: [Gauge; 6],
+    memory: [Gauge; 5],
+    memory_limit: Gauge,
+    disk: Gauge,
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Metrics {
+    /// Handles of the recorder that there is now.
+    pub(crate) fn new() -> Self {
+        let phase = |phase| histogram!("hatchery_job_duration_seconds", "phase" => phase);
+        gauge!("hatchery_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+        Self {
+            jobs: OUTCOMES.map(|outcome| counter!("hatchery_jobs_total", "outcome" => outcome)),
+            queue_time: phase("queue"),
+            attach_time: phase("attach"),
+            run_time: phase("run"),
+            reset_time: phase("reset"),
+            guest_memory: histogram!("hatchery_guest_memory_bytes"),
+            guest_cpu: counter!("hatchery_guest_cpu_seconds_total"),
+            cpu_nanos: AtomicU64::new(0),
+            output_truncated: counter!("hatchery_output_truncated_total"),
+            sandbox_faults: counter!("hatchery_sandbox_faults_total"),
+            retries: counter!("hatchery_retries_total"),
+            hits: counter!("hatchery_pool_hits_total"),
+            misses: counter!("hatchery_pool_misses_total"),
+            gauges: Gauges::new(),
+        }
+    }
+
+    /// A job was given to a worker, so long after its submission.
+    pub(crate) fn queued(&self, time: Duration) {
+        self.queue_time.record(time);
+    }
+
+    /// A worker took so long to get at the state that a job runs on.
+    pub(crate) fn attached(&self, time: Duration) {
+        self.attach_time.record(time);
+    }
+
+    /// A worker's interpreter took so long to be fresh again.
+    pub(crate) fn reset(&self, time: Duration) {
+        self.reset_time.record(time);
+    }
+
+    /// A job of a session found the session's state on its worker, or did not.
+    pub(crate) fn turn(&self, found_its_state: bool) {
+        if found_its_state { &self.hits } else { &self.misses }.increment(1);
+    }
+
+    /// A job that was taken has ended; `how` is what `Totals::count` says of it.
+    pub(crate) fn job_ended(&self, outcome: &Outcome, how: &'static str) {
+        if let Some(index) = OUTCOMES.iter().position(|name| *name == how) {
+            self.jobs[index].increment(1);
+        }
+        let hit = match &outcome.verdict {
+            Verdict::Limit(hit) => Some(hit),
+            _ => None,
+        };
+        for hit in hit.into_iter().chain(&outcome.limits_met) {
+            counter!("hatchery_limit_hits_total", "limit" => hit.limit.name()).increment(1);
+        }
+        if matches!(outcome.verdict, Verdict::SandboxFailed(_)) {
+            self.sandbox_faults.increment(1);
+        }
+        if outcome.output_truncated {
+            self.output_truncated.increment(1);
+        }
+        // A job that was cancelled before it ran used nothing, and says nothing of runs.
+        if outcome.usage.wall.is_zero() {
+            return;
+        }
+        self.run_time.record(outcome.usage.wall);
+        self.guest_memory.record(outcome.usage.peak_memory_bytes as f64);
+        self.used_cpu(outcome.usage.cpu);
+    }
+
+    /// A job that the sandbox failed is tried again; its outcome is not that of the job.
+    pub(crate) fn retried(&self) {
+        self.retries.increment(1);
+        self.sandbox_faults.increment(1);
+    }
+
+    /// A job or a session was not taken.
+    pub(crate) fn refused(&self, refusal: &Refusal) {
+        counter!("hatchery_refusals_total", "reason" => refusal.name()).increment(1);
+    }
+
+    /// A session had to make room.
+    pub(crate) fn evicted(&self, to: EvictedTo, why: &EvictionReason) {
+        let to = match to {
+            EvictedTo::Memory => "memory",
+            EvictedTo::Compressed => "compressed",
+            EvictedTo::Disk => "disk",
+        };
+        let reason = match why {
+            EvictionReason::Idle { .. } => "idle",
+            EvictionReason::TooManyInMemory { .. } => "too_many_in_memory",
+            EvictionReason::MemoryPressure { .. } => "memory_pressure",
+            EvictionReason::WorkerNeeded { .. } => "worker_needed",
+        };
+        counter!("hatchery_evictions_total", "to" => to, "reason" => reason).increment(1);
+    }
+
+    /// A worker gets a new interpreter.
+    pub(crate) fn retired(&self, why: &RetireReason) {
+        let reason = match why {
+            RetireReason::HighWater { .. } => "high_water",
+            RetireReason::SandboxFailed => "sandbox_failed",
+        };
+        counter!("hatchery_retirements_total", "reason" => reason).increment(1);
+    }
+
+    /// Sets every gauge. To be called when a status is asked for, not for every decision.
+    pub(crate) fn gauges(&self, status: &SchedulerStatus) {
+        self.gauges.set(status);
+    }
+
+    fn used_cpu(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let before = self.cpu_nanos.fetch_add(nanos, Ordering::Relaxed);
+        let after = before.saturating_add(nanos);
+        let whole = after / NANOS_PER_SECOND - before / NANOS_PER_SECOND;
+        if whole > 0 {
+            self.guest_cpu.increment(whole);
+        }
+    }
+}
+
+impl Gauges {
+    fn new() -> Self {
+        let places = ["fresh", "worker", "parked", "compressed", "disk", "lost"];
+        let uses = ["shared", "slots", "sessions", "queued", "in_flight"];
+        Self {
+            depths: Priority::ALL
+                .map(|priority| gauge!("hatchery_queue_depth", "priority" => priority.name())),
+            oldest_age: gauge!("hatchery_queue_oldest_age_seconds"),
+            slots: STATES.map(|state| gauge!("hatchery_slots", "state" => state)),
+            warm: gauge!("hatchery_warm_instances"),
+            sessions: places.map(|place| gauge!("hatchery_sessions", "place" => place)),
+            memory: uses.map(|use_| gauge!("hatchery_memory_bytes", "use" => use_)),
+            memory_limit: gauge!("hatchery_memory_limit_bytes"),
+            disk: gauge!("hatchery_session_disk_bytes"),
+        }
+    }
+
+    fn set(&self, status: &SchedulerStatus) {
+        for (priority, gauge) in Priority::ALL.into_iter().zip(&self.depths) {
+            let queued = status.tenants.iter().flat_map(|tenant| &tenant.queued);
+            let depths = queued.filter(|queued| queued.priority == priority);
+            gauge.set(depths.map(|queued| queued.depth).sum::<usize>() as f64);
+        }
+        self.oldest_age.set(status.oldest_wait.unwrap_or_default().as_secs_f64());
+        for (state, gauge) in STATES.into_iter().zip(&self.slots) {
+            let workers = status.workers.iter();
+            let count = workers.filter(|worker| state_of(worker.activity) == state).count();
+            gauge.set(count as f64);
+            if state == "ready" {
+                self.warm.set(count as f64);
+            }
+        }
+        let places = &status.places;
+        let counts = [
+            places.fresh,
+            places.on_workers,
+            places.parked,
+            places.compressed,
+            places.on_disk,
+            places.lost,
+        ];
+        for (count, gauge) in counts.into_iter().zip(&self.sessions) {
+            gauge.set(count as f64);
+        }
+        let memory = &status.memory;
+        let uses = [
+            memory.shared_bytes,
+            memory.slot_bytes,
+            memory.session_bytes,
+            memory.queued_bytes,
+            memory.in_flight_bytes,
+        ];
+        for (bytes, gauge) in uses.into_iter().zip(&self.memory) {
+            gauge.set(bytes as f64);
+        }
+        self.memory_limit.set(memory.limit_bytes as f64);
+        self.disk.set(memory.disk_bytes as f64);
+    }
+}
+
+fn state_of(activity: WorkerActivity) -> &'static str {
+    match activity {
+        WorkerActivity::Starting => "starting",
+        WorkerActivity::Ready => "ready",
+        WorkerActivity::Running(_) => "running",
+        WorkerActivity::Resetting => "resetting",
+        WorkerActivity::BackingOff => "backing_off",
+        WorkerActivity::GivenUp => "given_up",
+    }
+}
+
+/// Tells the recorder what each metric means, and its unit. Once for a recorder is enough.
+pub fn describe() {
+    describe_gauge!("hatchery_build_info", "1, with the version of Hatchery.");
+    describe_counter!("hatchery_jobs_total", "Jobs that ended, by how they did.");
+    describe_histogram!(
+        "hatchery_job_duration_seconds",
+        Unit::Seconds,
+        "How long jobs took, by step."
+    );
+    describe_counter!("hatchery_refusals_total", "Jobs and sessions that were not taken.");
+    describe_counter!("hatchery_retries_total", "Jobs tried again after the sandbox failed.");
+    describe_counter!("hatchery_limit_hits_total", "Limits that jobs reached.");
+    describe_counter!(
+        "hatchery_guest_cpu_seconds_total",
+        Unit::Seconds,
+        "CPU time of programs, in whole seconds."
+    );
+    describe_histogram!("hatchery_guest_memory_bytes", Unit::Bytes, "Peak memory of each run.");
+    describe_counter!("hatchery_output_truncated_total", "Jobs whose output was cut.");
+    describe_counter!("hatchery_sandbox_faults_total", "Runs that the sandbox failed.");
+    describe_counter!("hatchery_evictions_total", "Sessions that had to make room.");
+    describe_counter!("hatchery_retirements_total", "Workers that got a new interpreter.");
+    describe_counter!("hatchery_pool_hits_total", "Turns that found their state on their worker.");
+    describe_counter!("hatchery_pool_misses_total", "Turns whose state had to be brought there.");
+    describe_gauge!("hatchery_queue_depth", "Jobs that wait.");
+    describe_gauge!(
+        "hatchery_queue_oldest_age_seconds",
+        Unit::Seconds,
+        "How long the oldest of them has waited."
+    );
+    describe_gauge!("hatchery_slots", "Workers, by what they do.");
+    describe_gauge!("hatchery_warm_instances", "Interpreters that wait for a job.");
+    describe_gauge!("hatchery_sessions", "Open sessions, by where their state is.");
+    describe_gauge!("hatchery_memory_bytes", Unit::Bytes, "Memory, by what it is used for.");
+    describe_gauge!("hatchery_memory_limit_bytes", Unit::Bytes, "Memory that may be used.");
+    describe_gauge!("hatchery_session_disk_bytes", Unit::Bytes, "Sessions on disk.");
+}
+
+#[cfg(test)]
+mod tests;
