@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use engine::{Afterwards, Outcome, StartError};
 use pool::interpreter::fake::FakeSource;
-use pool::{Interpreter, InterpreterSource, Parked, PoolConfig, Task};
+use pool::{Interpreter, InterpreterSource, Packed, Parked, PoolConfig, Task};
 use scheduler::{JobRequest, Priority, Scheduler, SchedulerConfig, Ticket, WorkersConfig};
 use support::{at, is_wanted, print};
 use tokio::runtime::Runtime;
@@ -71,6 +71,14 @@ impl InterpreterSource for Watched {
         let fake = self.fake.start()?;
         Ok(Box::new(WatchedInterpreter { fake, begun: self.begun.clone() }))
     }
+
+    fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
+        self.fake.pack(parked)
+    }
+
+    fn unpack(&self, packed: &Packed) -> Result<Parked, StartError> {
+        self.fake.unpack(packed)
+    }
 }
 
 impl Interpreter for WatchedInterpreter {
@@ -90,6 +98,10 @@ impl Interpreter for WatchedInterpreter {
 
     fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
         self.fake.attach(parked)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.fake.memory_bytes()
     }
 }
 

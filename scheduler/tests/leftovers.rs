@@ -34,6 +34,14 @@ fn threads() -> Vec<String> {
         .collect()
 }
 
+/// Files in this folder that are open, with names or without.
+fn open_files(folder: &Path) -> usize {
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    open.filter_map(|entry| fs::read_link(entry.path()).ok())
+        .filter(|path| path.starts_with(folder))
+        .count()
+}
+
 fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
@@ -76,7 +84,7 @@ async fn live_and_end(end: End) {
         assert!(within(ticket.into_future()).await.is_success());
     }
     until(&scheduler, |status| status.places.on_disk >= 5).await;
-    assert!(!is_empty(spill_dir.path()) && !threads().is_empty());
+    assert!(open_files(spill_dir.path()) > 0 && !threads().is_empty());
     drop(within(scheduler.submit(script("panic")).await.unwrap().into_future()).await);
     let mut tickets = Vec::new();
     for _ in 0..6 {
@@ -95,7 +103,7 @@ async fn live_and_end(end: End) {
             drop(scheduler);
             // There is nobody left to ask.
             within(async {
-                while !threads().is_empty() || !is_empty(spill_dir.path()) {
+                while !threads().is_empty() || open_files(spill_dir.path()) > 0 {
                     tokio::task::yield_now().await;
                 }
             })
@@ -106,6 +114,7 @@ async fn live_and_end(end: End) {
         drop(within(ticket.into_future()).await);
     }
     assert_eq!(threads(), Vec::<String>::new(), "after {end:?}");
+    assert_eq!(open_files(spill_dir.path()), 0, "after {end:?}");
     assert!(is_empty(spill_dir.path()), "after {end:?}");
 }
 

@@ -33,7 +33,8 @@ mod tenants;
 struct Rig {
     scheduler: Scheduler,
     source: FakeSource,
-    spill_dir: tempfile::TempDir,
+    /// Where sessions are spilled, for as long as they may be.
+    _spill_dir: tempfile::TempDir,
 }
 
 impl Drop for Rig {
@@ -75,7 +76,7 @@ async fn start_with(config: SchedulerConfig, pool: PoolConfig, source: FakeSourc
     let spill_dir = tempfile::tempdir().unwrap();
     let pool = PoolConfig { spill_dir: Some(spill_dir.path().to_owned()), ..pool };
     let scheduler = Scheduler::start(config, pool, Arc::new(source.clone())).await.unwrap();
-    Rig { scheduler, source, spill_dir }
+    Rig { scheduler, source, _spill_dir: spill_dir }
 }
 
 fn script(source: &str) -> JobRequest {
@@ -164,7 +165,7 @@ async fn standing_still<T>(test: impl Future<Output = T>) -> T {
 /// Moves the paused clock on and on until `future` is done.
 async fn while_time_flies<T>(future: impl Future<Output = T>) -> T {
     let flying = async {
-        loop {
+        for _ in 0..u64::MAX {
             tokio::time::advance(Duration::from_millis(100)).await;
             tokio::task::yield_now().await;
         }
