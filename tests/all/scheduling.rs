@@ -69,11 +69,12 @@ async fn find<T>(decisions: &mut Decisions, picks: impl Fn(&DecisionKind) -> Opt
 #[test]
 fn a_deadline_ends_what_runs_and_what_waits_and_costs_no_session() {
     with_own_pool(Hatchery::builder(), |pool| async move {
-        let due = Duration::from_millis(400);
+        // Each is well beyond what the ones before it make the scheduler expect.
+        let due = Duration::from_millis(300);
         is_due(&pool.run(endless().deadline(due)).await.unwrap());
         let session = pool.session("due").await.unwrap();
         ask(&session, "x = 41").await;
-        is_due(&session.run(endless().deadline(due)).await.unwrap());
+        is_due(&session.run(endless().deadline(due * 3)).await.unwrap());
         assert_eq!(ask(&session, "x + 1").await, json!(42));
         // The shorter of both holds.
         let timeout = endless().deadline(Duration::from_secs(20)).timeout(due);
@@ -82,10 +83,10 @@ fn a_deadline_ends_what_runs_and_what_waits_and_costs_no_session() {
         let blockers =
             [pool.submit(endless()).await.unwrap(), pool.submit(endless()).await.unwrap()];
         until(&pool, |status| status.running == 2).await;
-        // So long that it is taken, whatever was measured so far.
-        let waiting = pool.submit(Job::code("1").deadline(Duration::from_secs(3))).await;
+        let waiting = pool.submit(Job::code("1").deadline(due * 4)).await;
         match waiting {
             Ok(waiting) => is_due(&waiting.await),
+            // By what the endless ones took it can't be met.
             Err(refused) => {
                 let refused = refusal::<()>(Err(refused));
                 assert!(matches!(refused, Refusal::DeadlineTooSoon { .. }), "{refused}");
