@@ -1,40 +1,108 @@
-//! What do scheduler and pool add to a job? Measures submission to outcome on scripted interpreters
-//! that do nothing, against a bare channel to a thread and back.
+//! What do scheduler and pool add to a job? Measures submission to outcome and submission to the
+//! first instruction on scripted interpreters that do nothing, against a bare channel to a thread
+//! and back, and what a job costs while many others wait.
 //!
 //! Doesn't measure: Python, wasm, the start of interpreters (the scripted one starts in no time).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use pool::PoolConfig;
+use engine::{Afterwards, Outcome, StartError};
 use pool::interpreter::fake::FakeSource;
-use scheduler::{JobRequest, Scheduler, SchedulerConfig};
+use pool::{Interpreter, InterpreterSource, Packed, Parked, PoolConfig, Task};
+use scheduler::{JobRequest, Priority, Scheduler, SchedulerConfig, Ticket, WorkersConfig};
+use support::{at, is_wanted, print};
 use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, oneshot};
 
-type Reply = tokio::sync::oneshot::Sender<u64>;
+#[path = "support/percentiles.rs"]
+mod support;
 
-/// The least that handing work to a thread and hearing back can cost.
-fn bare_thread() -> crossbeam_channel::Sender<(u64, Reply)> {
-    let (sender, receiver) = crossbeam_channel::bounded::<(u64, Reply)>(1024);
+type Reply = oneshot::Sender<Instant>;
+
+/// The least that handing work to a thread and hearing back can cost: says when it had the work.
+fn bare_thread() -> crossbeam_channel::Sender<Reply> {
+    let (sender, receiver) = crossbeam_channel::bounded::<Reply>(1024);
     std::thread::spawn(move || {
-        for (number, reply) in receiver {
-            let _ = reply.send(number);
+        for reply in receiver {
+            let _ = reply.send(clock());
         }
     });
     sender
 }
 
-fn request() -> JobRequest {
-    let program = hatchery::Program { source: "ok".to_owned(), ..hatchery::Program::default() };
-    JobRequest { program, limits: hatchery::Limits::default(), session: None }
+#[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+fn clock() -> Instant {
+    Instant::now()
 }
 
-async fn start(workers: usize) -> Scheduler {
-    let config = SchedulerConfig { concurrent: workers, ..SchedulerConfig::default() };
-    let pool = PoolConfig { workers, ..PoolConfig::default() };
-    let scheduler = Scheduler::start(config, pool, Arc::new(FakeSource::default())).await;
+fn request() -> JobRequest {
+    let program = hatchery::Program { source: "ok".to_owned(), ..hatchery::Program::default() };
+    JobRequest { program, ..JobRequest::default() }
+}
+
+fn config(workers: usize) -> SchedulerConfig {
+    SchedulerConfig {
+        concurrent: workers,
+        workers: WorkersConfig::fixed(workers),
+        ..SchedulerConfig::default()
+    }
+}
+
+async fn start(config: SchedulerConfig, source: Arc<dyn InterpreterSource>) -> Scheduler {
+    let scheduler = Scheduler::start(config, PoolConfig::default(), source).await;
     scheduler.expect("the configuration makes sense")
+}
+
+/// Scripted interpreters that tell when each run begins.
+struct Watched {
+    fake: FakeSource,
+    begun: mpsc::Sender<Instant>,
+}
+
+struct WatchedInterpreter {
+    fake: Box<dyn Interpreter>,
+    begun: mpsc::Sender<Instant>,
+}
+
+impl InterpreterSource for Watched {
+    fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
+        let fake = self.fake.start()?;
+        Ok(Box::new(WatchedInterpreter { fake, begun: self.begun.clone() }))
+    }
+
+    fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
+        self.fake.pack(parked)
+    }
+
+    fn unpack(&self, packed: &Packed) -> Result<Parked, StartError> {
+        self.fake.unpack(packed)
+    }
+}
+
+impl Interpreter for WatchedInterpreter {
+    fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards) {
+        // Nobody listens once a bench is over.
+        let _ = self.begun.blocking_send(clock());
+        self.fake.run(task, last)
+    }
+
+    fn reset(&mut self) -> Result<(), StartError> {
+        self.fake.reset()
+    }
+
+    fn park(&mut self) -> Result<Parked, StartError> {
+        self.fake.park()
+    }
+
+    fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
+        self.fake.attach(parked)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.fake.memory_bytes()
+    }
 }
 
 /// One job at a time: latency.
@@ -45,13 +113,13 @@ fn one_at_a_time(criterion: &mut Criterion) {
     group.bench_function("bare_channel", |bencher| {
         bencher.iter(|| {
             runtime.block_on(async {
-                let (reply, answer): (Reply, _) = tokio::sync::oneshot::channel();
-                channel.send((7, reply)).expect("the thread lives");
-                assert_eq!(answer.await, Ok(7));
+                let (reply, answer): (Reply, _) = oneshot::channel();
+                channel.send(reply).expect("the thread lives");
+                assert!(answer.await.is_ok());
             });
         });
     });
-    let scheduler = runtime.block_on(start(2));
+    let scheduler = runtime.block_on(start(config(2), Arc::new(FakeSource::default())));
     group.bench_function("scheduler_and_pool", |bencher| {
         bencher.iter(|| {
             runtime.block_on(async {
@@ -64,14 +132,70 @@ fn one_at_a_time(criterion: &mut Criterion) {
     runtime.block_on(scheduler.abort());
 }
 
+/// From the call of `submit` to the run on a worker's thread, one job at a time. Prints medians and
+/// tails, and those of a bare channel in the same minute.
+fn submit_to_running(_criterion: &mut Criterion) {
+    const JOBS: usize = 20_000;
+    if !is_wanted("submit_to_running") {
+        return;
+    }
+    let runtime = Runtime::new().expect("threads can be had");
+    let channel = bare_thread();
+    let bare = runtime.block_on(async {
+        let mut times = Vec::with_capacity(JOBS);
+        for _ in 0..JOBS {
+            let (reply, answer): (Reply, _) = oneshot::channel();
+            let sent = clock();
+            channel.send(reply).expect("the thread lives");
+            times.push(answer.await.expect("the thread lives") - sent);
+        }
+        times
+    });
+    let (begun, mut runs) = mpsc::channel(1);
+    let source = Arc::new(Watched { fake: FakeSource::default(), begun });
+    let scheduler = runtime.block_on(start(config(2), source));
+    let through = runtime.block_on(async {
+        let mut times = Vec::with_capacity(JOBS);
+        for _ in 0..JOBS {
+            let request = request();
+            let submitted = clock();
+            let ticket = scheduler.submit(request).await.expect("it is taken");
+            times.push(runs.recv().await.expect("the worker lives") - submitted);
+            assert!(ticket.await.is_success());
+        }
+        times
+    });
+    let bare = print("submit_to_running/bare_channel", bare);
+    let through = print("submit_to_running/scheduler_and_pool", through);
+    let more = at(&through, 500).saturating_sub(at(&bare, 500));
+    println!("submit_to_running: {more:?} more than the channel, by medians; promised: p50 20µs");
+    runtime.block_on(scheduler.abort());
+}
+
 /// A thousand jobs at once: throughput.
 fn many_at_once(criterion: &mut Criterion) {
     const JOBS: u64 = 1_000;
     let runtime = Runtime::new().expect("threads can be had");
     let mut group = criterion.benchmark_group("thousand_jobs");
     group.throughput(Throughput::Elements(JOBS));
+    let channel = bare_thread();
+    group.bench_function("bare_channel", |bencher| {
+        bencher.iter(|| {
+            runtime.block_on(async {
+                let mut answers = Vec::with_capacity(JOBS as usize);
+                for _ in 0..JOBS {
+                    let (reply, answer): (Reply, _) = oneshot::channel();
+                    channel.send(reply).expect("the thread lives");
+                    answers.push(answer);
+                }
+                for answer in answers {
+                    assert!(answer.await.is_ok());
+                }
+            });
+        });
+    });
     for workers in [1, 2] {
-        let scheduler = runtime.block_on(start(workers));
+        let scheduler = runtime.block_on(start(config(workers), Arc::new(FakeSource::default())));
         group.bench_function(BenchmarkId::new("workers", workers), |bencher| {
             bencher.iter(|| {
                 runtime.block_on(async {
@@ -90,9 +214,68 @@ fn many_at_once(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// What a job costs in all, submission, decisions, run and end, while so many others wait: each
+/// that begins is followed by another. Prints the ratio.
+fn backlog(_criterion: &mut Criterion) {
+    const FEW: usize = 100;
+    const MANY: usize = 100_000;
+    if !is_wanted("backlog") {
+        return;
+    }
+    let runtime = Runtime::new().expect("threads can be had");
+    let mut best = [Duration::MAX; 2];
+    // In turn, so that a busy minute of the machine meets both.
+    for _ in 0..3 {
+        for (place, waiting) in [FEW, MANY].into_iter().enumerate() {
+            let each = runtime.block_on(job_with_backlog(waiting));
+            println!("backlog/{waiting}: {each:?} a job");
+            best[place] = best[place].min(each);
+        }
+    }
+    let ratio = best[1].as_secs_f64() / best[0].as_secs_f64();
+    println!("backlog: with {MANY} jobs {ratio:.2} times as long as with {FEW}; promised: 2");
+}
+
+/// Jobs of ten tenants and three priorities wait for workers; then 5,000 of them run, on two.
+async fn job_with_backlog(waiting: usize) -> Duration {
+    const JOBS: usize = 5_000;
+    let fake = FakeSource::default();
+    fake.hold_starts(true);
+    // One, so that the workers are never far ahead of what is submitted.
+    let (begun, mut runs) = mpsc::channel(1);
+    let source = Arc::new(Watched { fake: fake.clone(), begun });
+    let config = SchedulerConfig { queued_count: 2 * waiting, ..config(2) };
+    let scheduler = start(config, source).await;
+    let tenants: Vec<Arc<str>> = (0..10).map(|number| format!("tenant-{number}").into()).collect();
+    let mut tickets: Vec<Ticket> = Vec::with_capacity(waiting + JOBS);
+    let of_place = |place: usize| JobRequest {
+        tenant: Some(Arc::clone(&tenants[place % tenants.len()])),
+        priority: Priority::ALL[place / tenants.len() % Priority::ALL.len()],
+        ..request()
+    };
+    for place in 0..waiting {
+        tickets.push(scheduler.submit(of_place(place)).await.expect("it is taken"));
+    }
+    assert_eq!(scheduler.status().queue_depth, waiting);
+    fake.hold_starts(false);
+    runs.recv().await.expect("the workers live");
+    let started = clock();
+    for place in 0..JOBS {
+        tickets.push(scheduler.submit(of_place(place)).await.expect("it is taken"));
+        runs.recv().await.expect("the workers live");
+    }
+    let each = started.elapsed() / JOBS as u32;
+    let left = scheduler.status().queue_depth;
+    assert!(left + 50 >= waiting, "{left} of {waiting} jobs waited in the end");
+    // Or workers would wait to tell of their runs.
+    drop(runs);
+    scheduler.abort().await;
+    each
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default().measurement_time(Duration::from_secs(5)).sample_size(20);
-    targets = one_at_a_time, many_at_once
+    targets = one_at_a_time, submit_to_running, many_at_once, backlog
 }
 criterion_main!(benches);

@@ -22,6 +22,8 @@ mod jobs;
 mod limits;
 /// What a job tells back beside its output: forms of values, displays, figures, exceptions.
 mod results;
+/// Deadlines, tenants, memory, and what the scheduler says of it.
+mod scheduling;
 /// State from job to job, and its end.
 mod sessions;
 /// Some hundred programs of every kind, each with everything that is to come of it.

@@ -6,41 +6,128 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Limits, Program, SandboxFailure, Verdict};
+use engine::{Limits, Outcome, Program, SandboxFailure, Verdict};
 use pool::interpreter::fake::FakeSource;
 use pool::{PoolConfig, SessionId, WorkerActivity};
-use scheduler::{JobRequest, Phase, Refusal, Scheduler, SchedulerConfig, SchedulerStatus};
+use scheduler::{
+    Decision, DecisionKind, Decisions, JobRequest, NextDecision, Phase, Refusal, Scheduler,
+    SchedulerConfig, SchedulerStatus, SessionsConfig, Ticket, WorkersConfig,
+};
 
+/// The number of workers follows the load; those that fail are given up.
+mod elastic;
+/// What fails at any step, and what callers do meanwhile.
+mod faults;
+/// Sessions that rest: parked, spilled, brought back, closed.
+mod residency;
+/// Tries beyond the first, and workers that get a new interpreter.
+mod retries;
+/// States of sessions from worker to worker.
 mod sessions;
+/// What the scheduler tells of itself.
+mod telling;
+/// Shares, caps, priorities and deadlines.
+mod tenants;
 
+/// A scheduler on scripted interpreters. What they hold back goes on when it is dropped.
 struct Rig {
     scheduler: Scheduler,
     source: FakeSource,
+    /// Where sessions are spilled, for as long as they may be.
+    _spill_dir: tempfile::TempDir,
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // Or the end of the runtime would wait for threads that wait for this.
+        let_go(&self.source);
+    }
+}
+
+fn let_go(source: &FakeSource) {
+    source.hold_starts(false);
+    source.release();
+    source.open();
+}
+
+/// So many workers, each of which may run.
+fn config(workers: usize) -> SchedulerConfig {
+    SchedulerConfig {
+        concurrent: workers,
+        workers: WorkersConfig::fixed(workers),
+        ..SchedulerConfig::default()
+    }
 }
 
 async fn rig(workers: usize) -> Rig {
-    rig_with(workers, SchedulerConfig { concurrent: workers, ..SchedulerConfig::default() }).await
+    rig_with(config(workers)).await
 }
 
-async fn rig_with(workers: usize, config: SchedulerConfig) -> Rig {
-    let source = FakeSource::default();
-    start(workers, config, source).await
+async fn rig_with(config: SchedulerConfig) -> Rig {
+    start(config, FakeSource::default()).await
 }
 
-async fn start(workers: usize, config: SchedulerConfig, source: FakeSource) -> Rig {
-    let pool =
-        PoolConfig { workers, first_back_off: Duration::from_millis(1), ..PoolConfig::default() };
+async fn start(config: SchedulerConfig, source: FakeSource) -> Rig {
+    let pool = PoolConfig { first_back_off: Duration::from_millis(1), ..PoolConfig::default() };
+    start_with(config, pool, source).await
+}
+
+async fn start_with(config: SchedulerConfig, pool: PoolConfig, source: FakeSource) -> Rig {
+    let spill_dir = tempfile::tempdir().unwrap();
+    let pool = PoolConfig { spill_dir: Some(spill_dir.path().to_owned()), ..pool };
     let scheduler = Scheduler::start(config, pool, Arc::new(source.clone())).await.unwrap();
-    Rig { scheduler, source }
+    Rig { scheduler, source, _spill_dir: spill_dir }
 }
 
 fn script(source: &str) -> JobRequest {
     let program = Program { source: source.to_owned(), ..Program::default() };
-    JobRequest { program, limits: Limits::default(), session: None }
+    JobRequest { program, limits: Limits::default(), ..JobRequest::default() }
 }
 
 fn script_in(source: &str, session: SessionId) -> JobRequest {
     JobRequest { session: Some(session), ..script(source) }
+}
+
+fn script_of(source: &str, tenant: &str) -> JobRequest {
+    JobRequest { tenant: Some(Arc::from(tenant)), ..script(source) }
+}
+
+impl Rig {
+    /// Submits a job that has to be taken.
+    async fn submit(&self, request: JobRequest) -> Ticket {
+        self.scheduler.submit(request).await.unwrap()
+    }
+
+    /// Runs a job that has to be taken.
+    async fn run(&self, request: JobRequest) -> Outcome {
+        within(self.submit(request).await.into_future()).await
+    }
+
+    fn status(&self) -> SchedulerStatus {
+        self.scheduler.status()
+    }
+
+    /// Waits until nothing waits or runs and every worker is ready.
+    async fn rests(&self) {
+        until(&self.scheduler, |status| {
+            let is_ready = |activity| activity == WorkerActivity::Ready;
+            status.queue_depth == 0
+                && status.running == 0
+                && status.workers.iter().all(|worker| is_ready(worker.activity))
+        })
+        .await;
+    }
+}
+
+/// Jobs that came to an end, by the status.
+fn ended(status: &SchedulerStatus) -> u64 {
+    let totals = status.totals;
+    totals.succeeded
+        + totals.failed
+        + totals.limited
+        + totals.cancelled
+        + totals.sandbox_failed
+        + totals.refused
 }
 
 /// Lets other tasks and threads go on until `condition` holds.
@@ -56,6 +143,54 @@ async fn until(scheduler: &Scheduler, condition: impl Fn(&SchedulerStatus) -> bo
 /// A test that hangs fails instead.
 async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future).await.expect("it happens in time")
+}
+
+/// Runs a test with a paused clock, which moves only where the test moves it. By itself it would
+/// run ahead whenever every task waits, since it doesn't see the workers' threads; so here is one
+/// that never waits. A test that hangs fails instead.
+#[expect(clippy::disallowed_methods, reason = "the paused clock can't tell that a test hangs")]
+async fn standing_still<T>(test: impl Future<Output = T>) -> T {
+    let started = std::time::Instant::now();
+    let awake = async {
+        while started.elapsed() < Duration::from_secs(20) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        done = test => done,
+        () = awake => panic!("it doesn't happen in time"),
+    }
+}
+
+/// Moves the paused clock on and on until `future` is done.
+async fn while_time_flies<T>(future: impl Future<Output = T>) -> T {
+    let flying = async {
+        for _ in 0..u64::MAX {
+            tokio::time::advance(Duration::from_millis(100)).await;
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        done = future => done,
+        () = flying => unreachable!("time has no end"),
+    }
+}
+
+/// The next decision; none may have been missed.
+async fn next(decisions: &mut Decisions) -> Decision {
+    match within(decisions.next()).await {
+        Some(NextDecision::Decision(decision)) => decision,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The next decision that `picks` makes something of.
+async fn find<T>(decisions: &mut Decisions, picks: impl Fn(&DecisionKind) -> Option<T>) -> T {
+    loop {
+        if let Some(found) = picks(&next(decisions).await.kind) {
+            return found;
+        }
+    }
 }
 
 #[tokio::test]
@@ -87,13 +222,13 @@ async fn more_jobs_than_workers_wait_and_all_end() {
 
 #[tokio::test]
 async fn a_full_queue_refuses_with_its_numbers() {
-    let config = SchedulerConfig { concurrent: 1, queued_count: 1, ..SchedulerConfig::default() };
-    let rig = rig_with(1, config).await;
+    let rig = rig_with(SchedulerConfig { queued_count: 1, ..config(1) }).await;
     let running = rig.scheduler.submit(script("wait")).await.unwrap();
     until(&rig.scheduler, |status| status.running == 1).await;
     let waiting = rig.scheduler.submit(script("ok")).await.unwrap();
     let refused = rig.scheduler.submit(script("ok")).await.unwrap_err();
-    assert_eq!(refused, Refusal::QueueFull { queued: 1, limit: 1 });
+    assert!(matches!(refused, Refusal::QueueFull { queued: 1, limit: 1, .. }), "{refused}");
+    assert!(refused.is_overload());
     rig.source.open();
     assert!(within(running.into_future()).await.is_success());
     assert!(within(waiting.into_future()).await.is_success());
@@ -118,7 +253,7 @@ async fn a_worker_that_dies_is_replaced_and_its_job_reported() {
 async fn workers_that_can_not_start_are_retried_and_then_given_up() {
     let source = FakeSource::default();
     source.fail_starts(3);
-    let rig = start(1, SchedulerConfig::default(), source).await;
+    let rig = start(config(1), source).await;
     let recovered = rig.scheduler.submit(script("ok")).await.unwrap();
     assert!(within(recovered.into_future()).await.is_success());
     // Three failed; the fourth ran the job, and is reset in place.
@@ -126,7 +261,7 @@ async fn workers_that_can_not_start_are_retried_and_then_given_up() {
 
     let source = FakeSource::default();
     source.fail_starts(u32::MAX);
-    let rig = start(1, SchedulerConfig::default(), source).await;
+    let rig = start(config(1), source).await;
     if let Ok(ticket) = rig.scheduler.submit(script("ok")).await {
         let outcome = within(ticket.into_future()).await;
         assert!(
@@ -192,8 +327,8 @@ async fn a_lost_session_takes_no_more_jobs_and_its_name_is_free() {
 
 #[tokio::test]
 async fn too_many_sessions_are_refused_until_one_is_closed() {
-    let config = SchedulerConfig { sessions: 1, ..SchedulerConfig::default() };
-    let rig = rig_with(1, config).await;
+    let sessions = SessionsConfig { open: 1, ..SessionsConfig::default() };
+    let rig = rig_with(SchedulerConfig { sessions, ..config(1) }).await;
     let session = rig.scheduler.open_session("a").await.unwrap();
     let refused = rig.scheduler.open_session("b").await.unwrap_err();
     assert_eq!(refused, Refusal::TooManySessions { limit: 1 });
@@ -245,7 +380,7 @@ async fn aborting_cancels_what_runs_and_what_waits() {
 async fn jobs_can_be_submitted_before_any_worker_is_ready() {
     let source = FakeSource::default();
     source.hold_starts(true);
-    let rig = start(1, SchedulerConfig::default(), source).await;
+    let rig = start(config(1), source).await;
     let ticket = rig.scheduler.submit(script("ok")).await.unwrap();
     assert_eq!(rig.scheduler.status().queue_depth, 1);
     rig.source.hold_starts(false);
@@ -254,7 +389,7 @@ async fn jobs_can_be_submitted_before_any_worker_is_ready() {
 
 #[tokio::test]
 async fn a_configuration_that_runs_nothing_is_refused() {
-    let config = SchedulerConfig { concurrent: 0, ..SchedulerConfig::default() };
+    let config = SchedulerConfig { concurrent: 0, ..config(1) };
     let started =
         Scheduler::start(config, PoolConfig::default(), Arc::new(FakeSource::default())).await;
     assert!(started.unwrap_err().to_string().contains("concurrent"));

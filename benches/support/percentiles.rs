@@ -1,0 +1,30 @@
+//! What criterion doesn't print: medians and tails; and which parts of a bench were asked for.
+
+use std::time::Duration;
+
+/// Whether a part of a bench is to run: `cargo bench --bench overload -- noisy` asks for those with
+/// `noisy` in their names, as criterion does.
+pub(crate) fn is_wanted(name: &str) -> bool {
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    filter.is_none_or(|filter| name.contains(&filter))
+}
+
+/// The time that so many of a thousand did not exceed.
+pub(crate) fn at(sorted: &[Duration], part: usize) -> Duration {
+    sorted.get((sorted.len().saturating_sub(1)) * part / 1000).copied().unwrap_or_default()
+}
+
+/// Prints them, and gives them back in order.
+pub(crate) fn print(name: &str, mut times: Vec<Duration>) -> Vec<Duration> {
+    times.sort_unstable();
+    println!(
+        "{name}: {} times, p50 {:?}, p95 {:?}, p99 {:?}, p99.9 {:?}, most {:?}",
+        times.len(),
+        at(&times, 500),
+        at(&times, 950),
+        at(&times, 990),
+        at(&times, 999),
+        at(&times, 1000),
+    );
+    times
+}

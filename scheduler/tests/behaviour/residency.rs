@@ -1,0 +1,265 @@
+//! Sessions that rest: where their states go, in which order, why, and back again.
+
+use std::time::Duration;
+
+use engine::Verdict;
+use pool::SessionId;
+use scheduler::{
+    DecisionKind, Decisions, EvictedTo, EvictionReason, Refusal, SchedulerConfig, SessionsConfig,
+};
+use tokio::time::advance;
+
+use crate::{Rig, config, find, next, rig_with, script, script_in, standing_still, until, within};
+
+/// Sessions that stay where they are but for what a test sets.
+fn patient() -> SessionsConfig {
+    let long = Duration::from_secs(100_000);
+    SessionsConfig { park_after: long, spill_after: long, ..SessionsConfig::default() }
+}
+
+async fn rig_of(sessions: SessionsConfig) -> Rig {
+    rig_with(SchedulerConfig { sessions, ..config(1) }).await
+}
+
+async fn open(rig: &Rig, name: &str) -> SessionId {
+    rig.scheduler.open_session(name).await.unwrap()
+}
+
+async fn count(rig: &Rig, session: SessionId) -> u64 {
+    let outcome = rig.run(script_in("count", session)).await;
+    let Verdict::Completed { value: Some(value), .. } = &outcome.verdict else {
+        panic!("{outcome:?}")
+    };
+    value.as_u64().unwrap()
+}
+
+/// The next session that has to make room, where it goes, and why.
+async fn evicted(decisions: &mut Decisions) -> (SessionId, EvictedTo, EvictionReason) {
+    find(decisions, |kind| match kind {
+        DecisionKind::Evicted { session, to, reason } => Some((*session, *to, reason.clone())),
+        _ => None,
+    })
+    .await
+}
+
+/// The next session that goes to disk.
+async fn spilled(decisions: &mut Decisions) -> (SessionId, EvictionReason) {
+    loop {
+        if let (session, EvictedTo::Disk, reason) = evicted(decisions).await {
+            return (session, reason);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_rests_is_parked_then_spilled_and_comes_back() {
+    standing_still(async {
+        let sessions = SessionsConfig {
+            park_after: Duration::from_secs(10),
+            spill_after: Duration::from_secs(60),
+            ..patient()
+        };
+        let rig = rig_of(sessions).await;
+        let mut decisions = rig.scheduler.decisions();
+        let session = open(&rig, "a").await;
+        for round in 1..=3 {
+            assert_eq!(count(&rig, session).await, round);
+            assert_eq!(rig.status().places.on_workers, 1);
+            advance(Duration::from_secs(11)).await;
+            until(&rig.scheduler, |status| status.places.parked == 1).await;
+            let (who, to, why) = evicted(&mut decisions).await;
+            assert_eq!((who, to), (session, EvictedTo::Memory));
+            let EvictionReason::Idle { rested } = why else { panic!("{why:?}") };
+            assert!(rested >= Duration::from_secs(10), "{rested:?}");
+            advance(Duration::from_secs(60)).await;
+            until(&rig.scheduler, |status| status.places.on_disk == 1).await;
+            let (who, why) = spilled(&mut decisions).await;
+            assert_eq!(who, session);
+            let EvictionReason::Idle { rested } = why else { panic!("{why:?}") };
+            assert!(rested >= Duration::from_secs(60), "{rested:?}");
+            let status = rig.status();
+            assert!(status.memory.disk_bytes > 0, "{:?}", status.memory);
+            let told = status.sessions[0].evicted.as_ref().expect("it is told why");
+            assert!(told.contains("rested"), "{told}");
+        }
+        assert_eq!(count(&rig, session).await, 4);
+        until(&rig.scheduler, |status| status.memory.disk_bytes == 0).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn beyond_the_number_in_memory_those_that_rested_longest_go_first() {
+    let rig = rig_of(SessionsConfig { in_memory: 2, ..patient() }).await;
+    let mut decisions = rig.scheduler.decisions();
+    let [a, b, c] = [open(&rig, "a").await, open(&rig, "b").await, open(&rig, "c").await];
+    for session in [a, b, c] {
+        assert_eq!(count(&rig, session).await, 1);
+    }
+    let limit = EvictionReason::TooManyInMemory { limit: 2 };
+    assert_eq!(spilled(&mut decisions).await, (a, limit.clone()));
+    // It comes back, and the one that has rested longest by now goes.
+    assert_eq!(count(&rig, a).await, 2);
+    assert_eq!(spilled(&mut decisions).await, (b, limit.clone()));
+    assert_eq!(count(&rig, c).await, 2);
+    assert_eq!(count(&rig, b).await, 2);
+    assert_eq!(spilled(&mut decisions).await, (a, limit));
+    until(&rig.scheduler, |status| {
+        let places = status.places;
+        places.on_workers + places.parked + places.compressed <= 2 && places.on_disk == 1
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn many_sessions_move_between_memory_and_disk_and_lose_nothing() {
+    let sessions = SessionsConfig { in_memory: 3, ..patient() };
+    let rig = rig_with(SchedulerConfig { sessions, ..config(2) }).await;
+    let mut open_ones = Vec::new();
+    for number in 0..20 {
+        open_ones.push(open(&rig, &number.to_string()).await);
+    }
+    for round in 1..=5 {
+        let mut tickets = Vec::new();
+        for place in 0..20 {
+            let session = open_ones[(place * 7 + round) % 20];
+            tickets.push(rig.submit(script_in("count", session)).await);
+        }
+        for ticket in tickets {
+            let outcome = within(ticket.into_future()).await;
+            let Verdict::Completed { value: Some(value), .. } = &outcome.verdict else {
+                panic!("{outcome:?}")
+            };
+            assert_eq!(value.as_u64(), Some(round as u64));
+        }
+    }
+    rig.rests().await;
+    until(&rig.scheduler, |status| status.places.on_disk >= 17).await;
+    for session in open_ones {
+        rig.scheduler.close_session(session);
+    }
+    until(&rig.scheduler, |status| status.sessions.is_empty()).await;
+    until(&rig.scheduler, |status| status.memory.disk_bytes == 0).await;
+}
+
+#[tokio::test]
+async fn a_session_that_runs_or_has_jobs_is_never_put_aside() {
+    let sessions =
+        SessionsConfig { park_after: Duration::ZERO, spill_after: Duration::ZERO, ..patient() };
+    let rig = rig_of(sessions).await;
+    let mut decisions = rig.scheduler.decisions();
+    let session = open(&rig, "a").await;
+    let running = rig.submit(script_in("wait", session)).await;
+    until(&rig.scheduler, |status| status.running == 1).await;
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(rig.status().places.on_workers, 1);
+    rig.source.open();
+    assert!(within(running.into_future()).await.is_success());
+    // Only now.
+    loop {
+        match next(&mut decisions).await.kind {
+            DecisionKind::Ended { .. } => break,
+            DecisionKind::Evicted { reason, .. } => panic!("{reason}"),
+            _ => {}
+        }
+    }
+    until(&rig.scheduler, |status| status.places.on_disk == 1).await;
+    assert_eq!(count(&rig, session).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_rests_too_long_is_closed() {
+    standing_still(async {
+        let close_after = Some(Duration::from_secs(500));
+        let rig = rig_of(SessionsConfig { close_after, ..patient() }).await;
+        let mut decisions = rig.scheduler.decisions();
+        let (idle, used) = (open(&rig, "idle").await, open(&rig, "used").await);
+        assert_eq!(count(&rig, idle).await, 1);
+        assert_eq!(count(&rig, used).await, 1);
+        advance(Duration::from_secs(400)).await;
+        assert_eq!(count(&rig, used).await, 2);
+        advance(Duration::from_secs(150)).await;
+        until(&rig.scheduler, |status| status.sessions.len() == 1).await;
+        let ended = find(&mut decisions, |kind| match kind {
+            DecisionKind::SessionEnded { session, .. } => Some(*session),
+            _ => None,
+        })
+        .await;
+        assert_eq!(ended, idle);
+        let refused = rig.scheduler.submit(script_in("ok", idle)).await.unwrap_err();
+        assert!(matches!(refused, Refusal::SessionGone { .. }), "{refused}");
+        assert_eq!(count(&rig, used).await, 3);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_session_that_can_not_be_spilled_stays_and_that_is_told() {
+    use pool::interpreter::fake::{Gate, Step};
+
+    let rig = rig_of(SessionsConfig { in_memory: 1, ..patient() }).await;
+    let mut decisions = rig.scheduler.decisions();
+    let (first, second) = (open(&rig, "a").await, open(&rig, "b").await);
+    rig.source.gate(Step::Pack, [Gate::Err]);
+    assert_eq!(count(&rig, first).await, 1);
+    assert_eq!(count(&rig, second).await, 1);
+    let (who, error) = find(&mut decisions, |kind| match kind {
+        DecisionKind::NotEvicted { session, error } => Some((*session, error.clone())),
+        _ => None,
+    })
+    .await;
+    assert_eq!(who, first);
+    assert!(!error.is_empty());
+    assert_eq!(count(&rig, first).await, 2);
+}
+
+#[tokio::test]
+async fn short_memory_makes_resting_sessions_give_way_then_refuses() {
+    const SOURCE: usize = 2 << 20;
+    let config = SchedulerConfig { memory_bytes: 64 << 20, sessions: patient(), ..config(1) };
+    let rig = rig_with(config).await;
+    let mut decisions = rig.scheduler.decisions();
+    let (first, second) = (open(&rig, "a").await, open(&rig, "b").await);
+    assert_eq!(count(&rig, first).await, 1);
+    assert_eq!(count(&rig, second).await, 1);
+    assert!(rig.run(script("ok")).await.is_success());
+    let mut tickets = vec![rig.submit(script("wait")).await];
+    until(&rig.scheduler, |status| status.running == 1).await;
+    let refused = loop {
+        let large = script(&format!("ok{}", " ".repeat(SOURCE)));
+        match rig.scheduler.submit(large).await {
+            Ok(ticket) => tickets.push(ticket),
+            Err(refused) => break refused,
+        }
+        assert!(tickets.len() < 40, "64 MiB are 32 sources");
+    };
+    let Refusal::NoMemory { used, needed, limit, .. } = refused else { panic!("{refused}") };
+    assert_eq!(limit, 64 << 20);
+    assert!(used + needed > limit, "{refused}");
+    assert!(refused.is_overload());
+    let (who, _, why) = evicted_under_pressure(&mut decisions).await;
+    assert_eq!(who, first, "it has rested longest");
+    assert!(matches!(why, EvictionReason::MemoryPressure { .. }), "{why:?}");
+    until(&rig.scheduler, |status| status.places.on_disk == 2).await;
+    rig.source.open();
+    for ticket in tickets {
+        assert!(within(ticket.into_future()).await.is_success());
+    }
+    assert_eq!(count(&rig, first).await, 2);
+    assert_eq!(count(&rig, second).await, 2);
+    assert!(rig.run(script(&format!("ok{}", " ".repeat(SOURCE)))).await.is_success());
+}
+
+/// The first session that has to make room because memory is short.
+async fn evicted_under_pressure(
+    decisions: &mut Decisions,
+) -> (SessionId, EvictedTo, EvictionReason) {
+    loop {
+        let found = evicted(decisions).await;
+        if matches!(found.2, EvictionReason::MemoryPressure { .. }) {
+            return found;
+        }
+    }
+}

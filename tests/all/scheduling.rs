@@ -1,0 +1,306 @@
+//! What the scheduler does with real programs: deadlines, tenants, memory, and what it says of it.
+
+use std::fs;
+use std::future::Future;
+use std::time::Duration;
+
+use hatchery::{
+    Builder, DecisionKind, Decisions, Error, EvictedTo, Hatchery, Job, JobState, LimitKind,
+    NextDecision, Outcome, Phase, Priority, Refusal, Session, SessionsConfig, Status, TenantConfig,
+    Verdict, WaitReason,
+};
+use serde_json::{Value, json};
+
+use crate::support::value;
+
+/// Runs a test on a pool of its own with two workers. One that hangs fails instead.
+fn with_own_pool<F: Future<Output = ()>>(builder: Builder, test: impl FnOnce(Hatchery) -> F) {
+    let runtime = tokio::runtime::Runtime::new().expect("threads can be had");
+    runtime.block_on(async {
+        let pool = builder.workers(2).start().await.expect("the build can be had here");
+        tokio::time::timeout(Duration::from_secs(60), test(pool))
+            .await
+            .expect("the test ends in time");
+    });
+}
+
+async fn until(pool: &Hatchery, condition: impl Fn(&Status) -> bool) {
+    while !condition(&pool.status()) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Runs a job of a session that has to succeed; the value of its last expression.
+async fn ask(session: &Session, source: &str) -> Value {
+    value(&session.run(Job::code(source)).await.expect("the session takes jobs"))
+}
+
+fn endless() -> Job {
+    Job::code("print('on')\nwhile True: pass")
+}
+
+#[track_caller]
+fn is_due(outcome: &Outcome) {
+    match &outcome.verdict {
+        Verdict::Limit(hit) => assert_eq!(hit.limit, LimitKind::Deadline),
+        verdict => panic!("{verdict:?}"),
+    }
+}
+
+#[track_caller]
+fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Refusal {
+    match result {
+        Err(Error::Refused(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The next decision that `picks` makes something of.
+async fn find<T>(decisions: &mut Decisions, picks: impl Fn(&DecisionKind) -> Option<T>) -> T {
+    loop {
+        let next = decisions.next().await;
+        let Some(NextDecision::Decision(decision)) = next else { panic!("{next:?}") };
+        if let Some(found) = picks(&decision.kind) {
+            return found;
+        }
+    }
+}
+
+#[test]
+fn a_deadline_ends_what_runs_and_what_waits_and_costs_no_session() {
+    with_own_pool(Hatchery::builder(), |pool| async move {
+        // Each is well beyond what the ones before it make the scheduler expect.
+        let due = Duration::from_millis(300);
+        is_due(&pool.run(endless().deadline(due)).await.unwrap());
+        let session = pool.session("due").await.unwrap();
+        ask(&session, "x = 41").await;
+        is_due(&session.run(endless().deadline(due * 3)).await.unwrap());
+        assert_eq!(ask(&session, "x + 1").await, json!(42));
+        // The shorter of both holds.
+        let timeout = endless().deadline(Duration::from_secs(20)).timeout(due);
+        assert!(pool.run(timeout).await.unwrap().is_timeout());
+
+        let blockers =
+            [pool.submit(endless()).await.unwrap(), pool.submit(endless()).await.unwrap()];
+        until(&pool, |status| status.running == 2).await;
+        let waiting = pool.submit(Job::code("1").deadline(due * 4)).await;
+        match waiting {
+            Ok(waiting) => is_due(&waiting.await),
+            // By what the endless ones took it can't be met.
+            Err(refused) => {
+                let refused = refusal::<()>(Err(refused));
+                assert!(matches!(refused, Refusal::DeadlineTooSoon { .. }), "{refused}");
+            }
+        }
+        drop(blockers);
+        assert_eq!(value(&pool.run(Job::code("1").deadline(due * 20)).await.unwrap()), json!(1));
+    });
+}
+
+#[test]
+fn a_tenant_has_the_workers_it_may_and_the_others_the_rest() {
+    let capped = TenantConfig { concurrent: 1, queued_count: 2, ..TenantConfig::default() };
+    with_own_pool(Hatchery::builder().tenant("capped", capped), |pool| async move {
+        let mut running = pool.submit(endless().tenant("capped")).await.unwrap();
+        assert!(running.next_output().await.is_some());
+        let first = pool.submit(Job::code("1").tenant("capped")).await.unwrap();
+        let urgent = Job::code("2").tenant("capped").priority(Priority::High);
+        let second = pool.submit(urgent).await.unwrap();
+        let refused = refusal(pool.submit(Job::code("3").tenant("capped")).await);
+        assert!(matches!(refused, Refusal::TenantQueueFull { queued: 2, .. }), "{refused}");
+        for _ in 0..10 {
+            let other = Job::code("4").tenant("other").idempotent(false);
+            assert_eq!(value(&pool.run(other).await.unwrap()), json!(4));
+        }
+
+        let explained = pool.explain(first.job_id()).await.unwrap();
+        assert_eq!(explained.tenant, "capped");
+        let JobState::Waiting { reason, ahead_in_tenant, .. } = &explained.state else {
+            panic!("{explained}")
+        };
+        assert_eq!(*reason, WaitReason::TenantAtLimit { running: 1, limit: 1 });
+        assert_eq!(*ahead_in_tenant, 1, "the urgent one");
+        assert!(explained.to_string().contains("`capped`"), "{explained}");
+        let explained = pool.explain(running.job_id()).await.unwrap();
+        assert!(matches!(explained.state, JobState::Running { .. }), "{explained}");
+
+        let status = pool.status();
+        assert_eq!((status.running, status.queue_depth), (1, 2));
+        running.cancel();
+        assert_eq!(running.outcome().await.verdict, Verdict::Cancelled);
+        assert_eq!(value(&second.await), json!(2));
+        assert_eq!(value(&first.await), json!(1));
+        assert!(pool.explain(running.job_id()).await.is_none());
+    });
+}
+
+#[test]
+fn draining_for_a_time_finishes_what_it_can_and_stops_the_rest() {
+    with_own_pool(Hatchery::builder(), |pool| async move {
+        let session = pool.session("s").await.unwrap();
+        ask(&session, "x = 1").await;
+        let mut quick = Vec::new();
+        for number in 0..20 {
+            quick.push(pool.submit(Job::code(number.to_string())).await.unwrap());
+        }
+        let long = pool.submit(endless()).await.unwrap();
+        let turn = session.submit(endless()).await.unwrap();
+        pool.drain_for(Duration::from_millis(1_500)).await;
+        for (number, ticket) in quick.into_iter().enumerate() {
+            assert_eq!(value(&ticket.await), json!(number));
+        }
+        for ticket in [long, turn] {
+            assert_eq!(ticket.await.verdict, Verdict::Cancelled);
+        }
+        let status = pool.status();
+        assert_eq!(status.phase, Phase::Drained);
+        assert!(status.workers.is_empty() && status.sessions.is_empty(), "{status:?}");
+        assert_eq!(refusal(pool.run(Job::code("1")).await), Refusal::ShuttingDown);
+    });
+}
+
+#[test]
+fn every_decision_about_a_job_is_told() {
+    with_own_pool(Hatchery::builder(), |pool| async move {
+        let mut decisions = pool.decisions();
+        let ticket = pool.submit(Job::code("1 / 0").tenant("t")).await.unwrap();
+        let id = ticket.job_id();
+        assert!(matches!(ticket.await.verdict, Verdict::Raised(_)));
+        let tenant = find(&mut decisions, |kind| match kind {
+            DecisionKind::Admitted { job, tenant } if *job == id => Some(tenant.clone()),
+            _ => None,
+        })
+        .await;
+        assert_eq!(tenant, "t");
+        let worker = find(&mut decisions, |kind| match kind {
+            DecisionKind::Dispatched { job, worker } if *job == id => Some(*worker),
+            _ => None,
+        })
+        .await;
+        assert!(pool.status().workers.iter().any(|status| status.worker == worker));
+        let how = find(&mut decisions, |kind| match kind {
+            DecisionKind::Ended { job, how } if *job == id => Some(*how),
+            _ => None,
+        })
+        .await;
+        assert_eq!(how, "failed");
+        pool.drain().await;
+        while let Some(next) = decisions.next().await {
+            assert!(matches!(next, NextDecision::Decision(_)), "{next:?}");
+        }
+    });
+}
+
+/// What a session has that goes to disk and comes back: variables, an open file and where it was
+/// read to, a module's state, generators of random numbers, and a mounted folder.
+#[test]
+fn a_session_on_disk_goes_on_where_it_was() {
+    let sessions = SessionsConfig {
+        park_after: Duration::from_millis(1),
+        spill_after: Duration::from_millis(50),
+        ..SessionsConfig::default()
+    };
+    with_own_pool(Hatchery::builder().sessions(sessions), |pool| async move {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("given.txt"), "given").unwrap();
+        let mut decisions = pool.decisions();
+        let session = pool.session("spilled").await.unwrap();
+        let begin = "import collections, random\n\
+                     kept = collections.Counter('abracadabra')\n\
+                     numbers = random.Random(5)\n\
+                     file = open('log.txt', 'w+'); file.write('one two three'); file.seek(4)\n\
+                     seen = [numbers.random(), file.read(3)]";
+        let begin = Job::code(begin).mount(folder.path(), "/data").unwrap();
+        assert!(session.run(begin).await.unwrap().is_success());
+        let expected = "import random\nnumbers = random.Random(5)\n\
+                        [numbers.random(), numbers.random(), numbers.random()]";
+        let expected = value(&pool.run(Job::code(expected)).await.unwrap());
+
+        for round in 1..=2 {
+            until(&pool, |status| status.places.on_disk == 1).await;
+            let status = pool.status();
+            assert!(status.memory.disk_bytes > 0, "{:?}", status.memory);
+            let id = status.sessions[0].session;
+            find(&mut decisions, |kind| match kind {
+                DecisionKind::Evicted { session, to: EvictedTo::Disk, .. } => {
+                    (*session == id).then_some(())
+                }
+                _ => None,
+            })
+            .await;
+            assert_eq!(ask(&session, "numbers.random()").await, expected[round]);
+        }
+        until(&pool, |status| status.places.on_disk == 1).await;
+        let rest = "[kept['a'], seen[1], file.read(), open('/data/given.txt').read()]";
+        assert_eq!(ask(&session, rest).await, json!([5, "two", " three", "given"]));
+        let told = pool.status().sessions[0].evicted.clone().unwrap();
+        assert!(told.contains("rested"), "{told}");
+        session.close();
+        until(&pool, |status| status.memory.disk_bytes == 0).await;
+    });
+}
+
+/// What a pool at rest takes here, in bytes.
+fn bytes_at_rest() -> u64 {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    with_own_pool(Hatchery::builder(), |pool| async move {
+        let both = tokio::join!(pool.run(Job::code("1")), pool.run(Job::code("1")));
+        assert!(both.0.is_ok() && both.1.is_ok());
+        until(&pool, |status| status.running == 0 && status.memory.in_flight_bytes == 0).await;
+        sender.send(pool.status().memory.used_bytes()).expect("somebody waits for it");
+    });
+    receiver.recv().expect("the pool came to rest")
+}
+
+#[test]
+fn more_than_the_memory_goes_to_disk_or_is_refused() {
+    const SESSIONS: usize = 12;
+    // As random as they are, compressing them gains nothing.
+    const FILL: &str = "import os\nkept = os.urandom(16 << 20)\nkept[0]";
+    let limit = bytes_at_rest() + (96 << 20);
+    with_own_pool(Hatchery::builder().memory_limit_bytes(limit), |pool| async move {
+        let mut open: Vec<(Session, Value)> = Vec::new();
+        for number in 0..SESSIONS {
+            let filled = match pool.session(&number.to_string()).await {
+                Ok(session) => match session.run(Job::code(FILL)).await {
+                    Ok(outcome) => Ok((session, value(&outcome))),
+                    Err(refused) => Err(refused),
+                },
+                Err(refused) => Err(refused),
+            };
+            match filled {
+                Ok(filled) => open.push(filled),
+                Err(refused) => {
+                    assert!(refused.is_overloaded(), "{refused}");
+                    let refused = refusal::<()>(Err(refused));
+                    assert!(matches!(refused, Refusal::NoMemory { .. }), "{refused}");
+                }
+            }
+        }
+        assert!(open.len() > 3, "{} sessions", open.len());
+        until(&pool, |status| status.memory.used_bytes() <= limit).await;
+        until(&pool, |status| status.places.on_disk > 0).await;
+        for (session, first) in &open {
+            assert_eq!(ask(session, "kept[0]").await, *first);
+        }
+
+        // What would have to wait, in memory, is refused.
+        let blockers =
+            [pool.submit(endless()).await.unwrap(), pool.submit(endless()).await.unwrap()];
+        until(&pool, |status| status.running == 2).await;
+        let mut waiting = Vec::new();
+        let refused = loop {
+            match pool.submit(Job::code("1").stdin(vec![b'x'; 32 << 20])).await {
+                Ok(ticket) => waiting.push(ticket),
+                Err(refused) => break refusal::<()>(Err(refused)),
+            }
+            assert!(waiting.len() < 8, "only so much fits beside what is there");
+        };
+        let is_overload = refused.is_overload();
+        assert!(matches!(refused, Refusal::NoMemory { .. }) && is_overload, "{refused}");
+        drop(blockers);
+        for ticket in waiting {
+            assert_eq!(value(&ticket.await), json!(1));
+        }
+    });
+}

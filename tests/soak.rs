@@ -1,0 +1,446 @@
+//! Many jobs on real interpreters, some of them hostile, some cancelled, some the death of their
+//! worker: each ends once and as it must, and nothing grows. A process of its own, since it counts
+//! what the process has.
+//!
+//! `HATCHERY_SOAK_JOBS=100000 cargo test --release --locked --test soak -- --nocapture` prints the
+//! numbers for the record; by default there are 3,000 jobs.
+//!
+//! Nothing that a program or a host function can do takes a worker's thread with it. So the source
+//! of interpreters is the image with one thing added: the thread panics after runs that are marked.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use engine::{
+    Afterwards, Engine, EngineConfig, Image, ImageSpec, LimitKind, Limits, Outcome, Program,
+    ProgressSink, SandboxFailure, Silent, StartError, Verdict,
+};
+use pool::{
+    Interpreter, InterpreterSource, JobId, Packed, Parked, PoolConfig, SessionId, Task,
+    WorkerActivity,
+};
+use scheduler::{
+    DecisionKind, JobRequest, NextDecision, Scheduler, SchedulerConfig, SessionsConfig, Ticket,
+    Totals, WorkersConfig,
+};
+use tokio::task::JoinSet;
+
+/// Jobs whose callers wait for them at once.
+const AT_ONCE: usize = 64;
+const SESSIONS: usize = 8;
+/// After its run the thread panics, each time.
+const DIES: &str = "# dies\nx = 1";
+/// After its first run the thread panics.
+const DIES_ONCE: &str = "# dies once\n'alive'";
+const DEATH: &str = "the soak test ends this worker";
+
+/// An image whose interpreters take their thread with them when they are told to.
+struct Mortal {
+    image: Image,
+    /// Jobs that have cost a worker.
+    died: Arc<Mutex<HashSet<JobId>>>,
+    deaths: Arc<AtomicU64>,
+}
+
+struct MortalInterpreter {
+    real: Box<dyn Interpreter>,
+    died: Arc<Mutex<HashSet<JobId>>>,
+    deaths: Arc<AtomicU64>,
+}
+
+impl InterpreterSource for Mortal {
+    fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
+        let real = InterpreterSource::start(&self.image)?;
+        let (died, deaths) = (Arc::clone(&self.died), Arc::clone(&self.deaths));
+        Ok(Box::new(MortalInterpreter { real, died, deaths }))
+    }
+
+    fn shared_bytes(&self) -> u64 {
+        InterpreterSource::shared_bytes(&self.image)
+    }
+
+    fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
+        InterpreterSource::pack(&self.image, parked)
+    }
+
+    fn unpack(&self, packed: &Packed) -> Result<Parked, StartError> {
+        InterpreterSource::unpack(&self.image, packed)
+    }
+}
+
+impl Interpreter for MortalInterpreter {
+    fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards) {
+        let ran = self.real.run(task, last);
+        let is_first = || self.died.lock().unwrap().insert(task.job);
+        let source = &task.program.source;
+        if source == DIES || (source == DIES_ONCE && is_first()) {
+            self.deaths.fetch_add(1, Ordering::SeqCst);
+            panic!("{DEATH}");
+        }
+        ran
+    }
+
+    fn reset(&mut self) -> Result<(), StartError> {
+        self.real.reset()
+    }
+
+    fn park(&mut self) -> Result<Parked, StartError> {
+        self.real.park()
+    }
+
+    fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
+        self.real.attach(parked)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.real.memory_bytes()
+    }
+}
+
+/// What a job does, and what has to come of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    /// Gives a value that no other job gives.
+    Plain(u64),
+    /// The turn of a session: the value is the number of its turns.
+    Turn {
+        session: usize,
+        turn: u64,
+    },
+    /// Its caller cancels it while it runs or waits.
+    Cancelled,
+    /// Its caller goes away.
+    Dropped(u64),
+    Loops,
+    Exits,
+    FillsMemory,
+    Recurses,
+    FloodsOutput,
+    StormsExceptions,
+    Dies,
+    DiesOnce,
+}
+
+impl Kind {
+    /// Five of a hundred are hostile.
+    fn by_chance(dice: &mut Dice, number: u64, turns: &mut [u64; SESSIONS]) -> Self {
+        match dice.below(1_000) {
+            0..8 => Self::Loops,
+            8..15 => Self::Exits,
+            15..20 => Self::FillsMemory,
+            20..26 => Self::Recurses,
+            26..33 => Self::FloodsOutput,
+            33..40 => Self::StormsExceptions,
+            40..45 => Self::Dies,
+            45..50 => Self::DiesOnce,
+            50..100 => Self::Cancelled,
+            100..130 => Self::Dropped(number),
+            130..230 => {
+                let session = dice.below(SESSIONS as u64) as usize;
+                turns[session] += 1;
+                Self::Turn { session, turn: turns[session] }
+            }
+            _ => Self::Plain(number),
+        }
+    }
+
+    fn request(self, sessions: &[SessionId; SESSIONS]) -> JobRequest {
+        let quick = Limits { grace: Duration::from_millis(10), ..Limits::default() };
+        let (source, limits) = match self {
+            Self::Plain(number) | Self::Dropped(number) => {
+                (format!("x = {number}\nx * 2"), Limits::default())
+            }
+            Self::Turn { .. } => {
+                let turn = "turns = globals().get('turns', 0) + 1\nturns";
+                (turn.to_owned(), Limits::default())
+            }
+            Self::Cancelled => ("while True: pass".to_owned(), quick),
+            Self::Loops => {
+                let wall_time = Duration::from_millis(20);
+                ("while True: pass".to_owned(), Limits { wall_time, ..quick })
+            }
+            Self::Exits => ("import os\nos._exit(3)".to_owned(), quick),
+            Self::FillsMemory => {
+                let source = "x = []\nwhile True: x.append(bytes(1 << 20))".to_owned();
+                (source, Limits { memory_bytes: 96 << 20, ..quick })
+            }
+            Self::Recurses => {
+                let source = "import sys\nsys.setrecursionlimit(10**9)\ndef f(): f()\nf()";
+                (source.to_owned(), quick)
+            }
+            Self::FloodsOutput => {
+                let limits = Limits { output_bytes: 64 << 10, stop_at_output_limit: true, ..quick };
+                ("while True: print('x' * 4096)".to_owned(), limits)
+            }
+            Self::StormsExceptions => {
+                let source = "for number in range(3000):\n    try: raise ValueError(number)\n    \
+                              except ValueError: pass\n1 / 0";
+                (source.to_owned(), quick)
+            }
+            Self::Dies => (DIES.to_owned(), quick),
+            Self::DiesOnce => (DIES_ONCE.to_owned(), quick),
+        };
+        let session = match self {
+            Self::Turn { session, .. } => Some(sessions[session]),
+            _ => None,
+        };
+        // Or each of them would be the death of three.
+        let idempotent = (self == Self::Dies).then_some(false);
+        let program = Program { source, ..Program::default() };
+        let tenant = Some(Arc::from(if self.is_hostile() { "hostile" } else { "harmless" }));
+        JobRequest { program, limits, session, tenant, idempotent, ..JobRequest::default() }
+    }
+
+    fn is_hostile(self) -> bool {
+        !matches!(self, Self::Plain(_) | Self::Turn { .. } | Self::Cancelled | Self::Dropped(_))
+    }
+
+    fn check(self, outcome: &Outcome) {
+        let raised = |name: &str| match &outcome.verdict {
+            Verdict::Raised(exception) => exception.type_name == name,
+            _ => false,
+        };
+        let limited = |kind: LimitKind| match &outcome.verdict {
+            Verdict::Limit(hit) => hit.limit == kind,
+            _ => false,
+        };
+        let gives = |number: u64| match &outcome.verdict {
+            Verdict::Completed { value: Some(value), .. } => value.as_u64() == Some(number),
+            _ => false,
+        };
+        let is_right = match self {
+            Self::Plain(number) => gives(2 * number),
+            Self::Turn { turn, .. } => gives(turn),
+            Self::Cancelled => outcome.verdict == Verdict::Cancelled,
+            Self::Dropped(_) => unreachable!("nobody has its outcome"),
+            Self::Loops => limited(LimitKind::Wall),
+            Self::Exits => matches!(outcome.verdict, Verdict::Exited { code: 3, .. }),
+            Self::FillsMemory => raised("MemoryError"),
+            Self::Recurses => limited(LimitKind::Stack),
+            Self::FloodsOutput => limited(LimitKind::Output),
+            Self::StormsExceptions => raised("ZeroDivisionError"),
+            Self::Dies => {
+                matches!(outcome.verdict, Verdict::SandboxFailed(SandboxFailure::WorkerDied(_)))
+            }
+            Self::DiesOnce => outcome.is_success(),
+        };
+        assert!(is_right, "{self:?}: {:?}\n{}", outcome.verdict, outcome.stderr_text());
+    }
+}
+
+/// The same numbers each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// What this process has.
+#[derive(Debug, Clone, Copy)]
+struct Footprint {
+    resident_bytes: u64,
+    threads: usize,
+    descriptors: usize,
+}
+
+impl Footprint {
+    fn now() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+        let count = |folder: &str| fs::read_dir(folder).unwrap().count();
+        Self {
+            resident_bytes: kibibytes << 10,
+            threads: count("/proc/self/task"),
+            descriptors: count("/proc/self/fd"),
+        }
+    }
+
+    /// Whether nothing grew beyond what chance does.
+    fn is_flat_since(self, before: Self) -> bool {
+        let room = (before.resident_bytes / 20).max(32 << 20);
+        self.resident_bytes <= before.resident_bytes + room
+            && self.threads <= before.threads + 2
+            && self.descriptors <= before.descriptors + 2
+    }
+}
+
+async fn start(deaths: &Arc<AtomicU64>) -> Scheduler {
+    let loading = tokio::task::spawn_blocking(|| {
+        let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
+        let engine = Engine::load(&EngineConfig::from_env(), &progress).unwrap();
+        Image::load_or_build(&engine, &ImageSpec::default(), &progress).unwrap()
+    });
+    let image = loading.await.unwrap();
+    let source = Mortal { image, died: Arc::default(), deaths: Arc::clone(deaths) };
+    let config = SchedulerConfig {
+        concurrent: 2,
+        workers: WorkersConfig::fixed(2),
+        // Half of them are on disk at any time.
+        sessions: SessionsConfig { in_memory: SESSIONS / 2, ..SessionsConfig::default() },
+        ..SchedulerConfig::default()
+    };
+    let spill_dir = Some(std::env::temp_dir());
+    let pool = PoolConfig { spill_dir, ..PoolConfig::default() };
+    Scheduler::start(config, pool, Arc::new(source)).await.unwrap()
+}
+
+/// How often each job ended, and how many decisions were missed.
+async fn count_ends(mut decisions: scheduler::Decisions) -> (HashMap<u64, u32>, u64) {
+    let (mut ends, mut missed) = (HashMap::new(), 0);
+    while let Some(next) = decisions.next().await {
+        match next {
+            NextDecision::Missed(count) => missed += count,
+            NextDecision::Decision(decision) => {
+                if let DecisionKind::Ended { job, .. } = decision.kind {
+                    *ends.entry(job).or_default() += 1;
+                }
+            }
+        }
+    }
+    (ends, missed)
+}
+
+/// Waits for the outcome as the caller of such a job does.
+async fn follow(kind: Kind, ticket: Ticket, patience: u64) {
+    if matches!(kind, Kind::Cancelled | Kind::Dropped(_)) {
+        for _ in 0..patience {
+            tokio::task::yield_now().await;
+        }
+        if kind != Kind::Cancelled {
+            return;
+        }
+        ticket.cancel();
+    }
+    let ended = tokio::time::timeout(Duration::from_secs(120), ticket.into_future()).await;
+    kind.check(&ended.unwrap_or_else(|_| panic!("{kind:?} is lost")));
+}
+
+async fn rests(scheduler: &Scheduler) {
+    let resting = async {
+        loop {
+            let status = scheduler.status();
+            let is_ready = |activity| activity == WorkerActivity::Ready;
+            if status.queue_depth == 0
+                && status.running == 0
+                && status.workers.iter().all(|worker| is_ready(worker.activity))
+            {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), resting).await.expect("it comes to rest");
+}
+
+fn sum(totals: &Totals) -> u64 {
+    let Totals { succeeded, failed, limited, cancelled, sandbox_failed, refused, .. } = totals;
+    succeeded + failed + limited + cancelled + sandbox_failed + refused
+}
+
+/// Deaths that are meant say nothing; others are told as ever.
+fn silence_deaths() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !panic.to_string().contains(DEATH) {
+            tell(panic);
+        }
+    }));
+}
+
+#[expect(clippy::disallowed_methods, reason = "tells how long it took")]
+async fn soak(jobs: u64) {
+    let deaths = Arc::<AtomicU64>::default();
+    let scheduler = start(&deaths).await;
+    let counting = tokio::spawn(count_ends(scheduler.decisions()));
+    let mut sessions = Vec::new();
+    for number in 0..SESSIONS {
+        sessions.push(scheduler.open_session(&number.to_string()).await.unwrap());
+    }
+    let sessions: [SessionId; SESSIONS] = sessions.try_into().unwrap();
+    let mut dice = Dice(0x5eed);
+    let mut turns = [0; SESSIONS];
+    let mut ids = HashSet::new();
+    let mut followers = JoinSet::new();
+    let mut footprints = Vec::new();
+    let mut hostile = 0;
+    let started = Instant::now();
+    for number in 0..jobs {
+        let kind = Kind::by_chance(&mut dice, number, &mut turns);
+        hostile += u64::from(kind.is_hostile());
+        let ticket = scheduler.submit(kind.request(&sessions)).await.unwrap();
+        assert!(ids.insert(ticket.job_id()), "no id is given twice");
+        followers.spawn(follow(kind, ticket, dice.below(200)));
+        while followers.len() >= AT_ONCE {
+            followers.join_next().await.unwrap().unwrap();
+        }
+        if (number + 1) % (jobs / 5).max(1) == 0 {
+            while let Some(followed) = followers.join_next().await {
+                followed.unwrap();
+            }
+            rests(&scheduler).await;
+            footprints.push(Footprint::now());
+        }
+    }
+    while let Some(followed) = followers.join_next().await {
+        followed.unwrap();
+    }
+    rests(&scheduler).await;
+    let elapsed = started.elapsed();
+    let status = scheduler.status();
+    scheduler.drain().await;
+    let (ends, missed) = counting.await.unwrap();
+
+    let totals = status.totals;
+    println!("{jobs} jobs in {elapsed:.1?}, {hostile} of them hostile, {turns:?} turns");
+    println!("{} worker deaths; {totals:?}", deaths.load(Ordering::SeqCst));
+    for footprint in &footprints {
+        println!(
+            "{} MiB resident, {} threads, {} descriptors",
+            footprint.resident_bytes >> 20,
+            footprint.threads,
+            footprint.descriptors
+        );
+    }
+    println!("queue {:?}\nattach {:?}", status.latency.queue, status.latency.attach);
+    println!("run {:?}\nreset {:?}", status.latency.run, status.latency.reset);
+
+    assert_eq!(ids.len() as u64, jobs);
+    assert_eq!(sum(&totals), jobs, "each job counts once");
+    assert_eq!(totals.refused, 0);
+    assert!(ends.values().all(|count| *count == 1), "a job ended twice");
+    assert!(ends.keys().all(|job| ids.contains(job)), "a job ended that nobody submitted");
+    assert!(missed > 0 || ends.len() as u64 == jobs, "{} of {jobs} ended", ends.len());
+    // The first fifth warms up.
+    let (first, last) = (footprints[0], footprints[footprints.len() - 1]);
+    assert!(last.is_flat_since(first), "{footprints:?}");
+}
+
+#[test]
+fn a_mixed_load_loses_nothing_doubles_nothing_and_leaves_nothing() {
+    silence_deaths();
+    let jobs = std::env::var("HATCHERY_SOAK_JOBS").ok().and_then(|jobs| jobs.parse().ok());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(4)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(soak(jobs.unwrap_or(3_000)));
+    let left: Vec<String> = fs::read_dir("/proc/self/task")
+        .unwrap()
+        .flatten()
+        .filter_map(|task| fs::read_to_string(task.path().join("comm")).ok())
+        .filter(|name| name.starts_with("hatchery-worker"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
