@@ -11,6 +11,8 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
+import weakref
 
 from hatchery import _agent, _compile, _describe, _image, _streams, _values
 from hatchery._agent import Agent
@@ -43,6 +45,26 @@ class Door:
         header.pop("buffers", None)
         self.replies.append(header)
         return b""
+
+
+class Exits:
+    """Stands in for `atexit`."""
+
+    def __init__(self, functions):
+        self.functions = functions[:]
+
+    def _ncallbacks(self):
+        return len(self.functions)
+
+    def register(self, function):
+        self.functions.append(function)
+
+    def unregister(self, function):
+        self.functions = [one for one in self.functions if not (one is function or one == function)]
+
+    def _run_exitfuncs(self):
+        for function in reversed(self.functions):
+            function()
 
 
 def parts(frame):
@@ -281,6 +303,47 @@ class AgentTest(AgentCase):
         self.assertEqual(self.out, "")
         self.run_program("pass", last=True)
         self.assertEqual(self.out, "bye\n")
+
+    def test_logging_is_shut_down_if_there_are_handlers(self):
+        import logging
+
+        def refuse():
+            raise AssertionError
+
+        for callbacks, made, ends in [
+            ([logging.shutdown], [], 0),
+            ([logging.shutdown], [logging.StreamHandler()], 1),
+            ([logging.shutdown, refuse], [], None),
+            ([refuse], [], None),
+            ([], [], None),
+        ]:
+            exits, ended = Exits(callbacks), []
+            shutdown = lambda: ended.append(list(handlers))
+            exits.functions = [shutdown if one is logging.shutdown else one for one in exits.functions]
+            last, handlers = logging._defaultLastResort, []
+            handlers.append(weakref.ref(last))
+            with (
+                unittest.mock.patch.object(_streams, "atexit", exits),
+                unittest.mock.patch.object(logging, "shutdown", shutdown),
+                unittest.mock.patch.object(logging, "_handlerList", handlers),
+            ):
+                before = exits.functions[:]
+                _streams.ease_logging(3)
+                self.assertEqual(ended, [])
+                if ends is None:
+                    self.assertTrue(all(a is b for a, b in zip(exits.functions, before, strict=True)))
+                    continue
+                handlers += [weakref.ref(one) for one in made]
+                _streams.run_exit_functions()
+                self.assertEqual(len(ended), ends)
+                with contextlib.redirect_stderr(io.StringIO()):
+                    _streams.run_exit_functions()
+                self.assertEqual(len(ended), 2 * ends + (not ends))
+                _streams.atexit.unregister(shutdown)
+                self.assertEqual(exits.functions, [])
+                exits.functions = [shutdown]
+                _streams.ease_logging(3)
+                self.assertEqual(exits.functions[0] is shutdown, bool(made))
 
     def test_a_low_recursion_limit_does_not_keep_the_agent_from_answering(self):
         limit = sys.getrecursionlimit()

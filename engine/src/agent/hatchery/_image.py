@@ -6,7 +6,7 @@ import sys
 import types
 
 from hatchery._describe import describe_exception
-from hatchery._streams import flush_streams, new_main
+from hatchery._streams import ease_logging, flush_streams, new_main
 from hatchery._wire import FETCH, IMMORTAL, SEEDED, encode_request, reply_frame
 
 # Objects that are made immortal in one go.
@@ -38,6 +38,7 @@ def prepare(agent):
         if request["setup"] is not None:
             agent._execute(request["setup"], request["setup_name"])
             agent._image_names = dict(agent.main.__dict__)
+        ease_logging(REHEARSED_TIMES)
         reply = {"kind": "completed", "has_value": False, "value": None, "repr": None}
     except BaseException as error:
         reply = {"kind": "raised", **describe_exception(error, request["result_bytes"])}
