@@ -122,8 +122,10 @@ class Agent:
         reopen_streams()
         sys.modules["__main__"] = self.main
         # What the program puts there is used between turns too otherwise, by the host's flush.
-        streams = {name: sys.__dict__.get(name) for name in ("stdout", "stderr")}
-        sys.__dict__.update(self._replaced)
+        streams = sys.__dict__
+        out, err = streams.get("stdout"), streams.get("stderr")
+        if self._replaced:
+            streams.update(self._replaced)
         try:
             self._call(PROGRAM_BEGINS)
             reply, buffers = self._run(request)
@@ -136,15 +138,20 @@ class Agent:
             self._call(PROGRAM_OVER)
         finally:
             sys.modules["__main__"] = self._between
-            left = {name: sys.__dict__.get(name) for name in streams}
-            self._replaced = {name: left[name] for name in left if left[name] is not streams[name]}
-            sys.__dict__.update(streams)
+            if self._replaced or streams.get("stdout") is not out or streams.get("stderr") is not err:
+                self._take_back(streams, {"stdout": out, "stderr": err})
         if request["rehearse"]:
             self._turns = 0
             # That of the last run goes now, and not as the next one begins.
             sys.stdin = self._stdin = open_stdin()
             linecache.cache.pop("<job>", None)
         return reply_frame(reply, self._encode, buffers)
+
+    def _take_back(self, streams, ours):
+        """Puts the agent's streams where the program's are, which are kept for its next run."""
+        left = {name: streams.get(name) for name in ours}
+        self._replaced = {name: left[name] for name in left if left[name] is not ours[name]}
+        streams.update(ours)
 
     def _fetch(self):
         try:
@@ -208,7 +215,7 @@ class Agent:
         """As a process that ends does: what is still open is closed, and so written."""
         namespace = self.main.__dict__
         flush_files(namespace.values())
-        references, alive = 0, lambda: None
+        references, alive = 0, None
         if self._image_names is not None:
             # The setup's functions keep it; only what the program put there goes.
             put_back(namespace, self._image_names)
@@ -217,12 +224,14 @@ class Agent:
             # unless something outside of it keeps it alive.
             self.main = sys.modules["__main__"] = new_main()
             references = sys.getrefcount(namespace)
-            witness = namespace["__witness__"] = Witness()
-            alive = weakref.ref(witness)
-            del witness
+            if self._nothing_left is None or references != self._nothing_left[1]:
+                witness = namespace["__witness__"] = Witness()
+                alive = weakref.ref(witness)
+                del witness
         del namespace
         objects = gc.get_objects()
-        left = len(objects), references
+        # The reference to the witness is none that the program left.
+        left = len(objects) - (alive is not None), references
         if is_rehearsal:
             self._nothing_left = left
         elif left == self._nothing_left:
@@ -235,7 +244,7 @@ class Agent:
         flush_files(objects)
         del objects
         gc.collect()
-        if alive() is not None:
+        if alive is not None and alive() is not None:
             for holder in gc.get_referrers(alive()):
                 if type(holder) is dict:
                     clear(holder)
@@ -252,7 +261,9 @@ class Agent:
             name = self.main.__file__ = filename
         sys.argv = [filename or "", *request["args"]]
         os.environ = self._environment
-        if request["env"] or variables_of(os.environ) != self._base_variables:
+        variables = getattr(self._environment, "_data", None)
+        is_as_it_was = type(variables) is dict and variables == self._base_variables
+        if request["env"] or not is_as_it_was:
             os.environ.clear()
             os.environ.update(self._base_environment)
             os.environ.update(request["env"])
@@ -286,7 +297,10 @@ class Agent:
 
     def _execute(self, source, filename, is_expression=False):
         """Runs the program; returns whether it ends in an expression, and that one's value."""
-        lines = io.StringIO(source, newline=None).readlines()
+        if "\n" in source or "\r" in source or not source:
+            lines = io.StringIO(source, newline=None).readlines()
+        else:
+            lines = [source]
         linecache.cache[filename] = len(source), None, lines, filename
         namespace = self.main.__dict__
         body, last = compile_program(source, filename, is_expression)
