@@ -25,7 +25,8 @@ from hatchery._image import prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, new_main, open_stdin, put_back
 from hatchery._streams import reopen_streams, run_exit_functions
 from hatchery._values import data_fields, to_object
-from hatchery._wire import FETCH, HELLO, NO_ROOM, PREPARE_WORD, PROGRAM_BEGINS, PROGRAM_OVER
+from hatchery._wire import FETCH, HELLO, NO_ROOM, NO_VALUE, PREPARE_WORD, PROGRAM_BEGINS
+from hatchery._wire import PROGRAM_OVER, VALUE_IS_NONE
 from hatchery._wire import decode_request, encode_json, put_forms, reply_frame
 
 # Enough to describe an exception in.
@@ -145,7 +146,7 @@ class Agent:
             # That of the last run goes now, and not as the next one begins.
             sys.stdin = self._stdin = open_stdin()
             linecache.cache.pop("<job>", None)
-        return reply_frame(reply, self._encode, buffers)
+        return reply if type(reply) is bytes else reply_frame(reply, self._encode, buffers)
 
     def _take_back(self, streams, ours):
         """Puts the agent's streams where the program's are, which are kept for its next run."""
@@ -182,15 +183,11 @@ class Agent:
                 given = None
                 # What the program set must not keep the agent from answering.
                 sys.setrecursionlimit(max(self._recursion_limit, sys.getrecursionlimit()))
-            reply = {"kind": "completed", **describe_value(has_value, value, cap, self._encode)}
-            forms = self._displays.rich_forms(value)
-            if forms:
-                reply["bundle"] = put_forms(forms, buffers)
-            if not reply["has_value"] and value is not None:
-                told, data = data_fields(value, request["data_bytes"], self._encode)
-                reply |= told
-                buffers += data
-            del value, forms
+            if value is None:
+                reply = VALUE_IS_NONE if has_value else NO_VALUE
+            else:
+                reply = self._described(value, cap, request["data_bytes"], buffers)
+            del value
         except SystemExit as error:
             self._reserve, buffers = None, ()
             reply = self._exited(error, cap)
@@ -210,6 +207,18 @@ class Agent:
                 pass  # an audit hook of the program, for instance
         flush_streams()
         return reply, buffers
+
+    def _described(self, value, cap, data_bytes, buffers):
+        """What a reply says of the value that a program ends in."""
+        reply = {"kind": "completed", **describe_value(True, value, cap, self._encode)}
+        forms = self._displays.rich_forms(value)
+        if forms:
+            reply["bundle"] = put_forms(forms, buffers)
+        if not reply["has_value"]:
+            told, data = data_fields(value, data_bytes, self._encode)
+            reply |= told
+            buffers += data
+        return reply
 
     def _drop_main(self, is_rehearsal=False):
         """As a process that ends does: what is still open is closed, and so written."""

@@ -70,6 +70,11 @@ def display_frame(forms, encode):
     return reply_frame({"bundle": put_forms(forms, buffers)}, encode, buffers, DISPLAY)
 
 
+# Replies that are the same for most programs: of one that ends in no expression, or in `None`.
+NO_VALUE, VALUE_IS_NONE = (
+    reply_frame({"kind": "completed", "has_value": has_value, "value": None, "repr": None}, encode_json)
+    for has_value in (False, True)
+)
 # The reply when there is no memory left to take a request with, or to make another reply.
 NO_ROOM = reply_frame(
     {
