@@ -16,7 +16,7 @@ import weakref
 
 from hatchery import _agent, _compile, _describe, _image, _streams, _values
 from hatchery._agent import Agent
-from hatchery._wire import FETCH, HELLO, PROGRAM_BEGINS, PROGRAM_OVER, REPLY
+from hatchery._wire import FETCH, HELLO, LAST, PROGRAM_BEGINS, PROGRAM_OVER, REHEARSE, REPLY, RESEED
 from hatchery._wire import encode_json, reply_frame
 
 
@@ -78,6 +78,16 @@ def parts(frame):
     return header, buffers
 
 
+def request_for(
+    source, filename=None, args=(), env=(), given=None, last=False, reseed=False, rehearse=False,
+    result_bytes=1 << 20, data_bytes=1 << 20,
+):
+    """What the host sends for a run."""
+    moment = LAST * last | RESEED * reseed | REHEARSE * rehearse
+    around = [filename, list(args), dict(env), given]
+    return source, moment, result_bytes, data_bytes, *([around] if any(around) else ())
+
+
 class AgentCase(unittest.TestCase):
     """Runs programs on an agent of its own."""
 
@@ -95,19 +105,7 @@ class AgentCase(unittest.TestCase):
         sys.stdin = stdin
 
     def run_program(self, source, **changes):
-        request = {
-            "source": source,
-            "filename": None,
-            "args": [],
-            "env": {},
-            "last": False,
-            "reseed": False,
-            "rehearse": False,
-            "result_bytes": 1 << 20,
-            "data_bytes": 1 << 20,
-            **changes,
-        }
-        self.door.requests.append(request)
+        self.door.requests.append(request_for(source, **changes))
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             self.agent.turn()

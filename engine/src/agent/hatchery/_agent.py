@@ -25,8 +25,8 @@ from hatchery._image import prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, new_main, open_stdin, put_back
 from hatchery._streams import reopen_streams, run_exit_functions
 from hatchery._values import data_fields, to_object
-from hatchery._wire import FETCH, HELLO, NO_ROOM, NO_VALUE, PREPARE_WORD, PROGRAM_BEGINS
-from hatchery._wire import PROGRAM_OVER, VALUE_IS_NONE
+from hatchery._wire import FETCH, HELLO, LAST, NO_ROOM, NO_VALUE, PREPARE_WORD, PROGRAM_BEGINS
+from hatchery._wire import PROGRAM_OVER, REHEARSE, RESEED, VALUE_IS_NONE
 from hatchery._wire import decode_request, encode_json, put_forms, reply_frame
 
 # Enough to describe an exception in.
@@ -117,7 +117,9 @@ class Agent:
         except BaseException as error:
             # A hook that an earlier program left, and that `marshal` tells of what it reads.
             return reply_frame({"kind": "raised", **describe_barely(error)}, self._encode)
-        if request["reseed"]:
+        source, moment, cap, data_bytes, *around = request
+        del request
+        if moment & RESEED:
             reseed(self._generators)
         self._bridge.begin_turn()
         reopen_streams()
@@ -129,19 +131,19 @@ class Agent:
             streams.update(self._replaced)
         try:
             self._call(PROGRAM_BEGINS)
-            reply, buffers = self._run(request)
+            reply, buffers = self._run(source, moment, cap, data_bytes, around)
             self._call(PROGRAM_OVER)
         except KeyboardInterrupt as error:
             # It came when the program was over and its end was being described. The host raises
             # it once, and takes it back if it comes later.
-            reply = {"kind": "raised", **describe_interrupt(error, request["result_bytes"])}
+            reply = {"kind": "raised", **describe_interrupt(error, cap)}
             buffers = ()
             self._call(PROGRAM_OVER)
         finally:
             sys.modules["__main__"] = self._between
             if self._replaced or streams.get("stdout") is not out or streams.get("stderr") is not err:
                 self._take_back(streams, {"stdout": out, "stderr": err})
-        if request["rehearse"]:
+        if moment & REHEARSE:
             self._turns = 0
             # That of the last run goes now, and not as the next one begins.
             sys.stdin = self._stdin = open_stdin()
@@ -165,19 +167,22 @@ class Agent:
         except Exception as error:
             raise MemoryError from error
 
-    def _run(self, request):
-        cap, buffers = request["result_bytes"], []
+    def _run(self, source, moment, cap, data_bytes, around):
+        buffers, is_interrupted = [], False
         self._displays.begin(cap)
-        is_interrupted = False
         try:
-            # What only some jobs are given; without it nothing of that costs anything.
-            given = request.pop("given", None)
-            filename = self._prepare(request, given)
+            given = None
+            if around:
+                name, args, env, given = around.pop()
+                filename = self._prepare(name, args, env, given)
+                del args, env
+            else:
+                filename = self._prepare()
             try:
                 if given is None:
-                    has_value, value = self._execute(request["source"], filename)
+                    has_value, value = self._execute(source, filename)
                 else:
-                    has_value, value = self._execute_with(given, request["source"], filename)
+                    has_value, value = self._execute_with(given, source, filename)
             finally:
                 # Nothing is kept beyond the program's own end.
                 given = None
@@ -186,7 +191,7 @@ class Agent:
             if value is None:
                 reply = VALUE_IS_NONE if has_value else NO_VALUE
             else:
-                reply = self._described(value, cap, request["data_bytes"], buffers)
+                reply = self._described(value, cap, data_bytes, buffers)
             del value
         except SystemExit as error:
             self._reserve, buffers = None, ()
@@ -196,11 +201,11 @@ class Agent:
             is_interrupted = issubclass(type(error), KeyboardInterrupt)
             reply = {"kind": "raised", **describe_exception(error, cap)}
         self._displays.finish(is_interrupted)
-        if request["last"]:
-            if not request["rehearse"]:
+        if moment & LAST:
+            if not moment & REHEARSE:
                 run_exit_functions()
             try:
-                self._drop_main(request["rehearse"])
+                self._drop_main(moment & REHEARSE)
             except KeyboardInterrupt:
                 raise
             except BaseException:
@@ -259,23 +264,22 @@ class Agent:
                     clear(holder)
             gc.collect()
 
-    def _prepare(self, request, given=None):
+    def _prepare(self, filename=None, args=(), env=None, given=None):
         """Sets up what a process would have been started with; returns the program's name."""
         self._turns += 1
-        filename = request["filename"]
         if filename is None:
             name = "<job>" if self._turns == 1 else f"<job {self._turns}>"
             self.main.__dict__.pop("__file__", None)
         else:
             name = self.main.__file__ = filename
-        sys.argv = [filename or "", *request["args"]]
+        sys.argv = [filename or "", *args]
         os.environ = self._environment
         variables = getattr(self._environment, "_data", None)
         is_as_it_was = type(variables) is dict and variables == self._base_variables
-        if request["env"] or not is_as_it_was:
+        if env or not is_as_it_was:
             os.environ.clear()
             os.environ.update(self._base_environment)
-            os.environ.update(request["env"])
+            os.environ.update(env or {})
         # A reader that saw the end of the last run's input would stay at the end.
         sys.stdin, self._stdin = self._stdin or open_stdin(), None
         if given is not None:
