@@ -109,6 +109,14 @@ pub(crate) struct Moment {
     pub(crate) rehearse: bool,
 }
 
+impl Moment {
+    /// All of it in one number; `hatchery/_wire.py` has the same ones.
+    fn number(self) -> i64 {
+        let Self { last, reseed, rehearse } = self;
+        i64::from(last) | (i64::from(reseed) << 1) | (i64::from(rehearse) << 2)
+    }
+}
+
 /// The request to prepare an interpreter for an image.
 pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
     let setup = spec.setup.as_ref();
@@ -130,27 +138,28 @@ pub(crate) fn identity() -> String {
     [&boot_source(), TURN, PREPARE, SITE].join("\n")
 }
 
-/// The request for a run.
+/// The request for a run: the source, the moment, the most bytes of a result and of its data; and,
+/// unless all of it is nothing, the file's name, arguments, environment and what only some are given.
 pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec<u8> {
-    let Moment { last, reseed, rehearse } = moment;
-    let args = program.args.iter().map(|argument| Value::from(argument.as_str()));
-    let env = program.env.iter().map(|(name, value)| (name.as_str(), Value::from(value.as_str())));
     let mut items = vec![
-        ("source", program.source.as_str().into()),
-        ("filename", program.filename.as_deref().into()),
-        ("args", Value::List(args.collect())),
-        ("env", Value::dict(env)),
-        ("last", last.into()),
-        ("reseed", reseed.into()),
-        ("rehearse", rehearse.into()),
-        ("result_bytes", limits.result_bytes.into()),
-        ("data_bytes", limits.result_data_bytes.into()),
+        program.source.as_str().into(),
+        Value::Int(moment.number()),
+        limits.result_bytes.into(),
+        limits.result_data_bytes.into(),
     ];
     let given = given(program);
-    if !given.is_empty() {
-        items.push(("given", Value::dict(given)));
+    let Program { filename, args, env, .. } = program;
+    if filename.is_some() || !args.is_empty() || !env.is_empty() || !given.is_empty() {
+        let args = args.iter().map(|argument| Value::from(argument.as_str()));
+        let env = env.iter().map(|(name, value)| (name.as_str(), Value::from(value.as_str())));
+        items.push(Value::List(vec![
+            filename.as_deref().into(),
+            Value::List(args.collect()),
+            Value::dict(env),
+            if given.is_empty() { Value::None } else { Value::dict(given) },
+        ]));
     }
-    Value::dict(items).encode()
+    Value::Tuple(items).encode()
 }
 
 /// What only some programs are given.
@@ -355,8 +364,7 @@ for name in 'hatchery._nothing', 'hatchery._wire.nothing':
     except ModuleNotFoundError:
         continue
     assert False, name
-request = dict(source='1 / 0', filename=None, args=[], env={}, last=True, reseed=False)
-request |= dict(rehearse=False, result_bytes=1000, data_bytes=0)
+request = ('1 / 0', wire.LAST, 1000, 0)
 frames = []
 def call(frame):
     frames.append(frame)
@@ -398,17 +406,46 @@ sys.stdout.write(frames[-1][5:].decode())
         };
         let limits = Limits { result_bytes: 5 << 30, ..Limits::default() };
         let moment = Moment { last: true, ..Moment::default() };
-        let expected = serde_json::json!({
-            "source": "print('ä')", "filename": null, "args": ["a"], "env": {"NAME": "value"},
-            "last": true, "reseed": false, "rehearse": false, "result_bytes": 5_u64 << 30,
-            "data_bytes": 64 << 20,
-        });
+        let expected = serde_json::json!([
+            "print('ä')", 1, 5_u64 << 30, 64 << 20, [null, ["a"], {"NAME": "value"}, null],
+        ]);
         assert_eq!(marshal::as_python_reads(&request(&program, &limits, moment)), expected);
+        let plain = Program { source: "x = 1".to_owned(), ..Program::default() };
+        let moment = Moment { reseed: true, rehearse: true, ..Moment::default() };
+        let expected = serde_json::json!(["x = 1", 6, 5_u64 << 30, 64 << 20]);
+        assert_eq!(marshal::as_python_reads(&request(&plain, &limits, moment)), expected);
+        for (program, expected) in [
+            (
+                Program { filename: Some("a.py".to_owned()), ..Program::default() },
+                serde_json::json!(["a.py", [], {}, null]),
+            ),
+            (
+                Program { workdir: Some("/a".to_owned()), ..Program::default() },
+                serde_json::json!([null, [], {}, {"workdir": "/a"}]),
+            ),
+        ] {
+            let sent = request(&program, &limits, Moment::default());
+            assert_eq!(marshal::as_python_reads(&sent)[4], expected);
+        }
         let spec = ImageSpec { preload: vec!["json".to_owned()], ..ImageSpec::default() };
         let expected = serde_json::json!({
             "path": [], "preload": ["json"], "setup": null, "setup_name": null, "result_bytes": 5_u64 << 30,
         });
         assert_eq!(marshal::as_python_reads(&prepare_request(&spec, &limits)), expected);
+    }
+
+    #[test]
+    fn the_agent_has_the_same_numbers_for_a_moment() {
+        let wire = include_str!("agent/hatchery/_wire.py");
+        let none = Moment::default();
+        for (name, moment) in [
+            ("LAST", Moment { last: true, ..none }),
+            ("RESEED", Moment { reseed: true, ..none }),
+            ("REHEARSE", Moment { rehearse: true, ..none }),
+        ] {
+            assert!(wire.contains(&format!("\n{name} = {}\n", moment.number())), "{name}");
+        }
+        assert_eq!(none.number(), 0);
     }
 
     #[test]
@@ -537,7 +574,7 @@ sys.stdout.write(frames[-1][5:].decode())
             "variables": {"x": ["plain", [0, 255]]},
             "workdir": "/workspace/a",
         });
-        assert_eq!(marshal::as_python_reads(&sent)["given"], expected);
+        assert_eq!(marshal::as_python_reads(&sent)[4][3], expected);
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub(crate) enum Value<'a> {
     Str(Cow<'a, str>),
     Bytes(Cow<'a, [u8]>),
     List(Vec<Value<'a>>),
+    Tuple(Vec<Value<'a>>),
     /// In this order; no name comes twice.
     Dict(Vec<(Cow<'a, str>, Value<'a>)>),
 }
@@ -47,7 +48,9 @@ impl<'a> Value<'a> {
             Self::Float(_) => 9,
             Self::Str(text) => 5 + text.len(),
             Self::Bytes(bytes) => 5 + bytes.len(),
-            Self::List(items) => 5 + items.iter().map(Self::encoded_len).sum::<usize>(),
+            Self::List(items) | Self::Tuple(items) => {
+                5 + items.iter().map(Self::encoded_len).sum::<usize>()
+            }
             Self::Dict(items) => {
                 let item_len =
                     |(name, value): &(Cow<'_, str>, Self)| 5 + name.len() + value.encoded_len();
@@ -77,6 +80,11 @@ impl<'a> Value<'a> {
             Self::Bytes(content) => write_sized(bytes, b's', content),
             Self::List(items) => {
                 bytes.push(b'[');
+                write_len(bytes, items.len());
+                items.iter().for_each(|item| item.write(bytes));
+            }
+            Self::Tuple(items) => {
+                bytes.push(b'(');
                 write_len(bytes, items.len());
                 items.iter().for_each(|item| item.write(bytes));
             }
@@ -211,6 +219,7 @@ mod tests {
             (Value::from("\u{e4}"), b"u\x02\0\0\0\xc3\xa4"),
             (Value::Bytes(Cow::Borrowed(b"\0\xff")), b"s\x02\0\0\0\0\xff"),
             (Value::List(vec![Value::None]), b"[\x01\0\0\0N"),
+            (Value::Tuple(vec![Value::None, Value::Int(1)]), b"(\x02\0\0\0Ni\x01\0\0\0"),
             (Value::dict([("a", Value::None)]), b"{u\x01\0\0\0aN0"),
         ] {
             assert_eq!(value.encode(), expected, "{value:?}");
@@ -232,6 +241,7 @@ mod tests {
             ("texts", Value::List(texts.map(Value::from).into())),
             ("bytes", Value::Bytes(Cow::Borrowed(&bytes))),
             ("empty", Value::List(vec![Value::List(Vec::new()), Value::dict([])])),
+            ("tuples", Value::Tuple(vec![Value::Tuple(Vec::new()), Value::from("a")])),
             ("owned", Value::Str(Cow::Owned("x".repeat(300)))),
             ("", Value::dict([("n\u{e4}me", Value::from(7_usize))])),
         ]);
@@ -244,6 +254,7 @@ mod tests {
             "texts": texts,
             "bytes": bytes,
             "empty": [[], {}],
+            "tuples": [[], "a"],
             "owned": "x".repeat(300),
             "": {"n\u{e4}me": 7},
         });

@@ -11,10 +11,12 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
+import weakref
 
 from hatchery import _agent, _compile, _describe, _image, _streams, _values
 from hatchery._agent import Agent
-from hatchery._wire import FETCH, HELLO, PROGRAM_BEGINS, PROGRAM_OVER, REPLY
+from hatchery._wire import FETCH, HELLO, LAST, PROGRAM_BEGINS, PROGRAM_OVER, REHEARSE, REPLY, RESEED
 from hatchery._wire import encode_json, reply_frame
 
 
@@ -45,6 +47,26 @@ class Door:
         return b""
 
 
+class Exits:
+    """Stands in for `atexit`."""
+
+    def __init__(self, functions):
+        self.functions = functions[:]
+
+    def _ncallbacks(self):
+        return len(self.functions)
+
+    def register(self, function):
+        self.functions.append(function)
+
+    def unregister(self, function):
+        self.functions = [one for one in self.functions if not (one is function or one == function)]
+
+    def _run_exitfuncs(self):
+        for function in reversed(self.functions):
+            function()
+
+
 def parts(frame):
     """The header of a reply and its buffers."""
     end = 5 + int.from_bytes(frame[1:5], "little")
@@ -54,6 +76,16 @@ def parts(frame):
         end += length
     assert frame[:1] == REPLY and end == len(frame)
     return header, buffers
+
+
+def request_for(
+    source, filename=None, args=(), env=(), given=None, last=False, reseed=False, rehearse=False,
+    result_bytes=1 << 20, data_bytes=1 << 20,
+):
+    """What the host sends for a run."""
+    moment = LAST * last | RESEED * reseed | REHEARSE * rehearse
+    around = [filename, list(args), dict(env), given]
+    return source, moment, result_bytes, data_bytes, *([around] if any(around) else ())
 
 
 class AgentCase(unittest.TestCase):
@@ -73,19 +105,7 @@ class AgentCase(unittest.TestCase):
         sys.stdin = stdin
 
     def run_program(self, source, **changes):
-        request = {
-            "source": source,
-            "filename": None,
-            "args": [],
-            "env": {},
-            "last": False,
-            "reseed": False,
-            "rehearse": False,
-            "result_bytes": 1 << 20,
-            "data_bytes": 1 << 20,
-            **changes,
-        }
-        self.door.requests.append(request)
+        self.door.requests.append(request_for(source, **changes))
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             self.agent.turn()
@@ -281,6 +301,47 @@ class AgentTest(AgentCase):
         self.assertEqual(self.out, "")
         self.run_program("pass", last=True)
         self.assertEqual(self.out, "bye\n")
+
+    def test_logging_is_shut_down_if_there_are_handlers(self):
+        import logging
+
+        def refuse():
+            raise AssertionError
+
+        for callbacks, made, ends in [
+            ([logging.shutdown], [], 0),
+            ([logging.shutdown], [logging.StreamHandler()], 1),
+            ([logging.shutdown, refuse], [], None),
+            ([refuse], [], None),
+            ([], [], None),
+        ]:
+            exits, ended = Exits(callbacks), []
+            shutdown = lambda: ended.append(list(handlers))
+            exits.functions = [shutdown if one is logging.shutdown else one for one in exits.functions]
+            last, handlers = logging._defaultLastResort, []
+            handlers.append(weakref.ref(last))
+            with (
+                unittest.mock.patch.object(_streams, "atexit", exits),
+                unittest.mock.patch.object(logging, "shutdown", shutdown),
+                unittest.mock.patch.object(logging, "_handlerList", handlers),
+            ):
+                before = exits.functions[:]
+                _streams.ease_logging(3)
+                self.assertEqual(ended, [])
+                if ends is None:
+                    self.assertTrue(all(a is b for a, b in zip(exits.functions, before, strict=True)))
+                    continue
+                handlers += [weakref.ref(one) for one in made]
+                _streams.run_exit_functions()
+                self.assertEqual(len(ended), ends)
+                with contextlib.redirect_stderr(io.StringIO()):
+                    _streams.run_exit_functions()
+                self.assertEqual(len(ended), 2 * ends + (not ends))
+                _streams.atexit.unregister(shutdown)
+                self.assertEqual(exits.functions, [])
+                exits.functions = [shutdown]
+                _streams.ease_logging(3)
+                self.assertEqual(exits.functions[0] is shutdown, bool(made))
 
     def test_a_low_recursion_limit_does_not_keep_the_agent_from_answering(self):
         limit = sys.getrecursionlimit()

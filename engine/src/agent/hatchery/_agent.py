@@ -25,7 +25,8 @@ from hatchery._image import prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, new_main, open_stdin, put_back
 from hatchery._streams import reopen_streams, run_exit_functions
 from hatchery._values import data_fields, to_object
-from hatchery._wire import FETCH, HELLO, NO_ROOM, PREPARE_WORD, PROGRAM_BEGINS, PROGRAM_OVER
+from hatchery._wire import FETCH, HELLO, LAST, NO_ROOM, NO_VALUE, PREPARE_WORD, PROGRAM_BEGINS
+from hatchery._wire import PROGRAM_OVER, REHEARSE, RESEED, VALUE_IS_NONE
 from hatchery._wire import decode_request, encode_json, put_forms, reply_frame
 
 # Enough to describe an exception in.
@@ -116,35 +117,44 @@ class Agent:
         except BaseException as error:
             # A hook that an earlier program left, and that `marshal` tells of what it reads.
             return reply_frame({"kind": "raised", **describe_barely(error)}, self._encode)
-        if request["reseed"]:
+        source, moment, cap, data_bytes, *around = request
+        del request
+        if moment & RESEED:
             reseed(self._generators)
         self._bridge.begin_turn()
         reopen_streams()
         sys.modules["__main__"] = self.main
         # What the program puts there is used between turns too otherwise, by the host's flush.
-        streams = {name: sys.__dict__.get(name) for name in ("stdout", "stderr")}
-        sys.__dict__.update(self._replaced)
+        streams = sys.__dict__
+        out, err = streams.get("stdout"), streams.get("stderr")
+        if self._replaced:
+            streams.update(self._replaced)
         try:
             self._call(PROGRAM_BEGINS)
-            reply, buffers = self._run(request)
+            reply, buffers = self._run(source, moment, cap, data_bytes, around)
             self._call(PROGRAM_OVER)
         except KeyboardInterrupt as error:
             # It came when the program was over and its end was being described. The host raises
             # it once, and takes it back if it comes later.
-            reply = {"kind": "raised", **describe_interrupt(error, request["result_bytes"])}
+            reply = {"kind": "raised", **describe_interrupt(error, cap)}
             buffers = ()
             self._call(PROGRAM_OVER)
         finally:
             sys.modules["__main__"] = self._between
-            left = {name: sys.__dict__.get(name) for name in streams}
-            self._replaced = {name: left[name] for name in left if left[name] is not streams[name]}
-            sys.__dict__.update(streams)
-        if request["rehearse"]:
+            if self._replaced or streams.get("stdout") is not out or streams.get("stderr") is not err:
+                self._take_back(streams, {"stdout": out, "stderr": err})
+        if moment & REHEARSE:
             self._turns = 0
             # That of the last run goes now, and not as the next one begins.
             sys.stdin = self._stdin = open_stdin()
             linecache.cache.pop("<job>", None)
-        return reply_frame(reply, self._encode, buffers)
+        return reply if type(reply) is bytes else reply_frame(reply, self._encode, buffers)
+
+    def _take_back(self, streams, ours):
+        """Puts the agent's streams where the program's are, which are kept for its next run."""
+        left = {name: streams.get(name) for name in ours}
+        self._replaced = {name: left[name] for name in left if left[name] is not ours[name]}
+        streams.update(ours)
 
     def _fetch(self):
         try:
@@ -157,33 +167,32 @@ class Agent:
         except Exception as error:
             raise MemoryError from error
 
-    def _run(self, request):
-        cap, buffers = request["result_bytes"], []
+    def _run(self, source, moment, cap, data_bytes, around):
+        buffers, is_interrupted = [], False
         self._displays.begin(cap)
-        is_interrupted = False
         try:
-            # What only some jobs are given; without it nothing of that costs anything.
-            given = request.pop("given", None)
-            filename = self._prepare(request, given)
+            given = None
+            if around:
+                name, args, env, given = around.pop()
+                filename = self._prepare(name, args, env, given)
+                del args, env
+            else:
+                filename = self._prepare()
             try:
                 if given is None:
-                    has_value, value = self._execute(request["source"], filename)
+                    has_value, value = self._execute(source, filename)
                 else:
-                    has_value, value = self._execute_with(given, request["source"], filename)
+                    has_value, value = self._execute_with(given, source, filename)
             finally:
                 # Nothing is kept beyond the program's own end.
                 given = None
                 # What the program set must not keep the agent from answering.
                 sys.setrecursionlimit(max(self._recursion_limit, sys.getrecursionlimit()))
-            reply = {"kind": "completed", **describe_value(has_value, value, cap, self._encode)}
-            forms = self._displays.rich_forms(value)
-            if forms:
-                reply["bundle"] = put_forms(forms, buffers)
-            if not reply["has_value"] and value is not None:
-                told, data = data_fields(value, request["data_bytes"], self._encode)
-                reply |= told
-                buffers += data
-            del value, forms
+            if value is None:
+                reply = VALUE_IS_NONE if has_value else NO_VALUE
+            else:
+                reply = self._described(value, cap, data_bytes, buffers)
+            del value
         except SystemExit as error:
             self._reserve, buffers = None, ()
             reply = self._exited(error, cap)
@@ -192,11 +201,11 @@ class Agent:
             is_interrupted = issubclass(type(error), KeyboardInterrupt)
             reply = {"kind": "raised", **describe_exception(error, cap)}
         self._displays.finish(is_interrupted)
-        if request["last"]:
-            if not request["rehearse"]:
+        if moment & LAST:
+            if not moment & REHEARSE:
                 run_exit_functions()
             try:
-                self._drop_main(request["rehearse"])
+                self._drop_main(moment & REHEARSE)
             except KeyboardInterrupt:
                 raise
             except BaseException:
@@ -204,11 +213,23 @@ class Agent:
         flush_streams()
         return reply, buffers
 
+    def _described(self, value, cap, data_bytes, buffers):
+        """What a reply says of the value that a program ends in."""
+        reply = {"kind": "completed", **describe_value(True, value, cap, self._encode)}
+        forms = self._displays.rich_forms(value)
+        if forms:
+            reply["bundle"] = put_forms(forms, buffers)
+        if not reply["has_value"]:
+            told, data = data_fields(value, data_bytes, self._encode)
+            reply |= told
+            buffers += data
+        return reply
+
     def _drop_main(self, is_rehearsal=False):
         """As a process that ends does: what is still open is closed, and so written."""
         namespace = self.main.__dict__
         flush_files(namespace.values())
-        references, alive = 0, lambda: None
+        references, alive = 0, None
         if self._image_names is not None:
             # The setup's functions keep it; only what the program put there goes.
             put_back(namespace, self._image_names)
@@ -217,12 +238,14 @@ class Agent:
             # unless something outside of it keeps it alive.
             self.main = sys.modules["__main__"] = new_main()
             references = sys.getrefcount(namespace)
-            witness = namespace["__witness__"] = Witness()
-            alive = weakref.ref(witness)
-            del witness
+            if self._nothing_left is None or references != self._nothing_left[1]:
+                witness = namespace["__witness__"] = Witness()
+                alive = weakref.ref(witness)
+                del witness
         del namespace
         objects = gc.get_objects()
-        left = len(objects), references
+        # The reference to the witness is none that the program left.
+        left = len(objects) - (alive is not None), references
         if is_rehearsal:
             self._nothing_left = left
         elif left == self._nothing_left:
@@ -235,27 +258,28 @@ class Agent:
         flush_files(objects)
         del objects
         gc.collect()
-        if alive() is not None:
+        if alive is not None and alive() is not None:
             for holder in gc.get_referrers(alive()):
                 if type(holder) is dict:
                     clear(holder)
             gc.collect()
 
-    def _prepare(self, request, given=None):
+    def _prepare(self, filename=None, args=(), env=None, given=None):
         """Sets up what a process would have been started with; returns the program's name."""
         self._turns += 1
-        filename = request["filename"]
         if filename is None:
             name = "<job>" if self._turns == 1 else f"<job {self._turns}>"
             self.main.__dict__.pop("__file__", None)
         else:
             name = self.main.__file__ = filename
-        sys.argv = [filename or "", *request["args"]]
+        sys.argv = [filename or "", *args]
         os.environ = self._environment
-        if request["env"] or variables_of(os.environ) != self._base_variables:
+        variables = getattr(self._environment, "_data", None)
+        is_as_it_was = type(variables) is dict and variables == self._base_variables
+        if env or not is_as_it_was:
             os.environ.clear()
             os.environ.update(self._base_environment)
-            os.environ.update(request["env"])
+            os.environ.update(env or {})
         # A reader that saw the end of the last run's input would stay at the end.
         sys.stdin, self._stdin = self._stdin or open_stdin(), None
         if given is not None:
@@ -286,7 +310,10 @@ class Agent:
 
     def _execute(self, source, filename, is_expression=False):
         """Runs the program; returns whether it ends in an expression, and that one's value."""
-        lines = io.StringIO(source, newline=None).readlines()
+        if "\n" in source or "\r" in source or not source:
+            lines = io.StringIO(source, newline=None).readlines()
+        else:
+            lines = [source]
         linecache.cache[filename] = len(source), None, lines, filename
         namespace = self.main.__dict__
         body, last = compile_program(source, filename, is_expression)

@@ -6,8 +6,8 @@ import sys
 import types
 
 from hatchery._describe import describe_exception
-from hatchery._streams import flush_streams, new_main
-from hatchery._wire import FETCH, IMMORTAL, SEEDED, encode_request, reply_frame
+from hatchery._streams import ease_logging, flush_streams, new_main
+from hatchery._wire import FETCH, IMMORTAL, LAST, REHEARSE, SEEDED, encode_request, reply_frame
 
 # Objects that are made immortal in one go.
 OBJECTS_AT_ONCE = 256
@@ -38,6 +38,7 @@ def prepare(agent):
         if request["setup"] is not None:
             agent._execute(request["setup"], request["setup_name"])
             agent._image_names = dict(agent.main.__dict__)
+        ease_logging(REHEARSED_TIMES)
         reply = {"kind": "completed", "has_value": False, "value": None, "repr": None}
     except BaseException as error:
         reply = {"kind": "raised", **describe_exception(error, request["result_bytes"])}
@@ -55,9 +56,7 @@ def prepare(agent):
 
 def rehearse(agent, source):
     """Serves a request of its own, so that what is made at the first time is in the image."""
-    request = {"source": source, "filename": None, "args": [], "env": {}, "last": True}
-    request |= {"reseed": False, "rehearse": True, "result_bytes": 1000, "data_bytes": 0}
-    answer = encode_request(request)
+    answer = encode_request((source, LAST | REHEARSE, 1000, 0))
     call, agent._call = agent._call, lambda frame: answer if frame == FETCH else b""
     main = agent.main
     agent.turn()

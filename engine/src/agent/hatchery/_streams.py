@@ -73,10 +73,72 @@ def flush(stream):
 
 
 def run_exit_functions():
+    run_functions(atexit._run_exitfuncs)
+
+
+def run_functions(run):
     try:
-        atexit._run_exitfuncs()
+        run()
     except BaseException:
         pass  # CPython has printed it
+
+
+class LoggingEnd:
+    """Stands in for `logging.shutdown` as the exit function of a process.
+
+    In a fresh copy of an image that one costs much, to flush and close handlers that there are none
+    of. It is called if there are others than as this was made, or if what the only one flushes is
+    the program's.
+    """
+
+    def __init__(self, shutdown, handlers):
+        self._shutdown = shutdown
+        self._handlers = handlers
+        self._idle = handlers[:]
+
+    def __call__(self):
+        streams = sys.__dict__
+        if self._handlers != self._idle or streams.get("stderr") is not streams.get("__stderr__"):
+            self._shutdown()
+
+    def __eq__(self, other):
+        # `atexit.unregister` compares.
+        return other is self or other is self._shutdown
+
+    __hash__ = None
+
+
+class Seen:
+    """Is equal to nothing, and keeps what it was compared with."""
+
+    def __init__(self):
+        self.others = []
+
+    def __eq__(self, other):
+        self.others.append(other)
+        return False
+
+    __hash__ = None
+
+
+def ease_logging(times):
+    """Has the exit function of `logging` look first whether there is anything to do, if it is the
+    only one and there are no handlers but that of last resort; and runs it so many times."""
+    logging = sys.modules.get("logging")
+    shutdown = getattr(logging, "shutdown", None)
+    handlers = getattr(logging, "_handlerList", ())
+    last = getattr(logging, "_defaultLastResort", None)
+    if atexit._ncallbacks() != 1 or [handler() for handler in handlers] != [last]:
+        return
+    seen = Seen()
+    atexit.unregister(seen)
+    if seen.others != [shutdown]:
+        return
+    end = LoggingEnd(shutdown, handlers)
+    atexit.unregister(shutdown)
+    atexit.register(end)
+    for _ in range(times):
+        run_functions(end)
 
 
 def new_main():

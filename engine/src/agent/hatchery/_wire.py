@@ -1,6 +1,9 @@
 """What passes through the door to the host; `engine/src/agent/wire.rs` is its other side.
 
-A request comes in the format of `marshal`. A reply is a header in JSON and buffers of raw bytes.
+A request comes in the format of `marshal`. That for a run is a tuple: the source, the moment, the most
+bytes of a result and of its data; and, unless all of it is nothing, a list of the file's name, the
+arguments, the environment and what only some jobs are given. A reply is a header in JSON and buffers
+of raw bytes.
 """
 
 import json
@@ -22,6 +25,12 @@ DISPLAY = b"\x08"
 
 # What the host sends as the source of a turn.
 PREPARE_WORD = b"prepare"
+
+# What a request says of the moment of its run, in one number; `engine/src/agent.rs` has the same ones.
+LAST = 1
+RESEED = 2
+REHEARSE = 4
+
 
 def _refuse(value):
     raise TypeError(f"{type(value).__name__} is no JSON")
@@ -70,6 +79,11 @@ def display_frame(forms, encode):
     return reply_frame({"bundle": put_forms(forms, buffers)}, encode, buffers, DISPLAY)
 
 
+# Replies that are the same for most programs: of one that ends in no expression, or in `None`.
+NO_VALUE, VALUE_IS_NONE = (
+    reply_frame({"kind": "completed", "has_value": has_value, "value": None, "repr": None}, encode_json)
+    for has_value in (False, True)
+)
 # The reply when there is no memory left to take a request with, or to make another reply.
 NO_ROOM = reply_frame(
     {
