@@ -228,6 +228,7 @@ impl SchedulerState {
                 self.seats.insert(worker, seat);
                 if let Some(reset) = reset {
                     self.published.measures.lock().record_reset(reset);
+                    self.published.metrics.reset(reset);
                 }
                 self.decide(Event::Ready { worker, memory_bytes });
             }
@@ -297,7 +298,7 @@ impl SchedulerState {
             }
             Effect::Renew(worker, reason) => {
                 self.seat(worker).renew();
-                crate::metrics::retired(&reason);
+                self.published.metrics.retired(&reason);
                 self.tell(DecisionKind::Retired { worker, reason });
             }
             Effect::Vacate(worker, session, reason) => {

@@ -59,10 +59,10 @@ impl SchedulerStatus {
         let sessions: Vec<_> = snapshot.sessions.iter().map(SessionStatus::of).collect();
         let workers = published.pool.get().map(pool::Pool::workers).unwrap_or_default();
         let (latency, jobs_per_second, last_errors) = {
-            let mut measures = published.measures.lock();
+            let measures = published.measures.lock();
             (measures.latencies(), measures.jobs_per_second(now), measures.last_errors(now))
         };
-        Self {
+        let status = Self {
             phase: snapshot.phase,
             uptime: now,
             queue_depth: snapshot.queue_depth,
@@ -79,7 +79,9 @@ impl SchedulerStatus {
             jobs_per_second,
             last_errors,
             last_decisions: published.told.last(),
-        }
+        };
+        published.metrics.gauges(&status);
+        status
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Outcome, SandboxFailure, StopHandle, Stream, Transcript, Verdict};
-use pool::{GoneReason, JobId, SessionId, Task, WorkerId};
+use pool::{GoneReason, JobId, SessionId, SessionPlace, Task, WorkerId};
 use tokio::sync::oneshot;
 
 use super::{Application, Finished, SchedulerState};
@@ -12,7 +12,6 @@ use crate::decision::DecisionKind;
 use crate::effect::Settlement;
 use crate::error::Refusal;
 use crate::job::{JobRequest, LiveJob, deadline_hit};
-use crate::metrics;
 use crate::model::{Ending, Event, Report};
 
 impl SchedulerState {
@@ -90,7 +89,7 @@ impl SchedulerState {
         match self.applying.take() {
             Some(Application::Job { live, admitted }) => {
                 self.totals.refused += 1;
-                metrics::refused(refusal.name());
+                self.published.metrics.refused(&refusal);
                 self.tell_of(|| DecisionKind::Refused {
                     tenant: Some(live.tenant.to_string()),
                     reason: refusal.name(),
@@ -112,6 +111,12 @@ impl SchedulerState {
         }
         let live = self.jobs.get_mut(&job).expect("S-7: the model dispatches only live jobs");
         live.dispatched = Some(self.now);
+        let metrics = &self.published.metrics;
+        metrics.queued(self.now.saturating_sub(live.submitted));
+        match live.task.session.as_ref().map(|cell| cell.place()) {
+            None | Some(SessionPlace::Fresh) => {}
+            Some(place) => metrics.turn(place == SessionPlace::OnWorker(worker)),
+        }
         seat.assign(live.next_try(due_in));
         self.tell_of(|| DecisionKind::Dispatched { job: job.0, worker });
     }
@@ -165,6 +170,7 @@ impl SchedulerState {
             measures.record_attach(attach);
             measures.record_run(outcome.usage.wall);
         }
+        self.published.metrics.attached(attach);
         self.end(job, *outcome);
     }
 
@@ -179,7 +185,7 @@ impl SchedulerState {
         live.task.transcript.restart();
         live.dispatched = None;
         self.totals.retried += 1;
-        metrics::retried();
+        self.published.metrics.retried();
         let message = format!("try {attempt}: {reason}");
         self.published.measures.lock().failed(self.now, Some(job.0), message);
         tracing::warn!(job = job.0, attempt, reason, "a job is tried again");
@@ -237,7 +243,7 @@ impl SchedulerState {
                 measures.failed(self.now, Some(job.0), failure.to_string());
             }
         }
-        metrics::job_ended(&outcome, how);
+        self.published.metrics.job_ended(&outcome, how);
         self.tell_of(|| DecisionKind::Ended { job: job.0, how });
         if let Some(reply) = live.reply.take() {
             // A caller that dropped its ticket doesn't want it.

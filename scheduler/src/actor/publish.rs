@@ -11,6 +11,7 @@ use super::SchedulerState;
 use crate::decision::{DecisionKind, EvictedTo, EvictionReason};
 use crate::decisions::Told;
 use crate::measures::Measures;
+use crate::metrics::Metrics;
 use crate::model::TenantView;
 use crate::status::{MemoryStatus, Phase, Totals};
 use crate::timer::Clock;
@@ -22,6 +23,7 @@ pub(crate) struct Published {
     pub(crate) pool: OnceLock<Pool>,
     pub(crate) snapshot: RwLock<Snapshot>,
     pub(crate) measures: Mutex<Measures>,
+    pub(crate) metrics: Metrics,
     pub(crate) told: Told,
 }
 
@@ -32,6 +34,7 @@ impl Published {
             pool: OnceLock::new(),
             snapshot: RwLock::default(),
             measures: Mutex::default(),
+            metrics: Metrics::new(),
             told: Told::default(),
         }
     }
@@ -134,7 +137,7 @@ impl SchedulerState {
     }
 
     pub(super) fn evicted(&mut self, session: SessionId, to: EvictedTo, reason: EvictionReason) {
-        crate::metrics::evicted(to, &reason);
+        self.published.metrics.evicted(to, &reason);
         self.tell(DecisionKind::Evicted { session, to, reason });
         self.changes.sessions.push(session);
     }

@@ -10,7 +10,6 @@ use crate::effect::Settlement;
 use crate::error::Refusal;
 use crate::job::Queued;
 use crate::message::CaptureReply;
-use crate::metrics;
 use crate::model::Event;
 use crate::status::Phase;
 
@@ -189,7 +188,7 @@ impl SchedulerState {
     fn new_session(&mut self, name: Arc<str>, state: Option<Parked>) -> Result<SessionId, Refusal> {
         let bytes = bytes_of(state.as_ref());
         if let Some(refusal) = self.model.refuses_session(bytes) {
-            metrics::refused(refusal.name());
+            self.published.metrics.refused(&refusal);
             self.tell(DecisionKind::Refused {
                 tenant: None,
                 reason: refusal.name(),
