@@ -29,6 +29,7 @@ mod error;
 mod job;
 mod message;
 mod model;
+mod policy;
 mod scheduler;
 mod status;
 mod ticket;
