@@ -1,20 +1,38 @@
-//! The decisions. Pure: a model, an event, and the effects that follow.
+//! The decisions. Pure: a model, an event, the time, and the effects that follow.
 //!
-//! Time plays no part here yet: first come, first served needs only the order of job numbers.
+//! Each event is taken in, and then everything that has become possible or due happens in the same
+//! step: jobs are dispatched, sessions make room, workers come and go. So admission and eviction are
+//! one decision, and no event can come between them. The rules are in `policy.rs`; `admission.rs`,
+//! `dispatch.rs`, `ending.rs` and `upkeep.rs` apply them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
-use engine::StopReason;
-use pool::{JobId, SessionId, WorkerId};
+use pool::{JobId, SessionId, Stowage, WorkerId};
 
 use crate::config::SchedulerConfig;
+use crate::decision::{EvictionReason, RetireReason};
 use crate::effect::{Effect, Settlement};
-use crate::error::Refusal;
+use crate::job::Queued;
+use crate::policy::fleet::{Activity, Fleet};
+use crate::policy::residency::{Place, Residency};
+use crate::policy::shares::{Key, Shares, Waiting};
 use crate::status::Phase;
 
+mod admission;
+mod dispatch;
+mod ending;
+mod explaining;
 mod invariants;
 #[cfg(test)]
 mod tests;
+mod upkeep;
+mod view;
+
+pub(crate) use view::TenantView;
+
+/// Since the scheduler began.
+pub(crate) type Time = Duration;
 
 /// How a caller wants a job to end that may run. One that waits is just taken out of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,444 +49,337 @@ pub(crate) enum Ending {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A job comes. Its number is larger than every one before.
-    Submitted { job: JobId, bytes: usize, session: Option<SessionId> },
+    Submitted { job: JobId, queued: Queued },
     /// A caller wants its job to end.
     EndWanted(JobId, Ending),
-    /// A session is wanted. Its number is new.
-    SessionOpened(SessionId),
+    /// A session is wanted that begins with a parked state of so many bytes, or with none. Its
+    /// number is new.
+    SessionOpened { session: SessionId, bytes: u64 },
     /// A session is no longer wanted.
     SessionClosed(SessionId),
     /// A session's state is gone. What waits for it can't run.
     SessionLost { session: SessionId, reason: String },
-    /// No worker has a session's state any more: it was replaced while nothing of it ran.
-    SessionMoved(SessionId),
-    /// A worker offers a seat.
-    Ready { worker: WorkerId },
+    /// A session's state was replaced while nothing of it ran. It is parked and takes so many
+    /// bytes; no worker has it any more.
+    SessionMoved { session: SessionId, bytes: u64 },
+    /// A worker has put a session's state aside, which takes so many bytes. By then the session
+    /// may be on another worker, or gone.
+    SessionParked { session: SessionId, bytes: u64 },
+    /// A session's state was put where it was to be and takes so many bytes there, or stays where
+    /// it was. It also stays when the session has moved on meanwhile.
+    Stowed { session: SessionId, stowage: Stowage, result: Result<u64, String> },
+    /// A worker offers a seat. Its interpreter has so much memory of its own.
+    Ready { worker: WorkerId, memory_bytes: u64 },
     /// A worker's job has ended.
-    Finished { worker: WorkerId, job: JobId },
+    Finished { worker: WorkerId, job: JobId, report: Report },
+    /// A copy of a session's state, which counted as a job of that session, is over.
+    Captured { worker: WorkerId, job: JobId },
     /// A worker is no more; `takes_session` if the state that it had went with it.
     Gone { worker: WorkerId, reason: String, is_replaced: bool, takes_session: bool },
-    /// No more jobs are to be taken.
-    Draining,
+    /// No more jobs are to be taken. When `until` has come, what waits is cancelled and what runs
+    /// is stopped.
+    Draining { until: Option<Time> },
+    /// Something may be due.
+    Tick,
+}
+
+/// What a job took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// The run itself.
+    pub(crate) wall: Duration,
+    /// CPU time of the run.
+    pub(crate) cpu: Duration,
+    /// Bringing its state to the worker, or making it fresh.
+    pub(crate) overhead: Duration,
+    /// The most guest memory that it had.
+    pub(crate) peak_memory_bytes: u64,
+    /// Whether the sandbox failed, rather than the program ended.
+    pub(crate) sandbox_failed: bool,
 }
 
 /// The scheduler's view of everything.
 #[derive(Debug, Clone)]
 pub(crate) struct Model {
     config: SchedulerConfig,
+    /// The image and the compiled build.
+    shared_bytes: u64,
+    now: Time,
     phase: Phase,
-    /// Workers that live or will be replaced.
-    workers: usize,
-    /// Why the last one was given up.
-    last_failure: String,
-    /// Isolated jobs that wait, oldest first.
-    waiting: BTreeSet<JobId>,
-    /// Workers with an unused seat, the one that is idle longest first.
-    idle: VecDeque<WorkerId>,
-    sessions: HashMap<SessionId, Session>,
-    /// The session whose state each worker has, or will have once it begins its job.
-    residents: HashMap<WorkerId, SessionId>,
-    /// Sessions that have a job and none that runs, by their oldest job.
-    runnable_sessions: BTreeMap<JobId, SessionId>,
+    /// When draining ends jobs.
+    drain_until: Option<Time>,
+    /// Whether it has.
+    is_aborted: bool,
     /// Every admitted job that has not ended.
     jobs: HashMap<JobId, Job>,
-    queued_count: usize,
-    queued_bytes: usize,
-    running: HashMap<WorkerId, JobId>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Job {
-    bytes: usize,
-    session: Option<SessionId>,
-    is_running: bool,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Session {
-    /// Jobs that wait, oldest first.
+    /// Those that wait.
     waiting: BTreeSet<JobId>,
-    /// The worker that has its state. Until that worker is idle, only it can be waited for: it
-    /// parks the state only when it is given something else.
-    resident: Option<WorkerId>,
-    /// The job by which it is among the runnable ones.
-    listed: Option<JobId>,
-    /// It ends when its last job has.
-    is_closing: bool,
+    /// Those of them that have a deadline, by it.
+    due: BTreeSet<(Time, JobId)>,
+    queued_bytes: usize,
+    running: usize,
+    /// What running jobs hold and may still take.
+    in_flight_bytes: u64,
+    /// Bytes that something could not have in this step.
+    shortage_bytes: u64,
+    shares: Shares,
+    fleet: Fleet,
+    sessions: Residency,
+}
+
+#[derive(Debug, Clone)]
+struct Job {
+    queued: Queued,
+    submitted: Time,
+    /// Tries that the sandbox failed.
+    failed_attempts: u32,
+    run: Option<Run>,
+}
+
+/// A try of a job.
+#[derive(Debug, Clone)]
+struct Run {
+    worker: WorkerId,
+    since: Time,
+    /// The CPU time that its tenant was charged with.
+    charged: Duration,
+    /// What it holds and may still take.
+    bytes: u64,
+    /// Whether it was told to end.
+    is_unwanted: bool,
+}
+
+impl Job {
+    /// When its outcome is due.
+    fn due(&self) -> Option<Time> {
+        self.submitted.checked_add(self.queued.deadline?)
+    }
 }
 
 impl Model {
-    pub(crate) fn new(config: SchedulerConfig, workers: usize) -> Self {
+    pub(crate) fn new(config: SchedulerConfig, shared_bytes: u64) -> Self {
         Self {
             config,
+            shared_bytes,
+            now: Time::ZERO,
             phase: Phase::Open,
-            workers,
-            last_failure: String::new(),
-            waiting: BTreeSet::new(),
-            idle: VecDeque::new(),
-            sessions: HashMap::new(),
-            residents: HashMap::new(),
-            runnable_sessions: BTreeMap::new(),
+            drain_until: None,
+            is_aborted: false,
             jobs: HashMap::new(),
-            queued_count: 0,
+            waiting: BTreeSet::new(),
+            due: BTreeSet::new(),
             queued_bytes: 0,
-            running: HashMap::new(),
+            running: 0,
+            in_flight_bytes: 0,
+            shortage_bytes: 0,
+            shares: Shares::default(),
+            fleet: Fleet::default(),
+            sessions: Residency::default(),
         }
     }
 
-    pub(crate) fn phase(&self) -> Phase {
-        self.phase
-    }
-
-    pub(crate) fn queue_depth(&self) -> usize {
-        self.queued_count
-    }
-
-    pub(crate) fn queued_bytes(&self) -> usize {
-        self.queued_bytes
-    }
-
-    pub(crate) fn running(&self) -> usize {
-        self.running.len()
-    }
-
-    /// The oldest job that waits.
-    pub(crate) fn oldest(&self) -> Option<JobId> {
-        // S-4: a session with a job is runnable, or resident on a worker that is not idle.
-        let residents = self.residents.values().filter_map(|id| self.sessions.get(id));
-        let in_residents = residents.filter_map(|session| session.waiting.first());
-        self.next_job().into_iter().chain(in_residents.copied()).min()
-    }
-
-    /// Jobs that wait for `session`; `None` if it isn't open.
-    pub(crate) fn session_depth(&self, session: SessionId) -> Option<usize> {
-        self.sessions.get(&session).map(|session| session.waiting.len())
-    }
-
-    /// Whether `session` takes jobs.
-    pub(crate) fn is_open(&self, session: SessionId) -> bool {
-        self.sessions.get(&session).is_some_and(|session| !session.is_closing)
-    }
-
-    /// Jobs of `session` that wait or run.
-    pub(crate) fn load(&self, session: SessionId) -> usize {
-        let load = |session: &Session| session.waiting.len() + usize::from(self.runs(session));
-        self.sessions.get(&session).map_or(0, load)
-    }
-
-    /// The session whose state `worker` has.
-    pub(crate) fn resident(&self, worker: WorkerId) -> Option<SessionId> {
-        self.residents.get(&worker).copied()
-    }
-
-    /// Whether another session may be opened.
-    pub(crate) fn refuses_session(&self) -> Option<Refusal> {
-        if self.phase != Phase::Open {
-            return Some(Refusal::ShuttingDown);
-        }
-        (self.sessions.len() >= self.config.sessions)
-            .then_some(Refusal::TooManySessions { limit: self.config.sessions })
+    /// Asks for the first workers.
+    #[must_use]
+    pub(crate) fn start(&mut self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.resize(&mut effects);
+        effects
     }
 
     /// Takes one event in and says what is to be done about it.
     #[must_use]
-    pub(crate) fn handle(&mut self, event: Event) -> Vec<Effect> {
+    pub(crate) fn handle(&mut self, event: Event, now: Time) -> Vec<Effect> {
+        self.now = self.now.max(now);
+        self.shortage_bytes = 0;
         let mut effects = Vec::new();
-        match event {
-            Event::Submitted { job, bytes, session } => {
-                self.submitted(job, bytes, session, &mut effects);
-            }
-            Event::EndWanted(job, ending) => self.end_wanted(job, ending, &mut effects),
-            Event::SessionOpened(session) => {
-                self.sessions.insert(session, Session::default());
-            }
-            Event::SessionClosed(id) => {
-                if let Some(session) = self.sessions.get_mut(&id) {
-                    session.is_closing = true;
-                }
-                self.end_session_if_done(id, &mut effects);
-            }
-            Event::SessionLost { session, reason } => {
-                self.lose_session(session, &reason, &mut effects);
-            }
-            Event::SessionMoved(id) => {
-                if let Some(worker) = self.sessions.get(&id).and_then(|session| session.resident) {
-                    self.move_out(worker);
-                }
-            }
-            Event::Ready { worker } => {
-                self.idle.push_back(worker);
-                if let Some(id) = self.resident(worker) {
-                    self.relist(id);
-                }
-            }
-            Event::Finished { worker, job } => {
-                self.running.remove(&worker);
-                if let Some(session) = self.jobs.remove(&job).and_then(|job| job.session) {
-                    self.end_session_if_done(session, &mut effects);
-                }
-            }
-            Event::Gone { worker, reason, is_replaced, takes_session } => {
-                self.gone(worker, &reason, is_replaced, takes_session, &mut effects);
-            }
-            Event::Draining => {
-                if self.phase == Phase::Open {
-                    self.phase = Phase::Draining;
-                }
-            }
-        }
+        self.take_in(event, &mut effects);
+        self.expire(&mut effects);
         self.dispatch(&mut effects);
-        if self.phase == Phase::Draining && self.jobs.is_empty() {
-            self.phase = Phase::Drained;
-            let sessions: Vec<_> = self.sessions.keys().copied().collect();
-            for id in sessions {
-                self.end_session(id, "the pool has shut down", &mut effects);
-            }
-            effects.push(Effect::Drained);
-        }
+        self.finish_draining(&mut effects);
+        self.rest(&mut effects);
+        self.resize(&mut effects);
         debug_assert_eq!(self.check_invariants(), Ok(()));
         effects
     }
 
-    fn submitted(
-        &mut self,
-        job: JobId,
-        bytes: usize,
-        session: Option<SessionId>,
-        effects: &mut Vec<Effect>,
-    ) {
-        if let Some(refusal) = self.refuses(bytes, session) {
-            effects.push(Effect::Refuse(job, refusal));
-            return;
+    fn take_in(&mut self, event: Event, effects: &mut Vec<Effect>) {
+        match event {
+            Event::Submitted { job, queued } => self.submitted(job, queued, effects),
+            Event::EndWanted(job, ending) => self.end_wanted(job, ending, effects),
+            Event::SessionOpened { session, bytes } => self.sessions.open(session, bytes, self.now),
+            Event::SessionClosed(session) => {
+                self.sessions.change(session, |session| session.is_closing = true);
+                self.end_session_if_done(session, effects);
+            }
+            Event::SessionLost { session, reason } => {
+                self.lose_session(session, &reason, effects);
+            }
+            Event::SessionMoved { session, bytes } => self.moved(session, bytes),
+            Event::SessionParked { session, bytes } => self.parked(session, bytes),
+            Event::Stowed { session, stowage, result } => {
+                self.sessions.stowed(session, stowage, result.ok());
+            }
+            Event::Ready { worker, memory_bytes } => self.ready(worker, memory_bytes, effects),
+            Event::Finished { worker, job, report } => {
+                self.finished(worker, job, &report, effects);
+            }
+            Event::Captured { worker, job } => self.captured(worker, job, effects),
+            Event::Gone { worker, reason, is_replaced, takes_session } => {
+                self.gone(worker, &reason, is_replaced, takes_session, effects);
+            }
+            Event::Draining { until } => self.drain(until),
+            Event::Tick => {}
         }
-        effects.push(Effect::Admit(job));
-        self.jobs.insert(job, Job { bytes, session, is_running: false });
-        self.queued_count += 1;
-        self.queued_bytes += bytes;
-        match session {
+    }
+
+    /// A worker is idle: it gets a new interpreter if it needs one, or waits for a job.
+    fn ready(&mut self, worker: WorkerId, memory_bytes: u64, effects: &mut Vec<Effect>) {
+        let retire = self.fleet.ready(worker, memory_bytes, self.now);
+        let resident = self.resident(worker);
+        if let Some(id) = resident {
+            self.sessions.change(id, |session| session.is_at_rest = true);
+            self.reoffer(id);
+        }
+        let Some(reason) = retire else { return };
+        match resident {
             None => {
-                self.waiting.insert(job);
+                self.fleet.renew(worker);
+                effects.push(Effect::Renew(worker, reason));
             }
-            Some(id) => {
-                let session = self.sessions.get_mut(&id).expect("closed sessions refuse");
-                session.waiting.insert(job);
-                self.relist(id);
+            // Then the worker is ready again.
+            Some(id) if self.load(id) == 0 => {
+                self.vacate(worker, id, EvictionReason::WorkerNeeded { worker }, effects);
+            }
+            // It is renewed once no job needs what it has.
+            Some(_) => {}
+        }
+    }
+
+    fn moved(&mut self, id: SessionId, bytes: u64) {
+        if let Some(worker) = self.sessions.get(id).and_then(|session| session.worker()) {
+            self.fleet.house(worker, None);
+        }
+        let now = self.now;
+        self.sessions.change(id, |session| {
+            session.place = if bytes == 0 { Place::Fresh } else { Place::Parked };
+            session.bytes = bytes;
+            session.rests_since = now;
+            session.is_unmovable = false;
+            session.is_stowing = false;
+            session.is_at_rest = false;
+        });
+        self.reoffer(id);
+    }
+
+    fn parked(&mut self, id: SessionId, bytes: u64) {
+        self.sessions.change(id, |session| {
+            let was_leaving = |place: Place| place == Place::Leaving;
+            if was_leaving(session.place) {
+                session.place = Place::Parked;
+                session.bytes = bytes;
+            } else if session.worker().is_some() && was_leaving(session.before) {
+                session.before = Place::Parked;
+            }
+        });
+    }
+
+    fn drain(&mut self, until: Option<Time>) {
+        if self.phase == Phase::Open {
+            self.phase = Phase::Draining;
+        }
+        self.drain_until = self.drain_until.into_iter().chain(until).min();
+    }
+
+    /// Puts a job where it waits.
+    fn enqueue(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let Queued { tenant, session, bytes, .. } = &job.queued;
+        let waiting = self.as_waiting(id, job);
+        self.waiting.insert(id);
+        self.due.extend(job.due().map(|due| (due, id)));
+        self.queued_bytes += bytes;
+        self.shares.enqueue(tenant, waiting, self.config.of_tenant(tenant));
+        match *session {
+            None => self.shares.offer(tenant, waiting.key),
+            Some(session) => {
+                self.sessions.change(session, |session| {
+                    session.waiting.insert(id);
+                });
+                self.reoffer(session);
             }
         }
     }
 
-    fn refuses(&self, bytes: usize, session: Option<SessionId>) -> Option<Refusal> {
-        if self.phase != Phase::Open {
-            return Some(Refusal::ShuttingDown);
+    /// Takes a job out of where it waits, except for the tenant's part.
+    fn take_out(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        self.waiting.remove(&id);
+        if let Some(due) = job.due() {
+            self.due.remove(&(due, id));
         }
-        if let Some(session) = session
-            && !self.is_open(session)
-        {
-            return Some(Refusal::not_open());
-        }
-        if self.workers == 0 {
-            return Some(Refusal::NoWorker { reason: self.last_failure.clone() });
-        }
-        // S-6: while a worker is idle and more may run, whatever waits can't run before this job.
-        let has_seat = self.running.len() < self.config.concurrent && !self.idle.is_empty();
-        let session = session.and_then(|id| self.sessions.get(&id));
-        let can_run_now = has_seat && session.is_none_or(|session| self.is_ready(session));
-        if can_run_now {
-            return None;
-        }
-        if self.queued_count >= self.config.queued_count {
-            let (queued, limit) = (self.queued_count, self.config.queued_count);
-            return Some(Refusal::QueueFull { queued, limit });
-        }
-        let queued = self.queued_bytes.saturating_add(bytes);
-        let limit = self.config.queued_bytes;
-        (queued > limit).then_some(Refusal::QueueBytes { job: bytes, queued, limit })
-    }
-
-    fn end_wanted(&mut self, job: JobId, ending: Ending, effects: &mut Vec<Effect>) {
-        let Some(found) = self.jobs.get(&job) else { return };
-        if found.is_running {
-            // A session is worth the grace period that an interrupt gives; an interpreter that
-            // nobody will use again is not.
-            effects.push(match (ending, found.session) {
-                (Ending::Interrupt, _) => Effect::InterruptRun(job, StopReason::Interrupted),
-                (Ending::Cancel, Some(_)) => Effect::InterruptRun(job, StopReason::Cancelled),
-                (Ending::Cancel, None) | (Ending::Stop, _) => Effect::StopRun(job),
+        self.queued_bytes -= job.queued.bytes;
+        if let Some(session) = job.queued.session {
+            self.sessions.change(session, |session| {
+                session.waiting.remove(&id);
+                session.offered.take_if(|(_, (_, offered))| *offered == id);
             });
+        }
+    }
+
+    /// Offers the job of a session that could run, as the session is now.
+    fn reoffer(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let next = session.waiting.first().filter(|_| session.is_ready());
+        let next = next.and_then(|job| Some((job, self.jobs.get(job)?)));
+        let next = next.map(|(id, job)| (job.queued.tenant.clone(), self.key(*id, job)));
+        if next == session.offered {
             return;
         }
-        if let Some(session) = self.settle(job, Settlement::Cancelled, effects) {
-            self.end_session_if_done(session, effects);
+        let mut before = None;
+        self.sessions.change(id, |session| {
+            before = std::mem::replace(&mut session.offered, next.clone());
+        });
+        if let Some((tenant, key)) = before {
+            self.shares.withdraw(&tenant, key);
+        }
+        if let Some((tenant, key)) = next {
+            self.shares.offer(&tenant, key);
         }
     }
 
-    fn gone(
+    /// When a job counts as submitted among those of its tenant.
+    fn key(&self, id: JobId, job: &Job) -> Key {
+        let later = self.config.priority_step.saturating_mul(job.queued.priority as u32);
+        (job.submitted.saturating_add(later), id)
+    }
+
+    fn as_waiting(&self, id: JobId, job: &Job) -> Waiting {
+        let Queued { priority, bytes, .. } = job.queued;
+        Waiting { key: self.key(id, job), priority, bytes }
+    }
+
+    /// Has an idle worker put its session aside.
+    fn vacate(
         &mut self,
         worker: WorkerId,
-        reason: &str,
-        is_replaced: bool,
-        takes_session: bool,
+        session: SessionId,
+        reason: EvictionReason,
         effects: &mut Vec<Effect>,
     ) {
-        self.idle.retain(|idle| *idle != worker);
-        if let Some(job) = self.running.remove(&worker) {
-            self.jobs.remove(&job);
-            effects.push(Effect::Settle(job, Settlement::WorkerDied(reason.to_owned())));
-        }
-        if let Some(id) = self.resident(worker) {
-            if takes_session {
-                self.lose_session(id, reason, effects);
-            } else {
-                self.move_out(worker);
-                self.end_session_if_done(id, effects);
-            }
-        }
-        if is_replaced {
-            return;
-        }
-        self.workers -= 1;
-        reason.clone_into(&mut self.last_failure);
-        if self.workers == 0 {
-            while let Some(job) = self.oldest() {
-                let none = Settlement::NoWorker(reason.to_owned());
-                if let Some(session) = self.settle(job, none, effects) {
-                    self.end_session_if_done(session, effects);
-                }
-            }
-        }
+        self.move_out(worker, reason.clone());
+        self.fleet.occupy(worker, Activity::Preparing);
+        effects.push(Effect::Vacate(worker, session, reason));
     }
 
-    /// Ends a job that waits. Gives its session.
-    fn settle(
-        &mut self,
-        job: JobId,
-        settlement: Settlement,
-        effects: &mut Vec<Effect>,
-    ) -> Option<SessionId> {
-        self.unqueue(job);
-        effects.push(Effect::Settle(job, settlement));
-        self.jobs.remove(&job)?.session
-    }
-
-    /// Ends a session at once; what waits for it can't run.
-    fn lose_session(&mut self, id: SessionId, reason: &str, effects: &mut Vec<Effect>) {
-        let waiting = self.sessions.get(&id).map(|session| session.waiting.clone());
-        for job in waiting.unwrap_or_default() {
-            let _ = self.settle(job, Settlement::SessionLost(reason.to_owned()), effects);
-        }
-        self.end_session(id, reason, effects);
-    }
-
-    /// A closing session ends once no job of it waits or runs.
-    fn end_session_if_done(&mut self, id: SessionId, effects: &mut Vec<Effect>) {
-        let is_closing = self.sessions.get(&id).is_some_and(|session| session.is_closing);
-        if is_closing && self.load(id) == 0 {
-            self.end_session(id, "it was closed", effects);
-        }
-    }
-
-    /// Ends a session for which nothing waits.
-    fn end_session(&mut self, id: SessionId, reason: &str, effects: &mut Vec<Effect>) {
-        let Some(session) = self.sessions.remove(&id) else { return };
-        if let Some(worker) = session.resident {
-            self.residents.remove(&worker);
-        }
-        effects.push(Effect::EndSession(id, reason.to_owned()));
-    }
-
-    /// Starts the oldest jobs that can run now.
-    fn dispatch(&mut self, effects: &mut Vec<Effect>) {
-        while self.running.len() < self.config.concurrent
-            && let Some(job) = self.next_job()
-        {
-            let session = self.jobs[&job].session;
-            let Some(worker) = self.take_seat(session) else { return };
-            self.unqueue(job);
-            self.jobs.get_mut(&job).expect("S-2: what waits is a job").is_running = true;
-            self.running.insert(worker, job);
-            // Whatever state the worker has makes way for this job's.
-            self.move_out(worker);
-            if let Some(id) = session {
-                self.move_in(id, worker);
-            }
-            effects.push(Effect::Dispatch(job, worker));
-        }
-    }
-
-    /// The oldest job that an idle worker could run.
-    fn next_job(&self) -> Option<JobId> {
-        self.waiting.first().into_iter().chain(self.runnable_sessions.keys().next()).min().copied()
-    }
-
-    /// Takes the seat where a job costs least: where its session is, else where no session is, else
-    /// where the session is that rested longest.
-    fn take_seat(&mut self, session: Option<SessionId>) -> Option<WorkerId> {
-        let home = session.and_then(|id| self.sessions.get(&id)?.resident);
-        let at = match home {
-            Some(home) => self.idle.iter().position(|worker| *worker == home)?,
-            None => {
-                let is_vacant = |worker: &WorkerId| !self.residents.contains_key(worker);
-                self.idle.iter().position(is_vacant).unwrap_or(0)
-            }
-        };
-        self.idle.remove(at)
-    }
-
-    /// Notes that no session's state is on this worker.
-    fn move_out(&mut self, worker: WorkerId) {
-        let Some(id) = self.residents.remove(&worker) else { return };
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.resident = None;
-        }
-        self.relist(id);
-    }
-
-    /// Notes that this session's state is on this worker.
-    fn move_in(&mut self, id: SessionId, worker: WorkerId) {
-        self.residents.insert(worker, id);
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.resident = Some(worker);
-        }
-        self.relist(id);
-    }
-
-    /// Whether a job of this session runs.
-    fn runs(&self, session: &Session) -> bool {
-        session.resident.is_some_and(|worker| self.running.contains_key(&worker))
-    }
-
-    /// Whether this session could run a job on an idle worker. Where its state is on a worker that
-    /// isn't idle, a job of it runs, or has just ended.
-    fn is_ready(&self, session: &Session) -> bool {
-        session.resident.is_none_or(|worker| self.idle.contains(&worker))
-    }
-
-    /// Takes a job out of the queue that it waits in.
-    fn unqueue(&mut self, job: JobId) {
-        let Some(found) = self.jobs.get(&job) else { return };
-        self.queued_count -= 1;
-        self.queued_bytes -= found.bytes;
-        let Some(id) = found.session else {
-            self.waiting.remove(&job);
-            return;
-        };
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.waiting.remove(&job);
-        }
-        self.relist(id);
-    }
-
-    /// Puts a session among the runnable ones, or takes it out, as it is now.
-    fn relist(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get(&id) else { return };
-        let next = session.waiting.first().copied().filter(|_| self.is_ready(session));
-        let session = self.sessions.get_mut(&id).expect("it was there");
-        let before = std::mem::replace(&mut session.listed, next);
-        if let Some(job) = before {
-            self.runnable_sessions.remove(&job);
-        }
-        if let Some(job) = next {
-            self.runnable_sessions.insert(job, id);
-        }
+    /// The session whose state an idle worker has leaves it.
+    fn move_out(&mut self, worker: WorkerId, reason: EvictionReason) {
+        let Some(id) = self.resident(worker) else { return };
+        self.fleet.house(worker, None);
+        self.sessions.change(id, |session| {
+            session.place = Place::Leaving;
+            session.is_at_rest = false;
+            session.evicted = Some(reason);
+        });
+        self.reoffer(id);
     }
 }

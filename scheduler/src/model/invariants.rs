@@ -1,54 +1,162 @@
 //! What holds of a model after every decision. The ids are those of `docs/invariants.md`.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::Model;
+use pool::{JobId, SessionId};
+
+use super::{Job, Model};
+use crate::policy::fleet::Activity;
+use crate::policy::residency::Place;
+
+fn ensure(holds: bool, text: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(text.to_owned()) }
+}
 
 impl Model {
     /// Says which invariant is broken, if one is.
     pub(crate) fn check_invariants(&self) -> Result<(), String> {
-        let ensure = |holds: bool, text: &str| if holds { Ok(()) } else { Err(text.to_owned()) };
-        ensure(self.running.len() <= self.config.concurrent, "S-1: no more run than may")?;
-        let waiting = self.waiting.iter().chain(self.sessions.values().flat_map(|s| &s.waiting));
-        let waiting: BTreeSet<_> = waiting.collect();
-        let queued: BTreeSet<_> =
-            self.jobs.iter().filter(|(_, job)| !job.is_running).map(|(id, _)| id).collect();
-        ensure(waiting == queued, "S-2: what waits is exactly what was admitted and doesn't run")?;
-        let bytes: usize = queued.iter().map(|id| self.jobs[id].bytes).sum();
+        self.check_queue()?;
+        self.check_workers()?;
+        self.check_sessions()?;
+        self.check_timers()?;
+        self.shares.check()?;
+        self.fleet.check()?;
+        self.sessions.check()
+    }
+
+    fn waits(&self) -> impl Iterator<Item = (JobId, &Job)> {
+        self.jobs.iter().filter(|(_, job)| job.run.is_none()).map(|(id, job)| (*id, job))
+    }
+
+    fn check_queue(&self) -> Result<(), String> {
+        ensure(self.running <= self.config.concurrent, "S-1: no more run than may")?;
+        let queued: BTreeSet<JobId> = self.waits().map(|(id, _)| id).collect();
         ensure(
-            (self.queued_count, self.queued_bytes) == (queued.len(), bytes),
+            queued == self.waiting,
+            "S-2: what waits is exactly what was admitted and doesn't run",
+        )?;
+        let bytes: usize = self.waits().map(|(_, job)| job.queued.bytes).sum();
+        let runs: Vec<_> = self.jobs.values().filter_map(|job| job.run.as_ref()).collect();
+        ensure(
+            (bytes, runs.len()) == (self.queued_bytes, self.running),
             "S-3: the queue's counters are its sums",
         )?;
-        let runnable: BTreeMap<_, _> = self
-            .sessions
+        ensure(
+            runs.iter().map(|run| run.bytes).sum::<u64>() == self.in_flight_bytes,
+            "S-13: the ledger's jobs that run are their sum",
+        )?;
+        let mut tenants: BTreeMap<&str, ([usize; 3], usize, usize)> = BTreeMap::new();
+        for job in self.jobs.values() {
+            let sums = tenants.entry(&job.queued.tenant).or_default();
+            match job.run {
+                Some(_) => sums.2 += 1,
+                None => {
+                    sums.0[job.queued.priority as usize] += 1;
+                    sums.1 += job.queued.bytes;
+                }
+            }
+        }
+        let is_sum = tenants.iter().all(|(name, (depths, bytes, running))| {
+            self.tenant(name).is_some_and(|tenant| {
+                (tenant.depths, tenant.queued_bytes, tenant.running) == (*depths, *bytes, *running)
+            })
+        });
+        ensure(is_sum, "S-9: a tenant's counters are the sums of its jobs")
+    }
+
+    fn check_workers(&self) -> Result<(), String> {
+        let busy: BTreeMap<_, _> = self
+            .fleet
             .iter()
-            .filter(|(_, session)| self.is_ready(session))
-            .filter_map(|(id, session)| Some((*session.waiting.first()?, *id)))
+            .filter_map(|(id, worker)| match worker.activity() {
+                Activity::Busy(job) => Some((job, id)),
+                Activity::Idle | Activity::Preparing => None,
+            })
+            .collect();
+        let runs: BTreeMap<_, _> = self
+            .jobs
+            .iter()
+            .filter_map(|(id, job)| Some((*id, job.run.as_ref()?.worker)))
+            .collect();
+        let count = self
+            .fleet
+            .iter()
+            .filter(|(_, worker)| matches!(worker.activity(), Activity::Busy(_)))
+            .count();
+        ensure(busy == runs && count == runs.len(), "S-5: a job runs on exactly one worker")?;
+        let next = self.shares.next().filter(|_| {
+            self.running < self.config.concurrent && self.fleet.idle() > 0
+        });
+        let is_kept = next.is_none_or(|id| {
+            self.seat_for(self.jobs[&id].queued.session)
+                .is_some_and(|worker| !self.has_memory_for(id, self.flight_bytes(id, worker)))
+        });
+        ensure(is_kept, "S-6: nothing waits while a worker and memory to run it are there")?;
+        ensure(
+            self.fleet.lost().is_none() || self.waiting.is_empty(),
+            "S-15: nothing waits when no worker will come",
+        )?;
+        let comes = self.waiting.is_empty()
+            || self.shares.could_run() == 0
+            || self.fleet.count() > 0;
+        ensure(comes, "S-15: a worker comes when a job could run")
+    }
+
+    fn check_sessions(&self) -> Result<(), String> {
+        let mut waiting: BTreeMap<SessionId, BTreeSet<JobId>> = BTreeMap::new();
+        for (id, job) in self.waits() {
+            if let Some(session) = job.queued.session {
+                waiting.entry(session).or_default().insert(id);
+            }
+        }
+        let mut residents = BTreeMap::new();
+        let mut on_workers = 0;
+        for id in self.sessions.ids() {
+            let Some(session) = self.sessions.get(id) else { continue };
+            let own = waiting.remove(&id).unwrap_or_default();
+            ensure(own == session.waiting, "S-2: a session's jobs wait for it")?;
+            let next = session.waiting.first().filter(|_| session.is_ready());
+            let next = next.map(|job| {
+                let waits = &self.jobs[job];
+                (waits.queued.tenant.clone(), self.key(*job, waits))
+            });
+            ensure(
+                next == session.offered,
+                "S-4: of a session its oldest job could run, and only while none does",
+            )?;
+            let worker = session.worker().and_then(|worker| self.fleet.get(worker));
+            let is_idle = worker.is_some_and(|worker| worker.activity() == Activity::Idle);
+            ensure(is_idle == session.is_at_rest, "S-4: a session rests where its worker is idle")?;
+            if let Place::OnWorker(worker) = session.place {
+                on_workers += 1;
+                residents.insert(worker, id);
+            }
+        }
+        ensure(waiting.is_empty(), "S-2: what waits for a session waits for one that is there")?;
+        let housed: BTreeMap<_, _> = self
+            .fleet
+            .iter()
+            .filter_map(|(id, worker)| Some((id, worker.resident()?)))
             .collect();
         ensure(
-            runnable == self.runnable_sessions,
-            "S-4: runnable sessions are those with a job and none running, by their oldest job",
-        )?;
-        let running: BTreeSet<_> = self.running.values().collect();
-        let marked: BTreeSet<_> =
-            self.jobs.iter().filter(|(_, job)| job.is_running).map(|(id, _)| id).collect();
-        ensure(
-            running == marked && running.len() == self.running.len(),
-            "S-5: a job runs on exactly one worker",
-        )?;
-        let could_run = self.running.len() < self.config.concurrent
-            && self.next_job().is_some()
-            && !self.idle.is_empty();
-        ensure(!could_run, "S-6: nothing waits while a worker that could run it is idle")?;
-        let homes: HashMap<_, _> = self
-            .sessions
-            .iter()
-            .filter_map(|(id, session)| Some((session.resident?, *id)))
-            .collect();
-        let resident = self.sessions.values().filter(|session| session.resident.is_some()).count();
-        ensure(
-            homes == self.residents && resident == homes.len(),
+            housed == residents && on_workers == residents.len(),
             "S-8: a session is on at most one worker, and a worker has at most one",
+        )
+    }
+
+    fn check_timers(&self) -> Result<(), String> {
+        let due: BTreeSet<_> =
+            self.waits().filter_map(|(id, job)| Some((job.due()?, id))).collect();
+        ensure(due == self.due, "S-16: the deadlines that are watched are those of what waits")?;
+        let wake = self.next_wake();
+        let first = due.first().map(|(due, _)| *due);
+        ensure(
+            first.is_none_or(|first| wake.is_some_and(|wake| wake <= first)),
+            "S-16: no deadline passes unnoticed",
+        )?;
+        ensure(
+            first.is_none_or(|first| first > self.now),
+            "S-16: nothing waits beyond its deadline",
         )
     }
 }

@@ -1,0 +1,218 @@
+//! Which jobs and sessions are taken.
+
+use std::time::Duration;
+
+use pool::{JobId, SessionId};
+
+use super::{Effect, Job, Model};
+use crate::error::Refusal;
+use crate::job::Queued;
+use crate::policy::residency::Session;
+use crate::policy::shares::Tenant;
+use crate::status::Phase;
+
+impl Model {
+    pub(super) fn submitted(&mut self, id: JobId, queued: Queued, effects: &mut Vec<Effect>) {
+        if let Some(refusal) = self.refuses(&queued) {
+            effects.push(Effect::Refuse(id, refusal));
+            return;
+        }
+        effects.push(Effect::Admit(id));
+        self.jobs.insert(id, Job { queued, submitted: self.now, failed_attempts: 0, run: None });
+        self.enqueue(id);
+    }
+
+    fn refuses(&mut self, queued: &Queued) -> Option<Refusal> {
+        if self.phase != Phase::Open {
+            return Some(Refusal::ShuttingDown);
+        }
+        if queued.session.is_some_and(|session| !self.is_open(session)) {
+            return Some(Refusal::not_open());
+        }
+        if let Some(reason) = self.fleet.lost() {
+            return Some(Refusal::NoWorker { reason: reason.to_owned() });
+        }
+        let can_run_now = self.can_run_now(queued);
+        if !can_run_now {
+            let full = self.refuses_as_full(queued).or_else(|| self.refuses_as_tenant(queued));
+            if full.is_some() {
+                return full;
+            }
+        }
+        let late = self.refuses_as_late(queued, can_run_now);
+        if late.is_some() || can_run_now {
+            return late;
+        }
+        self.refuses_as_large(queued)
+    }
+
+    /// Whether this job would be dispatched as soon as it is admitted.
+    fn can_run_now(&self, queued: &Queued) -> bool {
+        // S-6: while a worker is idle and more may run, whatever waits can't run before this job,
+        // unless it is memory that it waits for.
+        let has_seat = self.running < self.config.concurrent && self.fleet.idle() > 0;
+        let tenant = self.shares.tenant(&queued.tenant);
+        let is_first = queued
+            .session
+            .and_then(|id| self.sessions.get(id))
+            .is_none_or(|session| session.is_ready() && session.waiting.is_empty());
+        let has_memory = self.running == 0 || {
+            let memory = self.memory();
+            let more = (queued.bytes as u64).saturating_add(queued.output_bytes as u64);
+            memory.used_bytes().saturating_add(more) <= memory.limit_bytes
+        };
+        has_seat
+            && is_first
+            && has_memory
+            && self.shares.could_run() == 0
+            && tenant.is_none_or(|tenant| tenant.running() < tenant.limit())
+    }
+
+    fn refuses_as_full(&self, queued: &Queued) -> Option<Refusal> {
+        let retry_after = self.next_start();
+        let (count, limit) = (self.waiting.len(), self.config.queued_count);
+        if count >= limit {
+            return Some(Refusal::QueueFull { queued: count, limit, retry_after });
+        }
+        let job = queued.bytes;
+        let (bytes, limit) = (self.queued_bytes.saturating_add(job), self.config.queued_bytes);
+        let refusal = Refusal::QueueBytes { job, queued: bytes, limit, retry_after };
+        (bytes > limit).then_some(refusal)
+    }
+
+    fn refuses_as_tenant(&self, queued: &Queued) -> Option<Refusal> {
+        let config = self.config.of_tenant(&queued.tenant);
+        let known = self.shares.tenant(&queued.tenant);
+        let (count, held) = known.map_or((0, 0), |known| (known.queued(), known.queued_bytes()));
+        let tenant = queued.tenant.to_string();
+        let places = self.places().min(config.concurrent) as u32;
+        let retry_after = self.shares.service(&queued.tenant).map(|service| service / places);
+        if count >= config.queued_count {
+            let limit = config.queued_count;
+            return Some(Refusal::TenantQueueFull { tenant, queued: count, limit, retry_after });
+        }
+        let (job, limit) = (queued.bytes, config.queued_bytes);
+        let bytes = held.saturating_add(job);
+        let refusal = Refusal::TenantQueueBytes { tenant, job, queued: bytes, limit, retry_after };
+        (bytes > limit).then_some(refusal)
+    }
+
+    fn refuses_as_late(&mut self, queued: &Queued, can_run_now: bool) -> Option<Refusal> {
+        let due_in = queued.deadline?;
+        let wait = if can_run_now { Some(Duration::ZERO) } else { self.wait_of(queued) };
+        let service = self.shares.service(&queued.tenant);
+        if due_in.is_zero() {
+            let estimate = wait.zip(service).map_or(Duration::ZERO, |(wait, run)| wait + run);
+            return Some(Refusal::DeadlineTooSoon { due_in, estimate, retry_after: None });
+        }
+        let (wait, service) = wait.zip(service)?;
+        let estimate = wait.saturating_add(service);
+        if estimate <= due_in {
+            return None;
+        }
+        if wait.is_zero() {
+            self.shares.doubt_service(&queued.tenant);
+        }
+        let late = estimate - due_in;
+        let retry_after = (late <= wait).then_some(late);
+        Some(Refusal::DeadlineTooSoon { due_in, estimate, retry_after })
+    }
+
+    fn refuses_as_large(&mut self, queued: &Queued) -> Option<Refusal> {
+        let needed = queued.bytes as u64;
+        let memory = self.memory();
+        let (used, limit) = (memory.used_bytes(), memory.limit_bytes);
+        if used.saturating_add(needed) <= limit {
+            return None;
+        }
+        // At the end of this step what can make room does, whether or not that is enough.
+        self.shortage_bytes = self.shortage_bytes.max(needed);
+        let used_then = used.saturating_sub(self.soon_freed(queued.session));
+        let retry_after = self.next_start();
+        let refusal = Refusal::NoMemory { used, needed, limit, retry_after };
+        (used_then.saturating_add(needed) > limit).then_some(refusal)
+    }
+
+    /// Bytes of the session that is being spilled, or is to be next; none for `but`.
+    fn soon_freed(&self, but: Option<SessionId>) -> u64 {
+        if self.sessions.stowing().is_some() {
+            return self.sessions.freeing_bytes();
+        }
+        let spill = self.sessions.to_spill(self.config.sessions.disk_bytes);
+        let spill = spill.map(|(_, id)| id).filter(|id| Some(*id) != but);
+        spill.and_then(|id| self.sessions.get(id)).map_or(0, Session::stored_bytes)
+    }
+
+    /// Whether another session may be opened that begins with a state of so many bytes.
+    pub(crate) fn refuses_session(&self, bytes: u64) -> Option<Refusal> {
+        if self.phase != Phase::Open {
+            return Some(Refusal::ShuttingDown);
+        }
+        let limit = self.config.sessions.open;
+        if self.sessions.len() >= limit {
+            return Some(Refusal::TooManySessions { limit });
+        }
+        let memory = self.memory();
+        let (used, limit) = (memory.used_bytes(), memory.limit_bytes);
+        let room = self.config.sessions.disk_bytes.saturating_sub(memory.disk_bytes);
+        let movable = self.sessions.movable_bytes().min(room);
+        let used_then = used.saturating_sub(movable).saturating_add(bytes);
+        let retry_after = self.next_start();
+        (used_then > limit).then_some(Refusal::NoMemory { used, needed: bytes, limit, retry_after })
+    }
+
+    /// Jobs that may run at once on the workers that there are.
+    pub(super) fn places(&self) -> usize {
+        self.config.concurrent.min(self.fleet.count()).max(1)
+    }
+
+    /// How often a job starts while more wait than can run.
+    fn next_start(&self) -> Option<Duration> {
+        self.shares.overall().service().map(|service| service / self.places() as u32)
+    }
+
+    /// How long a new job probably waits, if its tenant gets its share; `None` before any job was
+    /// measured.
+    fn wait_of(&self, queued: &Queued) -> Option<Duration> {
+        let tenant = self.shares.tenant(&queued.tenant);
+        let config = self.config.of_tenant(&queued.tenant);
+        let urgent_first = |tenant: &Tenant| {
+            tenant.depths()[..=queued.priority as usize].iter().sum::<usize>()
+        };
+        let ahead = tenant.map_or(0, urgent_first);
+        let others = match tenant {
+            Some(tenant) if tenant.queued() > 0 => {
+                self.shares.weights() - u64::from(tenant.weight())
+            }
+            Some(_) | None => self.shares.weights(),
+        };
+        // Of each round, which gives this tenant one job, the others have as many as they weigh.
+        let rounds = (ahead as u64).saturating_add(1);
+        let of_others = rounds.saturating_mul(others) / u64::from(config.weight.max(1));
+        let of_others = usize::try_from(of_others).unwrap_or(usize::MAX);
+        let elsewhere = self.waiting.len() - tenant.map_or(0, Tenant::queued);
+        let turns = queued.session.map_or(0, |session| self.load(session));
+        self.wait_behind(&queued.tenant, ahead, of_others.min(elsewhere), turns)
+    }
+
+    /// How long a job waits that has so many of its tenant, of others and of its session before it.
+    pub(super) fn wait_behind(
+        &self,
+        tenant: &str,
+        of_tenant: usize,
+        of_others: usize,
+        turns: usize,
+    ) -> Option<Duration> {
+        let overall = self.shares.overall().service()?;
+        let own = self.shares.service(tenant)?;
+        let limit = self.config.of_tenant(tenant).concurrent.min(self.places());
+        let times = |service: Duration, count: usize| {
+            service.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
+        };
+        let first = overall / self.places() as u32;
+        let all = times(own, of_tenant).saturating_add(times(overall, of_others));
+        let by_load = first.saturating_add(all / self.places() as u32);
+        let by_tenant = times(own, of_tenant) / limit as u32;
+        Some(by_load.max(by_tenant).max(times(own, turns)))
+    }
+}

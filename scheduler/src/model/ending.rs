@@ -1,0 +1,253 @@
+//! How jobs and sessions end.
+
+use engine::StopReason;
+use pool::{JobId, SessionId, WorkerId};
+
+use super::{Effect, Ending, Job, Model, Place, Report, RetireReason, Run, Settlement};
+use crate::policy::fleet::Activity;
+use crate::policy::residency::Session;
+use crate::status::Phase;
+
+impl Model {
+    pub(super) fn end_wanted(&mut self, id: JobId, ending: Ending, effects: &mut Vec<Effect>) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if let Some(run) = &mut job.run {
+            run.is_unwanted = true;
+            // A session is worth the grace period that an interrupt gives; an interpreter that
+            // nobody will use again is not.
+            effects.push(match (ending, job.queued.session) {
+                (Ending::Interrupt, _) => Effect::InterruptRun(id, StopReason::Interrupted),
+                (Ending::Cancel, Some(_)) => Effect::InterruptRun(id, StopReason::Cancelled),
+                (Ending::Cancel, None) | (Ending::Stop, _) => Effect::StopRun(id),
+            });
+            return;
+        }
+        if let Some(session) = self.settle(id, Settlement::Cancelled, effects) {
+            self.end_session_if_done(session, effects);
+        }
+    }
+
+    pub(super) fn finished(
+        &mut self,
+        worker: WorkerId,
+        id: JobId,
+        report: &Report,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some((mut job, run)) = self.stop_running(worker, id) else { return };
+        let Report { wall, cpu, overhead, peak_memory_bytes, sandbox_failed } = *report;
+        let tenant = &job.queued.tenant;
+        self.shares.end(tenant, run.charged, cpu);
+        if !sandbox_failed {
+            self.shares.note(tenant, cpu, wall.saturating_add(overhead), peak_memory_bytes);
+        }
+        let limit = self.config.retire_above_bytes;
+        let retire = if sandbox_failed {
+            Some(RetireReason::SandboxFailed)
+        } else {
+            let bytes = peak_memory_bytes;
+            (bytes > limit).then_some(RetireReason::HighWater { bytes, limit })
+        };
+        self.fleet.finished(worker, self.now, retire);
+        if sandbox_failed && self.may_retry(&job, &run) {
+            self.retry(id, job, effects);
+            return;
+        }
+        effects.push(Effect::Conclude(id));
+        if let Some(session) = job.queued.session.take() {
+            self.end_session_if_done(session, effects);
+        }
+    }
+
+    pub(super) fn captured(&mut self, worker: WorkerId, id: JobId, effects: &mut Vec<Effect>) {
+        let Some((job, run)) = self.stop_running(worker, id) else { return };
+        self.shares.end(&job.queued.tenant, run.charged, self.now.saturating_sub(run.since));
+        self.fleet.finished(worker, self.now, None);
+        if let Some(session) = job.queued.session {
+            self.end_session_if_done(session, effects);
+        }
+    }
+
+    /// Takes a job out that its worker is done with.
+    fn stop_running(&mut self, worker: WorkerId, id: JobId) -> Option<(Job, Run)> {
+        if self.jobs.get(&id)?.run.as_ref()?.worker != worker {
+            return None;
+        }
+        let mut job = self.jobs.remove(&id)?;
+        let run = job.run.take()?;
+        self.running -= 1;
+        self.in_flight_bytes -= run.bytes;
+        if let Some(session) = job.queued.session {
+            let now = self.now;
+            self.sessions.change(session, |session| {
+                session.runs = false;
+                session.rests_since = now;
+                session.before = Place::Parked;
+            });
+        }
+        Some((job, run))
+    }
+
+    /// Whether a job that the sandbox failed is tried again.
+    fn may_retry(&self, job: &Job, run: &Run) -> bool {
+        job.queued.is_idempotent
+            && job.queued.session.is_none()
+            && job.failed_attempts < self.config.retries
+            && !run.is_unwanted
+            && !self.is_aborted
+    }
+
+    fn retry(&mut self, id: JobId, mut job: Job, effects: &mut Vec<Effect>) {
+        job.failed_attempts += 1;
+        effects.push(Effect::Retry { job: id, attempt: job.failed_attempts });
+        self.jobs.insert(id, job);
+        self.enqueue(id);
+    }
+
+    pub(super) fn gone(
+        &mut self,
+        worker: WorkerId,
+        reason: &str,
+        is_replaced: bool,
+        takes_session: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(was) = self.fleet.gone(worker, is_replaced, reason) else {
+            self.give_up_if_lost(effects);
+            return;
+        };
+        let before = was.resident().and_then(|id| Some(self.sessions.get(id)?.before));
+        if let Activity::Busy(id) = was.activity()
+            && let Some((job, run)) = self.stop_running(worker, id)
+        {
+            // What it took died with the worker. The time that it ran is more than that.
+            let took = self.now.saturating_sub(run.since);
+            self.shares.end(&job.queued.tenant, run.charged, took);
+            if self.may_retry(&job, &run) {
+                self.retry(id, job, effects);
+            } else {
+                effects.push(Effect::Settle(id, Settlement::WorkerDied(reason.to_owned())));
+            }
+        }
+        if let Some(id) = was.resident() {
+            if takes_session {
+                self.lose_session(id, reason, effects);
+            } else {
+                self.sessions.change(id, |session| {
+                    session.place = before.unwrap_or(Place::Parked);
+                    session.is_at_rest = false;
+                });
+                self.reoffer(id);
+                self.end_session_if_done(id, effects);
+            }
+        }
+        self.give_up_if_lost(effects);
+    }
+
+    /// Without any worker nothing that waits could ever run.
+    fn give_up_if_lost(&mut self, effects: &mut Vec<Effect>) {
+        let Some(reason) = self.fleet.lost().map(ToOwned::to_owned) else { return };
+        self.settle_waiting(&Settlement::NoWorker(reason), effects);
+    }
+
+    pub(super) fn settle_waiting(&mut self, settlement: &Settlement, effects: &mut Vec<Effect>) {
+        while let Some(id) = self.waiting.first().copied() {
+            if let Some(session) = self.settle(id, settlement.clone(), effects) {
+                self.end_session_if_done(session, effects);
+            }
+        }
+    }
+
+    /// Ends a job that waits. Gives its session.
+    pub(super) fn settle(
+        &mut self,
+        id: JobId,
+        settlement: Settlement,
+        effects: &mut Vec<Effect>,
+    ) -> Option<SessionId> {
+        self.take_out(id);
+        let job = self.jobs.remove(&id)?;
+        self.shares.dequeue(&job.queued.tenant, self.as_waiting(id, &job));
+        effects.push(Effect::Settle(id, settlement));
+        if let Some(session) = job.queued.session {
+            self.reoffer(session);
+        }
+        job.queued.session
+    }
+
+    /// Ends a session at once; what waits for it can't run.
+    pub(super) fn lose_session(&mut self, id: SessionId, reason: &str, effects: &mut Vec<Effect>) {
+        while let Some(job) = self.sessions.get(id).and_then(|session| session.waiting.first()) {
+            let lost = Settlement::SessionLost(reason.to_owned());
+            let _ = self.settle(*job, lost, effects);
+        }
+        self.end_session(id, reason, effects);
+    }
+
+    /// A closing session ends once no job of it waits or runs.
+    pub(super) fn end_session_if_done(&mut self, id: SessionId, effects: &mut Vec<Effect>) {
+        let is_done = |session: &Session| {
+            session.is_closing && session.load() == 0
+        };
+        if self.sessions.get(id).is_some_and(is_done) {
+            self.end_session(id, "it was closed", effects);
+        }
+    }
+
+    /// Ends a session for which nothing waits.
+    pub(super) fn end_session(&mut self, id: SessionId, reason: &str, effects: &mut Vec<Effect>) {
+        let Some(session) = self.sessions.remove(id) else { return };
+        if let Some(worker) = session.worker() {
+            self.fleet.house(worker, None);
+        }
+        effects.push(Effect::EndSession(id, reason.to_owned()));
+    }
+
+    /// Ends what the time is over for: jobs that wait beyond their deadline, and everything when
+    /// draining is not to take longer.
+    pub(super) fn expire(&mut self, effects: &mut Vec<Effect>) {
+        while let Some((due, id)) = self.due.first().copied()
+            && due <= self.now
+        {
+            let Some(job) = self.jobs.get(&id) else { return };
+            let allowed = job.queued.deadline.unwrap_or_default();
+            let waited = self.now.saturating_sub(job.submitted);
+            let passed = Settlement::DeadlinePassed { allowed, waited };
+            if let Some(session) = self.settle(id, passed, effects) {
+                self.end_session_if_done(session, effects);
+            }
+        }
+        if !self.is_aborted && self.drain_until.is_some_and(|until| until <= self.now) {
+            self.is_aborted = true;
+            self.settle_waiting(&Settlement::Cancelled, effects);
+            self.stop_all(effects);
+        }
+    }
+
+    fn stop_all(&mut self, effects: &mut Vec<Effect>) {
+        let mut running: Vec<JobId> = self
+            .fleet
+            .iter()
+            .filter_map(|(_, worker)| match worker.activity() {
+                Activity::Busy(id) => Some(id),
+                Activity::Idle | Activity::Preparing => None,
+            })
+            .collect();
+        running.sort_unstable();
+        effects.extend(running.into_iter().map(Effect::StopRun));
+    }
+
+    /// When the last job has ended, so does everything else.
+    pub(super) fn finish_draining(&mut self, effects: &mut Vec<Effect>) {
+        if self.phase != Phase::Draining || !self.jobs.is_empty() {
+            return;
+        }
+        self.phase = Phase::Drained;
+        let mut sessions: Vec<_> = self.sessions.ids().collect();
+        sessions.sort_unstable();
+        for id in sessions {
+            self.end_session(id, "the pool has shut down", effects);
+        }
+        effects.push(Effect::Drained);
+    }
+}

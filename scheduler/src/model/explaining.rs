@@ -1,0 +1,83 @@
+//! Why a job waits.
+
+use pool::JobId;
+
+use super::{Job, Model, Time};
+use crate::explain::{Explanation, JobState, WaitReason};
+
+impl Model {
+    /// Where a job is, and why; `None` when it has ended. Takes as long as there are jobs.
+    pub(crate) fn explain(&self, id: JobId, now: Time) -> Option<Explanation> {
+        let job = self.jobs.get(&id)?;
+        let state = match &job.run {
+            Some(run) => {
+                JobState::Running { worker: run.worker, ran: now.saturating_sub(run.since) }
+            }
+            None => self.explain_waiting(id, job, now),
+        };
+        let queued = &job.queued;
+        Some(Explanation {
+            job: id.0,
+            tenant: queued.tenant.to_string(),
+            priority: queued.priority,
+            session: queued.session,
+            failed_attempts: job.failed_attempts,
+            state,
+        })
+    }
+
+    fn explain_waiting(&self, id: JobId, job: &Job, now: Time) -> JobState {
+        let name = &*job.queued.tenant;
+        let key = self.key(id, job);
+        let ahead_in_tenant = self.shares.tenant(name).map_or(0, |tenant| tenant.ahead(key));
+        let ahead_of_others = self.shares.ahead_of_others(name, ahead_in_tenant);
+        let turns = self.turns_ahead(id, job);
+        JobState::Waiting {
+            waited: now.saturating_sub(job.submitted),
+            reason: self.wait_reason(id, job, turns),
+            ahead_in_tenant,
+            ahead_of_others,
+            estimate: self.wait_behind(name, ahead_in_tenant, ahead_of_others, turns),
+        }
+    }
+
+    /// Jobs of the same session that come before this one.
+    fn turns_ahead(&self, id: JobId, job: &Job) -> usize {
+        let session = job.queued.session.and_then(|session| self.sessions.get(session));
+        session.map_or(0, |session| {
+            session.waiting.range(..id).count() + usize::from(session.runs)
+        })
+    }
+
+    fn wait_reason(&self, id: JobId, job: &Job, turns_ahead: usize) -> WaitReason {
+        if let Some(session) = job.queued.session
+            && turns_ahead > 0
+        {
+            return WaitReason::SessionBusy { session, turns_ahead };
+        }
+        if let Some(tenant) = self.shares.tenant(&job.queued.tenant)
+            && tenant.running() >= tenant.limit()
+        {
+            let (running, limit) = (tenant.running(), tenant.limit());
+            return WaitReason::TenantAtLimit { running, limit };
+        }
+        let (running, concurrent) = (self.running, self.places());
+        if running >= concurrent {
+            return WaitReason::WorkersBusy { running, concurrent };
+        }
+        let session = job.queued.session.and_then(|session| self.sessions.get(session));
+        let is_ready = session.is_none_or(|session| session.is_ready());
+        // S-6: with an idle worker, only memory keeps a job waiting that could run.
+        if self.fleet.idle() > 0 && is_ready && self.shares.next().is_some() {
+            let memory = self.memory();
+            let head = self.shares.next().unwrap_or(id);
+            let worker = self.seat_for(self.jobs[&head].queued.session);
+            let more = worker.map_or(0, |worker| self.flight_bytes(head, worker));
+            let freed = self.jobs[&head].queued.bytes as u64;
+            let used = memory.used_bytes().saturating_sub(freed).saturating_add(more);
+            return WaitReason::NoMemory { used, limit: memory.limit_bytes };
+        }
+        let starting = self.fleet.count() - self.fleet.idle() - running;
+        WaitReason::WorkersStarting { starting }
+    }
+}

@@ -1,0 +1,400 @@
+//! Everything around a model, behaving as the shell and the pool promise to.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pool::{JobId, SessionId, Stowage, WorkerId};
+
+use super::Random;
+use crate::config::SchedulerConfig;
+use crate::effect::Effect;
+use crate::job::{Priority, Queued};
+use crate::model::{Ending, Event, Model, Report, Time};
+use crate::status::Phase;
+
+const TENANTS: [&str; 4] = ["ants", "bees", "cats", "dogs"];
+
+/// How many jobs and sessions are told apart in one history, so that a set of them is a word.
+pub(super) struct World {
+    pub(super) model: Model,
+    pub(super) now: Time,
+    random: Random,
+    next_job: u64,
+    next_session: u64,
+    next_worker: u64,
+    /// Workers that were asked for.
+    coming: usize,
+    /// Workers that are about to be ready.
+    preparing: Vec<WorkerId>,
+    idle: BTreeSet<WorkerId>,
+    running: BTreeMap<WorkerId, JobId>,
+    session_of: BTreeMap<JobId, SessionId>,
+    /// Where the state of each session is that is on a worker.
+    states: BTreeMap<SessionId, WorkerId>,
+    /// States that workers are about to put aside.
+    leaving: VecDeque<SessionId>,
+    stowing: Option<(SessionId, Stowage)>,
+    captures: BTreeSet<JobId>,
+    idempotent: BTreeSet<JobId>,
+    attempts: BTreeMap<JobId, u32>,
+    retries: u32,
+    pub(super) admitted: BTreeSet<JobId>,
+    pub(super) ended: BTreeSet<JobId>,
+    pub(super) refused: usize,
+}
+
+impl World {
+    pub(super) fn new(config: SchedulerConfig, seed: u64) -> Self {
+        let retries = config.retries;
+        let mut world = Self {
+            model: Model::new(config, 100),
+            now: Time::ZERO,
+            random: Random(seed),
+            next_job: 1,
+            next_session: 1,
+            next_worker: 1,
+            coming: 0,
+            preparing: Vec::new(),
+            idle: BTreeSet::new(),
+            running: BTreeMap::new(),
+            session_of: BTreeMap::new(),
+            states: BTreeMap::new(),
+            leaving: VecDeque::new(),
+            stowing: None,
+            captures: BTreeSet::new(),
+            idempotent: BTreeSet::new(),
+            attempts: BTreeMap::new(),
+            retries,
+            admitted: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            refused: 0,
+        };
+        let effects = world.model.start();
+        world.perform(effects);
+        world
+    }
+
+    fn tell(&mut self, event: Event) {
+        let text = format!("{event:?}");
+        let effects = self.model.handle(event, self.now);
+        assert_eq!(self.model.check_invariants(), Ok(()), "after {text}: {effects:?}");
+        self.perform(effects);
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Admit(job) => assert!(self.admitted.insert(job)),
+                Effect::Refuse(job, _) => {
+                    assert!(!self.admitted.contains(&job));
+                    self.refused += 1;
+                }
+                Effect::Dispatch { job, worker, due_in } => {
+                    assert_ne!(due_in, Some(Duration::ZERO), "nothing runs beyond its deadline");
+                    self.dispatch(job, worker);
+                }
+                Effect::Conclude(job) | Effect::Settle(job, _) => self.end(job),
+                Effect::Retry { job, attempt } => self.retry(job, attempt),
+                Effect::StopRun(job) | Effect::InterruptRun(job, _) => {
+                    assert!(self.running.values().any(|running| *running == job));
+                }
+                Effect::EndSession(session, _) => {
+                    self.states.remove(&session);
+                }
+                Effect::AddWorker => self.coming += 1,
+                Effect::DismissWorker(worker) => {
+                    self.use_seat(worker);
+                    assert!(!self.states.values().any(|on| *on == worker));
+                }
+                Effect::Renew(worker, _) => {
+                    self.use_seat(worker);
+                    assert!(!self.states.values().any(|on| *on == worker));
+                    self.preparing.push(worker);
+                }
+                Effect::Vacate(worker, session, _) => {
+                    self.use_seat(worker);
+                    assert_eq!(self.states.remove(&session), Some(worker));
+                    self.leaving.push_back(session);
+                    self.preparing.push(worker);
+                }
+                Effect::Stow(session, stowage, _) => {
+                    assert!(self.model.is_open(session) && self.model.load(session) == 0);
+                    assert!(!self.states.contains_key(&session));
+                    assert!(self.stowing.replace((session, stowage)).is_none(), "one at a time");
+                }
+                Effect::Drained => {
+                    assert_eq!(self.admitted, self.ended);
+                    assert!(self.states.is_empty());
+                }
+            }
+        }
+    }
+
+    fn use_seat(&mut self, worker: WorkerId) {
+        assert!(self.idle.remove(&worker), "the worker had a seat");
+    }
+
+    fn dispatch(&mut self, job: JobId, worker: WorkerId) {
+        self.use_seat(worker);
+        assert!(self.running.insert(worker, job).is_none());
+        assert!(self.admitted.contains(&job) && !self.ended.contains(&job));
+        // The thread parks what it has, and then takes what it needs.
+        let session = self.session_of.get(&job).copied();
+        let displaced: Vec<_> = self
+            .states
+            .extract_if(.., |id, on| *on == worker && Some(*id) != session)
+            .collect();
+        self.leaving.extend(displaced.into_iter().map(|(id, _)| id));
+        if let Some(session) = session {
+            let elsewhere = self.states.insert(session, worker);
+            let is_there = elsewhere.is_none_or(|on| on == worker);
+            assert!(is_there, "no worker waits for a state that another keeps");
+            let same = |id: &JobId| self.session_of.get(id) == Some(&session);
+            assert_eq!(self.running.values().filter(|id| same(id)).count(), 1, "one at a time");
+        }
+    }
+
+    fn end(&mut self, job: JobId) {
+        assert!(self.admitted.contains(&job), "only admitted jobs end");
+        assert!(self.ended.insert(job), "a job ends once");
+    }
+
+    fn retry(&mut self, job: JobId, attempt: u32) {
+        assert!(self.idempotent.contains(&job) && !self.ended.contains(&job));
+        let before = self.attempts.insert(job, attempt).unwrap_or(0);
+        assert!(attempt == before + 1 && attempt <= self.retries, "retries are bounded");
+    }
+
+    /// One random thing happens.
+    pub(super) fn step(&mut self) {
+        if self.random.one_in(4) {
+            self.now += Duration::from_millis(self.random.below(2_000));
+        }
+        match self.random.below(40) {
+            0..10 => self.submit(),
+            10..13 => self.cancel(),
+            13..22 => self.finish_one(),
+            22..28 => self.make_ready(),
+            28 => self.kill(),
+            29..31 => self.open(),
+            31 => {
+                let session = self.any_session();
+                self.tell(Event::SessionClosed(session));
+            }
+            32 => self.restore(),
+            33 => self.capture(),
+            34..36 => self.park(),
+            36..38 => self.stowed(),
+            38 => self.wake(),
+            _ => self.tell(Event::Tick),
+        }
+    }
+
+    pub(super) fn drain(&mut self) {
+        let until = self.random.one_in(2).then(|| self.now + Duration::from_secs(1));
+        self.tell(Event::Draining { until });
+    }
+
+    fn any_session(&mut self) -> SessionId {
+        SessionId(1 + self.random.below(self.next_session))
+    }
+
+    fn submit(&mut self) {
+        let session = self.random.one_in(2).then(|| self.any_session());
+        let deadline = self.random.one_in(4).then(|| self.random.below(3_000));
+        let queued = Queued {
+            bytes: self.random.below(500) as usize,
+            session,
+            tenant: Arc::from(TENANTS[self.random.below(4) as usize]),
+            priority: Priority::ALL[self.random.below(3) as usize],
+            deadline: deadline.map(Duration::from_millis),
+            output_bytes: self.random.below(200) as usize,
+            is_idempotent: self.random.one_in(2),
+        };
+        let job = self.new_job(session);
+        if queued.is_idempotent {
+            self.idempotent.insert(job);
+        }
+        self.tell(Event::Submitted { job, queued });
+        assert!(self.model.explain(job, self.now).is_some() == self.is_live(job));
+    }
+
+    fn new_job(&mut self, session: Option<SessionId>) -> JobId {
+        let job = JobId(self.next_job);
+        self.next_job += 1;
+        self.session_of.extend(session.map(|session| (job, session)));
+        job
+    }
+
+    fn is_live(&self, job: JobId) -> bool {
+        self.admitted.contains(&job) && !self.ended.contains(&job)
+    }
+
+    fn cancel(&mut self) {
+        let job = JobId(1 + self.random.below(self.next_job));
+        let endings = [Ending::Interrupt, Ending::Cancel, Ending::Stop];
+        let ending = endings[self.random.below(3) as usize];
+        self.tell(Event::EndWanted(job, ending));
+    }
+
+    fn busy(&mut self) -> Option<WorkerId> {
+        let at = self.random.below(self.running.len() as u64) as usize;
+        self.running.keys().nth(at).copied()
+    }
+
+    fn finish_one(&mut self) {
+        if let Some(worker) = self.busy() {
+            self.finish(worker);
+        }
+    }
+
+    fn finish(&mut self, worker: WorkerId) {
+        let job = self.running.remove(&worker).expect("it runs");
+        let session = self.session_of.get(&job).copied();
+        self.preparing.push(worker);
+        if self.captures.remove(&job) {
+            self.end(job);
+            self.tell(Event::Captured { worker, job });
+            return;
+        }
+        let report = Report {
+            wall: Duration::from_millis(self.random.below(1_000)),
+            cpu: Duration::from_millis(self.random.below(1_000)),
+            overhead: Duration::from_micros(self.random.below(1_000)),
+            peak_memory_bytes: self.random.below(1_200),
+            sandbox_failed: self.random.one_in(6),
+        };
+        // Some runs cost their session.
+        if let Some(session) = session
+            && self.random.one_in(4)
+        {
+            self.tell(Event::SessionLost { session, reason: "lost".to_owned() });
+        }
+        self.tell(Event::Finished { worker, job, report });
+    }
+
+    fn make_ready(&mut self) {
+        if self.coming > 0 && (self.preparing.is_empty() || self.random.one_in(2)) {
+            self.coming -= 1;
+            let worker = WorkerId(self.next_worker);
+            self.next_worker += 1;
+            self.is_ready(worker);
+        } else if !self.preparing.is_empty() {
+            let at = self.random.below(self.preparing.len() as u64) as usize;
+            let worker = self.preparing.swap_remove(at);
+            self.is_ready(worker);
+        }
+    }
+
+    fn is_ready(&mut self, worker: WorkerId) {
+        self.idle.insert(worker);
+        let memory_bytes = self.random.below(300);
+        self.tell(Event::Ready { worker, memory_bytes });
+    }
+
+    /// A worker dies: one that runs a job, that prepares itself, that is idle or that starts.
+    fn kill(&mut self) {
+        let is_replaced = !self.random.one_in(3);
+        let worker = match self.random.below(4) {
+            0 => self.busy(),
+            1 => self.preparing.pop(),
+            2 => self.idle.pop_first(),
+            _ if self.coming > 0 => {
+                self.coming -= 1;
+                self.next_worker += 1;
+                Some(WorkerId(self.next_worker - 1))
+            }
+            _ => None,
+        };
+        let Some(worker) = worker else { return };
+        self.running.remove(&worker);
+        self.coming += usize::from(is_replaced);
+        self.states.retain(|_, on| *on != worker);
+        let takes_session = self.random.one_in(2);
+        let reason = "killed".to_owned();
+        self.tell(Event::Gone { worker, reason, is_replaced, takes_session });
+    }
+
+    fn open(&mut self) {
+        let bytes = self.random.below(2) * self.random.below(400);
+        if self.model.refuses_session(bytes).is_none() {
+            let session = SessionId(self.next_session);
+            self.next_session += 1;
+            self.tell(Event::SessionOpened { session, bytes });
+        }
+    }
+
+    fn restore(&mut self) {
+        let session = self.any_session();
+        if self.model.is_open(session) && self.model.load(session) == 0 {
+            self.states.remove(&session);
+            let bytes = self.random.below(400);
+            self.tell(Event::SessionMoved { session, bytes });
+        }
+    }
+
+    fn capture(&mut self) {
+        let session = self.any_session();
+        if !self.model.is_open(session) || self.model.load(session) > 0 {
+            return;
+        }
+        let queued = Queued { session: Some(session), ..super::queued() };
+        let job = self.new_job(Some(session));
+        self.captures.insert(job);
+        self.tell(Event::Submitted { job, queued });
+    }
+
+    fn park(&mut self) {
+        if let Some(session) = self.leaving.pop_front() {
+            let bytes = self.random.below(400);
+            self.tell(Event::SessionParked { session, bytes });
+        }
+    }
+
+    fn stowed(&mut self) {
+        let Some((session, stowage)) = self.stowing.take() else { return };
+        // A state that was taken up meanwhile stays where it is.
+        let is_kept = self.states.contains_key(&session) || self.random.one_in(4);
+        let result = match is_kept {
+            true => Err("no".to_owned()),
+            false => Ok(self.random.below(200)),
+        };
+        self.tell(Event::Stowed { session, stowage, result });
+    }
+
+    fn wake(&mut self) {
+        if let Some(at) = self.model.next_wake() {
+            self.now = self.now.max(at);
+            self.tell(Event::Tick);
+        }
+    }
+
+    /// Lets everything go on until nothing moves.
+    pub(super) fn settle(&mut self) {
+        loop {
+            while self.coming > 0 || !self.preparing.is_empty() {
+                self.make_ready();
+            }
+            if let Some(worker) = self.running.keys().next().copied() {
+                self.finish(worker);
+            } else if !self.preparing.is_empty() {
+                continue;
+            } else if self.stowing.is_some() {
+                self.stowed();
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Nothing is left that was admitted.
+    pub(super) fn check_end(&self) {
+        assert_eq!(self.admitted, self.ended, "every admitted job ends");
+        assert_eq!((self.model.queue_depth(), self.model.running()), (0, 0));
+        let memory = self.model.memory();
+        assert_eq!((memory.queued_bytes, memory.in_flight_bytes), (0, 0));
+        assert_eq!(self.admitted.len() + self.refused, self.next_job as usize - 1);
+        assert!(self.model.phase() != Phase::Draining);
+    }
+}

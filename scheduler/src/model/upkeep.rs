@@ -1,0 +1,148 @@
+//! What is done about sessions that rest, memory that is short and workers that are too few or too
+//! many.
+
+use std::time::Duration;
+
+use pool::{SessionId, Stowage, WorkerId};
+
+use super::{Effect, EvictionReason, Model, Time};
+use crate::policy::ledger::Pressure;
+use crate::status::Phase;
+
+impl Model {
+    /// Sessions that rest make room, or end.
+    pub(super) fn rest(&mut self, effects: &mut Vec<Effect>) {
+        self.close_resting(effects);
+        while let Some((since, id)) = self.sessions.stalest_held()
+            && self.has_passed(since, self.config.sessions.park_after)
+            && let Some(worker) = self.sessions.get(id).and_then(|session| session.worker())
+        {
+            let rested = self.now.saturating_sub(since);
+            self.vacate(worker, id, EvictionReason::Idle { rested }, effects);
+        }
+        if self.sessions.stowing().is_some() {
+            return;
+        }
+        if let Some((id, stowage, reason)) = self.stows() {
+            self.sessions.stow(id, stowage, reason.clone());
+            effects.push(Effect::Stow(id, stowage, reason));
+        }
+    }
+
+    fn close_resting(&mut self, effects: &mut Vec<Effect>) {
+        let Some(close_after) = self.config.sessions.close_after else { return };
+        while let Some((since, id)) = self.sessions.stalest()
+            && self.has_passed(since, close_after)
+        {
+            let rested = self.now.saturating_sub(since).as_secs_f64();
+            self.end_session(id, &format!("it rested for {rested:.1} s"), effects);
+        }
+    }
+
+    /// Which session is to be put where it takes less memory, and why.
+    fn stows(&self) -> Option<(SessionId, Stowage, EvictionReason)> {
+        let config = &self.config.sessions;
+        let memory = self.memory();
+        let pressure = Pressure::of(&memory, self.shortage_bytes);
+        let used = memory.used_bytes().saturating_add(self.shortage_bytes);
+        let short = EvictionReason::MemoryPressure { used, limit: memory.limit_bytes };
+        let spill = self.sessions.to_spill(config.disk_bytes);
+        if let Some((_, id)) = spill
+            && pressure >= Pressure::Spill
+        {
+            return Some((id, Stowage::Disk, short));
+        }
+        if let Some((_, id)) = spill
+            && self.sessions.in_memory() > config.in_memory
+        {
+            let reason = EvictionReason::TooManyInMemory { limit: config.in_memory };
+            return Some((id, Stowage::Disk, reason));
+        }
+        if let Some(id) = self.sessions.to_compress()
+            && pressure >= Pressure::Compress
+        {
+            return Some((id, Stowage::Compressed, short));
+        }
+        let (since, id) = spill.filter(|(since, _)| self.has_passed(*since, config.spill_after))?;
+        let rested = self.now.saturating_sub(since);
+        Some((id, Stowage::Disk, EvictionReason::Idle { rested }))
+    }
+
+    /// As many workers as there should be.
+    pub(super) fn resize(&mut self, effects: &mut Vec<Effect>) {
+        let wanted = self.wanted_workers();
+        while self.fleet.count() < wanted {
+            self.fleet.add();
+            effects.push(Effect::AddWorker);
+        }
+        let Some((at, worker)) = self.shrinks_at() else { return };
+        if at > self.now {
+            return;
+        }
+        // One at a time. A session is parked first, and then its worker is the stalest vacant one.
+        match self.resident(worker) {
+            None => {
+                self.fleet.dismiss(worker);
+                effects.push(Effect::DismissWorker(worker));
+            }
+            Some(session) => {
+                let rested = self.now.saturating_sub(at.saturating_sub(self.shrink_after()));
+                self.vacate(worker, session, EvictionReason::Idle { rested }, effects);
+            }
+        }
+    }
+
+    fn wanted_workers(&self) -> usize {
+        if self.fleet.lost().is_some() {
+            return 0;
+        }
+        let jobs = self.running.saturating_add(self.shares.could_run());
+        let jobs = jobs.min(self.config.concurrent);
+        match self.phase {
+            Phase::Open => self.fleet.wanted(&self.config.workers, jobs),
+            Phase::Draining => self.fleet.needed(&self.config.workers, jobs),
+            Phase::Drained => 0,
+        }
+    }
+
+    fn shrink_after(&self) -> Duration {
+        self.config.workers.shrink_after
+    }
+
+    /// When a worker that is not needed ends next, and which: vacant ones first, of those the one
+    /// that was idle longest.
+    fn shrinks_at(&self) -> Option<(Time, WorkerId)> {
+        if self.phase != Phase::Open || self.fleet.count() <= self.wanted_workers() {
+            return None;
+        }
+        let vacant = self.fleet.shrinks_at(self.shrink_after());
+        vacant.or_else(|| {
+            let (since, session) = self.sessions.stalest_held()?;
+            let worker = self.sessions.get(session)?.worker()?;
+            Some((since.saturating_add(self.shrink_after()), worker))
+        })
+    }
+
+    /// When a `Tick` is due, if nothing happens before.
+    pub(crate) fn next_wake(&self) -> Option<Time> {
+        let sessions = &self.config.sessions;
+        let deadline = self.due.first().map(|(due, _)| *due);
+        let drained = self.drain_until.filter(|_| !self.is_aborted);
+        let parks = self.sessions.stalest_held();
+        let parks = parks.map(|(since, _)| since.saturating_add(sessions.park_after));
+        let spills = match self.sessions.stowing() {
+            Some(_) => None,
+            None => self.sessions.to_spill(sessions.disk_bytes),
+        };
+        let spills = spills.map(|(since, _)| since.saturating_add(sessions.spill_after));
+        let closes = sessions.close_after.and_then(|close_after| {
+            Some(self.sessions.stalest()?.0.saturating_add(close_after))
+        });
+        let shrinks = self.shrinks_at().map(|(at, _)| at);
+        [deadline, drained, parks, spills, closes, shrinks].into_iter().flatten().min()
+    }
+
+    fn has_passed(&self, since: Time, time: Duration) -> bool {
+        since.saturating_add(time) <= self.now
+    }
+}

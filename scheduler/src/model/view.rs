@@ -1,0 +1,98 @@
+//! What others may see of a model.
+
+use pool::{SessionId, WorkerId};
+
+use super::{Model, Time};
+use crate::decision::EvictionReason;
+use crate::policy::residency::Session;
+use crate::status::{MemoryStatus, Phase};
+
+/// A tenant that has jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TenantView {
+    pub(crate) weight: u32,
+    /// Jobs that wait, by priority, the most urgent first.
+    pub(crate) depths: [usize; 3],
+    /// Bytes that these hold.
+    pub(crate) queued_bytes: usize,
+    pub(crate) running: usize,
+}
+
+impl Model {
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub(crate) fn queue_depth(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.running
+    }
+
+    /// When the oldest job that waits was submitted.
+    pub(crate) fn oldest(&self) -> Option<Time> {
+        let oldest = self.waiting.first().and_then(|id| self.jobs.get(id));
+        oldest.map(|job| job.submitted)
+    }
+
+    /// Jobs that wait for `session`; `None` if it isn't open.
+    pub(crate) fn session_depth(&self, session: SessionId) -> Option<usize> {
+        self.sessions.get(session).map(|session| session.waiting.len())
+    }
+
+    /// Whether `session` takes jobs.
+    pub(crate) fn is_open(&self, session: SessionId) -> bool {
+        self.sessions.get(session).is_some_and(|session| !session.is_closing)
+    }
+
+    /// Jobs of `session` that wait or run.
+    pub(crate) fn load(&self, session: SessionId) -> usize {
+        self.sessions.get(session).map_or(0, Session::load)
+    }
+
+    /// Why `session` last had to make room, if it did.
+    pub(crate) fn eviction_of(&self, session: SessionId) -> Option<&EvictionReason> {
+        self.sessions.get(session)?.evicted.as_ref()
+    }
+
+    /// The session whose state `worker` has.
+    pub(crate) fn resident(&self, worker: WorkerId) -> Option<SessionId> {
+        self.fleet.get(worker)?.resident()
+    }
+
+    /// Workers that live or are being started.
+    pub(crate) fn worker_count(&self) -> usize {
+        self.fleet.count()
+    }
+
+    /// A tenant; `None` when it has no jobs.
+    pub(crate) fn tenant(&self, name: &str) -> Option<TenantView> {
+        let tenant = self.shares.tenant(name)?;
+        let view = TenantView {
+            weight: tenant.weight(),
+            depths: tenant.depths(),
+            queued_bytes: tenant.queued_bytes(),
+            running: tenant.running(),
+        };
+        (tenant.queued() > 0 || view.running > 0).then_some(view)
+    }
+
+    /// What the memory is used for.
+    pub(crate) fn memory(&self) -> MemoryStatus {
+        MemoryStatus {
+            limit_bytes: self.config.memory_bytes,
+            shared_bytes: self.shared_bytes,
+            slot_bytes: self.fleet.slot_bytes(),
+            session_bytes: self.sessions.memory_bytes(),
+            queued_bytes: self.queued_bytes as u64,
+            in_flight_bytes: self.in_flight_bytes,
+            disk_bytes: self.sessions.disk_bytes(),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The workers: what each does, and how many there should be.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
+
+use pool::{JobId, SessionId, WorkerId};
+
+use crate::config::WorkersConfig;
+use crate::decision::RetireReason;
+use crate::model::Time;
+
+/// Of so many workers it is remembered that they were to end, so that nobody misses them.
+const DISMISSED_COUNT: usize = 64;
+
+/// What a worker does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// It offers a seat.
+    Idle,
+    /// It runs this job.
+    Busy(JobId),
+    /// It makes itself ready again.
+    Preparing,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Worker {
+    activity: Activity,
+    /// The session whose state it has, or will have once it begins its job.
+    resident: Option<SessionId>,
+    /// When its last job ended, or it came.
+    used_at: Time,
+    /// Its interpreter's own memory, as it last said.
+    slot_bytes: u64,
+    /// Why it is to get a new interpreter.
+    retire: Option<RetireReason>,
+}
+
+impl Worker {
+    pub(crate) fn activity(&self) -> Activity {
+        self.activity
+    }
+
+    pub(crate) fn resident(&self) -> Option<SessionId> {
+        self.resident
+    }
+
+    pub(crate) fn slot_bytes(&self) -> u64 {
+        self.slot_bytes
+    }
+}
+
+/// Every worker.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fleet {
+    workers: HashMap<WorkerId, Worker>,
+    /// Workers that were asked for, or are replaced, and have not been heard of.
+    starting: usize,
+    /// Workers that nobody will replace, because they could not be kept alive.
+    given_up: usize,
+    /// The last workers that were to end.
+    dismissed: VecDeque<WorkerId>,
+    /// Idle workers without a session, by when they were used.
+    vacant: BTreeSet<(Time, WorkerId)>,
+    /// Idle workers with a session at rest, by when they were used.
+    holding: BTreeSet<(Time, WorkerId)>,
+    slot_bytes: u64,
+    /// Why the last worker was given up, once none is left.
+    lost: Option<String>,
+}
+
+impl Fleet {
+    pub(crate) fn get(&self, worker: WorkerId) -> Option<&Worker> {
+        self.workers.get(&worker)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (WorkerId, &Worker)> {
+        self.workers.iter().map(|(id, worker)| (*id, worker))
+    }
+
+    /// Workers that live or are being started.
+    pub(crate) fn count(&self) -> usize {
+        self.workers.len() + self.starting
+    }
+
+    /// Workers that are being started.
+    pub(crate) fn starting(&self) -> usize {
+        self.starting
+    }
+
+    pub(crate) fn idle(&self) -> usize {
+        self.vacant.len() + self.holding.len()
+    }
+
+    /// What all interpreters have of their own.
+    pub(crate) fn slot_bytes(&self) -> u64 {
+        self.slot_bytes
+    }
+
+    /// Why no worker is left, if none is.
+    pub(crate) fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
+    }
+
+    /// The vacant worker that was used last: the others may go idle for long enough to end.
+    pub(crate) fn freshest_vacant(&self) -> Option<WorkerId> {
+        self.vacant.last().map(|(_, worker)| *worker)
+    }
+
+    /// The vacant worker that was used longest ago, and when that was.
+    pub(crate) fn stalest_vacant(&self) -> Option<(Time, WorkerId)> {
+        self.vacant.first().copied()
+    }
+
+    /// The worker whose session rested longest.
+    pub(crate) fn stalest_holding(&self) -> Option<WorkerId> {
+        self.holding.first().map(|(_, worker)| *worker)
+    }
+
+    /// How many workers there should be for so many jobs that run or could.
+    pub(crate) fn wanted(&self, config: &WorkersConfig, jobs: usize) -> usize {
+        let most = config.max.saturating_sub(self.given_up);
+        jobs.saturating_add(config.spares).max(config.min).min(most)
+    }
+
+    /// How many workers jobs that run or could need, and no more.
+    pub(crate) fn needed(&self, config: &WorkersConfig, jobs: usize) -> usize {
+        jobs.min(config.max.saturating_sub(self.given_up))
+    }
+
+    /// Another worker is being started.
+    pub(crate) fn add(&mut self) {
+        self.starting += 1;
+    }
+
+    /// A worker is idle. Gives why it is to get a new interpreter, if it is.
+    pub(crate) fn ready(
+        &mut self,
+        id: WorkerId,
+        slot_bytes: u64,
+        now: Time,
+    ) -> Option<RetireReason> {
+        let starting = &mut self.starting;
+        let worker = self.workers.entry(id).or_insert_with(|| {
+            *starting = starting.saturating_sub(1);
+            let activity = Activity::Preparing;
+            Worker { activity, resident: None, used_at: now, slot_bytes: 0, retire: None }
+        });
+        self.slot_bytes = self.slot_bytes - worker.slot_bytes + slot_bytes;
+        worker.slot_bytes = slot_bytes;
+        let retire = worker.retire.clone();
+        self.change(id, |worker| worker.activity = Activity::Idle);
+        retire
+    }
+
+    /// An idle worker's seat is used for something.
+    pub(crate) fn occupy(&mut self, id: WorkerId, activity: Activity) {
+        self.change(id, |worker| worker.activity = activity);
+    }
+
+    /// A worker's interpreter is made anew.
+    pub(crate) fn renew(&mut self, id: WorkerId) {
+        self.change(id, |worker| {
+            worker.retire = None;
+            worker.activity = Activity::Preparing;
+        });
+    }
+
+    /// A worker's job has ended.
+    pub(crate) fn finished(&mut self, id: WorkerId, now: Time, retire: Option<RetireReason>) {
+        self.change(id, |worker| {
+            worker.activity = Activity::Preparing;
+            worker.used_at = now;
+            worker.retire = retire.or(worker.retire.take());
+        });
+    }
+
+    /// Notes which session's state a worker has.
+    pub(crate) fn house(&mut self, id: WorkerId, resident: Option<SessionId>) {
+        self.change(id, |worker| worker.resident = resident);
+    }
+
+    /// An idle worker is to end.
+    pub(crate) fn dismiss(&mut self, id: WorkerId) {
+        self.remove(id);
+        self.dismissed.push_back(id);
+        if self.dismissed.len() > DISMISSED_COUNT {
+            self.dismissed.pop_front();
+        }
+    }
+
+    /// A worker is no more. Gives what it was, unless it was never heard of or was to end.
+    pub(crate) fn gone(
+        &mut self,
+        id: WorkerId,
+        is_replaced: bool,
+        reason: &str,
+    ) -> Option<Worker> {
+        if let Some(at) = self.dismissed.iter().position(|dismissed| *dismissed == id) {
+            self.dismissed.remove(at);
+            return None;
+        }
+        let worker = self.remove(id);
+        if worker.is_none() {
+            self.starting = self.starting.saturating_sub(1);
+        }
+        if is_replaced {
+            self.starting += 1;
+        } else {
+            self.given_up += 1;
+            self.lost = (self.count() == 0).then(|| reason.to_owned());
+        }
+        worker
+    }
+
+    fn remove(&mut self, id: WorkerId) -> Option<Worker> {
+        let worker = self.workers.remove(&id)?;
+        self.vacant.remove(&(worker.used_at, id));
+        self.holding.remove(&(worker.used_at, id));
+        self.slot_bytes -= worker.slot_bytes;
+        Some(worker)
+    }
+
+    fn change(&mut self, id: WorkerId, change: impl FnOnce(&mut Worker)) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        self.vacant.remove(&(worker.used_at, id));
+        self.holding.remove(&(worker.used_at, id));
+        change(worker);
+        if worker.activity == Activity::Idle {
+            let list =
+                if worker.resident.is_none() { &mut self.vacant } else { &mut self.holding };
+            list.insert((worker.used_at, id));
+        }
+    }
+
+    /// When the vacant worker that was used longest ago may end.
+    pub(crate) fn shrinks_at(&self, shrink_after: Duration) -> Option<(Time, WorkerId)> {
+        let (used_at, worker) = self.stalest_vacant()?;
+        Some((used_at.saturating_add(shrink_after), worker))
+    }
+
+    /// Says which invariant is broken, if one is.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let ensure = |holds: bool, text: &str| if holds { Ok(()) } else { Err(text.to_owned()) };
+        let idle = |is_vacant: bool| -> BTreeSet<_> {
+            self.iter()
+                .filter(|(_, worker)| worker.activity == Activity::Idle)
+                .filter(|(_, worker)| worker.resident.is_none() == is_vacant)
+                .map(|(id, worker)| (worker.used_at, id))
+                .collect()
+        };
+        ensure(
+            idle(true) == self.vacant && idle(false) == self.holding,
+            "S-11: idle workers are known by when they were used and whether they hold a session",
+        )?;
+        let bytes: u64 = self.workers.values().map(|worker| worker.slot_bytes).sum();
+        ensure(bytes == self.slot_bytes, "S-13: the ledger's slots are the sum of the workers'")
+    }
+}

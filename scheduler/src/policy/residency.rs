@@ -1,0 +1,364 @@
+//! Where the states of sessions are, and which of them makes room.
+//!
+//! ```text
+//!   Fresh --run--> OnWorker <--run-- Parked, Compressed, OnDisk, Leaving
+//!   OnWorker --its worker does something else--> Leaving --the worker says so--> Parked
+//!   Parked --stow--> Compressed --stow--> OnDisk           Parked --stow--> OnDisk
+//! ```
+//!
+//! Only a session that rests makes room: none that a job waits for or runs in, and none whose
+//! worker is still busy with it. Of those, the one that rested longest.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use pool::{JobId, SessionId, Stowage, WorkerId};
+
+use super::shares::Key;
+use crate::decision::EvictionReason;
+use crate::model::Time;
+
+/// Of so many sessions that rested longest one is looked for that fits on the disk.
+const LOOKED_AT_COUNT: usize = 16;
+
+/// Where the state of a session is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nowhere yet.
+    Fresh,
+    /// On this worker, or it will be once the worker begins its job.
+    OnWorker(WorkerId),
+    /// A worker is about to park it.
+    Leaving,
+    /// In memory.
+    Parked,
+    /// In memory, taking so many bytes.
+    Compressed(u64),
+    /// On disk, taking so many bytes.
+    OnDisk(u64),
+}
+
+/// The orders in which sessions that rest make room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum List {
+    Held,
+    Parked,
+    Compressed,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    /// Jobs that wait, oldest first.
+    pub(crate) waiting: BTreeSet<JobId>,
+    /// Whether a job of it runs.
+    pub(crate) runs: bool,
+    pub(crate) place: Place,
+    /// Where its state was before it was to come to its worker.
+    pub(crate) before: Place,
+    /// Whether its worker is idle.
+    pub(crate) is_at_rest: bool,
+    /// What its state takes when it is parked, as was last told.
+    pub(crate) bytes: u64,
+    pub(crate) rests_since: Time,
+    /// Whether it could not be put elsewhere since it last ran.
+    pub(crate) is_unmovable: bool,
+    /// Whether it is being put elsewhere.
+    pub(crate) is_stowing: bool,
+    /// It ends when its last job has.
+    pub(crate) is_closing: bool,
+    /// Why it last had to make room.
+    pub(crate) evicted: Option<EvictionReason>,
+    /// The job of it that could run, as its tenant knows it.
+    pub(crate) offered: Option<(Arc<str>, Key)>,
+}
+
+/// What a session adds to the sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Standing {
+    list: Option<(List, Time)>,
+    rests_since: Option<Time>,
+    is_in_memory: bool,
+    memory_bytes: u64,
+    disk_bytes: u64,
+}
+
+impl Session {
+    fn new(bytes: u64, now: Time) -> Self {
+        let place = if bytes == 0 { Place::Fresh } else { Place::Parked };
+        Self {
+            waiting: BTreeSet::new(),
+            runs: false,
+            place,
+            before: place,
+            is_at_rest: false,
+            bytes,
+            rests_since: now,
+            is_unmovable: false,
+            is_stowing: false,
+            is_closing: false,
+            evicted: None,
+            offered: None,
+        }
+    }
+
+    /// Jobs that wait or run.
+    pub(crate) fn load(&self) -> usize {
+        self.waiting.len() + usize::from(self.runs)
+    }
+
+    /// Whether a job of it could run on an idle worker. Where its state is on a worker that isn't
+    /// idle, a job of it runs, or has just ended.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.runs && (!matches!(self.place, Place::OnWorker(_)) || self.is_at_rest)
+    }
+
+    pub(crate) fn worker(&self) -> Option<WorkerId> {
+        match self.place {
+            Place::OnWorker(worker) => Some(worker),
+            Place::Fresh
+            | Place::Leaving
+            | Place::Parked
+            | Place::Compressed(_)
+            | Place::OnDisk(_) => None,
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        let rests = self.load() == 0;
+        let may_move = rests && !self.is_stowing && !self.is_unmovable && !self.is_closing;
+        let (list, memory_bytes, disk_bytes) = match self.place {
+            Place::Fresh => (None, 0, 0),
+            Place::OnWorker(_) => ((rests && self.is_at_rest).then_some(List::Held), 0, 0),
+            Place::Leaving => (None, self.bytes, 0),
+            Place::Parked => (may_move.then_some(List::Parked), self.bytes, 0),
+            Place::Compressed(bytes) => (may_move.then_some(List::Compressed), bytes, 0),
+            Place::OnDisk(bytes) => (None, 0, bytes),
+        };
+        Standing {
+            list: list.map(|list| (list, self.rests_since)),
+            rests_since: rests.then_some(self.rests_since),
+            is_in_memory: !matches!(self.place, Place::Fresh | Place::OnDisk(_)),
+            memory_bytes,
+            disk_bytes,
+        }
+    }
+
+    /// What it takes in memory where it is parked.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.standing().memory_bytes
+    }
+}
+
+/// A state that is being put elsewhere.
+#[derive(Debug, Clone)]
+pub(crate) struct Stowing {
+    pub(crate) session: SessionId,
+    pub(crate) stowage: Stowage,
+    pub(crate) reason: EvictionReason,
+    /// What it took when that began.
+    pub(crate) bytes: u64,
+}
+
+/// Every session.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Residency {
+    sessions: HashMap<SessionId, Session>,
+    /// Sessions at rest on idle workers, by how long they rest.
+    held: BTreeSet<(Time, SessionId)>,
+    /// Parked ones that may be put elsewhere, the same way.
+    parked: BTreeSet<(Time, SessionId)>,
+    /// Compressed ones that may be put elsewhere, the same way.
+    compressed: BTreeSet<(Time, SessionId)>,
+    /// Sessions without jobs, the same way.
+    resting: BTreeSet<(Time, SessionId)>,
+    in_memory: usize,
+    memory_bytes: u64,
+    disk_bytes: u64,
+    /// Bytes of `parked` and `compressed`.
+    movable_bytes: u64,
+    /// One at a time: each takes a CPU.
+    stowing: Option<Stowing>,
+}
+
+impl Residency {
+    pub(crate) fn get(&self, id: SessionId) -> Option<&Session> {
+        self.sessions.get(&id)
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = SessionId> {
+        self.sessions.keys().copied()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Sessions whose state is on workers or parked in memory.
+    pub(crate) fn in_memory(&self) -> usize {
+        self.in_memory
+    }
+
+    /// What parked sessions take in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.disk_bytes
+    }
+
+    /// What parked sessions take in memory that may be put elsewhere.
+    pub(crate) fn movable_bytes(&self) -> u64 {
+        self.movable_bytes
+    }
+
+    pub(crate) fn stowing(&self) -> Option<&Stowing> {
+        self.stowing.as_ref()
+    }
+
+    /// Bytes of memory that will be free once what is being stowed is on disk.
+    pub(crate) fn freeing_bytes(&self) -> u64 {
+        let to_disk = |stowing: &&Stowing| match stowing.stowage {
+            Stowage::Disk => self.get(stowing.session).is_some_and(|session| session.is_stowing),
+            Stowage::Compressed => false,
+        };
+        self.stowing.as_ref().filter(to_disk).map_or(0, |stowing| stowing.bytes)
+    }
+
+    /// The session that has rested longest on its idle worker, and since when.
+    pub(crate) fn stalest_held(&self) -> Option<(Time, SessionId)> {
+        self.held.first().copied()
+    }
+
+    /// The session that has rested longest of all without jobs, and since when.
+    pub(crate) fn stalest(&self) -> Option<(Time, SessionId)> {
+        self.resting.first().copied()
+    }
+
+    /// The parked session that has rested longest and is not compressed.
+    pub(crate) fn to_compress(&self) -> Option<SessionId> {
+        self.parked.first().map(|(_, id)| *id)
+    }
+
+    /// The session in memory that has rested longest and fits on the disk, and since when it rests.
+    pub(crate) fn to_spill(&self, disk_limit_bytes: u64) -> Option<(Time, SessionId)> {
+        let room = disk_limit_bytes.saturating_sub(self.disk_bytes);
+        let fits = |(_, id): &&(Time, SessionId)| {
+            self.get(*id).is_some_and(|session| session.stored_bytes() <= room)
+        };
+        let of = |list: &BTreeSet<(Time, SessionId)>| {
+            list.iter().take(LOOKED_AT_COUNT).find(fits).copied()
+        };
+        of(&self.parked).into_iter().chain(of(&self.compressed)).min()
+    }
+
+    pub(crate) fn open(&mut self, id: SessionId, bytes: u64, now: Time) {
+        let session = Session::new(bytes, now);
+        let standing = session.standing();
+        self.sessions.insert(id, session);
+        self.count(id, standing);
+    }
+
+    pub(crate) fn remove(&mut self, id: SessionId) -> Option<Session> {
+        let session = self.sessions.remove(&id)?;
+        self.uncount(id, session.standing());
+        Some(session)
+    }
+
+    /// Changes a session, and the sums with it.
+    pub(crate) fn change(&mut self, id: SessionId, change: impl FnOnce(&mut Session)) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let before = session.standing();
+        change(session);
+        let after = session.standing();
+        if before != after {
+            self.uncount(id, before);
+            self.count(id, after);
+        }
+    }
+
+    /// A session's state is to be put elsewhere.
+    pub(crate) fn stow(&mut self, id: SessionId, stowage: Stowage, reason: EvictionReason) {
+        let bytes = self.get(id).map_or(0, Session::stored_bytes);
+        self.change(id, |session| session.is_stowing = true);
+        self.stowing = Some(Stowing { session: id, stowage, reason, bytes });
+    }
+
+    /// A session's state was put elsewhere, where it takes so many bytes, or was not.
+    pub(crate) fn stowed(&mut self, id: SessionId, stowage: Stowage, bytes: Option<u64>) {
+        let Some(stowing) = self.stowing.take_if(|stowing| stowing.session == id) else { return };
+        self.change(id, |session| {
+            // Otherwise it has run since, or was replaced.
+            if !std::mem::take(&mut session.is_stowing) {
+                return;
+            }
+            let Some(bytes) = bytes else {
+                session.is_unmovable = true;
+                return;
+            };
+            session.place = match stowage {
+                Stowage::Compressed => Place::Compressed(bytes),
+                Stowage::Disk => Place::OnDisk(bytes),
+            };
+            session.evicted = Some(stowing.reason);
+        });
+    }
+
+    fn list(&mut self, list: List) -> &mut BTreeSet<(Time, SessionId)> {
+        match list {
+            List::Held => &mut self.held,
+            List::Parked => &mut self.parked,
+            List::Compressed => &mut self.compressed,
+        }
+    }
+
+    fn count(&mut self, id: SessionId, standing: Standing) {
+        if let Some((list, since)) = standing.list {
+            self.list(list).insert((since, id));
+            self.movable_bytes += standing.memory_bytes;
+        }
+        if let Some(since) = standing.rests_since {
+            self.resting.insert((since, id));
+        }
+        self.in_memory += usize::from(standing.is_in_memory);
+        self.memory_bytes += standing.memory_bytes;
+        self.disk_bytes += standing.disk_bytes;
+    }
+
+    fn uncount(&mut self, id: SessionId, standing: Standing) {
+        if let Some((list, since)) = standing.list {
+            self.list(list).remove(&(since, id));
+            self.movable_bytes -= standing.memory_bytes;
+        }
+        if let Some(since) = standing.rests_since {
+            self.resting.remove(&(since, id));
+        }
+        self.in_memory -= usize::from(standing.is_in_memory);
+        self.memory_bytes -= standing.memory_bytes;
+        self.disk_bytes -= standing.disk_bytes;
+    }
+
+    /// Says which invariant is broken, if one is.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let ensure = |holds: bool, text: &str| if holds { Ok(()) } else { Err(text.to_owned()) };
+        let mut again = Self { stowing: self.stowing.clone(), ..Self::default() };
+        for (id, session) in &self.sessions {
+            again.count(*id, session.standing());
+        }
+        let lists = |of: &Self| {
+            [of.held.clone(), of.parked.clone(), of.compressed.clone(), of.resting.clone()]
+        };
+        let sums = |of: &Self| (of.in_memory, of.memory_bytes, of.disk_bytes, of.movable_bytes);
+        ensure(lists(&again) == lists(self), "S-12: sessions make room in the order of their rest")?;
+        ensure(sums(&again) == sums(self), "S-13: the ledger's sessions are their sum")?;
+        let stowing: Vec<_> =
+            self.sessions.iter().filter(|(_, session)| session.is_stowing).collect();
+        ensure(
+            stowing.iter().all(|(id, session)| {
+                let asked = self.stowing.as_ref().is_some_and(|asked| asked.session == **id);
+                asked && !session.runs && matches!(session.place, Place::Parked | Place::Compressed(_))
+            }),
+            "S-14: only one session is being stowed, which is parked and runs no job",
+        )
+    }
+}
