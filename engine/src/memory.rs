@@ -265,9 +265,8 @@ impl GuestMemory {
             Some(tracker) => tracker.copied(&self.reservation, 0..state.len)?,
             None => std::iter::once(0..state.len).collect(),
         };
-        let of_image = |run: &Range<usize>| {
-            run.end.min(image.bytes().len()).saturating_sub(run.start)
-        };
+        let of_image =
+            |run: &Range<usize>| run.end.min(image.bytes().len()).saturating_sub(run.start);
         state.copied_bytes = copied.iter().map(of_image).sum();
         Ok((image, copied))
     }

@@ -192,9 +192,8 @@ impl SessionState {
     /// What `to_bytes` wrote.
     fn from_bytes(image: &Image, bytes: &[u8]) -> Result<Self, Unread> {
         let rest = bytes.strip_prefix(&MAGIC).ok_or(Unread::Bad("it begins otherwise"))?;
-        let (hash, body) = rest
-            .split_first_chunk::<{ blake3::OUT_LEN }>()
-            .ok_or(Unread::Bad("it was cut"))?;
+        let (hash, body) =
+            rest.split_first_chunk::<{ blake3::OUT_LEN }>().ok_or(Unread::Bad("it was cut"))?;
         if blake3::hash(body) != blake3::Hash::from_bytes(*hash) {
             return Err(Unread::Bad("its checksum is wrong"));
         }
