@@ -14,6 +14,9 @@ use crate::supervisor::message::SupervisorMessage;
 use crate::supervisor::stowing::tell;
 use crate::supervisor::{Supervisor, SupervisorArguments};
 
+#[cfg(test)]
+mod tests;
+
 /// The handle of a pool. Cheap to clone; the pool lives until it is closed.
 #[derive(Clone)]
 pub struct Pool {

@@ -200,7 +200,7 @@ mod tests {
             prop_assume!(!plain.is_empty());
             let mut damaged = compress(&plain);
             let at = at.index(damaged.len());
-            damaged[at] ^= 1 << bit;
+            damaged[at] ^= 1_u8 << bit;
             if let Some(wrong) = decompress(&damaged, plain.len()) {
                 prop_assert_eq!(wrong.len(), plain.len());
             }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::interpreter::InterpreterSource;
 use crate::interpreter::fake::{FakeSource, Gate, Step};
 use crate::spill::Spill;
 use crate::stowed::stow;

@@ -113,6 +113,10 @@ impl Desk {
             let mut controls = self.controls.lock();
             controls.had_interpreter = true;
             self.entry.has_memory(memory_bytes);
+            if controls.orders.is_none() {
+                // Nothing could come of a seat.
+                return;
+            }
             if self.step(&mut controls, Input::Idle) != Step::OfferSeat {
                 return;
             }
