@@ -187,6 +187,12 @@ impl Engine {
         self.inner.runs_per_instance
     }
 
+    /// The length of the compiled module, which every interpreter shares, in bytes; 0 if it could
+    /// not be cached. Asks the filesystem.
+    pub fn module_bytes(&self) -> u64 {
+        module::cached_bytes(&self.inner.cache, self.inner.build.wasm_sha256())
+    }
+
     /// Reads the WebAssembly module.
     pub(crate) fn read_wasm(&self) -> Result<Vec<u8>, EngineError> {
         self.inner.build.wasm()

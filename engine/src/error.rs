@@ -347,6 +347,12 @@ pub enum SessionError {
         /// What is wrong with it.
         detail: &'static str,
     },
+    /// What a session was packed into is damaged.
+    #[error("the packed session is damaged: {detail}")]
+    Damaged {
+        /// What is wrong with it.
+        detail: &'static str,
+    },
     /// The session began from another image.
     #[error(
         "`{}` was saved on image {saved} and this is {here}: revive it with the same \

@@ -195,6 +195,11 @@ impl Image {
         Interpreter::on(self)
     }
 
+    /// Memory that all interpreters on it share, in bytes: the image's, and the compiled module's.
+    pub fn shared_bytes(&self) -> u64 {
+        self.inner.info.memory_bytes + self.inner.engine.module_bytes()
+    }
+
     /// What is known of it.
     pub fn info(&self) -> &ImageInfo {
         &self.inner.info

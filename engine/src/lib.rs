@@ -41,7 +41,7 @@ pub use program::{
     MountedFolder, Program, Script, check_path, workdir,
 };
 pub use python::{PYTHON_WHEEL_VARIABLE, PythonBuild, WHEEL_REQUIREMENT};
-pub use session::SessionState;
+pub use session::{PackedRest, PackedSession, SessionState};
 pub use stop::StopHandle;
 pub use transcript::{Chunk, Cursor, Event, EventKind, Next, Stream, Transcript};
 pub use value::{Array, BadValue, Column, Element, Frame, MOST_DIMENSIONS, Value, Variables};

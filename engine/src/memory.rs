@@ -90,6 +90,8 @@ struct MemoryState {
     held: Arc<MemoryPatch>,
     /// How often it was taken out since it was last restored.
     taken_out: u32,
+    /// Bytes of the image's pages that were copied when that was last looked at.
+    copied_bytes: usize,
 }
 
 impl MemoryState {
@@ -106,6 +108,7 @@ impl MemoryState {
             mapped: Vec::new(),
             held: Arc::new(MemoryPatch { len, ..MemoryPatch::default() }),
             taken_out: 0,
+            copied_bytes: 0,
         }
     }
 }
@@ -160,6 +163,19 @@ impl GuestMemory {
     /// Accessible bytes. A guest never gives memory back, so this is also its peak.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().len
+    }
+
+    /// Bytes that this memory has of its own and doesn't share with the image: what was grown, and
+    /// the pages of the image that were copied when that was last looked at, which is when a state
+    /// is put in or taken out.
+    pub(crate) fn private_bytes(&self) -> usize {
+        let state = self.state.lock();
+        match (&self.image, &state.tracker) {
+            (Some(image), Some(_)) => {
+                state.len.saturating_sub(image.bytes().len()) + state.copied_bytes
+            }
+            _ => state.len,
+        }
     }
 
     /// Starts a run that may grow the memory to `limit` bytes.
@@ -249,6 +265,9 @@ impl GuestMemory {
             Some(tracker) => tracker.copied(&self.reservation, 0..state.len)?,
             None => std::iter::once(0..state.len).collect(),
         };
+        let of_image =
+            |run: &Range<usize>| run.end.min(image.bytes().len()).saturating_sub(run.start);
+        state.copied_bytes = copied.iter().map(of_image).sum();
         Ok((image, copied))
     }
 

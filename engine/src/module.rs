@@ -79,6 +79,13 @@ pub(crate) fn load_or_compile(
     Ok(module)
 }
 
+/// The length of the compiled form in the cache, in bytes; 0 if it isn't there.
+pub(crate) fn cached_bytes(cache: &CacheDir, hash: &str) -> u64 {
+    let Ok(folder) = cache.folder("modules") else { return 0 };
+    let path = folder.join(format!("{}.module", key::module_key(hash)));
+    std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
 #[expect(unsafe_code, reason = "loading a compiled module is loading native code")]
 fn load(engine: &Engine, sealer: &Sealer, path: &Path, key: &str) -> Option<Module> {
     // Mapped: 400 MB that are never copied, and that processes share.

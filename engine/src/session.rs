@@ -12,6 +12,9 @@
 //! A saved session is what a program in the sandbox could have made of its own memory, so whoever
 //! wrote the file gains nothing that a program hasn't; the hash is against damage, and what the
 //! host reads of it is checked.
+//!
+//! A session that is packed is the same bytes, and beside them what can't be bytes: its clock, which
+//! goes on meanwhile, and its files if folders of the host are mounted among them.
 
 use std::fs;
 use std::io::Write;
@@ -22,13 +25,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::SessionError;
 use crate::host::wasi::HostState;
+use crate::host::wasi::clock::Clock;
 use crate::image::Image;
 use crate::image::saved::SavedHost;
 use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::program::Deterministic;
 
 const MAGIC: [u8; 8] = *b"HTCHSES1";
-const PREFIX_BYTES: usize = MAGIC.len() + blake3::OUT_LEN;
 
 /// The state of an interpreter between two runs: what it holds beyond its image. Immutable and
 /// shared: a clone is a reference.
@@ -109,20 +112,7 @@ impl SessionState {
     /// # Errors
     /// The file can't be written.
     pub fn save(&self, path: &Path) -> Result<u64, SessionError> {
-        let Inner { image, memory, globals, host, life } = &*self.inner;
-        let info = image.info();
-        let pages = memory.flat(image.memory().bytes());
-        let saved = Saved {
-            image: info.key.clone(),
-            preload: info.preload.clone(),
-            len: memory.len as u64,
-            pages: pages.iter().map(|page| (page.page, page.blocks)).collect(),
-            bytes: pages.iter().flat_map(|page| page.bytes.iter().copied()).collect(),
-            globals: globals.clone(),
-            host: SavedHost::of(host),
-            life: *life,
-        };
-        let body = postcard::to_stdvec(&saved).expect("plain data has a form");
+        let bytes = self.to_bytes(&self.inner.host);
         let failed = |cause| SessionError::File { action: "write", path: path.to_owned(), cause };
         let folder = match path.parent() {
             Some(folder) if folder != Path::new("") => folder,
@@ -130,14 +120,12 @@ impl SessionState {
         };
         let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
         let written = (|| {
-            file.write_all(&MAGIC)?;
-            file.write_all(blake3::hash(&body).as_bytes())?;
-            file.write_all(&body)?;
+            file.write_all(&bytes)?;
             file.as_file().sync_all()
         })();
         written.map_err(failed)?;
         file.persist(path).map_err(|error| failed(error.error))?;
-        Ok((PREFIX_BYTES + body.len()) as u64)
+        Ok(bytes.len() as u64)
     }
 
     /// Reads a session that `save` wrote, on the same image. Like a fork, it does not go on with
@@ -151,27 +139,77 @@ impl SessionState {
             return Err(failed(std::io::Error::other("it is no regular file")));
         }
         let bytes = fs::read(path).map_err(failed)?;
-        let bad = |detail| SessionError::NotASession { path: path.to_owned(), detail };
-        let rest = bytes.strip_prefix(&MAGIC).ok_or_else(|| bad("it begins otherwise"))?;
+        Ok(Self::from_bytes(image, &bytes).map_err(|unread| unread.of_file(path))?.fork())
+    }
+
+    /// The session as bytes, to take less room until it goes on in this process.
+    pub fn pack(&self) -> PackedSession {
+        let Inner { image, host, .. } = &*self.inner;
+        let clock = host.clock.clone();
+        let is_whole = SavedHost::is_all_of(host);
+        let bytes = self.to_bytes(if is_whole { host } else { image.host() });
+        let rest = PackedRest { clock, host: (!is_whole).then(|| host.clone()) };
+        PackedSession { bytes, rest }
+    }
+
+    /// The session that `pack` made bytes and a rest of. It goes on, so unlike one that was revived
+    /// it keeps its random numbers, its clock and its mounted folders.
+    ///
+    /// # Errors
+    /// The bytes are no whole session, or of another image.
+    pub fn unpack(image: &Image, bytes: &[u8], rest: &PackedRest) -> Result<Self, SessionError> {
+        let unpacked = Self::from_bytes(image, bytes).map_err(|unread| match unread {
+            Unread::Bad(detail) => SessionError::Damaged { detail },
+            Unread::OtherImage { .. } => SessionError::NotParkable,
+        })?;
+        let Inner { memory, globals, host, life, .. } = &*unpacked.inner;
+        let host = rest.host.as_ref().unwrap_or(host);
+        let host = HostState { clock: rest.clock.clone(), ..host.clone() };
+        Ok(Self::new(image, Arc::clone(memory), globals.clone(), host, *life))
+    }
+
+    /// All of it with this host, as the table above has it.
+    fn to_bytes(&self, host: &HostState) -> Vec<u8> {
+        let Inner { image, memory, globals, life, .. } = &*self.inner;
+        let info = image.info();
+        let pages = memory.flat(image.memory().bytes());
+        let mut bytes = postcard::to_stdvec(&Saved {
+            image: info.key.clone(),
+            preload: info.preload.clone(),
+            len: memory.len as u64,
+            pages: pages.iter().map(|page| (page.page, page.blocks)).collect(),
+            bytes: pages.iter().flat_map(|page| page.bytes.iter().copied()).collect(),
+            globals: globals.clone(),
+            host: SavedHost::of(host),
+            life: *life,
+        })
+        .expect("plain data has a form");
+        let hash = blake3::hash(&bytes);
+        bytes.splice(..0, MAGIC.into_iter().chain(*hash.as_bytes()));
+        bytes
+    }
+
+    /// What `to_bytes` wrote.
+    fn from_bytes(image: &Image, bytes: &[u8]) -> Result<Self, Unread> {
+        let rest = bytes.strip_prefix(&MAGIC).ok_or(Unread::Bad("it begins otherwise"))?;
         let (hash, body) =
-            rest.split_first_chunk::<{ blake3::OUT_LEN }>().ok_or_else(|| bad("it was cut"))?;
+            rest.split_first_chunk::<{ blake3::OUT_LEN }>().ok_or(Unread::Bad("it was cut"))?;
         if blake3::hash(body) != blake3::Hash::from_bytes(*hash) {
-            return Err(bad("its checksum is wrong"));
+            return Err(Unread::Bad("its checksum is wrong"));
         }
         let saved: Saved =
-            postcard::from_bytes(body).map_err(|_| bad("its fields can't be read"))?;
+            postcard::from_bytes(body).map_err(|_| Unread::Bad("its fields can't be read"))?;
         if saved.image != image.info().key {
-            let (path, here) = (path.to_owned(), image.info().key.clone());
             let Saved { image: saved, preload, .. } = saved;
-            return Err(SessionError::OtherImage { path, saved, here, preload });
+            return Err(Unread::OtherImage { saved, here: image.info().key.clone(), preload });
         }
-        let memory = saved.memory(image).ok_or_else(|| bad("its memory can't be one"))?;
+        let memory = saved.memory(image).ok_or(Unread::Bad("its memory can't be one"))?;
         let Saved { globals, host, life, .. } = saved;
         if globals.len() != image.facts().globals.len() {
-            return Err(bad("its globals are another build's"));
+            return Err(Unread::Bad("its globals are another build's"));
         }
-        let host = host.revive(image.layout()).ok_or_else(|| bad("its files can't be files"))?;
-        Ok(Self::new(image, Arc::new(memory), globals, host, life).fork())
+        let host = host.revive(image.layout()).ok_or(Unread::Bad("its files can't be files"))?;
+        Ok(Self::new(image, Arc::new(memory), globals, host, life))
     }
 
     pub(crate) fn image(&self) -> &Image {
@@ -192,6 +230,40 @@ impl SessionState {
 
     pub(crate) fn life(&self) -> Life {
         self.inner.life
+    }
+}
+
+/// A session that takes less room, until it goes on in this process.
+pub struct PackedSession {
+    /// Its memory, and whatever else can be bytes. They can be compressed, and kept anywhere.
+    pub bytes: Vec<u8>,
+    /// What can't.
+    pub rest: PackedRest,
+}
+
+/// What of a packed session can't be bytes.
+pub struct PackedRest {
+    /// It goes on while the session rests.
+    clock: Clock,
+    /// Files and what is open, of a session that has to do with folders of the host.
+    host: Option<HostState>,
+}
+
+/// Why bytes are no session.
+enum Unread {
+    Bad(&'static str),
+    OtherImage { saved: String, here: String, preload: Vec<String> },
+}
+
+impl Unread {
+    fn of_file(self, path: &Path) -> SessionError {
+        let path = path.to_owned();
+        match self {
+            Self::Bad(detail) => SessionError::NotASession { path, detail },
+            Self::OtherImage { saved, here, preload } => {
+                SessionError::OtherImage { path, saved, here, preload }
+            }
+        }
     }
 }
 

@@ -1,16 +1,11 @@
-//! The knobs of the pool.
+//! The knobs of the pool. How many workers there are is up to its owner.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The knobs of the pool.
 #[derive(Debug, Clone)]
 pub struct PoolConfig {
-    /// Workers, which isolated jobs and sessions share.
-    ///
-    /// Default: the number of CPUs. Each is a thread that keeps an interpreter warm; its memory is
-    /// the image's but for the pages that its programs change. More than the CPUs only helps
-    /// programs that wait; with fewer than the sessions in use, states are copied between them.
-    pub workers: usize,
     /// The first wait before a worker that failed to start is replaced; it doubles with each such
     /// failure in a row, up to `longest_back_off`. The first replacement comes at once.
     ///
@@ -25,15 +20,20 @@ pub struct PoolConfig {
     ///
     /// Default: 5. One gives up at the first failure; a large number never does.
     pub most_failures: u32,
+    /// The folder on whose disk sessions are spilled, into a file without a name.
+    ///
+    /// Default: none, and nothing is spilled. Whatever fills that disk keeps sessions in memory,
+    /// and nothing else comes of it. A folder in memory, as `/tmp` often is, gains nothing.
+    pub spill_dir: Option<PathBuf>,
 }
 
 impl Default for PoolConfig {
     fn default() -> Self {
         Self {
-            workers: std::thread::available_parallelism().map_or(1, usize::from),
             first_back_off: Duration::from_millis(100),
             longest_back_off: Duration::from_secs(10),
             most_failures: 5,
+            spill_dir: None,
         }
     }
 }

@@ -1,18 +1,46 @@
 //! What the pool tells whoever owns it. Owned here, so that nothing is imported upwards.
 
+use std::time::Duration;
+
 use engine::Outcome;
 
-use crate::task::{JobId, WorkerId};
+use crate::session::Stowage;
+use crate::task::{JobId, SessionId, WorkerId};
 use crate::worker::Seat;
 
 /// What the pool tells its owner.
 ///
-/// Order: for one worker, `Ready`, then `Finished` or `Parked` for what its seat took, then `Ready`
-/// again or `Gone`. After `Gone` a worker is never heard of again.
+/// # Order
+///
+/// A worker's thread tells its owner directly, so what it says comes in the order in which it
+/// happened:
+///
+/// ```text
+/// Ready, then for what its seat took:
+///    assign   SessionParked?  Finished
+///    park     SessionParked?  Parked
+///    vacate   SessionParked?
+///    renew    SessionParked?
+/// then Ready again, or SessionParked? and Gone
+/// ```
+///
+/// `Gone` comes after the thread was joined: it is the last of a worker, and everything that its
+/// thread said comes before it. It comes for every worker, once. What a seat took and wasn't told
+/// of by then died with the worker. What different workers say, and `Stowed`, comes in no order;
+/// yet a session's state is where its cell says before anybody is told of it.
 #[derive(Debug)]
 pub enum PoolEvent {
     /// A worker waits for something to do.
-    Ready(Seat),
+    Ready {
+        /// To give it something.
+        seat: Seat,
+        /// Memory that its interpreter has of its own, in bytes: what
+        /// [`Interpreter::memory_bytes`](crate::Interpreter::memory_bytes) says.
+        memory_bytes: u64,
+        /// How long it took to make the interpreter fresh after what ran last; `None` if nothing
+        /// was to be done, or a session stays.
+        reset: Option<Duration>,
+    },
     /// A worker's task has ended. Whether its session lives on is to be seen in the session's cell.
     Finished {
         /// The worker.
@@ -21,6 +49,9 @@ pub enum PoolEvent {
         job: JobId,
         /// How it ended.
         outcome: Box<Outcome>,
+        /// From taking the task to the start of its run: what was there is put aside, and the state
+        /// that it needs is brought.
+        attach: Duration,
     },
     /// A worker has copied a session's state out: it is at hand in the session's cell, or lost.
     Parked {
@@ -30,6 +61,24 @@ pub enum PoolEvent {
         job: JobId,
         /// Why the state could not be copied; its session has it still.
         result: Result<(), String>,
+    },
+    /// A worker has put a session's state aside, where any worker can take it up: to make room for
+    /// something else, or since it ends; or it has unpacked one that was stowed.
+    SessionParked {
+        /// The session.
+        session: SessionId,
+        /// The memory that its state takes now, in bytes; 0 if nothing has run in it.
+        bytes: u64,
+    },
+    /// What [`Pool::stow`](crate::Pool::stow) asked for is done, or isn't.
+    Stowed {
+        /// The session.
+        session: SessionId,
+        /// Where its state was to go.
+        stowage: Stowage,
+        /// The bytes that it takes there. Or why it stays as it is: it has moved on, or there is no
+        /// room.
+        result: Result<u64, String>,
     },
     /// A worker is no more. What its seat took died with it, if that has not been told of.
     Gone {
@@ -45,8 +94,10 @@ pub enum PoolEvent {
 /// Why a worker is no more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GoneReason {
-    /// It was told to stop.
+    /// The pool was closed.
     Stopped,
+    /// It was told to end, since it isn't needed.
+    Dismissed,
     /// No interpreter could be started.
     StartFailed(String),
     /// Its thread or its actor died.
@@ -57,6 +108,7 @@ impl std::fmt::Display for GoneReason {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Stopped => formatter.write_str("it was stopped"),
+            Self::Dismissed => formatter.write_str("it was not needed"),
             Self::StartFailed(detail) => write!(formatter, "its interpreter can't start: {detail}"),
             Self::Died(detail) => write!(formatter, "it died: {detail}"),
         }

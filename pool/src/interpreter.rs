@@ -1,4 +1,5 @@
-//! The seam to the engine: what a worker thread needs of an interpreter.
+//! The seam to the engine: what a worker thread needs of an interpreter, and the pool of its
+//! source.
 
 use std::any::Any;
 use std::fmt::{Debug, Formatter};
@@ -19,6 +20,23 @@ pub trait InterpreterSource: Send + Sync + 'static {
     /// # Errors
     /// None can be started here and now.
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError>;
+
+    /// Memory that all its interpreters share, in bytes.
+    fn shared_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Makes bytes of a parked state. Blocks, and may take as much memory again for a moment.
+    ///
+    /// # Errors
+    /// The state can't be packed, and stays what it is.
+    fn pack(&self, parked: &Parked) -> Result<Packed, StartError>;
+
+    /// The state that `pack` made bytes of: the same session, which goes on. Blocks.
+    ///
+    /// # Errors
+    /// The bytes were damaged, or are no state of this source.
+    fn unpack(&self, packed: &Packed) -> Result<Parked, StartError>;
 }
 
 /// Runs programs on one thread.
@@ -46,6 +64,11 @@ pub trait Interpreter {
     /// # Errors
     /// The state can't be taken.
     fn attach(&mut self, parked: &Parked) -> Result<(), StartError>;
+
+    /// Memory that it has of its own, in bytes: of the real one, what its guest memory has grown by
+    /// beyond the image, and the pages of the image that it had copied when it was last reset,
+    /// parked or attached. Runs since then may have copied more, at most the image. Cheap.
+    fn memory_bytes(&self) -> u64;
 }
 
 /// The state of a session as its interpreter left it. Nothing changes it; clones share it.
@@ -70,10 +93,30 @@ impl Parked {
     pub fn downcast_ref<T: Any>(&self) -> Option<&T> {
         self.state.downcast_ref()
     }
+
+    /// Whether both are clones of one.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+    }
 }
 
 impl Debug for Parked {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Parked").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+/// A parked state as bytes, with what can't be bytes beside them.
+#[derive(Clone)]
+pub struct Packed {
+    /// They are compressed, and may go to disk and back.
+    pub bytes: Vec<u8>,
+    /// It stays in memory as it is.
+    pub rest: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Debug for Packed {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Packed").field("bytes", &self.bytes.len()).finish_non_exhaustive()
     }
 }

@@ -1,33 +1,36 @@
 //! Workers: each is one actor, one OS thread and one interpreter.
 //!
 //! ```text
-//!  owner (the scheduler)                         supervisor
-//!     ^  PoolEvent::{Ready, Finished, ..}           | spawns, watches, replaces
-//!     |                                             v
-//!     +------------------------------------ worker actor  (mailbox, state, no decisions)
-//!     |  Seat::{assign, park} ----------------->    | crossbeam channel, one order at a time
-//!                                                   v
-//!                                              worker thread (owns the wasmer store)
+//!  owner (the scheduler)                              supervisor
+//!   ^   |                                                | spawns, watches, replaces
+//!   |   | Seat::{assign, park, vacate, renew, dismiss}   v
+//!   |   |                                           worker actor   (life and death only)
+//!   |   v                                                | spawns, joins
+//!   |  the worker's desk: what may follow what           v
+//!   |   +----- crossbeam channel, one order -----> worker thread   (owns the wasmer store)
+//!   +---- PoolEvent::{Ready, Finished, ..} -----------------+
 //! ```
 //!
-//! A worker is `Starting`, `Ready`, `Running`, `Resetting` or `Ended` (`worker/state.rs`). It offers
-//! a `Seat` when it is ready; a seat takes exactly one order. Workers are all alike: each runs
-//! isolated jobs, after which its interpreter is reset, and jobs of any session, whose state stays
-//! until something else is ordered and is then parked (`worker/slot.rs`). A session's state is where
-//! its `SessionCell` says (`session.rs`), which scheduler and threads share.
+//! A worker is `Starting`, `Ready`, `Running`, `Resetting`, `Leaving` or `Ended`
+//! (`worker/state.rs`). It offers a `Seat` when it is ready; a seat takes exactly one order, and
+//! hands it to the thread itself (`worker/desk.rs`). Workers are all alike: each runs isolated jobs,
+//! after which its interpreter is reset, and jobs of any session, whose state stays until something
+//! else is ordered and is then parked (`worker/slot.rs`). A session's state is where its
+//! `SessionCell` says (`session.rs`), which scheduler and threads share; while it rests it can be
+//! compressed (`stowed.rs`), and written to disk (`spill.rs`).
 //!
-//! Supervision rule: when a worker ends and wasn't told to, the owner hears `Gone`, so that it can
-//! settle what ran there, and the worker is replaced, at once or after a back-off
-//! (`supervisor/restart.rs`).
+//! How many workers there are, and what is stowed, is up to the owner. Supervision rule: when a
+//! worker ends and wasn't told to, the owner hears `Gone`, so that it can settle what ran there, and
+//! the worker is replaced, at once or after a back-off (`supervisor/restart.rs`).
 
 #![forbid(unsafe_code)]
 
 pub use config::PoolConfig;
 pub use error::PoolError;
 pub use event::{GoneReason, PoolEvent};
-pub use interpreter::{Interpreter, InterpreterSource, Parked};
+pub use interpreter::{Interpreter, InterpreterSource, Packed, Parked};
 pub use pool::Pool;
-pub use session::{Away, SessionCell, SessionPlace};
+pub use session::{Away, SessionCell, SessionPlace, Stowage};
 pub use status::{WorkerActivity, WorkerStatus};
 pub use task::{JobId, SessionId, Task, WorkerId};
 pub use worker::Seat;
@@ -36,9 +39,12 @@ mod config;
 mod error;
 mod event;
 pub mod interpreter;
+pub mod metrics;
 mod pool;
 mod session;
+mod spill;
 mod status;
+mod stowed;
 mod supervisor;
 mod task;
 mod worker;

@@ -8,23 +8,35 @@ use crate::config::PoolConfig;
 use crate::error::PoolError;
 use crate::event::PoolEvent;
 use crate::interpreter::InterpreterSource;
+use crate::session::{SessionCell, Stowage};
 use crate::status::{Board, WorkerStatus};
 use crate::supervisor::message::SupervisorMessage;
+use crate::supervisor::stowing::tell;
 use crate::supervisor::{Supervisor, SupervisorArguments};
 
+#[cfg(test)]
+mod tests;
+
 /// The handle of a pool. Cheap to clone; the pool lives until it is closed.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Pool {
     supervisor: ActorRef<SupervisorMessage>,
+    owner: DerivedActorRef<PoolEvent>,
     board: Board,
 }
 
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Pool").field("workers", &self.board).finish_non_exhaustive()
+    }
+}
+
 impl Pool {
-    /// Starts the workers. `owner` hears when each is ready; the pool is linked
+    /// Starts a pool without workers. `owner` hears of all that happens in it; the pool is linked
     /// to it, so the owner hears of the supervisor's end, and the pool ends with its owner.
     ///
     /// # Errors
-    /// The supervisor can't be started. Workers that can't are told of as events.
+    /// The supervisor can't be started.
     pub async fn start(
         config: PoolConfig,
         source: Arc<dyn InterpreterSource>,
@@ -32,11 +44,30 @@ impl Pool {
     ) -> Result<Self, PoolError> {
         let link = owner.get_cell();
         let board = Board::default();
-        let arguments = SupervisorArguments { config, source, owner, board: board.clone() };
+        let (told, shown) = (owner.clone(), board.clone());
+        let arguments = SupervisorArguments { config, source, owner: told, board: shown };
         let (supervisor, _) = Actor::spawn_linked(None, Supervisor, arguments, link)
             .await
             .map_err(|error| PoolError::Start(error.to_string()))?;
-        Ok(Self { supervisor, board })
+        Ok(Self { supervisor, owner, board })
+    }
+
+    /// Asks for another worker. `PoolEvent::Ready` follows, or `PoolEvent::Gone`; nothing if the
+    /// pool was closed before.
+    pub fn add_worker(&self) {
+        if self.supervisor.cast(SupervisorMessage::AddWorker).is_err() {
+            tracing::debug!("a closed pool was asked for a worker");
+        }
+    }
+
+    /// Has the state of a session that rests put where it takes less memory: compressed or written
+    /// to disk, on a thread for blocking work. `PoolEvent::Stowed` follows, always. Jobs of the
+    /// session don't wait for that.
+    pub fn stow(&self, session: Arc<SessionCell>, stowage: Stowage) {
+        let asked = SupervisorMessage::Stow(Arc::clone(&session), stowage);
+        if self.supervisor.cast(asked).is_err() {
+            tell(&self.owner, &session, stowage, Err("the pool is closed".to_owned()));
+        }
     }
 
     /// Every worker as it is now. Never waits for anybody.
@@ -44,7 +75,8 @@ impl Pool {
         self.board.snapshot()
     }
 
-    /// Ends every worker after what it is doing, and waits until all threads have ended.
+    /// Ends every worker after what it is doing, and waits until all threads have ended and nothing
+    /// is being stowed any more.
     ///
     /// # Errors
     /// The pool is closed already.

@@ -3,13 +3,27 @@
 //! The scheduler decides on which worker a session's next job runs; the state follows through this
 //! cell. A thread that is to run it waits here until the one that holds it has parked it.
 //!
+//! ```text
+//!          claim                        captured, leave
+//! Fresh --------> on a worker: same --------------------> Parked --stow--> Compressed --> OnDisk
+//!                    | changes    ^                         ^                  |            |
+//!                    v            | captured                +---- unpacked ----+------------+
+//!                 on a worker: changed                            (claim unpacks, too)
+//! ```
+//!
 //! P-1: who replaces or closes the session has the last word; a thread changes only what is still
 //! its own.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
 use crate::interpreter::Parked;
+use crate::stowed::Stowed;
 use crate::task::{SessionId, WorkerId};
+
+#[cfg(test)]
+mod tests;
 
 /// One session's state, wherever it is.
 #[derive(Debug)]
@@ -21,25 +35,47 @@ pub struct SessionCell {
 
 #[derive(Debug)]
 enum Place {
-    /// No interpreter has it. `None` is the state of a fresh interpreter.
-    AtRest(Option<Parked>),
+    /// No interpreter has it.
+    AtRest(Rest),
     /// The interpreter of this worker has it.
     On { worker: WorkerId, held: Held },
     /// It is gone, for this reason.
     Lost(String),
 }
 
+/// A state that nothing changes. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) enum Rest {
+    /// That of a fresh interpreter.
+    Fresh,
+    /// As its interpreter left it.
+    Parked(Parked),
+    /// The same, packed.
+    Stowed(Stowed),
+}
+
 /// What is known of a state that an interpreter has.
 #[derive(Debug)]
 enum Held {
     /// It is still this one.
-    Same(Option<Parked>),
+    Same(Rest),
     /// Only the interpreter knows it.
     Changed,
 }
 
+/// Where the state of a session that rests is put, to take less memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stowage {
+    /// It stays in memory, compressed.
+    Compressed,
+    /// It is written to disk, compressed.
+    Disk,
+}
+
 /// Where a session's state is, for the status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(tag = "place", rename_all = "snake_case")]
 pub enum SessionPlace {
     /// Nowhere yet: nothing has run.
     Fresh,
@@ -48,8 +84,18 @@ pub enum SessionPlace {
         /// The memory that it takes, in bytes.
         bytes: u64,
     },
+    /// Put aside in memory, compressed.
+    Compressed {
+        /// The memory that it takes, in bytes.
+        bytes: u64,
+    },
+    /// Put aside on disk, compressed.
+    OnDisk {
+        /// What it takes there, in bytes.
+        bytes: u64,
+    },
     /// In the interpreter of this worker.
-    OnWorker(WorkerId),
+    OnWorker(#[serde(serialize_with = "with_worker")] WorkerId),
     /// Gone; the session's next job will say why.
     Lost,
 }
@@ -59,6 +105,8 @@ pub enum SessionPlace {
 pub enum Away {
     /// This worker has to park it first.
     OnWorker(WorkerId),
+    /// It was stowed; any worker can unpack it by [`Seat::park`](crate::Seat::park).
+    Packed,
     /// It is gone, for this reason.
     Lost(String),
 }
@@ -68,16 +116,70 @@ pub enum Away {
 pub(crate) enum Claim {
     /// Its interpreter has the state.
     AlreadyHere,
-    /// Its interpreter is to take this state, `None` being that of a fresh one.
-    MoveIn(Option<Parked>),
+    /// Its interpreter is to take this state.
+    MoveIn(Rest),
     /// The state is gone, for this reason.
     Lost(String),
+}
+
+/// A tag has room beside fields only.
+fn with_worker<S: Serializer>(worker: &WorkerId, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut place = serializer.serialize_struct("OnWorker", 1)?;
+    place.serialize_field("worker", worker)?;
+    place.end()
+}
+
+impl Rest {
+    fn of(state: Option<Parked>) -> Self {
+        state.map_or(Self::Fresh, Self::Parked)
+    }
+
+    fn place(&self) -> SessionPlace {
+        match self {
+            Self::Fresh => SessionPlace::Fresh,
+            Self::Parked(parked) => SessionPlace::Parked { bytes: parked.bytes() },
+            Self::Stowed(stowed) if stowed.is_on_disk() => {
+                SessionPlace::OnDisk { bytes: stowed.bytes() }
+            }
+            Self::Stowed(stowed) => SessionPlace::Compressed { bytes: stowed.bytes() },
+        }
+    }
+
+    /// The memory that it takes, in bytes.
+    fn bytes(&self) -> u64 {
+        match self.place() {
+            SessionPlace::Parked { bytes } | SessionPlace::Compressed { bytes } => bytes,
+            SessionPlace::Fresh
+            | SessionPlace::OnDisk { .. }
+            | SessionPlace::OnWorker(_)
+            | SessionPlace::Lost => 0,
+        }
+    }
+
+    fn at_hand(&self) -> Result<Option<Parked>, Away> {
+        match self {
+            Self::Fresh => Ok(None),
+            Self::Parked(parked) => Ok(Some(parked.clone())),
+            Self::Stowed(_) => Err(Away::Packed),
+        }
+    }
+
+    /// Whether both are clones of one.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Fresh, Self::Fresh) => true,
+            (Self::Parked(one), Self::Parked(other)) => one.is_same(other),
+            (Self::Stowed(one), Self::Stowed(other)) => one.is_same(other),
+            (Self::Fresh | Self::Parked(_) | Self::Stowed(_), _) => false,
+        }
+    }
 }
 
 impl SessionCell {
     /// A session with this state, `None` being that of a fresh interpreter.
     pub fn new(session: SessionId, state: Option<Parked>) -> Self {
-        Self { session, place: Mutex::new(Place::AtRest(state)), moved: Condvar::new() }
+        let place = Mutex::new(Place::AtRest(Rest::of(state)));
+        Self { session, place, moved: Condvar::new() }
     }
 
     /// The session.
@@ -88,8 +190,7 @@ impl SessionCell {
     /// Where the state is now.
     pub fn place(&self) -> SessionPlace {
         match &*self.place.lock() {
-            Place::AtRest(None) => SessionPlace::Fresh,
-            Place::AtRest(Some(parked)) => SessionPlace::Parked { bytes: parked.bytes() },
+            Place::AtRest(rest) => rest.place(),
             Place::On { worker, .. } => SessionPlace::OnWorker(*worker),
             Place::Lost(_) => SessionPlace::Lost,
         }
@@ -98,10 +199,10 @@ impl SessionCell {
     /// The state, `None` being that of a fresh interpreter, if it can be had without a worker.
     ///
     /// # Errors
-    /// An interpreter has changed it since it was last copied, or it is gone.
+    /// An interpreter has changed it since it was last copied, it was stowed, or it is gone.
     pub fn at_hand(&self) -> Result<Option<Parked>, Away> {
         match &*self.place.lock() {
-            Place::AtRest(state) | Place::On { held: Held::Same(state), .. } => Ok(state.clone()),
+            Place::AtRest(rest) | Place::On { held: Held::Same(rest), .. } => rest.at_hand(),
             Place::On { worker, held: Held::Changed } => Err(Away::OnWorker(*worker)),
             Place::Lost(reason) => Err(Away::Lost(reason.clone())),
         }
@@ -110,7 +211,7 @@ impl SessionCell {
     /// Gives the session another state, `None` being that of a fresh interpreter. Whoever has the
     /// present one drops it. To be used while no job of the session runs.
     pub fn replace(&self, state: Option<Parked>) {
-        self.put(&mut self.place.lock(), Place::AtRest(state));
+        self.put(&mut self.place.lock(), Place::AtRest(Rest::of(state)));
     }
 
     /// Gives the state up, so that nobody parks it in vain.
@@ -142,12 +243,54 @@ impl SessionCell {
 
     /// Whether `worker` has the state.
     pub(crate) fn is_on(&self, worker: WorkerId) -> bool {
-        self.place() == SessionPlace::OnWorker(worker)
+        matches!(&*self.place.lock(), Place::On { worker: on, .. } if *on == worker)
     }
 
     /// Whether `worker` alone knows the state.
     pub(crate) fn is_changed_on(&self, worker: WorkerId) -> bool {
-        self.at_hand().is_err_and(|away| away == Away::OnWorker(worker))
+        let place = self.place.lock();
+        matches!(&*place, Place::On { worker: on, held: Held::Changed } if *on == worker)
+    }
+
+    /// The state, if no interpreter has it.
+    ///
+    /// # Errors
+    /// Where it is instead, as a sentence.
+    pub(crate) fn at_rest(&self) -> Result<Rest, String> {
+        match &*self.place.lock() {
+            Place::AtRest(rest) => Ok(rest.clone()),
+            Place::On { worker, .. } => Err(format!("it is on {worker}")),
+            Place::Lost(reason) => Err(format!("it is lost: {reason}")),
+        }
+    }
+
+    /// Puts `now` in place of `before`, which holds the same, if that still rests here; says
+    /// whether it did.
+    pub(crate) fn exchange(&self, before: &Rest, now: Rest) -> bool {
+        let mut place = self.place.lock();
+        let is_here = matches!(&*place, Place::AtRest(rest) if rest.is_same(before));
+        if is_here {
+            // What is dropped here may be large, or on disk, and readers of the status wait.
+            let before = std::mem::replace(&mut *place, Place::AtRest(now));
+            drop(place);
+            drop(before);
+        }
+        is_here
+    }
+
+    /// `before`, which rests here or was claimed by `worker`, can't be unpacked, for this reason.
+    pub(crate) fn spoil(&self, worker: WorkerId, before: &Rest, reason: &str) {
+        let mut place = self.place.lock();
+        let is_it = match &*place {
+            Place::AtRest(rest) => rest.is_same(before),
+            Place::On { worker: on, held: Held::Same(rest) } => {
+                *on == worker && rest.is_same(before)
+            }
+            Place::On { held: Held::Changed, .. } | Place::Lost(_) => false,
+        };
+        if is_it {
+            self.put(&mut place, Place::Lost(reason.to_owned()));
+        }
     }
 
     /// `worker` begins to change the state.
@@ -157,22 +300,24 @@ impl SessionCell {
 
     /// `worker` has copied the state, and keeps it.
     pub(crate) fn captured(&self, worker: WorkerId, parked: Parked) {
-        self.hold(worker, Held::Same(Some(parked)));
+        self.hold(worker, Held::Same(Rest::Parked(parked)));
     }
 
-    /// `worker` no longer has the state. If it alone knew it, it is lost for this reason.
-    pub(crate) fn leave(&self, worker: WorkerId, reason: &str) {
+    /// `worker` no longer has the state. If it alone knew it, it is lost for this reason, else it
+    /// rests, and takes so many bytes; `None` if nothing rests because of this.
+    pub(crate) fn leave(&self, worker: WorkerId, reason: &str) -> Option<u64> {
         let mut place = self.place.lock();
-        let next = match &*place {
-            Place::On { worker: on, held: Held::Same(state) } if *on == worker => {
-                Place::AtRest(state.clone())
+        let (next, bytes) = match &*place {
+            Place::On { worker: on, held: Held::Same(rest) } if *on == worker => {
+                (Place::AtRest(rest.clone()), Some(rest.bytes()))
             }
             Place::On { worker: on, held: Held::Changed } if *on == worker => {
-                Place::Lost(reason.to_owned())
+                (Place::Lost(reason.to_owned()), None)
             }
-            Place::AtRest(_) | Place::On { .. } | Place::Lost(_) => return,
+            Place::AtRest(_) | Place::On { .. } | Place::Lost(_) => return None,
         };
         self.put(&mut place, next);
+        bytes
     }
 
     fn hold(&self, worker: WorkerId, now: Held) {
@@ -196,98 +341,5 @@ impl SessionCell {
             |place| matches!(place, Place::On { worker: on, .. } if *on != worker),
         );
         place
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-
-    const FIRST: WorkerId = WorkerId(1);
-    const SECOND: WorkerId = WorkerId(2);
-
-    fn cell() -> SessionCell {
-        SessionCell::new(SessionId(1), None)
-    }
-
-    fn parked(state: u64) -> Parked {
-        Parked::new(Arc::new(state), 8)
-    }
-
-    /// The number in a parked state.
-    fn number(state: Option<&Parked>) -> Option<u64> {
-        state.and_then(|parked| parked.downcast_ref().copied())
-    }
-
-    fn lost(reason: &str) -> Option<Away> {
-        Some(Away::Lost(reason.to_owned()))
-    }
-
-    #[test]
-    fn a_state_goes_from_worker_to_worker() {
-        let cell = cell();
-        assert_eq!(cell.place(), SessionPlace::Fresh);
-        assert!(matches!(cell.claim(FIRST), Claim::MoveIn(None)));
-        cell.changes(FIRST);
-        assert_eq!(cell.at_hand().err(), Some(Away::OnWorker(FIRST)));
-        assert!(matches!(cell.claim(FIRST), Claim::AlreadyHere));
-        cell.captured(FIRST, parked(7));
-        assert_eq!(cell.place(), SessionPlace::OnWorker(FIRST));
-        assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(7));
-        cell.leave(FIRST, "unused");
-        assert_eq!(cell.place(), SessionPlace::Parked { bytes: 8 });
-        let Claim::MoveIn(state) = cell.claim(SECOND) else { panic!("{cell:?}") };
-        assert_eq!(number(state.as_ref()), Some(7));
-        assert!(cell.is_on(SECOND) && !cell.is_on(FIRST));
-    }
-
-    #[test]
-    fn what_only_a_worker_knew_is_lost_with_it() {
-        let cell = cell();
-        let _ = cell.claim(FIRST);
-        cell.changes(FIRST);
-        cell.leave(FIRST, "it died");
-        assert_eq!(cell.at_hand().err(), lost("it died"));
-        assert!(matches!(cell.claim(SECOND), Claim::Lost(reason) if reason == "it died"));
-    }
-
-    #[test]
-    fn what_was_never_changed_outlives_its_worker() {
-        let cell = SessionCell::new(SessionId(1), Some(parked(3)));
-        let _ = cell.claim(FIRST);
-        cell.leave(FIRST, "unused");
-        assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(3));
-    }
-
-    #[test]
-    fn who_replaces_or_closes_a_session_has_the_last_word() {
-        let cell = cell();
-        let _ = cell.claim(FIRST);
-        cell.changes(FIRST);
-        cell.replace(Some(parked(5)));
-        cell.captured(FIRST, parked(9));
-        cell.leave(FIRST, "unused");
-        assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(5));
-        let _ = cell.claim(FIRST);
-        cell.lose("closed");
-        cell.captured(FIRST, parked(9));
-        assert_eq!(cell.at_hand().err(), lost("closed"));
-    }
-
-    #[test]
-    fn a_claim_waits_for_the_worker_that_has_the_state() {
-        let cell = Arc::new(cell());
-        let _ = cell.claim(FIRST);
-        cell.changes(FIRST);
-        let claiming = std::thread::spawn({
-            let cell = Arc::clone(&cell);
-            move || cell.claim(SECOND)
-        });
-        cell.captured(FIRST, parked(4));
-        cell.leave(FIRST, "unused");
-        let Claim::MoveIn(state) = claiming.join().unwrap() else { panic!("{cell:?}") };
-        assert_eq!(number(state.as_ref()), Some(4));
     }
 }

@@ -1,8 +1,9 @@
-//! The supervisor: starts workers, watches them, replaces those that end.
+//! The supervisor: starts workers when it is asked to, watches them, replaces those that end and
+//! weren't told to, and has sessions stowed.
 //!
 //! It is also the pool's clock file: nothing else in the crate reads a clock or waits on one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,16 +13,21 @@ use tokio::time::Instant;
 use crate::config::PoolConfig;
 use crate::event::{GoneReason, PoolEvent};
 use crate::interpreter::InterpreterSource;
+use crate::metrics;
+use crate::spill::Spill;
 use crate::status::{Board, WorkerActivity};
 use crate::task::WorkerId;
+use crate::worker::desk::Desk;
 use crate::worker::message::WorkerMessage;
 use crate::worker::{Worker, WorkerArguments, WorkerState};
 
 use message::SupervisorMessage;
 use restart::{Decision, History};
+use stowing::Stowing;
 
 pub(crate) mod message;
 pub(crate) mod restart;
+pub(crate) mod stowing;
 
 /// The time of this crate.
 #[expect(clippy::disallowed_methods, reason = "this is the pool's clock file")]
@@ -49,13 +55,16 @@ pub(crate) struct SupervisorState {
     next_worker: u64,
     /// Replacements that wait out a back-off.
     backing_off: usize,
+    /// Places that were given up, as the board shows them, the oldest first.
+    given_up: VecDeque<WorkerId>,
+    stowing: Stowing,
     closing: Option<ractor::RpcReplyPort<()>>,
 }
 
-/// A worker that lives.
+/// A worker whose thread may live.
 struct Watched {
-    worker: WorkerId,
     actor: ActorRef<WorkerMessage>,
+    desk: Arc<Desk>,
     history: History,
 }
 
@@ -66,12 +75,13 @@ impl Actor for Supervisor {
 
     async fn pre_start(
         &self,
-        myself: ActorRef<Self::Msg>,
+        _myself: ActorRef<Self::Msg>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
         let SupervisorArguments { config, source, owner, board } = arguments;
-        let workers = config.workers;
-        let mut state = SupervisorState {
+        let spill = Spill::new(config.spill_dir.clone());
+        Ok(SupervisorState {
+            stowing: Stowing::new(Arc::clone(&source), owner.clone(), spill),
             config,
             source,
             owner,
@@ -79,12 +89,9 @@ impl Actor for Supervisor {
             workers: HashMap::new(),
             next_worker: 1,
             backing_off: 0,
+            given_up: VecDeque::new(),
             closing: None,
-        };
-        for _ in 0..workers {
-            state.spawn(&myself, History::default()).await;
-        }
-        Ok(state)
+        })
     }
 
     async fn handle(
@@ -94,16 +101,32 @@ impl Actor for Supervisor {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
+            SupervisorMessage::AddWorker => {
+                // It takes the place of one that was given up, so these never pile up.
+                if let Some(worker) = state.given_up.pop_front() {
+                    state.board.remove(worker);
+                }
+                state.spawn(&myself, History::default()).await;
+            }
             SupervisorMessage::Replace(history) => {
                 state.backing_off -= 1;
                 if state.closing.is_none() {
+                    metrics::worker_restarted();
                     state.spawn(&myself, history).await;
                 }
             }
+            SupervisorMessage::Joined(actor, reason) => state.ended(&myself, actor, reason),
+            SupervisorMessage::Stow(cell, stowage) if state.closing.is_some() => {
+                let closing = Err("the pool is closing".to_owned());
+                stowing::tell(&state.owner, &cell, stowage, closing);
+            }
+            SupervisorMessage::Stow(cell, stowage) => state.stowing.add(&myself, cell, stowage),
+            SupervisorMessage::StowEnded => state.stowing.ended(&myself),
             SupervisorMessage::Close(reply) => {
                 for watched in state.workers.values() {
                     let _ = watched.actor.cast(WorkerMessage::Stop);
                 }
+                state.stowing.close();
                 state.closing = Some(reply);
             }
         }
@@ -120,14 +143,17 @@ impl Actor for Supervisor {
         match event {
             SupervisionEvent::ActorTerminated(cell, last, _) => {
                 let last = last.and_then(|mut last| last.take::<WorkerState>().ok());
-                let killed = || (GoneReason::Died("its actor was killed".to_owned()), false);
-                let (reason, had_interpreter) =
-                    last.map_or_else(killed, |last| (last.gone(), last.had_interpreter()));
-                state.ended(&myself, cell.get_id(), reason, had_interpreter);
+                match last.as_ref().and_then(WorkerState::gone) {
+                    Some(reason) => state.ended(&myself, cell.get_id(), reason),
+                    None => {
+                        let reason = GoneReason::Died("its actor was killed".to_owned());
+                        state.join(&myself, cell.get_id(), reason, last);
+                    }
+                }
             }
             SupervisionEvent::ActorFailed(cell, error) => {
                 let reason = GoneReason::Died(format!("its actor failed: {error}"));
-                state.ended(&myself, cell.get_id(), reason, false);
+                state.join(&myself, cell.get_id(), reason, None);
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
         }
@@ -140,33 +166,47 @@ impl SupervisorState {
     async fn spawn(&mut self, myself: &ActorRef<SupervisorMessage>, history: History) {
         let worker = WorkerId(self.next_worker);
         self.next_worker += 1;
-        let arguments = WorkerArguments {
-            worker,
-            source: Arc::clone(&self.source),
-            owner: self.owner.clone(),
-            board: self.board.clone(),
-        };
+        let (desk, orders) = Desk::new(worker, self.owner.clone(), self.board.add(worker));
+        if self.closing.is_some() {
+            // It was asked for before anybody closed, and is told of all the same.
+            self.gone(myself, &desk, history, GoneReason::Stopped);
+            return;
+        }
+        let source = Arc::clone(&self.source);
+        let arguments = WorkerArguments { source, desk: Arc::clone(&desk), orders };
         match Actor::spawn_linked(None, Worker, arguments, myself.get_cell()).await {
             Ok((actor, _)) => {
-                self.workers.insert(actor.get_id(), Watched { worker, actor, history });
+                self.workers.insert(actor.get_id(), Watched { actor, desk, history });
             }
             Err(error) => {
-                self.board.add(worker);
                 let reason = GoneReason::StartFailed(error.to_string());
-                self.gone(myself, worker, history, reason, false);
+                self.gone(myself, &desk, history, reason);
             }
         }
     }
 
-    fn ended(
-        &mut self,
+    /// Has the thread ended of a worker whose actor ended first, without waiting for that here.
+    fn join(
+        &self,
         myself: &ActorRef<SupervisorMessage>,
         actor: ActorId,
         reason: GoneReason,
-        had_interpreter: bool,
+        last: Option<WorkerState>,
     ) {
-        if let Some(Watched { worker, history, .. }) = self.workers.remove(&actor) {
-            self.gone(myself, worker, history, reason, had_interpreter);
+        let Some(Watched { desk, .. }) = self.workers.get(&actor) else { return };
+        let (desk, myself) = (Arc::clone(desk), myself.clone());
+        // Whoever waits for it waits for `Joined`.
+        drop(tokio::task::spawn_blocking(move || {
+            drop(last);
+            desk.end();
+            let _ = myself.cast(SupervisorMessage::Joined(actor, reason));
+        }));
+    }
+
+    /// A worker's thread was joined.
+    fn ended(&mut self, myself: &ActorRef<SupervisorMessage>, actor: ActorId, reason: GoneReason) {
+        if let Some(Watched { desk, history, .. }) = self.workers.remove(&actor) {
+            self.gone(myself, &desk, history, reason);
         }
     }
 
@@ -174,26 +214,30 @@ impl SupervisorState {
     fn gone(
         &mut self,
         myself: &ActorRef<SupervisorMessage>,
-        worker: WorkerId,
+        desk: &Desk,
         mut history: History,
         reason: GoneReason,
-        had_interpreter: bool,
     ) {
-        let is_replaced = if self.closing.is_some() {
+        let worker = desk.worker();
+        let is_replaced = if self.closing.is_some() || desk.was_dismissed() {
+            if let GoneReason::Died(_) | GoneReason::StartFailed(_) = reason {
+                tracing::warn!(%worker, %reason, "a worker ended badly");
+            }
             self.board.remove(worker);
             false
         } else {
-            self.board.failed(worker, reason.to_string());
-            match history.died(had_interpreter, &self.config) {
+            desk.entry().failed(reason.to_string());
+            match history.died(desk.had_interpreter(), &self.config) {
                 Decision::ReplaceAfter(delay) => {
-                    self.board.activity(worker, WorkerActivity::BackingOff);
+                    desk.entry().activity(WorkerActivity::BackingOff);
                     tracing::warn!(%worker, %reason, ?delay, "a worker is replaced");
                     self.replace_after(myself, worker, history, delay);
                     true
                 }
                 Decision::Leave => {
-                    self.board.activity(worker, WorkerActivity::GivenUp);
+                    desk.entry().activity(WorkerActivity::GivenUp);
                     tracing::error!(%worker, %reason, "a worker is given up");
+                    self.given_up.push_back(worker);
                     false
                 }
             }
@@ -221,6 +265,7 @@ impl SupervisorState {
     /// Answers `Close` once nothing is left.
     fn finish_closing(&mut self, myself: &ActorRef<SupervisorMessage>) {
         if self.workers.is_empty()
+            && self.stowing.is_idle()
             && let Some(reply) = self.closing.take()
         {
             // What waited out a back-off or was given up is no worker any more.

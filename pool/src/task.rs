@@ -3,19 +3,29 @@
 use std::sync::Arc;
 
 use engine::{Limits, Program, StopHandle, Transcript};
+use serde::Serialize;
 
 use crate::session::SessionCell;
 
 /// One job, for as long as the process lives. Later jobs have larger numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
 pub struct JobId(pub u64);
 
 /// One session, for as long as the process lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
 pub struct SessionId(pub u64);
 
+impl std::fmt::Display for SessionId {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "session-{}", self.0)
+    }
+}
+
 /// One worker, for as long as the process lives; a replacement has a new one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
 pub struct WorkerId(pub u64);
 
 impl std::fmt::Display for WorkerId {
@@ -39,4 +49,6 @@ pub struct Task {
     pub stop: StopHandle,
     /// The session whose state it runs on; without one, it runs on a state of its own.
     pub session: Option<Arc<SessionCell>>,
+    /// What its steps are traced in.
+    pub span: tracing::Span,
 }

@@ -29,6 +29,12 @@ impl SavedHost {
         }
     }
 
+    /// Whether `of` leaves nothing out: no folder of the host is mounted or open, and none is being
+    /// listed.
+    pub(crate) fn is_all_of(state: &HostState) -> bool {
+        !state.tree.has_mounts() && state.open.can_be_saved(&state.tree)
+    }
+
     /// The host again, for a guest of the build with this layout; `None` if it can't be one.
     pub(crate) fn revive(self, layout: &Layout) -> Option<HostState> {
         let mut state = HostState::new(layout, None);

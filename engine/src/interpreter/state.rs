@@ -157,6 +157,13 @@ impl Interpreter {
         Ok(())
     }
 
+    /// Bytes of guest memory that are this interpreter's alone: what it has beyond its image's
+    /// length, and the pages of the image that it had copied when it was last reset, parked or
+    /// attached. Asks the system nothing. Where images are copied, and without one, it is all of it.
+    pub fn private_bytes(&self) -> u64 {
+        self.memory.shared().private_bytes() as u64
+    }
+
     /// Whether the memory and the globals are the image's, byte for byte: to prove `reset`.
     pub fn is_as_image(&mut self) -> bool {
         let Some(image) = self.image.clone() else { return false };

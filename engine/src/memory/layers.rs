@@ -187,6 +187,7 @@ impl GuestMemory {
         } else {
             self.unmap(image, 0..bytes.len() / PAGE_BYTES)?;
             is_known = false;
+            state.copied_bytes = 0;
         }
         for run in &patch.runs {
             if state.tracker.is_none() {

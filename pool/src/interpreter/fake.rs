@@ -1,17 +1,68 @@
 //! A scripted interpreter, for the layers above: no wasm, no real time.
 //!
-//! The program's source is the script: `ok`, `raise`, `lose` (the interpreter is lost), `panic`
-//! (the thread panics), `wait` (until the gate opens or the run is stopped) or `count` (the value is
-//! the number of runs in this state, this one included, which tells whose state it is).
+//! The program's source is the script, of parts between semicolons: `ok`, `raise`, `lose` (the
+//! interpreter is lost), `trap` (the sandbox fails), `panic` (the thread panics), `wait` (until the
+//! gate opens or the run is stopped), `count` (the value is the number of runs in this state, this
+//! one included, which tells whose state it is), `memory N` (it had so many bytes), `cpu N` (it took
+//! so many microseconds, of no real time) or `spin N` (the same, of real time).
+//!
+//! Beside that each step of any interpreter passes a gate, which tests script too.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use engine::{Afterwards, Exception, MimeBundle, Outcome, StartError, StopReason, Verdict};
+use engine::{
+    Afterwards, Exception, MimeBundle, Outcome, SandboxFailure, StartError, StopHandle, Verdict,
+};
 use parking_lot::{Condvar, Mutex};
 
-use super::{Interpreter, InterpreterSource, Parked};
+use super::{Interpreter, InterpreterSource, Packed, Parked};
+use crate::supervisor::now;
 use crate::task::{JobId, Task};
+
+#[cfg(test)]
+mod tests;
+
+/// How often a wait that nobody ends looks whether the run was stopped.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Looks of a slow gate.
+const SLOW_LOOKS: u32 = 5;
+/// What a parked state takes that had no memory of its own.
+const LEAST_BYTES: u64 = 8;
+
+/// What an interpreter or its source does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// An interpreter is started.
+    Start,
+    /// A program runs.
+    Run,
+    /// An interpreter goes back to where it started.
+    Reset,
+    /// A state is copied out.
+    Park,
+    /// A state is taken up.
+    Attach,
+    /// A state is made bytes.
+    Pack,
+    /// A state is made of bytes.
+    Unpack,
+}
+
+/// How a step goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Gate {
+    /// At once.
+    Ok,
+    /// It fails. A run is one in which the sandbox failed.
+    Err,
+    /// After 5 ms of real time, or when the run is stopped.
+    Slow,
+    /// After `FakeSource::release`, or when the run is stopped.
+    Never,
+}
 
 /// Starts scripted interpreters and steers them. Clones share everything.
 #[derive(Debug, Clone, Default)]
@@ -28,20 +79,32 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    failing: Failing,
+    gates: HashMap<Step, VecDeque<Gates>>,
+    /// How often `release` was called.
+    releases: u64,
+    /// Calls of each step that reached their gate.
+    reached: HashMap<Step, u64>,
     /// While true, starts wait.
     starts_held: bool,
     is_open: bool,
     running: Vec<JobId>,
 }
 
-/// This many calls of each kind fail from now on.
-#[derive(Debug, Default)]
-struct Failing {
-    starts: u32,
-    resets: u32,
-    parks: u32,
-    attaches: u32,
+/// The next `count` calls of a step, scripted after so many releases.
+#[derive(Debug, Clone, Copy)]
+struct Gates {
+    gate: Gate,
+    count: u32,
+    releases: u64,
+}
+
+/// What an interpreter holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct FakeState {
+    /// How many programs ran in it.
+    runs: u64,
+    /// What its last `memory` said.
+    memory_bytes: u64,
 }
 
 impl FakeSource {
@@ -51,24 +114,40 @@ impl FakeSource {
         self.shared.changed.notify_all();
     }
 
+    /// The next calls of `step` that aren't scripted yet go as `gates` say, one after another; all
+    /// later ones are `Gate::Ok`.
+    pub fn gate(&self, step: Step, gates: impl IntoIterator<Item = Gate>) {
+        let mut state = self.shared.state.lock();
+        let releases = state.releases;
+        let gates = gates.into_iter().map(|gate| Gates { gate, count: 1, releases });
+        state.gates.entry(step).or_default().extend(gates);
+    }
+
+    /// Lets every step go on that was scripted so far as `Gate::Never`, whether it waits already or
+    /// not. Tests end with it: nothing else ends those waits.
+    pub fn release(&self) {
+        self.shared.state.lock().releases += 1;
+        self.shared.changed.notify_all();
+    }
+
     /// Makes the next `count` starts fail.
     pub fn fail_starts(&self, count: u32) {
-        self.shared.state.lock().failing.starts = count;
+        self.fail(Step::Start, count);
     }
 
     /// Makes the next `count` resets fail.
     pub fn fail_resets(&self, count: u32) {
-        self.shared.state.lock().failing.resets = count;
+        self.fail(Step::Reset, count);
     }
 
     /// Makes the next `count` attempts to park a state fail.
     pub fn fail_parks(&self, count: u32) {
-        self.shared.state.lock().failing.parks = count;
+        self.fail(Step::Park, count);
     }
 
     /// Makes the next `count` attempts to attach a state fail.
     pub fn fail_attaches(&self, count: u32) {
-        self.shared.state.lock().failing.attaches = count;
+        self.fail(Step::Attach, count);
     }
 
     /// Holds starts back, or lets them go.
@@ -86,89 +165,234 @@ impl FakeSource {
     pub fn running(&self) -> Vec<JobId> {
         self.shared.state.lock().running.clone()
     }
+
+    /// How often `step` was come to.
+    pub fn reached(&self, step: Step) -> u64 {
+        self.shared.state.lock().reached.get(&step).copied().unwrap_or(0)
+    }
+
+    fn fail(&self, step: Step, count: u32) {
+        let mut state = self.shared.state.lock();
+        let failing = Gates { gate: Gate::Err, count, releases: state.releases };
+        state.gates.insert(step, VecDeque::from([failing]));
+    }
+}
+
+#[cfg(test)]
+impl FakeSource {
+    /// A state in which so many programs ran.
+    pub(crate) fn parked(&self, runs: u64) -> Parked {
+        parked(FakeState { runs, memory_bytes: 0 })
+    }
+
+    /// How many programs ran in a state.
+    pub(crate) fn runs_in(&self, parked: &Parked) -> u64 {
+        state_of(parked).runs
+    }
+
+    /// Waits until `step` was come to once.
+    pub(crate) fn wait_for(&self, step: Step) {
+        self.shared.wait_until(|state| state.reached.contains_key(&step));
+    }
+}
+
+impl Shared {
+    /// Goes through the next gate of `step`; says whether it may go on.
+    fn pass(&self, step: Step, stop: Option<&StopHandle>) -> Result<(), StartError> {
+        let Some(Gates { gate, releases, .. }) = self.next(step) else { return Ok(()) };
+        let is_stopped = || stop.is_some_and(|stop| stop.requested().is_some());
+        match gate {
+            Gate::Ok => Ok(()),
+            Gate::Err => Err(StartError::Boot("scripted to fail".to_owned())),
+            Gate::Slow => {
+                for _ in (0..SLOW_LOOKS).take_while(|_| !is_stopped()) {
+                    // Nobody notifies this one, so it waits all the time.
+                    Condvar::new().wait_for(&mut Mutex::new(()).lock(), LOOK_EVERY);
+                }
+                Ok(())
+            }
+            Gate::Never => {
+                self.wait_until(|state| state.releases > releases || is_stopped());
+                Ok(())
+            }
+        }
+    }
+
+    fn next(&self, step: Step) -> Option<Gates> {
+        let mut state = self.state.lock();
+        *state.reached.entry(step).or_default() += 1;
+        self.changed.notify_all();
+        let gates = state.gates.get_mut(&step)?;
+        while gates.front().is_some_and(|next| next.count == 0) {
+            gates.pop_front();
+        }
+        let next = gates.front_mut()?;
+        next.count -= 1;
+        Some(*next)
+    }
+
+    /// A stop has no way to notify the condition, so it is looked for.
+    fn wait_until(&self, is_over: impl Fn(&State) -> bool) {
+        let mut state = self.state.lock();
+        while !is_over(&state) {
+            self.changed.wait_for(&mut state, LOOK_EVERY);
+        }
+    }
 }
 
 impl InterpreterSource for FakeSource {
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
         self.shared.starts.fetch_add(1, Ordering::SeqCst);
-        let mut state = self.shared.state.lock();
-        while state.starts_held {
-            self.shared.changed.wait(&mut state);
+        self.shared.wait_until(|state| !state.starts_held);
+        self.shared.pass(Step::Start, None)?;
+        let state = FakeState::default();
+        Ok(Box::new(FakeInterpreter { shared: Arc::clone(&self.shared), state }))
+    }
+
+    fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
+        self.shared.pass(Step::Pack, None)?;
+        let FakeState { runs, memory_bytes } = state_of(parked);
+        // The last number is against damage.
+        let numbers = [runs, memory_bytes, runs ^ memory_bytes];
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        Ok(Packed { bytes, rest: None })
+    }
+
+    fn unpack(&self, packed: &Packed) -> Result<Parked, StartError> {
+        self.shared.pass(Step::Unpack, None)?;
+        let (numbers, rest) = packed.bytes.as_chunks();
+        let numbers: Vec<u64> = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        match (numbers.as_slice(), rest) {
+            ([runs, memory_bytes, both], []) if *both == runs ^ memory_bytes => {
+                Ok(parked(FakeState { runs: *runs, memory_bytes: *memory_bytes }))
+            }
+            _ => Err(StartError::Boot("the packed state is damaged".to_owned())),
         }
-        as_scripted(&mut state.failing.starts)?;
-        Ok(Box::new(FakeInterpreter { shared: Arc::clone(&self.shared), runs: 0 }))
     }
 }
 
-/// Fails if it is to, and counts that down.
-fn as_scripted(failing: &mut u32) -> Result<(), StartError> {
-    match failing.checked_sub(1) {
-        None => Ok(()),
-        Some(left) => {
-            *failing = left;
-            Err(StartError::Boot("scripted to fail".to_owned()))
-        }
-    }
+fn parked(state: FakeState) -> Parked {
+    Parked::new(Arc::new(state), LEAST_BYTES + state.memory_bytes)
+}
+
+fn state_of(parked: &Parked) -> FakeState {
+    *parked.downcast_ref().expect("only fakes park for fakes")
 }
 
 struct FakeInterpreter {
     shared: Arc<Shared>,
-    /// The state: how many programs ran in it.
-    runs: u64,
+    state: FakeState,
+}
+
+/// What a script says.
+#[derive(Debug, Default)]
+struct Script {
+    raises: bool,
+    loses: bool,
+    traps: bool,
+    panics: bool,
+    waits: bool,
+    counts: bool,
+    memory_bytes: Option<u64>,
+    cpu: Duration,
+    spin: Duration,
+}
+
+impl Script {
+    fn of(source: &str) -> Self {
+        let mut script = Self::default();
+        for part in source.split(';') {
+            let (word, number) = part.trim().split_once(' ').unwrap_or((part.trim(), ""));
+            let number: u64 = number.trim().parse().unwrap_or(0);
+            match word {
+                "raise" => script.raises = true,
+                "lose" => script.loses = true,
+                "trap" => script.traps = true,
+                "panic" => script.panics = true,
+                "wait" => script.waits = true,
+                "count" => script.counts = true,
+                "memory" => script.memory_bytes = Some(number),
+                "cpu" => script.cpu = Duration::from_micros(number),
+                "spin" => script.spin = Duration::from_micros(number),
+                _ => {}
+            }
+        }
+        script
+    }
+}
+
+/// Takes real time, all of it on the CPU, unless the run is stopped.
+fn spin(time: Duration, stop: &StopHandle) {
+    let began = now();
+    while now().saturating_duration_since(began) < time && stop.requested().is_none() {
+        std::hint::spin_loop();
+    }
 }
 
 impl FakeInterpreter {
-    /// Waits until the gate opens, or the run is stopped.
-    fn wait(&self, task: &Task) -> Option<StopReason> {
-        let mut state = self.shared.state.lock();
-        while !state.is_open {
-            if let Some(reason) = task.stop.requested() {
-                return Some(reason);
-            }
-            // A stop has no way to notify this condition, so it is looked for.
-            self.shared.changed.wait_for(&mut state, std::time::Duration::from_millis(1));
+    fn perform(&mut self, task: &Task, script: &Script) -> (Verdict, Afterwards) {
+        let passed = self.shared.pass(Step::Run, Some(&task.stop));
+        if script.waits {
+            self.shared.wait_until(|state| state.is_open || task.stop.requested().is_some());
         }
-        None
+        if !script.spin.is_zero() {
+            spin(script.spin, &task.stop);
+        }
+        if task.stop.requested().is_some() {
+            return (Verdict::Cancelled, Afterwards::Lost);
+        }
+        if passed.is_err() || script.traps {
+            let failure = SandboxFailure::Trap("scripted to fail".to_owned());
+            return (Verdict::SandboxFailed(failure), Afterwards::Lost);
+        }
+        if script.raises {
+            let raised = Verdict::Raised(Exception::new("ValueError", "", "").into());
+            return (raised, Afterwards::Usable);
+        }
+        let value = script.counts.then(|| self.state.runs.into());
+        let completed =
+            Verdict::Completed { value, repr: None, bundle: MimeBundle::default(), data: None };
+        (completed, if script.loses { Afterwards::Lost } else { Afterwards::Usable })
     }
 }
 
 impl Interpreter for FakeInterpreter {
     fn run(&mut self, task: &Task, _last: bool) -> (Outcome, Afterwards) {
+        let script = Script::of(&task.program.source);
         self.shared.state.lock().running.push(task.job);
-        self.runs += 1;
-        let source = task.program.source.as_str();
-        let stopped = if source == "wait" { self.wait(task) } else { task.stop.requested() };
+        self.state.runs += 1;
+        if let Some(bytes) = script.memory_bytes {
+            self.state.memory_bytes = bytes;
+        }
+        let (verdict, afterwards) = self.perform(task, &script);
         self.shared.state.lock().running.retain(|job| *job != task.job);
-        assert_ne!(source, "panic", "scripted to panic");
-        let value = (source == "count").then(|| self.runs.into());
-        let completed =
-            Verdict::Completed { value, repr: None, bundle: MimeBundle::default(), data: None };
-        let (verdict, afterwards) = match (stopped, source) {
-            (Some(_), _) => (Verdict::Cancelled, Afterwards::Lost),
-            (None, "lose") => (completed, Afterwards::Lost),
-            (None, "raise") => {
-                (Verdict::Raised(Exception::new("ValueError", "", "").into()), Afterwards::Usable)
-            }
-            (None, _) => (completed, Afterwards::Usable),
-        };
+        assert!(!script.panics, "scripted to panic");
         task.transcript.close();
-        (Outcome::not_run(verdict), afterwards)
+        let mut outcome = Outcome::not_run(verdict);
+        outcome.usage.peak_memory_bytes = self.state.memory_bytes;
+        outcome.usage.cpu = script.cpu + script.spin;
+        outcome.usage.wall = script.spin;
+        (outcome, afterwards)
     }
 
     fn reset(&mut self) -> Result<(), StartError> {
-        as_scripted(&mut self.shared.state.lock().failing.resets)?;
-        self.runs = 0;
+        self.shared.pass(Step::Reset, None)?;
+        self.state = FakeState::default();
         Ok(())
     }
 
     fn park(&mut self) -> Result<Parked, StartError> {
-        as_scripted(&mut self.shared.state.lock().failing.parks)?;
-        Ok(Parked::new(Arc::new(self.runs), u64::from(u64::BITS / 8)))
+        self.shared.pass(Step::Park, None)?;
+        Ok(parked(self.state))
     }
 
     fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
-        as_scripted(&mut self.shared.state.lock().failing.attaches)?;
-        self.runs = *parked.downcast_ref().expect("only fakes park for fakes");
+        self.shared.pass(Step::Attach, None)?;
+        self.state = state_of(parked);
         Ok(())
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.state.memory_bytes
     }
 }

@@ -3,14 +3,33 @@
 
 use std::sync::Arc;
 
-use engine::{Afterwards, Engine, Image, Outcome, SessionError, SessionState, StartError};
+use engine::{
+    Afterwards, Engine, Image, Outcome, PackedRest, PackedSession, SessionError, SessionState,
+    StartError,
+};
 
-use super::{Interpreter, InterpreterSource, Parked};
+use super::{Interpreter, InterpreterSource, Packed, Parked};
 use crate::task::Task;
 
 impl InterpreterSource for Image {
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
         Ok(Box::new(Image::start(self)?))
+    }
+
+    fn shared_bytes(&self) -> u64 {
+        Image::shared_bytes(self)
+    }
+
+    fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
+        let state = parked.downcast_ref::<SessionState>().ok_or(SessionError::NotParkable)?;
+        let PackedSession { bytes, rest } = state.pack();
+        Ok(Packed { bytes, rest: Some(Arc::new(rest)) })
+    }
+
+    fn unpack(&self, packed: &Packed) -> Result<Parked, StartError> {
+        let rest = packed.rest.as_ref().and_then(|rest| rest.downcast_ref::<PackedRest>());
+        let rest = rest.ok_or(SessionError::NotParkable)?;
+        Ok(parked(SessionState::unpack(self, &packed.bytes, rest)?))
     }
 }
 
@@ -25,21 +44,40 @@ impl Interpreter for engine::Interpreter {
     }
 
     fn park(&mut self) -> Result<Parked, StartError> {
-        let state = engine::Interpreter::park(self)?;
-        let bytes = state.bytes();
-        Ok(Parked::new(Arc::new(state), bytes))
+        Ok(parked(engine::Interpreter::park(self)?))
     }
 
     fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
         let state = parked.downcast_ref::<SessionState>().ok_or(SessionError::NotParkable)?;
         Ok(engine::Interpreter::attach(self, state)?)
     }
+
+    fn memory_bytes(&self) -> u64 {
+        self.private_bytes()
+    }
+}
+
+fn parked(state: SessionState) -> Parked {
+    let bytes = state.bytes();
+    Parked::new(Arc::new(state), bytes)
 }
 
 impl InterpreterSource for Engine {
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
         let interpreter = Some(Engine::start(self)?);
         Ok(Box::new(Restarted { engine: self.clone(), interpreter }))
+    }
+
+    fn shared_bytes(&self) -> u64 {
+        self.module_bytes()
+    }
+
+    fn pack(&self, _parked: &Parked) -> Result<Packed, StartError> {
+        Err(SessionError::NotParkable.into())
+    }
+
+    fn unpack(&self, _packed: &Packed) -> Result<Parked, StartError> {
+        Err(SessionError::NotParkable.into())
     }
 }
 
@@ -69,5 +107,9 @@ impl Interpreter for Restarted {
 
     fn attach(&mut self, _parked: &Parked) -> Result<(), StartError> {
         Err(SessionError::NotParkable.into())
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.interpreter.as_ref().map_or(0, engine::Interpreter::private_bytes)
     }
 }

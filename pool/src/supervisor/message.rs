@@ -1,15 +1,27 @@
 //! The messages of the supervisor.
 
-use ractor::RpcReplyPort;
+use std::sync::Arc;
+
+use ractor::{ActorId, RpcReplyPort};
 
 use super::restart::History;
+use crate::event::GoneReason;
+use crate::session::{SessionCell, Stowage};
 
 /// What the supervisor is told.
 #[derive(Debug)]
 pub(crate) enum SupervisorMessage {
+    /// From the owner, at any time: another worker. It says that it is ready, or is gone.
+    AddWorker,
     /// From a timer: a back-off is over in a place with this history.
     Replace(History),
+    /// From the thread that waited for a worker's thread whose actor ended first, for this reason.
+    Joined(ActorId, GoneReason),
+    /// From the owner, at any time. `PoolEvent::Stowed` follows.
+    Stow(Arc<SessionCell>, Stowage),
+    /// From the thread that stowed a session, and has told the owner.
+    StowEnded,
     /// From the owner, once. Every worker ends after what it is doing; the answer comes when all
-    /// have ended, then the supervisor ends.
+    /// have ended and nothing is being stowed, then the supervisor ends.
     Close(RpcReplyPort<()>),
 }

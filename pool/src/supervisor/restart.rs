@@ -53,10 +53,10 @@ mod tests {
 
     fn config() -> PoolConfig {
         PoolConfig {
-            workers: 1,
             first_back_off: Duration::from_millis(100),
             longest_back_off: Duration::from_millis(300),
             most_failures: 6,
+            spill_dir: None,
         }
     }
 

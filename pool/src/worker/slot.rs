@@ -4,17 +4,23 @@
 //! already. A session stays until something else is ordered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::{Afterwards, Outcome, SandboxFailure, StartError, Verdict};
+use tokio::time::Instant;
 
-use super::message::{Order, ThreadEvent};
-use crate::interpreter::{Interpreter, InterpreterSource};
-use crate::session::{Claim, SessionCell};
+use super::desk::Desk;
+use super::message::Order;
+use crate::interpreter::{Interpreter, InterpreterSource, Parked};
+use crate::metrics;
+use crate::session::{Claim, Rest, SessionCell};
+use crate::stowed::Stowed;
+use crate::supervisor::now;
 use crate::task::{Task, WorkerId};
 
 /// A thread's interpreter and what it holds.
 pub(super) struct Slot<'a> {
-    worker: WorkerId,
+    desk: &'a Arc<Desk>,
     source: &'a dyn InterpreterSource,
     /// `None` before the first start and after a loss.
     interpreter: Option<Box<dyn Interpreter>>,
@@ -24,35 +30,55 @@ pub(super) struct Slot<'a> {
     session: Option<Arc<SessionCell>>,
 }
 
+/// What a thread does after an order.
+pub(super) enum Next {
+    /// It waits for another, after it took this long to make its interpreter fresh, if it had to.
+    Order(Option<Duration>),
+    /// It ends.
+    End,
+}
+
 impl<'a> Slot<'a> {
     /// A slot with an interpreter that nothing has run on.
     pub(super) fn start(
-        worker: WorkerId,
+        desk: &'a Arc<Desk>,
         source: &'a dyn InterpreterSource,
     ) -> Result<Self, StartError> {
-        let mut slot =
-            Self { worker, source, interpreter: None, is_pristine: false, session: None };
+        let mut slot = Self { desk, source, interpreter: None, is_pristine: false, session: None };
         slot.make_pristine()?;
         Ok(slot)
     }
 
     /// Carries an order out. An error ends the thread: no interpreter can be had.
-    pub(super) fn follow(
-        &mut self,
-        order: Order,
-        report: &dyn Fn(ThreadEvent),
-    ) -> Result<(), StartError> {
+    pub(super) fn follow(&mut self, order: Order) -> Result<Next, StartError> {
         match order {
-            Order::Run(task) => self.run(&task, report)?,
+            Order::Run(task) => self.run(&task)?,
             Order::Park { job, session } => {
-                self.make_way_for(&session);
-                session.settle(self.worker);
-                let result = self.copy_out(&session).map_err(|error| error.to_string());
-                report(ThreadEvent::Parked { job, result });
+                let result = self.bring_to_hand(&session).map_err(|error| error.to_string());
+                self.desk.parked(job, result);
+            }
+            Order::Vacate => self.vacate(),
+            Order::Renew => {
+                self.vacate();
+                self.interpreter = None;
+                self.is_pristine = false;
+                self.make_pristine()?;
+                self.desk.entry().renewed();
+                return Ok(Next::Order(None));
+            }
+            Order::Dismiss => {
+                self.vacate();
+                return Ok(Next::End);
             }
         }
         // Only now, when nobody waits for what was ordered any more.
-        if self.session.is_none() { self.make_pristine() } else { Ok(()) }
+        if self.session.is_some() || self.is_pristine {
+            return Ok(Next::Order(None));
+        }
+        let began = now();
+        let worker = self.worker();
+        tracing::info_span!("reset", %worker).in_scope(|| self.make_pristine())?;
+        Ok(Next::Order(Some(since(began))))
     }
 
     /// Parks the session that is here, if one is, so that other workers can have it.
@@ -62,30 +88,40 @@ impl<'a> Slot<'a> {
             Ok(()) => String::new(),
             Err(error) => format!("its state could not be put aside: {error}"),
         };
-        session.leave(self.worker, &reason);
+        self.leave(&session, &reason);
         self.session = None;
     }
 
-    fn run(&mut self, task: &Task, report: &dyn Fn(ThreadEvent)) -> Result<(), StartError> {
-        let finished = |outcome| {
-            report(ThreadEvent::Finished { job: task.job, outcome: Box::new(outcome) });
-        };
+    /// Memory that the interpreter has of its own, in bytes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.interpreter.as_ref().map_or(0, |interpreter| interpreter.memory_bytes())
+    }
+
+    fn worker(&self) -> WorkerId {
+        self.desk.worker()
+    }
+
+    fn run(&mut self, task: &Task) -> Result<(), StartError> {
+        let taken = now();
+        let _in_task = task.span.enter();
+        let attached = tracing::info_span!("attach").in_scope(|| self.attach(task))?;
+        let attach = since(taken);
+        let finished = |outcome| self.desk.finished(task.job, outcome, attach);
+        if let Err(failure) = attached {
+            finished(Outcome::not_run(Verdict::SandboxFailed(failure)));
+            return Ok(());
+        }
         if let Some(session) = &task.session {
-            if let Err(failure) = self.move_in(session) {
-                finished(Outcome::not_run(Verdict::SandboxFailed(failure)));
-                return Ok(());
-            }
-            session.changes(self.worker);
-        } else {
-            self.vacate();
-            self.make_pristine()?;
+            session.changes(self.worker());
         }
         self.is_pristine = false;
         let is_last = task.session.is_none();
-        let (outcome, afterwards) = self.interpreter()?.run(task, is_last);
+        let interpreter = self.interpreter.as_mut().expect("what was attached is in one");
+        let (outcome, afterwards) =
+            tracing::info_span!("run").in_scope(|| interpreter.run(task, is_last));
         let is_lost = afterwards == Afterwards::Lost;
         if is_lost && let Some(session) = self.session.take() {
-            session.leave(self.worker, "a run that was ended took its state");
+            session.leave(self.worker(), "a run that was ended took its state");
         }
         finished(outcome);
         if is_lost {
@@ -94,28 +130,73 @@ impl<'a> Slot<'a> {
         Ok(())
     }
 
+    /// Brings what the task is to run on. The inner error is the task's, the outer one ends the
+    /// thread.
+    fn attach(&mut self, task: &Task) -> Result<Result<(), SandboxFailure>, StartError> {
+        match &task.session {
+            Some(session) => Ok(self.move_in(session)),
+            None => {
+                self.vacate();
+                self.make_pristine()?;
+                Ok(Ok(()))
+            }
+        }
+    }
+
     /// Brings the state of a session here. If that fails, the session has it still, unless it was
-    /// lost before.
+    /// lost before or can't be unpacked.
     fn move_in(&mut self, session: &Arc<SessionCell>) -> Result<(), SandboxFailure> {
         self.make_way_for(session);
-        let claim = session.claim(self.worker);
+        let claim = session.claim(self.worker());
         // From here on a panic gives it back.
         self.session = Some(Arc::clone(session));
         let moved = match claim {
             Claim::AlreadyHere => Ok(()),
-            Claim::MoveIn(None) => self.make_pristine().map_err(failed_start),
-            Claim::MoveIn(Some(parked)) => {
-                self.is_pristine = false;
-                let attached = self.interpreter().and_then(|slot| slot.attach(&parked));
-                attached.map_err(failed_start)
+            Claim::MoveIn(Rest::Fresh) => self.make_pristine().map_err(failed_start),
+            Claim::MoveIn(Rest::Parked(parked)) => self.take_up(&parked),
+            Claim::MoveIn(Rest::Stowed(stowed)) => {
+                let unpacked = self.unpack(session, &stowed).map_err(SandboxFailure::SessionLost);
+                unpacked.and_then(|parked| self.take_up(&parked))
             }
             Claim::Lost(reason) => Err(SandboxFailure::SessionLost(reason)),
         };
         if moved.is_err() {
-            session.leave(self.worker, "it never ran here");
+            self.leave(session, "it never ran here");
             self.session = None;
         }
         moved
+    }
+
+    fn take_up(&mut self, parked: &Parked) -> Result<(), SandboxFailure> {
+        self.is_pristine = false;
+        let attached = self.interpreter().and_then(|interpreter| interpreter.attach(parked));
+        attached.map_err(failed_start)
+    }
+
+    /// Makes a state of a stowed one. If that can't be, the session has lost it.
+    fn unpack(&self, session: &SessionCell, stowed: &Stowed) -> Result<Parked, String> {
+        stowed.unpack(self.source).map_err(|error| {
+            let reason = format!("its state could not be unpacked: {error}");
+            session.spoil(self.worker(), &Rest::Stowed(stowed.clone()), &reason);
+            reason
+        })
+    }
+
+    /// Makes a copy of a session's state that is at hand. An error says why there is none, and the
+    /// session has its state still.
+    fn bring_to_hand(&mut self, session: &Arc<SessionCell>) -> Result<(), StartError> {
+        self.make_way_for(session);
+        session.settle(self.worker());
+        if let Ok(before @ Rest::Stowed(_)) = session.at_rest()
+            && let Rest::Stowed(stowed) = &before
+            && let Ok(parked) = self.unpack(session, stowed)
+        {
+            let bytes = parked.bytes();
+            if session.exchange(&before, Rest::Parked(parked)) {
+                self.desk.session_parked(session, bytes);
+            }
+        }
+        self.copy_out(session)
     }
 
     /// Parks whatever session is here but `session`.
@@ -129,11 +210,18 @@ impl<'a> Slot<'a> {
 
     /// Copies a state out to its cell, if this interpreter alone has it.
     fn copy_out(&mut self, session: &SessionCell) -> Result<(), StartError> {
-        if session.is_changed_on(self.worker) {
+        if session.is_changed_on(self.worker()) {
             let parked = self.interpreter()?.park()?;
-            session.captured(self.worker, parked);
+            session.captured(self.worker(), parked);
         }
         Ok(())
+    }
+
+    /// Gives a session's state up, and tells the owner if it rests now.
+    fn leave(&self, session: &SessionCell, reason: &str) {
+        if let Some(bytes) = session.leave(self.worker(), reason) {
+            self.desk.session_parked(session, bytes);
+        }
     }
 
     fn make_pristine(&mut self) -> Result<(), StartError> {
@@ -143,7 +231,7 @@ impl<'a> Slot<'a> {
         if let Some(interpreter) = &mut self.interpreter
             && let Err(error) = interpreter.reset()
         {
-            tracing::warn!(worker = %self.worker, %error, "an interpreter is replaced");
+            tracing::warn!(worker = %self.worker(), %error, "an interpreter is replaced");
             self.interpreter = None;
         }
         self.interpreter()?;
@@ -155,7 +243,12 @@ impl<'a> Slot<'a> {
     fn interpreter(&mut self) -> Result<&mut Box<dyn Interpreter>, StartError> {
         let interpreter = match self.interpreter.take() {
             Some(interpreter) => interpreter,
-            None => self.source.start()?,
+            None => {
+                let began = now();
+                let interpreter = self.source.start()?;
+                metrics::spawned(since(began));
+                interpreter
+            }
         };
         Ok(self.interpreter.insert(interpreter))
     }
@@ -165,9 +258,13 @@ impl Drop for Slot<'_> {
     fn drop(&mut self) {
         // In order, the slot was vacated before. After a panic nobody knows the state.
         if let Some(session) = &self.session {
-            session.leave(self.worker, "its worker died");
+            self.leave(session, "its worker died");
         }
     }
+}
+
+fn since(began: Instant) -> Duration {
+    now().saturating_duration_since(began)
 }
 
 fn failed_start(error: StartError) -> SandboxFailure {

@@ -11,8 +11,10 @@ pub(crate) enum Phase {
     Ready,
     /// Its thread has this job.
     Running(JobId),
-    /// Its job has ended, and its thread is not yet ready for another.
+    /// Its thread is to be ready for another order, and isn't yet.
     Resetting,
+    /// Its thread was told to end.
+    Leaving,
     /// Its thread is done.
     Ended,
 }
@@ -22,25 +24,29 @@ pub(crate) enum Phase {
 pub(crate) enum Input {
     /// The thread waits for an order.
     Idle,
-    /// Its seat was used.
+    /// Its seat was used for this job.
     Assigned(JobId),
+    /// Its seat was used to make room, or for another interpreter.
+    Cleared,
+    /// Its seat was used to end it.
+    Dismissed,
     /// The thread's job has ended.
     Finished,
     /// The thread is done.
     Ended,
 }
 
-/// What the actor does about it.
+/// What is done about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Step {
-    /// Tells the owner that a task can be taken.
+    /// The owner is offered a seat.
     OfferSeat,
-    /// Hands the order to the thread.
-    Run,
-    /// Nothing.
-    Wait,
-    /// Drops what came: it can't be served, and the worker's end will say so.
+    /// The thread is handed the order.
+    Send,
+    /// Nothing more.
+    Note,
+    /// What came is dropped: it can't be served, and the worker's end will say so.
     Ignore,
 }
 
@@ -49,21 +55,33 @@ impl Phase {
     pub(crate) fn next(self, input: Input) -> (Self, Step) {
         match (self, input) {
             (Self::Starting | Self::Resetting, Input::Idle) => (Self::Ready, Step::OfferSeat),
-            (Self::Ready, Input::Assigned(job)) => (Self::Running(job), Step::Run),
-            (Self::Running(_), Input::Finished) => (Self::Resetting, Step::Wait),
+            (Self::Ready, Input::Assigned(job)) => (Self::Running(job), Step::Send),
+            (Self::Ready, Input::Cleared) => (Self::Resetting, Step::Send),
+            (Self::Ready, Input::Dismissed) => (Self::Leaving, Step::Send),
+            (Self::Running(_), Input::Finished) => (Self::Resetting, Step::Note),
             (
-                Self::Starting | Self::Ready | Self::Running(_) | Self::Resetting | Self::Ended,
+                Self::Starting
+                | Self::Ready
+                | Self::Running(_)
+                | Self::Resetting
+                | Self::Leaving
+                | Self::Ended,
                 Input::Ended,
-            ) => (Self::Ended, Step::Wait),
-            // An order can overtake the end of the thread that was to follow it, and what the
-            // thread said before its end can come after an order that it will not take.
-            (Self::Ended, Input::Idle | Input::Assigned(_) | Input::Finished) => {
+            ) => (Self::Ended, Step::Note),
+            // A seat that is used when its thread has ended: `Gone` is on its way.
+            (Self::Ended, Input::Assigned(_) | Input::Cleared | Input::Dismissed) => {
                 (self, Step::Ignore)
             }
-            // A seat takes one order, and the thread finishes what it was given before it asks.
-            (Self::Starting | Self::Resetting, Input::Assigned(_) | Input::Finished)
-            | (Self::Ready, Input::Idle | Input::Finished)
-            | (Self::Running(_), Input::Idle | Input::Assigned(_)) => (self, Step::Ignore),
+            // A seat takes one order, and a thread finishes what it was given before it asks.
+            (
+                Self::Starting | Self::Running(_) | Self::Resetting | Self::Leaving,
+                Input::Assigned(_) | Input::Cleared | Input::Dismissed,
+            )
+            | (Self::Ready | Self::Running(_) | Self::Leaving | Self::Ended, Input::Idle)
+            | (
+                Self::Starting | Self::Ready | Self::Resetting | Self::Leaving | Self::Ended,
+                Input::Finished,
+            ) => (self, Step::Ignore),
         }
     }
 }
@@ -74,32 +92,35 @@ mod tests {
 
     #[test]
     fn every_pair() {
+        use Phase::{Ended, Leaving, Ready, Resetting, Running, Starting};
         let job = JobId(1);
-        let (running, assigned) = (Phase::Running(job), Input::Assigned(job));
+        let running = Running(job);
+        let phases = [Starting, Ready, running, Resetting, Leaving, Ended];
+        let (note, ignore, send) = (Step::Note, Step::Ignore, Step::Send);
+        // One row for each input, one column for each phase.
+        let same = |step| phases.map(|phase| (phase, step));
+        let mut idle = same(ignore);
+        idle[0] = (Ready, Step::OfferSeat);
+        idle[3] = (Ready, Step::OfferSeat);
+        let when_ready = |now| {
+            let mut row = same(ignore);
+            row[1] = (now, send);
+            row
+        };
+        let mut finished = same(ignore);
+        finished[2] = (Resetting, note);
         let table = [
-            (Phase::Starting, Input::Idle, Phase::Ready, Step::OfferSeat),
-            (Phase::Starting, assigned, Phase::Starting, Step::Ignore),
-            (Phase::Starting, Input::Finished, Phase::Starting, Step::Ignore),
-            (Phase::Starting, Input::Ended, Phase::Ended, Step::Wait),
-            (Phase::Ready, Input::Idle, Phase::Ready, Step::Ignore),
-            (Phase::Ready, assigned, running, Step::Run),
-            (Phase::Ready, Input::Finished, Phase::Ready, Step::Ignore),
-            (Phase::Ready, Input::Ended, Phase::Ended, Step::Wait),
-            (running, Input::Idle, running, Step::Ignore),
-            (running, assigned, running, Step::Ignore),
-            (running, Input::Finished, Phase::Resetting, Step::Wait),
-            (running, Input::Ended, Phase::Ended, Step::Wait),
-            (Phase::Resetting, Input::Idle, Phase::Ready, Step::OfferSeat),
-            (Phase::Resetting, assigned, Phase::Resetting, Step::Ignore),
-            (Phase::Resetting, Input::Finished, Phase::Resetting, Step::Ignore),
-            (Phase::Resetting, Input::Ended, Phase::Ended, Step::Wait),
-            (Phase::Ended, Input::Idle, Phase::Ended, Step::Ignore),
-            (Phase::Ended, assigned, Phase::Ended, Step::Ignore),
-            (Phase::Ended, Input::Finished, Phase::Ended, Step::Ignore),
-            (Phase::Ended, Input::Ended, Phase::Ended, Step::Wait),
+            (Input::Idle, idle),
+            (Input::Assigned(job), when_ready(running)),
+            (Input::Cleared, when_ready(Resetting)),
+            (Input::Dismissed, when_ready(Leaving)),
+            (Input::Finished, finished),
+            (Input::Ended, [(Ended, note); 6]),
         ];
-        for (phase, input, next, step) in table {
-            assert_eq!(phase.next(input), (next, step), "{phase:?} {input:?}");
+        for (input, row) in table {
+            for (phase, expected) in phases.into_iter().zip(row) {
+                assert_eq!(phase.next(input), expected, "{phase:?} {input:?}");
+            }
         }
     }
 }

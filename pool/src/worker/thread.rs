@@ -1,8 +1,8 @@
 //! The OS thread that owns an interpreter: orders come in through a channel, events go out.
 //!
-//! The wasmer store lives and dies here. Whatever happens on this thread, panics included, its
-//! last event is `Ended`, after the interpreter has been dropped and the session that it held was
-//! parked or given up.
+//! The wasmer store lives and dies here. Whatever happens on this thread, panics included, the last
+//! thing that it does is to say that it ended, after the interpreter has been dropped and the
+//! session that it held was parked or given up.
 
 use std::any::Any;
 use std::io;
@@ -10,51 +10,54 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use crossbeam_channel::Receiver;
 use engine::StartError;
 
-use super::message::{Order, ThreadEvent};
-use super::slot::Slot;
+use super::desk::{Desk, Orders};
+use super::slot::{Next, Slot};
 use crate::event::GoneReason;
 use crate::interpreter::InterpreterSource;
-use crate::task::WorkerId;
 
 /// Host functions run on this stack, while the guest has one of its own. Address space until used.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Starts the thread. It ends when the sender of `orders` is dropped, or when it can't go on.
+/// Starts the thread. It ends when no more orders can come, when it is told to, or when it can't go
+/// on.
 pub(super) fn spawn(
-    worker: WorkerId,
+    desk: Arc<Desk>,
     source: Arc<dyn InterpreterSource>,
-    orders: Receiver<Order>,
-    report: impl Fn(ThreadEvent) + Send + 'static,
+    orders: Orders,
+    ended: impl FnOnce(GoneReason) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
-    Builder::new().name(format!("hatchery-{worker}")).stack_size(STACK_BYTES).spawn(move || {
-        let served =
-            catch_unwind(AssertUnwindSafe(|| serve(worker, source.as_ref(), &orders, &report)));
+    let name = format!("hatchery-{}", desk.worker());
+    Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
+        let served = catch_unwind(AssertUnwindSafe(|| serve(&desk, source.as_ref(), &orders)));
         let reason = match served {
-            Ok(Ok(())) => GoneReason::Stopped,
+            Ok(Ok(reason)) => reason,
             Ok(Err(error)) => GoneReason::StartFailed(error.to_string()),
             Err(panic) => GoneReason::Died(panic_text(&*panic)),
         };
-        report(ThreadEvent::Ended(reason));
+        desk.ended();
+        ended(reason);
     })
 }
 
 fn serve(
-    worker: WorkerId,
+    desk: &Arc<Desk>,
     source: &dyn InterpreterSource,
-    orders: &Receiver<Order>,
-    report: &dyn Fn(ThreadEvent),
-) -> Result<(), StartError> {
-    let mut slot = Slot::start(worker, source)?;
+    orders: &Orders,
+) -> Result<GoneReason, StartError> {
+    let mut slot = Slot::start(desk, source)?;
+    let mut reset = None;
     loop {
-        report(ThreadEvent::Idle);
-        let Ok(order) = orders.recv() else {
+        desk.idle(slot.memory_bytes(), reset);
+        let Some(order) = orders.next() else {
             slot.vacate();
-            return Ok(());
+            return Ok(GoneReason::Stopped);
         };
-        slot.follow(order, report)?;
+        match slot.follow(order)? {
+            Next::Order(took) => reset = took,
+            Next::End => return Ok(GoneReason::Dismissed),
+        }
     }
 }
 

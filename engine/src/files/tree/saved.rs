@@ -64,6 +64,11 @@ impl Tree {
         SavedTree { next: self.next, nodes: self.nodes.iter().filter_map(saved).collect() }
     }
 
+    /// Whether `saved` leaves folders of the host out.
+    pub(crate) fn has_mounts(&self) -> bool {
+        self.nodes.values().any(|node| matches!(node.kind, Kind::Mount { .. }))
+    }
+
     /// The tree that was put away, on top of the library, which is `self`; `None` if that can't be
     /// a tree.
     pub(crate) fn with_saved(mut self, saved: SavedTree) -> Option<Self> {

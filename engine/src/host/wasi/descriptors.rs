@@ -161,6 +161,16 @@ impl Descriptors {
         self.slots.iter().map(|slot| slot.as_ref().and_then(saved)).collect()
     }
 
+    /// Whether `saved` leaves nothing out.
+    pub(crate) fn can_be_saved(&self, tree: &Tree) -> bool {
+        let is_listed = |open: &Open| matches!(open, Open::Folder { listing: Some(_), .. });
+        let saved = self.saved(tree);
+        let mut both = self.slots.iter().zip(&saved);
+        both.all(|(open, saved)| {
+            open.is_some() == saved.is_some() && !open.as_ref().is_some_and(is_listed)
+        })
+    }
+
     /// Opens what was put away, in a guest that has just begun. `None` if that can't have been
     /// open.
     pub(crate) fn reopen(mut self, saved: &[Option<SavedOpen>], tree: &Tree) -> Option<Self> {

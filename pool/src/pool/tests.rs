@@ -1,0 +1,408 @@
+//! A pool of scripted interpreters as its owner sees it. Threads are real, and so is the time.
+
+use std::time::Duration;
+
+use engine::{
+    Limits, Outcome, Program, SandboxFailure, StopHandle, StopReason, Transcript, Verdict,
+};
+use ractor::ActorProcessingErr;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::event::GoneReason;
+use crate::interpreter::fake::{FakeSource, Gate, Step};
+use crate::session::{Away, SessionPlace};
+use crate::status::WorkerActivity;
+use crate::task::{JobId, SessionId, Task, WorkerId};
+use crate::worker::Seat;
+
+mod faults;
+
+/// Passes on what it hears.
+struct Owner;
+
+impl Actor for Owner {
+    type Msg = PoolEvent;
+    type State = mpsc::Sender<PoolEvent>;
+    type Arguments = mpsc::Sender<PoolEvent>;
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<PoolEvent>,
+        events: Self::Arguments,
+    ) -> Result<Self::State, ActorProcessingErr> {
+        Ok(events)
+    }
+
+    async fn handle(
+        &self,
+        _myself: ActorRef<PoolEvent>,
+        event: PoolEvent,
+        events: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let _ = events.send(event).await;
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _myself: ActorRef<PoolEvent>,
+        _event: ractor::SupervisionEvent,
+        _events: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+}
+
+struct Rig {
+    pool: Pool,
+    events: mpsc::Receiver<PoolEvent>,
+    source: FakeSource,
+    _folder: tempfile::TempDir,
+}
+
+async fn rig() -> Rig {
+    let folder = tempfile::tempdir().unwrap();
+    let config = PoolConfig {
+        first_back_off: Duration::ZERO,
+        most_failures: 2,
+        spill_dir: Some(folder.path().to_owned()),
+        ..PoolConfig::default()
+    };
+    let source = FakeSource::default();
+    let (sender, events) = mpsc::channel(10_000);
+    let (owner, _) = Actor::spawn(None, Owner, sender).await.unwrap();
+    let shared = Arc::new(source.clone());
+    let pool = Pool::start(config, shared, owner.get_derived()).await.unwrap();
+    Rig { pool, events, source, _folder: folder }
+}
+
+impl Rig {
+    async fn next(&mut self) -> PoolEvent {
+        let event = tokio::time::timeout(Duration::from_secs(20), self.events.recv()).await;
+        event.expect("something happens").expect("the owner lives")
+    }
+
+    /// Waits for a seat, with nothing else before it.
+    async fn seat(&mut self) -> Seat {
+        self.ready().await.0
+    }
+
+    async fn ready(&mut self) -> (Seat, Option<Duration>) {
+        match self.next().await {
+            PoolEvent::Ready { seat, reset, .. } => (seat, reset),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn finished(&mut self) -> Outcome {
+        match self.next().await {
+            PoolEvent::Finished { outcome, .. } => *outcome,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn session_parked(&mut self) -> u64 {
+        match self.next().await {
+            PoolEvent::SessionParked { bytes, .. } => bytes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn stowed(&mut self) -> Result<u64, String> {
+        match self.next().await {
+            PoolEvent::Stowed { result, .. } => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn gone(&mut self) -> (WorkerId, GoneReason, bool) {
+        match self.next().await {
+            PoolEvent::Gone { worker, reason, is_replaced } => (worker, reason, is_replaced),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn worker(&mut self) -> Seat {
+        self.pool.add_worker();
+        self.seat().await
+    }
+
+    /// Closes the pool, and says what was told meanwhile.
+    async fn close(mut self) -> Vec<PoolEvent> {
+        self.source.release();
+        self.pool.close().await.unwrap();
+        assert_eq!(self.pool.workers(), []);
+        let mut events = Vec::new();
+        while let Ok(Some(event)) =
+            tokio::time::timeout(Duration::from_millis(20), self.events.recv()).await
+        {
+            events.push(event);
+        }
+        events
+    }
+}
+
+fn task(job: u64, source: &str, session: Option<&Arc<SessionCell>>) -> Task {
+    Task {
+        job: JobId(job),
+        program: Arc::new(Program { source: source.to_owned(), ..Program::default() }),
+        limits: Limits::default(),
+        transcript: Arc::<Transcript>::default(),
+        stop: StopHandle::default(),
+        session: session.cloned(),
+        span: tracing::Span::none(),
+    }
+}
+
+fn session() -> Arc<SessionCell> {
+    Arc::new(SessionCell::new(SessionId(1), None))
+}
+
+/// What `count` said.
+fn count(outcome: &Outcome) -> u64 {
+    match &outcome.verdict {
+        Verdict::Completed { value: Some(value), .. } => value.as_u64().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_starts_without_workers_and_makes_those_that_are_wanted() {
+    let mut rig = rig().await;
+    assert_eq!(rig.pool.workers(), []);
+    let (first, second) = (rig.worker().await, rig.worker().await);
+    assert_eq!((first.worker(), second.worker()), (WorkerId(1), WorkerId(2)));
+    let activities: Vec<_> = rig.pool.workers().iter().map(|worker| worker.activity).collect();
+    assert_eq!(activities, [WorkerActivity::Ready; 2]);
+    let gone = rig.close().await;
+    assert_eq!(gone.len(), 2, "{gone:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_isolated_job_leaves_a_fresh_interpreter() {
+    let mut rig = rig().await;
+    rig.worker().await.assign(task(1, "count; memory 5; cpu 7", None));
+    let outcome = rig.finished().await;
+    assert_eq!((count(&outcome), outcome.usage.peak_memory_bytes), (1, 5));
+    assert_eq!(outcome.usage.cpu, Duration::from_micros(7));
+    let (seat, reset) = rig.ready().await;
+    assert!(reset.is_some());
+    seat.assign(task(2, "count", None));
+    assert_eq!(count(&rig.finished().await), 1);
+    let _ = rig.seat().await;
+    assert_eq!(rig.pool.workers()[0].jobs_served, 2);
+    rig.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_stays_until_its_worker_is_vacated() {
+    let (mut rig, cell) = (rig().await, session());
+    rig.worker().await.assign(task(1, "count; memory 92", Some(&cell)));
+    rig.finished().await;
+    let (seat, reset) = rig.ready().await;
+    assert_eq!((reset, rig.pool.workers()[0].session), (None, Some(SessionId(1))));
+    assert_eq!(rig.pool.workers()[0].memory_bytes, 92);
+    seat.vacate();
+    assert_eq!(rig.session_parked().await, 100);
+    assert_eq!(cell.place(), SessionPlace::Parked { bytes: 100 });
+    let (seat, reset) = rig.ready().await;
+    assert!(reset.is_some() && rig.pool.workers()[0].session.is_none());
+    seat.vacate();
+    let (_seat, reset) = rig.ready().await;
+    assert_eq!(reset, None, "nothing was there");
+    rig.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_job_makes_room_and_says_so_before_it_has_ended() {
+    let (mut rig, cell) = (rig().await, session());
+    rig.worker().await.assign(task(1, "ok", Some(&cell)));
+    rig.finished().await;
+    rig.seat().await.assign(task(2, "ok", None));
+    rig.session_parked().await;
+    rig.finished().await;
+    rig.seat().await.assign(task(3, "count", Some(&cell)));
+    assert_eq!(count(&rig.finished().await), 2);
+    let events = rig.close().await;
+    let is_parked = |event: &PoolEvent| matches!(event, PoolEvent::SessionParked { .. });
+    assert_eq!(events.iter().filter(|event| is_parked(event)).count(), 1, "{events:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewed_worker_has_another_interpreter_and_no_session() {
+    let (mut rig, cell) = (rig().await, session());
+    rig.worker().await.assign(task(1, "ok", Some(&cell)));
+    rig.finished().await;
+    rig.seat().await.renew();
+    rig.session_parked().await;
+    let seat = rig.seat().await;
+    assert_eq!((rig.source.starts(), rig.pool.workers()[0].renewals), (2, 1));
+    rig.source.fail_starts(1);
+    seat.renew();
+    let (worker, reason, is_replaced) = rig.gone().await;
+    assert!(matches!(reason, GoneReason::StartFailed(_)) && is_replaced, "{worker} {reason}");
+    assert_eq!(rig.seat().await.worker(), WorkerId(2));
+    rig.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dismissed_worker_puts_its_session_aside_and_is_not_replaced() {
+    let (mut rig, cell) = (rig().await, session());
+    rig.worker().await.assign(task(1, "ok", Some(&cell)));
+    rig.finished().await;
+    rig.seat().await.dismiss();
+    rig.session_parked().await;
+    assert_eq!(rig.gone().await, (WorkerId(1), GoneReason::Dismissed, false));
+    assert_eq!(rig.pool.workers(), []);
+    assert_eq!(rig.close().await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_actor_takes_its_run_and_its_thread_with_it() {
+    let (mut rig, cell) = (rig().await, session());
+    let waiting = task(1, "wait", Some(&cell));
+    let stop = waiting.stop.clone();
+    rig.worker().await.assign(waiting);
+    while rig.source.running().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    for actor in rig.pool.supervisor.get_cell().get_children() {
+        actor.kill();
+    }
+    assert_eq!(rig.finished().await.verdict, Verdict::Cancelled);
+    let (worker, reason, is_replaced) = rig.gone().await;
+    assert!(matches!(reason, GoneReason::Died(_)) && is_replaced, "{reason}");
+    assert_eq!((worker, stop.requested()), (WorkerId(1), Some(StopReason::Cancelled)));
+    assert_eq!(cell.place(), SessionPlace::Lost);
+    assert_eq!(rig.seat().await.worker(), WorkerId(2));
+    rig.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_of_the_thread_costs_the_worker_and_leaves_the_stop_handle_alone() {
+    let mut rig = rig().await;
+    let panicking = task(1, "panic", None);
+    let stop = panicking.stop.clone();
+    rig.worker().await.assign(panicking);
+    let (_, reason, is_replaced) = rig.gone().await;
+    assert_eq!(reason, GoneReason::Died("scripted to panic".to_owned()));
+    assert!(is_replaced && stop.requested().is_none(), "the job may be tried again");
+    assert_eq!(rig.seat().await.worker(), WorkerId(2));
+    rig.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_is_given_up_is_shown_until_another_worker_is_asked_for() {
+    let mut rig = rig().await;
+    let good = rig.worker().await;
+    rig.source.fail_starts(2);
+    rig.pool.add_worker();
+    assert!(rig.gone().await.2);
+    assert!(!rig.gone().await.2);
+    let [_, given_up] = &rig.pool.workers()[..] else { panic!("{:?}", rig.pool.workers()) };
+    assert_eq!(given_up.activity, WorkerActivity::GivenUp);
+    assert!(given_up.last_error.as_ref().unwrap().contains("scripted to fail"));
+    good.assign(task(1, "ok", None));
+    assert!(rig.finished().await.is_success());
+    let _good = rig.seat().await;
+    let _another = rig.worker().await;
+    assert_eq!(rig.pool.workers().len(), 2);
+    rig.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_seat_that_outlives_its_worker_is_no_error() {
+    let mut rig = rig().await;
+    let seat = rig.worker().await;
+    rig.pool.close().await.unwrap();
+    assert_eq!(rig.gone().await, (WorkerId(1), GoneReason::Stopped, false));
+    seat.assign(task(1, "ok", None));
+    assert!(rig.pool.close().await.is_err());
+    assert!(rig.events.try_recv().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_stowed_and_goes_on_anywhere() {
+    let (mut rig, cell) = (rig().await, session());
+    rig.worker().await.assign(task(1, "ok", Some(&cell)));
+    rig.finished().await;
+    rig.pool.stow(Arc::clone(&cell), Stowage::Disk);
+    let seat = rig.seat().await;
+    assert!(rig.stowed().await.unwrap_err().contains("worker-1"));
+    seat.vacate();
+    rig.session_parked().await;
+    let seat = rig.seat().await;
+    for stowage in [Stowage::Compressed, Stowage::Disk] {
+        rig.pool.stow(Arc::clone(&cell), stowage);
+        rig.stowed().await.unwrap();
+    }
+    assert!(matches!(cell.place(), SessionPlace::OnDisk { .. }));
+    assert_eq!(cell.at_hand().err(), Some(Away::Packed));
+    seat.park(JobId(2), Arc::clone(&cell));
+    assert_eq!(rig.session_parked().await, 8);
+    assert!(matches!(rig.next().await, PoolEvent::Parked { result: Ok(()), .. }));
+    assert!(cell.at_hand().unwrap().is_some());
+    let seat = rig.seat().await;
+    rig.pool.stow(Arc::clone(&cell), Stowage::Compressed);
+    rig.stowed().await.unwrap();
+    seat.assign(task(3, "count", Some(&cell)));
+    assert_eq!(count(&rig.finished().await), 2);
+    let seat = rig.seat().await;
+    seat.vacate();
+    rig.session_parked().await;
+    let _seat = rig.seat().await;
+    rig.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_can_not_be_unpacked_is_lost_with_the_reason() {
+    for parks in [false, true] {
+        let (mut rig, cell) = (rig().await, session());
+        cell.replace(Some(rig.source.parked(3)));
+        rig.pool.stow(Arc::clone(&cell), Stowage::Disk);
+        rig.stowed().await.unwrap();
+        rig.source.gate(Step::Unpack, [Gate::Err]);
+        if parks {
+            rig.worker().await.park(JobId(1), Arc::clone(&cell));
+            assert!(matches!(rig.next().await, PoolEvent::Parked { result: Ok(()), .. }));
+        } else {
+            rig.worker().await.assign(task(1, "ok", Some(&cell)));
+            let verdict = rig.finished().await.verdict;
+            let is_lost = |reason: &str| reason.contains("could not be unpacked");
+            assert!(
+                matches!(&verdict, Verdict::SandboxFailed(SandboxFailure::SessionLost(reason))
+                    if is_lost(reason)),
+                "{verdict:?}"
+            );
+        }
+        assert_eq!(cell.place(), SessionPlace::Lost);
+        let _seat = rig.seat().await;
+        rig.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_waits_for_what_is_being_stowed_and_refuses_the_rest() {
+    let mut rig = rig().await;
+    rig.source.gate(Step::Pack, [Gate::Never, Gate::Never]);
+    for _ in 0..3 {
+        let cell = Arc::new(SessionCell::new(SessionId(1), Some(rig.source.parked(1))));
+        rig.pool.stow(cell, Stowage::Compressed);
+    }
+    while rig.source.reached(Step::Pack) < 2 {
+        tokio::task::yield_now().await;
+    }
+    let closing = tokio::spawn({
+        let pool = rig.pool.clone();
+        async move { pool.close().await }
+    });
+    assert!(rig.stowed().await.unwrap_err().contains("closing"));
+    assert!(!closing.is_finished());
+    rig.source.release();
+    closing.await.unwrap().unwrap();
+    rig.stowed().await.unwrap();
+    rig.stowed().await.unwrap();
+    rig.pool.stow(session(), Stowage::Disk);
+    assert!(rig.stowed().await.unwrap_err().contains("closed"));
+}

@@ -1,0 +1,116 @@
+//! Every gate at every step while jobs are stopped: whatever a seat took is settled once, and
+//! closing ends.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+const STEPS: [Step; 7] =
+    [Step::Start, Step::Run, Step::Reset, Step::Park, Step::Attach, Step::Pack, Step::Unpack];
+const GATES: [Gate; 4] = [Gate::Ok, Gate::Err, Gate::Slow, Gate::Never];
+const JOBS: u64 = 24;
+
+/// What was given to workers and isn't settled.
+#[derive(Default)]
+struct Ledger {
+    taken: BTreeMap<WorkerId, JobId>,
+    settled: BTreeMap<JobId, u32>,
+}
+
+impl Ledger {
+    fn take(&mut self, worker: WorkerId, job: JobId) {
+        assert_eq!(self.taken.insert(worker, job), None, "{worker} had something to do");
+    }
+
+    fn settle(&mut self, worker: WorkerId, job: JobId) {
+        assert_eq!(self.taken.remove(&worker), Some(job), "{worker} wasn't given {job:?}");
+        *self.settled.entry(job).or_default() += 1;
+    }
+
+    fn gone(&mut self, worker: WorkerId) {
+        if let Some(job) = self.taken.remove(&worker) {
+            *self.settled.entry(job).or_default() += 1;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_gate_at_every_step_settles_every_order_once() {
+    for step in STEPS {
+        for gate in GATES {
+            settles(step, gate).await;
+        }
+    }
+}
+
+async fn settles(step: Step, gate: Gate) {
+    let mut rig = rig().await;
+    let cells = [1, 2].map(|id| Arc::new(SessionCell::new(SessionId(id), None)));
+    let mut ledger = Ledger::default();
+    let mut next = 1;
+    rig.pool.add_worker();
+    rig.pool.add_worker();
+    rig.source.gate(step, [Gate::Ok, gate, Gate::Ok, gate]);
+    let mut dismissed = 0;
+    while next <= JOBS || !ledger.taken.is_empty() {
+        // What waits at a gate goes on when nothing else happens.
+        let wait = tokio::time::timeout(Duration::from_millis(10), rig.events.recv());
+        let Ok(Some(event)) = wait.await else {
+            rig.source.release();
+            continue;
+        };
+        match event {
+            PoolEvent::Ready { seat, .. } if next > JOBS => drop(seat),
+            PoolEvent::Ready { seat, .. } => {
+                let (worker, job) = (seat.worker(), JobId(next));
+                let cell = &cells[usize::from(next % 2 == 0)];
+                next += 1;
+                match next % 8 {
+                    0 => seat.vacate(),
+                    1 => seat.renew(),
+                    2 if dismissed == 0 => {
+                        dismissed += 1;
+                        seat.dismiss();
+                        rig.pool.add_worker();
+                    }
+                    3 => {
+                        ledger.take(worker, job);
+                        seat.park(job, Arc::clone(cell));
+                    }
+                    shape => {
+                        let isolated = shape == 4;
+                        let task = task(job.0, "ok", (!isolated).then_some(cell));
+                        let stop = task.stop.clone();
+                        ledger.take(worker, job);
+                        seat.assign(task);
+                        if shape == 5 {
+                            stop.stop(StopReason::Cancelled);
+                        }
+                    }
+                }
+                rig.pool.stow(Arc::clone(cell), Stowage::Disk);
+            }
+            PoolEvent::Finished { worker, job, .. } | PoolEvent::Parked { worker, job, .. } => {
+                ledger.settle(worker, job);
+                for cell in &cells {
+                    if cell.place() == SessionPlace::Lost {
+                        cell.replace(None);
+                    }
+                }
+            }
+            PoolEvent::Gone { worker, is_replaced, .. } => {
+                ledger.gone(worker);
+                if !is_replaced {
+                    rig.pool.add_worker();
+                }
+            }
+            PoolEvent::SessionParked { .. } | PoolEvent::Stowed { .. } => {}
+        }
+    }
+    assert!(ledger.settled.values().all(|times| *times == 1), "{step:?} {gate:?}");
+    let source = rig.source.clone();
+    let last = rig.close().await;
+    let finished = |event: &PoolEvent| matches!(event, PoolEvent::Finished { .. });
+    assert!(!last.iter().any(finished), "{step:?} {gate:?}: {last:?}");
+    assert!(source.running().is_empty());
+}

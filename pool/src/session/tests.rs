@@ -1,0 +1,257 @@
+//! What may happen to a session's state at once, and who wins.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::interpreter::fake::{FakeSource, Gate, Step};
+use crate::spill::Spill;
+use crate::stowed::stow;
+
+const FIRST: WorkerId = WorkerId(1);
+const SECOND: WorkerId = WorkerId(2);
+
+fn cell() -> SessionCell {
+    SessionCell::new(SessionId(1), None)
+}
+
+fn parked(state: u64) -> Parked {
+    Parked::new(Arc::new(state), 8)
+}
+
+/// The number in a parked state.
+fn number(state: Option<&Parked>) -> Option<u64> {
+    state.and_then(|parked| parked.downcast_ref().copied())
+}
+
+fn lost(reason: &str) -> Option<Away> {
+    Some(Away::Lost(reason.to_owned()))
+}
+
+#[test]
+fn a_state_goes_from_worker_to_worker() {
+    let cell = cell();
+    assert_eq!(cell.place(), SessionPlace::Fresh);
+    assert!(matches!(cell.claim(FIRST), Claim::MoveIn(Rest::Fresh)));
+    cell.changes(FIRST);
+    assert_eq!(cell.at_hand().err(), Some(Away::OnWorker(FIRST)));
+    assert!(matches!(cell.claim(FIRST), Claim::AlreadyHere));
+    cell.captured(FIRST, parked(7));
+    assert_eq!(cell.place(), SessionPlace::OnWorker(FIRST));
+    assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(7));
+    assert_eq!(cell.leave(FIRST, "unused"), Some(8));
+    assert_eq!(cell.place(), SessionPlace::Parked { bytes: 8 });
+    let Claim::MoveIn(Rest::Parked(state)) = cell.claim(SECOND) else { panic!("{cell:?}") };
+    assert_eq!(number(Some(&state)), Some(7));
+    assert!(cell.is_on(SECOND) && !cell.is_on(FIRST));
+}
+
+#[test]
+fn what_only_a_worker_knew_is_lost_with_it() {
+    let cell = cell();
+    let _ = cell.claim(FIRST);
+    cell.changes(FIRST);
+    cell.leave(FIRST, "it died");
+    assert_eq!(cell.at_hand().err(), lost("it died"));
+    assert!(matches!(cell.claim(SECOND), Claim::Lost(reason) if reason == "it died"));
+}
+
+#[test]
+fn what_was_never_changed_outlives_its_worker() {
+    let cell = SessionCell::new(SessionId(1), Some(parked(3)));
+    let _ = cell.claim(FIRST);
+    cell.leave(FIRST, "unused");
+    assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(3));
+}
+
+#[test]
+fn who_replaces_or_closes_a_session_has_the_last_word() {
+    let cell = cell();
+    let _ = cell.claim(FIRST);
+    cell.changes(FIRST);
+    cell.replace(Some(parked(5)));
+    cell.captured(FIRST, parked(9));
+    cell.leave(FIRST, "unused");
+    assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(5));
+    let _ = cell.claim(FIRST);
+    cell.lose("closed");
+    cell.captured(FIRST, parked(9));
+    assert_eq!(cell.at_hand().err(), lost("closed"));
+}
+
+#[test]
+fn a_claim_waits_for_the_worker_that_has_the_state() {
+    let cell = Arc::new(cell());
+    let _ = cell.claim(FIRST);
+    cell.changes(FIRST);
+    let claiming = std::thread::spawn({
+        let cell = Arc::clone(&cell);
+        move || cell.claim(SECOND)
+    });
+    cell.captured(FIRST, parked(4));
+    cell.leave(FIRST, "unused");
+    let Claim::MoveIn(Rest::Parked(state)) = claiming.join().unwrap() else { panic!("{cell:?}") };
+    assert_eq!(number(Some(&state)), Some(4));
+}
+
+fn rig() -> (SessionCell, FakeSource, Spill, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let spill = Spill::new(Some(folder.path().to_owned()));
+    let source = FakeSource::default();
+    let cell = SessionCell::new(SessionId(1), Some(source.parked(3)));
+    (cell, source, spill, folder)
+}
+
+/// The number of runs in a claimed state.
+fn claimed_runs(cell: &SessionCell, source: &FakeSource) -> u64 {
+    match cell.claim(FIRST) {
+        Claim::MoveIn(Rest::Parked(parked)) => source.runs_in(&parked),
+        Claim::MoveIn(Rest::Stowed(stowed)) => source.runs_in(&stowed.unpack(source).unwrap()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_state_is_compressed_then_spilled_and_comes_back() {
+    let (cell, source, spill, _folder) = rig();
+    let bytes = stow(&cell, Stowage::Compressed, &source, &spill).unwrap();
+    assert_eq!(cell.place(), SessionPlace::Compressed { bytes });
+    assert_eq!(cell.at_hand().err(), Some(Away::Packed));
+    assert_eq!(stow(&cell, Stowage::Compressed, &source, &spill), Ok(bytes));
+    assert_eq!(stow(&cell, Stowage::Disk, &source, &spill), Ok(bytes));
+    assert_eq!(cell.place(), SessionPlace::OnDisk { bytes });
+    assert_eq!(stow(&cell, Stowage::Disk, &source, &spill), Ok(bytes));
+    assert!(stow(&cell, Stowage::Compressed, &source, &spill).is_err());
+    assert_eq!(claimed_runs(&cell, &source), 3);
+    assert_eq!(cell.place(), SessionPlace::OnWorker(FIRST));
+}
+
+#[test]
+fn what_is_spilled_at_once_is_compressed_too() {
+    let (cell, source, spill, _folder) = rig();
+    let bytes = stow(&cell, Stowage::Disk, &source, &spill).unwrap();
+    assert_eq!(cell.place(), SessionPlace::OnDisk { bytes });
+    cell.leave(FIRST, "it has nothing to leave");
+    assert_eq!(claimed_runs(&cell, &source), 3);
+}
+
+#[test]
+fn only_a_state_that_rests_is_stowed() {
+    let (cell, source, spill, _folder) = rig();
+    let stowed = |cell: &SessionCell| stow(cell, Stowage::Disk, &source, &spill).unwrap_err();
+    assert!(stowed(&SessionCell::new(SessionId(2), None)).contains("nothing has run"));
+    let _ = cell.claim(FIRST);
+    assert!(stowed(&cell).contains("worker-1"));
+    cell.lose("closed");
+    assert!(stowed(&cell).contains("closed"));
+}
+
+#[test]
+fn what_can_not_be_packed_or_spilled_stays_as_it_is() {
+    let (cell, source, spill, _folder) = rig();
+    source.gate(Step::Pack, [Gate::Err]);
+    assert!(stow(&cell, Stowage::Compressed, &source, &spill).is_err());
+    assert!(stow(&cell, Stowage::Disk, &source, &Spill::default()).is_err());
+    assert!(matches!(cell.place(), SessionPlace::Parked { .. }));
+}
+
+/// Stows the cell and lets `meanwhile` happen while the state is being packed.
+fn stow_and(
+    cell: SessionCell,
+    source: FakeSource,
+    spill: Spill,
+    meanwhile: impl FnOnce(&SessionCell),
+) -> (SessionCell, Result<u64, String>) {
+    source.gate(Step::Pack, [Gate::Never]);
+    let stowed = std::thread::scope(|scope| {
+        let stowing = scope.spawn(|| stow(&cell, Stowage::Disk, &source, &spill));
+        source.wait_for(Step::Pack);
+        meanwhile(&cell);
+        source.release();
+        stowing.join().unwrap()
+    });
+    (cell, stowed)
+}
+
+#[test]
+fn who_claims_a_state_while_it_is_stowed_gets_it_as_it_was() {
+    let (cell, source, spill, _folder) = rig();
+    let (cell, stowed) = stow_and(cell, source, spill, |cell| {
+        assert!(matches!(cell.claim(FIRST), Claim::MoveIn(Rest::Parked(_))));
+        cell.changes(FIRST);
+    });
+    assert!(stowed.unwrap_err().contains("moved on"));
+    assert_eq!(cell.at_hand().err(), Some(Away::OnWorker(FIRST)));
+}
+
+#[test]
+fn a_state_that_came_back_changed_is_not_the_one_that_was_stowed() {
+    let (cell, source, spill, _folder) = rig();
+    let now = source.parked(4);
+    let (cell, stowed) = stow_and(cell, source.clone(), spill, |cell| {
+        let _ = cell.claim(FIRST);
+        cell.changes(FIRST);
+        cell.captured(FIRST, now);
+        assert!(cell.leave(FIRST, "unused").is_some());
+    });
+    assert!(stowed.is_err());
+    assert_eq!(claimed_runs(&cell, &source), 4);
+}
+
+#[test]
+fn a_state_that_came_back_unchanged_is_stowed() {
+    let (cell, source, spill, _folder) = rig();
+    let (cell, stowed) = stow_and(cell, source.clone(), spill, |cell| {
+        let _ = cell.claim(FIRST);
+        assert!(cell.leave(FIRST, "unused").is_some());
+    });
+    assert_eq!(cell.place(), SessionPlace::OnDisk { bytes: stowed.unwrap() });
+    assert_eq!(claimed_runs(&cell, &source), 3);
+}
+
+#[test]
+fn who_replaces_or_closes_a_session_wins_over_who_stows_it() {
+    let (cell, source, spill, _folder) = rig();
+    let now = source.parked(9);
+    let (cell, stowed) = stow_and(cell, source.clone(), spill, |cell| cell.replace(Some(now)));
+    assert!(stowed.is_err());
+    assert_eq!(claimed_runs(&cell, &source), 9);
+    let (cell, source, spill, _folder) = rig();
+    let (cell, stowed) = stow_and(cell, source, spill, |cell| cell.lose("closed"));
+    assert!(stowed.is_err());
+    assert_eq!(cell.at_hand().err(), lost("closed"));
+}
+
+#[test]
+fn what_can_not_be_unpacked_is_lost_unless_it_was_replaced_meanwhile() {
+    let (cell, source, spill, _folder) = rig();
+    stow(&cell, Stowage::Compressed, &source, &spill).unwrap();
+    let Claim::MoveIn(before) = cell.claim(FIRST) else { panic!("{cell:?}") };
+    cell.spoil(SECOND, &before, "it isn't here");
+    assert_eq!(cell.at_hand().err(), Some(Away::Packed));
+    cell.spoil(FIRST, &before, "damaged");
+    assert_eq!(cell.at_hand().err(), lost("damaged"));
+    cell.replace(None);
+    cell.spoil(FIRST, &before, "damaged");
+    assert_eq!(cell.place(), SessionPlace::Fresh);
+}
+
+#[test]
+fn an_unpacked_state_takes_the_place_of_the_one_it_was_made_of() {
+    let (cell, source, spill, _folder) = rig();
+    stow(&cell, Stowage::Disk, &source, &spill).unwrap();
+    let before = cell.at_rest().unwrap();
+    assert!(cell.exchange(&before, Rest::Parked(source.parked(3))));
+    assert_eq!(cell.place(), SessionPlace::Parked { bytes: 8 });
+    assert!(!cell.exchange(&before, Rest::Fresh));
+}
+
+#[test]
+fn places_are_told_by_name() {
+    let (cell, source, spill, _folder) = rig();
+    let told = |cell: &SessionCell| serde_json::to_value(cell.place()).unwrap();
+    assert_eq!(told(&cell), serde_json::json!({ "place": "parked", "bytes": 8 }));
+    let bytes = stow(&cell, Stowage::Disk, &source, &spill).unwrap();
+    assert_eq!(told(&cell), serde_json::json!({ "place": "on_disk", "bytes": bytes }));
+    let _ = cell.claim(FIRST);
+    assert_eq!(told(&cell), serde_json::json!({ "place": "on_worker", "worker": 1 }));
+}

@@ -1,0 +1,210 @@
+//! Where sessions are on disk: one file without a name, so nothing of it is left when the process
+//! ends, in whatever way.
+//!
+//! ```text
+//!  0                8192            12288                     end
+//!  | extent, padded | hole          | extent, padded | ...    |
+//! ```
+//!
+//! Extents begin at multiples of 4 KiB and are never written to again. Each goes where the file
+//! ends; one that is dropped becomes a hole. When none is left the file is cut to nothing, so the
+//! end comes back too. What is where is known in memory alone.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+#[cfg(target_os = "linux")]
+mod holes;
+#[cfg(not(target_os = "linux"))]
+#[path = "spill/holes_disabled.rs"]
+mod holes;
+
+/// Holes are whole blocks of the disk, and those of common filesystems have this size.
+const BLOCK_BYTES: u64 = 4096;
+
+/// The file, once it is needed.
+#[derive(Debug, Default)]
+pub(crate) struct Spill {
+    folder: Option<PathBuf>,
+    heap: Mutex<Option<Arc<Heap>>>,
+}
+
+#[derive(Debug)]
+struct Heap {
+    file: File,
+    ends: Mutex<Ends>,
+    has_failed_to_punch: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Ends {
+    /// Where the next extent begins.
+    end: u64,
+    /// Extents that aren't dropped yet.
+    extents: usize,
+}
+
+/// Bytes on disk. Dropping it frees their space.
+#[derive(Debug)]
+pub(crate) struct Extent {
+    heap: Arc<Heap>,
+    at: u64,
+    len: u64,
+}
+
+impl Spill {
+    /// Into this folder; without one, nothing can be spilled.
+    pub(crate) fn new(folder: Option<PathBuf>) -> Self {
+        Self { folder, heap: Mutex::new(None) }
+    }
+
+    /// Writes `bytes` to the disk.
+    ///
+    /// # Errors
+    /// There is no folder to spill to, or no space on its disk.
+    pub(crate) fn put(&self, bytes: &[u8]) -> io::Result<Extent> {
+        let heap = self.heap()?;
+        let len = bytes.len() as u64;
+        let extent = {
+            let mut ends = heap.ends.lock();
+            let at = ends.end;
+            ends.end += len.next_multiple_of(BLOCK_BYTES);
+            ends.extents += 1;
+            Extent { heap: Arc::clone(&heap), at, len }
+        };
+        // If this fails, the extent is dropped, and what of it was written becomes a hole.
+        heap.file.write_all_at(bytes, extent.at)?;
+        Ok(extent)
+    }
+
+    fn heap(&self) -> io::Result<Arc<Heap>> {
+        let mut heap = self.heap.lock();
+        if let Some(heap) = &*heap {
+            return Ok(Arc::clone(heap));
+        }
+        let no_folder = || io::Error::other("there is no folder to spill sessions to");
+        let file = tempfile::tempfile_in(self.folder.as_ref().ok_or_else(no_folder)?)?;
+        let opened = Heap { file, ends: Mutex::default(), has_failed_to_punch: false.into() };
+        Ok(Arc::clone(heap.insert(Arc::new(opened))))
+    }
+}
+
+impl Extent {
+    /// How many bytes they are.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Reads them.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
+        let len = usize::try_from(self.len).expect("it was a slice");
+        let mut bytes = vec![0; len];
+        self.heap.file.read_exact_at(&mut bytes, self.at)?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        let heap = &self.heap;
+        let mut ends = heap.ends.lock();
+        ends.extents -= 1;
+        if ends.extents == 0 && heap.file.set_len(0).is_ok() {
+            ends.end = 0;
+            return;
+        }
+        drop(ends);
+        let punched = holes::punch(&heap.file, self.at, self.len.next_multiple_of(BLOCK_BYTES));
+        if let Err(error) = punched
+            && self.len > 0
+            && !heap.has_failed_to_punch.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(%error, "space of spilled sessions only comes back when none is left");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    fn spill() -> (tempfile::TempDir, Spill) {
+        let folder = tempfile::tempdir().unwrap();
+        let spill = Spill::new(Some(folder.path().to_owned()));
+        (folder, spill)
+    }
+
+    fn metadata(spill: &Spill) -> std::fs::Metadata {
+        spill.heap().unwrap().file.metadata().unwrap()
+    }
+
+    #[test]
+    fn extents_are_what_was_put_and_apart() {
+        let (folder, spill) = spill();
+        let texts: [&[u8]; 4] = [b"one", b"", &[2; 10_000], b"three"];
+        let extents = texts.map(|text| spill.put(text).unwrap());
+        for (extent, text) in extents.iter().zip(texts) {
+            assert_eq!(extent.read().unwrap(), text);
+            assert!(extent.at.is_multiple_of(BLOCK_BYTES));
+        }
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "the file has a name");
+    }
+
+    #[test]
+    fn what_is_dropped_gives_its_space_back_and_the_last_one_all_of_it() {
+        let (_folder, spill) = spill();
+        let first = spill.put(&[1; 1 << 20]).unwrap();
+        let second = spill.put(&[2; 1 << 20]).unwrap();
+        let before = metadata(&spill);
+        drop(first);
+        let after = metadata(&spill);
+        assert_eq!(after.len(), before.len(), "holes leave the size as it is");
+        assert!(
+            spill.heap().unwrap().has_failed_to_punch.load(Ordering::Relaxed)
+                || after.blocks() < before.blocks(),
+            "{} blocks",
+            after.blocks()
+        );
+        assert_eq!(second.read().unwrap(), [2; 1 << 20]);
+        drop(second);
+        assert_eq!(metadata(&spill).len(), 0);
+        let third = spill.put(b"3").unwrap();
+        assert_eq!((third.at, third.read().unwrap()), (0, b"3".to_vec()));
+    }
+
+    #[test]
+    fn without_a_folder_nothing_is_spilled() {
+        let error = Spill::default().put(b"1").unwrap_err();
+        assert!(error.to_string().contains("no folder"), "{error}");
+        assert!(Spill::new(Some("/nonexistent/folder".into())).put(b"1").is_err());
+    }
+
+    #[test]
+    fn extents_are_put_and_dropped_from_many_threads() {
+        let (_folder, spill) = spill();
+        std::thread::scope(|scope| {
+            for thread in 0..4_u8 {
+                let spill = &spill;
+                scope.spawn(move || {
+                    for round in 0..50 {
+                        let text = vec![thread; 1 + round * 97];
+                        let extent = spill.put(&text).unwrap();
+                        assert_eq!(extent.read().unwrap(), text);
+                    }
+                });
+            }
+        });
+        assert_eq!(metadata(&spill).len(), 0);
+    }
+}

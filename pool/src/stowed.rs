@@ -1,0 +1,211 @@
+//! A parked state that was made bytes and compressed, in memory or on disk, and the way there and
+//! back.
+//!
+//! Its bytes are compressed in pieces, so that neither way needs room for all of it twice:
+//!
+//! ```text
+//! for each 4 MiB of the bytes:
+//!  0   4  length of what follows, little-endian
+//!  4   4  length of the piece, little-endian
+//!  8   …  the piece, as an LZ4 block
+//! ```
+//!
+//! What is on disk may come back damaged: lengths are bounded before anything is allocated, the
+//! whole length is known in memory, and the source's own checksum is over the rest.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::interpreter::{InterpreterSource, Packed, Parked};
+use crate::session::{Rest, SessionCell, Stowage};
+use crate::spill::{Extent, Spill};
+
+const PIECE_BYTES: usize = 4 << 20;
+const LENGTH_BYTES: usize = size_of::<u32>();
+
+/// A state that was stowed. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Stowed {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    kept: Kept,
+    /// Length of the bytes before they were compressed.
+    plain_bytes: usize,
+    rest: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+enum Kept {
+    InMemory(Vec<u8>),
+    OnDisk(Extent),
+}
+
+impl std::fmt::Debug for Stowed {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Stowed")
+            .field("bytes", &self.bytes())
+            .field("is_on_disk", &self.is_on_disk())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Stowed {
+    /// Compresses what `source` makes of a state, in memory.
+    ///
+    /// # Errors
+    /// The state can't be packed.
+    pub(crate) fn of(parked: &Parked, source: &dyn InterpreterSource) -> Result<Self, String> {
+        let Packed { bytes, rest } = source.pack(parked).map_err(|error| error.to_string())?;
+        let plain_bytes = bytes.len();
+        let kept = Kept::InMemory(compress(&bytes));
+        Ok(Self { inner: Arc::new(Inner { kept, plain_bytes, rest }) })
+    }
+
+    /// The same on disk.
+    ///
+    /// # Errors
+    /// It can't be written there.
+    pub(crate) fn spilled(&self, spill: &Spill) -> Result<Self, String> {
+        let Inner { kept, plain_bytes, rest } = &*self.inner;
+        let Kept::InMemory(bytes) = kept else { return Ok(self.clone()) };
+        let extent = spill.put(bytes).map_err(|error| format!("it can't be spilled: {error}"))?;
+        let (plain_bytes, rest) = (*plain_bytes, rest.clone());
+        Ok(Self { inner: Arc::new(Inner { kept: Kept::OnDisk(extent), plain_bytes, rest }) })
+    }
+
+    /// The state again.
+    ///
+    /// # Errors
+    /// The disk fails, or what was there is damaged.
+    pub(crate) fn unpack(&self, source: &dyn InterpreterSource) -> Result<Parked, String> {
+        let Inner { kept, plain_bytes, rest } = &*self.inner;
+        let plain = match kept {
+            Kept::InMemory(bytes) => decompress(bytes, *plain_bytes),
+            Kept::OnDisk(extent) => {
+                let read = extent.read().map_err(|error| error.to_string())?;
+                decompress(&read, *plain_bytes)
+            }
+        };
+        let bytes = plain.ok_or("what was stowed is damaged")?;
+        let packed = Packed { bytes, rest: rest.clone() };
+        source.unpack(&packed).map_err(|error| error.to_string())
+    }
+
+    /// What it takes where it is, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        match &self.inner.kept {
+            Kept::InMemory(bytes) => bytes.len() as u64,
+            Kept::OnDisk(extent) => extent.len(),
+        }
+    }
+
+    pub(crate) fn is_on_disk(&self) -> bool {
+        matches!(self.inner.kept, Kept::OnDisk(_))
+    }
+
+    /// Whether both are clones of one.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+/// Puts the state of a session that rests where it takes less memory, unless it moves on
+/// meanwhile; nobody waits for this. Returns the bytes that it takes there.
+///
+/// # Errors
+/// Why the state stays what it was.
+pub(crate) fn stow(
+    cell: &SessionCell,
+    stowage: Stowage,
+    source: &dyn InterpreterSource,
+    spill: &Spill,
+) -> Result<u64, String> {
+    let before = cell.at_rest()?;
+    let compressed = match &before {
+        Rest::Fresh => return Err("nothing has run in it".to_owned()),
+        Rest::Parked(parked) => Stowed::of(parked, source)?,
+        Rest::Stowed(stowed) => stowed.clone(),
+    };
+    let stowed = match stowage {
+        Stowage::Compressed if compressed.is_on_disk() => {
+            return Err("it is on disk already".to_owned());
+        }
+        Stowage::Compressed => compressed,
+        Stowage::Disk => compressed.spilled(spill)?,
+    };
+    let bytes = stowed.bytes();
+    let is_put = cell.exchange(&before, Rest::Stowed(stowed));
+    is_put.then_some(bytes).ok_or_else(|| "it has moved on".to_owned())
+}
+
+fn compress(plain: &[u8]) -> Vec<u8> {
+    let mut compressed = Vec::new();
+    for piece in plain.chunks(PIECE_BYTES) {
+        let piece = lz4_flex::block::compress_prepend_size(piece);
+        let length = u32::try_from(piece.len()).expect("pieces are short");
+        compressed.extend_from_slice(&length.to_le_bytes());
+        compressed.extend_from_slice(&piece);
+    }
+    compressed.shrink_to_fit();
+    compressed
+}
+
+/// What `compress` made of so many bytes; `None` if it can't have.
+fn decompress(mut compressed: &[u8], plain_bytes: usize) -> Option<Vec<u8>> {
+    let mut plain = Vec::with_capacity(plain_bytes);
+    while plain.len() < plain_bytes {
+        let (length, rest) = compressed.split_first_chunk::<LENGTH_BYTES>()?;
+        let (piece, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        let (length, block) = lz4_flex::block::uncompressed_size(piece).ok()?;
+        if length != PIECE_BYTES.min(plain_bytes - plain.len()) {
+            return None;
+        }
+        let piece = lz4_flex::block::decompress(block, length).ok()?;
+        if piece.len() != length {
+            return None;
+        }
+        plain.extend_from_slice(&piece);
+        compressed = rest;
+    }
+    compressed.is_empty().then_some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn long_states_are_several_pieces() {
+        let plain: Vec<u8> = (0..2 * PIECE_BYTES + 7).map(|at| (at / 1000) as u8).collect();
+        let compressed = compress(&plain);
+        assert!(compressed.len() < plain.len() / 4, "{} bytes", compressed.len());
+        assert!(decompress(&compressed, plain.len()) == Some(plain));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_compressed_comes_back(plain: Vec<u8>) {
+            let compressed = compress(&plain);
+            prop_assert_eq!(decompress(&compressed, plain.len()), Some(plain));
+        }
+
+        #[test]
+        fn damage_is_refused_or_as_long_as_it_should_be(
+            plain: Vec<u8>, at: proptest::sample::Index, bit in 0..8, cut: proptest::sample::Index,
+        ) {
+            prop_assume!(!plain.is_empty());
+            let mut damaged = compress(&plain);
+            let at = at.index(damaged.len());
+            damaged[at] ^= 1_u8 << bit;
+            if let Some(wrong) = decompress(&damaged, plain.len()) {
+                prop_assert_eq!(wrong.len(), plain.len());
+            }
+            damaged.truncate(cut.index(damaged.len()));
+            prop_assert_eq!(decompress(&damaged, plain.len()), None);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Stowing sessions, a few at a time, on threads for blocking work.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use ractor::{ActorRef, DerivedActorRef};
+
+use super::message::SupervisorMessage;
+use super::now;
+use crate::event::PoolEvent;
+use crate::interpreter::InterpreterSource;
+use crate::metrics;
+use crate::session::{SessionCell, Stowage};
+use crate::spill::Spill;
+use crate::stowed::stow;
+
+/// Sessions that are being stowed at once. It is done when memory is short, and each takes some
+/// more meanwhile; nobody waits for it.
+const MOST_AT_ONCE: usize = 2;
+
+/// What is being stowed, and what waits for that.
+pub(super) struct Stowing {
+    source: Arc<dyn InterpreterSource>,
+    owner: DerivedActorRef<PoolEvent>,
+    spill: Arc<Spill>,
+    under_way: usize,
+    waiting: VecDeque<(Arc<SessionCell>, Stowage)>,
+}
+
+impl Stowing {
+    pub(super) fn new(
+        source: Arc<dyn InterpreterSource>,
+        owner: DerivedActorRef<PoolEvent>,
+        spill: Spill,
+    ) -> Self {
+        Self { source, owner, spill: Arc::new(spill), under_way: 0, waiting: VecDeque::new() }
+    }
+
+    /// Whether nothing is being stowed.
+    pub(super) fn is_idle(&self) -> bool {
+        self.under_way == 0
+    }
+
+    /// Stows a session, once it is its turn.
+    pub(super) fn add(
+        &mut self,
+        myself: &ActorRef<SupervisorMessage>,
+        cell: Arc<SessionCell>,
+        stowage: Stowage,
+    ) {
+        self.waiting.push_back((cell, stowage));
+        self.go_on(myself);
+    }
+
+    /// One has been stowed.
+    pub(super) fn ended(&mut self, myself: &ActorRef<SupervisorMessage>) {
+        self.under_way -= 1;
+        self.go_on(myself);
+    }
+
+    /// Refuses what waits.
+    pub(super) fn close(&mut self) {
+        for (cell, stowage) in self.waiting.drain(..) {
+            tell(&self.owner, &cell, stowage, Err("the pool is closing".to_owned()));
+        }
+    }
+
+    fn go_on(&mut self, myself: &ActorRef<SupervisorMessage>) {
+        while self.under_way < MOST_AT_ONCE
+            && let Some((cell, stowage)) = self.waiting.pop_front()
+        {
+            self.under_way += 1;
+            let (source, spill) = (Arc::clone(&self.source), Arc::clone(&self.spill));
+            let (owner, myself) = (self.owner.clone(), myself.clone());
+            // Whoever waits for it waits for `StowEnded`.
+            drop(tokio::task::spawn_blocking(move || {
+                let began = now();
+                let stowed = || stow(&cell, stowage, source.as_ref(), &spill);
+                let stowed = catch_unwind(AssertUnwindSafe(stowed));
+                let result = stowed.unwrap_or_else(|_| Err("stowing it panicked".to_owned()));
+                if result.is_ok() {
+                    metrics::stowed(stowage, now().saturating_duration_since(began));
+                }
+                tell(&owner, &cell, stowage, result);
+                let _ = myself.cast(SupervisorMessage::StowEnded);
+            }));
+        }
+    }
+}
+
+/// Tells the owner what came of stowing a session.
+pub(crate) fn tell(
+    owner: &DerivedActorRef<PoolEvent>,
+    cell: &SessionCell,
+    stowage: Stowage,
+    result: Result<u64, String>,
+) {
+    let session = cell.session();
+    if owner.cast(PoolEvent::Stowed { session, stowage, result }).is_err() {
+        tracing::debug!(%session, "the owner of the pool is gone");
+    }
+}
