@@ -18,7 +18,11 @@ const FRAME: u16 = 2;
 /// Lines of the latencies, their heading included.
 const LATENCIES: u16 = 5;
 /// Lines of the memory: the bar and its parts.
-const MEMORY: u16 = 3;
+const MEMORY: u16 = 4;
+/// The width of a figure with what it is.
+const COLUMN: usize = 22;
+/// Workers that are shown before errors are.
+const FEW_WORKERS: u16 = 3;
 /// Tenants and errors that are shown; the busiest and the latest.
 const MOST_TENANTS: usize = 8;
 const MOST_ERRORS: usize = 4;
@@ -35,7 +39,7 @@ const ALARM: Style = Style::new().fg(Color::Red);
 pub(super) fn text(screen: &Screen, columns: u16) -> String {
     let [upper, middle, errors] = heights(&screen.view);
     let workers = u16::try_from(screen.view.workers.len()).unwrap_or(u16::MAX / 2);
-    let lines = [HEADER, upper, middle, FRAME + 1, workers, errors, FOOTER];
+    let lines = [HEADER, upper, middle, FRAME + 1, workers.max(FEW_WORKERS), errors, FOOTER];
     let lines = lines.into_iter().fold(0, u16::saturating_add);
     let mut buffer = Buffer::empty(Rect::new(0, 0, columns, lines));
     draw(screen, *buffer.area(), &mut buffer);
@@ -63,11 +67,13 @@ fn heights(view: &View) -> [u16; 3] {
 pub(super) fn draw(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     let view = &screen.view;
     let [upper, middle, errors] = heights(view);
+    let rest = HEADER + upper + middle + FRAME + 1 + FEW_WORKERS + FOOTER;
+    let errors = if rest + errors > area.height { 0 } else { errors };
     let parts = Layout::vertical([
         Constraint::Length(HEADER),
         Constraint::Length(upper),
         Constraint::Length(middle),
-        Constraint::Min(FRAME + 2),
+        Constraint::Min(FRAME + 1),
         Constraint::Length(errors),
         Constraint::Length(FOOTER),
     ]);
@@ -212,19 +218,17 @@ fn draw_memory(memory: &Memory, area: Rect, buffer: &mut Buffer) {
         Span::raw(figures),
     ];
     let parts = [
-        [
-            ("shared", memory.shared_bytes),
-            ("slots", memory.slot_bytes),
-            ("sessions", memory.session_bytes),
-        ],
-        [
-            ("waiting", memory.queued_bytes),
-            ("running", memory.in_flight_bytes),
-            ("on disk", memory.disk_bytes),
-        ],
+        ("shared", memory.shared_bytes),
+        ("slots", memory.slot_bytes),
+        ("sessions", memory.session_bytes),
+        ("waiting", memory.queued_bytes),
+        ("running", memory.in_flight_bytes),
+        ("on disk", memory.disk_bytes),
     ];
-    let parts = parts.map(|part| columns(part.into_iter().map(|(name, size)| (name, bytes(size)))));
-    let lines: Vec<Line> = [Line::from_iter(gauge)].into_iter().chain(parts).collect();
+    let mut lines = vec![Line::from_iter(gauge)];
+    for pair in parts.chunks(2) {
+        lines.push(columns(pair.iter().map(|(name, size)| (*name, bytes(*size)))));
+    }
     Paragraph::new(lines).render(inner, buffer);
 }
 
@@ -240,8 +244,8 @@ fn draw_sessions(places: &Places, area: Rect, buffer: &mut Buffer) {
     ];
     let open: u64 = all.iter().map(|(_, sessions)| sessions).sum();
     let mut lines = vec![columns([("open", count(open))].into_iter())];
-    for part in all.chunks(3) {
-        lines.push(columns(part.iter().map(|(name, sessions)| (*name, count(*sessions)))));
+    for pair in all.chunks(2) {
+        lines.push(columns(pair.iter().map(|(name, sessions)| (*name, count(*sessions)))));
     }
     Paragraph::new(lines).render(inner, buffer);
 }
@@ -249,7 +253,7 @@ fn draw_sessions(places: &Places, area: Rect, buffer: &mut Buffer) {
 /// Figures with what they are, one below the other from line to line.
 fn columns<'a>(figures: impl Iterator<Item = (&'a str, String)>) -> Line<'static> {
     let cells = figures.flat_map(|(name, figure)| {
-        let room = 16_usize.saturating_sub(name.chars().count() + 1);
+        let room = COLUMN.saturating_sub(name.chars().count() + 1);
         [Span::styled(format!("{name} "), DIM), Span::raw(format!("{figure:room$}"))]
     });
     Line::from_iter(cells)
