@@ -316,14 +316,15 @@ fn draw_errors(view: &View, area: Rect, buffer: &mut Buffer) {
 }
 
 fn draw_footer(screen: &Screen, area: Rect, buffer: &mut Buffer) {
-    let mut spans =
-        vec![Span::styled(format!("{}  q quit  p pause  ↑↓ scroll", screen.address), DIM)];
-    if screen.is_paused {
-        spans.push(Span::styled("  paused", BOLD));
-    }
+    let mut spans = Vec::new();
     if let Some(problem) = &screen.problem {
-        spans.push(Span::styled(format!("  {}", one_line(problem)), ALARM));
+        spans.push(Span::styled(format!("{}  ", one_line(problem)), ALARM));
     }
+    if screen.is_paused {
+        spans.push(Span::styled("paused  ", BOLD));
+    }
+    let keys = format!("{}  q quit  p pause  ↑↓ scroll", screen.address);
+    spans.push(Span::styled(keys, DIM));
     Paragraph::new(Line::from(spans)).render(area, buffer);
 }
 
