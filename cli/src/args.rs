@@ -35,7 +35,9 @@ pub(crate) enum Command {
     Run(Box<RunArguments>),
     /// Run many programs, one JSON object a line in, one a line out.
     Batch(BatchArguments),
-    /// Watch a batch that serves its metrics, live in a terminal.
+    /// Watch a batch that was started with `--metrics`, live in a terminal.
+    ///
+    /// q, Esc and Ctrl-C end it, p pauses it, and the arrows scroll the workers.
     Top(TopArguments),
     /// Type Python at a prompt, in a session that keeps its variables.
     Repl(ReplArguments),

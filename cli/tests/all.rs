@@ -24,6 +24,10 @@ mod packages;
 #[path = "all/repl.rs"]
 mod repl;
 
+/// A batch while it runs: its metrics, its status, and `hatchery top`.
+#[path = "all/watching.rs"]
+mod watching;
+
 fn hatchery() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hatchery"));
     command.stdin(Stdio::null()).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));

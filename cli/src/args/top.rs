@@ -7,9 +7,6 @@ use clap::Args;
 /// Where a batch is looked for, and the address that the help of `batch --metrics` suggests.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:9184";
 
-/// Shows what a batch does that was started with `--metrics`.
-///
-/// Keys: q, Esc and Ctrl-C end it, p pauses it, the arrows scroll the workers.
 #[derive(Debug, Args)]
 pub(crate) struct TopArguments {
     /// Where the batch serves its metrics.

@@ -107,7 +107,7 @@ fn builder(arguments: &BatchArguments) -> anyhow::Result<Builder> {
             return Err(UsageError(format!("tenant `{name}` is given twice")).into());
         }
         let tenant = TenantConfig { weight: *weight, ..TenantConfig::default() };
-        builder = builder.tenant(name, tenant);
+        builder = builder.tenant(name.as_str(), tenant);
     }
     Ok(builder)
 }

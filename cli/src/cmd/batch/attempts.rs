@@ -37,7 +37,8 @@ impl Attempts {
         let (pool, taken) = (self.pool.clone(), Arc::clone(&self.taken));
         let due = deadline.and_then(|deadline| now().checked_add(deadline));
         async move {
-            let submit = |left: Option<Duration>| {
+            // What it holds of the job goes as soon as the pool has it.
+            let submit = move |left: Option<Duration>| {
                 let (pool, job) = (pool.clone(), left.into_iter().fold(job.clone(), Job::deadline));
                 async move { pool.submit(job).await }
             };

@@ -132,7 +132,7 @@ impl Line {
         }
         let deadline = self.deadline.map(|deadline| seconds("deadline", deadline)).transpose()?;
         let job = job.priority(self.priority.into());
-        let job = self.tenant.into_iter().fold(job, |job, tenant| job.tenant(&tenant));
+        let job = self.tenant.into_iter().fold(job, |job, tenant| job.tenant(tenant.as_str()));
         let job = self.env.into_iter().fold(job, |job, (name, value)| job.env(name, value));
         Ok((job.args(self.args).stdin(self.stdin).limits(limits), deadline))
     }

@@ -18,7 +18,9 @@ pub(super) fn time(seconds: f64) -> String {
         return format!("{} s", three_digits(seconds));
     }
     let whole = Duration::try_from_secs_f64(seconds.round()).unwrap_or(Duration::MAX);
-    humantime::format_duration(whole).to_string()
+    // The two largest units; the rest is below three digits.
+    let long = humantime::format_duration(whole).to_string();
+    long.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
 /// A number of bytes.
@@ -74,7 +76,7 @@ mod tests {
             (1.5, "1.50 s"),
             (59.94, "59.9 s"),
             (59.96, "1m"),
-            (3723.4, "1h 2m 3s"),
+            (3723.4, "1h 2m"),
         ] {
             assert_eq!(time(seconds), expected, "{seconds}");
         }

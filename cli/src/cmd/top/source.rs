@@ -55,7 +55,7 @@ impl Source {
     /// Nobody answers, or somebody who is no batch.
     pub(super) fn ask(&self) -> Result<Answer, String> {
         let url = format!("http://{}/status", self.address);
-        let mut response = self.agent.get(url).call().map_err(|error| error.to_string())?;
+        let mut response = self.agent.get(url).call().map_err(plain)?;
         let status = response.status();
         if status.as_u16() == STARTING {
             return Ok(Answer::Starting);
@@ -64,7 +64,7 @@ impl Source {
             return Err(format!("what answers there is no batch: {status}"));
         }
         let body = response.body_mut().with_config().limit(MOST_BYTES);
-        let text = body.read_to_string().map_err(|error| error.to_string())?;
+        let text = body.read_to_string().map_err(plain)?;
         let view = serde_json::from_str(&text)
             .map_err(|error| format!("what answers there is no batch of this version: {error}"))?;
         Ok(Answer::Status(Box::new(view)))
@@ -77,6 +77,14 @@ impl Source {
             "can't see a batch at `{address}`: {error}; start one with `hatchery batch JOBS \
              --metrics {address}`"
         )
+    }
+}
+
+fn plain(error: ureq::Error) -> String {
+    match error {
+        ureq::Error::Io(error) => error.to_string(),
+        ureq::Error::Timeout(_) => format!("no answer in {} s", LONGEST.as_secs()),
+        error => error.to_string(),
     }
 }
 

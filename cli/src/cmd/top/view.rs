@@ -2,7 +2,6 @@
 //! but for the phase, without which it is no status.
 
 use serde::Deserialize;
-use serde_json::Value;
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub(super) struct View {
@@ -113,54 +112,17 @@ pub(super) struct Failure {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(from = "ToldWorker")]
+#[serde(default)]
 pub(super) struct Worker {
     pub(super) worker: u64,
-    pub(super) state: String,
+    pub(super) activity: String,
     pub(super) job: Option<u64>,
     pub(super) session: Option<u64>,
     pub(super) since_seconds: f64,
+    pub(super) age_seconds: f64,
     pub(super) jobs_served: u64,
     pub(super) memory_bytes: u64,
     pub(super) last_error: Option<String>,
-}
-
-/// A worker as it is told.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ToldWorker {
-    worker: u64,
-    activity: Value,
-    session: Option<u64>,
-    since_seconds: f64,
-    jobs_served: u64,
-    memory_bytes: u64,
-    last_error: Option<String>,
-}
-
-impl From<ToldWorker> for Worker {
-    fn from(told: ToldWorker) -> Self {
-        let (state, job) = activity(&told.activity);
-        Self {
-            worker: told.worker,
-            state,
-            job,
-            session: told.session,
-            since_seconds: told.since_seconds,
-            jobs_served: told.jobs_served,
-            memory_bytes: told.memory_bytes,
-            last_error: told.last_error,
-        }
-    }
-}
-
-/// An activity is a word, or `{"running": JOB}`.
-fn activity(told: &Value) -> (String, Option<u64>) {
-    let with_job = told.as_object().and_then(|told| told.iter().next());
-    match with_job {
-        Some((state, job)) => (state.replace('_', " "), job.as_u64()),
-        None => (told.as_str().unwrap_or("-").replace('_', " "), None),
-    }
 }
 
 impl Memory {
@@ -185,14 +147,12 @@ pub(super) mod tests {
     use super::*;
 
     /// A pool at work, as `/status` tells it.
-    pub(in crate::cmd::top) const STATUS: &str = include_str!("status.json");
-
     pub(in crate::cmd::top) fn busy() -> View {
-        serde_json::from_str(STATUS).unwrap()
+        serde_json::from_str(include_str!("busy.json")).unwrap()
     }
 
     pub(in crate::cmd::top) fn worker(worker: u64) -> Worker {
-        Worker { worker, state: "ready".to_owned(), ..Worker::default() }
+        Worker { worker, activity: "ready".to_owned(), ..Worker::default() }
     }
 
     #[test]
@@ -201,9 +161,9 @@ pub(super) mod tests {
         assert_eq!(view.tenants[0].depth("normal"), 96);
         assert_eq!(view.memory.used_bytes(), 605_814_272);
         let running = &view.workers[0];
-        assert_eq!((running.state.as_str(), running.job), ("running", Some(1841)));
+        assert_eq!((running.activity.as_str(), running.job), ("running", Some(1841)));
         let backing_off = &view.workers[3];
-        assert_eq!((backing_off.state.as_str(), backing_off.job), ("backing off", None));
+        assert_eq!((backing_off.activity.as_str(), backing_off.job), ("backing_off", None));
     }
 
     #[test]
