@@ -605,6 +605,12 @@ class AgentTest(AgentCase):
             with self.assertRaises(SyntaxError, msg=source):
                 _compile.compile_program(source, "f")
 
+    def test_holes_are_filled_and_that_has_an_end(self):
+        filled = _image.fill_holes()
+        self.assertLessEqual(len(filled), _image.MOST_HOLES)
+        self.assertLessEqual({type(one) for one in filled}, {bytes, object})
+        self.assertLessEqual(max(map(sys.getsizeof, filled)), _image.LARGEST_HOLE + sys.getsizeof(b""))
+
     def test_awaiting_outside_of_functions(self):
         loop = types.ModuleType("hatchery._loop")
         loop.run = run_to_the_end
