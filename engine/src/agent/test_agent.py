@@ -591,6 +591,8 @@ class AgentTest(AgentCase):
             "lambda x=1: x", "[lambda x=1: x]", "print('(')", "f(\n')' '(')", "*a, b",
             "@f\ndef g(): pass", "for x in y:\n    pass\nelse:\n    x", "import x", "imports", "x  # y",
             "x = '#'", "d['a'] = 1", "d['a'] == 1", "x if y else z", "x\r\ny", "x\ry = 1", "not x", "x,", "pass",
+            "x = y; z", "x = y # ; z", "x = 'a;b'; c", "x = y = z", "x = y == z", "x = y\nz", "x = y\rz", "ä = 1",
+            "x = lambda: y", "x = (1,\n 2)", "x = {1: 2}", "x =  1", "x = 1\f",
             "match (x)", "type (x)", "case", "x\n\n  ", "yield_ = 1", "{1: 2}", "{\n1: 2}", "a, b = 1, 2", "a, b == c",
         ]:
             kind, at = _compile.end_of(source)
@@ -601,9 +603,15 @@ class AgentTest(AgentCase):
             if kind != "unknown" and is_expression:
                 self.assertEqual((kind, source.count("\n", 0, at) + 1), ("expression", tree.body[-1].lineno), source)
         self.assertEqual(self.run_program("\n\nimport sys\nsys._getframe().f_lineno")["value"], 4)
-        for source in ("f(", "x = = 1", "if x:", "1 +", "x y", "f(\nx)\ny)", "return", "'''\nx"):
+        for source in ("f(", "x = ", "x = 1 2", "if = 1", "x = (", "x = \\", "x = = 1", "if x:", "1 +", "x y", "f(\nx)\ny)", "return", "'''\nx"):
             with self.assertRaises(SyntaxError, msg=source):
                 _compile.compile_program(source, "f")
+
+    def test_holes_are_filled_and_that_has_an_end(self):
+        filled = _image.fill_holes()
+        self.assertLessEqual(len(filled), _image.MOST_HOLES)
+        self.assertLessEqual({type(one) for one in filled}, {bytes, object})
+        self.assertLessEqual(max(map(sys.getsizeof, filled)), _image.LARGEST_HOLE + sys.getsizeof(b""))
 
     def test_awaiting_outside_of_functions(self):
         loop = types.ModuleType("hatchery._loop")

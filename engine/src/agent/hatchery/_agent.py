@@ -62,6 +62,8 @@ class Agent:
         self._image_names = None
         # Generators of random numbers that modules made as they were imported.
         self._generators = []
+        # What is where an image would have holes in its memory.
+        self._filled = None
         self._encode = encode_json
         self._decode = decode_request
         bridge.connect(call)

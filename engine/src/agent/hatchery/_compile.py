@@ -38,6 +38,8 @@ def compile_program(source, filename, is_expression=False):
         # Blanks in front are skipped, as `eval` does.
         source = source.lstrip(" \t")
         return None, compile(source, filename, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    if is_one_assignment(source):
+        return compile(source, filename, "exec", dont_inherit=True), None
     kind, at = end_of(source)
     if kind == "statement":
         return compile(source, filename, "exec", dont_inherit=True), None
@@ -51,6 +53,15 @@ def compile_program(source, filename, is_expression=False):
         except SyntaxError:
             pass  # its tree tells whether it is one, and how to say so
     return compile_tree(source, filename)
+
+
+def is_one_assignment(source):
+    """Whether the program certainly is one line that begins with a name and ` = `, and no more."""
+    name, equals, rest = source.partition(" = ")
+    if not equals or not name.isidentifier():
+        return False
+    is_line = "\n" not in rest and "\r" not in rest and ";" not in rest
+    return is_line and "await" not in rest and "async" not in rest
 
 
 def end_of(source):
