@@ -19,11 +19,11 @@ pub use job::Job;
 pub use pool::{SessionId, SessionPlace, WorkerActivity, WorkerId, WorkerStatus};
 pub use runtime::{Builder, Hatchery, describe_metrics};
 pub use scheduler::{
-    ConfigError, Decision, DecisionKind, Decisions, ErrorStatus, Events, EvictedTo,
-    EvictionReason, Explanation, JobState, Latencies, MemoryStatus, NextDecision, Percentiles,
-    Phase, Priority, QueueDepth, Refusal, RetireReason, SchedulerStartError,
-    SchedulerStatus as Status, SessionPlaces, SessionStatus, SessionsConfig, TenantConfig,
-    TenantStatus, Ticket, Totals, WaitReason,
+    ConfigError, Decision, DecisionKind, Decisions, ErrorStatus, Events, EvictedTo, EvictionReason,
+    Explanation, JobState, Latencies, MemoryStatus, NextDecision, Percentiles, Phase, Priority,
+    QueueDepth, Refusal, RetireReason, SchedulerStartError, SchedulerStatus as Status,
+    SessionPlaces, SessionStatus, SessionsConfig, TenantConfig, TenantStatus, Ticket, Totals,
+    WaitReason,
 };
 pub use session::Session;
 pub use tool::{BadToolCall, tool_result_schema, tool_schema};

@@ -382,7 +382,8 @@ impl Builder {
         self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
         let Self { mut pool, scheduler, limits, .. } = self.clone();
         if pool.spill_dir.is_none() {
-            pool.spill_dir = Some(CacheDir::open(self.engine.cache_dir.as_deref())?.root().to_owned());
+            pool.spill_dir =
+                Some(CacheDir::open(self.engine.cache_dir.as_deref())?.root().to_owned());
         }
         let functions = functions::bind(self.functions.clone())?;
         let (engine, image) = self.load().await?;

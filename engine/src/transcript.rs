@@ -490,7 +490,8 @@ mod tests {
         while let Next::Found(event) = transcript.read_event(&mut cursor) {
             read.push(event.kind);
         }
-        let output = |bytes: &[u8]| EventKind::Output { stream: Stream::Stdout, bytes: bytes.to_vec() };
+        let output =
+            |bytes: &[u8]| EventKind::Output { stream: Stream::Stdout, bytes: bytes.to_vec() };
         let expected = [
             EventKind::Started,
             output(b"abc"),

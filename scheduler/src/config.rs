@@ -236,7 +236,9 @@ impl SchedulerConfig {
         }
         let named = self.tenants.iter().map(|(name, config)| (Some(name), config));
         for (name, config) in named.chain([(None, &self.tenant)]) {
-            for (field, value) in [("weight", config.weight as usize), ("concurrent", config.concurrent)] {
+            for (field, value) in
+                [("weight", config.weight as usize), ("concurrent", config.concurrent)]
+            {
                 if value == 0 {
                     let tenant = name.cloned();
                     return Err(ConfigError::TenantNeverRuns { tenant, field });

@@ -176,7 +176,10 @@ impl std::fmt::Display for EvictionReason {
                 write!(formatter, "it rested for {:.1} s", rested.as_secs_f64())
             }
             Self::TooManyInMemory { limit } => {
-                write!(formatter, "at most {limit} sessions may be in memory, and it rested longest")
+                write!(
+                    formatter,
+                    "at most {limit} sessions may be in memory, and it rested longest"
+                )
             }
             Self::MemoryPressure { used, limit } => {
                 write!(formatter, "{used} of {limit} bytes were in use, and it rested longest")

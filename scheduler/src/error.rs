@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-
 /// The scheduler could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -3,9 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use engine::{
-    Entry, LimitHit, LimitKind, Limits, Outcome, Program, Value, Variables, Verdict,
-};
+use engine::{Entry, LimitHit, LimitKind, Limits, Outcome, Program, Value, Variables, Verdict};
 use pool::{SessionId, Task};
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -18,9 +16,7 @@ static DEFAULT_TENANT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("default"
 /// A job counts as submitted earlier or later by
 /// [`SchedulerConfig::priority_step`](crate::SchedulerConfig::priority_step), so an urgent one
 /// overtakes, and nothing waits for ever.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
     /// Somebody waits for it.
@@ -95,9 +91,7 @@ impl JobRequest {
             priority: self.priority,
             deadline: self.deadline,
             output_bytes: self.limits.output_bytes + self.limits.display_bytes,
-            is_idempotent: self
-                .idempotent
-                .unwrap_or(self.session.is_none() && !has_functions),
+            is_idempotent: self.idempotent.unwrap_or(self.session.is_none() && !has_functions),
         }
     }
 

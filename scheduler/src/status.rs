@@ -88,7 +88,7 @@ impl SchedulerStatus {
 impl TenantStatus {
     fn of((name, view): (&Arc<str>, &TenantView)) -> Self {
         let depth = |(priority, depth): (Priority, usize)| QueueDepth { priority, depth };
-        let mut queued = Priority::ALL.into_iter().zip(view.queued).map(depth);
+        let mut queued = Priority::ALL.into_iter().zip(view.depths).map(depth);
         Self {
             tenant: name.to_string(),
             weight: view.weight,

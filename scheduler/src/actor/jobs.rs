@@ -146,12 +146,7 @@ impl SchedulerState {
         }
     }
 
-    pub(super) fn worker_gone(
-        &mut self,
-        worker: WorkerId,
-        reason: &GoneReason,
-        is_replaced: bool,
-    ) {
+    pub(super) fn worker_gone(&mut self, worker: WorkerId, reason: &GoneReason, is_replaced: bool) {
         if matches!(reason, GoneReason::Dismissed | GoneReason::Stopped) {
             return;
         }

@@ -214,6 +214,7 @@ fn empty() -> SchedulerStatus {
         latency: Latencies::default(),
         jobs_per_second: 0.0,
         last_errors: Vec::new(),
+        last_decisions: Vec::new(),
     }
 }
 

@@ -8,9 +8,7 @@ use pool::{JobId, SessionId, WorkerId};
 use super::{Ending, Event, Model, Report, Time};
 use crate::config::{SchedulerConfig, SessionsConfig, WorkersConfig};
 use crate::effect::{Effect, Settlement};
-use crate::error::Refusal;
 use crate::job::{Priority, Queued};
-use crate::status::Phase;
 
 mod admission;
 mod basics;

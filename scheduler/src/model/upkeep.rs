@@ -135,9 +135,9 @@ impl Model {
             None => self.sessions.to_spill(sessions.disk_bytes),
         };
         let spills = spills.map(|(since, _)| since.saturating_add(sessions.spill_after));
-        let closes = sessions.close_after.and_then(|close_after| {
-            Some(self.sessions.stalest()?.0.saturating_add(close_after))
-        });
+        let closes = sessions
+            .close_after
+            .and_then(|close_after| Some(self.sessions.stalest()?.0.saturating_add(close_after)));
         let shrinks = self.shrinks_at().map(|(at, _)| at);
         [deadline, drained, parks, spills, closes, shrinks].into_iter().flatten().min()
     }

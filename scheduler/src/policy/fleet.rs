@@ -190,12 +190,7 @@ impl Fleet {
     }
 
     /// A worker is no more. Gives what it was, unless it was never heard of or was to end.
-    pub(crate) fn gone(
-        &mut self,
-        id: WorkerId,
-        is_replaced: bool,
-        reason: &str,
-    ) -> Option<Worker> {
+    pub(crate) fn gone(&mut self, id: WorkerId, is_replaced: bool, reason: &str) -> Option<Worker> {
         if let Some(at) = self.dismissed.iter().position(|dismissed| *dismissed == id) {
             self.dismissed.remove(at);
             return None;
@@ -227,8 +222,7 @@ impl Fleet {
         self.holding.remove(&(worker.used_at, id));
         change(worker);
         if worker.activity == Activity::Idle {
-            let list =
-                if worker.resident.is_none() { &mut self.vacant } else { &mut self.holding };
+            let list = if worker.resident.is_none() { &mut self.vacant } else { &mut self.holding };
             list.insert((worker.used_at, id));
         }
     }

@@ -141,10 +141,8 @@ impl World {
         assert!(self.admitted.contains(&job) && !self.ended.contains(&job));
         // The thread parks what it has, and then takes what it needs.
         let session = self.session_of.get(&job).copied();
-        let displaced: Vec<_> = self
-            .states
-            .extract_if(.., |id, on| *on == worker && Some(*id) != session)
-            .collect();
+        let displaced: Vec<_> =
+            self.states.extract_if(.., |id, on| *on == worker && Some(*id) != session).collect();
         self.leaving.extend(displaced.into_iter().map(|(id, _)| id));
         if let Some(session) = session {
             let elsewhere = self.states.insert(session, worker);
