@@ -90,7 +90,7 @@ struct MemoryState {
     held: Arc<MemoryPatch>,
     /// How often it was taken out since it was last restored.
     taken_out: u32,
-    /// Bytes of the image's pages that were copied when that was last looked at.
+    /// Bytes of the image's pages that were copied when that was last looked at, about.
     copied_bytes: usize,
 }
 

@@ -6,6 +6,8 @@
 //!  | extent, padded | hole          | extent, padded | ...    |
 //! ```
 //!
+//! P-5: no two extents overlap, and when none is left the file is empty.
+//!
 //! Extents begin at multiples of 4 KiB and are never written to again. Each goes where the file
 //! ends; one that is dropped becomes a hole. When none is left the file is cut to nothing, so the
 //! end comes back too. What is where is known in memory alone.

@@ -211,6 +211,8 @@ impl SupervisorState {
     }
 
     /// Tells the owner of a worker's end, and decides on its replacement.
+    ///
+    /// P-4: its thread was joined, so nothing of it comes later.
     fn gone(
         &mut self,
         myself: &ActorRef<SupervisorMessage>,

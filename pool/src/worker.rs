@@ -46,7 +46,7 @@ impl Seat {
     }
 
     /// Has the worker copy a session's state out, or unpack one that was stowed, to where its cell
-    /// shows it. It counts as a job. `Parked` or `Gone` follows.
+    /// shows it, until somebody has it stowed again. It counts as a job. `Parked` or `Gone` follows.
     pub fn park(self, job: JobId, session: Arc<SessionCell>) {
         self.desk.order(Order::Park { job, session });
     }

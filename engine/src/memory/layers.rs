@@ -211,6 +211,8 @@ impl GuestMemory {
                 }
             });
         }
+        // At least as many are copies now.
+        state.copied_bytes = state.copied_bytes.max(patch.pages.len() * PAGE_BYTES);
         state.held = Arc::clone(patch);
         state.taken_out = 0;
         if let Some(tracker) = &mut state.tracker

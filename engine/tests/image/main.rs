@@ -3,6 +3,8 @@
 
 /// Packages beside those of the build, and what is said of a module that is nowhere.
 mod packages;
+/// Sessions are packed, and go on as if they had only rested.
+mod packing;
 /// What sessions hold goes from one interpreter to another.
 mod parking;
 /// Programs that leave as much as they can, each in its own place.

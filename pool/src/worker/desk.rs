@@ -93,7 +93,7 @@ impl Desk {
             return;
         }
         controls.was_dismissed |= input == Input::Dismissed;
-        // Before the order is sent, so that there is no run that can't be stopped.
+        // P-3: before the order is sent, so that there is no run that can't be stopped.
         controls.stop = match &order {
             Order::Run(task) => Some(task.stop.clone()),
             Order::Park { .. } | Order::Vacate | Order::Renew | Order::Dismiss => None,

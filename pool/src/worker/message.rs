@@ -19,7 +19,10 @@ pub(crate) enum WorkerMessage {
 
 /// What a worker's thread is to do: straight from the holder of its seat.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, and most are the large one")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time for each worker, and a box would cost every job an allocation"
+)]
 pub(super) enum Order {
     /// Run a task. `PoolEvent::Finished` follows.
     Run(Task),
