@@ -176,9 +176,8 @@ impl Model {
     fn wait_of(&self, queued: &Queued) -> Option<Duration> {
         let tenant = self.shares.tenant(&queued.tenant);
         let config = self.config.of_tenant(&queued.tenant);
-        let urgent_first = |tenant: &Tenant| {
-            tenant.depths()[..=queued.priority as usize].iter().sum::<usize>()
-        };
+        let urgent_first =
+            |tenant: &Tenant| tenant.depths()[..=queued.priority as usize].iter().sum::<usize>();
         let ahead = tenant.map_or(0, urgent_first);
         let others = match tenant {
             Some(tenant) if tenant.queued() > 0 => {

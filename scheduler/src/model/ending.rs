@@ -186,9 +186,7 @@ impl Model {
 
     /// A closing session ends once no job of it waits or runs.
     pub(super) fn end_session_if_done(&mut self, id: SessionId, effects: &mut Vec<Effect>) {
-        let is_done = |session: &Session| {
-            session.is_closing && session.load() == 0
-        };
+        let is_done = |session: &Session| session.is_closing && session.load() == 0;
         if self.sessions.get(id).is_some_and(is_done) {
             self.end_session(id, "it was closed", effects);
         }

@@ -44,9 +44,7 @@ impl Model {
     /// Jobs of the same session that come before this one.
     fn turns_ahead(&self, id: JobId, job: &Job) -> usize {
         let session = job.queued.session.and_then(|session| self.sessions.get(session));
-        session.map_or(0, |session| {
-            session.waiting.range(..id).count() + usize::from(session.runs)
-        })
+        session.map_or(0, |session| session.waiting.range(..id).count() + usize::from(session.runs))
     }
 
     fn wait_reason(&self, id: JobId, job: &Job, turns_ahead: usize) -> WaitReason {
@@ -71,8 +69,7 @@ impl Model {
         if self.fleet.idle() > 0 && is_ready && self.shares.next().is_some() {
             let memory = self.memory();
             let head = self.shares.next().unwrap_or(id);
-            let worker = self.seat_for(self.jobs[&head].queued.session);
-            let more = worker.map_or(0, |worker| self.flight_bytes(head, worker));
+            let more = self.flight_bytes(head);
             let freed = self.jobs[&head].queued.bytes as u64;
             let used = memory.used_bytes().saturating_sub(freed).saturating_add(more);
             return WaitReason::NoMemory { used, limit: memory.limit_bytes };

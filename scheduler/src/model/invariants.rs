@@ -84,21 +84,21 @@ impl Model {
             .filter(|(_, worker)| matches!(worker.activity(), Activity::Busy(_)))
             .count();
         ensure(busy == runs && count == runs.len(), "S-5: a job runs on exactly one worker")?;
-        let next = self.shares.next().filter(|_| {
-            self.running < self.config.concurrent && self.fleet.idle() > 0
-        });
+        let next = self
+            .shares
+            .next()
+            .filter(|_| self.running < self.config.concurrent && self.fleet.idle() > 0);
         let is_kept = next.is_none_or(|id| {
-            self.seat_for(self.jobs[&id].queued.session)
-                .is_some_and(|worker| !self.has_memory_for(id, self.flight_bytes(id, worker)))
+            self.seat_for(self.jobs[&id].queued.session).is_some()
+                && !self.has_memory_for(id, self.flight_bytes(id))
         });
         ensure(is_kept, "S-6: nothing waits while a worker and memory to run it are there")?;
         ensure(
             self.fleet.lost().is_none() || self.waiting.is_empty(),
             "S-15: nothing waits when no worker will come",
         )?;
-        let comes = self.waiting.is_empty()
-            || self.shares.could_run() == 0
-            || self.fleet.count() > 0;
+        let comes =
+            self.waiting.is_empty() || self.shares.could_run() == 0 || self.fleet.count() > 0;
         ensure(comes, "S-15: a worker comes when a job could run")
     }
 
@@ -133,11 +133,8 @@ impl Model {
             }
         }
         ensure(waiting.is_empty(), "S-2: what waits for a session waits for one that is there")?;
-        let housed: BTreeMap<_, _> = self
-            .fleet
-            .iter()
-            .filter_map(|(id, worker)| Some((id, worker.resident()?)))
-            .collect();
+        let housed: BTreeMap<_, _> =
+            self.fleet.iter().filter_map(|(id, worker)| Some((id, worker.resident()?))).collect();
         ensure(
             housed == residents && on_workers == residents.len(),
             "S-8: a session is on at most one worker, and a worker has at most one",

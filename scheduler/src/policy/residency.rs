@@ -349,14 +349,19 @@ impl Residency {
             [of.held.clone(), of.parked.clone(), of.compressed.clone(), of.resting.clone()]
         };
         let sums = |of: &Self| (of.in_memory, of.memory_bytes, of.disk_bytes, of.movable_bytes);
-        ensure(lists(&again) == lists(self), "S-12: sessions make room in the order of their rest")?;
+        ensure(
+            lists(&again) == lists(self),
+            "S-12: sessions make room in the order of their rest",
+        )?;
         ensure(sums(&again) == sums(self), "S-13: the ledger's sessions are their sum")?;
         let stowing: Vec<_> =
             self.sessions.iter().filter(|(_, session)| session.is_stowing).collect();
         ensure(
             stowing.iter().all(|(id, session)| {
                 let asked = self.stowing.as_ref().is_some_and(|asked| asked.session == **id);
-                asked && !session.runs && matches!(session.place, Place::Parked | Place::Compressed(_))
+                asked
+                    && !session.runs
+                    && matches!(session.place, Place::Parked | Place::Compressed(_))
             }),
             "S-14: only one session is being stowed, which is parked and runs no job",
         )
