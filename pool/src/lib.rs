@@ -25,11 +25,11 @@
 
 #![forbid(unsafe_code)]
 
+pub use self::metrics::describe as describe_metrics;
 pub use config::PoolConfig;
 pub use error::PoolError;
 pub use event::{GoneReason, PoolEvent};
 pub use interpreter::{Interpreter, InterpreterSource, Packed, Parked};
-pub use self::metrics::describe as describe_metrics;
 pub use pool::Pool;
 pub use session::{Away, SessionCell, SessionPlace, Stowage};
 pub use status::{WorkerActivity, WorkerStatus};

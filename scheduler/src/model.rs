@@ -182,7 +182,7 @@ impl Model {
     #[must_use]
     pub(crate) fn start(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
-        self.resize(&mut effects);
+        self.grow(&mut effects);
         effects
     }
 
@@ -193,11 +193,14 @@ impl Model {
         self.shortage_bytes = 0;
         let mut effects = Vec::new();
         self.take_in(event, &mut effects);
+        // What gives room back comes before what takes it.
         self.expire(&mut effects);
+        self.close_resting(&mut effects);
+        self.shrink(&mut effects);
         self.dispatch(&mut effects);
         self.finish_draining(&mut effects);
         self.rest(&mut effects);
-        self.resize(&mut effects);
+        self.grow(&mut effects);
         debug_assert_eq!(self.check_invariants(), Ok(()));
         effects
     }

@@ -12,7 +12,7 @@ impl Model {
             && let Some(id) = self.shares.next()
             && let Some(worker) = self.seat_for(self.jobs[&id].queued.session)
         {
-            let bytes = self.flight_bytes(id, worker);
+            let bytes = self.flight_bytes(id);
             if !self.has_memory_for(id, bytes) {
                 // Whoever is next waits for memory; if others overtook it, that might be for ever.
                 self.shortage_bytes = self.shortage_bytes.max(bytes);
@@ -38,11 +38,11 @@ impl Model {
         self.fleet.freshest_vacant().or_else(held).or_else(|| self.fleet.stalest_holding())
     }
 
-    /// What a job holds and may take while it runs there, in bytes: its input, its output, its
-    /// session's state, and what jobs of its tenant took lately beyond what the interpreter has.
-    pub(super) fn flight_bytes(&self, id: JobId, worker: WorkerId) -> u64 {
+    /// What a job holds and may take while it runs, in bytes: its input, its output, its
+    /// session's state, and what jobs of its tenant took lately beyond what interpreters have.
+    pub(super) fn flight_bytes(&self, id: JobId) -> u64 {
         let queued = &self.jobs[&id].queued;
-        let slot_bytes = self.fleet.get(worker).map_or(0, |worker| worker.slot_bytes());
+        let slot_bytes = self.fleet.mean_slot_bytes();
         let tenant = self.shares.tenant(&queued.tenant);
         let peak_bytes = tenant.map_or(0, |tenant| tenant.measured().peak_bytes());
         let session = queued.session.and_then(|id| self.sessions.get(id));

@@ -89,8 +89,8 @@ impl Model {
             .next()
             .filter(|_| self.running < self.config.concurrent && self.fleet.idle() > 0);
         let is_kept = next.is_none_or(|id| {
-            self.seat_for(self.jobs[&id].queued.session)
-                .is_some_and(|worker| !self.has_memory_for(id, self.flight_bytes(id, worker)))
+            self.seat_for(self.jobs[&id].queued.session).is_some()
+                && !self.has_memory_for(id, self.flight_bytes(id))
         });
         ensure(is_kept, "S-6: nothing waits while a worker and memory to run it are there")?;
         ensure(

@@ -7,6 +7,7 @@ use pool::{JobId, SessionId, WorkerId};
 
 use super::{Ending, Event, Model, Report, Time};
 use crate::config::{SchedulerConfig, SessionsConfig, WorkersConfig};
+use crate::decision::{EvictionReason, RetireReason};
 use crate::effect::{Effect, Settlement};
 use crate::job::{Priority, Queued};
 

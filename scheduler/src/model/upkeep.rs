@@ -10,9 +10,8 @@ use crate::policy::ledger::Pressure;
 use crate::status::Phase;
 
 impl Model {
-    /// Sessions that rest make room, or end.
+    /// Sessions that rest make room.
     pub(super) fn rest(&mut self, effects: &mut Vec<Effect>) {
-        self.close_resting(effects);
         while let Some((since, id)) = self.sessions.stalest_held()
             && self.has_passed(since, self.config.sessions.park_after)
             && let Some(worker) = self.sessions.get(id).and_then(|session| session.worker())
@@ -29,7 +28,8 @@ impl Model {
         }
     }
 
-    fn close_resting(&mut self, effects: &mut Vec<Effect>) {
+    /// Sessions that rest for too long end.
+    pub(super) fn close_resting(&mut self, effects: &mut Vec<Effect>) {
         let Some(close_after) = self.config.sessions.close_after else { return };
         while let Some((since, id)) = self.sessions.stalest()
             && self.has_passed(since, close_after)
@@ -68,25 +68,29 @@ impl Model {
         Some((id, Stowage::Disk, EvictionReason::Idle { rested }))
     }
 
-    /// As many workers as there should be.
-    pub(super) fn resize(&mut self, effects: &mut Vec<Effect>) {
+    /// Asks for workers that are missing.
+    pub(super) fn grow(&mut self, effects: &mut Vec<Effect>) {
         let wanted = self.wanted_workers();
         while self.fleet.count() < wanted {
             self.fleet.add();
             effects.push(Effect::AddWorker);
         }
-        let Some((at, worker)) = self.shrinks_at() else { return };
-        if at > self.now {
+    }
+
+    /// Ends one worker that is too many, if it was idle for long enough. A session that rests there
+    /// is parked first, and then its worker is the stalest vacant one.
+    pub(super) fn shrink(&mut self, effects: &mut Vec<Effect>) {
+        let Some((since, worker)) = self.surplus() else { return };
+        if !self.has_passed(since, self.config.workers.shrink_after) {
             return;
         }
-        // One at a time. A session is parked first, and then its worker is the stalest vacant one.
         match self.resident(worker) {
             None => {
                 self.fleet.dismiss(worker);
                 effects.push(Effect::DismissWorker(worker));
             }
             Some(session) => {
-                let rested = self.now.saturating_sub(at.saturating_sub(self.shrink_after()));
+                let rested = self.now.saturating_sub(since);
                 self.vacate(worker, session, EvictionReason::Idle { rested }, effects);
             }
         }
@@ -105,21 +109,15 @@ impl Model {
         }
     }
 
-    fn shrink_after(&self) -> Duration {
-        self.config.workers.shrink_after
-    }
-
-    /// When a worker that is not needed ends next, and which: vacant ones first, of those the one
+    /// A worker that is too many, and since when it is idle: vacant ones first, of those the one
     /// that was idle longest.
-    fn shrinks_at(&self) -> Option<(Time, WorkerId)> {
+    fn surplus(&self) -> Option<(Time, WorkerId)> {
         if self.phase != Phase::Open || self.fleet.count() <= self.wanted_workers() {
             return None;
         }
-        let vacant = self.fleet.shrinks_at(self.shrink_after());
-        vacant.or_else(|| {
+        self.fleet.stalest_vacant().or_else(|| {
             let (since, session) = self.sessions.stalest_held()?;
-            let worker = self.sessions.get(session)?.worker()?;
-            Some((since.saturating_add(self.shrink_after()), worker))
+            Some((since, self.sessions.get(session)?.worker()?))
         })
     }
 
@@ -138,7 +136,8 @@ impl Model {
         let closes = sessions
             .close_after
             .and_then(|close_after| Some(self.sessions.stalest()?.0.saturating_add(close_after)));
-        let shrinks = self.shrinks_at().map(|(at, _)| at);
+        let shrink_after = self.config.workers.shrink_after;
+        let shrinks = self.surplus().map(|(since, _)| since.saturating_add(shrink_after));
         [deadline, drained, parks, spills, closes, shrinks].into_iter().flatten().min()
     }
 

@@ -1,7 +1,6 @@
 //! The workers: what each does, and how many there should be.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::time::Duration;
 
 use pool::{JobId, SessionId, WorkerId};
 
@@ -43,10 +42,6 @@ impl Worker {
 
     pub(crate) fn resident(&self) -> Option<SessionId> {
         self.resident
-    }
-
-    pub(crate) fn slot_bytes(&self) -> u64 {
-        self.slot_bytes
     }
 }
 
@@ -95,6 +90,11 @@ impl Fleet {
     /// What all interpreters have of their own.
     pub(crate) fn slot_bytes(&self) -> u64 {
         self.slot_bytes
+    }
+
+    /// What an interpreter has of its own, on average.
+    pub(crate) fn mean_slot_bytes(&self) -> u64 {
+        self.slot_bytes / (self.workers.len() as u64).max(1)
     }
 
     /// Why no worker is left, if none is.
@@ -225,12 +225,6 @@ impl Fleet {
             let list = if worker.resident.is_none() { &mut self.vacant } else { &mut self.holding };
             list.insert((worker.used_at, id));
         }
-    }
-
-    /// When the vacant worker that was used longest ago may end.
-    pub(crate) fn shrinks_at(&self, shrink_after: Duration) -> Option<(Time, WorkerId)> {
-        let (used_at, worker) = self.stalest_vacant()?;
-        Some((used_at.saturating_add(shrink_after), worker))
     }
 
     /// Says which invariant is broken, if one is.

@@ -15,7 +15,6 @@ use crate::status::Phase;
 
 const TENANTS: [&str; 4] = ["ants", "bees", "cats", "dogs"];
 
-/// How many jobs and sessions are told apart in one history, so that a set of them is a word.
 pub(super) struct World {
     pub(super) model: Model,
     pub(super) now: Time,
@@ -76,9 +75,8 @@ impl World {
     }
 
     fn tell(&mut self, event: Event) {
-        let text = format!("{event:?}");
-        let effects = self.model.handle(event, self.now);
-        assert_eq!(self.model.check_invariants(), Ok(()), "after {text}: {effects:?}");
+        let effects = self.model.handle(event.clone(), self.now);
+        assert_eq!(self.model.check_invariants(), Ok(()), "after {event:?}: {effects:?}");
         self.perform(effects);
     }
 
@@ -248,8 +246,15 @@ impl World {
     }
 
     fn finish(&mut self, worker: WorkerId) {
-        let job = self.running.remove(&worker).expect("it runs");
+        let job = self.running[&worker];
         let session = self.session_of.get(&job).copied();
+        // Some runs cost their session.
+        if let Some(session) = session
+            && self.random.one_in(4)
+        {
+            self.tell(Event::SessionLost { session, reason: "lost".to_owned() });
+        }
+        self.running.remove(&worker);
         self.preparing.push(worker);
         if self.captures.remove(&job) {
             self.end(job);
@@ -263,12 +268,6 @@ impl World {
             peak_memory_bytes: self.random.below(1_200),
             sandbox_failed: self.random.one_in(6),
         };
-        // Some runs cost their session.
-        if let Some(session) = session
-            && self.random.one_in(4)
-        {
-            self.tell(Event::SessionLost { session, reason: "lost".to_owned() });
-        }
         self.tell(Event::Finished { worker, job, report });
     }
 
