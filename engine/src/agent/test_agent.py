@@ -607,6 +607,25 @@ class AgentTest(AgentCase):
             with self.assertRaises(SyntaxError, msg=source):
                 _compile.compile_program(source, "f")
 
+    def test_a_stream_that_holds_text_back_is_flushed(self):
+        held, through = (
+            io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=passes) for passes in (False, True)
+        )
+        names = {"stdout": held, "stderr": through, "__stdout__": held, "__stderr__": through}
+        with (
+            unittest.mock.patch.dict(_streams.OPENED, {"stdout": held, "stderr": through}),
+            unittest.mock.patch.dict(sys.__dict__, names),
+        ):
+            held.write("a")
+            through.write("b")
+            _streams.flush_streams()
+            self.assertEqual((held.buffer.getvalue(), through.buffer.getvalue()), (b"a", b"b"))
+            through.reconfigure(write_through=False)
+            through.write("c")
+            held.detach()
+            _streams.flush_streams()
+            self.assertEqual(through.buffer.getvalue(), b"bc")
+
     def test_holes_are_filled_and_that_has_an_end(self):
         filled = _image.fill_holes()
         self.assertLessEqual(len(filled), _image.MOST_HOLES)

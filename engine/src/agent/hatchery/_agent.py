@@ -71,6 +71,8 @@ class Agent:
         self._displays = Displays(call, encode_json)
         self._displays.install()
         self.main = new_main()
+        # The module for after the last run, if it was made ahead of it.
+        self._next_main = None
         # Turns of the host run in whatever `__main__` is when they begin. Between runs that is the
         # module that was there first, so no name of a program comes between host and agent.
         self._between = sys.modules["__main__"]
@@ -149,6 +151,7 @@ class Agent:
             self._turns = 0
             # That of the last run goes now, and not as the next one begins.
             sys.stdin = self._stdin = open_stdin()
+            self._next_main = new_main()
             linecache.cache.pop("<job>", None)
         return reply if type(reply) is bytes else reply_frame(reply, self._encode, buffers)
 
@@ -238,7 +241,8 @@ class Agent:
         else:
             # Finalisers find the names that they use: nothing is taken from the program's namespace
             # unless something outside of it keeps it alive.
-            self.main = sys.modules["__main__"] = new_main()
+            self.main = sys.modules["__main__"] = self._next_main or new_main()
+            self._next_main = None
             references = sys.getrefcount(namespace)
             if self._nothing_left is None or references != self._nothing_left[1]:
                 witness = namespace["__witness__"] = Witness()

@@ -79,7 +79,7 @@ def settle(agent):
     gc.freeze()
     if agent._image_names is None:
         # One that a collection looks at.
-        agent.main = new_main()
+        agent.main, agent._next_main = new_main(), None
     for generator in agent._generators:
         words = twister_words(generator)
         if words is not None:

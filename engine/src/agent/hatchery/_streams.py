@@ -8,6 +8,10 @@ import sys
 import types
 
 
+# The streams that were opened here, by name.
+OPENED = {}
+
+
 def reopen_streams():
     """Opens the standard streams again if an earlier program closed them."""
     for stream in (sys.__dict__.get("__stdout__"), sys.__dict__.get("__stderr__")):
@@ -29,6 +33,7 @@ def open_streams():
         raw = io.FileIO(descriptor, "w", closefd=False)
         stream = io.TextIOWrapper(raw, "utf-8", errors, newline="\n", write_through=True)
         stream.mode = "w"
+        OPENED[name] = stream
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 
@@ -49,7 +54,8 @@ def open_stdin():
 def flush_streams():
     for name in ("stdout", "stderr"):
         stream = sys.__dict__.get(name)
-        flush(stream)
+        if stream is not OPENED.get(name) or not writes_through(stream):
+            flush(stream)
         original = sys.__dict__.get(f"__{name}__")
         if original is not stream:
             flush(original)
@@ -63,6 +69,14 @@ def flush_files(objects):
         files.sort(key=lambda file: not issubclass(type(file), _io._TextIOBase))
         for file in files:
             flush(file)
+
+
+def writes_through(stream):
+    """Whether a stream of `open_streams` still holds nothing back."""
+    try:
+        return stream.write_through
+    except BaseException:
+        return False
 
 
 def flush(stream):
