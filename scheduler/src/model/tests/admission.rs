@@ -86,9 +86,8 @@ fn nothing_is_guessed_before_anything_was_measured() {
 #[test]
 fn one_slow_job_does_not_shut_short_ones_out_for_ever() {
     let mut told = measured(seconds(10));
-    let refused = (2..100)
-        .take_while(|job| told.submit_as(*job, due_in(seconds(1))).len() == 1)
-        .count();
+    let refused =
+        (2..100).take_while(|job| told.submit_as(*job, due_in(seconds(1))).len() == 1).count();
     assert!((1..40).contains(&refused), "{refused}");
 }
 
@@ -97,8 +96,7 @@ fn memory_that_is_not_there_is_not_promised() {
     let mut told = Told::new(SchedulerConfig { memory_bytes: 1_000, ..roomy() });
     let large = |bytes| Queued { bytes, ..queued() };
     assert_eq!(told.submit_as(1, large(700)), [admit(1)]);
-    let refused =
-        Refusal::NoMemory { used: 700, needed: 400, limit: 1_000, retry_after: None };
+    let refused = Refusal::NoMemory { used: 700, needed: 400, limit: 1_000, retry_after: None };
     assert_eq!(told.submit_as(2, large(400)), [Effect::Refuse(JobId(2), refused)]);
     assert_eq!(told.submit_as(3, large(300)), [admit(3)]);
 }

@@ -55,11 +55,8 @@ fn a_job_that_waits_for_memory_says_so() {
 
 #[test]
 fn a_job_knows_what_is_ahead_and_how_long_that_takes() {
-    let mut told = Told::new(SchedulerConfig {
-        concurrent: 1,
-        workers: WorkersConfig::fixed(1),
-        ..roomy()
-    });
+    let mut told =
+        Told::new(SchedulerConfig { concurrent: 1, workers: WorkersConfig::fixed(1), ..roomy() });
     let _ = told.ready(1);
     let _ = told.submit(1);
     let _ = told.submit(2);

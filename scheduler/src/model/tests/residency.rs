@@ -28,7 +28,12 @@ fn idle(rested: u64) -> EvictionReason {
     EvictionReason::Idle { rested: seconds(rested) }
 }
 
-fn stowed(told: &mut Told, session: u64, stowage: Stowage, bytes: Result<u64, &str>) -> Vec<Effect> {
+fn stowed(
+    told: &mut Told,
+    session: u64,
+    stowage: Stowage,
+    bytes: Result<u64, &str>,
+) -> Vec<Effect> {
     let result = bytes.map_err(ToOwned::to_owned);
     told.tell(Event::Stowed { session: SessionId(session), stowage, result })
 }
