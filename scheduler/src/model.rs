@@ -29,8 +29,6 @@ mod tests;
 mod upkeep;
 mod view;
 
-pub(crate) use view::TenantView;
-
 /// Since the scheduler began.
 pub(crate) type Time = Duration;
 
@@ -96,6 +94,17 @@ pub(crate) struct Report {
     pub(crate) peak_memory_bytes: u64,
     /// Whether the sandbox failed, rather than the program ended.
     pub(crate) sandbox_failed: bool,
+}
+
+/// A tenant that has jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TenantView {
+    pub(crate) weight: u32,
+    /// Jobs that wait, by priority, the most urgent first.
+    pub(crate) depths: [usize; 3],
+    /// Bytes that these hold.
+    pub(crate) queued_bytes: usize,
+    pub(crate) running: usize,
 }
 
 /// The scheduler's view of everything.

@@ -4,7 +4,7 @@
 //! and how many there should be. `residency.rs`: where the states of sessions are, and which of them
 //! makes room. `ledger.rs`: what the memory is used for.
 //!
-//! None of them knows of another; `model.rs` puts them together.
+//! None of them decides alone; `model.rs` puts them together.
 
 pub(crate) mod estimate;
 pub(crate) mod fleet;

@@ -28,8 +28,7 @@ impl Model {
 
     fn explain_waiting(&self, id: JobId, job: &Job, now: Time) -> JobState {
         let name = &*job.queued.tenant;
-        let key = self.key(id, job);
-        let ahead_in_tenant = self.shares.tenant(name).map_or(0, |tenant| tenant.ahead(key));
+        let ahead_in_tenant = self.ahead_in_tenant(id, job);
         let ahead_of_others = self.shares.ahead_of_others(name, ahead_in_tenant);
         let turns = self.turns_ahead(id, job);
         JobState::Waiting {
@@ -39,6 +38,23 @@ impl Model {
             ahead_of_others,
             estimate: self.wait_behind(name, ahead_in_tenant, ahead_of_others, turns),
         }
+    }
+
+    /// Jobs of the same tenant that go before this one, once their sessions let them.
+    fn ahead_in_tenant(&self, id: JobId, job: &Job) -> usize {
+        let (name, key) = (&job.queued.tenant, self.key(id, job));
+        let could_run = self.shares.tenant(name).map_or(0, |tenant| tenant.ahead(key));
+        let is_ahead = |other: &&JobId| {
+            self.jobs
+                .get(other)
+                .is_some_and(|found| found.queued.tenant == *name && self.key(**other, found) < key)
+        };
+        let behind_turns = self.sessions.iter().map(|session| {
+            let offered = session.offered.as_ref().map(|(_, (_, offered))| *offered);
+            let rest = session.waiting.iter().filter(|other| Some(**other) != offered);
+            rest.filter(is_ahead).count()
+        });
+        could_run + behind_turns.sum::<usize>()
     }
 
     /// Jobs of the same session that come before this one.

@@ -2,21 +2,10 @@
 
 use pool::{SessionId, WorkerId};
 
-use super::{Model, Time};
+use super::{Model, TenantView, Time};
 use crate::decision::EvictionReason;
 use crate::policy::residency::Session;
 use crate::status::{MemoryStatus, Phase};
-
-/// A tenant that has jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TenantView {
-    pub(crate) weight: u32,
-    /// Jobs that wait, by priority, the most urgent first.
-    pub(crate) depths: [usize; 3],
-    /// Bytes that these hold.
-    pub(crate) queued_bytes: usize,
-    pub(crate) running: usize,
-}
 
 impl Model {
     pub(crate) fn phase(&self) -> Phase {

@@ -78,11 +78,6 @@ impl Fleet {
         self.workers.len() + self.starting
     }
 
-    /// Workers that are being started.
-    pub(crate) fn starting(&self) -> usize {
-        self.starting
-    }
-
     pub(crate) fn idle(&self) -> usize {
         self.vacant.len() + self.holding.len()
     }

@@ -189,6 +189,10 @@ impl Residency {
         self.sessions.keys().copied()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.values()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.sessions.len()
     }

@@ -60,10 +60,9 @@ pub(crate) struct Tenant {
     weight: u32,
     limit: usize,
     virtual_time: u128,
-    /// Jobs that wait.
-    queued: BTreeSet<Key>,
-    /// Those of them that could run.
+    /// Jobs that wait and could run.
     eligible: BTreeSet<Key>,
+    /// Jobs that wait, by priority.
     depths: [usize; 3],
     queued_bytes: usize,
     running: usize,
@@ -89,7 +88,7 @@ impl Tenant {
     }
 
     pub(crate) fn queued(&self) -> usize {
-        self.queued.len()
+        self.depths.iter().sum()
     }
 
     pub(crate) fn queued_bytes(&self) -> usize {
@@ -104,13 +103,13 @@ impl Tenant {
         &self.measured
     }
 
-    /// Its waiting jobs that go before one with this key. Takes as long as they are many.
+    /// Its jobs that could run and go before one with this key. Takes as long as they are many.
     pub(crate) fn ahead(&self, key: Key) -> usize {
-        self.queued.range(..key).count()
+        self.eligible.range(..key).count()
     }
 
     fn has_jobs(&self) -> bool {
-        self.running > 0 || !self.queued.is_empty()
+        self.running > 0 || self.queued() > 0
     }
 
     fn could_run(&self) -> usize {
@@ -176,10 +175,9 @@ impl Shares {
             tenant.weight = config.weight;
             tenant.limit = config.concurrent;
         }
-        if tenant.queued.is_empty() {
+        if tenant.queued() == 0 {
             self.weights += u64::from(tenant.weight);
         }
-        tenant.queued.insert(job.key);
         tenant.depths[job.priority as usize] += 1;
         tenant.queued_bytes += job.bytes;
     }
@@ -187,11 +185,10 @@ impl Shares {
     /// A job of the tenant no longer waits.
     pub(crate) fn dequeue(&mut self, name: &Arc<str>, job: Waiting) {
         let Some(tenant) = self.tenants.get_mut(name) else { return };
-        tenant.queued.remove(&job.key);
         tenant.eligible.remove(&job.key);
         tenant.depths[job.priority as usize] -= 1;
         tenant.queued_bytes -= job.bytes;
-        if tenant.queued.is_empty() {
+        if tenant.queued() == 0 {
             self.weights -= u64::from(tenant.weight);
         }
         self.relist(name);

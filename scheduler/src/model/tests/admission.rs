@@ -1,1 +1,132 @@
-//! x
+//! What is not taken, and why.
+
+use super::*;
+use crate::config::TenantConfig;
+
+fn refusal(effects: &[Effect]) -> &Refusal {
+    match effects {
+        [Effect::Refuse(_, refusal)] => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn due_in(due: Duration) -> Queued {
+    Queued { deadline: Some(due), ..queued() }
+}
+
+/// One worker, where one job that took so long was measured.
+fn measured(took: Duration) -> Told {
+    let mut told = Told::new(SchedulerConfig {
+        concurrent: 1,
+        workers: WorkersConfig::fixed(1),
+        queued_count: 4,
+        ..roomy()
+    });
+    let _ = told.ready(1);
+    told.run(1, queued(), took);
+    told
+}
+
+#[test]
+fn a_tenant_has_bounds_of_its_own() {
+    let mut config = roomy();
+    config.tenant = TenantConfig { queued_count: 1, queued_bytes: 15, ..TenantConfig::default() };
+    let mut told = Told::new(config);
+    assert_eq!(told.submit_of(1, "ants"), [admit(1)]);
+    let full = Refusal::TenantQueueFull {
+        tenant: "ants".to_owned(),
+        queued: 1,
+        limit: 1,
+        retry_after: None,
+    };
+    assert_eq!(told.submit_of(2, "ants"), [Effect::Refuse(JobId(2), full)]);
+    assert_eq!(told.submit_of(3, "bees"), [admit(3)]);
+    let large = Queued { bytes: 16, tenant: Arc::from("cats"), ..queued() };
+    assert_eq!(refusal(&told.submit_as(4, large.clone())).name(), "tenant_queue_bytes");
+    // What can run at once is taken whatever its size.
+    let _ = told.ready(1);
+    let _ = told.ready(2);
+    let _ = told.finish(1, 1);
+    let _ = told.ready(1);
+    assert_eq!(told.submit_as(5, large), [admit(5), dispatch(5, 1)]);
+}
+
+#[test]
+fn a_full_queue_says_when_there_may_be_room() {
+    let mut told = measured(seconds(6));
+    for job in 2..=6 {
+        let _ = told.submit(job);
+    }
+    let full = Refusal::QueueFull { queued: 4, limit: 4, retry_after: Some(seconds(6)) };
+    assert_eq!(told.submit(7), [Effect::Refuse(JobId(7), full)]);
+}
+
+#[test]
+fn a_deadline_that_cannot_be_met_is_refused_with_the_estimate() {
+    let mut told = measured(seconds(2));
+    let _ = told.submit(2);
+    let _ = told.submit(3);
+    // The one that runs, the one that waits, and the job itself, of two seconds each.
+    let refused = Refusal::DeadlineTooSoon {
+        due_in: seconds(5),
+        estimate: seconds(6),
+        retry_after: Some(seconds(1)),
+    };
+    assert_eq!(told.submit_as(4, due_in(seconds(5))), [Effect::Refuse(JobId(4), refused)]);
+    assert_eq!(told.submit_as(5, due_in(seconds(6))), [admit(5)]);
+}
+
+#[test]
+fn nothing_is_guessed_before_anything_was_measured() {
+    let mut told = Told::small(1, 10);
+    assert_eq!(told.submit_as(1, due_in(Duration::from_nanos(1))), [admit(1)]);
+    assert_eq!(refusal(&told.submit_as(2, due_in(Duration::ZERO))).name(), "deadline");
+}
+
+#[test]
+fn one_slow_job_does_not_shut_short_ones_out_for_ever() {
+    let mut told = measured(seconds(10));
+    let refused =
+        (2..100).take_while(|job| told.submit_as(*job, due_in(seconds(1))).len() == 1).count();
+    assert!((1..40).contains(&refused), "{refused}");
+}
+
+#[test]
+fn memory_that_is_not_there_is_not_promised() {
+    let mut told = Told::new(SchedulerConfig { memory_bytes: 1_000, ..roomy() });
+    let large = |bytes| Queued { bytes, ..queued() };
+    assert_eq!(told.submit_as(1, large(700)), [admit(1)]);
+    let refused = Refusal::NoMemory { used: 700, needed: 400, limit: 1_000, retry_after: None };
+    assert_eq!(told.submit_as(2, large(400)), [Effect::Refuse(JobId(2), refused)]);
+    assert_eq!(told.submit_as(3, large(300)), [admit(3)]);
+}
+
+#[test]
+fn a_job_waits_for_memory_unless_nothing_else_runs() {
+    let mut told = Told::new(SchedulerConfig { memory_bytes: 1_000, ..roomy() });
+    let hungry = || Queued { output_bytes: 800, ..queued() };
+    let _ = told.submit_as(1, hungry());
+    let _ = told.submit_as(2, hungry());
+    assert_eq!(told.ready(1), [dispatch(1, 1)]);
+    assert_eq!(told.model.memory().in_flight_bytes, 810);
+    assert_eq!(told.ready(2), []);
+    let _ = told.submit_as(3, Queued { output_bytes: 0, ..queued() });
+    // Nothing overtakes it, and then it runs even if it is too much.
+    assert_eq!(told.finish(1, 1), [conclude(1), dispatch(2, 2)]);
+}
+
+#[test]
+fn what_jobs_of_a_tenant_took_is_kept_free_for_them() {
+    let mut told = Told::new(SchedulerConfig { memory_bytes: 10_000, ..roomy() });
+    let _ = told.ready_with(1, 100);
+    let _ = told.submit(1);
+    let report = Report { peak_memory_bytes: 6_100, ..Report::default() };
+    let _ = told.finish_as(1, 1, report);
+    let _ = told.ready_with(1, 100);
+    let _ = told.ready_with(2, 100);
+    let _ = told.submit(2);
+    assert_eq!(told.model.memory().in_flight_bytes, 6_010);
+    assert_eq!(told.submit(3), [admit(3)]);
+    // Of another tenant nothing is known yet, and it is its turn.
+    assert_eq!(told.submit_of(4, "other"), [admit(4), dispatch(4, 1)]);
+}

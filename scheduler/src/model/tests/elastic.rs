@@ -1,1 +1,125 @@
-//! x
+//! Workers come and go with the load.
+
+use super::*;
+
+fn elastic(min: usize, max: usize, spares: usize) -> SchedulerConfig {
+    let workers = WorkersConfig { min, max, spares, shrink_after: seconds(60) };
+    SchedulerConfig { concurrent: max, workers, ..roomy() }
+}
+
+fn added(effects: &[Effect]) -> usize {
+    effects.iter().filter(|effect| **effect == Effect::AddWorker).count()
+}
+
+fn dismissed(worker: u64) -> Effect {
+    Effect::DismissWorker(WorkerId(worker))
+}
+
+#[test]
+fn the_first_workers_are_as_many_as_must_be() {
+    for (min, max, spares, first) in [(2, 2, 0, 2), (0, 4, 0, 0), (1, 4, 2, 2), (3, 4, 1, 3)] {
+        let mut model = Model::new(elastic(min, max, spares), 0);
+        assert_eq!(added(&model.start()), first);
+        assert_eq!(model.worker_count(), first);
+    }
+}
+
+#[test]
+fn workers_grow_with_what_could_run_and_no_further() {
+    let mut told = Told::new(elastic(0, 3, 0));
+    assert_eq!(added(&told.submit(1)), 1);
+    assert_eq!(added(&told.submit(2)), 1);
+    assert_eq!(told.ready(1), [dispatch(1, 1)]);
+    assert_eq!(added(&told.submit(3)), 1);
+    assert_eq!(added(&told.submit(4)), 0);
+    assert_eq!(told.model.worker_count(), 3);
+}
+
+#[test]
+fn jobs_that_could_not_run_anyway_bring_no_workers() {
+    let mut config = elastic(1, 4, 0);
+    config.tenant.concurrent = 1;
+    let mut told = Told::new(config);
+    let _ = told.submit(1);
+    assert_eq!(told.submit(2), [admit(2)]);
+    told.open(1);
+    let _ = told.submit_as(3, Queued { session: Some(SessionId(1)), ..queued() });
+    assert_eq!(told.model.worker_count(), 1);
+}
+
+#[test]
+fn spares_are_kept_beyond_those_that_run() {
+    let mut told = Told::new(elastic(0, 3, 1));
+    let _ = told.ready(1);
+    assert_eq!(told.submit(1), [admit(1), dispatch(1, 1), Effect::AddWorker]);
+}
+
+#[test]
+fn workers_that_were_idle_for_long_end_one_by_one() {
+    let mut told = Told::new(elastic(1, 3, 0));
+    for job in 1..=3 {
+        let _ = told.submit(job);
+    }
+    for worker in 1..=3 {
+        let _ = told.ready(worker);
+    }
+    for worker in 1..=3 {
+        told.now = seconds(worker);
+        let _ = told.finish(worker, worker);
+        let _ = told.ready(worker);
+    }
+    assert_eq!(told.model.next_wake(), Some(seconds(61)));
+    assert_eq!(told.pass(seconds(57)), []);
+    assert_eq!(told.pass(seconds(1)), [dismissed(1)]);
+    assert_eq!(told.model.next_wake(), Some(seconds(62)));
+    assert_eq!(told.pass(seconds(1)), [dismissed(2)]);
+    assert_eq!(told.model.next_wake(), None);
+    assert_eq!(told.pass(seconds(1_000)), []);
+    // Nobody misses them.
+    assert_eq!(told.gone(1, false, false), []);
+    assert_eq!(told.gone(2, true, false), []);
+    assert_eq!(told.model.worker_count(), 1);
+}
+
+#[test]
+fn a_worker_that_holds_a_session_parks_it_before_it_ends() {
+    let mut config = elastic(0, 1, 0);
+    config.sessions.park_after = seconds(1_000);
+    let mut told = Told::new(config);
+    told.open(1);
+    let _ = told.submit_to(1, 1);
+    let _ = told.ready(1);
+    let _ = told.finish(1, 1);
+    let _ = told.ready(1);
+    let idle = EvictionReason::Idle { rested: seconds(60) };
+    assert_eq!(told.pass(seconds(60)), [Effect::Vacate(WorkerId(1), SessionId(1), idle)]);
+    assert_eq!(told.ready(1), [dismissed(1)]);
+    assert_eq!(told.submit_to(2, 1), [admit(2), Effect::AddWorker]);
+}
+
+#[test]
+fn workers_that_cannot_be_kept_alive_are_not_asked_for_again() {
+    let mut told = Told::new(elastic(1, 3, 0));
+    let _ = told.ready(1);
+    for job in 1..=3 {
+        let _ = told.submit(job);
+    }
+    assert_eq!(told.model.worker_count(), 3);
+    assert_eq!(told.gone(2, false, false), []);
+    assert_eq!(told.submit(4), [admit(4)]);
+    assert_eq!(told.model.worker_count(), 2);
+    // One that is replaced counts on.
+    assert_eq!(told.gone(3, true, false), []);
+    assert_eq!(told.model.worker_count(), 2);
+}
+
+#[test]
+fn draining_brings_only_workers_that_jobs_need() {
+    let mut told = Told::new(elastic(2, 4, 2));
+    let _ = told.submit(1);
+    let _ = told.tell(Event::Draining { until: None });
+    let _ = told.gone(1, false, false);
+    assert_eq!(told.model.worker_count(), 2);
+    let _ = told.gone(2, false, false);
+    assert_eq!(told.model.worker_count(), 1);
+}

@@ -1,1 +1,172 @@
-//! x
+//! Which sessions make room, in which order and why.
+
+use pool::Stowage;
+
+use super::*;
+
+fn config() -> SchedulerConfig {
+    let sessions = SessionsConfig {
+        open: 100,
+        in_memory: 100,
+        disk_bytes: 10_000,
+        park_after: seconds(10),
+        spill_after: seconds(100),
+        close_after: None,
+    };
+    SchedulerConfig { sessions, ..roomy() }
+}
+
+fn stow(session: u64, stowage: Stowage, reason: EvictionReason) -> Effect {
+    Effect::Stow(SessionId(session), stowage, reason)
+}
+
+fn pressure(used: u64, limit: u64) -> EvictionReason {
+    EvictionReason::MemoryPressure { used, limit }
+}
+
+fn idle(rested: u64) -> EvictionReason {
+    EvictionReason::Idle { rested: seconds(rested) }
+}
+
+fn stowed(
+    told: &mut Told,
+    session: u64,
+    stowage: Stowage,
+    bytes: Result<u64, &str>,
+) -> Vec<Effect> {
+    let result = bytes.map_err(ToOwned::to_owned);
+    told.tell(Event::Stowed { session: SessionId(session), stowage, result })
+}
+
+#[test]
+fn a_session_that_rests_is_parked_then_spilled_then_closed() {
+    let mut config = config();
+    config.sessions.close_after = Some(seconds(1_000));
+    let mut told = Told::new(config);
+    told.open(1);
+    let _ = told.ready(1);
+    told.run(1, Queued { session: Some(SessionId(1)), ..queued() }, Duration::ZERO);
+    assert_eq!(told.model.next_wake(), Some(seconds(10)));
+    let vacate = Effect::Vacate(WorkerId(1), SessionId(1), idle(10));
+    assert_eq!(told.pass(seconds(10)), [vacate]);
+    assert_eq!(told.park(1, 600), []);
+    assert_eq!(told.ready(1), []);
+    assert_eq!(told.model.memory().session_bytes, 600);
+    assert_eq!(told.model.next_wake(), Some(seconds(100)));
+    assert_eq!(told.pass(seconds(90)), [stow(1, Stowage::Disk, idle(100))]);
+    assert_eq!(told.model.next_wake(), Some(seconds(1_000)));
+    assert_eq!(stowed(&mut told, 1, Stowage::Disk, Ok(300)), []);
+    assert_eq!(told.model.eviction_of(SessionId(1)), Some(&idle(100)));
+    let memory = told.model.memory();
+    assert_eq!((memory.session_bytes, memory.disk_bytes), (0, 300));
+    assert_eq!(told.pass(seconds(900)), [ended(1, "it rested for 1000.0 s")]);
+    assert_eq!(told.model.memory().disk_bytes, 0);
+}
+
+#[test]
+fn memory_that_is_short_compresses_then_spills_then_refuses() {
+    let mut told = Told::new(SchedulerConfig { memory_bytes: 1_000, ..config() });
+    let _ = told.open_with(1, 390);
+    told.now = seconds(1);
+    let _ = told.open_with(2, 400);
+    // From four fifths on, those that rested longest are compressed, one after the other.
+    told.now = seconds(2);
+    assert_eq!(told.open_with(3, 20), [stow(1, Stowage::Compressed, pressure(810, 1_000))]);
+    let _ = told.submit_as(1, Queued { bytes: 190, ..queued() });
+    // From nine tenths on, the longest at rest goes to disk, compressed or not.
+    let effects = stowed(&mut told, 1, Stowage::Compressed, Ok(300));
+    assert_eq!(effects, [stow(1, Stowage::Disk, pressure(910, 1_000))]);
+    let effects = stowed(&mut told, 1, Stowage::Disk, Err("disk"));
+    assert_eq!(effects, [stow(2, Stowage::Disk, pressure(910, 1_000))]);
+    // What is being spilled will be free, and no more.
+    let refused = told.submit_as(2, Queued { bytes: 500, ..queued() });
+    assert!(matches!(refused[..], [Effect::Refuse(_, Refusal::NoMemory { .. })]));
+    assert_eq!(told.submit_as(3, Queued { bytes: 490, ..queued() }), [admit(3)]);
+    let effects = stowed(&mut told, 2, Stowage::Disk, Ok(400));
+    // Session 1 stays where it is until it has run again.
+    assert_eq!(effects, [stow(3, Stowage::Disk, pressure(1_000, 1_000))]);
+    assert_eq!(stowed(&mut told, 3, Stowage::Disk, Ok(20)), []);
+    assert_eq!(told.model.memory().disk_bytes, 420);
+}
+
+#[test]
+fn beyond_the_sessions_that_memory_may_hold_the_least_recently_used_goes() {
+    let mut config = config();
+    config.sessions.in_memory = 2;
+    let mut told = Told::new(config);
+    for session in 1..=2 {
+        told.now = seconds(session);
+        assert_eq!(told.open_with(session, 100), []);
+    }
+    // Session 1 is used again, so 2 has rested longest.
+    let _ = told.ready(1);
+    told.run(1, Queued { session: Some(SessionId(1)), ..queued() }, seconds(1));
+    let many = EvictionReason::TooManyInMemory { limit: 2 };
+    assert_eq!(told.open_with(3, 100), [stow(2, Stowage::Disk, many)]);
+    assert_eq!(stowed(&mut told, 2, Stowage::Disk, Ok(100)), []);
+}
+
+#[test]
+fn sessions_at_work_make_no_room() {
+    let mut config = config();
+    config.sessions.spill_after = Duration::ZERO;
+    config.concurrent = 1;
+    let mut told = Told::new(config);
+    let _ = told.ready(1);
+    let _ = told.submit(1);
+    let spilled = told.open_with(1, 100);
+    assert_eq!(spilled, [stow(1, Stowage::Disk, idle(0))]);
+    // It is wanted before it is on disk, and taken up from wherever it is.
+    let _ = told.submit_to(2, 1);
+    assert_eq!(told.finish(1, 1), [conclude(1)]);
+    assert_eq!(told.ready(1), [dispatch(2, 1)]);
+    assert_eq!(stowed(&mut told, 1, Stowage::Disk, Err("it has moved on")), []);
+    assert_eq!(told.model.memory().disk_bytes, 0);
+    assert_eq!(told.open_with(2, 0), []);
+    let _ = told.submit_to(3, 2);
+    assert_eq!(told.pass(seconds(50)), []);
+}
+
+#[test]
+fn what_does_not_fit_on_the_disk_stays() {
+    let mut config = config();
+    config.sessions.disk_bytes = 150;
+    config.sessions.spill_after = seconds(1);
+    let mut told = Told::new(config);
+    let _ = told.open_with(1, 200);
+    let _ = told.open_with(2, 100);
+    assert_eq!(told.pass(seconds(1)), [stow(2, Stowage::Disk, idle(1))]);
+    assert_eq!(stowed(&mut told, 2, Stowage::Disk, Ok(90)), []);
+    assert_eq!(told.model.next_wake(), None);
+}
+
+#[test]
+fn a_session_that_no_memory_or_disk_could_hold_is_not_opened() {
+    let mut config = SchedulerConfig { memory_bytes: 1_000, ..config() };
+    config.sessions.disk_bytes = 300;
+    let mut told = Told::new(config);
+    assert_eq!(told.model.refuses_session(1_000), None);
+    let _ = told.open_with(1, 300);
+    assert_eq!(told.model.refuses_session(1_000), None);
+    let _ = told.open_with(2, 400);
+    let refused = told.model.refuses_session(700);
+    assert!(matches!(refused, Some(Refusal::NoMemory { used: 700, needed: 700, .. })));
+}
+
+#[test]
+fn of_sessions_at_rest_on_workers_the_longest_makes_way_for_a_job() {
+    let mut told = Told::new(config());
+    for session in [1, 2] {
+        told.open(session);
+        let _ = told.ready(session);
+        let _ = told.submit_to(session, session);
+    }
+    for (at, worker) in [(1, 2), (2, 1)] {
+        told.now = seconds(at);
+        let _ = told.finish(worker, worker);
+        let _ = told.ready(worker);
+    }
+    assert_eq!(told.submit(3), [admit(3), dispatch(3, 2)]);
+    assert_eq!(told.park(2, 50), []);
+    assert_eq!(told.model.memory().session_bytes, 50);
+}

@@ -41,6 +41,31 @@ pub(super) struct World {
     pub(super) admitted: BTreeSet<JobId>,
     pub(super) ended: BTreeSet<JobId>,
     pub(super) refused: usize,
+    /// What it was asked for so far, a bit for each kind.
+    pub(super) asked: u32,
+}
+
+/// Kinds of effects.
+pub(super) const KINDS: u32 = 15;
+
+fn kind(effect: &Effect) -> u32 {
+    match effect {
+        Effect::Admit(_) => 0,
+        Effect::Refuse(..) => 1,
+        Effect::Dispatch { .. } => 2,
+        Effect::Conclude(_) => 3,
+        Effect::Retry { .. } => 4,
+        Effect::Settle(..) => 5,
+        Effect::StopRun(_) => 6,
+        Effect::InterruptRun(..) => 7,
+        Effect::EndSession(..) => 8,
+        Effect::AddWorker => 9,
+        Effect::DismissWorker(_) => 10,
+        Effect::Renew(..) => 11,
+        Effect::Vacate(..) => 12,
+        Effect::Stow(..) => 13,
+        Effect::Drained => 14,
+    }
 }
 
 impl World {
@@ -68,6 +93,7 @@ impl World {
             admitted: BTreeSet::new(),
             ended: BTreeSet::new(),
             refused: 0,
+            asked: 0,
         };
         let effects = world.model.start();
         world.perform(effects);
@@ -82,6 +108,7 @@ impl World {
 
     fn perform(&mut self, effects: Vec<Effect>) {
         for effect in effects {
+            self.asked |= 1 << kind(&effect);
             match effect {
                 Effect::Admit(job) => assert!(self.admitted.insert(job)),
                 Effect::Refuse(job, _) => {
@@ -360,11 +387,16 @@ impl World {
         self.tell(Event::Stowed { session, stowage, result });
     }
 
+    /// It is woken when it asked for that, and then something is done about it.
     fn wake(&mut self) {
-        if let Some(at) = self.model.next_wake() {
-            self.now = self.now.max(at);
+        self.now = self.model.next_wake().map_or(self.now, |at| self.now.max(at));
+        for _ in 0..8 {
+            if self.model.next_wake().is_none_or(|at| at > self.now) {
+                return;
+            }
             self.tell(Event::Tick);
         }
+        panic!("it is woken for nothing");
     }
 
     /// Lets everything go on until nothing moves.

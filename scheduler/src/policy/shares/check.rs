@@ -11,13 +11,12 @@ impl Shares {
         for tenant in self.tenants.values() {
             ensure(tenant.running <= tenant.limit, "S-1: no more of a tenant run than may")?;
             ensure(
-                tenant.depths.iter().sum::<usize>() == tenant.queued.len()
-                    && tenant.eligible.is_subset(&tenant.queued),
-                "S-9: a tenant's counters are the sums of its jobs",
+                tenant.eligible.len() <= tenant.queued(),
+                "S-9: of a tenant no more could run than wait",
             )?;
         }
         let could_run: usize = self.tenants.values().map(super::Tenant::could_run).sum();
-        let waits = self.tenants.values().filter(|tenant| !tenant.queued.is_empty());
+        let waits = self.tenants.values().filter(|tenant| tenant.queued() > 0);
         let weights: u64 = waits.map(|tenant| u64::from(tenant.weight)).sum();
         ensure(
             (could_run, weights) == (self.could_run, self.weights),
