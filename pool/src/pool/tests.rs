@@ -327,8 +327,8 @@ async fn a_session_is_stowed_and_goes_on_anywhere() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "ok", Some(&cell)));
     rig.finished().await;
-    rig.pool.stow(Arc::clone(&cell), Stowage::Disk);
     let seat = rig.seat().await;
+    rig.pool.stow(Arc::clone(&cell), Stowage::Disk);
     assert!(rig.stowed().await.unwrap_err().contains("worker-1"));
     seat.vacate();
     rig.session_parked().await;

@@ -60,7 +60,12 @@ async fn settles(step: Step, gate: Gate) {
             continue;
         };
         match event {
-            PoolEvent::Ready { seat, .. } if next > JOBS => drop(seat),
+            // Others may wait for a session that is here.
+            PoolEvent::Ready { seat, .. } if next > JOBS => {
+                if cells.iter().any(|cell| cell.is_on(seat.worker())) {
+                    seat.vacate();
+                }
+            }
             PoolEvent::Ready { seat, .. } => {
                 let (worker, job) = (seat.worker(), JobId(next));
                 let cell = &cells[usize::from(next % 2 == 0)];
