@@ -217,10 +217,9 @@ fn a_session_on_disk_goes_on_where_it_was() {
         let expected = value(&pool.run(Job::code(expected)).await.unwrap());
 
         for round in 1..=2 {
-            until(&pool, |status| status.places.on_disk == 1).await;
-            let status = pool.status();
-            assert!(status.memory.disk_bytes > 0, "{:?}", status.memory);
-            let id = status.sessions[0].session;
+            // The scheduler hears of it a moment after it is there.
+            until(&pool, |status| status.places.on_disk == 1 && status.memory.disk_bytes > 0).await;
+            let id = pool.status().sessions[0].session;
             find(&mut decisions, |kind| match kind {
                 DecisionKind::Evicted { session, to: EvictedTo::Disk, .. } => {
                     (*session == id).then_some(())
