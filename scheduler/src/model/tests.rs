@@ -9,7 +9,9 @@ use super::{Ending, Event, Model, Report, Time};
 use crate::config::{SchedulerConfig, SessionsConfig, WorkersConfig};
 use crate::decision::{EvictionReason, RetireReason};
 use crate::effect::{Effect, Settlement};
+use crate::error::Refusal;
 use crate::job::{Priority, Queued};
+use crate::status::Phase;
 
 mod admission;
 mod basics;

@@ -55,11 +55,6 @@ impl Model {
         self.fleet.get(worker)?.resident()
     }
 
-    /// Workers that live or are being started.
-    pub(crate) fn worker_count(&self) -> usize {
-        self.fleet.count()
-    }
-
     /// A tenant; `None` when it has no jobs.
     pub(crate) fn tenant(&self, name: &str) -> Option<TenantView> {
         let tenant = self.shares.tenant(name)?;
