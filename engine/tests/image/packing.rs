@@ -12,10 +12,10 @@ use crate::support::{mapped, plain, program, value, value_of};
 
 /// What the interpreter holds, packed and unpacked, in another interpreter.
 fn moved(slot: &mut Interpreter) -> Interpreter {
-    let PackedSession { bytes, rest } = slot.park().unwrap().pack();
-    let unpacked = SessionState::unpack(mapped(), &bytes, &rest).unwrap();
-    let mut other = mapped().start().unwrap();
-    other.attach(&unpacked).unwrap();
+    let PackedSession { bytes, rest } = slot.park().expect("it can be parked").pack();
+    let unpacked = SessionState::unpack(mapped(), &bytes, &rest).expect("it is whole");
+    let mut other = mapped().start().expect("there is memory");
+    other.attach(&unpacked).expect("there is memory");
     other
 }
 
