@@ -13,9 +13,9 @@ use crate::support::{mapped, plain, program, value, value_of};
 /// What the interpreter holds, packed and unpacked, in another interpreter.
 fn moved(slot: &mut Interpreter) -> Interpreter {
     let PackedSession { bytes, rest } = slot.park().expect("it can be parked").pack();
-    let unpacked = SessionState::unpack(mapped(), &bytes, &rest).expect("nothing was changed");
-    let mut other = mapped().start().expect("memory can be had");
-    other.attach(&unpacked).expect("it is of this image");
+    let unpacked = SessionState::unpack(mapped(), &bytes, &rest).expect("it is whole");
+    let mut other = mapped().start().expect("there is memory");
+    other.attach(&unpacked).expect("there is memory");
     other
 }
 
