@@ -24,6 +24,13 @@ mod residency;
 mod sessions;
 mod world;
 
+impl Model {
+    /// Workers that live or are being started.
+    fn worker_count(&self) -> usize {
+        self.fleet.count()
+    }
+}
+
 /// A generator of random numbers whose sequence is that of its seed.
 struct Random(u64);
 
