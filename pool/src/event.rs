@@ -52,6 +52,8 @@ pub enum PoolEvent {
         /// From taking the task to the start of its run: what was there is put aside, and the state
         /// that it needs is brought.
         attach: Duration,
+        /// What the worker's interpreter had of its own when the run was over, in bytes.
+        memory_bytes: u64,
     },
     /// A worker has copied a session's state out: it is at hand in the session's cell, or lost.
     Parked {

@@ -81,6 +81,7 @@ enum Application {
 struct Finished {
     outcome: Box<Outcome>,
     attach: Duration,
+    memory_bytes: u64,
 }
 
 impl Actor for SchedulerActor {
@@ -232,8 +233,8 @@ impl SchedulerState {
                 }
                 self.decide(Event::Ready { worker, memory_bytes });
             }
-            PoolEvent::Finished { worker, job, outcome, attach } => {
-                self.finished(worker, job, Finished { outcome, attach });
+            PoolEvent::Finished { worker, job, outcome, attach, memory_bytes } => {
+                self.finished(worker, job, Finished { outcome, attach, memory_bytes });
             }
             PoolEvent::Parked { worker, job, result } => {
                 let session = self.session_of(job);

@@ -90,8 +90,10 @@ pub(crate) struct Report {
     pub(crate) cpu: Duration,
     /// Bringing its state to the worker, or making it fresh.
     pub(crate) overhead: Duration,
-    /// The most guest memory that it had.
+    /// The most guest memory that it had, in bytes, with what all interpreters share.
     pub(crate) peak_memory_bytes: u64,
+    /// What its interpreter had of its own at the end, in bytes.
+    pub(crate) own_memory_bytes: u64,
     /// Whether the sandbox failed, rather than the program ended.
     pub(crate) sandbox_failed: bool,
 }
@@ -258,6 +260,8 @@ impl Model {
                 self.fleet.renew(worker);
                 effects.push(Effect::Renew(worker, reason));
             }
+            // A session would bring its memory along: the slot is renewed once it holds none.
+            Some(_) if matches!(reason, RetireReason::HighWater { .. }) => {}
             // Then the worker is ready again.
             Some(id) if self.load(id) == 0 => {
                 self.vacate(worker, id, EvictionReason::WorkerNeeded { worker }, effects);

@@ -73,7 +73,7 @@ fn a_deadline_ends_what_runs_and_what_waits_and_costs_no_session() {
         let due = Duration::from_millis(300);
         is_due(&pool.run(endless().deadline(due)).await.unwrap());
         let session = pool.session("due").await.unwrap();
-        ask(&session, "x = 41").await;
+        ask(&session, "x = 41\nx").await;
         is_due(&session.run(endless().deadline(due * 3)).await.unwrap());
         assert_eq!(ask(&session, "x + 1").await, json!(42));
         // The shorter of both holds.
@@ -138,7 +138,7 @@ fn a_tenant_has_the_workers_it_may_and_the_others_the_rest() {
 fn draining_for_a_time_finishes_what_it_can_and_stops_the_rest() {
     with_own_pool(Hatchery::builder(), |pool| async move {
         let session = pool.session("s").await.unwrap();
-        ask(&session, "x = 1").await;
+        ask(&session, "x = 1\nx").await;
         let mut quick = Vec::new();
         for number in 0..20 {
             quick.push(pool.submit(Job::code(number.to_string())).await.unwrap());

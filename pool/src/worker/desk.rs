@@ -126,11 +126,18 @@ impl Desk {
     }
 
     /// From the thread: its task has ended.
-    pub(super) fn finished(&self, job: JobId, outcome: Outcome, attach: Duration) {
+    pub(super) fn finished(
+        &self,
+        job: JobId,
+        outcome: Outcome,
+        attach: Duration,
+        memory_bytes: u64,
+    ) {
         self.entry.served();
         self.job_ended();
         let outcome = Box::new(outcome);
-        self.tell(PoolEvent::Finished { worker: self.worker, job, outcome, attach });
+        let worker = self.worker;
+        self.tell(PoolEvent::Finished { worker, job, outcome, attach, memory_bytes });
     }
 
     /// From the thread: it has copied a state out, or couldn't.

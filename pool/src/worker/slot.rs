@@ -106,9 +106,9 @@ impl<'a> Slot<'a> {
         let _in_task = task.span.enter();
         let attached = tracing::info_span!("attach").in_scope(|| self.attach(task))?;
         let attach = since(taken);
-        let finished = |outcome| self.desk.finished(task.job, outcome, attach);
         if let Err(failure) = attached {
-            finished(Outcome::not_run(Verdict::SandboxFailed(failure)));
+            let outcome = Outcome::not_run(Verdict::SandboxFailed(failure));
+            self.desk.finished(task.job, outcome, attach, 0);
             return Ok(());
         }
         if let Some(session) = &task.session {
@@ -119,11 +119,12 @@ impl<'a> Slot<'a> {
         let interpreter = self.interpreter.as_mut().expect("what was attached is in one");
         let (outcome, afterwards) =
             tracing::info_span!("run").in_scope(|| interpreter.run(task, is_last));
+        let memory_bytes = interpreter.memory_bytes();
         let is_lost = afterwards == Afterwards::Lost;
         if is_lost && let Some(session) = self.session.take() {
             session.leave(self.worker(), "a run that was ended took its state");
         }
-        finished(outcome);
+        self.desk.finished(task.job, outcome, attach, memory_bytes);
         if is_lost {
             self.interpreter = None;
         }

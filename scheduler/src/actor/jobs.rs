@@ -128,6 +128,7 @@ impl SchedulerState {
             cpu: usage.cpu,
             overhead: finished.attach,
             peak_memory_bytes: usage.peak_memory_bytes,
+            own_memory_bytes: finished.memory_bytes,
             sandbox_failed: matches!(verdict, Verdict::SandboxFailed(_)),
         };
         let session = self.session_of(job);
@@ -159,7 +160,7 @@ impl SchedulerState {
     /// What the worker said is the job's outcome.
     pub(super) fn conclude(&mut self, job: JobId) {
         self.touch(job);
-        let Some(Finished { outcome, attach }) = self.finished.take() else { return };
+        let Some(Finished { outcome, attach, .. }) = self.finished.take() else { return };
         {
             let mut measures = self.published.measures.lock();
             measures.record_attach(attach);

@@ -35,11 +35,12 @@ impl Model {
         effects: &mut Vec<Effect>,
     ) {
         let Some((mut job, run)) = self.stop_running(worker, id) else { return };
-        let Report { wall, cpu, overhead, peak_memory_bytes, sandbox_failed } = *report;
+        let Report { wall, cpu, overhead, peak_memory_bytes, own_memory_bytes, sandbox_failed } =
+            *report;
         let tenant = &job.queued.tenant;
         self.shares.end(tenant, run.charged, cpu);
         if !sandbox_failed {
-            self.shares.note(tenant, cpu, wall.saturating_add(overhead), peak_memory_bytes);
+            self.shares.note(tenant, cpu, wall.saturating_add(overhead), own_memory_bytes);
         }
         let limit = self.config.retire_above_bytes;
         let retire = if sandbox_failed {

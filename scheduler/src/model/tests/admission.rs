@@ -120,7 +120,7 @@ fn what_jobs_of_a_tenant_took_is_kept_free_for_them() {
     let mut told = Told::new(SchedulerConfig { memory_bytes: 10_000, ..roomy() });
     let _ = told.ready_with(1, 100);
     let _ = told.submit(1);
-    let report = Report { peak_memory_bytes: 6_100, ..Report::default() };
+    let report = Report { own_memory_bytes: 6_100, ..Report::default() };
     let _ = told.finish_as(1, 1, report);
     let _ = told.ready_with(1, 100);
     let _ = told.ready_with(2, 100);

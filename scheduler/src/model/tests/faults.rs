@@ -158,14 +158,28 @@ fn a_slot_is_made_anew_after_a_job_with_much_memory() {
 
 #[test]
 fn a_session_is_parked_before_its_slot_is_made_anew() {
+    let mut told = Told::new(roomy());
+    told.open(1);
+    let _ = told.ready(1);
+    let _ = told.submit_to(1, 1);
+    let _ = told.finish_as(1, 1, sandbox_failed());
+    let needed = EvictionReason::WorkerNeeded { worker: WorkerId(1) };
+    assert_eq!(told.ready(1), [Effect::Vacate(WorkerId(1), SessionId(1), needed)]);
+    assert_eq!(told.ready(1), [Effect::Renew(WorkerId(1), RetireReason::SandboxFailed)]);
+    assert_eq!(told.ready(1), []);
+}
+
+#[test]
+fn the_slot_of_a_large_session_is_made_anew_once_the_session_is_elsewhere() {
     let mut told = Told::new(SchedulerConfig { retire_above_bytes: 1_000, ..roomy() });
     told.open(1);
     let _ = told.ready(1);
     let _ = told.submit_to(1, 1);
     let report = Report { peak_memory_bytes: 2_000, ..Report::default() };
     let _ = told.finish_as(1, 1, report);
-    let needed = EvictionReason::WorkerNeeded { worker: WorkerId(1) };
-    assert_eq!(told.ready(1), [Effect::Vacate(WorkerId(1), SessionId(1), needed)]);
+    assert_eq!(told.ready(1), []);
+    let _ = told.submit(2);
+    let _ = told.finish_as(1, 2, Report::default());
     let why = RetireReason::HighWater { bytes: 2_000, limit: 1_000 };
     assert_eq!(told.ready(1), [Effect::Renew(WorkerId(1), why)]);
     assert_eq!(told.ready(1), []);

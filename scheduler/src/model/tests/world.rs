@@ -293,6 +293,7 @@ impl World {
             cpu: Duration::from_millis(self.random.below(1_000)),
             overhead: Duration::from_micros(self.random.below(1_000)),
             peak_memory_bytes: self.random.below(1_200),
+            own_memory_bytes: self.random.below(1_200),
             sandbox_failed: self.random.one_in(6),
         };
         self.tell(Event::Finished { worker, job, report });
