@@ -159,6 +159,21 @@ pub enum SandboxFailure {
     SessionLost(String),
 }
 
+impl SandboxFailure {
+    /// Whether another interpreter may do better. What the caller gave, and sessions that are gone,
+    /// are the same everywhere.
+    pub fn is_of_interpreter(&self) -> bool {
+        match self {
+            Self::Trap(_)
+            | Self::Protocol(_)
+            | Self::HostPanic(_)
+            | Self::Start(_)
+            | Self::WorkerDied(_) => true,
+            Self::Workspace { .. } | Self::NotDeterministic | Self::SessionLost(_) => false,
+        }
+    }
+}
+
 /// Why a run is asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {

@@ -87,10 +87,10 @@ impl SessionState {
         Self::new(image, memory, globals, image.host().clone(), Life::default())
     }
 
-    /// What it holds in memory beyond the image, files apart, in bytes; with everything that
-    /// copies of it share.
+    /// What it holds in memory beyond the image, its files included, in bytes; with everything
+    /// that copies of it share.
     pub fn bytes(&self) -> u64 {
-        self.inner.memory.bytes()
+        self.inner.memory.bytes().saturating_add(self.inner.host.tree.file_bytes())
     }
 
     /// Pages of guest memory, of 4 KiB, that differ from the image.

@@ -3,7 +3,7 @@
 //! It keeps every admitted job until its outcome is sent, whatever becomes of the worker that runs
 //! it: a dead worker's mailbox is lost.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +63,8 @@ pub(crate) struct SchedulerState {
     sessions: HashMap<SessionId, OpenSession>,
     /// The session that was opened last under each name.
     names: HashMap<Arc<str>, SessionId>,
+    /// Why the last sessions ended that did.
+    ended: BTreeMap<SessionId, String>,
     changes: Changes,
     totals: Totals,
     next_job: u64,
@@ -114,6 +116,7 @@ impl Actor for SchedulerActor {
             seats: HashMap::new(),
             sessions: HashMap::new(),
             names: HashMap::new(),
+            ended: BTreeMap::new(),
             changes: Changes::default(),
             totals: Totals::default(),
             next_job: 1,
@@ -275,6 +278,9 @@ impl SchedulerState {
             Effect::Admit(job) => self.admit(job),
             Effect::Refuse(_, refusal) => self.refuse(refusal),
             Effect::Dispatch { job, worker, due_in } => self.dispatch(job, worker, due_in),
+            Effect::Displace(session, reason) => {
+                self.evicted(session, EvictedTo::Memory, reason);
+            }
             Effect::Conclude(job) => self.conclude(job),
             Effect::Retry { job, attempt } => self.retry(job, attempt),
             Effect::Settle(job, settlement) => self.settle(job, settlement),

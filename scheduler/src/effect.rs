@@ -24,6 +24,8 @@ pub(crate) enum Effect {
         /// What is left to its deadline; `None` without one.
         due_in: Option<Duration>,
     },
+    /// The session makes way for the job that the worker is given next, and is parked by that.
+    Displace(SessionId, EvictionReason),
     /// The worker has said how the job ended, and that is its outcome.
     Conclude(JobId),
     /// The worker has said that the sandbox failed, or died: the job waits again, for another try.

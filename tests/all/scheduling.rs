@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hatchery::{
     Builder, DecisionKind, Decisions, Error, EvictedTo, Hatchery, Job, JobState, LimitKind,
-    NextDecision, Outcome, Phase, Priority, Refusal, Session, SessionsConfig, Status, TenantConfig,
+    Limits, NextDecision, Outcome, Phase, Priority, Refusal, Session, SessionsConfig, Status, TenantConfig,
     Verdict, WaitReason,
 };
 use serde_json::{Value, json};
@@ -284,8 +284,10 @@ fn more_than_the_memory_goes_to_disk_or_is_refused() {
         }
 
         // What would have to wait, in memory, is refused.
+        let little = Limits { display_bytes: 0, ..Limits::default() };
+        let blocker = || endless().tenant("blockers").limits(little.clone());
         let blockers =
-            [pool.submit(endless()).await.unwrap(), pool.submit(endless()).await.unwrap()];
+            [pool.submit(blocker()).await.unwrap(), pool.submit(blocker()).await.unwrap()];
         until(&pool, |status| status.running == 2).await;
         let mut waiting = Vec::new();
         let refused = loop {

@@ -298,6 +298,11 @@ impl Tree {
         if node.is_fixed || self.is_read_only { Err(Errno::ReadOnly) } else { Ok(()) }
     }
 
+    /// What the files are charged for, in bytes.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.usage.bytes
+    }
+
     fn charge_bytes(&mut self, more: u64) -> Result<(), Errno> {
         let wanted = self.usage.bytes.saturating_add(more);
         if more > 0 && wanted > self.quota.bytes {

@@ -88,6 +88,10 @@ impl SchedulerState {
     pub(super) fn refuse(&mut self, refusal: Refusal) {
         match self.applying.take() {
             Some(Application::Job { live, admitted }) => {
+                let refusal = match live.session {
+                    Some(session) => self.as_remembered(session, refusal),
+                    None => refusal,
+                };
                 self.totals.refused += 1;
                 self.published.metrics.refused(&refusal);
                 self.tell_of(|| DecisionKind::Refused {
@@ -122,14 +126,18 @@ impl SchedulerState {
     }
 
     pub(super) fn finished(&mut self, worker: WorkerId, job: JobId, finished: Finished) {
-        let Outcome { usage, verdict, .. } = &*finished.outcome;
+        let Outcome { usage, verdict, files, .. } = &*finished.outcome;
+        let written: u64 = files.iter().map(|file| file.contents.len() as u64).sum();
         let report = Report {
             wall: usage.wall,
             cpu: usage.cpu,
             overhead: finished.attach,
             peak_memory_bytes: usage.peak_memory_bytes,
-            own_memory_bytes: finished.memory_bytes,
-            sandbox_failed: matches!(verdict, Verdict::SandboxFailed(_)),
+            own_memory_bytes: finished.memory_bytes.saturating_add(written),
+            sandbox_failed: matches!(
+                verdict,
+                Verdict::SandboxFailed(failure) if failure.is_of_interpreter()
+            ),
         };
         let session = self.session_of(job);
         self.finished = Some(finished);

@@ -13,6 +13,9 @@ use crate::message::CaptureReply;
 use crate::model::Event;
 use crate::status::Phase;
 
+/// Sessions that have ended of which it is remembered why.
+const REMEMBERED_COUNT: usize = 1_000;
+
 /// A session that the model has not ended.
 pub(super) struct OpenSession {
     pub(super) name: Arc<str>,
@@ -164,6 +167,10 @@ impl SchedulerState {
             self.names.remove(&open.name);
         }
         open.cell.lose(reason);
+        self.ended.insert(session, reason.to_owned());
+        if self.ended.len() > REMEMBERED_COUNT {
+            self.ended.pop_first();
+        }
         self.tell(DecisionKind::SessionEnded { session, reason: reason.to_owned() });
         self.changes.session(session);
     }
@@ -173,6 +180,16 @@ impl SchedulerState {
         if let Some(cell) = self.cell(session) {
             self.pool.stow(cell, stowage);
             self.evicted(session, stowage.into(), reason);
+        }
+    }
+
+    /// A refusal that says why the session is gone, if that is remembered.
+    pub(super) fn as_remembered(&self, session: SessionId, refusal: Refusal) -> Refusal {
+        match (refusal, self.ended.get(&session)) {
+            (Refusal::SessionGone { .. }, Some(reason)) => {
+                Refusal::SessionGone { reason: reason.clone() }
+            }
+            (refusal, _) => refusal,
         }
     }
 
@@ -213,7 +230,7 @@ impl SchedulerState {
             return Err(Refusal::ShuttingDown);
         }
         let cell = self.cell(session).filter(|_| self.model.is_open(session));
-        cell.ok_or_else(Refusal::not_open)
+        cell.ok_or_else(|| self.as_remembered(session, Refusal::not_open()))
     }
 }
 

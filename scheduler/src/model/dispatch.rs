@@ -72,7 +72,11 @@ impl Model {
         self.shares.start(&tenant, waiting, charged);
         if self.resident(worker) != session {
             // Whatever state the worker has makes way for this job's.
-            self.move_out(worker, EvictionReason::WorkerNeeded { worker });
+            let reason = EvictionReason::WorkerNeeded { worker };
+            if let Some(displaced) = self.resident(worker) {
+                effects.push(Effect::Displace(displaced, reason.clone()));
+            }
+            self.move_out(worker, reason);
         }
         self.fleet.occupy(worker, Activity::Busy(id));
         if let Some(session) = session {

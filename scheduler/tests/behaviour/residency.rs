@@ -154,10 +154,7 @@ async fn a_session_that_runs_or_has_jobs_is_never_put_aside() {
     let session = open(&rig, "a").await;
     let running = rig.submit(script_in("wait", session)).await;
     until(&rig.scheduler, |status| status.running == 1).await;
-    for _ in 0..1_000 {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(rig.status().places.on_workers, 1);
+    until(&rig.scheduler, |status| status.places.on_workers == 1).await;
     rig.source.open();
     assert!(within(running.into_future()).await.is_success());
     // Only now.

@@ -98,7 +98,7 @@ async fn a_job_that_is_tried_again_can_be_cancelled() {
     let rig = rig_with(SchedulerConfig { retries: 1_000_000, ..config(1) }).await;
     rig.source.gate(Step::Run, [Gate::Err, Gate::Err, Gate::Never]);
     let ticket = rig.submit(script("ok")).await;
-    until(&rig.scheduler, |status| status.totals.retried == 2).await;
+    until(&rig.scheduler, |status| status.totals.retried == 2 && status.running == 1).await;
     ticket.cancel();
     assert_eq!(crate::within(ticket.into_future()).await.verdict, Verdict::Cancelled);
     assert!(rig.run(script("ok")).await.is_success());

@@ -46,7 +46,7 @@ pub(super) struct World {
 }
 
 /// Kinds of effects.
-pub(super) const KINDS: u32 = 15;
+pub(super) const KINDS: u32 = 16;
 
 fn kind(effect: &Effect) -> u32 {
     match effect {
@@ -65,6 +65,7 @@ fn kind(effect: &Effect) -> u32 {
         Effect::Vacate(..) => 12,
         Effect::Stow(..) => 13,
         Effect::Drained => 14,
+        Effect::Displace(..) => 15,
     }
 }
 
@@ -119,6 +120,8 @@ impl World {
                     assert_ne!(due_in, Some(Duration::ZERO), "nothing runs beyond its deadline");
                     self.dispatch(job, worker);
                 }
+                // What follows says so too.
+                Effect::Displace(..) => {}
                 Effect::Conclude(job) | Effect::Settle(job, _) => self.end(job),
                 Effect::Retry { job, attempt } => self.retry(job, attempt),
                 Effect::StopRun(job) | Effect::InterruptRun(job, _) => {
