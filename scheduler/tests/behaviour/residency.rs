@@ -5,7 +5,8 @@ use std::time::Duration;
 use engine::Verdict;
 use pool::SessionId;
 use scheduler::{
-    DecisionKind, Decisions, EvictedTo, EvictionReason, Refusal, SchedulerConfig, SessionsConfig,
+    DecisionKind, Decisions, EvictedTo, EvictionReason, JobRequest, Refusal, SchedulerConfig,
+    SessionsConfig, WorkersConfig,
 };
 use tokio::time::advance;
 
@@ -265,4 +266,25 @@ async fn evicted_under_pressure(
             return found;
         }
     }
+}
+
+#[tokio::test]
+async fn a_time_that_never_comes_harms_nobody() {
+    let never = Duration::MAX;
+    let sessions = SessionsConfig {
+        park_after: never,
+        spill_after: never,
+        close_after: Some(never),
+        ..SessionsConfig::default()
+    };
+    let workers = WorkersConfig { min: 0, shrink_after: never, ..config(1).workers };
+    let rig = rig_with(SchedulerConfig { sessions, workers, ..config(1) }).await;
+    let session = open(&rig, "a").await;
+    assert_eq!(count(&rig, session).await, 1);
+    for deadline in [Duration::from_secs(u64::MAX), never] {
+        let request = JobRequest { deadline: Some(deadline), ..script("ok") };
+        assert!(rig.run(request).await.is_success());
+    }
+    assert_eq!(count(&rig, session).await, 2);
+    within(rig.scheduler.drain_for(never)).await;
 }
