@@ -92,6 +92,28 @@ async fn a_session_that_rests_is_parked_then_spilled_and_comes_back() {
     .await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_session_that_was_copied_while_it_was_spilled_is_spilled_again() {
+    standing_still(async {
+        let (park_after, spill_after) = (Duration::from_secs(10), Duration::from_secs(60));
+        let rig = rig_of(SessionsConfig { park_after, spill_after, ..patient() }).await;
+        let session = open(&rig, "a").await;
+        assert_eq!(count(&rig, session).await, 1);
+        for _ in 0..3 {
+            // Each copy is made by a worker, which has nothing to park after it.
+            advance(park_after + Duration::from_secs(1)).await;
+            until(&rig.scheduler, |status| status.places.parked == 1).await;
+            advance(spill_after).await;
+            until(&rig.scheduler, |status| status.memory.disk_bytes > 0).await;
+            assert!(within(rig.scheduler.capture(session)).await.unwrap().is_some());
+            until(&rig.scheduler, |status| status.memory.disk_bytes == 0).await;
+            assert_eq!(rig.status().places.parked, 1);
+        }
+        assert_eq!(count(&rig, session).await, 2);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn beyond_the_number_in_memory_those_that_rested_longest_go_first() {
     let rig = rig_of(SessionsConfig { in_memory: 2, ..patient() }).await;
