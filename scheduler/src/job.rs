@@ -9,7 +9,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 /// The tenant of jobs that name none.
-static DEFAULT_TENANT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("default"));
+pub(crate) static DEFAULT_TENANT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("default"));
 
 /// How urgent a job is among those of its tenant.
 ///

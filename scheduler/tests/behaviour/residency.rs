@@ -108,6 +108,7 @@ async fn a_session_that_was_copied_while_it_was_spilled_is_spilled_again() {
             assert!(within(rig.scheduler.capture(session)).await.unwrap().is_some());
             until(&rig.scheduler, |status| status.memory.disk_bytes == 0).await;
             assert_eq!(rig.status().places.parked, 1);
+            assert_eq!(rig.status().tenants, [], "a copy that was made runs no more");
         }
         assert_eq!(count(&rig, session).await, 2);
     })
