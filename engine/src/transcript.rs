@@ -166,7 +166,7 @@ impl Transcript {
     /// Sets what is kept of output and displays. Called before each run.
     pub(crate) fn begin(&self, limits: &Limits) {
         let mut state = self.state.lock();
-        state.cap = state.bytes.len() + limits.output_bytes;
+        state.cap = state.bytes.len().saturating_add(limits.output_bytes);
         state.displays.most_bytes = limits.display_bytes;
         state.displays.most = limits.display_count;
         self.note(state, EventKind::Started);
@@ -501,6 +501,17 @@ mod tests {
             EventKind::Finished,
         ];
         assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn another_try_without_a_bound_keeps_all_it_says() {
+        let transcript = transcript(usize::MAX);
+        transcript.append(Stream::Stdout, b"abc");
+        transcript.restart();
+        transcript.begin(&Limits { output_bytes: usize::MAX, ..Limits::default() });
+        transcript.append(Stream::Stdout, b"xyz");
+        assert_eq!(transcript.text_of(Stream::Stdout), b"xyz");
+        assert!(!transcript.is_truncated());
     }
 
     #[test]

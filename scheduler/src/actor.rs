@@ -240,6 +240,7 @@ impl SchedulerState {
                 self.finished(worker, job, Finished { outcome, attach, memory_bytes });
             }
             PoolEvent::Parked { worker, job, result } => {
+                self.touch(job);
                 let session = self.session_of(job);
                 self.answer_capture(job, result);
                 self.note_loss(session);

@@ -9,7 +9,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 /// The tenant of jobs that name none.
-static DEFAULT_TENANT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("default"));
+pub(crate) static DEFAULT_TENANT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("default"));
 
 /// How urgent a job is among those of its tenant.
 ///
@@ -90,7 +90,7 @@ impl JobRequest {
             tenant: self.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.clone()),
             priority: self.priority,
             deadline: self.deadline,
-            output_bytes: self.limits.output_bytes + self.limits.display_bytes,
+            output_bytes: self.limits.output_bytes.saturating_add(self.limits.display_bytes),
             is_idempotent: self.idempotent.unwrap_or(self.session.is_none() && !has_functions),
         }
     }

@@ -229,7 +229,9 @@ impl Model {
                 self.lose_session(session, &reason, effects);
             }
             Event::SessionMoved { session, bytes } => self.moved(session, bytes),
-            Event::SessionParked { session, bytes } => self.parked(session, bytes),
+            Event::SessionParked { session, bytes } => {
+                self.sessions.change(session, |session| session.has_left(Some(bytes)));
+            }
             Event::Stowed { session, stowage, result } => {
                 self.sessions.stowed(session, stowage, result.ok());
             }
@@ -248,6 +250,8 @@ impl Model {
 
     /// A worker is idle: it gets a new interpreter if it needs one, or waits for a job.
     fn ready(&mut self, worker: WorkerId, memory_bytes: u64, effects: &mut Vec<Effect>) {
+        let left = self.fleet.take_leaving(worker);
+        self.has_left(worker, left);
         let retire = self.fleet.ready(worker, memory_bytes, self.now);
         let resident = self.resident(worker);
         if let Some(id) = resident {
@@ -287,14 +291,13 @@ impl Model {
         self.reoffer(id);
     }
 
-    fn parked(&mut self, id: SessionId, bytes: u64) {
+    /// What a worker was to put aside it has put aside, or lost, or never had: it says something
+    /// that comes after that.
+    fn has_left(&mut self, worker: WorkerId, session: Option<SessionId>) {
+        let Some(id) = session else { return };
         self.sessions.change(id, |session| {
-            let was_leaving = |place: Place| place == Place::Leaving;
-            if was_leaving(session.place) {
-                session.place = Place::Parked;
-                session.bytes = bytes;
-            } else if session.worker().is_some() && was_leaving(session.before) {
-                session.before = Place::Parked;
+            if session.leaves == Some(worker) {
+                session.has_left(None);
             }
         });
     }
@@ -390,9 +393,10 @@ impl Model {
     /// The session whose state an idle worker has leaves it.
     fn move_out(&mut self, worker: WorkerId, reason: EvictionReason) {
         let Some(id) = self.resident(worker) else { return };
-        self.fleet.house(worker, None);
+        self.fleet.vacate(worker);
         self.sessions.change(id, |session| {
             session.place = Place::Leaving;
+            session.leaves = Some(worker);
             session.is_at_rest = false;
             session.evicted = Some(reason);
         });

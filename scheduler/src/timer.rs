@@ -35,14 +35,14 @@ impl Alarm {
         Self { clock, set: None }
     }
 
-    /// Has `ring` called at `at`, unless it will be called earlier anyhow. Once it was called, it has
-    /// to be told so by `rang`.
+    /// Has `ring` called at `at`, unless it will be called earlier anyhow, or that is further than
+    /// the clock goes. Once it was called, it has to be told so by `rang`.
     pub(crate) fn set(&mut self, at: Duration, ring: impl FnOnce() + Send + 'static) {
         if self.set.as_ref().is_some_and(|(earlier, _)| *earlier <= at) {
             return;
         }
         self.cancel();
-        let due = self.clock.began + at;
+        let Some(due) = self.clock.began.checked_add(at) else { return };
         let waiting = tokio::spawn(async move {
             tokio::time::sleep_until(due).await;
             ring();

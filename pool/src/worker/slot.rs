@@ -188,10 +188,11 @@ impl<'a> Slot<'a> {
     fn bring_to_hand(&mut self, session: &Arc<SessionCell>) -> Result<(), StartError> {
         self.make_way_for(session);
         session.settle(self.worker());
-        if let Ok(before @ Rest::Stowed(_)) = session.at_rest()
+        // It may be stowed further meanwhile, and then it is to be unpacked from there.
+        while let Ok(before @ Rest::Stowed(_)) = session.at_rest()
             && let Rest::Stowed(stowed) = &before
-            && let Ok(parked) = self.unpack(session, stowed)
         {
+            let Ok(parked) = self.unpack(session, stowed) else { continue };
             let bytes = parked.bytes();
             if session.exchange(&before, Rest::Parked(parked)) {
                 self.desk.session_parked(session, bytes);

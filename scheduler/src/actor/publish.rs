@@ -10,6 +10,7 @@ use rpds::RedBlackTreeMapSync;
 use super::SchedulerState;
 use crate::decision::{DecisionKind, EvictedTo, EvictionReason};
 use crate::decisions::Told;
+use crate::job::DEFAULT_TENANT;
 use crate::measures::Measures;
 use crate::metrics::Metrics;
 use crate::model::TenantView;
@@ -93,6 +94,8 @@ impl SchedulerState {
     pub(super) fn touch(&mut self, job: JobId) {
         self.changes.sessions.extend(self.session_of(job));
         self.changes.tenants.extend(self.jobs.get(&job).map(|live| Arc::clone(&live.tenant)));
+        let copies = self.captures.contains_key(&job);
+        self.changes.tenants.extend(copies.then(|| DEFAULT_TENANT.clone()));
     }
 
     fn publish(&mut self, snapshot: &mut Snapshot) {

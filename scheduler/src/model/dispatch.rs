@@ -5,6 +5,9 @@ use pool::{JobId, SessionId, WorkerId};
 use super::{Effect, EvictionReason, Model, Place, Run};
 use crate::policy::fleet::Activity;
 
+/// No job is taken to need more than this: 256 TiB, so that sums of it are still numbers.
+const MOST_FLIGHT_BYTES: u64 = 1 << 48;
+
 impl Model {
     /// Starts the jobs that can run now, as the shares of their tenants say.
     pub(super) fn dispatch(&mut self, effects: &mut Vec<Effect>) {
@@ -49,7 +52,8 @@ impl Model {
         let comes = session.filter(|session| session.worker().is_none());
         let state_bytes = comes.map_or(0, |session| session.bytes);
         let growth = peak_bytes.saturating_sub(slot_bytes).max(state_bytes);
-        (queued.bytes as u64).saturating_add(queued.output_bytes as u64).saturating_add(growth)
+        let bytes = (queued.bytes as u64).saturating_add(queued.output_bytes as u64);
+        bytes.saturating_add(growth).min(MOST_FLIGHT_BYTES)
     }
 
     /// Whether a job that waits may begin to take so many bytes. One may whatever it takes, so that

@@ -74,6 +74,8 @@ impl Model {
         if self.jobs.get(&id)?.run.as_ref()?.worker != worker {
             return None;
         }
+        let left = self.fleet.take_leaving(worker);
+        self.has_left(worker, left);
         let mut job = self.jobs.remove(&id)?;
         let run = job.run.take()?;
         self.running -= 1;
@@ -117,6 +119,7 @@ impl Model {
             self.give_up_if_lost(effects);
             return;
         };
+        self.has_left(worker, was.leaving());
         let before = was.resident().and_then(|id| Some(self.sessions.get(id)?.before));
         if let Activity::Busy(id) = was.activity()
             && let Some((job, run)) = self.stop_running(worker, id)

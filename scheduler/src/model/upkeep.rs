@@ -112,7 +112,8 @@ impl Model {
     /// A worker that is too many, and since when it is idle: vacant ones first, of those the one
     /// that was idle longest.
     fn surplus(&self) -> Option<(Time, WorkerId)> {
-        if self.phase != Phase::Open || self.fleet.count() <= self.wanted_workers() {
+        // Those that are being started may never come.
+        if self.phase != Phase::Open || self.fleet.living() <= self.wanted_workers() {
             return None;
         }
         self.fleet.stalest_vacant().or_else(|| {

@@ -1,15 +1,12 @@
 //! The workers: what each does, and how many there should be.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use pool::{JobId, SessionId, WorkerId};
 
 use crate::config::WorkersConfig;
 use crate::decision::RetireReason;
 use crate::model::Time;
-
-/// Of so many workers it is remembered that they were to end, so that nobody misses them.
-const DISMISSED_COUNT: usize = 64;
 
 /// What a worker does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +24,8 @@ pub(crate) struct Worker {
     activity: Activity,
     /// The session whose state it has, or will have once it begins its job.
     resident: Option<SessionId>,
+    /// The session that it puts aside before anything else is heard of it.
+    leaving: Option<SessionId>,
     /// When its last job ended, or it came.
     used_at: Time,
     /// Its interpreter's own memory, as it last said.
@@ -43,6 +42,10 @@ impl Worker {
     pub(crate) fn resident(&self) -> Option<SessionId> {
         self.resident
     }
+
+    pub(crate) fn leaving(&self) -> Option<SessionId> {
+        self.leaving
+    }
 }
 
 /// Every worker.
@@ -53,8 +56,8 @@ pub(crate) struct Fleet {
     starting: usize,
     /// Workers that nobody will replace, because they could not be kept alive.
     given_up: usize,
-    /// The last workers that were to end.
-    dismissed: VecDeque<WorkerId>,
+    /// Workers that were to end and have not said that they did, so that nobody misses them.
+    dismissed: HashSet<WorkerId>,
     /// Idle workers without a session, by when they were used.
     vacant: BTreeSet<(Time, WorkerId)>,
     /// Idle workers with a session at rest, by when they were used.
@@ -76,6 +79,11 @@ impl Fleet {
     /// Workers that live or are being started.
     pub(crate) fn count(&self) -> usize {
         self.workers.len() + self.starting
+    }
+
+    /// Workers that live.
+    pub(crate) fn living(&self) -> usize {
+        self.workers.len()
     }
 
     pub(crate) fn idle(&self) -> usize {
@@ -139,7 +147,8 @@ impl Fleet {
         let worker = self.workers.entry(id).or_insert_with(|| {
             *starting = starting.saturating_sub(1);
             let activity = Activity::Preparing;
-            Worker { activity, resident: None, used_at: now, slot_bytes: 0, retire: None }
+            let (resident, leaving) = (None, None);
+            Worker { activity, resident, leaving, used_at: now, slot_bytes: 0, retire: None }
         });
         self.slot_bytes = self.slot_bytes - worker.slot_bytes + slot_bytes;
         worker.slot_bytes = slot_bytes;
@@ -175,19 +184,25 @@ impl Fleet {
         self.change(id, |worker| worker.resident = resident);
     }
 
+    /// A worker is to put the session aside that it has.
+    pub(crate) fn vacate(&mut self, id: WorkerId) {
+        self.change(id, |worker| worker.leaving = worker.resident.take());
+    }
+
+    /// A worker has put aside what it was to. Gives which session that was.
+    pub(crate) fn take_leaving(&mut self, id: WorkerId) -> Option<SessionId> {
+        self.workers.get_mut(&id)?.leaving.take()
+    }
+
     /// An idle worker is to end.
     pub(crate) fn dismiss(&mut self, id: WorkerId) {
         self.remove(id);
-        self.dismissed.push_back(id);
-        if self.dismissed.len() > DISMISSED_COUNT {
-            self.dismissed.pop_front();
-        }
+        self.dismissed.insert(id);
     }
 
     /// A worker is no more. Gives what it was, unless it was never heard of or was to end.
     pub(crate) fn gone(&mut self, id: WorkerId, is_replaced: bool, reason: &str) -> Option<Worker> {
-        if let Some(at) = self.dismissed.iter().position(|dismissed| *dismissed == id) {
-            self.dismissed.remove(at);
+        if self.dismissed.remove(&id) {
             return None;
         }
         let worker = self.remove(id);

@@ -55,6 +55,8 @@ pub(crate) struct Session {
     pub(crate) place: Place,
     /// Where its state was before it was to come to its worker.
     pub(crate) before: Place,
+    /// The worker that was last to put it aside.
+    pub(crate) leaves: Option<WorkerId>,
     /// Whether its worker is idle.
     pub(crate) is_at_rest: bool,
     /// What its state takes when it is parked, as was last told.
@@ -90,6 +92,7 @@ impl Session {
             runs: false,
             place,
             before: place,
+            leaves: None,
             is_at_rest: false,
             bytes,
             rests_since: now,
@@ -121,6 +124,18 @@ impl Session {
             | Place::Compressed(_)
             | Place::OnDisk(_) => None,
         }
+    }
+
+    /// A worker has put it aside, and it takes so many bytes; `None` if that was not said.
+    pub(crate) fn has_left(&mut self, bytes: Option<u64>) {
+        if self.place == Place::Leaving {
+            self.place = Place::Parked;
+        } else if self.worker().is_none() {
+            return;
+        } else if self.before == Place::Leaving {
+            self.before = Place::Parked;
+        }
+        self.bytes = bytes.unwrap_or(self.bytes);
     }
 
     fn standing(&self) -> Standing {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use engine::Verdict;
 use pool::SessionId;
 use scheduler::{
-    DecisionKind, Decisions, EvictedTo, EvictionReason, Refusal, SchedulerConfig, SessionsConfig,
+    DecisionKind, Decisions, EvictedTo, EvictionReason, JobRequest, Refusal, SchedulerConfig,
+    SessionsConfig, WorkersConfig,
 };
 use tokio::time::advance;
 
@@ -87,6 +88,29 @@ async fn a_session_that_rests_is_parked_then_spilled_and_comes_back() {
         }
         assert_eq!(count(&rig, session).await, 4);
         until(&rig.scheduler, |status| status.memory.disk_bytes == 0).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_was_copied_while_it_was_spilled_is_spilled_again() {
+    standing_still(async {
+        let (park_after, spill_after) = (Duration::from_secs(10), Duration::from_secs(60));
+        let rig = rig_of(SessionsConfig { park_after, spill_after, ..patient() }).await;
+        let session = open(&rig, "a").await;
+        assert_eq!(count(&rig, session).await, 1);
+        for _ in 0..3 {
+            // Each copy is made by a worker, which has nothing to park after it.
+            advance(park_after + Duration::from_secs(1)).await;
+            until(&rig.scheduler, |status| status.places.parked == 1).await;
+            advance(spill_after).await;
+            until(&rig.scheduler, |status| status.memory.disk_bytes > 0).await;
+            assert!(within(rig.scheduler.capture(session)).await.unwrap().is_some());
+            until(&rig.scheduler, |status| status.memory.disk_bytes == 0).await;
+            assert_eq!(rig.status().places.parked, 1);
+            assert_eq!(rig.status().tenants, [], "a copy that was made runs no more");
+        }
+        assert_eq!(count(&rig, session).await, 2);
     })
     .await;
 }
@@ -262,4 +286,25 @@ async fn evicted_under_pressure(
             return found;
         }
     }
+}
+
+#[tokio::test]
+async fn a_time_that_never_comes_harms_nobody() {
+    let never = Duration::MAX;
+    let sessions = SessionsConfig {
+        park_after: never,
+        spill_after: never,
+        close_after: Some(never),
+        ..SessionsConfig::default()
+    };
+    let workers = WorkersConfig { min: 0, shrink_after: never, ..config(1).workers };
+    let rig = rig_with(SchedulerConfig { sessions, workers, ..config(1) }).await;
+    let session = open(&rig, "a").await;
+    assert_eq!(count(&rig, session).await, 1);
+    for deadline in [Duration::from_secs(u64::MAX), never] {
+        let request = JobRequest { deadline: Some(deadline), ..script("ok") };
+        assert!(rig.run(request).await.is_success());
+    }
+    assert_eq!(count(&rig, session).await, 2);
+    within(rig.scheduler.drain_for(never)).await;
 }

@@ -130,3 +130,17 @@ fn what_jobs_of_a_tenant_took_is_kept_free_for_them() {
     // Of another tenant nothing is known yet, and it is its turn.
     assert_eq!(told.submit_of(4, "other"), [admit(4), dispatch(4, 1)]);
 }
+
+#[test]
+fn output_without_a_bound_is_still_a_number_in_the_ledger() {
+    let mut told = Told::new(roomy());
+    let (_, _) = (told.ready(1), told.ready(2));
+    let endless = Queued { output_bytes: usize::MAX, ..queued() };
+    for job in 1..=2 {
+        let _ = told.submit_as(job, endless.clone());
+    }
+    assert_eq!(told.model.running(), 2);
+    assert!(told.model.memory().in_flight_bytes > 1 << 48);
+    let (_, _) = (told.finish(1, 2), told.finish(2, 1));
+    assert_eq!(told.model.memory().in_flight_bytes, 0);
+}

@@ -114,6 +114,48 @@ fn workers_that_cannot_be_kept_alive_are_not_asked_for_again() {
 }
 
 #[test]
+fn a_worker_is_not_too_many_while_others_only_may_come() {
+    let mut told = Told::new(elastic(1, 3, 0));
+    let _ = told.ready(1);
+    for job in 1..=3 {
+        let _ = told.submit(job);
+    }
+    for job in 1..=3 {
+        let _ = told.finish(1, job);
+        let _ = told.ready(1);
+    }
+    assert_eq!(told.model.worker_count(), 3);
+    assert_eq!(told.pass(seconds(1_000)), []);
+    // Now there is one too many.
+    assert_eq!(told.ready(2), [dismissed(1)]);
+}
+
+#[test]
+fn nobody_misses_workers_that_were_to_end_however_many_they_are() {
+    let mut told = Told::new(elastic(0, 100, 0));
+    for job in 1..=100 {
+        let _ = told.submit(job);
+    }
+    for worker in 1..=100 {
+        let _ = told.ready(worker);
+    }
+    for worker in 1..=100 {
+        let _ = told.finish(worker, worker);
+        let _ = told.ready(worker);
+    }
+    for _ in 1..=100 {
+        let _ = told.pass(seconds(100));
+    }
+    assert_eq!(told.model.worker_count(), 0);
+    for worker in 1..=100 {
+        assert_eq!(told.gone(worker, false, false), []);
+    }
+    for job in 101..=200 {
+        assert_eq!(told.submit(job), [admit(job), Effect::AddWorker]);
+    }
+}
+
+#[test]
 fn draining_brings_only_workers_that_jobs_need() {
     let mut told = Told::new(elastic(2, 4, 2));
     let _ = told.submit(1);

@@ -64,6 +64,38 @@ fn a_session_that_rests_is_parked_then_spilled_then_closed() {
 }
 
 #[test]
+fn a_session_that_its_worker_never_had_makes_room_all_the_same() {
+    let mut told = Told::new(config());
+    told.open(1);
+    let _ = told.ready(1);
+    // It is parked while its worker has it for the model: its state could not be brought there.
+    let _ = told.submit_to(1, 1);
+    let _ = told.park(1, 600);
+    let _ = told.finish(1, 1);
+    let _ = told.ready(1);
+    let _ = told.pass(seconds(10));
+    assert_eq!(told.ready(1), []);
+    assert_eq!(told.model.memory().session_bytes, 600);
+    assert_eq!(told.pass(seconds(90)), [stow(1, Stowage::Disk, idle(100))]);
+}
+
+#[test]
+fn a_session_is_put_aside_by_the_worker_that_has_it_and_by_no_other() {
+    let mut told = Told::new(config());
+    told.open(1);
+    let (_, _) = (told.ready(1), told.submit_to(1, 1));
+    let (_, _) = (told.finish(1, 1), told.ready(1));
+    // An isolated job has it leave the one worker, and a turn brings it to the other.
+    let _ = told.submit(2);
+    let (_, _) = (told.ready(2), told.submit_to(3, 1));
+    let (_, _) = (told.finish(2, 3), told.ready(2));
+    let _ = told.pass(seconds(10));
+    assert_eq!(told.finish(1, 2), [conclude(2)]);
+    assert_eq!(told.pass(seconds(1_000)), [], "the second worker has it still");
+    assert_eq!(told.ready(2), [stow(1, Stowage::Disk, idle(1_010))]);
+}
+
+#[test]
 fn memory_that_is_short_compresses_then_spills_then_refuses() {
     let mut told = Told::new(SchedulerConfig { memory_bytes: 1_000, ..config() });
     let _ = told.open_with(1, 390);
