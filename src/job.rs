@@ -246,22 +246,27 @@ impl Job {
     }
 
     /// Says whose job it is. Tenants share the workers by their weights, whatever each submits; see
-    /// [`Builder::tenant`](crate::Builder::tenant). Without one it is the tenant `default`.
+    /// [`Builder::tenant`](crate::Builder::tenant). Any text will do; a tenant that nobody named
+    /// before has the default of [`TenantConfig`](crate::TenantConfig), and costs nothing once its
+    /// jobs have ended. Without one it is the tenant `default`.
     pub fn tenant(mut self, name: impl Into<Arc<str>>) -> Self {
         self.tenant = Some(name.into());
         self
     }
 
-    /// Says how urgent it is among the jobs of its tenant. Nothing waits for ever: a job of lower
-    /// priority goes first when it has waited 30 seconds longer.
+    /// Says how urgent it is among the jobs of its tenant. Nothing waits for ever: a job goes before
+    /// those of the next higher priority that came 30 seconds later, and before those of the one
+    /// above that came a minute later. Default: normal.
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }
 
     /// Says when the outcome is due, from submission. If by the measured times it can't be had
-    /// by then, the job is refused at once with the estimate; if the time comes while the job
-    /// waits or runs, it ends with the limit [`LimitKind::Deadline`](crate::LimitKind::Deadline).
+    /// by then, the job is refused at once with the estimate, as
+    /// [`Refusal::DeadlineTooSoon`](crate::Refusal::DeadlineTooSoon), and so is one that is due in
+    /// no time; if the time comes while the job waits or runs, it ends with the limit
+    /// [`LimitKind::Deadline`](crate::LimitKind::Deadline). Default: none.
     ///
     /// ```
     /// use std::time::Duration;

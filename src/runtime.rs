@@ -91,13 +91,15 @@ impl Hatchery {
     }
 
     /// Why a job waits, what goes before it, and how long that will probably take; `None` if it has
-    /// ended. [`Ticket::job_id`] is its number.
+    /// ended, there is none with this number, or the pool has ended. [`Ticket::job_id`] is its
+    /// number.
     pub async fn explain(&self, job_id: u64) -> Option<Explanation> {
         self.scheduler.explain(job_id).await
     }
 
     /// Follows the scheduler's decisions from here on: what was taken, refused, started, tried
-    /// again, evicted, retired, and why.
+    /// again, evicted, retired, and why. A follower that is more than 1,024 decisions behind misses
+    /// the oldest, and hears how many.
     pub fn decisions(&self) -> Decisions {
         self.scheduler.decisions()
     }
@@ -108,7 +110,7 @@ impl Hatchery {
     }
 
     /// Takes no more jobs, finishes those that end within this time, cancels the others, and ends
-    /// every worker.
+    /// every worker. With no time it is [`Self::abort`].
     pub async fn drain_for(&self, time: Duration) {
         self.scheduler.drain_for(time).await;
     }
@@ -206,7 +208,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Jobs that run at once, and interpreters kept warm for them. Default: the number of CPUs.
+    /// Jobs that run at once, and interpreters kept warm for them: at least 1, or the start fails.
+    /// Default: the number of CPUs.
     pub fn workers(mut self, count: usize) -> Self {
         self.scheduler.workers = WorkersConfig { spares: 0, ..WorkersConfig::fixed(count) };
         self.scheduler.concurrent = count;
@@ -214,7 +217,9 @@ impl Builder {
     }
 
     /// Workers that follow the load: the first number at least, the second at most, which is also
-    /// how many jobs run at once. One that was idle for a minute ends.
+    /// how many jobs run at once. One that was idle for a minute ends. The second is at least 1 and
+    /// at least the first, or the start fails; with a first of 0, a job after a rest waits for an
+    /// interpreter, some milliseconds. Default: always the number of CPUs.
     pub fn workers_between(mut self, counts: RangeInclusive<usize>) -> Self {
         let (min, max) = counts.into_inner();
         self.scheduler.workers = WorkersConfig { min, max, ..self.scheduler.workers };
@@ -222,13 +227,15 @@ impl Builder {
         self
     }
 
-    /// Idle workers that are kept beyond those that run, up to the most that may be. Default: 0.
+    /// Idle workers that are kept beyond those that run, up to the most that may be; with more than
+    /// these the start fails. [`Self::workers`] sets it back to 0. Default: 0.
     pub fn warm_spares(mut self, count: usize) -> Self {
         self.scheduler.workers.spares = count;
         self
     }
 
-    /// What a tenant may have; others have the default of [`TenantConfig`]: an equal share.
+    /// What a tenant may have; others have the default of [`TenantConfig`]: an equal share. With a
+    /// weight or a number of jobs at once of 0 the start fails.
     pub fn tenant(mut self, name: impl Into<String>, config: TenantConfig) -> Self {
         self.scheduler.tenants.insert(name.into(), config);
         self
@@ -267,7 +274,8 @@ impl Builder {
         self
     }
 
-    /// Jobs that may wait; further ones are refused. Default: 10,000.
+    /// Jobs that may wait; further ones are refused. At 0 a job is taken only if a worker is ready
+    /// for it, or another one is started for it. Default: 10,000.
     pub fn queue_limit(mut self, count: usize) -> Self {
         self.scheduler.queued_count = count;
         self

@@ -41,7 +41,7 @@ impl Ticket {
         Self { job, scheduler, reply, transcript, cursor, changed, outcome: None }
     }
 
-    /// The job's number, unique in this process.
+    /// The job's number, unique in its pool.
     pub fn job_id(&self) -> u64 {
         self.job.0
     }
