@@ -261,7 +261,7 @@ fn later(after: Option<Duration>) -> String {
 
 fn too_soon(due_in: Duration, estimate: Duration) -> String {
     if due_in.is_zero() {
-        return "it was due before it came".to_owned();
+        return "it is due already".to_owned();
     }
     format!("it is due in {} and would end in about {}", seconds(due_in), seconds(estimate))
 }
@@ -302,6 +302,6 @@ mod tests {
                  give it more time"
             )
         );
-        assert_eq!(told(0, 0, None), format!("{start} was due before it came; give it more time"));
+        assert_eq!(told(0, 0, None), format!("{start} is due already; give it more time"));
     }
 }

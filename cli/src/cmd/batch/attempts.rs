@@ -89,7 +89,7 @@ async fn until_taken<T, F: Future<Output = Result<T, Error>>>(
         };
         alone = if taken.count.load(Ordering::Relaxed) == 0 { alone + 1 } else { 0 };
         let Some(pause) = pause(&refusal, left).filter(|_| alone < TRIES_ALONE) else {
-            return Err(refusal.into());
+            return Err(reason(refusal, left).into());
         };
         tokio::select! {
             () = rest(pause) => {}
@@ -97,6 +97,16 @@ async fn until_taken<T, F: Future<Output = Result<T, Error>>>(
             () = taken.ended.notified() => rest(pause.min(SHORTEST_PAUSE)).await,
         }
     }
+}
+
+/// Why a job is given up: one that waited for room until it was due is late, however full it is.
+fn reason(refusal: Refusal, left: Option<Duration>) -> Refusal {
+    let has_time = left.is_none_or(|left| !left.is_zero());
+    if has_time || !refusal.is_overload() {
+        return refusal;
+    }
+    let none = Duration::ZERO;
+    Refusal::DeadlineTooSoon { due_in: none, estimate: none, retry_after: None }
 }
 
 /// How long to wait before the next try; `None` if there is to be none.
@@ -197,6 +207,8 @@ mod tests {
         let deadline = Duration::from_millis(250);
         let (taken, time, tries) = tried(u32::MAX, full(None), Some(deadline), 1).await;
         assert_eq!((taken, time, tries), (false, deadline, 4));
+        assert_eq!(reason(full(None), Some(Duration::ZERO)).name(), "deadline");
+        assert_eq!(reason(full(None), Some(deadline)).name(), "queue_full");
     }
 
     #[tokio::test(start_paused = true)]
