@@ -19,7 +19,9 @@ impl Checkpoint {
     }
 
     /// The memory that it takes, in bytes: what the session's jobs changed. It is freed when the
-    /// last clone, and the last session that goes on from it unchanged, are gone.
+    /// last clone, and the last session that goes on from it unchanged, are gone. It is never
+    /// spilled, and doesn't count towards
+    /// [`Builder::memory_limit_bytes`](crate::Builder::memory_limit_bytes).
     pub fn bytes(&self) -> u64 {
         self.state.as_ref().map_or(0, Parked::bytes)
     }

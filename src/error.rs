@@ -74,7 +74,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same call may well succeed later, once there is less load.
+    /// Whether the same call may well succeed later, once there is less load: a queue is full,
+    /// memory is short, or the deadline can't be met.
     pub fn is_overloaded(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.is_overload())
     }

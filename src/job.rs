@@ -245,28 +245,28 @@ impl Job {
         self
     }
 
-    /// Says whose job it is. Tenants share the workers by their weights, whatever each submits; see
-    /// [`Builder::tenant`](crate::Builder::tenant). Any text will do; a tenant that nobody named
-    /// before has the default of [`TenantConfig`](crate::TenantConfig), and costs nothing once its
-    /// jobs have ended. Without one it is the tenant `default`.
+    /// Says whose job it is. Tenants share the CPU time by their weights, whatever each submits;
+    /// see [`Builder::tenant`](crate::Builder::tenant). Any text will do. Without one it
+    /// is the tenant `default`.
     pub fn tenant(mut self, name: impl Into<Arc<str>>) -> Self {
         self.tenant = Some(name.into());
         self
     }
 
-    /// Says how urgent it is among the jobs of its tenant. Nothing waits for ever: a job goes before
-    /// those of the next higher priority that came 30 seconds later, and before those of the one
-    /// above that came a minute later. Default: normal.
+    /// Says how urgent it is among the jobs of its tenant. Nothing waits for ever: a normal job
+    /// counts as submitted 30 seconds later than it was, one of low priority 60. The turns of a
+    /// session keep their order all the same. Default: [`Priority::Normal`].
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Says when the outcome is due, from submission. If by the measured times it can't be had
-    /// by then, the job is refused at once with the estimate, as
-    /// [`Refusal::DeadlineTooSoon`](crate::Refusal::DeadlineTooSoon), and so is one that is due in
-    /// no time; if the time comes while the job waits or runs, it ends with the limit
-    /// [`LimitKind::Deadline`](crate::LimitKind::Deadline). Default: none.
+    /// Says when the outcome is due, from submission. If by the measured times it can't be had by
+    /// then, the job is refused at once with the estimate,
+    /// [`Refusal::DeadlineTooSoon`](crate::Refusal::DeadlineTooSoon), and so is one that is due in no
+    /// time; if the time comes while the job waits or runs, it ends with the limit
+    /// [`LimitKind::Deadline`](crate::LimitKind::Deadline), by an interrupt as at any limit on
+    /// time. A job doesn't go first because it is due soon. Default: none.
     ///
     /// ```
     /// use std::time::Duration;
@@ -282,7 +282,10 @@ impl Job {
     }
 
     /// Says whether running the job twice does no harm. Then it is tried again, on a fresh
-    /// interpreter, when the sandbox fails; what the program itself does is never a reason.
+    /// interpreter, when the sandbox fails or its worker dies, as often as
+    /// [`Builder::retries`](crate::Builder::retries) says; what the program itself does is never a
+    /// reason. A job of a session is never tried again. A reader of its events finds
+    /// [`EventKind::Retried`](crate::EventKind::Retried) between two tries.
     /// Default: yes for a job without a session and without host functions.
     pub fn idempotent(mut self, is_idempotent: bool) -> Self {
         self.idempotent = Some(is_idempotent);

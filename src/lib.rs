@@ -16,7 +16,7 @@ pub use error::Error;
 pub use functions::HostFunction;
 pub use image::{build_packages, find_image, image_keys, images, remove_image};
 pub use job::Job;
-pub use pool::{SessionId, SessionPlace, WorkerActivity, WorkerId, WorkerStatus};
+pub use pool::{JobId, SessionId, SessionPlace, WorkerActivity, WorkerId, WorkerStatus};
 pub use runtime::{Builder, Hatchery, describe_metrics};
 pub use scheduler::{
     ConfigError, Decision, DecisionKind, Decisions, ErrorStatus, Events, EvictedTo, EvictionReason,

@@ -60,7 +60,8 @@ impl Hatchery {
     /// The session with this name, opened if it isn't open.
     ///
     /// # Errors
-    /// Too many sessions are open, or the pool is shutting down.
+    /// Too many sessions are open, no memory is left and no session at rest could give some back,
+    /// or the pool is shutting down.
     pub async fn session(&self, name: &str) -> Result<Session, Error> {
         let session = self.scheduler.open_session(name).await?;
         Ok(Session::new(self.clone(), name, session))
@@ -85,21 +86,23 @@ impl Hatchery {
         self.image.as_ref().map(Image::info)
     }
 
-    /// Queue depth, every worker's state and what became of the jobs so far. Never waits.
+    /// What waits and runs, by tenant and priority; every worker and session; memory, latencies,
+    /// the last errors and decisions, and what became of the jobs so far. It waits for no job, and
+    /// is never older than what its caller has been told.
     pub fn status(&self) -> SchedulerStatus {
         self.scheduler.status()
     }
 
-    /// Why a job waits, what goes before it, and how long that will probably take; `None` if it has
-    /// ended, there is none with this number, or the pool has ended. [`Ticket::job_id`] is its
-    /// number.
+    /// Why a job waits, what goes before it, and how long that will probably take, as a value that
+    /// can be printed; `None` if it has ended. [`Ticket::job_id`] is its number. It looks at every
+    /// job that waits, so it isn't for every job of many.
     pub async fn explain(&self, job_id: u64) -> Option<Explanation> {
         self.scheduler.explain(job_id).await
     }
 
     /// Follows the scheduler's decisions from here on: what was taken, refused, started, tried
-    /// again, evicted, retired, and why. A follower that is more than 1,024 decisions behind misses
-    /// the oldest, and hears how many.
+    /// again, evicted, retired, and why. A reader that is more than 1,024 behind misses some, and
+    /// is told how many; it holds nobody up.
     pub fn decisions(&self) -> Decisions {
         self.scheduler.decisions()
     }
@@ -110,7 +113,8 @@ impl Hatchery {
     }
 
     /// Takes no more jobs, finishes those that end within this time, cancels the others, and ends
-    /// every worker. With no time it is [`Self::abort`].
+    /// every worker. It goes on if its caller stops waiting; an earlier end that is asked for later
+    /// holds.
     pub async fn drain_for(&self, time: Duration) {
         self.scheduler.drain_for(time).await;
     }
@@ -217,9 +221,9 @@ impl Builder {
     }
 
     /// Workers that follow the load: the first number at least, the second at most, which is also
-    /// how many jobs run at once. One that was idle for a minute ends. The second is at least 1 and
-    /// at least the first, or the start fails; with a first of 0, a job after a rest waits for an
-    /// interpreter, some milliseconds. Default: always the number of CPUs.
+    /// how many jobs run at once. One beyond what is wanted that was idle for a minute ends. With 0
+    /// at least, the first job after a rest waits for an interpreter to start. Default: as many as
+    /// CPUs, always. If the most is 0 or below the least, the start fails.
     pub fn workers_between(mut self, counts: RangeInclusive<usize>) -> Self {
         let (min, max) = counts.into_inner();
         self.scheduler.workers = WorkersConfig { min, max, ..self.scheduler.workers };
@@ -234,14 +238,16 @@ impl Builder {
         self
     }
 
-    /// What a tenant may have; others have the default of [`TenantConfig`]: an equal share. With a
-    /// weight or a number of jobs at once of 0 the start fails.
+    /// What the tenant with this name may have: its weight, and bounds on its jobs that run and
+    /// wait. Default: that of [`TenantConfig`], weight 1 and no bounds of its own. With a weight of 0, or
+    /// none that may run, the start fails.
     pub fn tenant(mut self, name: impl Into<String>, config: TenantConfig) -> Self {
         self.scheduler.tenants.insert(name.into(), config);
         self
     }
 
-    /// How often a job that the sandbox failed is tried again, if it is idempotent. Default: 2.
+    /// How often a job is tried again that the sandbox failed or whose worker died, if it is
+    /// idempotent ([`Job::idempotent`]). Default: 2.
     pub fn retries(mut self, count: u32) -> Self {
         self.scheduler.retries = count;
         self
@@ -255,20 +261,23 @@ impl Builder {
         self
     }
 
-    /// A worker gets a new interpreter after a job with more memory than this. Default: 512 MiB.
+    /// A worker gets a new interpreter after a job with more guest memory than this, once it holds
+    /// no session. Default: 512 MiB.
     pub fn retire_above_bytes(mut self, bytes: u64) -> Self {
         self.scheduler.retire_above_bytes = bytes;
         self
     }
 
-    /// What becomes of sessions that rest.
+    /// What becomes of sessions that rest, and how many there may be: the whole of it, with what
+    /// [`Self::session_limit`] sets. Default: that of [`SessionsConfig`].
     pub fn sessions(mut self, config: SessionsConfig) -> Self {
         self.scheduler.sessions = config;
         self
     }
 
-    /// Where sessions are spilled to when memory is short: a directory on a disk. Nothing has a name
-    /// there, so nothing is left, however the process ends. Default: the cache directory.
+    /// Where sessions are spilled to when memory is short or they rest for long: a directory on a
+    /// disk, one in memory gains nothing. Nothing has a name there, so nothing is left, however the
+    /// process ends. Default: the cache directory.
     pub fn spill_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.pool.spill_dir = Some(path.into());
         self
@@ -335,7 +344,8 @@ impl Builder {
         self
     }
 
-    /// Sessions that may be open; further ones are refused. Default: 10,000.
+    /// Sessions that may be open, wherever their states are; further ones are refused.
+    /// Default: 10,000.
     pub fn session_limit(mut self, count: usize) -> Self {
         self.scheduler.sessions.open = count;
         self
@@ -384,8 +394,8 @@ impl Builder {
     ///
     /// # Errors
     /// The configuration makes no sense, the build or a package can't be had, or the image can't be
-    /// made: a module can't be imported, or the setup failed. A host function has a name that Python
-    /// can't have.
+    /// made: a module can't be imported, or the setup failed. A host function has a name that
+    /// Python can't have.
     pub async fn start(self) -> Result<Hatchery, Error> {
         self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
         let Self { mut pool, scheduler, limits, .. } = self.clone();

@@ -14,8 +14,15 @@ use crate::runtime::{Hatchery, parked};
 /// A session: jobs run one after another on one state and see what earlier ones left.
 ///
 /// It has no interpreter of its own: its state stays with the worker that ran its last job until
-/// that worker is needed for something else, and is then put aside. So there can be many more
-/// sessions than workers.
+/// that worker is needed for something else, or the session has rested for a while, and is then put
+/// aside in memory. When memory is short, or the session rests for longer, it is compressed there
+/// or written to disk; [`SessionsConfig`](crate::SessionsConfig) has the times and bounds. So there
+/// can be many more sessions than workers. Wherever its state is, the next job finds everything as
+/// the last one left it, and pays for bringing it. [`Status::sessions`](crate::Status::sessions)
+/// says where it is and why it last had to make room, and [`Hatchery::decisions`] tells of it.
+///
+/// Its jobs run in the order in which they were submitted, one at a time, whatever their
+/// priorities.
 ///
 /// Between jobs the state can be copied: [`fork`](Self::fork) gives another session that goes on
 /// from it, and a [`checkpoint`](Self::checkpoint) is there to go back to. While a job of the
@@ -24,10 +31,12 @@ use crate::runtime::{Hatchery, parked};
 ///
 /// A job that reaches a limit on time or is cancelled is interrupted by `KeyboardInterrupt`, and
 /// the session goes on with its variables; what the job did to files is undone. Only a job that
-/// goes on regardless for [`Limits::grace`](crate::Limits::grace), or that traps, takes the
-/// state with it. The session is then gone: further jobs are refused with
-/// [`Refusal::SessionGone`](crate::Refusal::SessionGone), and [`Hatchery::session`] opens a fresh
-/// one under the same name. Clones are the same session.
+/// goes on regardless for [`Limits::grace`](crate::Limits::grace), or that traps, takes the state
+/// with it, and so does the death of its worker. The session is then gone: jobs that wait end with
+/// [`SandboxFailure::SessionLost`](crate::SandboxFailure::SessionLost), further ones are refused
+/// with [`Refusal::SessionGone`](crate::Refusal::SessionGone),
+/// [`DecisionKind::SessionEnded`](crate::DecisionKind::SessionEnded) has the reason, and
+/// [`Hatchery::session`] opens a fresh one under the same name. Clones are the same session.
 #[derive(Debug, Clone)]
 pub struct Session {
     hatchery: Hatchery,
@@ -65,8 +74,8 @@ impl Session {
     /// its own way.
     ///
     /// # Errors
-    /// A job of the session runs or waits, the session is gone, a session with this name is open, or
-    /// too many are.
+    /// A job of the session runs or waits, the session is gone, a session with this name is open,
+    /// too many are, or there is no memory for another one.
     pub async fn fork(&self, name: &str) -> Result<Self, Error> {
         let state = self.hatchery.scheduler().capture(self.session).await?;
         let state = state.as_ref().map(copy);

@@ -52,8 +52,8 @@ pub struct SchedulerConfig {
     pub retries: u32,
     /// What becomes of sessions that rest.
     pub sessions: SessionsConfig,
-    /// Memory for everything: the image, slots, parked sessions, waiting jobs, and the output and
-    /// files of running ones, in bytes. Near its end sessions that rest are compressed, then
+    /// Memory for everything: the image, slots, parked sessions, waiting jobs, and the input, output
+    /// and growth of running ones, in bytes. Near its end sessions that rest are compressed, then
     /// spilled to disk; at its end nothing is taken that would need more.
     ///
     /// Default: four fifths of what the control group allows, or of the machine's memory. More
@@ -119,11 +119,13 @@ pub struct SessionsConfig {
     /// Sessions whose state may be in memory, on workers or parked. Beyond it, those that rested
     /// longest are spilled to disk.
     ///
-    /// Default: 2,000. At least `concurrent`, or sessions that run would have to be spilled.
+    /// Default: 2,000. At least as many as jobs that run at once, or sessions that run would have
+    /// to be spilled.
     pub in_memory: usize,
-    /// Bytes of spilled sessions on disk.
+    /// Bytes of spilled sessions on disk, compressed as they are there.
     ///
-    /// Default: 8 GiB. Zero spills nothing: a session that finds no room in memory is refused.
+    /// Default: 8 GiB. Zero spills nothing: a session that finds no room in memory is refused. If
+    /// the disk itself is full before, sessions stay in memory.
     pub disk_bytes: u64,
     /// A session that rested on its worker for so long is parked, so that the worker's next job
     /// needn't wait for that.

@@ -1,17 +1,22 @@
-//! Who runs next, who waits, who is refused.
+//! Who runs next, who waits, who is refused, who makes room.
 //!
-//! Goals, in order: every submitted job ends in exactly one outcome; nothing waits while a worker
-//! that could run it is idle; first come, first served; every refusal carries its reason.
+//! Goals, in order: every admitted job ends in exactly one outcome; nothing is taken beyond what
+//! was allowed, and the pool stays up; tenants get their shares, and nothing waits for ever; no
+//! worker idles while a job could run on it; every refusal, eviction and retirement carries its
+//! reason.
 //!
-//! The abstract problem: workers are all alike. Isolated jobs wait in one queue, those of each
-//! session in one of its own, of which one job runs at a time; at most `concurrent` run at once.
-//! Whenever a job comes or a worker becomes ready, the oldest job that could run now does. A worker
-//! keeps the state of the session that it ran last, so that session's next job goes there if the
-//! worker is idle; else the state moves.
+//! The abstract problem: workers are all alike, and each runs one job at a time. Jobs belong to
+//! tenants, which share the CPU time by their weights; the jobs of a tenant go by age, shifted by
+//! their priority. Those of a session run one at a time, in order, and cost least where the
+//! session's state is. A job with a deadline is refused if by the measured times it can't make it.
+//! Whatever takes memory, at work or at rest, is in one ledger with one limit; near it sessions
+//! that rest are compressed and spilled to disk, longest at rest first. Workers come while jobs
+//! could run, and go when they idle.
 //!
-//! Enter at `model.rs`: the decisions, as plain functions of a model and an event that give effects
-//! (`effect.rs`). `actor.rs` is the shell around it: it turns messages into events and carries the
-//! effects out. `scheduler.rs` and `ticket.rs` are what callers hold.
+//! Enter at `model.rs`: the decisions, as plain functions of a model, an event and the time that
+//! give effects (`effect.rs`), by the rules in `policy/`. `actor.rs` is the shell around it: it
+//! turns messages into events and carries the effects out. `scheduler.rs` and `ticket.rs` are what
+//! callers hold; `status.rs`, `explain.rs` and `decision.rs` are what they are shown.
 
 #![forbid(unsafe_code)]
 

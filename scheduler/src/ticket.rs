@@ -41,13 +41,14 @@ impl Ticket {
         Self { job, scheduler, reply, transcript, cursor, changed, outcome: None }
     }
 
-    /// The job's number, unique in its pool.
+    /// The job's number, unique in its pool: by it `explain` and decisions know the job.
     pub fn job_id(&self) -> u64 {
         self.job.0
     }
 
     /// The next piece of the job's output, as it comes; `None` once the job has ended and all was
-    /// read. Cancel-safe.
+    /// read. If the job is tried again, the output of the failed try came too, which only
+    /// [`Self::events`] tells apart. Cancel-safe.
     pub async fn next_output(&mut self) -> Option<Chunk> {
         loop {
             // Made before the look, so that no change between the two is missed.
