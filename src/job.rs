@@ -263,7 +263,7 @@ impl Job {
 
     /// Says when the outcome is due, from submission. If by the measured times it can't be had by
     /// then, the job is refused at once with the estimate,
-    /// [`Refusal::DeadlineTooSoon`](crate::Refusal::DeadlineTooSoon), and so is one that is due in no
+    /// [`Refusal::DeadlineTooSoon`](crate::Refusal::DeadlineTooSoon), as is one that is due in no
     /// time; if the time comes while the job waits or runs, it ends with the limit
     /// [`LimitKind::Deadline`](crate::LimitKind::Deadline), by an interrupt as at any limit on
     /// time. A job doesn't go first because it is due soon. Default: none.

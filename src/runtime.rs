@@ -239,8 +239,8 @@ impl Builder {
     }
 
     /// What the tenant with this name may have: its weight, and bounds on its jobs that run and
-    /// wait. Default: that of [`TenantConfig`], weight 1 and no bounds of its own. With a weight of 0, or
-    /// none that may run, the start fails.
+    /// wait. Default: that of [`TenantConfig`], weight 1 and no bounds of its own. With a weight
+    /// of 0, or none that may run, the start fails.
     pub fn tenant(mut self, name: impl Into<String>, config: TenantConfig) -> Self {
         self.scheduler.tenants.insert(name.into(), config);
         self
