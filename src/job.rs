@@ -246,7 +246,8 @@ impl Job {
     }
 
     /// Says whose job it is. Tenants share the CPU time by their weights, whatever each submits;
-    /// see [`Builder::tenant`](crate::Builder::tenant). Without one it is the tenant `default`.
+    /// see [`Builder::tenant`](crate::Builder::tenant). Any text will do. Without one it
+    /// is the tenant `default`.
     pub fn tenant(mut self, name: impl Into<Arc<str>>) -> Self {
         self.tenant = Some(name.into());
         self
@@ -262,8 +263,8 @@ impl Job {
 
     /// Says when the outcome is due, from submission. If by the measured times it can't be had by
     /// then, the job is refused at once with the estimate,
-    /// [`Refusal::DeadlineTooSoon`](crate::Refusal::DeadlineTooSoon); if the time comes while the
-    /// job waits or runs, it ends with the limit
+    /// [`Refusal::DeadlineTooSoon`](crate::Refusal::DeadlineTooSoon), as is one that is due in no
+    /// time; if the time comes while the job waits or runs, it ends with the limit
     /// [`LimitKind::Deadline`](crate::LimitKind::Deadline), by an interrupt as at any limit on
     /// time. A job doesn't go first because it is due soon. Default: none.
     ///

@@ -212,7 +212,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Jobs that run at once, and interpreters kept warm for them. Default: the number of CPUs.
+    /// Jobs that run at once, and interpreters kept warm for them: at least 1, or the start fails.
+    /// Default: the number of CPUs.
     pub fn workers(mut self, count: usize) -> Self {
         self.scheduler.workers = WorkersConfig { spares: 0, ..WorkersConfig::fixed(count) };
         self.scheduler.concurrent = count;
@@ -222,7 +223,7 @@ impl Builder {
     /// Workers that follow the load: the first number at least, the second at most, which is also
     /// how many jobs run at once. One beyond what is wanted that was idle for a minute ends. With 0
     /// at least, the first job after a rest waits for an interpreter to start. Default: as many as
-    /// CPUs, always.
+    /// CPUs, always. If the most is 0 or below the least, the start fails.
     pub fn workers_between(mut self, counts: RangeInclusive<usize>) -> Self {
         let (min, max) = counts.into_inner();
         self.scheduler.workers = WorkersConfig { min, max, ..self.scheduler.workers };
@@ -230,14 +231,16 @@ impl Builder {
         self
     }
 
-    /// Idle workers that are kept beyond those that run, up to the most that may be. Default: 0.
+    /// Idle workers that are kept beyond those that run, up to the most that may be; with more than
+    /// these the start fails. [`Self::workers`] sets it back to 0. Default: 0.
     pub fn warm_spares(mut self, count: usize) -> Self {
         self.scheduler.workers.spares = count;
         self
     }
 
     /// What the tenant with this name may have: its weight, and bounds on its jobs that run and
-    /// wait. Default: that of [`TenantConfig`], weight 1 and no bounds of its own.
+    /// wait. Default: that of [`TenantConfig`], weight 1 and no bounds of its own. With a weight
+    /// of 0, or none that may run, the start fails.
     pub fn tenant(mut self, name: impl Into<String>, config: TenantConfig) -> Self {
         self.scheduler.tenants.insert(name.into(), config);
         self
@@ -280,7 +283,8 @@ impl Builder {
         self
     }
 
-    /// Jobs that may wait; further ones are refused. Default: 10,000.
+    /// Jobs that may wait; further ones are refused. At 0 a job is taken only if a worker is ready
+    /// for it, or another one is started for it. Default: 10,000.
     pub fn queue_limit(mut self, count: usize) -> Self {
         self.scheduler.queued_count = count;
         self

@@ -19,6 +19,10 @@ use tokio::task::JoinHandle;
 
 use crate::exit::UsageError;
 
+use self::connections::Connections;
+
+mod connections;
+
 /// Upper bounds of the buckets of times: three for each factor of ten, from 10 µs to a minute.
 const SECONDS: [f64; 21] = [
     0.000_01, 0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
@@ -83,7 +87,7 @@ impl Monitor {
             .with_state(pages.clone());
         let server = tokio::spawn(async move {
             // It ends with an error only if the listener is gone.
-            let _ = axum::serve(listener, router).await;
+            let _ = axum::serve(Connections::new(listener), router).await;
         });
         let upkeep = tokio::spawn(keep_up(pages.prometheus.clone()));
         Ok(Self { address, pages, tasks: [server, upkeep] })

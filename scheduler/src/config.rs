@@ -21,13 +21,15 @@ pub struct SchedulerConfig {
     pub workers: WorkersConfig,
     /// Jobs that may wait, of all tenants. Further ones are refused with `QueueFull`.
     ///
-    /// Default: 10,000. Zero refuses whatever can't run at once. Each waiting job holds its source
-    /// and input files in memory, which `queued_bytes` bounds.
+    /// Default: 10,000. Zero refuses whatever can't run at once. A job for which another worker is
+    /// started is taken even so, and waits for that. Each waiting job holds its source and input
+    /// files in memory, which `queued_bytes` bounds.
     pub queued_count: usize,
     /// Bytes that waiting jobs may hold: source, arguments, environment, standard input and files.
     /// Further jobs are refused with `QueueBytes`.
     ///
-    /// Default: 256 MiB. A job that is larger by itself is only taken when it can run at once.
+    /// Default: 256 MiB. A job that is larger by itself is only taken when it can run at once, or
+    /// another worker is started for it.
     pub queued_bytes: usize,
     /// What each tenant may have that `tenants` doesn't name.
     ///

@@ -121,16 +121,16 @@ pub enum Refusal {
     },
     /// By the measured service times the job would end after its deadline.
     #[error(
-        "the job would end after its deadline: it is due in {} and would take about {}; try again \
-         {}",
-        seconds(*due_in), seconds(*estimate), later(*retry_after)
+        "the job would end after its deadline: {}; {}",
+        too_soon(*due_in, *estimate), sooner_or_more(*retry_after)
     )]
     DeadlineTooSoon {
         /// The time to the deadline.
         due_in: Duration,
         /// The time in which the job would probably end.
         estimate: Duration,
-        /// When the deadline may be met, by the measured service times.
+        /// When the deadline may be met, by the measured service times; `None` if it probably can't
+        /// be, however little there is to do.
         retry_after: Option<Duration>,
     },
     /// The memory that everything together may take is taken.
@@ -259,9 +259,49 @@ fn later(after: Option<Duration>) -> String {
     after.map_or_else(|| "later".to_owned(), |after| format!("in {}", seconds(after)))
 }
 
+fn too_soon(due_in: Duration, estimate: Duration) -> String {
+    if due_in.is_zero() {
+        return "it is due already".to_owned();
+    }
+    format!("it is due in {} and would end in about {}", seconds(due_in), seconds(estimate))
+}
+
+fn sooner_or_more(after: Option<Duration>) -> String {
+    let again = after.map(|after| format!("try again in {}, or ", seconds(after)));
+    format!("{}give it more time", again.unwrap_or_default())
+}
+
 fn seconds(time: Duration) -> String {
     match time.as_secs_f64() {
-        seconds if seconds < 1.0 => format!("{} ms", time.as_millis().max(1)),
+        seconds if seconds < 0.001 => format!("{} µs", time.as_micros()),
+        seconds if seconds < 1.0 => format!("{} ms", time.as_millis()),
         seconds => format!("{seconds:.1} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_that_can_not_be_met_says_by_how_much_and_what_helps() {
+        let told = |due_in, estimate, retry_after| {
+            let [due_in, estimate] = [due_in, estimate].map(Duration::from_micros);
+            let retry_after = Option::map(retry_after, Duration::from_micros);
+            Refusal::DeadlineTooSoon { due_in, estimate, retry_after }.to_string()
+        };
+        let start = "the job would end after its deadline: it";
+        assert_eq!(
+            told(100, 1_700, None),
+            format!("{start} is due in 100 µs and would end in about 1 ms; give it more time")
+        );
+        assert_eq!(
+            told(20_000, 2_500_000, Some(900_000)),
+            format!(
+                "{start} is due in 20 ms and would end in about 2.5 s; try again in 900 ms, or \
+                 give it more time"
+            )
+        );
+        assert_eq!(told(0, 0, None), format!("{start} is due already; give it more time"));
     }
 }

@@ -85,7 +85,7 @@ impl Metrics {
         }
     }
 
-    /// A job was given to a worker, so long after its submission.
+    /// A job has ended that was given to a worker so long after its submission.
     pub(crate) fn queued(&self, time: Duration) {
         self.queue_time.record(time);
     }

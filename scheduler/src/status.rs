@@ -252,7 +252,7 @@ pub struct Totals {
 /// How long jobs took that have ended, by step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Latencies {
-    /// From submission to a worker.
+    /// From submission to a worker, of those that had one.
     pub queue: Percentiles,
     /// Bringing the state of a session to the worker, or making it fresh for a job.
     pub attach: Percentiles,

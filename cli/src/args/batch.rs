@@ -31,7 +31,7 @@ pub(crate) struct BatchArguments {
 
     /// Jobs that may wait in the pool while others run. Those of further lines are tried again when
     /// there is room. Default: 10000.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_queue)]
     pub(crate) queue: Option<usize>,
 
     /// Write results to this file instead of standard output.
@@ -65,6 +65,10 @@ fn parse_workers(text: &str) -> Result<RangeInclusive<usize>, String> {
         return Err(wrong());
     }
     Ok(min..=max)
+}
+
+fn parse_queue(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "write a whole number; 0 lets none wait".to_owned())
 }
 
 fn parse_tenant(text: &str) -> Result<(String, u32), String> {

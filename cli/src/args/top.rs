@@ -23,9 +23,9 @@ pub(crate) struct TopArguments {
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {
-    let interval = super::parse_time(text)?;
-    if (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&interval) {
-        return Ok(interval);
-    }
-    Err("give at least 100ms and at most 1h".to_owned())
+    let allowed = Duration::from_millis(100)..=Duration::from_secs(3600);
+    let interval = humantime::parse_duration(text).ok().filter(|time| allowed.contains(time));
+    interval.ok_or_else(|| {
+        "write a number with a unit, such as 500ms or 2s; at least 100ms and at most 1h".to_owned()
+    })
 }

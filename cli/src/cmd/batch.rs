@@ -260,7 +260,12 @@ impl Tally {
             Ok(outcome) if outcome.is_success() => (&mut self.succeeded, outcome.to_tool_json()),
             Ok(outcome) => (&mut self.failed, outcome.to_tool_json()),
             Err(error) => {
-                let error = json!({ "kind": "refused", "message": error.to_string() });
+                let reason = match &error {
+                    hatchery::Error::Refused(refusal) => Some(refusal.name()),
+                    _ => None,
+                };
+                let message = error.to_string();
+                let error = json!({ "kind": "refused", "reason": reason, "message": message });
                 (&mut self.failed, json!({ "success": false, "error": error }))
             }
         };

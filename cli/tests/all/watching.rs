@@ -111,6 +111,11 @@ fn a_batch_is_scraped_while_it_runs() {
     assert_eq!(status["tenants"][0]["tenant"], "web");
     assert_eq!(status["tenants"][0]["weight"], 3);
 
+    let document = include_str!("../../../docs/status.md");
+    for name in names(&status) {
+        assert!(document.contains(&format!("`{name}`")), "no `{name}` in docs/status.md");
+    }
+
     let document = include_str!("../../../docs/metrics.md");
     // These are there once there was something to tell.
     let later = [
@@ -144,6 +149,18 @@ fn a_batch_is_scraped_while_it_runs() {
     }
     interrupt(batch.child.id());
     assert_eq!(batch.child.wait().unwrap().code(), Some(130));
+}
+
+/// The names of all fields in it.
+fn names(value: &Value) -> Vec<&str> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(names).collect(),
+        Value::Object(fields) => {
+            let within = fields.values().flat_map(names);
+            fields.keys().map(String::as_str).chain(within).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 #[test]
@@ -193,6 +210,7 @@ fn watching_needs_an_address_and_a_terminal() {
         (&["top", "--interval", "1ms"], "at least 100ms"),
         (&["batch", "-", "--workers", "8..1"], "1..=1024"),
         (&["batch", "-", "--tenant", "web=0"], "NAME=WEIGHT"),
+        (&["batch", "-", "--queue", "few"], "a whole number"),
         (&["batch", "-", "--tenant", "web=1", "--tenant", "web=2"], "twice"),
     ] {
         let output = run(arguments);
@@ -212,23 +230,25 @@ fn watching_needs_an_address_and_a_terminal() {
 /// With no room to wait, most lines are refused when they are read.
 #[test]
 fn refused_lines_are_tried_again_until_they_are_taken() {
-    let mut batch = Watched::start(&["--workers", "2", "--queue", "0"]);
-    for id in 0..30 {
-        batch.submit(&json!({ "id": id, "code": "import time; time.sleep(0.005); 1" }));
+    for workers in ["2", "0..2"] {
+        let mut batch = Watched::start(&["--workers", workers, "--queue", "0"]);
+        for id in 0..30 {
+            batch.submit(&json!({ "id": id, "code": "import time; time.sleep(0.005); 1" }));
+        }
+        let mut ids: Vec<i64> = (0..30)
+            .map(|_| {
+                let result = batch.result();
+                assert_eq!(result["success"], true, "{result}");
+                result["id"].as_i64().unwrap()
+            })
+            .collect();
+        ids.sort_unstable();
+        assert!(ids.into_iter().eq(0..30));
+        let (_, metrics) = fetch(&batch.address, "/metrics");
+        assert!(value(&metrics, "hatchery_refusals_total{reason=\"queue_full\"}") >= 1.0);
+        let (code, said) = batch.end();
+        assert_eq!(code, Some(0), "{said}");
     }
-    let mut ids: Vec<i64> = (0..30)
-        .map(|_| {
-            let result = batch.result();
-            assert_eq!(result["success"], true, "{result}");
-            result["id"].as_i64().unwrap()
-        })
-        .collect();
-    ids.sort_unstable();
-    assert!(ids.into_iter().eq(0..30));
-    let (_, metrics) = fetch(&batch.address, "/metrics");
-    assert!(value(&metrics, "hatchery_refusals_total{reason=\"queue_full\"}") >= 1.0);
-    let (code, said) = batch.end();
-    assert_eq!(code, Some(0), "{said}");
 }
 
 /// What would end too late is no reason to wait, and has its result like every line.
@@ -240,6 +260,9 @@ fn a_deadline_that_can_not_be_met_is_the_result_of_its_line() {
     batch.submit(&json!({ "id": "late", "code": "1", "deadline": 0.05 }));
     let late = batch.result();
     assert_eq!((&late["id"], &late["success"]), (&json!("late"), &json!(false)), "{late}");
+    // Without a measured time nothing is refused for it.
+    let kind = &late["error"]["kind"];
+    assert!(*kind == "limit" || late["error"]["reason"] == "deadline", "{late}");
     interrupt(batch.child.id());
     assert_eq!(batch.child.wait().unwrap().code(), Some(130));
 }

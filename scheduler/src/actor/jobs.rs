@@ -116,7 +116,6 @@ impl SchedulerState {
         let live = self.jobs.get_mut(&job).expect("S-7: the model dispatches only live jobs");
         live.dispatched = Some(self.now);
         let metrics = &self.published.metrics;
-        metrics.queued(self.now.saturating_sub(live.submitted));
         match live.task.session.as_ref().map(|cell| cell.place()) {
             None | Some(SessionPlace::Fresh) => {}
             Some(place) => metrics.turn(place == SessionPlace::OnWorker(worker)),
@@ -237,15 +236,23 @@ impl SchedulerState {
         let Some(mut live) = self.jobs.remove(&job) else { return };
         let mut outcome = live.seen(outcome, self.now);
         let until = live.dispatched.unwrap_or(self.now);
-        outcome.usage.queue_wait = until.saturating_sub(live.submitted);
+        let queue_wait = until.saturating_sub(live.submitted);
+        outcome.usage.queue_wait = queue_wait;
         let how = self.totals.count(&outcome);
+        // How long callers had patience says nothing of how soon jobs start.
+        let has_started = live.dispatched.is_some();
         {
             let mut measures = self.published.measures.lock();
-            measures.record_queue(outcome.usage.queue_wait);
+            if has_started {
+                measures.record_queue(queue_wait);
+            }
             measures.ended(self.now);
             if let Verdict::SandboxFailed(failure) = &outcome.verdict {
                 measures.failed(self.now, Some(job.0), failure.to_string());
             }
+        }
+        if has_started {
+            self.published.metrics.queued(queue_wait);
         }
         self.published.metrics.job_ended(&outcome, how);
         self.tell_of(|| DecisionKind::Ended { job: job.0, how });

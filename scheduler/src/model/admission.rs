@@ -33,7 +33,7 @@ impl Model {
             return Some(Refusal::NoWorker { reason: reason.to_owned() });
         }
         let can_run_now = self.can_run_now(queued);
-        if !can_run_now {
+        if !can_run_now && !self.brings_a_worker(queued) {
             let full = self.refuses_as_full(queued).or_else(|| self.refuses_as_tenant(queued));
             if full.is_some() {
                 return full;
@@ -51,6 +51,21 @@ impl Model {
         // S-6: while a worker is idle and more may run, whatever waits can't run before this job,
         // unless it is memory that it waits for.
         let has_seat = self.running < self.config.concurrent && self.fleet.idle() > 0;
+        has_seat && self.shares.could_run() == 0 && self.is_held_up_by_nothing(queued)
+    }
+
+    /// Whether another worker would be started for this job alone. Else a queue without room would
+    /// keep a pool as small as it is, and one without workers would never run anything.
+    fn brings_a_worker(&self, queued: &Queued) -> bool {
+        let jobs = self.running.saturating_add(self.shares.could_run());
+        let wanted = self.fleet.wanted(&self.config.workers, jobs.saturating_add(1));
+        jobs < self.config.concurrent
+            && wanted > self.fleet.count()
+            && self.is_held_up_by_nothing(queued)
+    }
+
+    /// Whether neither its session, its tenant's limit nor memory keeps this job from running.
+    fn is_held_up_by_nothing(&self, queued: &Queued) -> bool {
         let tenant = self.shares.tenant(&queued.tenant);
         let is_first = queued
             .session
@@ -61,11 +76,7 @@ impl Model {
             let more = (queued.bytes as u64).saturating_add(queued.output_bytes as u64);
             memory.used_bytes().saturating_add(more) <= memory.limit_bytes
         };
-        has_seat
-            && is_first
-            && has_memory
-            && self.shares.could_run() == 0
-            && tenant.is_none_or(|tenant| tenant.running() < tenant.limit())
+        is_first && has_memory && tenant.is_none_or(Tenant::may_run_more)
     }
 
     fn refuses_as_full(&self, queued: &Queued) -> Option<Refusal> {

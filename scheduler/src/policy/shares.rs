@@ -112,6 +112,11 @@ impl Tenant {
         self.running > 0 || self.queued() > 0
     }
 
+    /// Whether one more job of it could run, beside those that run or could.
+    pub(crate) fn may_run_more(&self) -> bool {
+        self.running.saturating_add(self.eligible.len()) < self.limit
+    }
+
     fn could_run(&self) -> usize {
         self.eligible.len().min(self.limit.saturating_sub(self.running))
     }

@@ -228,6 +228,19 @@ async fn the_status_measures_every_step() {
 }
 
 #[tokio::test]
+async fn what_never_had_a_worker_is_no_measure_of_waiting() {
+    let rig = rig(1).await;
+    let running = rig.submit(script("wait")).await;
+    until(&rig.scheduler, |status| status.running == 1).await;
+    drop(rig.submit(script("ok")).await);
+    until(&rig.scheduler, |status| status.totals.cancelled == 1).await;
+    rig.source.open();
+    assert!(within(running.into_future()).await.is_success());
+    until(&rig.scheduler, |status| status.totals.succeeded == 1).await;
+    assert_eq!(rig.status().latency.queue.count, 1);
+}
+
+#[tokio::test]
 async fn the_status_counts_what_waits_by_tenant_and_priority() {
     let rig = rig(1).await;
     let running = rig.submit(script_of("wait", "b")).await;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hatchery::{Error, Hatchery, Job, Outcome, Refusal};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Between two tries, if the pool has no idea when there may be room.
@@ -19,8 +20,15 @@ const TRIES_ALONE: u32 = 20;
 /// Where jobs are submitted to.
 pub(super) struct Attempts {
     pool: Hatchery,
-    /// Jobs of the batch that wait or run there.
-    taken: Arc<AtomicUsize>,
+    taken: Arc<Taken>,
+}
+
+/// Jobs of the batch that wait or run in the pool.
+#[derive(Default)]
+struct Taken {
+    count: AtomicUsize,
+    /// Told when one of them has ended, to one job that was refused: there is room for as many.
+    ended: Notify,
 }
 
 impl Attempts {
@@ -50,25 +58,26 @@ impl Attempts {
 }
 
 /// One job in the pool.
-struct Counted<'a>(&'a AtomicUsize);
+struct Counted<'a>(&'a Taken);
 
 impl<'a> Counted<'a> {
-    fn new(taken: &'a AtomicUsize) -> Self {
-        taken.fetch_add(1, Ordering::Relaxed);
+    fn new(taken: &'a Taken) -> Self {
+        taken.count.fetch_add(1, Ordering::Relaxed);
         Self(taken)
     }
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
+        self.0.ended.notify_one();
     }
 }
 
 /// Calls `submit` with the time that is left until it doesn't refuse because of overload.
 async fn until_taken<T, F: Future<Output = Result<T, Error>>>(
     due: Option<Instant>,
-    taken: &AtomicUsize,
+    taken: &Taken,
     mut submit: impl FnMut(Option<Duration>) -> F,
 ) -> Result<T, Error> {
     let mut alone = 0;
@@ -78,12 +87,26 @@ async fn until_taken<T, F: Future<Output = Result<T, Error>>>(
             Err(Error::Refused(refusal)) => refusal,
             result => return result,
         };
-        alone = if taken.load(Ordering::Relaxed) == 0 { alone + 1 } else { 0 };
+        alone = if taken.count.load(Ordering::Relaxed) == 0 { alone + 1 } else { 0 };
         let Some(pause) = pause(&refusal, left).filter(|_| alone < TRIES_ALONE) else {
-            return Err(refusal.into());
+            return Err(reason(refusal, left).into());
         };
-        rest(pause).await;
+        tokio::select! {
+            () = rest(pause) => {}
+            // The worker of the one that ended has to make itself ready first.
+            () = taken.ended.notified() => rest(pause.min(SHORTEST_PAUSE)).await,
+        }
     }
+}
+
+/// Why a job is given up: one that waited for room until it was due is late, however full it is.
+fn reason(refusal: Refusal, left: Option<Duration>) -> Refusal {
+    let has_time = left.is_none_or(|left| !left.is_zero());
+    if has_time || !refusal.is_overload() {
+        return refusal;
+    }
+    let none = Duration::ZERO;
+    Refusal::DeadlineTooSoon { due_in: none, estimate: none, retry_after: None }
 }
 
 /// How long to wait before the next try; `None` if there is to be none.
@@ -131,7 +154,8 @@ mod tests {
             std::future::ready(if is_taken { Ok(()) } else { Err(refusal.clone().into()) })
         };
         let due = deadline.map(|deadline| start + deadline);
-        let result = until_taken(due, &AtomicUsize::new(others), submit).await;
+        let taken = Taken { count: AtomicUsize::new(others), ended: Notify::new() };
+        let result = until_taken(due, &taken, submit).await;
         (result.is_ok(), now() - start, tries)
     }
 
@@ -142,6 +166,27 @@ mod tests {
         assert_eq!(tried(2, full(None), None, 1).await, (true, 2 * PAUSE, 3));
         assert_eq!(tried(1, full(Some(Duration::MAX)), None, 1).await, (true, LONGEST_PAUSE, 2));
         assert_eq!(tried(1, full(Some(Duration::ZERO)), None, 1).await, (true, SHORTEST_PAUSE, 2));
+    }
+
+    /// Else workers would be idle for as long as estimates are wrong.
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_job_is_tried_again_when_another_one_has_ended() {
+        let taken = Taken::default();
+        let second = Duration::from_secs(1);
+        let start = now();
+        let mut tries = 0;
+        let tried = until_taken(None, &taken, |_left| {
+            tries += 1;
+            let has_room = now() - start > second;
+            let refusal = full(Some(LONGEST_PAUSE));
+            std::future::ready(if has_room { Ok(()) } else { Err(refusal.into()) })
+        });
+        let other = async {
+            let _counted = Counted::new(&taken);
+            rest(second).await;
+        };
+        assert!(tokio::join!(other, tried).1.is_ok());
+        assert_eq!((now() - start, tries), (second + SHORTEST_PAUSE, 2));
     }
 
     #[tokio::test(start_paused = true)]
@@ -162,6 +207,8 @@ mod tests {
         let deadline = Duration::from_millis(250);
         let (taken, time, tries) = tried(u32::MAX, full(None), Some(deadline), 1).await;
         assert_eq!((taken, time, tries), (false, deadline, 4));
+        assert_eq!(reason(full(None), Some(Duration::ZERO)).name(), "deadline");
+        assert_eq!(reason(full(None), Some(deadline)).name(), "queue_full");
     }
 
     #[tokio::test(start_paused = true)]

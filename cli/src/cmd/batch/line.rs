@@ -29,17 +29,15 @@ struct Line {
     /// Seconds.
     timeout: Option<f64>,
     tenant: Option<String>,
-    #[serde(default)]
-    priority: PriorityName,
+    priority: Option<PriorityName>,
     /// Seconds from when the line is read.
     deadline: Option<f64>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum PriorityName {
     High,
-    #[default]
     Normal,
     Low,
 }
@@ -101,8 +99,12 @@ pub(super) fn parse(
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|error| BadLine { id: by_number.clone(), problem: error.to_string() })?;
     let id = value.get("id").filter(|id| !id.is_null()).cloned().unwrap_or(by_number);
+    if !value.is_object() {
+        let problem = "a job is an object, such as {\"code\": \"1 + 1\"}".to_owned();
+        return Err(BadLine { id, problem });
+    }
     let job = serde_json::from_value::<Line>(value)
-        .map_err(|error| error.to_string())
+        .map_err(|error| problem_of(bytes, &error))
         .and_then(|line| line.job(limits));
     match job {
         Ok((job, deadline)) => {
@@ -111,6 +113,18 @@ pub(super) fn parse(
         }
         Err(problem) => Err(BadLine { id, problem }),
     }
+}
+
+/// What is wrong, with the field that it is in: an error alone doesn't name it.
+fn problem_of(bytes: &[u8], error: &serde_json::Error) -> String {
+    let fields = serde_json::from_slice::<serde_json::Map<_, _>>(bytes).unwrap_or_default();
+    let wrong = fields.into_iter().find_map(|(name, field)| {
+        let alone = Value::Object([(name.clone(), field)].into_iter().collect());
+        let problem = serde_json::from_value::<Line>(alone).err()?.to_string();
+        let is_named = problem.starts_with(&format!("unknown field `{name}`"));
+        Some(if is_named { problem } else { format!("`{name}`: {problem}") })
+    });
+    wrong.unwrap_or_else(|| error.to_string())
 }
 
 impl Line {
@@ -131,7 +145,8 @@ impl Line {
             limits.wall_time = seconds("timeout", timeout)?;
         }
         let deadline = self.deadline.map(|deadline| seconds("deadline", deadline)).transpose()?;
-        let job = job.priority(self.priority.into());
+        let priority = self.priority.map(Priority::from).unwrap_or_default();
+        let job = job.priority(priority);
         let job = self.tenant.into_iter().fold(job, |job, tenant| job.tenant(tenant.as_str()));
         let job = self.env.into_iter().fold(job, |job, (name, value)| job.env(name, value));
         Ok((job.args(self.args).stdin(self.stdin).limits(limits), deadline))
@@ -159,7 +174,8 @@ impl From<PriorityName> for Priority {
 fn seconds(field: &str, seconds: f64) -> Result<Duration, String> {
     let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
     time.ok_or_else(|| {
-        format!("`{field}` is {seconds}; give a number of seconds above 0 and below 1e19")
+        // So that no number is told with hundreds of digits.
+        format!("`{field}` is {seconds:?}; give a number of seconds above 0 and below 1e19")
     })
 }
 
@@ -199,9 +215,31 @@ mod tests {
         assert!(problem(r#"{"code": "", "timeout": -1}"#).problem.contains("timeout"));
         assert!(problem(r#"{"code": "", "deadline": 0}"#).problem.contains("deadline"));
         assert!(problem(r#"{"code": "", "priority": "urgent"}"#).problem.contains("`normal`"));
-        assert!(problem("[]").problem.contains("struct Line"));
+        assert!(problem("[]").problem.contains("is an object"));
+        assert!(problem(r#"[null, "1"]"#).problem.contains("is an object"));
         let not_text = parsed(b"{\"code\": \"\xff\"}").unwrap_err();
         assert!(not_text.problem.contains("unicode"), "{not_text:?}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_field() {
+        for (line, start) in [
+            (r#"{"code": "", "timeout": "1s"}"#, "`timeout`: invalid type: string"),
+            (r#"{"code": "", "tenant": 5}"#, "`tenant`: invalid type: integer"),
+            (r#"{"code": "", "priority": "urgent"}"#, "`priority`: unknown variant `urgent`"),
+            (r#"{"code": "", "priorit": "high"}"#, "unknown field `priorit`"),
+            (r#"{"call": {"function": "a:b", "arg": 1}}"#, "`call`: unknown field `arg`"),
+            (r#"{"code": "", "deadline": 1e300}"#, "`deadline` is 1e300; give"),
+        ] {
+            let problem = problem(line).problem;
+            assert!(problem.starts_with(start), "{line}: {problem}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_null_is_not_given() {
+        let line = r#"{"code": "1", "tenant": null, "priority": null, "deadline": null}"#;
+        assert!(parsed(line.as_bytes()).is_ok());
     }
 
     #[test]

@@ -166,7 +166,8 @@ fn draw_queue(view: &View, area: Rect, buffer: &mut Buffer) {
 }
 
 fn depth(tenant: &Tenant) -> u64 {
-    PRIORITIES.iter().map(|(priority, ..)| tenant.depth(priority)).sum()
+    let depths = PRIORITIES.iter().map(|(priority, ..)| tenant.depth(priority));
+    depths.fold(0, u64::saturating_add)
 }
 
 /// The jobs of a tenant that wait, by priority; `room` is what `deepest` of them take.
@@ -243,7 +244,7 @@ fn draw_sessions(places: &Places, area: Rect, buffer: &mut Buffer) {
         ("fresh", places.fresh),
         ("lost", places.lost),
     ];
-    let open: u64 = all.iter().map(|(_, sessions)| sessions).sum();
+    let open = all.iter().fold(0, |open: u64, (_, sessions)| open.saturating_add(*sessions));
     let mut lines = vec![columns([("open", count(open))].into_iter())];
     for pair in all.chunks(2) {
         lines.push(columns(pair.iter().map(|(name, sessions)| (*name, count(*sessions)))));

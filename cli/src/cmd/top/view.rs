@@ -138,7 +138,7 @@ impl Memory {
 impl Tenant {
     pub(super) fn depth(&self, priority: &str) -> u64 {
         let queued = self.queued.iter().filter(|queued| queued.priority == priority);
-        queued.map(|queued| queued.depth).sum()
+        queued.map(|queued| queued.depth).fold(0, u64::saturating_add)
     }
 }
 

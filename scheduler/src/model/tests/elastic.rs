@@ -1,6 +1,7 @@
 //! Workers come and go with the load.
 
 use super::*;
+use crate::config::TenantConfig;
 
 fn elastic(min: usize, max: usize, spares: usize) -> SchedulerConfig {
     let workers = WorkersConfig { min, max, spares, shrink_after: seconds(60) };
@@ -45,6 +46,25 @@ fn jobs_that_could_not_run_anyway_bring_no_workers() {
     told.open(1);
     let _ = told.submit_as(3, Queued { session: Some(SessionId(1)), ..queued() });
     assert_eq!(told.model.worker_count(), 1);
+}
+
+/// A queue without room must not keep a pool as small as it is.
+#[test]
+fn a_full_queue_takes_a_job_that_brings_its_own_worker() {
+    let none = SchedulerConfig { queued_count: 0, queued_bytes: 0, ..elastic(0, 2, 0) };
+    let mut told = Told::new(none.clone());
+    let large = || Queued { bytes: 1, ..queued() };
+    assert_eq!(told.submit_as(1, large()), [admit(1), Effect::AddWorker]);
+    assert_eq!(told.submit_as(2, large()), [admit(2), Effect::AddWorker]);
+    assert!(matches!(told.submit(3)[..], [Effect::Refuse(..)]));
+    assert_eq!(told.ready(1), [dispatch(1, 1)]);
+    assert!(matches!(told.submit(4)[..], [Effect::Refuse(..)]));
+
+    let tenant = TenantConfig { concurrent: 1, ..TenantConfig::default() };
+    let mut told = Told::new(SchedulerConfig { tenant, ..none });
+    assert_eq!(told.submit(1), [admit(1), Effect::AddWorker]);
+    assert!(matches!(told.submit(2)[..], [Effect::Refuse(..)]));
+    assert_eq!(told.submit_of(3, "other"), [admit(3), Effect::AddWorker]);
 }
 
 #[test]
