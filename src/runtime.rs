@@ -246,6 +246,18 @@ impl Builder {
         self
     }
 
+    /// What every tenant may have that has no values of its own. Default: weight 1, no bounds.
+    pub fn default_tenant(mut self, config: TenantConfig) -> Self {
+        self.scheduler.tenant = config;
+        self
+    }
+
+    /// How much earlier than it came a job counts for each step of priority. Default: 30 s.
+    pub fn priority_step(mut self, time: Duration) -> Self {
+        self.scheduler.priority_step = time;
+        self
+    }
+
     /// How often a job is tried again that the sandbox failed or whose worker died, if it is
     /// idempotent ([`Job::idempotent`]). Default: 2.
     pub fn retries(mut self, count: u32) -> Self {

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use hatchery::{
-    Builder, DecisionKind, Decisions, Error, EvictedTo, Hatchery, Job, JobState, LimitKind,
-    Limits, NextDecision, Outcome, Phase, Priority, Refusal, Session, SessionsConfig, Status, TenantConfig,
+    Builder, DecisionKind, Decisions, Error, EvictedTo, Hatchery, Job, JobState, LimitKind, Limits,
+    NextDecision, Outcome, Phase, Priority, Refusal, Session, SessionsConfig, Status, TenantConfig,
     Verdict, WaitReason,
 };
 use serde_json::{Value, json};
