@@ -43,9 +43,12 @@ impl Capture {
         let refusal = match settlement {
             Settlement::Cancelled | Settlement::DeadlinePassed { .. } => Refusal::ShuttingDown,
             Settlement::NoWorker(reason) => Refusal::NoWorker { reason },
-            Settlement::WorkerDied(reason) | Settlement::SessionLost(reason) => {
-                Refusal::SessionGone { reason }
-            }
+            Settlement::SessionLost(reason) => Refusal::SessionGone { reason },
+            Settlement::WorkerDied(reason) => match self.cell.at_hand() {
+                Err(Away::Lost(reason)) => Refusal::SessionGone { reason },
+                // Its worker died on the way to it.
+                Ok(_) | Err(Away::OnWorker(_) | Away::Packed) => Refusal::NotCaptured { reason },
+            },
         };
         self.answer(&Err(refusal));
     }

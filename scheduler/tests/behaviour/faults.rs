@@ -195,7 +195,9 @@ impl Scene {
 
     async fn wait(&mut self) {
         let mut tickets: Vec<Ticket> = self.submit_subject().await.into_iter().collect();
-        if self.case.workers > 1 {
+        // If its session was being parked already, another worker waits for that with the subject.
+        let is_one_free = (self.case.step, self.case.gate) != (Step::Park, Gate::Never);
+        if self.case.workers > 1 && is_one_free {
             tickets.extend(self.others_go_on().await);
         }
         let_go(&self.rig.source);
