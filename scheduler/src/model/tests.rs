@@ -183,6 +183,12 @@ fn dispatch(job: u64, worker: u64) -> Effect {
     Effect::Dispatch { job: JobId(job), worker: WorkerId(worker), due_in: None }
 }
 
+/// A session makes way for what its worker is given next.
+fn displace(session: u64, worker: u64) -> Effect {
+    let needed = EvictionReason::WorkerNeeded { worker: WorkerId(worker) };
+    Effect::Displace(SessionId(session), needed)
+}
+
 fn conclude(job: u64) -> Effect {
     Effect::Conclude(JobId(job))
 }

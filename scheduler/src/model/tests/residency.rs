@@ -198,7 +198,7 @@ fn of_sessions_at_rest_on_workers_the_longest_makes_way_for_a_job() {
         let _ = told.finish(worker, worker);
         let _ = told.ready(worker);
     }
-    assert_eq!(told.submit(3), [admit(3), dispatch(3, 2)]);
+    assert_eq!(told.submit(3), [admit(3), displace(2, 2), dispatch(3, 2)]);
     assert_eq!(told.park(2, 50), []);
     assert_eq!(told.model.memory().session_bytes, 50);
 }

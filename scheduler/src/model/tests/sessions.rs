@@ -45,7 +45,7 @@ fn a_session_whose_worker_is_busy_with_something_else_moves() {
     assert_eq!(told.submit_to(1, 1), [admit(1), dispatch(1, 1)]);
     let _ = told.finish(1, 1);
     let _ = told.ready(1);
-    assert_eq!(told.submit(2), [admit(2), dispatch(2, 1)]);
+    assert_eq!(told.submit(2), [admit(2), displace(1, 1), dispatch(2, 1)]);
     let needed = EvictionReason::WorkerNeeded { worker: WorkerId(1) };
     assert_eq!(told.model.eviction_of(SessionId(1)), Some(&needed));
     let _ = told.ready(2);
