@@ -21,7 +21,7 @@ fn moved(slot: &mut Interpreter) -> Interpreter {
 
 #[test]
 fn an_unpacked_session_goes_on_with_its_memory_files_clock_and_random_numbers() {
-    const DRAW: &str = "[random.random(), float(numpy.random.rand()), numbers.sum(), \
+    const DRAW: &str = "[random.random(), float(numpy.random.rand()), float(numbers.sum()), \
                         open('kept').read(), file.read(2), time.monotonic() >= started]";
     let mut slot = mapped().start().unwrap();
     let begin = "import random, time, numpy\nopen('kept', 'w').write('abcd')\n\
