@@ -217,33 +217,24 @@ impl Refusal {
 
     /// Whether the same call may well succeed later, when there is less load.
     pub fn is_overload(&self) -> bool {
-        match self {
-            Self::QueueFull { .. }
-            | Self::QueueBytes { .. }
-            | Self::TenantQueueFull { .. }
-            | Self::TenantQueueBytes { .. }
-            | Self::DeadlineTooSoon { .. }
-            | Self::NoMemory { .. } => true,
-            Self::TooManySessions { .. }
-            | Self::SessionGone { .. }
-            | Self::SessionBusy
-            | Self::NotCaptured { .. }
-            | Self::SessionExists { .. }
-            | Self::NoWorker { .. }
-            | Self::ShuttingDown => false,
-        }
+        self.overload().is_some()
     }
 
     /// When the same call may succeed, by the measured service times; `None` if that doesn't
     /// depend on the load, or nothing was measured yet.
     pub fn retry_after(&self) -> Option<Duration> {
+        self.overload().flatten()
+    }
+
+    /// What a refusal for load says of later; `None` for every other one.
+    fn overload(&self) -> Option<Option<Duration>> {
         match self {
             Self::QueueFull { retry_after, .. }
             | Self::QueueBytes { retry_after, .. }
             | Self::TenantQueueFull { retry_after, .. }
             | Self::TenantQueueBytes { retry_after, .. }
             | Self::DeadlineTooSoon { retry_after, .. }
-            | Self::NoMemory { retry_after, .. } => *retry_after,
+            | Self::NoMemory { retry_after, .. } => Some(*retry_after),
             Self::TooManySessions { .. }
             | Self::SessionGone { .. }
             | Self::SessionBusy

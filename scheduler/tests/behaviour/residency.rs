@@ -308,3 +308,21 @@ async fn a_time_that_never_comes_harms_nobody() {
     assert_eq!(count(&rig, session).await, 2);
     within(rig.scheduler.drain_for(never)).await;
 }
+
+#[tokio::test]
+async fn a_session_that_a_job_moves_aside_is_told_of_and_a_lost_one_says_why() {
+    let rig = rig_of(patient()).await;
+    let mut decisions = rig.scheduler.decisions();
+    let session = open(&rig, "a").await;
+    assert_eq!(count(&rig, session).await, 1);
+    assert!(rig.run(script("ok")).await.is_success());
+    let (moved, to, reason) = evicted(&mut decisions).await;
+    assert_eq!((moved, to), (session, EvictedTo::Memory));
+    assert!(matches!(reason, EvictionReason::WorkerNeeded { .. }), "{reason}");
+    assert_eq!(count(&rig, session).await, 2);
+
+    rig.run(script_in("lose", session)).await;
+    let refused = rig.scheduler.submit(script_in("ok", session)).await.unwrap_err();
+    let reason = "a run that was ended took its state".to_owned();
+    assert_eq!(refused, Refusal::SessionGone { reason });
+}
