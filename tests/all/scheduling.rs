@@ -311,3 +311,16 @@ fn more_than_the_memory_goes_to_disk_or_is_refused() {
         }
     });
 }
+
+#[test]
+fn what_no_other_interpreter_would_do_better_is_tried_once_and_renews_none() {
+    with_own_pool(Hatchery::builder(), |pool| async move {
+        let job = Job::code("1").input("a", "").unwrap().input("a/b", "").unwrap();
+        let outcome = pool.run(job).await.unwrap();
+        assert!(matches!(outcome.verdict, Verdict::SandboxFailed(_)), "{outcome:?}");
+        until(&pool, |status| status.running == 0).await;
+        let status = pool.status();
+        assert_eq!((status.totals.sandbox_failed, status.totals.retried), (1, 0));
+        assert!(status.workers.iter().all(|worker| worker.renewals == 0), "{:?}", status.workers);
+    });
+}
