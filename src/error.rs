@@ -80,8 +80,8 @@ impl Error {
         matches!(self, Self::Refused(refusal) if refusal.is_overload())
     }
 
-    /// When the same call may succeed, by the measured service times; `None` if that doesn't depend
-    /// on the load, or nothing was measured yet.
+    /// When the same call may succeed, by the measured service times; `None` if nothing was
+    /// measured yet, or time alone doesn't help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(refusal) => refusal.retry_after(),

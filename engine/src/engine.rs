@@ -57,6 +57,7 @@ impl Engine {
     ///
     /// # Errors
     /// The cache can't be used, the build can't be had, or it can't be compiled.
+    #[tracing::instrument(level = "info", name = "load_engine", skip_all)]
     pub fn load(
         config: &EngineConfig,
         progress: &Arc<dyn ProgressSink>,
@@ -118,6 +119,7 @@ impl Engine {
     }
 
     /// As `start_determined`, with these files.
+    #[tracing::instrument(level = "debug", name = "start_interpreter", skip_all)]
     pub(crate) fn start_with(
         &self,
         layout: &Layout,

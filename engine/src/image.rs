@@ -155,6 +155,7 @@ impl Image {
     /// # Errors
     /// The packages don't go together, a module can't be imported, the setup fails, or the system
     /// refuses memory. If only the cache can't be written to, the image is made all the same.
+    #[tracing::instrument(level = "info", name = "load_image", skip_all)]
     pub fn load_or_build(
         engine: &Engine,
         spec: &ImageSpec,
@@ -191,6 +192,7 @@ impl Image {
     ///
     /// # Errors
     /// The system refuses memory.
+    #[tracing::instrument(level = "debug", name = "start_interpreter", skip_all)]
     pub fn start(&self) -> Result<Interpreter, StartError> {
         Interpreter::on(self)
     }

@@ -79,6 +79,7 @@ impl Interpreter {
     ///
     /// # Panics
     /// If the interpreter is lost.
+    #[tracing::instrument(level = "debug", name = "run_program", skip_all, fields(last))]
     pub fn run(
         &mut self,
         program: &Program,

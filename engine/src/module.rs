@@ -98,6 +98,7 @@ fn load(engine: &Engine, sealer: &Sealer, path: &Path, key: &str) -> Option<Modu
     loaded.inspect_err(|error| tracing::warn!(%error, "a cached module can't be loaded")).ok()
 }
 
+#[tracing::instrument(level = "info", name = "compile_module", skip_all)]
 fn compile(
     engine: &Engine,
     wasm: &[u8],

@@ -111,6 +111,7 @@ impl SessionState {
     ///
     /// # Errors
     /// The file can't be written.
+    #[tracing::instrument(level = "debug", name = "save_session", skip_all)]
     pub fn save(&self, path: &Path) -> Result<u64, SessionError> {
         let bytes = self.to_bytes(&self.inner.host);
         let failed = |cause| SessionError::File { action: "write", path: path.to_owned(), cause };
@@ -133,6 +134,7 @@ impl SessionState {
     ///
     /// # Errors
     /// The file can't be read, is no whole session, or began from another image.
+    #[tracing::instrument(level = "debug", name = "revive_session", skip_all)]
     pub fn revive(image: &Image, path: &Path) -> Result<Self, SessionError> {
         let failed = |cause| SessionError::File { action: "read", path: path.to_owned(), cause };
         if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
@@ -143,6 +145,7 @@ impl SessionState {
     }
 
     /// The session as bytes, to take less room until it goes on in this process.
+    #[tracing::instrument(level = "debug", name = "pack_session", skip_all)]
     pub fn pack(&self) -> PackedSession {
         let Inner { image, host, .. } = &*self.inner;
         let clock = host.clock.clone();
@@ -157,6 +160,7 @@ impl SessionState {
     ///
     /// # Errors
     /// The bytes are no whole session, or of another image.
+    #[tracing::instrument(level = "debug", name = "unpack_session", skip_all)]
     pub fn unpack(image: &Image, bytes: &[u8], rest: &PackedRest) -> Result<Self, SessionError> {
         let unpacked = Self::from_bytes(image, bytes).map_err(|unread| match unread {
             Unread::Bad(detail) => SessionError::Damaged { detail },

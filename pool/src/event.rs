@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use engine::Outcome;
 
+use crate::error::StowError;
 use crate::session::Stowage;
 use crate::task::{JobId, SessionId, WorkerId};
 use crate::worker::Seat;
@@ -78,9 +79,8 @@ pub enum PoolEvent {
         session: SessionId,
         /// Where its state was to go.
         stowage: Stowage,
-        /// The bytes that it takes there. Or why it stays as it is: it has moved on, or there is no
-        /// room.
-        result: Result<u64, String>,
+        /// The bytes that it takes there, or why it isn't there.
+        result: Result<u64, StowError>,
     },
     /// A worker is no more. What its seat took died with it, if that has not been told of.
     Gone {

@@ -27,11 +27,11 @@
 
 pub use self::metrics::describe as describe_metrics;
 pub use config::PoolConfig;
-pub use error::PoolError;
+pub use error::{PoolError, StowError};
 pub use event::{GoneReason, PoolEvent};
 pub use interpreter::{Interpreter, InterpreterSource, Packed, Parked};
 pub use pool::Pool;
-pub use session::{Away, SessionCell, SessionPlace, Stowage};
+pub use session::{Away, Discarded, SessionCell, SessionPlace, Stowage};
 pub use status::{WorkerActivity, WorkerStatus};
 pub use task::{JobId, SessionId, Task, WorkerId};
 pub use worker::Seat;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use ractor::{Actor, ActorRef, DerivedActorRef};
 
 use crate::config::PoolConfig;
-use crate::error::PoolError;
+use crate::error::{PoolError, StowError};
 use crate::event::PoolEvent;
 use crate::interpreter::InterpreterSource;
-use crate::session::{SessionCell, Stowage};
+use crate::session::{Discarded, SessionCell, Stowage};
 use crate::status::{Board, WorkerStatus};
 use crate::supervisor::message::SupervisorMessage;
 use crate::supervisor::stowing::tell;
@@ -66,8 +66,17 @@ impl Pool {
     pub fn stow(&self, session: Arc<SessionCell>, stowage: Stowage) {
         let asked = SupervisorMessage::Stow(Arc::clone(&session), stowage);
         if self.supervisor.cast(asked).is_err() {
-            tell(&self.owner, &session, stowage, Err("the pool is closed".to_owned()));
+            tell(&self.owner, &session, stowage, Err(StowError::unchanged("the pool is closed")));
         }
+    }
+
+    /// Drops a state on a thread for blocking work. Closing waits for that.
+    pub fn discard(&self, state: Discarded) {
+        if state.is_light() {
+            return;
+        }
+        // If the pool is closed, it is dropped here: nobody waits any more.
+        let _ = self.supervisor.cast(SupervisorMessage::Discard(state));
     }
 
     /// Every worker as it is now. Never waits for anybody.

@@ -111,6 +111,12 @@ pub enum Away {
     Lost(String),
 }
 
+/// A state that no session has any more. To drop it may take a while: it may be large, or on disk.
+/// [`Pool::discard`](crate::Pool::discard) does it where nobody waits for that.
+#[derive(Debug)]
+#[must_use = "whoever drops it here waits for that"]
+pub struct Discarded(Place);
+
 /// What a thread finds that is to run a job of a session.
 #[derive(Debug)]
 pub(crate) enum Claim {
@@ -175,6 +181,18 @@ impl Rest {
     }
 }
 
+impl Discarded {
+    /// Whether dropping it takes no time.
+    pub(crate) fn is_light(&self) -> bool {
+        match &self.0 {
+            Place::AtRest(rest) | Place::On { held: Held::Same(rest), .. } => {
+                matches!(rest, Rest::Fresh)
+            }
+            Place::On { held: Held::Changed, .. } | Place::Lost(_) => true,
+        }
+    }
+}
+
 impl SessionCell {
     /// A session with this state, `None` being that of a fresh interpreter.
     pub fn new(session: SessionId, state: Option<Parked>) -> Self {
@@ -208,15 +226,15 @@ impl SessionCell {
         }
     }
 
-    /// Gives the session another state, `None` being that of a fresh interpreter. Whoever has the
-    /// present one drops it. To be used while no job of the session runs.
-    pub fn replace(&self, state: Option<Parked>) {
-        self.put(&mut self.place.lock(), Place::AtRest(Rest::of(state)));
+    /// Gives the session another state, `None` being that of a fresh interpreter. An interpreter
+    /// that has the present one drops it. To be used while no job of the session runs.
+    pub fn replace(&self, state: Option<Parked>) -> Discarded {
+        Discarded(self.put(self.place.lock(), Place::AtRest(Rest::of(state))))
     }
 
     /// Gives the state up, so that nobody parks it in vain.
-    pub fn lose(&self, reason: &str) {
-        self.put(&mut self.place.lock(), Place::Lost(reason.to_owned()));
+    pub fn lose(&self, reason: &str) -> Discarded {
+        Discarded(self.put(self.place.lock(), Place::Lost(reason.to_owned())))
     }
 
     /// Makes `worker` the one that has the state. Waits while another has it.
@@ -267,20 +285,17 @@ impl SessionCell {
     /// Puts `now` in place of `before`, which holds the same, if that still rests here; says
     /// whether it did.
     pub(crate) fn exchange(&self, before: &Rest, now: Rest) -> bool {
-        let mut place = self.place.lock();
+        let place = self.place.lock();
         let is_here = matches!(&*place, Place::AtRest(rest) if rest.is_same(before));
         if is_here {
-            // What is dropped here may be large, or on disk, and readers of the status wait.
-            let before = std::mem::replace(&mut *place, Place::AtRest(now));
-            drop(place);
-            drop(before);
+            drop(self.put(place, Place::AtRest(now)));
         }
         is_here
     }
 
     /// `before`, which rests here or was claimed by `worker`, can't be unpacked, for this reason.
     pub(crate) fn spoil(&self, worker: WorkerId, before: &Rest, reason: &str) {
-        let mut place = self.place.lock();
+        let place = self.place.lock();
         let is_it = match &*place {
             Place::AtRest(rest) => rest.is_same(before),
             Place::On { worker: on, held: Held::Same(rest) } => {
@@ -289,7 +304,7 @@ impl SessionCell {
             Place::On { held: Held::Changed, .. } | Place::Lost(_) => false,
         };
         if is_it {
-            self.put(&mut place, Place::Lost(reason.to_owned()));
+            drop(self.put(place, Place::Lost(reason.to_owned())));
         }
     }
 
@@ -306,7 +321,7 @@ impl SessionCell {
     /// `worker` no longer has the state. If it alone knew it, it is lost for this reason, else it
     /// rests, and takes so many bytes; `None` if nothing rests because of this.
     pub(crate) fn leave(&self, worker: WorkerId, reason: &str) -> Option<u64> {
-        let mut place = self.place.lock();
+        let place = self.place.lock();
         let (next, bytes) = match &*place {
             Place::On { worker: on, held: Held::Same(rest) } if *on == worker => {
                 (Place::AtRest(rest.clone()), Some(rest.bytes()))
@@ -316,21 +331,27 @@ impl SessionCell {
             }
             Place::AtRest(_) | Place::On { .. } | Place::Lost(_) => return None,
         };
-        self.put(&mut place, next);
+        drop(self.put(place, next));
         bytes
     }
 
     fn hold(&self, worker: WorkerId, now: Held) {
-        if let Place::On { worker: on, held } = &mut *self.place.lock()
+        let mut place = self.place.lock();
+        if let Place::On { worker: on, held } = &mut *place
             && *on == worker
         {
-            *held = now;
+            let before = std::mem::replace(held, now);
+            drop(place);
+            drop(before);
         }
     }
 
-    fn put(&self, place: &mut Place, next: Place) {
-        *place = next;
+    /// Gives what was there before, so that it is dropped when nobody waits for the lock: it may be
+    /// large, or on disk.
+    fn put(&self, mut place: MutexGuard<'_, Place>, next: Place) -> Place {
+        let before = std::mem::replace(&mut *place, next);
         self.moved.notify_all();
+        before
     }
 
     /// The place, once no other worker than `worker` has the state.

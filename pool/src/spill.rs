@@ -8,18 +8,20 @@
 //!
 //! P-5: no two extents overlap, and when none is left the file is empty.
 //!
-//! Extents begin at multiples of 4 KiB and are never written to again. Each goes where the file
-//! ends; one that is dropped becomes a hole. When none is left the file is cut to nothing, so the
-//! end comes back too. What is where is known in memory alone.
+//! Extents begin at multiples of 4 KiB and are never written to again. Each goes into the smallest
+//! hole that has room for it, or where the file ends; one that is dropped becomes a hole. When none
+//! is left the file is cut to nothing. What is where is known in memory alone.
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use range_alloc::RangeAllocator;
 
 #[cfg(target_os = "linux")]
 mod holes;
@@ -29,6 +31,8 @@ mod holes;
 
 /// Holes are whole blocks of the disk, and those of common filesystems have this size.
 const BLOCK_BYTES: u64 = 4096;
+/// Offsets of files are signed.
+const MOST_BLOCKS: u64 = i64::MAX as u64 / BLOCK_BYTES;
 
 /// The file, once it is needed.
 #[derive(Debug, Default)]
@@ -40,23 +44,16 @@ pub(crate) struct Spill {
 #[derive(Debug)]
 struct Heap {
     file: File,
-    ends: Mutex<Ends>,
+    /// Which blocks have no extent.
+    blocks: Mutex<RangeAllocator<u64>>,
     has_failed_to_punch: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct Ends {
-    /// Where the next extent begins.
-    end: u64,
-    /// Extents that aren't dropped yet.
-    extents: usize,
 }
 
 /// Bytes on disk. Dropping it frees their space.
 #[derive(Debug)]
 pub(crate) struct Extent {
     heap: Arc<Heap>,
-    at: u64,
+    blocks: Range<u64>,
     len: u64,
 }
 
@@ -73,15 +70,11 @@ impl Spill {
     pub(crate) fn put(&self, bytes: &[u8]) -> io::Result<Extent> {
         let heap = self.heap()?;
         let len = bytes.len() as u64;
-        let extent = {
-            let mut ends = heap.ends.lock();
-            let at = ends.end;
-            ends.end += len.next_multiple_of(BLOCK_BYTES);
-            ends.extents += 1;
-            Extent { heap: Arc::clone(&heap), at, len }
-        };
+        let blocks = heap.blocks.lock().allocate_range(len.div_ceil(BLOCK_BYTES).max(1));
+        let blocks = blocks.map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let extent = Extent { heap: Arc::clone(&heap), blocks, len };
         // If this fails, the extent is dropped, and what of it was written becomes a hole.
-        heap.file.write_all_at(bytes, extent.at)?;
+        heap.file.write_all_at(bytes, extent.at())?;
         Ok(extent)
     }
 
@@ -92,12 +85,17 @@ impl Spill {
         }
         let no_folder = || io::Error::other("there is no folder to spill sessions to");
         let file = tempfile::tempfile_in(self.folder.as_ref().ok_or_else(no_folder)?)?;
-        let opened = Heap { file, ends: Mutex::default(), has_failed_to_punch: false.into() };
+        let blocks = Mutex::new(RangeAllocator::new(0..MOST_BLOCKS));
+        let opened = Heap { file, blocks, has_failed_to_punch: false.into() };
         Ok(Arc::clone(heap.insert(Arc::new(opened))))
     }
 }
 
 impl Extent {
+    fn at(&self) -> u64 {
+        self.blocks.start * BLOCK_BYTES
+    }
+
     /// How many bytes they are.
     pub(crate) fn len(&self) -> u64 {
         self.len
@@ -110,7 +108,7 @@ impl Extent {
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         let len = usize::try_from(self.len).expect("it was a slice");
         let mut bytes = vec![0; len];
-        self.heap.file.read_exact_at(&mut bytes, self.at)?;
+        self.heap.file.read_exact_at(&mut bytes, self.at())?;
         Ok(bytes)
     }
 }
@@ -118,19 +116,19 @@ impl Extent {
 impl Drop for Extent {
     fn drop(&mut self) {
         let heap = &self.heap;
-        let mut ends = heap.ends.lock();
-        ends.extents -= 1;
-        if ends.extents == 0 && heap.file.set_len(0).is_ok() {
-            ends.end = 0;
-            return;
-        }
-        drop(ends);
-        let punched = holes::punch(&heap.file, self.at, self.len.next_multiple_of(BLOCK_BYTES));
-        if let Err(error) = punched
-            && self.len > 0
+        // It is a hole before another extent may go there.
+        let len = self.blocks.end * BLOCK_BYTES - self.at();
+        if let Err(error) = holes::punch(&heap.file, self.at(), len)
             && !heap.has_failed_to_punch.swap(true, Ordering::Relaxed)
         {
             tracing::warn!(%error, "space of spilled sessions only comes back when none is left");
+        }
+        let mut blocks = heap.blocks.lock();
+        blocks.free_range(self.blocks.clone());
+        if blocks.is_empty()
+            && let Err(error) = heap.file.set_len(0)
+        {
+            tracing::warn!(%error, "the file of spilled sessions can't be made shorter");
         }
     }
 }
@@ -158,7 +156,6 @@ mod tests {
         let extents = texts.map(|text| spill.put(text).unwrap());
         for (extent, text) in extents.iter().zip(texts) {
             assert_eq!(extent.read().unwrap(), text);
-            assert!(extent.at.is_multiple_of(BLOCK_BYTES));
         }
         assert_eq!(folder.path().read_dir().unwrap().count(), 0, "the file has a name");
     }
@@ -182,7 +179,24 @@ mod tests {
         drop(second);
         assert_eq!(metadata(&spill).len(), 0);
         let third = spill.put(b"3").unwrap();
-        assert_eq!((third.at, third.read().unwrap()), (0, b"3".to_vec()));
+        assert_eq!((third.at(), third.read().unwrap()), (0, b"3".to_vec()));
+    }
+
+    #[test]
+    fn what_comes_and_goes_takes_no_more_of_the_file() {
+        let (_folder, spill) = spill();
+        let lives = spill.put(&[1; 10]).unwrap();
+        let mut last = spill.put(&[0; 9_000]).unwrap();
+        for round in 1..100_u8 {
+            let next = spill.put(&[round; 9_000]).unwrap();
+            last = next;
+            assert_eq!(last.read().unwrap(), [round; 9_000]);
+        }
+        assert_eq!(metadata(&spill).len(), (1 + 3) * BLOCK_BYTES + 9_000);
+        // The two holes beside it are one now.
+        drop(last);
+        let large = spill.put(&[2; 7 * BLOCK_BYTES as usize]).unwrap();
+        assert_eq!((large.at(), lives.read().unwrap()), (BLOCK_BYTES, vec![1; 10]));
     }
 
     #[test]

@@ -14,8 +14,10 @@
 //! whole length is known in memory, and the source's own checksum is over the rest.
 
 use std::any::Any;
+use std::io;
 use std::sync::Arc;
 
+use crate::error::StowError;
 use crate::interpreter::{InterpreterSource, Packed, Parked};
 use crate::session::{Rest, SessionCell, Stowage};
 use crate::spill::{Extent, Spill};
@@ -67,10 +69,10 @@ impl Stowed {
     ///
     /// # Errors
     /// It can't be written there.
-    pub(crate) fn spilled(&self, spill: &Spill) -> Result<Self, String> {
+    pub(crate) fn spilled(&self, spill: &Spill) -> io::Result<Self> {
         let Inner { kept, plain_bytes, rest } = &*self.inner;
         let Kept::InMemory(bytes) = kept else { return Ok(self.clone()) };
-        let extent = spill.put(bytes).map_err(|error| format!("it can't be spilled: {error}"))?;
+        let extent = spill.put(bytes)?;
         let (plain_bytes, rest) = (*plain_bytes, rest.clone());
         Ok(Self { inner: Arc::new(Inner { kept: Kept::OnDisk(extent), plain_bytes, rest }) })
     }
@@ -115,29 +117,38 @@ impl Stowed {
 /// meanwhile; nobody waits for this. Returns the bytes that it takes there.
 ///
 /// # Errors
-/// Why the state stays what it was.
+/// Why the state isn't there.
 pub(crate) fn stow(
     cell: &SessionCell,
     stowage: Stowage,
     source: &dyn InterpreterSource,
     spill: &Spill,
-) -> Result<u64, String> {
-    let before = cell.at_rest()?;
+) -> Result<u64, StowError> {
+    let before = cell.at_rest().map_err(StowError::Unchanged)?;
     let compressed = match &before {
-        Rest::Fresh => return Err("nothing has run in it".to_owned()),
-        Rest::Parked(parked) => Stowed::of(parked, source)?,
+        Rest::Fresh => return Err(StowError::unchanged("nothing has run in it")),
+        Rest::Parked(parked) => Stowed::of(parked, source).map_err(StowError::Unchanged)?,
         Rest::Stowed(stowed) => stowed.clone(),
     };
-    let stowed = match stowage {
+    let (stowed, not_written) = match stowage {
         Stowage::Compressed if compressed.is_on_disk() => {
-            return Err("it is on disk already".to_owned());
+            return Err(StowError::unchanged("it is on disk already"));
         }
-        Stowage::Compressed => compressed,
-        Stowage::Disk => compressed.spilled(spill)?,
+        Stowage::Compressed => (compressed, None),
+        Stowage::Disk => match compressed.spilled(spill) {
+            Ok(spilled) => (spilled, None),
+            // The work of compressing it is done, and whoever asked is short of memory.
+            Err(error) => (compressed, Some(error.to_string())),
+        },
     };
     let bytes = stowed.bytes();
-    let is_put = cell.exchange(&before, Rest::Stowed(stowed));
-    is_put.then_some(bytes).ok_or_else(|| "it has moved on".to_owned())
+    if !cell.exchange(&before, Rest::Stowed(stowed)) {
+        return Err(StowError::unchanged("it has moved on"));
+    }
+    match not_written {
+        None => Ok(bytes),
+        Some(reason) => Err(StowError::NotWritten { reason, bytes }),
+    }
 }
 
 fn compress(plain: &[u8]) -> Vec<u8> {

@@ -1,5 +1,5 @@
 //! The supervisor: starts workers when it is asked to, watches them, replaces those that end and
-//! weren't told to, and has sessions stowed.
+//! weren't told to, and has sessions stowed and old states dropped.
 //!
 //! It is also the pool's clock file: nothing else in the crate reads a clock or waits on one.
 
@@ -11,6 +11,7 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, DerivedActorRef, Supe
 use tokio::time::Instant;
 
 use crate::config::PoolConfig;
+use crate::error::StowError;
 use crate::event::{GoneReason, PoolEvent};
 use crate::interpreter::InterpreterSource;
 use crate::metrics;
@@ -117,11 +118,13 @@ impl Actor for Supervisor {
             }
             SupervisorMessage::Joined(actor, reason) => state.ended(&myself, actor, reason),
             SupervisorMessage::Stow(cell, stowage) if state.closing.is_some() => {
-                let closing = Err("the pool is closing".to_owned());
+                let closing = Err(StowError::unchanged("the pool is closing"));
                 stowing::tell(&state.owner, &cell, stowage, closing);
             }
             SupervisorMessage::Stow(cell, stowage) => state.stowing.add(&myself, cell, stowage),
             SupervisorMessage::StowEnded => state.stowing.ended(&myself),
+            SupervisorMessage::Discard(old) => state.stowing.discard(&myself, old),
+            SupervisorMessage::DiscardEnded => state.stowing.discarded(),
             SupervisorMessage::Close(reply) => {
                 for watched in state.workers.values() {
                     let _ = watched.actor.cast(WorkerMessage::Stop);

@@ -187,15 +187,18 @@ impl SchedulerState {
             }
             SchedulerMessage::End(job, ending) => self.decide(Event::EndWanted(job, ending)),
             SchedulerMessage::OpenSession { name, reply } => {
-                let _ = reply.send(self.open_session(name));
+                let answer = self.open_session(name);
+                let _ = reply.send(self.noted(answer));
             }
             SchedulerMessage::CloseSession(session) => self.decide(Event::SessionClosed(session)),
             SchedulerMessage::Capture { session, reply } => self.capture(session, reply),
             SchedulerMessage::Adopt { name, state, reply } => {
-                let _ = reply.send(self.adopt(name, state));
+                let answer = self.adopt(name, state);
+                let _ = reply.send(self.noted(answer));
             }
             SchedulerMessage::Replace { session, state, reply } => {
-                let _ = reply.send(self.replace(session, state));
+                let answer = self.replace(session, state);
+                let _ = reply.send(self.noted(answer));
             }
             SchedulerMessage::Explain { job, reply } => {
                 let _ = reply.send(self.model.explain(job, self.now));
@@ -252,7 +255,7 @@ impl SchedulerState {
             }
             PoolEvent::Stowed { session, stowage, result } => {
                 if let Err(error) = &result {
-                    let error = error.clone();
+                    let error = error.to_string();
                     self.tell(DecisionKind::NotEvicted { session, error });
                 }
                 self.decide(Event::Stowed { session, stowage, result });

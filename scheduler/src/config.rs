@@ -85,6 +85,12 @@ pub struct WorkersConfig {
     ///
     /// Default: 60 s. A short time makes bursts pay for starts.
     pub shrink_after: Duration,
+    /// A place whose workers could not start time after time, and which was given up, is tried
+    /// again after so long. Until then there is one worker less; where none is left, jobs are
+    /// refused with `NoWorker`.
+    ///
+    /// Default: 30 s. At zero a machine that can't run any is busy with trying.
+    pub retry_after: Duration,
 }
 
 /// What one tenant may have.
@@ -162,7 +168,13 @@ impl Default for SchedulerConfig {
 
 impl Default for WorkersConfig {
     fn default() -> Self {
-        Self { min: cpus(), max: cpus(), spares: 0, shrink_after: Duration::from_secs(60) }
+        Self {
+            min: cpus(),
+            max: cpus(),
+            spares: 0,
+            shrink_after: Duration::from_secs(60),
+            retry_after: Duration::from_secs(30),
+        }
     }
 }
 

@@ -71,7 +71,7 @@ pub enum DecisionKind {
         /// Why.
         reason: EvictionReason,
     },
-    /// A session could not be put where it was to be, and stays where it was.
+    /// A session could not be put where it was to be. It stays in memory.
     NotEvicted {
         /// The session.
         session: SessionId,

@@ -178,11 +178,13 @@ pub enum Refusal {
         /// The name.
         name: String,
     },
-    /// No worker can be started on this machine.
-    #[error("no worker is left: {reason}")]
+    /// No worker could be started, time after time.
+    #[error("no worker is left: {reason}{}", until_next_try(*retry_after))]
     NoWorker {
         /// The last failure.
         reason: String,
+        /// When one is tried again; `None` if never.
+        retry_after: Option<Duration>,
     },
     /// The pool takes no more jobs.
     #[error("the pool is shutting down and takes no more jobs")]
@@ -220,10 +222,13 @@ impl Refusal {
         self.overload().is_some()
     }
 
-    /// When the same call may succeed, by the measured service times; `None` if that doesn't
-    /// depend on the load, or nothing was measured yet.
+    /// When the same call may succeed, by the measured service times; `None` if nothing was
+    /// measured yet, or time alone doesn't help.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.overload().flatten()
+        match self {
+            Self::NoWorker { retry_after, .. } => *retry_after,
+            _ => self.overload().flatten(),
+        }
     }
 
     /// What a refusal for load says of later; `None` for every other one.
@@ -248,6 +253,10 @@ impl Refusal {
 
 fn later(after: Option<Duration>) -> String {
     after.map_or_else(|| "later".to_owned(), |after| format!("in {}", seconds(after)))
+}
+
+fn until_next_try(after: Option<Duration>) -> String {
+    after.map_or_else(String::new, |after| format!("; another is tried in {}", seconds(after)))
 }
 
 fn too_soon(due_in: Duration, estimate: Duration) -> String {

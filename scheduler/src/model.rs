@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use pool::{JobId, SessionId, Stowage, WorkerId};
+use pool::{JobId, SessionId, StowError, Stowage, WorkerId};
 
 use crate::config::SchedulerConfig;
 use crate::decision::{EvictionReason, RetireReason};
@@ -63,9 +63,9 @@ pub(crate) enum Event {
     /// A worker has put a session's state aside, which takes so many bytes. By then the session
     /// may be on another worker, or gone.
     SessionParked { session: SessionId, bytes: u64 },
-    /// A session's state was put where it was to be and takes so many bytes there, or stays where
-    /// it was. It also stays when the session has moved on meanwhile.
-    Stowed { session: SessionId, stowage: Stowage, result: Result<u64, String> },
+    /// A session's state was put where it was to be and takes so many bytes there, or isn't there.
+    /// It stays where it was, too, when the session has moved on meanwhile.
+    Stowed { session: SessionId, stowage: Stowage, result: Result<u64, StowError> },
     /// A worker offers a seat. Its interpreter has so much memory of its own.
     Ready { worker: WorkerId, memory_bytes: u64 },
     /// A worker's job has ended.
@@ -202,6 +202,8 @@ impl Model {
     pub(crate) fn handle(&mut self, event: Event, now: Time) -> Vec<Effect> {
         self.now = self.now.max(now);
         self.shortage_bytes = 0;
+        self.sessions.wake_disk(self.now);
+        self.fleet.take_back(self.config.workers.retry_after, self.now);
         let mut effects = Vec::new();
         self.take_in(event, &mut effects);
         // What gives room back comes before what takes it.
@@ -233,7 +235,7 @@ impl Model {
                 self.sessions.change(session, |session| session.has_left(Some(bytes)));
             }
             Event::Stowed { session, stowage, result } => {
-                self.sessions.stowed(session, stowage, result.ok());
+                self.sessions.stowed(session, stowage, result, self.now);
             }
             Event::Ready { worker, memory_bytes } => self.ready(worker, memory_bytes, effects),
             Event::Finished { worker, job, report } => {

@@ -105,6 +105,7 @@ impl Interpreter {
     ///
     /// # Errors
     /// The system refuses memory. The interpreter is then lost, and may be reset again.
+    #[tracing::instrument(level = "debug", name = "reset_interpreter", skip_all)]
     pub fn reset(&mut self) -> Result<(), StartError> {
         let Some(image) = self.image.clone() else {
             *self = self.engine.start()?;
@@ -128,6 +129,7 @@ impl Interpreter {
     ///
     /// # Panics
     /// If the interpreter is lost.
+    #[tracing::instrument(level = "debug", name = "park_session", skip_all)]
     pub fn park(&mut self) -> Result<SessionState, SessionError> {
         assert!(!self.is_lost, "a lost interpreter holds nothing");
         let image = self.image.as_ref().ok_or(SessionError::NotParkable)?;
@@ -142,6 +144,7 @@ impl Interpreter {
     /// # Errors
     /// The state is of another image, or the system refuses. The interpreter is then lost, and can
     /// be reset.
+    #[tracing::instrument(level = "debug", name = "attach_session", skip_all, fields(bytes = state.bytes()))]
     pub fn attach(&mut self, state: &SessionState) -> Result<(), SessionError> {
         let image = self.image.clone().ok_or(SessionError::NotParkable)?;
         if image.info().key != state.image().info().key {

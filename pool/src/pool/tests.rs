@@ -109,7 +109,7 @@ impl Rig {
         }
     }
 
-    async fn stowed(&mut self) -> Result<u64, String> {
+    async fn stowed(&mut self) -> Result<u64, StowError> {
         match self.next().await {
             PoolEvent::Stowed { result, .. } => result,
             other => panic!("{other:?}"),
@@ -329,7 +329,7 @@ async fn a_session_is_stowed_and_goes_on_anywhere() {
     rig.finished().await;
     let seat = rig.seat().await;
     rig.pool.stow(Arc::clone(&cell), Stowage::Disk);
-    assert!(rig.stowed().await.unwrap_err().contains("worker-1"));
+    assert!(rig.stowed().await.unwrap_err().to_string().contains("worker-1"));
     seat.vacate();
     rig.session_parked().await;
     let seat = rig.seat().await;
@@ -359,7 +359,7 @@ async fn a_session_is_stowed_and_goes_on_anywhere() {
 async fn a_session_that_can_not_be_unpacked_is_lost_with_the_reason() {
     for parks in [false, true] {
         let (mut rig, cell) = (rig().await, session());
-        cell.replace(Some(rig.source.parked(3)));
+        drop(cell.replace(Some(rig.source.parked(3))));
         rig.pool.stow(Arc::clone(&cell), Stowage::Disk);
         rig.stowed().await.unwrap();
         rig.source.gate(Step::Unpack, [Gate::Err]);
@@ -397,12 +397,12 @@ async fn closing_waits_for_what_is_being_stowed_and_refuses_the_rest() {
         let pool = rig.pool.clone();
         async move { pool.close().await }
     });
-    assert!(rig.stowed().await.unwrap_err().contains("closing"));
+    assert!(rig.stowed().await.unwrap_err().to_string().contains("closing"));
     assert!(!closing.is_finished());
     rig.source.release();
     closing.await.unwrap().unwrap();
     rig.stowed().await.unwrap();
     rig.stowed().await.unwrap();
     rig.pool.stow(session(), Stowage::Disk);
-    assert!(rig.stowed().await.unwrap_err().contains("closed"));
+    assert!(rig.stowed().await.unwrap_err().to_string().contains("closed"));
 }

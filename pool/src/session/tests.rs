@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::error::StowError;
 use crate::interpreter::fake::{FakeSource, Gate, Step};
 use crate::spill::Spill;
 use crate::stowed::stow;
@@ -68,12 +69,12 @@ fn who_replaces_or_closes_a_session_has_the_last_word() {
     let cell = cell();
     let _ = cell.claim(FIRST);
     cell.changes(FIRST);
-    cell.replace(Some(parked(5)));
+    drop(cell.replace(Some(parked(5))));
     cell.captured(FIRST, parked(9));
     cell.leave(FIRST, "unused");
     assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(5));
     let _ = cell.claim(FIRST);
-    cell.lose("closed");
+    drop(cell.lose("closed"));
     cell.captured(FIRST, parked(9));
     assert_eq!(cell.at_hand().err(), lost("closed"));
 }
@@ -137,11 +138,12 @@ fn what_is_spilled_at_once_is_compressed_too() {
 #[test]
 fn only_a_state_that_rests_is_stowed() {
     let (cell, source, spill, _folder) = rig();
-    let stowed = |cell: &SessionCell| stow(cell, Stowage::Disk, &source, &spill).unwrap_err();
+    let stowed =
+        |cell: &SessionCell| stow(cell, Stowage::Disk, &source, &spill).unwrap_err().to_string();
     assert!(stowed(&SessionCell::new(SessionId(2), None)).contains("nothing has run"));
     let _ = cell.claim(FIRST);
     assert!(stowed(&cell).contains("worker-1"));
-    cell.lose("closed");
+    drop(cell.lose("closed"));
     assert!(stowed(&cell).contains("closed"));
 }
 
@@ -149,9 +151,24 @@ fn only_a_state_that_rests_is_stowed() {
 fn what_can_not_be_packed_or_spilled_stays_as_it_is() {
     let (cell, source, spill, _folder) = rig();
     source.gate(Step::Pack, [Gate::Err]);
-    assert!(stow(&cell, Stowage::Compressed, &source, &spill).is_err());
-    assert!(stow(&cell, Stowage::Disk, &source, &Spill::default()).is_err());
+    let error = stow(&cell, Stowage::Compressed, &source, &spill).unwrap_err();
+    assert!(matches!(error, StowError::Unchanged(_)), "{error}");
     assert!(matches!(cell.place(), SessionPlace::Parked { .. }));
+}
+
+#[test]
+fn what_no_disk_takes_is_compressed_in_memory_and_goes_there_later() {
+    let (cell, source, spill, _folder) = rig();
+    for _ in 0..2 {
+        let error = stow(&cell, Stowage::Disk, &source, &Spill::default()).unwrap_err();
+        assert!(error.to_string().contains("no folder"), "{error}");
+        let StowError::NotWritten { bytes, .. } = error else { panic!("{error}") };
+        assert_eq!(cell.place(), SessionPlace::Compressed { bytes });
+    }
+    assert_eq!(source.reached(Step::Pack), 1);
+    let bytes = stow(&cell, Stowage::Disk, &source, &spill).unwrap();
+    assert_eq!(cell.place(), SessionPlace::OnDisk { bytes });
+    assert_eq!(claimed_runs(&cell, &source), 3);
 }
 
 /// Stows the cell and lets `meanwhile` happen while the state is being packed.
@@ -160,7 +177,7 @@ fn stow_and(
     source: FakeSource,
     spill: Spill,
     meanwhile: impl FnOnce(&SessionCell),
-) -> (SessionCell, Result<u64, String>) {
+) -> (SessionCell, Result<u64, StowError>) {
     source.gate(Step::Pack, [Gate::Never]);
     let stowed = std::thread::scope(|scope| {
         let stowing = scope.spawn(|| stow(&cell, Stowage::Disk, &source, &spill));
@@ -179,7 +196,7 @@ fn who_claims_a_state_while_it_is_stowed_gets_it_as_it_was() {
         assert!(matches!(cell.claim(FIRST), Claim::MoveIn(Rest::Parked(_))));
         cell.changes(FIRST);
     });
-    assert!(stowed.unwrap_err().contains("moved on"));
+    assert!(stowed.unwrap_err().to_string().contains("moved on"));
     assert_eq!(cell.at_hand().err(), Some(Away::OnWorker(FIRST)));
 }
 
@@ -212,11 +229,12 @@ fn a_state_that_came_back_unchanged_is_stowed() {
 fn who_replaces_or_closes_a_session_wins_over_who_stows_it() {
     let (cell, source, spill, _folder) = rig();
     let now = source.parked(9);
-    let (cell, stowed) = stow_and(cell, source.clone(), spill, |cell| cell.replace(Some(now)));
+    let (cell, stowed) =
+        stow_and(cell, source.clone(), spill, |cell| drop(cell.replace(Some(now))));
     assert!(stowed.is_err());
     assert_eq!(claimed_runs(&cell, &source), 9);
     let (cell, source, spill, _folder) = rig();
-    let (cell, stowed) = stow_and(cell, source, spill, |cell| cell.lose("closed"));
+    let (cell, stowed) = stow_and(cell, source, spill, |cell| drop(cell.lose("closed")));
     assert!(stowed.is_err());
     assert_eq!(cell.at_hand().err(), lost("closed"));
 }
@@ -230,7 +248,7 @@ fn what_can_not_be_unpacked_is_lost_unless_it_was_replaced_meanwhile() {
     assert_eq!(cell.at_hand().err(), Some(Away::Packed));
     cell.spoil(FIRST, &before, "damaged");
     assert_eq!(cell.at_hand().err(), lost("damaged"));
-    cell.replace(None);
+    drop(cell.replace(None));
     cell.spoil(FIRST, &before, "damaged");
     assert_eq!(cell.place(), SessionPlace::Fresh);
 }

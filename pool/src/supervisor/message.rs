@@ -6,7 +6,7 @@ use ractor::{ActorId, RpcReplyPort};
 
 use super::restart::History;
 use crate::event::GoneReason;
-use crate::session::{SessionCell, Stowage};
+use crate::session::{Discarded, SessionCell, Stowage};
 
 /// What the supervisor is told.
 #[derive(Debug)]
@@ -21,7 +21,11 @@ pub(crate) enum SupervisorMessage {
     Stow(Arc<SessionCell>, Stowage),
     /// From the thread that stowed a session, and has told the owner.
     StowEnded,
+    /// From the owner, at any time. Nothing follows.
+    Discard(Discarded),
+    /// From the thread that dropped a state.
+    DiscardEnded,
     /// From the owner, once. Every worker ends after what it is doing; the answer comes when all
-    /// have ended and nothing is being stowed, then the supervisor ends.
+    /// have ended and nothing is being stowed or dropped, then the supervisor ends.
     Close(RpcReplyPort<()>),
 }

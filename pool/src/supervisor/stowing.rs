@@ -1,4 +1,4 @@
-//! Stowing sessions, a few at a time, on threads for blocking work.
+//! Stowing sessions, a few at a time, and dropping old states, on threads for blocking work.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,10 +8,11 @@ use ractor::{ActorRef, DerivedActorRef};
 
 use super::message::SupervisorMessage;
 use super::now;
+use crate::error::StowError;
 use crate::event::PoolEvent;
 use crate::interpreter::InterpreterSource;
 use crate::metrics;
-use crate::session::{SessionCell, Stowage};
+use crate::session::{Discarded, SessionCell, Stowage};
 use crate::spill::Spill;
 use crate::stowed::stow;
 
@@ -25,6 +26,7 @@ pub(super) struct Stowing {
     owner: DerivedActorRef<PoolEvent>,
     spill: Arc<Spill>,
     under_way: usize,
+    discarding: usize,
     waiting: VecDeque<(Arc<SessionCell>, Stowage)>,
 }
 
@@ -34,12 +36,13 @@ impl Stowing {
         owner: DerivedActorRef<PoolEvent>,
         spill: Spill,
     ) -> Self {
-        Self { source, owner, spill: Arc::new(spill), under_way: 0, waiting: VecDeque::new() }
+        let (spill, waiting) = (Arc::new(spill), VecDeque::new());
+        Self { source, owner, spill, under_way: 0, discarding: 0, waiting }
     }
 
-    /// Whether nothing is being stowed.
+    /// Whether nothing is being stowed or dropped.
     pub(super) fn is_idle(&self) -> bool {
-        self.under_way == 0
+        self.under_way == 0 && self.discarding == 0
     }
 
     /// Stows a session, once it is its turn.
@@ -59,10 +62,29 @@ impl Stowing {
         self.go_on(myself);
     }
 
+    /// Drops a state.
+    pub(super) fn discard(&mut self, myself: &ActorRef<SupervisorMessage>, state: Discarded) {
+        self.discarding += 1;
+        let myself = myself.clone();
+        // Whoever waits for it waits for `DiscardEnded`.
+        drop(tokio::task::spawn_blocking(move || {
+            let dropped = catch_unwind(AssertUnwindSafe(|| drop(state)));
+            if dropped.is_err() {
+                tracing::error!("dropping a session's state panicked");
+            }
+            let _ = myself.cast(SupervisorMessage::DiscardEnded);
+        }));
+    }
+
+    /// A state was dropped.
+    pub(super) fn discarded(&mut self) {
+        self.discarding -= 1;
+    }
+
     /// Refuses what waits.
     pub(super) fn close(&mut self) {
         for (cell, stowage) in self.waiting.drain(..) {
-            tell(&self.owner, &cell, stowage, Err("the pool is closing".to_owned()));
+            tell(&self.owner, &cell, stowage, Err(StowError::unchanged("the pool is closing")));
         }
     }
 
@@ -78,7 +100,8 @@ impl Stowing {
                 let began = now();
                 let stowed = || stow(&cell, stowage, source.as_ref(), &spill);
                 let stowed = catch_unwind(AssertUnwindSafe(stowed));
-                let result = stowed.unwrap_or_else(|_| Err("stowing it panicked".to_owned()));
+                let result =
+                    stowed.unwrap_or_else(|_| Err(StowError::unchanged("stowing it panicked")));
                 if result.is_ok() {
                     metrics::stowed(stowage, now().saturating_duration_since(began));
                 }
@@ -94,7 +117,7 @@ pub(crate) fn tell(
     owner: &DerivedActorRef<PoolEvent>,
     cell: &SessionCell,
     stowage: Stowage,
-    result: Result<u64, String>,
+    result: Result<u64, StowError>,
 ) {
     let session = cell.session();
     if owner.cast(PoolEvent::Stowed { session, stowage, result }).is_err() {

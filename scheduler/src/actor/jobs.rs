@@ -101,7 +101,7 @@ impl SchedulerState {
                 });
                 let _ = admitted.send(Err(refusal));
             }
-            Some(Application::Capture(capture)) => capture.answer(&Err(refusal)),
+            Some(Application::Capture(capture)) => self.answer(capture, &Err(refusal)),
             None => {}
         }
     }
@@ -198,7 +198,8 @@ impl SchedulerState {
     pub(super) fn settle(&mut self, job: JobId, settlement: Settlement) {
         self.touch(job);
         if let Some(capture) = self.captures.remove(&job) {
-            capture.settle(settlement);
+            let refusal = capture.refusal(settlement);
+            self.answer(capture, &Err(refusal));
             return;
         }
         let Some(live) = self.jobs.get(&job) else { return };

@@ -30,27 +30,27 @@ pub(super) struct Capture {
     replies: Vec<CaptureReply>,
 }
 
-impl Capture {
-    pub(super) fn answer(self, answer: &Result<Option<Parked>, Refusal>) {
-        for reply in self.replies {
-            // Who went away doesn't want it.
-            let _ = reply.send(answer.clone());
-        }
-    }
+/// Where a copy of a state comes from.
+enum Copy {
+    AtHand(Option<Parked>),
+    /// That which counts as this job will be one.
+    UnderWay(JobId),
+    ToMake(Arc<SessionCell>),
+}
 
-    /// Answers for a copy that was never made.
-    pub(super) fn settle(self, settlement: Settlement) {
-        let refusal = match settlement {
+impl Capture {
+    /// Why the copy was never made.
+    pub(super) fn refusal(&self, settlement: Settlement) -> Refusal {
+        match settlement {
             Settlement::Cancelled | Settlement::DeadlinePassed { .. } => Refusal::ShuttingDown,
-            Settlement::NoWorker(reason) => Refusal::NoWorker { reason },
+            Settlement::NoWorker(reason) => Refusal::NoWorker { reason, retry_after: None },
             Settlement::SessionLost(reason) => Refusal::SessionGone { reason },
             Settlement::WorkerDied(reason) => match self.cell.at_hand() {
                 Err(Away::Lost(reason)) => Refusal::SessionGone { reason },
                 // Its worker died on the way to it.
                 Ok(_) | Err(Away::OnWorker(_) | Away::Packed) => Refusal::NotCaptured { reason },
             },
-        };
-        self.answer(&Err(refusal));
+        }
     }
 }
 
@@ -106,46 +106,52 @@ impl SchedulerState {
             return Err(Refusal::SessionBusy);
         }
         let bytes = bytes_of(state.as_ref());
-        cell.replace(state);
+        self.pool.discard(cell.replace(state));
         self.decide(Event::SessionMoved { session, bytes });
         self.changes.session(session);
         Ok(())
     }
 
     pub(super) fn capture(&mut self, session: SessionId, reply: CaptureReply) {
-        let cell = match self.open_cell(session) {
-            Ok(cell) => cell,
-            Err(refusal) => {
-                let _ = reply.send(Err(refusal));
-                return;
-            }
-        };
-        let load = self.model.load(session);
-        let underway = self.captures.values_mut().find(|capture| capture.session == session);
-        if let Some(capture) = underway
-            && load == 1
-        {
-            // The copy that is being made is of the state that this caller wants too.
-            capture.replies.push(reply);
-            return;
-        }
-        if load > 0 {
-            let _ = reply.send(Err(Refusal::SessionBusy));
-            return;
-        }
-        match cell.at_hand() {
-            Ok(state) => {
+        match self.find_copy(session) {
+            Ok(Copy::AtHand(state)) => {
                 let _ = reply.send(Ok(state));
             }
-            Err(Away::Lost(reason)) => {
-                self.decide(Event::SessionLost { session, reason: reason.clone() });
-                let _ = reply.send(Err(Refusal::SessionGone { reason }));
+            Ok(Copy::UnderWay(job)) => {
+                let capture = self.captures.get_mut(&job).expect("it is under way");
+                capture.replies.push(reply);
             }
-            Err(Away::OnWorker(_) | Away::Packed) => {
+            Ok(Copy::ToMake(cell)) => {
                 let capture = Capture { session, cell, replies: vec![reply] };
                 self.applying = Some(Application::Capture(capture));
                 let job = self.new_job();
                 self.decide(Event::Submitted { job, queued: Queued::capture(session) });
+            }
+            Err(refusal) => {
+                let _ = reply.send(self.noted(Err(refusal)));
+            }
+        }
+    }
+
+    fn find_copy(&mut self, session: SessionId) -> Result<Copy, Refusal> {
+        let cell = self.open_cell(session)?;
+        let load = self.model.load(session);
+        let underway = self.captures.iter().find(|(_, capture)| capture.session == session);
+        if let Some((job, _)) = underway
+            && load == 1
+        {
+            // It is of the state that this caller wants too.
+            return Ok(Copy::UnderWay(*job));
+        }
+        if load > 0 {
+            return Err(Refusal::SessionBusy);
+        }
+        match cell.at_hand() {
+            Ok(state) => Ok(Copy::AtHand(state)),
+            Err(Away::OnWorker(_) | Away::Packed) => Ok(Copy::ToMake(cell)),
+            Err(Away::Lost(reason)) => {
+                self.decide(Event::SessionLost { session, reason: reason.clone() });
+                Err(Refusal::SessionGone { reason })
             }
         }
     }
@@ -159,7 +165,27 @@ impl SchedulerState {
                 Refusal::NotCaptured { reason: result.err().unwrap_or_default() }
             }
         });
-        capture.answer(&answer);
+        self.answer(capture, &answer);
+    }
+
+    /// Answers everybody who asked for a copy.
+    pub(super) fn answer(&self, capture: Capture, answer: &Result<Option<Parked>, Refusal>) {
+        for reply in capture.replies {
+            // Who went away doesn't want it.
+            let _ = reply.send(self.noted(answer.clone()));
+        }
+    }
+
+    /// The answer to a call about a session, after it was counted and told if it is a refusal.
+    pub(super) fn noted<T>(&self, answer: Result<T, Refusal>) -> Result<T, Refusal> {
+        answer.inspect_err(|refusal| {
+            self.published.metrics.refused(refusal);
+            self.tell(DecisionKind::Refused {
+                tenant: None,
+                reason: refusal.name(),
+                message: refusal.to_string(),
+            });
+        })
     }
 
     /// Carries out the end of a session.
@@ -169,7 +195,7 @@ impl SchedulerState {
         if self.names.get(&open.name) == Some(&session) {
             self.names.remove(&open.name);
         }
-        open.cell.lose(reason);
+        self.pool.discard(open.cell.lose(reason));
         self.ended.insert(session, reason.to_owned());
         if self.ended.len() > REMEMBERED_COUNT {
             self.ended.pop_first();
@@ -208,12 +234,6 @@ impl SchedulerState {
     fn new_session(&mut self, name: Arc<str>, state: Option<Parked>) -> Result<SessionId, Refusal> {
         let bytes = bytes_of(state.as_ref());
         if let Some(refusal) = self.model.refuses_session(bytes) {
-            self.published.metrics.refused(&refusal);
-            self.tell(DecisionKind::Refused {
-                tenant: None,
-                reason: refusal.name(),
-                message: refusal.to_string(),
-            });
             return Err(refusal);
         }
         let session = SessionId(self.next_session);

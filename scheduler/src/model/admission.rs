@@ -30,7 +30,9 @@ impl Model {
             return Some(Refusal::not_open());
         }
         if let Some(reason) = self.fleet.lost() {
-            return Some(Refusal::NoWorker { reason: reason.to_owned() });
+            let (reason, taken_back) = (reason.to_owned(), self.next_taken_back());
+            let retry_after = taken_back.map(|at| at.saturating_sub(self.now));
+            return Some(Refusal::NoWorker { reason, retry_after });
         }
         let can_run_now = self.can_run_now(queued);
         if !can_run_now && !self.brings_a_worker(queued) {
@@ -165,7 +167,7 @@ impl Model {
         }
         let memory = self.memory();
         let (used, limit) = (memory.used_bytes(), memory.limit_bytes);
-        let room = self.config.sessions.disk_bytes.saturating_sub(memory.disk_bytes);
+        let room = self.sessions.disk_room(self.config.sessions.disk_bytes).unwrap_or(0);
         let movable = self.sessions.movable_bytes().min(room);
         let used_then = used.saturating_sub(movable).saturating_add(bytes);
         let retry_after = self.next_start();

@@ -115,7 +115,7 @@ impl Model {
         takes_session: bool,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(was) = self.fleet.gone(worker, is_replaced, reason) else {
+        let Some(was) = self.fleet.gone(worker, is_replaced, reason, self.now) else {
             self.give_up_if_lost(effects);
             return;
         };
@@ -148,7 +148,7 @@ impl Model {
         self.give_up_if_lost(effects);
     }
 
-    /// Without any worker nothing that waits could ever run.
+    /// Without any worker nothing that waits could run.
     fn give_up_if_lost(&mut self, effects: &mut Vec<Effect>) {
         let Some(reason) = self.fleet.lost().map(ToOwned::to_owned) else { return };
         self.settle_waiting(&Settlement::NoWorker(reason), effects);

@@ -139,7 +139,18 @@ impl Model {
             .and_then(|close_after| Some(self.sessions.stalest()?.0.saturating_add(close_after)));
         let shrink_after = self.config.workers.shrink_after;
         let shrinks = self.surplus().map(|(since, _)| since.saturating_add(shrink_after));
-        [deadline, drained, parks, spills, closes, shrinks].into_iter().flatten().min()
+        let taken_back = self.next_taken_back();
+        let spills_again = self.sessions.disk_rests_until();
+        [deadline, drained, parks, spills, spills_again, closes, shrinks, taken_back]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// When the next place for a worker is tried again that was given up.
+    pub(super) fn next_taken_back(&self) -> Option<Time> {
+        let retry_after = self.config.workers.retry_after;
+        self.fleet.next_taken_back(retry_after).filter(|_| self.phase == Phase::Open)
     }
 
     fn has_passed(&self, since: Time, time: Duration) -> bool {

@@ -1,6 +1,7 @@
 //! The workers: what each does, and how many there should be.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::time::Duration;
 
 use pool::{JobId, SessionId, WorkerId};
 
@@ -54,8 +55,8 @@ pub(crate) struct Fleet {
     workers: HashMap<WorkerId, Worker>,
     /// Workers that were asked for, or are replaced, and have not been heard of.
     starting: usize,
-    /// Workers that nobody will replace, because they could not be kept alive.
-    given_up: usize,
+    /// When the places were given up that had no worker that could start, the oldest first.
+    given_up: VecDeque<Time>,
     /// Workers that were to end and have not said that they did, so that nobody misses them.
     dismissed: HashSet<WorkerId>,
     /// Idle workers without a session, by when they were used.
@@ -122,13 +123,26 @@ impl Fleet {
 
     /// How many workers there should be for so many jobs that run or could.
     pub(crate) fn wanted(&self, config: &WorkersConfig, jobs: usize) -> usize {
-        let most = config.max.saturating_sub(self.given_up);
+        let most = config.max.saturating_sub(self.given_up.len());
         jobs.saturating_add(config.spares).max(config.min).min(most)
     }
 
     /// How many workers jobs that run or could need, and no more.
     pub(crate) fn needed(&self, config: &WorkersConfig, jobs: usize) -> usize {
-        jobs.min(config.max.saturating_sub(self.given_up))
+        jobs.min(config.max.saturating_sub(self.given_up.len()))
+    }
+
+    /// Takes back the places that were given up so long ago.
+    pub(crate) fn take_back(&mut self, after: Duration, now: Time) {
+        while self.next_taken_back(after).is_some_and(|at| at <= now) {
+            self.given_up.pop_front();
+            self.lost = None;
+        }
+    }
+
+    /// When the next place is taken back that was given up.
+    pub(crate) fn next_taken_back(&self, after: Duration) -> Option<Time> {
+        self.given_up.front().map(|since| since.saturating_add(after))
     }
 
     /// Another worker is being started.
@@ -201,7 +215,13 @@ impl Fleet {
     }
 
     /// A worker is no more. Gives what it was, unless it was never heard of or was to end.
-    pub(crate) fn gone(&mut self, id: WorkerId, is_replaced: bool, reason: &str) -> Option<Worker> {
+    pub(crate) fn gone(
+        &mut self,
+        id: WorkerId,
+        is_replaced: bool,
+        reason: &str,
+        now: Time,
+    ) -> Option<Worker> {
         if self.dismissed.remove(&id) {
             return None;
         }
@@ -212,7 +232,7 @@ impl Fleet {
         if is_replaced {
             self.starting += 1;
         } else {
-            self.given_up += 1;
+            self.given_up.push_back(now);
             self.lost = (self.count() == 0).then(|| reason.to_owned());
         }
         worker

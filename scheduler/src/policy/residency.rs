@@ -11,8 +11,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
-use pool::{JobId, SessionId, Stowage, WorkerId};
+use pool::{JobId, SessionId, StowError, Stowage, WorkerId};
 
 use super::shares::Key;
 use crate::decision::EvictionReason;
@@ -20,6 +21,8 @@ use crate::model::Time;
 
 /// Of so many sessions that rested longest one is looked for that fits on the disk.
 const LOOKED_AT_COUNT: usize = 16;
+/// When the disk takes nothing, for so long nothing is spilled. It may be full for a while.
+const DISK_REST: Duration = Duration::from_secs(10);
 
 /// Where the state of a session is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +65,7 @@ pub(crate) struct Session {
     /// What its state takes when it is parked, as was last told.
     pub(crate) bytes: u64,
     pub(crate) rests_since: Time,
-    /// Whether it could not be put elsewhere since it last ran.
+    /// Whether it could not be packed since it last ran.
     pub(crate) is_unmovable: bool,
     /// Whether it is being put elsewhere.
     pub(crate) is_stowing: bool,
@@ -193,6 +196,8 @@ pub(crate) struct Residency {
     movable_bytes: u64,
     /// One at a time: each takes a CPU.
     stowing: Option<Stowing>,
+    /// Until when nothing is spilled, since the disk took nothing.
+    disk_rests_until: Option<Time>,
 }
 
 impl Residency {
@@ -261,7 +266,7 @@ impl Residency {
 
     /// The session in memory that has rested longest and fits on the disk, and since when it rests.
     pub(crate) fn to_spill(&self, disk_limit_bytes: u64) -> Option<(Time, SessionId)> {
-        let room = disk_limit_bytes.saturating_sub(self.disk_bytes);
+        let room = self.disk_room(disk_limit_bytes)?;
         let fits = |(_, id): &&(Time, SessionId)| {
             self.get(*id).is_some_and(|session| session.stored_bytes() <= room)
         };
@@ -269,6 +274,22 @@ impl Residency {
             list.iter().take(LOOKED_AT_COUNT).find(fits).copied()
         };
         of(&self.parked).into_iter().chain(of(&self.compressed)).min()
+    }
+
+    /// Bytes that more sessions may take on the disk; `None` while nothing is spilled.
+    pub(crate) fn disk_room(&self, disk_limit_bytes: u64) -> Option<u64> {
+        let room = disk_limit_bytes.saturating_sub(self.disk_bytes);
+        self.disk_rests_until.is_none().then_some(room)
+    }
+
+    /// When the disk is tried again that took nothing.
+    pub(crate) fn disk_rests_until(&self) -> Option<Time> {
+        self.disk_rests_until
+    }
+
+    /// Sessions may be spilled again once the disk has rested.
+    pub(crate) fn wake_disk(&mut self, now: Time) {
+        self.disk_rests_until.take_if(|until| *until <= now);
     }
 
     pub(crate) fn open(&mut self, id: SessionId, bytes: u64, now: Time) {
@@ -304,20 +325,30 @@ impl Residency {
     }
 
     /// A session's state was put elsewhere, where it takes so many bytes, or was not.
-    pub(crate) fn stowed(&mut self, id: SessionId, stowage: Stowage, bytes: Option<u64>) {
+    pub(crate) fn stowed(
+        &mut self,
+        id: SessionId,
+        stowage: Stowage,
+        result: Result<u64, StowError>,
+        now: Time,
+    ) {
         let Some(stowing) = self.stowing.take_if(|stowing| stowing.session == id) else { return };
+        if let Err(StowError::NotWritten { .. }) = result {
+            self.disk_rests_until = Some(now.saturating_add(DISK_REST));
+        }
         self.change(id, |session| {
             // Otherwise it has run since, or was replaced.
             if !std::mem::take(&mut session.is_stowing) {
                 return;
             }
-            let Some(bytes) = bytes else {
-                session.is_unmovable = true;
-                return;
-            };
-            session.place = match stowage {
-                Stowage::Compressed => Place::Compressed(bytes),
-                Stowage::Disk => Place::OnDisk(bytes),
+            session.place = match (stowage, result) {
+                (Stowage::Disk, Ok(bytes)) => Place::OnDisk(bytes),
+                (Stowage::Compressed, Ok(bytes))
+                | (_, Err(StowError::NotWritten { bytes, .. })) => Place::Compressed(bytes),
+                (_, Err(StowError::Unchanged(_))) => {
+                    session.is_unmovable = true;
+                    return;
+                }
             };
             session.evicted = Some(stowing.reason);
         });

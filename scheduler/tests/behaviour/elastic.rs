@@ -12,7 +12,7 @@ use crate::{Rig, config, find, rig_with, script, standing_still, start_with, unt
 
 fn elastic(min: usize, max: usize, spares: usize) -> SchedulerConfig {
     let shrink_after = Duration::from_secs(60);
-    let workers = WorkersConfig { min, max, spares, shrink_after };
+    let workers = WorkersConfig { min, max, spares, shrink_after, ..WorkersConfig::default() };
     SchedulerConfig { workers, ..config(max) }
 }
 

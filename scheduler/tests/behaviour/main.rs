@@ -275,6 +275,7 @@ async fn workers_that_can_not_start_are_retried_and_then_given_up() {
     .await;
     let refused = rig.scheduler.submit(script("ok")).await.unwrap_err();
     assert!(matches!(refused, Refusal::NoWorker { .. }), "{refused}");
+    assert!(refused.retry_after().is_some() && !refused.is_overload());
 }
 
 #[tokio::test]

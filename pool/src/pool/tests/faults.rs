@@ -99,7 +99,7 @@ async fn settles(step: Step, gate: Gate) {
                 ledger.settle(worker, job);
                 for cell in &cells {
                     if cell.place() == SessionPlace::Lost {
-                        cell.replace(None);
+                        drop(cell.replace(None));
                     }
                 }
             }

@@ -4,7 +4,8 @@ use super::*;
 use crate::config::TenantConfig;
 
 fn elastic(min: usize, max: usize, spares: usize) -> SchedulerConfig {
-    let workers = WorkersConfig { min, max, spares, shrink_after: seconds(60) };
+    let shrink_after = seconds(60);
+    let workers = WorkersConfig { min, max, spares, shrink_after, retry_after: seconds(30) };
     SchedulerConfig { concurrent: max, workers, ..roomy() }
 }
 

@@ -69,9 +69,32 @@ fn without_workers_nothing_waits_in_vain() {
     assert_eq!(told.gone(1, false, false), []);
     let settled = |job| settle(job, Settlement::NoWorker("died".to_owned()));
     assert_eq!(told.gone(2, false, false), [settled(1), settled(2)]);
-    let refused = Refusal::NoWorker { reason: "died".to_owned() };
-    assert_eq!(told.submit(3), [Effect::Refuse(JobId(3), refused)]);
+    let refused = |retry_after| {
+        let retry_after = Some(seconds(retry_after));
+        Refusal::NoWorker { reason: "died".to_owned(), retry_after }
+    };
+    assert_eq!(told.submit(3), [Effect::Refuse(JobId(3), refused(30))]);
     assert_eq!(told.model.worker_count(), 0);
+    assert_eq!(told.model.next_wake(), Some(seconds(30)));
+    assert_eq!(told.pass(seconds(29)), []);
+    assert_eq!(told.submit(4), [Effect::Refuse(JobId(4), refused(1))]);
+    // Then the places are tried again, whatever it was that failed.
+    assert_eq!(told.pass(seconds(1)), [Effect::AddWorker, Effect::AddWorker]);
+    assert_eq!(told.submit(5), [admit(5)]);
+    assert_eq!(told.ready(3), [dispatch(5, 3)]);
+}
+
+#[test]
+fn a_place_that_was_given_up_is_taken_back_even_while_others_work() {
+    let mut told = Told::small(2, 10);
+    let _ = told.ready(1);
+    told.now = seconds(5);
+    assert_eq!(told.gone(2, false, false), []);
+    assert_eq!(told.submit(1), [admit(1), dispatch(1, 1)]);
+    assert_eq!(told.submit(2), [admit(2)]);
+    assert_eq!(told.model.next_wake(), Some(seconds(35)));
+    assert_eq!(told.pass(seconds(30)), [Effect::AddWorker]);
+    assert_eq!(told.ready(3), [dispatch(2, 3)]);
 }
 
 #[test]

@@ -30,6 +30,7 @@ fn scarce(random: &mut Random, others: SchedulerConfig) -> SchedulerConfig {
             max,
             spares: random.below(max as u64 + 1) as usize,
             shrink_after: millis(random.below(4_000)),
+            retry_after: millis(random.below(4_000)),
         },
         queued_count: random.below(10) as usize,
         queued_bytes: 2_000,

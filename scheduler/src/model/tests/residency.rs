@@ -1,6 +1,6 @@
 //! Which sessions make room, in which order and why.
 
-use pool::Stowage;
+use pool::{StowError, Stowage};
 
 use super::*;
 
@@ -32,10 +32,13 @@ fn stowed(
     told: &mut Told,
     session: u64,
     stowage: Stowage,
-    bytes: Result<u64, &str>,
+    result: Result<u64, StowError>,
 ) -> Vec<Effect> {
-    let result = bytes.map_err(ToOwned::to_owned);
     told.tell(Event::Stowed { session: SessionId(session), stowage, result })
+}
+
+fn unchanged() -> Result<u64, StowError> {
+    Err(StowError::Unchanged("no".to_owned()))
 }
 
 #[test]
@@ -108,7 +111,7 @@ fn memory_that_is_short_compresses_then_spills_then_refuses() {
     // From nine tenths on, the longest at rest goes to disk, compressed or not.
     let effects = stowed(&mut told, 1, Stowage::Compressed, Ok(300));
     assert_eq!(effects, [stow(1, Stowage::Disk, pressure(910, 1_000))]);
-    let effects = stowed(&mut told, 1, Stowage::Disk, Err("disk"));
+    let effects = stowed(&mut told, 1, Stowage::Disk, unchanged());
     assert_eq!(effects, [stow(2, Stowage::Disk, pressure(910, 1_000))]);
     // What is being spilled will be free, and no more.
     let refused = told.submit_as(2, Queued { bytes: 500, ..queued() });
@@ -119,6 +122,30 @@ fn memory_that_is_short_compresses_then_spills_then_refuses() {
     assert_eq!(effects, [stow(3, Stowage::Disk, pressure(1_000, 1_000))]);
     assert_eq!(stowed(&mut told, 3, Stowage::Disk, Ok(20)), []);
     assert_eq!(told.model.memory().disk_bytes, 420);
+}
+
+#[test]
+fn a_full_disk_is_tried_again_later_and_what_it_did_not_take_is_compressed() {
+    let mut told = Told::new(SchedulerConfig { memory_bytes: 1_000, ..config() });
+    let _ = told.open_with(1, 500);
+    told.now = seconds(1);
+    let spilled = told.open_with(2, 420);
+    assert_eq!(spilled, [stow(1, Stowage::Disk, pressure(920, 1_000))]);
+    // It takes less now; nothing else is sent to the disk meanwhile.
+    let full = || Err(StowError::NotWritten { reason: "full".to_owned(), bytes: 450 });
+    let next = stow(2, Stowage::Compressed, pressure(870, 1_000));
+    assert_eq!(stowed(&mut told, 1, Stowage::Disk, full()), [next]);
+    assert_eq!(told.model.memory().session_bytes, 870);
+    assert_eq!(told.model.eviction_of(SessionId(1)), Some(&pressure(920, 1_000)));
+    assert_eq!(stowed(&mut told, 2, Stowage::Compressed, Ok(410)), []);
+    let refused = told.submit_as(1, Queued { bytes: 200, ..queued() });
+    assert!(matches!(refused[..], [Effect::Refuse(_, Refusal::NoMemory { .. })]), "{refused:?}");
+    assert_eq!(told.submit_as(2, Queued { bytes: 100, ..queued() })[..1], [admit(2)]);
+    assert_eq!(told.model.next_wake(), Some(seconds(11)));
+    let spilled = stow(1, Stowage::Disk, pressure(960, 1_000));
+    assert_eq!(told.pass(seconds(10)), [spilled]);
+    assert_eq!(stowed(&mut told, 1, Stowage::Disk, Ok(450)), []);
+    assert_eq!(told.model.memory().disk_bytes, 450);
 }
 
 #[test]
@@ -152,7 +179,7 @@ fn sessions_at_work_make_no_room() {
     let _ = told.submit_to(2, 1);
     assert_eq!(told.finish(1, 1), [conclude(1)]);
     assert_eq!(told.ready(1), [dispatch(2, 1)]);
-    assert_eq!(stowed(&mut told, 1, Stowage::Disk, Err("it has moved on")), []);
+    assert_eq!(stowed(&mut told, 1, Stowage::Disk, unchanged()), []);
     assert_eq!(told.model.memory().disk_bytes, 0);
     assert_eq!(told.open_with(2, 0), []);
     let _ = told.submit_to(3, 2);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::{JobId, SessionId, Stowage, WorkerId};
+use pool::{JobId, SessionId, StowError, Stowage, WorkerId};
 
 use super::Random;
 use crate::config::SchedulerConfig;
@@ -384,9 +384,13 @@ impl World {
         let Some((session, stowage)) = self.stowing.take() else { return };
         // A state that was taken up meanwhile stays where it is.
         let is_kept = self.states.contains_key(&session) || self.random.one_in(4);
-        let result = match is_kept {
-            true => Err("no".to_owned()),
-            false => Ok(self.random.below(200)),
+        let bytes = self.random.below(200);
+        let result = match (is_kept, stowage) {
+            (true, _) => Err(StowError::Unchanged("no".to_owned())),
+            (false, Stowage::Disk) if self.random.one_in(4) => {
+                Err(StowError::NotWritten { reason: "full".to_owned(), bytes })
+            }
+            (false, _) => Ok(bytes),
         };
         self.tell(Event::Stowed { session, stowage, result });
     }
