@@ -213,8 +213,15 @@ pub fn tool_result_schema() -> Json {
         },
         "required": ["path", "change", "bytes"],
     });
-    let usage =
-        ["queue_ms", "wall_ms", "cpu_ms", "peak_memory_bytes", "output_bytes", "host_calls"];
+    let usage = [
+        "queue_ms",
+        "wall_ms",
+        "cpu_ms",
+        "peak_memory_bytes",
+        "output_bytes",
+        "host_calls",
+        "file_growth_bytes",
+    ];
     let amounts: Map<String, Json> =
         usage.iter().map(|name| ((*name).to_owned(), json!({ "type": "number" }))).collect();
     let properties = json!({

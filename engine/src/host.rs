@@ -72,6 +72,7 @@ pub(crate) struct RunEffects {
     /// Files of the workspace that the run changed and kept, sorted by path.
     pub(crate) files: Vec<ChangedFile>,
     pub(crate) host_calls: u64,
+    pub(crate) file_growth_bytes: u64,
     /// Bounds on files that stood in the run's way.
     pub(crate) refusals: Vec<LimitHit>,
 }

@@ -16,7 +16,7 @@ use crate::agent::{self, Moment};
 use crate::engine::Engine;
 use crate::functions::calls::{CallEffects, Calls};
 use crate::host::door::{Door, GeneratorClaim, Passed};
-use crate::host::{Bell, GuestHost, RunSetup};
+use crate::host::{Bell, GuestHost, RunEffects, RunSetup};
 use crate::image::{Image, ImageSpec};
 use crate::interrupt::{Gate, InterruptHandle, Stopped};
 use crate::limits::{LimitHit, LimitKind, Limits};
@@ -218,7 +218,8 @@ impl Interpreter {
             judgement.afterwards == Afterwards::Lost || self.memory.shared().is_revoked();
         let is_kept = judgement.is_success() || program.keeps_files;
         let effects = self.host.end_run(is_kept);
-        let usage = Usage { host_calls: effects.host_calls, ..usage };
+        let RunEffects { host_calls, file_growth_bytes, .. } = effects;
+        let usage = Usage { host_calls, file_growth_bytes, ..usage };
         let left_out = judgement.left_out;
         let (verdict, interrupted_at) = judgement.verdict(limits, &usage);
         let mut limits_met = effects.refusals;

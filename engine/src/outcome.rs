@@ -229,6 +229,9 @@ pub struct Usage {
     pub output_bytes: u64,
     /// Calls from the guest to the host.
     pub host_calls: u64,
+    /// By how many bytes its files grew at most, beyond those that it began with. What was deleted
+    /// before the end counts.
+    pub file_growth_bytes: u64,
 }
 
 /// What became of the interpreter in a run.

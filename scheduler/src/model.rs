@@ -5,7 +5,7 @@
 //! one decision, and no event can come between them. The rules are in `policy.rs`; `admission.rs`,
 //! `dispatch.rs`, `ending.rs` and `upkeep.rs` apply them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use pool::{JobId, SessionId, StowError, Stowage, WorkerId};
@@ -92,7 +92,7 @@ pub(crate) struct Report {
     pub(crate) overhead: Duration,
     /// The most guest memory that it had, in bytes, with what all interpreters share.
     pub(crate) peak_memory_bytes: u64,
-    /// What its interpreter had of its own at the end, in bytes.
+    /// What its interpreter had of its own at the end, in bytes, and what its files grew by at most.
     pub(crate) own_memory_bytes: u64,
     /// Whether the sandbox failed, rather than the program ended.
     pub(crate) sandbox_failed: bool,
@@ -121,8 +121,9 @@ pub(crate) struct Model {
     drain_until: Option<Time>,
     /// Whether it has.
     is_aborted: bool,
-    /// Every admitted job that has not ended.
-    jobs: HashMap<JobId, Job>,
+    /// Every admitted job that has not ended. In order: those that come and those that are next are
+    /// near each other in memory.
+    jobs: BTreeMap<JobId, Box<Job>>,
     /// Those that wait.
     waiting: BTreeSet<JobId>,
     /// Those of them that have a deadline, by it.
@@ -176,7 +177,7 @@ impl Model {
             phase: Phase::Open,
             drain_until: None,
             is_aborted: false,
-            jobs: HashMap::new(),
+            jobs: BTreeMap::new(),
             waiting: BTreeSet::new(),
             due: BTreeSet::new(),
             queued_bytes: 0,

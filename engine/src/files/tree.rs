@@ -105,6 +105,8 @@ pub(crate) struct Tree {
     next: NodeId,
     /// Invariant E-6: what the nodes that aren't fixed take.
     usage: FileUsage,
+    /// The most bytes of that since the job began.
+    peak_bytes: u64,
     quota: FileQuota,
     is_read_only: bool,
     /// Grows with every change.
@@ -122,6 +124,7 @@ impl Default for Tree {
             nodes,
             next: NodeId(1),
             usage: FileUsage::default(),
+            peak_bytes: 0,
             quota: FileQuota::NONE,
             is_read_only: false,
             version: 0,
@@ -136,6 +139,7 @@ impl Tree {
         self.quota = quota;
         self.is_read_only = is_read_only;
         self.refusals = Refusals::default();
+        self.peak_bytes = self.usage.bytes;
     }
 
     /// The bound that what is there exceeds.
@@ -303,6 +307,11 @@ impl Tree {
         self.usage.bytes
     }
 
+    /// The most that they were charged for since the job began, in bytes.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.peak_bytes
+    }
+
     fn charge_bytes(&mut self, more: u64) -> Result<(), Errno> {
         let wanted = self.usage.bytes.saturating_add(more);
         if more > 0 && wanted > self.quota.bytes {
@@ -310,6 +319,7 @@ impl Tree {
             return Err(Errno::NoSpace);
         }
         self.usage.bytes = wanted;
+        self.peak_bytes = self.peak_bytes.max(wanted);
         Ok(())
     }
 

@@ -114,6 +114,7 @@ impl GuestHost for ReactorHost {
         let mut wasi = self.wasi.lock();
         let (calls, workspace) = (wasi.calls(), wasi.workspace);
         let refusals = wasi.tree.refusals().all().collect();
+        let file_growth_bytes = wasi.tree.peak_bytes().saturating_sub(self.given.file_bytes());
         let files = if commits {
             changes(&self.given, &wasi.tree, workspace)
         } else {
@@ -123,7 +124,7 @@ impl GuestHost for ReactorHost {
         // Nothing is kept alive by what it was before.
         self.before = wasi.tree.clone();
         self.given = wasi.tree.clone();
-        RunEffects { files, host_calls: calls, refusals }
+        RunEffects { files, host_calls: calls, file_growth_bytes, refusals }
     }
 
     fn state(&self) -> Option<HostState> {

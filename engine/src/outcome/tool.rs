@@ -67,6 +67,7 @@ struct ToolUsage {
     peak_memory_bytes: u64,
     output_bytes: u64,
     host_calls: u64,
+    file_growth_bytes: u64,
 }
 
 impl Outcome {
@@ -171,6 +172,7 @@ impl ToolUsage {
             peak_memory_bytes: usage.peak_memory_bytes,
             output_bytes: usage.output_bytes,
             host_calls: usage.host_calls,
+            file_growth_bytes: usage.file_growth_bytes,
         }
     }
 }

@@ -125,14 +125,13 @@ impl SchedulerState {
     }
 
     pub(super) fn finished(&mut self, worker: WorkerId, job: JobId, finished: Finished) {
-        let Outcome { usage, verdict, files, .. } = &*finished.outcome;
-        let written: u64 = files.iter().map(|file| file.contents.len() as u64).sum();
+        let Outcome { usage, verdict, .. } = &*finished.outcome;
         let report = Report {
             wall: usage.wall,
             cpu: usage.cpu,
             overhead: finished.attach,
             peak_memory_bytes: usage.peak_memory_bytes,
-            own_memory_bytes: finished.memory_bytes.saturating_add(written),
+            own_memory_bytes: finished.memory_bytes.saturating_add(usage.file_growth_bytes),
             sandbox_failed: matches!(
                 verdict,
                 Verdict::SandboxFailed(failure) if failure.is_of_interpreter()

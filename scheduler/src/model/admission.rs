@@ -18,7 +18,8 @@ impl Model {
             return;
         }
         effects.push(Effect::Admit(id));
-        self.jobs.insert(id, Job { queued, submitted: self.now, failed_attempts: 0, run: None });
+        let job = Job { queued, submitted: self.now, failed_attempts: 0, run: None };
+        self.jobs.insert(id, Box::new(job));
         self.enqueue(id);
     }
 

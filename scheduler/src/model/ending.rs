@@ -70,7 +70,7 @@ impl Model {
     }
 
     /// Takes a job out that its worker is done with.
-    fn stop_running(&mut self, worker: WorkerId, id: JobId) -> Option<(Job, Run)> {
+    fn stop_running(&mut self, worker: WorkerId, id: JobId) -> Option<(Box<Job>, Run)> {
         if self.jobs.get(&id)?.run.as_ref()?.worker != worker {
             return None;
         }
@@ -100,7 +100,7 @@ impl Model {
             && !self.is_aborted
     }
 
-    fn retry(&mut self, id: JobId, mut job: Job, effects: &mut Vec<Effect>) {
+    fn retry(&mut self, id: JobId, mut job: Box<Job>, effects: &mut Vec<Effect>) {
         job.failed_attempts += 1;
         effects.push(Effect::Retry { job: id, attempt: job.failed_attempts });
         self.jobs.insert(id, job);

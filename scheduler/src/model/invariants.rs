@@ -25,7 +25,7 @@ impl Model {
     }
 
     fn waits(&self) -> impl Iterator<Item = (JobId, &Job)> {
-        self.jobs.iter().filter(|(_, job)| job.run.is_none()).map(|(id, job)| (*id, job))
+        self.jobs.iter().filter(|(_, job)| job.run.is_none()).map(|(id, job)| (*id, &**job))
     }
 
     fn check_queue(&self) -> Result<(), String> {

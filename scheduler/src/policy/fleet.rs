@@ -1,9 +1,10 @@
 //! The workers: what each does, and how many there should be.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
 
 use pool::{JobId, SessionId, WorkerId};
+use rustc_hash::FxHashMap;
 
 use crate::config::WorkersConfig;
 use crate::decision::RetireReason;
@@ -52,7 +53,7 @@ impl Worker {
 /// Every worker.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fleet {
-    workers: HashMap<WorkerId, Worker>,
+    workers: FxHashMap<WorkerId, Worker>,
     /// Workers that were asked for, or are replaced, and have not been heard of.
     starting: usize,
     /// When the places were given up that had no worker that could start, the oldest first.

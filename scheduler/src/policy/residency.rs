@@ -9,11 +9,12 @@
 //! Only a session that rests makes room: none that a job waits for or runs in, and none whose
 //! worker is still busy with it. Of those, the one that rested longest.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pool::{JobId, SessionId, StowError, Stowage, WorkerId};
+use rustc_hash::FxHashMap;
 
 use super::shares::Key;
 use crate::decision::EvictionReason;
@@ -41,12 +42,17 @@ pub(crate) enum Place {
     OnDisk(u64),
 }
 
-/// The orders in which sessions that rest make room.
+/// What can be done with a session that rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum List {
+    /// It is on an idle worker, and can be parked.
     Held,
+    /// It can be compressed or spilled.
     Parked,
+    /// It can be spilled.
     Compressed,
+    /// It can stay or be closed.
+    Settled,
 }
 
 #[derive(Debug, Clone)]
@@ -80,11 +86,21 @@ pub(crate) struct Session {
 /// What a session adds to the sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Standing {
+    /// The list that it is on while it rests, and since when it does.
     list: Option<(List, Time)>,
-    rests_since: Option<Time>,
     is_in_memory: bool,
     memory_bytes: u64,
     disk_bytes: u64,
+}
+
+impl Standing {
+    /// What it takes in memory that may be put elsewhere.
+    fn movable_bytes(&self) -> u64 {
+        match self.list {
+            Some((List::Parked | List::Compressed, _)) => self.memory_bytes,
+            Some((List::Held | List::Settled, _)) | None => 0,
+        }
+    }
 }
 
 impl Session {
@@ -142,19 +158,18 @@ impl Session {
     }
 
     fn standing(&self) -> Standing {
-        let rests = self.load() == 0;
-        let may_move = rests && !self.is_stowing && !self.is_unmovable && !self.is_closing;
+        let may_move = !self.is_stowing && !self.is_unmovable && !self.is_closing;
         let (list, memory_bytes, disk_bytes) = match self.place {
-            Place::Fresh => (None, 0, 0),
-            Place::OnWorker(_) => ((rests && self.is_at_rest).then_some(List::Held), 0, 0),
-            Place::Leaving => (None, self.bytes, 0),
-            Place::Parked => (may_move.then_some(List::Parked), self.bytes, 0),
-            Place::Compressed(bytes) => (may_move.then_some(List::Compressed), bytes, 0),
-            Place::OnDisk(bytes) => (None, 0, bytes),
+            Place::OnWorker(_) if self.is_at_rest => (List::Held, 0, 0),
+            Place::Fresh | Place::OnWorker(_) => (List::Settled, 0, 0),
+            Place::Parked if may_move => (List::Parked, self.bytes, 0),
+            Place::Leaving | Place::Parked => (List::Settled, self.bytes, 0),
+            Place::Compressed(bytes) if may_move => (List::Compressed, bytes, 0),
+            Place::Compressed(bytes) => (List::Settled, bytes, 0),
+            Place::OnDisk(bytes) => (List::Settled, 0, bytes),
         };
         Standing {
-            list: list.map(|list| (list, self.rests_since)),
-            rests_since: rests.then_some(self.rests_since),
+            list: (self.load() == 0).then_some((list, self.rests_since)),
             is_in_memory: !matches!(self.place, Place::Fresh | Place::OnDisk(_)),
             memory_bytes,
             disk_bytes,
@@ -180,15 +195,15 @@ pub(crate) struct Stowing {
 /// Every session.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Residency {
-    sessions: HashMap<SessionId, Session>,
+    sessions: FxHashMap<SessionId, Session>,
     /// Sessions at rest on idle workers, by how long they rest.
     held: BTreeSet<(Time, SessionId)>,
     /// Parked ones that may be put elsewhere, the same way.
     parked: BTreeSet<(Time, SessionId)>,
     /// Compressed ones that may be put elsewhere, the same way.
     compressed: BTreeSet<(Time, SessionId)>,
-    /// Sessions without jobs, the same way.
-    resting: BTreeSet<(Time, SessionId)>,
+    /// All others without jobs, the same way.
+    settled: BTreeSet<(Time, SessionId)>,
     in_memory: usize,
     memory_bytes: u64,
     disk_bytes: u64,
@@ -256,7 +271,8 @@ impl Residency {
 
     /// The session that has rested longest of all without jobs, and since when.
     pub(crate) fn stalest(&self) -> Option<(Time, SessionId)> {
-        self.resting.first().copied()
+        let lists = [&self.held, &self.parked, &self.compressed, &self.settled];
+        lists.into_iter().filter_map(|list| list.first()).min().copied()
     }
 
     /// The parked session that has rested longest and is not compressed.
@@ -359,16 +375,14 @@ impl Residency {
             List::Held => &mut self.held,
             List::Parked => &mut self.parked,
             List::Compressed => &mut self.compressed,
+            List::Settled => &mut self.settled,
         }
     }
 
     fn count(&mut self, id: SessionId, standing: Standing) {
         if let Some((list, since)) = standing.list {
             self.list(list).insert((since, id));
-            self.movable_bytes += standing.memory_bytes;
-        }
-        if let Some(since) = standing.rests_since {
-            self.resting.insert((since, id));
+            self.movable_bytes += standing.movable_bytes();
         }
         self.in_memory += usize::from(standing.is_in_memory);
         self.memory_bytes += standing.memory_bytes;
@@ -378,10 +392,7 @@ impl Residency {
     fn uncount(&mut self, id: SessionId, standing: Standing) {
         if let Some((list, since)) = standing.list {
             self.list(list).remove(&(since, id));
-            self.movable_bytes -= standing.memory_bytes;
-        }
-        if let Some(since) = standing.rests_since {
-            self.resting.remove(&(since, id));
+            self.movable_bytes -= standing.movable_bytes();
         }
         self.in_memory -= usize::from(standing.is_in_memory);
         self.memory_bytes -= standing.memory_bytes;
@@ -396,7 +407,7 @@ impl Residency {
             again.count(*id, session.standing());
         }
         let lists = |of: &Self| {
-            [of.held.clone(), of.parked.clone(), of.compressed.clone(), of.resting.clone()]
+            [of.held.clone(), of.parked.clone(), of.compressed.clone(), of.settled.clone()]
         };
         let sums = |of: &Self| (of.in_memory, of.memory_bytes, of.disk_bytes, of.movable_bytes);
         ensure(
