@@ -1,7 +1,8 @@
-//! What does a session cost that isn't running? Measures forking, parking and attaching one that
-//! holds a data frame of 100,000 rows, and the memory of a thousand parked ones.
+//! What does a session cost? Measures forking, parking and attaching one that holds a data frame of
+//! 100,000 rows, the memory of a thousand parked ones, and turns with and without the copy that a
+//! turn which is ended by force goes back to.
 //!
-//! Doesn't measure: the jobs themselves, and the scheduler's part, which `dispatch.rs` measures.
+//! Doesn't measure: the scheduler's part, which `dispatch.rs` measures.
 
 use std::fs;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use hatchery::{Hatchery, Job, Session};
 use support::{PRELOAD, image};
 use tokio::runtime::Runtime;
 
+#[path = "support/percentiles.rs"]
+mod percentiles;
 #[path = "support/image.rs"]
 mod support;
 
@@ -140,6 +143,38 @@ async fn sum_of(session: &Session) -> u64 {
     value.as_u64().expect("a number")
 }
 
+/// Turns on a session with its frame, submission to outcome: at once after one another, so that each
+/// waits for the copy of the one before, and with a rest between.
+#[expect(clippy::disallowed_methods, reason = "a bench reads the clock, and rests")]
+fn turns(_criterion: &mut Criterion) {
+    const TURNS: usize = 1_000;
+    if !percentiles::is_wanted("turns") {
+        return;
+    }
+    let runtime = Runtime::new().expect("threads can be had");
+    runtime.block_on(async {
+        for (name, bytes) in [("without_copies", 0), ("with_copies", 128 << 20)] {
+            let pool = Hatchery::builder().workers(1).preload(PRELOAD).rollback_bytes(bytes);
+            let pool = pool.start().await.expect("the build can be had");
+            let session = pool.session("bench").await.expect("it may be open");
+            assert!(session.run(Job::code(FRAME)).await.expect("it is taken").is_success());
+            for (pace, rest) in [("at_once", Duration::ZERO), ("rested", Duration::from_millis(3))]
+            {
+                let mut times = Vec::new();
+                for _ in 0..TURNS {
+                    tokio::time::sleep(rest).await;
+                    let started = Instant::now();
+                    let outcome = session.run(Job::code("df.loc[7, 'b'] += 1")).await;
+                    times.push(started.elapsed());
+                    assert!(outcome.expect("it is taken").is_success());
+                }
+                percentiles::print(&format!("turns_{pace}_{name}"), times);
+            }
+            pool.abort().await;
+        }
+    });
+}
+
 fn resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it has that line");
@@ -147,5 +182,5 @@ fn resident_bytes() -> u64 {
     kib.expect("a number") << 10
 }
 
-criterion_group!(benches, large_session, a_thousand_sessions);
+criterion_group!(benches, large_session, a_thousand_sessions, turns);
 criterion_main!(benches);

@@ -38,6 +38,9 @@ pub struct Outcome {
     pub limits_met: Vec<LimitHit>,
     /// Where the program was when an interrupt ended it, if a limit or a cancellation did so.
     pub interrupted_at: Option<Exception>,
+    /// Whether the job took its interpreter with it, and its session went back to where it was
+    /// before the job: variables, files and all.
+    pub session_restored: bool,
     /// Its calls of host functions, if they were to be recorded.
     pub recording: Option<Recording>,
     /// What it used.
@@ -62,6 +65,7 @@ impl Outcome {
             files: Vec::new(),
             limits_met: Vec::new(),
             interrupted_at: None,
+            session_restored: false,
             recording: None,
             usage: Usage::default(),
         }

@@ -25,6 +25,14 @@ pub struct PoolConfig {
     /// Default: none, and nothing is spilled. Whatever fills that disk keeps sessions in memory,
     /// and nothing else comes of it. A folder in memory, as `/tmp` often is, gains nothing.
     pub spill_dir: Option<PathBuf>,
+    /// The state of a session that rests on a worker is copied after each of its runs, if the
+    /// worker's interpreter has at most so many bytes of its own. A run that ends by force, or with
+    /// the end of its worker, then takes the session back to where it was before that run, instead
+    /// of with it.
+    ///
+    /// Default: 128 MiB. A copy takes about 0.4 ms and what the run changed, while nobody waits but
+    /// the session's next run, and as much memory as a parked session. At zero sessions are lost.
+    pub rollback_bytes: u64,
 }
 
 impl Default for PoolConfig {
@@ -34,6 +42,7 @@ impl Default for PoolConfig {
             longest_back_off: Duration::from_secs(10),
             most_failures: 5,
             spill_dir: None,
+            rollback_bytes: 128 << 20,
         }
     }
 }

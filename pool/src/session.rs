@@ -6,10 +6,15 @@
 //! ```text
 //!          claim                        captured, leave
 //! Fresh --------> on a worker: same --------------------> Parked --stow--> Compressed --> OnDisk
-//!                    | changes    ^                         ^                  |            |
-//!                    v            | captured                +---- unpacked ----+------------+
-//!                 on a worker: changed                            (claim unpacks, too)
+//!                    | begins       ^                       ^                  |            |
+//!                    v              | captured              +---- unpacked ----+------------+
+//!                 on a worker:      |                             (claim unpacks, too)
+//!                 changing ------> changed
+//!                            ends
 //! ```
+//!
+//! P-6: who leaves while a run changes the state, whether the run was ended by force or the worker
+//! died, leaves the state of before the run, if that is known.
 //!
 //! P-1: who replaces or closes the session has the last word; a thread changes only what is still
 //! its own.
@@ -59,6 +64,8 @@ pub(crate) enum Rest {
 enum Held {
     /// It is still this one.
     Same(Rest),
+    /// A run changes it, which began with this one; `None` if only the interpreter knew it then.
+    Changing(Option<Rest>),
     /// Only the interpreter knows it.
     Changed,
 }
@@ -188,7 +195,7 @@ impl Discarded {
             Place::AtRest(rest) | Place::On { held: Held::Same(rest), .. } => {
                 matches!(rest, Rest::Fresh)
             }
-            Place::On { held: Held::Changed, .. } | Place::Lost(_) => true,
+            Place::On { held: Held::Changing(_) | Held::Changed, .. } | Place::Lost(_) => true,
         }
     }
 }
@@ -221,7 +228,9 @@ impl SessionCell {
     pub fn at_hand(&self) -> Result<Option<Parked>, Away> {
         match &*self.place.lock() {
             Place::AtRest(rest) | Place::On { held: Held::Same(rest), .. } => rest.at_hand(),
-            Place::On { worker, held: Held::Changed } => Err(Away::OnWorker(*worker)),
+            Place::On { worker, held: Held::Changing(_) | Held::Changed } => {
+                Err(Away::OnWorker(*worker))
+            }
             Place::Lost(reason) => Err(Away::Lost(reason.clone())),
         }
     }
@@ -264,6 +273,16 @@ impl SessionCell {
         matches!(&*self.place.lock(), Place::On { worker: on, .. } if *on == worker)
     }
 
+    /// What the copy takes of a state that an interpreter has, in bytes.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        match &*self.place.lock() {
+            Place::On { held: Held::Same(rest), .. } => rest.bytes(),
+            Place::On { held: Held::Changing(_) | Held::Changed, .. }
+            | Place::AtRest(_)
+            | Place::Lost(_) => 0,
+        }
+    }
+
     /// Whether `worker` alone knows the state.
     pub(crate) fn is_changed_on(&self, worker: WorkerId) -> bool {
         let place = self.place.lock();
@@ -301,32 +320,49 @@ impl SessionCell {
             Place::On { worker: on, held: Held::Same(rest) } => {
                 *on == worker && rest.is_same(before)
             }
-            Place::On { held: Held::Changed, .. } | Place::Lost(_) => false,
+            Place::On { held: Held::Changing(_) | Held::Changed, .. } | Place::Lost(_) => false,
         };
         if is_it {
             drop(self.put(place, Place::Lost(reason.to_owned())));
         }
     }
 
-    /// `worker` begins to change the state.
-    pub(crate) fn changes(&self, worker: WorkerId) {
-        self.hold(worker, Held::Changed);
+    /// A run on `worker` begins to change the state.
+    pub(crate) fn begins(&self, worker: WorkerId) {
+        self.hold(worker, |held| {
+            let before = match std::mem::replace(held, Held::Changed) {
+                Held::Same(rest) => Some(rest),
+                Held::Changing(_) | Held::Changed => None,
+            };
+            std::mem::replace(held, Held::Changing(before))
+        });
+    }
+
+    /// The run on `worker` has ended, and what it made of the state is the state.
+    pub(crate) fn ends(&self, worker: WorkerId) {
+        self.hold(worker, |held| std::mem::replace(held, Held::Changed));
     }
 
     /// `worker` has copied the state, and keeps it.
     pub(crate) fn captured(&self, worker: WorkerId, parked: Parked) {
-        self.hold(worker, Held::Same(Rest::Parked(parked)));
+        let copy = Held::Same(Rest::Parked(parked));
+        self.hold(worker, |held| std::mem::replace(held, copy));
     }
 
-    /// `worker` no longer has the state. If it alone knew it, it is lost for this reason, else it
-    /// rests, and takes so many bytes; `None` if nothing rests because of this.
+    /// `worker` no longer has the state. If it alone knew it, it is lost for this reason. Else it
+    /// rests, that of before the run if one changes it, and takes so many bytes; `None` if nothing
+    /// rests because of this.
     pub(crate) fn leave(&self, worker: WorkerId, reason: &str) -> Option<u64> {
         let place = self.place.lock();
         let (next, bytes) = match &*place {
-            Place::On { worker: on, held: Held::Same(rest) } if *on == worker => {
+            Place::On { worker: on, held: Held::Same(rest) | Held::Changing(Some(rest)) }
+                if *on == worker =>
+            {
                 (Place::AtRest(rest.clone()), Some(rest.bytes()))
             }
-            Place::On { worker: on, held: Held::Changed } if *on == worker => {
+            Place::On { worker: on, held: Held::Changing(None) | Held::Changed }
+                if *on == worker =>
+            {
                 (Place::Lost(reason.to_owned()), None)
             }
             Place::AtRest(_) | Place::On { .. } | Place::Lost(_) => return None,
@@ -335,15 +371,14 @@ impl SessionCell {
         bytes
     }
 
-    fn hold(&self, worker: WorkerId, now: Held) {
-        let mut place = self.place.lock();
-        if let Place::On { worker: on, held } = &mut *place
-            && *on == worker
-        {
-            let before = std::mem::replace(held, now);
-            drop(place);
-            drop(before);
-        }
+    /// Lets `change` put something in place of what is known of the state on `worker`. What was
+    /// there before is dropped when nobody waits for the lock.
+    fn hold(&self, worker: WorkerId, change: impl FnOnce(&mut Held) -> Held) {
+        let before = match &mut *self.place.lock() {
+            Place::On { worker: on, held } if *on == worker => Some(change(held)),
+            Place::AtRest(_) | Place::On { .. } | Place::Lost(_) => None,
+        };
+        drop(before);
     }
 
     /// Gives what was there before, so that it is dropped when nobody waits for the lock: it may be

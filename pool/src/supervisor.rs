@@ -176,7 +176,9 @@ impl SupervisorState {
             return;
         }
         let source = Arc::clone(&self.source);
-        let arguments = WorkerArguments { source, desk: Arc::clone(&desk), orders };
+        let rollback_bytes = self.config.rollback_bytes;
+        let desk_of_worker = Arc::clone(&desk);
+        let arguments = WorkerArguments { source, rollback_bytes, desk: desk_of_worker, orders };
         match Actor::spawn_linked(None, Worker, arguments, myself.get_cell()).await {
             Ok((actor, _)) => {
                 self.workers.insert(actor.get_id(), Watched { actor, desk, history });

@@ -72,6 +72,7 @@ impl Seat {
 /// What a worker is made from.
 pub(crate) struct WorkerArguments {
     pub(crate) source: Arc<dyn InterpreterSource>,
+    pub(crate) rollback_bytes: u64,
     pub(crate) desk: Arc<Desk>,
     pub(crate) orders: Orders,
 }
@@ -110,12 +111,13 @@ impl Actor for Worker {
         myself: ActorRef<Self::Msg>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let WorkerArguments { source, desk, orders } = arguments;
+        let WorkerArguments { source, rollback_bytes, desk, orders } = arguments;
         let ended = move |reason| {
             // The actor outlives its thread, but for a kill; then nobody is left to tell.
             let _ = myself.cast(WorkerMessage::Ended(reason));
         };
-        desk.seat_thread(thread::spawn(Arc::clone(&desk), source, orders, ended)?);
+        let thread = thread::spawn(Arc::clone(&desk), source, rollback_bytes, orders, ended)?;
+        desk.seat_thread(thread);
         Ok(WorkerState { desk, gone: None })
     }
 

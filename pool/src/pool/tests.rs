@@ -67,6 +67,7 @@ async fn rig() -> Rig {
         first_back_off: Duration::ZERO,
         most_failures: 2,
         spill_dir: Some(folder.path().to_owned()),
+        rollback_bytes: 0,
         ..PoolConfig::default()
     };
     let source = FakeSource::default();
@@ -261,9 +262,12 @@ async fn a_dismissed_worker_puts_its_session_aside_and_is_not_replaced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_actor_takes_its_run_and_its_thread_with_it() {
     let (mut rig, cell) = (rig().await, session());
+    rig.worker().await.assign(task(0, "ok", Some(&cell)));
+    rig.finished().await;
+    let seat = rig.seat().await;
     let waiting = task(1, "wait", Some(&cell));
     let stop = waiting.stop.clone();
-    rig.worker().await.assign(waiting);
+    seat.assign(waiting);
     while rig.source.running().is_empty() {
         tokio::task::yield_now().await;
     }

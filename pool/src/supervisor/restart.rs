@@ -56,7 +56,7 @@ mod tests {
             first_back_off: Duration::from_millis(100),
             longest_back_off: Duration::from_millis(300),
             most_failures: 6,
-            spill_dir: None,
+            ..PoolConfig::default()
         }
     }
 

@@ -1,7 +1,8 @@
 //! A thread's interpreter: whose state it holds, and how one state makes way for another.
 //!
 //! After whatever ran without a session the interpreter is reset, when its caller has the outcome
-//! already. A session stays until something else is ordered.
+//! already. A session stays until something else is ordered, and its state is copied meanwhile: if
+//! its next run takes the interpreter with it, the session goes back to that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,8 @@ use crate::task::{Task, WorkerId};
 pub(super) struct Slot<'a> {
     desk: &'a Arc<Desk>,
     source: &'a dyn InterpreterSource,
+    /// States of up to so many bytes are copied between runs.
+    rollback_bytes: u64,
     /// `None` before the first start and after a loss.
     interpreter: Option<Box<dyn Interpreter>>,
     /// Nothing has run since the interpreter was started or reset.
@@ -43,8 +46,16 @@ impl<'a> Slot<'a> {
     pub(super) fn start(
         desk: &'a Arc<Desk>,
         source: &'a dyn InterpreterSource,
+        rollback_bytes: u64,
     ) -> Result<Self, StartError> {
-        let mut slot = Self { desk, source, interpreter: None, is_pristine: false, session: None };
+        let mut slot = Self {
+            desk,
+            source,
+            rollback_bytes,
+            interpreter: None,
+            is_pristine: false,
+            session: None,
+        };
         slot.make_pristine()?;
         Ok(slot)
     }
@@ -72,7 +83,11 @@ impl<'a> Slot<'a> {
             }
         }
         // Only now, when nobody waits for what was ordered any more.
-        if self.session.is_some() || self.is_pristine {
+        if let Some(session) = self.session.clone() {
+            self.keep_copy(&session);
+            return Ok(Next::Order(None));
+        }
+        if self.is_pristine {
             return Ok(Next::Order(None));
         }
         let began = now();
@@ -92,8 +107,13 @@ impl<'a> Slot<'a> {
         self.session = None;
     }
 
-    /// Memory that the interpreter has of its own, in bytes.
+    /// Memory that the interpreter has of its own, and the copy of its session's state, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
+        let kept = self.session.as_ref().map_or(0, |session| session.kept_bytes());
+        self.own_bytes().saturating_add(kept)
+    }
+
+    fn own_bytes(&self) -> u64 {
         self.interpreter.as_ref().map_or(0, |interpreter| interpreter.memory_bytes())
     }
 
@@ -112,23 +132,37 @@ impl<'a> Slot<'a> {
             return Ok(());
         }
         if let Some(session) = &task.session {
-            session.changes(self.worker());
+            session.begins(self.worker());
         }
         self.is_pristine = false;
         let is_last = task.session.is_none();
         let interpreter = self.interpreter.as_mut().expect("what was attached is in one");
-        let (outcome, afterwards) =
+        let (mut outcome, afterwards) =
             tracing::info_span!("run").in_scope(|| interpreter.run(task, is_last));
-        let memory_bytes = interpreter.memory_bytes();
+        let memory_bytes = self.own_bytes();
         let is_lost = afterwards == Afterwards::Lost;
+        if !is_lost && let Some(session) = &task.session {
+            session.ends(self.worker());
+        }
         if is_lost && let Some(session) = self.session.take() {
-            session.leave(self.worker(), "a run that was ended took its state");
+            outcome.session_restored = self
+                .leave(&session, "a run that was ended took its state, of which no copy was kept");
         }
         self.desk.finished(task.job, outcome, attach, memory_bytes);
         if is_lost {
             self.interpreter = None;
         }
         Ok(())
+    }
+
+    /// Copies the state of the session that is here, if nobody has a copy and it isn't large.
+    fn keep_copy(&mut self, session: &SessionCell) {
+        if self.rollback_bytes == 0 || self.own_bytes() > self.rollback_bytes {
+            return;
+        }
+        if let Err(error) = self.copy_out(session) {
+            tracing::debug!(worker = %self.worker(), %error, "a session's state isn't copied");
+        }
     }
 
     /// Brings what the task is to run on. The inner error is the task's, the outer one ends the
@@ -219,11 +253,13 @@ impl<'a> Slot<'a> {
         Ok(())
     }
 
-    /// Gives a session's state up, and tells the owner if it rests now.
-    fn leave(&self, session: &SessionCell, reason: &str) {
-        if let Some(bytes) = session.leave(self.worker(), reason) {
+    /// Gives a session's state up; says whether it rests now, and tells the owner if so.
+    fn leave(&self, session: &SessionCell, reason: &str) -> bool {
+        let rests = session.leave(self.worker(), reason);
+        if let Some(bytes) = rests {
             self.desk.session_parked(session, bytes);
         }
+        rests.is_some()
     }
 
     fn make_pristine(&mut self) -> Result<(), StartError> {

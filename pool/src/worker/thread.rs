@@ -25,12 +25,14 @@ const STACK_BYTES: usize = 8 << 20;
 pub(super) fn spawn(
     desk: Arc<Desk>,
     source: Arc<dyn InterpreterSource>,
+    rollback_bytes: u64,
     orders: Orders,
     ended: impl FnOnce(GoneReason) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let name = format!("hatchery-{}", desk.worker());
     Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
-        let served = catch_unwind(AssertUnwindSafe(|| serve(&desk, source.as_ref(), &orders)));
+        let serve = || serve(&desk, source.as_ref(), rollback_bytes, &orders);
+        let served = catch_unwind(AssertUnwindSafe(serve));
         let reason = match served {
             Ok(Ok(reason)) => reason,
             Ok(Err(error)) => GoneReason::StartFailed(error.to_string()),
@@ -44,9 +46,10 @@ pub(super) fn spawn(
 fn serve(
     desk: &Arc<Desk>,
     source: &dyn InterpreterSource,
+    rollback_bytes: u64,
     orders: &Orders,
 ) -> Result<GoneReason, StartError> {
-    let mut slot = Slot::start(desk, source)?;
+    let mut slot = Slot::start(desk, source, rollback_bytes)?;
     let mut reset = None;
     loop {
         desk.idle(slot.memory_bytes(), reset);

@@ -202,6 +202,9 @@ impl SchedulerState {
             return;
         }
         let Some(live) = self.jobs.get(&job) else { return };
+        // Its session outlived the worker.
+        let session_restored = matches!(settlement, Settlement::WorkerDied(_))
+            && live.session.is_some_and(|session| self.loss_of(session).is_none());
         let failed = Verdict::SandboxFailed;
         let verdict = match settlement {
             Settlement::Cancelled => Verdict::Cancelled,
@@ -219,6 +222,7 @@ impl SchedulerState {
             stderr: transcript.text_of(Stream::Stderr),
             output_truncated: transcript.is_truncated(),
             displays: transcript.displays(),
+            session_restored,
             ..Outcome::not_run(verdict)
         };
         self.end(job, outcome);

@@ -1,10 +1,11 @@
 //! Where a session's state goes, and what becomes of it when something fails on the way.
 
 use engine::{Outcome, SandboxFailure, Verdict};
-use pool::{SessionId, SessionPlace};
+use pool::interpreter::fake::FakeSource;
+use pool::{PoolConfig, SessionId, SessionPlace};
 use scheduler::Refusal;
 
-use crate::{Rig, rig, script, script_in, until, within};
+use crate::{Rig, config, rig, script, script_in, until, within};
 
 /// Runs one program, in a session or isolated.
 async fn run(rig: &Rig, source: &str, session: Option<SessionId>) -> Outcome {
@@ -156,6 +157,36 @@ async fn a_worker_that_dies_takes_only_the_session_that_was_on_it() {
     let refused = rig.scheduler.submit(script_in("ok", second)).await.unwrap_err();
     assert!(matches!(refused, Refusal::SessionGone { .. }), "{refused}");
     assert_eq!(count(&rig, first).await, 2);
+}
+
+#[tokio::test]
+async fn a_run_that_is_ended_by_force_takes_its_session_back_to_before_it() {
+    let rig = crate::start_with(config(1), PoolConfig::default(), FakeSource::default()).await;
+    let session = open(&rig, "a").await;
+    // Not even its first run takes a session along.
+    assert!(run(&rig, "lose", Some(session)).await.session_restored);
+    assert_eq!(count(&rig, session).await, 1);
+    for (at, script) in (1..).zip(["lose", "panic", "panic", "lose"]) {
+        let outcome = run(&rig, script, Some(session)).await;
+        assert!(outcome.session_restored, "{outcome:?}");
+        assert_eq!(count(&rig, session).await, at + 1);
+    }
+    let outcome = run(&rig, "raise", Some(session)).await;
+    assert!(!outcome.session_restored, "it ended in order: {outcome:?}");
+}
+
+#[tokio::test]
+async fn what_is_too_large_to_be_copied_is_lost_with_its_run() {
+    let pool = PoolConfig { rollback_bytes: 100, ..PoolConfig::default() };
+    let rig = crate::start_with(config(1), pool, FakeSource::default()).await;
+    for (name, bytes, is_kept) in [("small", 100, true), ("large", 101, false)] {
+        let session = open(&rig, name).await;
+        let fills = format!("memory {bytes}");
+        assert!(run(&rig, &fills, Some(session)).await.is_success());
+        assert_eq!(run(&rig, "lose", Some(session)).await.session_restored, is_kept);
+        let after = rig.scheduler.submit(script_in("ok", session)).await;
+        assert_eq!(after.is_ok(), is_kept);
+    }
 }
 
 #[tokio::test]
