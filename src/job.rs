@@ -199,7 +199,8 @@ impl Job {
     }
 
     /// Makes the job the same at every run: its clock starts at the same instant and moves with the
-    /// program alone, and every random number in it, hash seeds included, comes from the seed. In
+    /// program alone, and every random number in it comes from the seed. Hashes of texts are always the
+    /// same: their seed is that of the image. In
     /// a session the first job decides, and later ones go on with its clock and its numbers.
     ///
     /// ```

@@ -2,7 +2,9 @@
 //! counts the threads of the process.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hatchery::{Error, Hatchery, Job, Phase, Refusal, WorkerActivity};
@@ -17,8 +19,89 @@ fn worker_threads() -> usize {
         .count()
 }
 
+/// The names of spans that were made.
+#[derive(Debug, Clone, Default)]
+struct Spans(Arc<Mutex<BTreeSet<&'static str>>>);
+
+impl tracing::Subscriber for Spans {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.is_span()
+    }
+
+    fn new_span(&self, attributes: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        self.0.lock().unwrap().insert(attributes.metadata().name());
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &tracing::span::Id, _values: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &tracing::span::Id, _follows: &tracing::span::Id) {}
+
+    fn event(&self, _event: &tracing::Event<'_>) {}
+
+    fn enter(&self, _span: &tracing::span::Id) {}
+
+    fn exit(&self, _span: &tracing::span::Id) {}
+}
+
+/// Resident memory of this process, in bytes, without what the allocator keeps for later.
+#[expect(unsafe_code, reason = "calls the C library")]
+fn resident_bytes() -> u64 {
+    // SAFETY: it may be called at any time, and touches free memory alone.
+    unsafe { libc::malloc_trim(0) };
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// One test, since both parts look at all of the process.
 #[test]
 fn a_pool_starts_shows_itself_drains_and_leaves_nothing() {
+    let spans = Spans::default();
+    tracing::subscriber::set_global_default(spans.clone()).unwrap();
+    shows_itself_and_leaves_no_thread();
+    for span in ["load_engine", "load_image", "start_interpreter", "job", "attach", "run_program"] {
+        assert!(spans.0.lock().unwrap().contains(span), "{span} is missing: {spans:?}");
+    }
+    gives_its_memory_back();
+}
+
+fn gives_its_memory_back() {
+    const ROOM: u64 = 16 << 20;
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let before = resident_bytes();
+        let after = resident_after_a_pool(before + ROOM).await;
+        println!("resident: {before} bytes before, {after} after a pool");
+    });
+}
+
+/// Resident memory once a pool that took a lot of it has drained: at most so much.
+async fn resident_after_a_pool(most: u64) -> u64 {
+    let before = resident_bytes();
+    let pool = Hatchery::builder().workers(2).preload(["numpy"]).start().await.unwrap();
+    for name in ["a", "b", "c"] {
+        let session = pool.session(name).await.unwrap();
+        let fills = "import numpy; a = numpy.ones(4_000_000)";
+        assert!(session.run(Job::code(fills)).await.unwrap().is_success());
+    }
+    let meanwhile = resident_bytes();
+    assert!(meanwhile > before + (96 << 20), "{before} bytes before, {meanwhile} then");
+    tokio::time::timeout(Duration::from_secs(30), pool.drain()).await.unwrap();
+    drop(pool);
+    // Its actors end a little later than they say so.
+    let gives_back = async {
+        while resident_bytes() > most {
+            tokio::task::yield_now().await;
+        }
+    };
+    let gave_back = tokio::time::timeout(Duration::from_secs(10), gives_back).await;
+    let after = resident_bytes();
+    assert!(gave_back.is_ok(), "{before} bytes before, {meanwhile} then, {after} after");
+    after
+}
+
+fn shows_itself_and_leaves_no_thread() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let refused = Hatchery::builder().workers(0).start().await.unwrap_err();

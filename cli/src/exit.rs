@@ -34,8 +34,10 @@ impl Exit {
             Verdict::Raised(_) => Self::Failed,
             Verdict::Limit(_) => Self::Limit,
             Verdict::Cancelled => Self::Interrupted,
-            // What the user gave can't be put where it should be.
-            Verdict::SandboxFailed(SandboxFailure::Workspace { .. }) => Self::Usage,
+            // What the user gave can't be put where it should be, or doesn't go together.
+            Verdict::SandboxFailed(
+                SandboxFailure::Workspace { .. } | SandboxFailure::NotDeterministic,
+            ) => Self::Usage,
             _ => Self::Sandbox,
         }
     }
@@ -45,23 +47,27 @@ impl Exit {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
         match kind {
             Some(io::ErrorKind::BrokenPipe) => Self::BrokenPipe,
-            _ if error.is::<UsageError>() || is_bad_package(error) => Self::Usage,
+            _ if error.is::<UsageError>() || is_bad_image(error) => Self::Usage,
             _ => Self::Sandbox,
         }
     }
 }
 
-/// Whether a package that the user gave can't go into an image, whatever the machine is like.
-fn is_bad_package(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref::<hatchery::Error>();
-    let Some(
-        hatchery::Error::Package(error)
-        | hatchery::Error::Image(hatchery::ImageError::Package(error)),
-    ) = error
-    else {
-        return false;
-    };
-    !matches!(error, PackageError::Pip { .. } | PackageError::NoPip { .. } | PackageError::Cache(_))
+/// Whether what the user wants in an image can't go there, whatever the machine is like.
+fn is_bad_image(error: &anyhow::Error) -> bool {
+    use hatchery::ImageError::{ModuleName, NoSuchImage, Package, Prepare};
+    match error.downcast_ref::<hatchery::Error>() {
+        Some(hatchery::Error::Package(error) | hatchery::Error::Image(Package(error))) => {
+            !matches!(
+                error,
+                PackageError::Pip { .. } | PackageError::NoPip { .. } | PackageError::Cache(_)
+            )
+        }
+        Some(hatchery::Error::Image(Prepare { .. } | ModuleName { .. } | NoSuchImage { .. })) => {
+            true
+        }
+        _ => false,
+    }
 }
 
 impl From<Exit> for ExitCode {

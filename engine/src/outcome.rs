@@ -145,8 +145,7 @@ pub enum SandboxFailure {
         /// What the filesystem said.
         detail: String,
     },
-    /// The job is to be deterministic, and its session began without that: the hash seed is
-    /// chosen as an interpreter starts.
+    /// The job is to be deterministic, and its session began without that.
     #[error(
         "the session began with another clock and other random numbers; \
              ask for determinism in its first job"

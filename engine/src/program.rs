@@ -1,6 +1,6 @@
 //! What a run is given: source and surroundings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -123,14 +123,22 @@ pub enum BadProgram {
         /// The text.
         text: String,
     },
+    /// An input file is to be where another one needs a folder.
+    #[error("`{file}` can't be both an input file and the folder of `{below}`: rename one of them")]
+    Clash {
+        /// The file.
+        file: String,
+        /// The other one.
+        below: String,
+    },
 }
 
 impl Program {
     /// Whether a process could be started with these surroundings.
     ///
     /// # Errors
-    /// An environment name is empty or has a `=`, a text has a NUL, or a variable or a call has a
-    /// name that is none, or a value that is nested too deep.
+    /// An environment name is empty or has a `=`, a text has a NUL, a variable or a call has a name
+    /// that is none, or a value that is nested too deep, or an input file is below another one.
     pub fn check(&self) -> Result<(), BadProgram> {
         for (name, value) in &self.env {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
@@ -143,6 +151,20 @@ impl Program {
         }
         match self.args.iter().chain(&self.filename).find(|text| text.contains('\0')) {
             Some(text) => Err(BadProgram::Text { text: text.clone() }),
+            None => self.check_files(),
+        }
+    }
+
+    fn check_files(&self) -> Result<(), BadProgram> {
+        let paths: HashSet<_> = self.files.iter().map(|file| &*file.path).collect();
+        let mut clashes = paths.iter().filter_map(|below| {
+            let folders = below.match_indices('/').map(|(end, _)| &below[..end]);
+            folders.into_iter().find(|folder| paths.contains(folder)).zip(Some(below))
+        });
+        match clashes.next() {
+            Some((file, below)) => {
+                Err(BadProgram::Clash { file: file.to_owned(), below: (*below).to_owned() })
+            }
             None => Ok(()),
         }
     }
@@ -258,6 +280,18 @@ mod tests {
         }
         let args = Program { args: vec!["a\0".to_owned()], ..Program::default() };
         assert!(args.check().is_err());
+    }
+
+    #[test]
+    fn an_input_file_is_no_folder_of_another_one() {
+        let with = |paths: &[&str]| {
+            let files = paths.iter().map(|path| InputFile::new(*path, "").unwrap()).collect();
+            Program { files, ..Program::default() }.check()
+        };
+        assert!(with(&["a", "ab/c", "b/c", "b/d/e", "b-d"]).is_ok());
+        assert!(with(&["a", "a"]).is_ok(), "the last one is there");
+        let clash = BadProgram::Clash { file: "b/c".to_owned(), below: "b/c/d".to_owned() };
+        assert_eq!(with(&["b/c/d", "a", "b/c"]), Err(clash));
     }
 
     #[test]

@@ -51,9 +51,12 @@ pub struct WorkerStatus {
     pub jobs_served: u64,
     /// How often it was given a new interpreter because its owner wanted that.
     pub renewals: u64,
-    /// Memory that its interpreter had of its own when it was last ready, in bytes.
+    /// Memory that its interpreter had of its own when it was last ready, and the copy of its
+    /// session's state, in bytes.
     pub memory_bytes: u64,
-    /// Its last failure.
+    /// How often the sandbox failed on it, its own end included.
+    pub failures: u64,
+    /// The last of them.
     pub last_error: Option<String>,
 }
 
@@ -90,6 +93,7 @@ struct Entry {
     jobs_served: u64,
     renewals: u64,
     memory_bytes: u64,
+    failures: u64,
     last_error: Option<String>,
 }
 
@@ -105,6 +109,7 @@ impl Entry {
             jobs_served: self.jobs_served,
             renewals: self.renewals,
             memory_bytes: self.memory_bytes,
+            failures: self.failures,
             last_error: self.last_error.clone(),
         }
     }
@@ -135,7 +140,9 @@ impl BoardEntry {
     }
 
     pub(crate) fn failed(&self, error: String) {
-        self.entry.lock().last_error = Some(error);
+        let mut entry = self.entry.lock();
+        entry.failures += 1;
+        entry.last_error = Some(error);
     }
 }
 
@@ -150,6 +157,7 @@ impl Board {
             jobs_served: 0,
             renewals: 0,
             memory_bytes: 0,
+            failures: 0,
             last_error: None,
         };
         let entry = BoardEntry { entry: Arc::new(Mutex::new(entry)) };
@@ -186,6 +194,7 @@ mod tests {
         board.add(WorkerId(1));
         entry.activity(WorkerActivity::Running(JobId(7)));
         entry.has_memory(5);
+        entry.failed("it trapped".to_owned());
         let [first, second] = &board.snapshot()[..] else { panic!("{board:?}") };
         assert_eq!(first.activity, WorkerActivity::Starting);
         let told = serde_json::to_value(second).unwrap();
@@ -193,6 +202,7 @@ mod tests {
         assert_eq!(told["activity"], "running");
         assert_eq!(told["job"], 7);
         assert_eq!(told["memory_bytes"], 5);
+        assert_eq!((&told["failures"], &told["last_error"]), (&1.into(), &"it trapped".into()));
         assert!(told["since_seconds"].is_f64() && told["age_seconds"].is_f64(), "{told}");
         board.remove(WorkerId(1));
         board.clear();

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use engine::{Entry, LimitHit, LimitKind, Limits, Outcome, Program, Value, Variables, Verdict};
-use pool::{SessionId, Task};
+use pool::{SessionId, Task, WorkerId};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
@@ -145,8 +145,8 @@ pub(crate) struct LiveJob {
     /// Taken when the outcome is sent.
     pub(crate) reply: Option<oneshot::Sender<Outcome>>,
     pub(crate) submitted: Duration,
-    /// The present try's.
-    pub(crate) dispatched: Option<Duration>,
+    /// When the present try was dispatched, and to which worker.
+    pub(crate) dispatched: Option<(Duration, WorkerId)>,
 }
 
 impl LiveJob {

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use pool::WorkerId;
 
 use crate::status::{ErrorStatus, Latencies, Percentiles};
 
@@ -49,6 +50,7 @@ struct Second {
 struct Failure {
     at: Duration,
     job: Option<u64>,
+    worker: Option<WorkerId>,
     message: String,
 }
 
@@ -117,11 +119,17 @@ impl Measures {
     }
 
     /// The sandbox or a worker failed.
-    pub(crate) fn failed(&mut self, now: Duration, job: Option<u64>, message: String) {
+    pub(crate) fn failed(
+        &mut self,
+        now: Duration,
+        job: Option<u64>,
+        worker: Option<WorkerId>,
+        message: String,
+    ) {
         if self.errors.len() == ERROR_COUNT {
             self.errors.pop_front();
         }
-        self.errors.push_back(Failure { at: now, job, message });
+        self.errors.push_back(Failure { at: now, job, worker, message });
     }
 
     /// The last failures, the latest first.
@@ -129,6 +137,7 @@ impl Measures {
         let told = |failure: &Failure| ErrorStatus {
             age: now.saturating_sub(failure.at),
             job: failure.job,
+            worker: failure.worker,
             message: failure.message.clone(),
         };
         self.errors.iter().rev().map(told).collect()
@@ -255,13 +264,14 @@ mod tests {
         let mut measures = Measures::default();
         for number in 0..12 {
             let job = (number % 2 == 0).then_some(number);
-            measures.failed(Duration::from_secs(number), job, format!("failure {number}"));
+            let (at, worker) = (Duration::from_secs(number), Some(WorkerId(number)));
+            measures.failed(at, job, worker, format!("failure {number}"));
         }
         let errors = measures.last_errors(Duration::from_secs(20));
         assert_eq!(errors.len(), ERROR_COUNT);
         let latest = &errors[0];
         assert_eq!((latest.age, latest.job), (Duration::from_secs(9), None));
-        assert_eq!(latest.message, "failure 11");
+        assert_eq!((&*latest.message, latest.worker), ("failure 11", Some(WorkerId(11))));
         assert_eq!((errors[9].job, errors[9].message.as_str()), (Some(2), "failure 2"));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Outcome, Verdict};
-use pool::{SessionId, SessionPlace, WorkerStatus};
+use pool::{SessionId, SessionPlace, WorkerId, WorkerStatus};
 use serde::{Serialize, Serializer};
 
 use crate::actor::{Published, ShownSession};
@@ -289,6 +289,8 @@ pub struct ErrorStatus {
     pub age: Duration,
     /// The job that it was in, if it was in one.
     pub job: Option<u64>,
+    /// The worker that failed or ran that job, if one did.
+    pub worker: Option<WorkerId>,
     /// What failed.
     pub message: String,
 }

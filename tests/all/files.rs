@@ -131,7 +131,16 @@ fn inputs_that_can_not_be_put_keep_the_job_from_running() {
     let outcome = run_job(Job::code("1").input("a", vec![0; 11]).unwrap().limits(limits));
     let Verdict::Limit(hit) = outcome.verdict else { panic!("{outcome:?}") };
     assert_eq!((hit.limit, hit.allowed, hit.used), (LimitKind::FileBytes, 10, 11));
-    let outcome = run_job(Job::code("1").input("a", "").unwrap().input("a/b", "").unwrap());
+    let outcome = with_pool(|pool| async {
+        let refused = pool.run(Job::code("1").input("a", "").unwrap().input("a/b", "").unwrap());
+        let refused = refused.await.unwrap_err();
+        assert!(refused.to_string().contains("the folder of `a/b`"), "{refused}");
+        let session = pool.session("in its way").await.unwrap();
+        assert!(session.run(Job::code("open('a', 'w')")).await.unwrap().is_success());
+        let outcome = session.run(Job::code("1").input("a/b", "").unwrap()).await.unwrap();
+        session.close();
+        outcome
+    });
     let Verdict::SandboxFailed(SandboxFailure::Workspace { path, detail }) = &outcome.verdict
     else {
         panic!("{outcome:?}")

@@ -315,8 +315,10 @@ fn more_than_the_memory_goes_to_disk_or_is_refused() {
 #[test]
 fn what_no_other_interpreter_would_do_better_is_tried_once_and_renews_none() {
     with_own_pool(Hatchery::builder(), |pool| async move {
-        let job = Job::code("1").input("a", "").unwrap().input("a/b", "").unwrap();
-        let outcome = pool.run(job).await.unwrap();
+        let session = pool.session("in its way").await.unwrap();
+        assert!(session.run(Job::code("open('a', 'w')")).await.unwrap().is_success());
+        let job = Job::code("1").input("a/b", "").unwrap();
+        let outcome = session.run(job).await.unwrap();
         assert!(matches!(outcome.verdict, Verdict::SandboxFailed(_)), "{outcome:?}");
         until(&pool, |status| status.running == 0).await;
         let status = pool.status();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hatchery::{Error, Job, Limits, Refusal, Verdict};
+use hatchery::{Error, Hatchery, Job, Limits, Refusal, Verdict};
 use serde_json::json;
 
 use crate::support::{exception, value, with_pool};
@@ -176,25 +176,53 @@ fn a_limit_on_time_costs_no_session() {
 }
 
 #[test]
-fn a_session_whose_program_ignores_interrupts_is_gone_and_says_so() {
+fn a_turn_that_is_ended_by_force_is_undone_and_costs_no_session() {
+    let limits = Limits {
+        wall_time: Duration::from_millis(300),
+        grace: Duration::from_millis(100),
+        ..Limits::default()
+    };
+    let ends = [
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+        "sum(range(10**13))",
+        "import os; os._exit(3)",
+        "import os; os.abort()",
+    ];
     with_pool(|pool| async {
-        let session = pool.session("ignores").await.unwrap();
+        let session = pool.session("ends").await.unwrap();
+        session.run(Job::code("x = 1; open('kept', 'w').write('1')")).await.unwrap();
+        for (turn, end) in ends.iter().enumerate() {
+            let changes = "x = 2; y = 3; open('kept', 'w').write('2'); open('new', 'w').close()";
+            let job = Job::code(format!("{changes}\n{end}")).limits(limits.clone());
+            let ended = session.run(job).await.unwrap();
+            assert!(ended.session_restored, "{end}: {ended:?}");
+            let seen =
+                "x += 1; import os; [x, 'y' in globals(), open('kept').read(), os.listdir()]";
+            let seen = value(&session.run(Job::code(seen)).await.unwrap());
+            assert_eq!(seen, json!([turn + 2, false, "1", ["kept"]]), "{end}");
+        }
+        let failed = session.run(Job::code("x = 0\n1 / 0")).await.unwrap();
+        assert!(!failed.session_restored, "its program ended by itself: {failed:?}");
+        assert_eq!(value(&session.run(Job::code("x")).await.unwrap()), json!(0));
+        session.close();
+    });
+}
+
+#[test]
+fn without_copies_a_session_is_lost_with_what_is_ended_by_force_and_says_so() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let pool = Hatchery::builder().workers(1).rollback_bytes(0).start().await.unwrap();
+        let session = pool.session("ends").await.unwrap();
         session.run(Job::code("x = 1")).await.unwrap();
-        let source =
-            "while True:\n    try:\n        while True: pass\n    except BaseException: pass";
-        let limits = Limits {
-            wall_time: Duration::from_millis(200),
-            grace: Duration::from_millis(100),
-            ..Limits::default()
-        };
-        let stopped = session.run(Job::code(source).limits(limits)).await.unwrap();
-        assert!(stopped.is_timeout(), "{stopped:?}");
+        let ended = session.run(Job::code("import os; os._exit(3)")).await.unwrap();
+        assert!(!ended.session_restored, "{ended:?}");
         let refused = session.run(Job::code("x")).await.unwrap_err();
         assert!(matches!(refused, Error::Refused(Refusal::SessionGone { .. })), "{refused}");
-        let fresh = pool.session("ignores").await.unwrap();
+        let fresh = pool.session("ends").await.unwrap();
         let seen = fresh.run(Job::code("'x' in globals()")).await.unwrap();
         assert_eq!(value(&seen), json!(false));
-        fresh.close();
+        pool.abort().await;
     });
 }
 

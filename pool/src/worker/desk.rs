@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use engine::{Outcome, StopHandle, StopReason};
+use engine::{Outcome, StopHandle, StopReason, Verdict};
 use parking_lot::Mutex;
 use ractor::DerivedActorRef;
 
@@ -134,6 +134,11 @@ impl Desk {
         memory_bytes: u64,
     ) {
         self.entry.served();
+        if let Verdict::SandboxFailed(failure) = &outcome.verdict
+            && failure.is_of_interpreter()
+        {
+            self.entry.failed(failure.to_string());
+        }
         self.job_ended();
         let outcome = Box::new(outcome);
         let worker = self.worker;

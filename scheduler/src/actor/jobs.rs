@@ -114,7 +114,7 @@ impl SchedulerState {
             return;
         }
         let live = self.jobs.get_mut(&job).expect("S-7: the model dispatches only live jobs");
-        live.dispatched = Some(self.now);
+        live.dispatched = Some((self.now, worker));
         let metrics = &self.published.metrics;
         match live.task.session.as_ref().map(|cell| cell.place()) {
             None | Some(SessionPlace::Fresh) => {}
@@ -157,9 +157,10 @@ impl SchedulerState {
         if matches!(reason, GoneReason::Dismissed | GoneReason::Stopped) {
             return;
         }
-        let message = format!("{worker}: {reason}");
-        self.published.measures.lock().failed(self.now, None, message);
         let reason = reason.to_string();
+        let mut measures = self.published.measures.lock();
+        measures.failed(self.now, None, Some(worker), reason.clone());
+        drop(measures);
         self.tell(DecisionKind::WorkerGone { worker, reason, is_replaced });
     }
 
@@ -185,11 +186,11 @@ impl SchedulerState {
             Some(_) | None => "its worker died".to_owned(),
         };
         live.task.transcript.restart();
-        live.dispatched = None;
+        let ran_on = live.dispatched.take().map(|(_, worker)| worker);
         self.totals.retried += 1;
         self.published.metrics.retried();
         let message = format!("try {attempt}: {reason}");
-        self.published.measures.lock().failed(self.now, Some(job.0), message);
+        self.published.measures.lock().failed(self.now, Some(job.0), ran_on, message);
         tracing::warn!(job = job.0, attempt, reason, "a job is tried again");
         self.tell(DecisionKind::Retried { job: job.0, attempt, reason });
     }
@@ -239,12 +240,13 @@ impl SchedulerState {
     fn end(&mut self, job: JobId, outcome: Outcome) {
         let Some(mut live) = self.jobs.remove(&job) else { return };
         let mut outcome = live.seen(outcome, self.now);
-        let until = live.dispatched.unwrap_or(self.now);
+        let (since, ran_on) = live.dispatched.unzip();
+        let until = since.unwrap_or(self.now);
         let queue_wait = until.saturating_sub(live.submitted);
         outcome.usage.queue_wait = queue_wait;
         let how = self.totals.count(&outcome);
         // How long callers had patience says nothing of how soon jobs start.
-        let has_started = live.dispatched.is_some();
+        let has_started = since.is_some();
         {
             let mut measures = self.published.measures.lock();
             if has_started {
@@ -252,7 +254,7 @@ impl SchedulerState {
             }
             measures.ended(self.now);
             if let Verdict::SandboxFailed(failure) = &outcome.verdict {
-                measures.failed(self.now, Some(job.0), failure.to_string());
+                measures.failed(self.now, Some(job.0), ran_on, failure.to_string());
             }
         }
         if has_started {

@@ -228,6 +228,7 @@ fn worker(number: u64, activity: WorkerActivity) -> pool::WorkerStatus {
         jobs_served: 0,
         renewals: 0,
         memory_bytes: 0,
+        failures: 0,
         last_error: None,
     }
 }

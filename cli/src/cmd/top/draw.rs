@@ -310,8 +310,14 @@ fn draw_errors(view: &View, area: Rect, buffer: &mut Buffer) {
     let inner = framed(Line::styled(" Last errors ", BOLD), area, buffer);
     let lines = view.last_errors.iter().take(MOST_ERRORS).map(|error| {
         let job = error.job.map_or_else(String::new, |job| format!("job {job}: "));
+        let worker = error.worker.map_or_else(String::new, |worker| format!("worker-{worker}: "));
         let age = Span::styled(format!("{} ago  ", time(error.age_seconds)), DIM);
-        Line::from(vec![age, Span::raw(job), Span::raw(one_line(&error.message))])
+        Line::from(vec![
+            age,
+            Span::raw(worker),
+            Span::raw(job),
+            Span::raw(one_line(&error.message)),
+        ])
     });
     Paragraph::new(lines.collect::<Vec<_>>()).render(inner, buffer);
 }

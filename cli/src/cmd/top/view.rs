@@ -108,6 +108,7 @@ pub(super) struct Percentiles {
 pub(super) struct Failure {
     pub(super) age_seconds: f64,
     pub(super) job: Option<u64>,
+    pub(super) worker: Option<u64>,
     pub(super) message: String,
 }
 
