@@ -153,6 +153,21 @@ impl Job {
         Ok(self.file_given(file))
     }
 
+    /// Gives the program the input files and the mounted folders of another job as well, so that
+    /// many jobs share folders that were opened once.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    /// let shared = Job::default().input("rates.csv", "a,1\n")?;
+    /// let jobs = ["1 + 1", "2 + 2"].map(|code| Job::code(code).with_files_of(&shared));
+    /// # Ok::<(), hatchery::Error>(())
+    /// ```
+    pub fn with_files_of(mut self, other: &Self) -> Self {
+        self.program.files.extend_from_slice(&other.program.files);
+        self.program.mounts.extend_from_slice(&other.program.mounts);
+        self
+    }
+
     pub(crate) fn file_given(mut self, file: InputFile) -> Self {
         self.program.files.push(file);
         self
