@@ -154,7 +154,8 @@ impl Job {
     }
 
     /// Gives the program the input files and the mounted folders of another job as well, so that
-    /// many jobs share folders that were opened once.
+    /// many jobs share folders that were opened once. Its own take the place of those at the same
+    /// paths.
     ///
     /// ```
     /// use hatchery::Job;
@@ -163,9 +164,15 @@ impl Job {
     /// # Ok::<(), hatchery::Error>(())
     /// ```
     pub fn with_files_of(mut self, other: &Self) -> Self {
-        self.program.files.extend_from_slice(&other.program.files);
-        self.program.mounts.extend_from_slice(&other.program.mounts);
+        // What comes later takes the place of what is there.
+        self.program.files.splice(..0, other.program.files.iter().cloned());
+        self.program.mounts.splice(..0, other.program.mounts.iter().cloned());
         self
+    }
+
+    /// How large its input files are together, in bytes.
+    pub fn input_bytes(&self) -> usize {
+        self.program.files.iter().map(|file| file.contents.len()).sum()
     }
 
     pub(crate) fn file_given(mut self, file: InputFile) -> Self {

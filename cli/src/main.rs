@@ -14,6 +14,7 @@ mod exit;
 mod follow;
 mod inputs;
 mod monitor;
+mod output;
 mod progress;
 mod signals;
 mod terminal;
