@@ -229,10 +229,11 @@ impl Batch {
             }
         }
         reading.context("can't read jobs")?;
-        if self.earlier.left() > 0 {
+        let left = self.earlier.left();
+        if left > 0 {
             terminal::note(format_args!(
-                "results in the file of lines that the input doesn't have, or not as they were: {}",
-                self.earlier.left()
+                "{left} results that were there are of lines that the input doesn't have, or has \
+                 otherwise now"
             ));
         }
         Ok(self.tally)

@@ -37,6 +37,7 @@ struct Counts {
 
 /// What of a result says whether it counts.
 #[derive(Deserialize)]
+#[serde(expecting = "an object with `id` and `success`")]
 struct EarlierResult {
     id: Value,
     success: bool,
@@ -120,10 +121,11 @@ pub(super) fn resume(path: &Path) -> anyhow::Result<(Earlier, File)> {
     if scan.lacks_end {
         file.write_all(b"\n").context("can't write results")?;
     }
-    terminal::note(format_args!("results that are there already: {}", scan.earlier.left()));
+    let there = scan.earlier.left();
+    terminal::note(format_args!("`{}` has {there} results that count", path.display()));
     if scan.anew > 0 {
         let anew = scan.anew;
-        terminal::note(format_args!("results that are taken out and had anew: {anew}"));
+        terminal::note(format_args!("{anew} results are taken out, to be had anew"));
     }
     if scan.is_cut_off {
         terminal::note("a result that was cut off is taken out");
