@@ -34,7 +34,7 @@ pub(crate) enum Command {
     /// Run one program in a fresh interpreter.
     Run(Box<RunArguments>),
     /// Run many programs, one JSON object a line in, one a line out.
-    Batch(BatchArguments),
+    Batch(Box<BatchArguments>),
     /// Watch a batch that was started with `--metrics`, live in a terminal.
     ///
     /// q, Esc and Ctrl-C end it, p pauses it, and the arrows scroll the workers.

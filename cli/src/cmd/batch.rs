@@ -94,7 +94,10 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     let tally = tokio::select! {
         tally = batch.drive() => tally?,
         exit = interrupts.first() => {
-            terminal::note("interrupted; results written so far are complete");
+            terminal::note(match arguments.out {
+                Some(_) => "interrupted; results written so far are complete, and --resume goes on",
+                None => "interrupted",
+            });
             hatchery.abort().await;
             return Ok(exit);
         }

@@ -68,7 +68,7 @@ fn keep_files(outcome: &Outcome, output: Option<&OutputFolder>, arguments: &RunA
         return true;
     };
     let problems = folder.keep(&outcome.files);
-    problems.iter().for_each(|problem| terminal::note(problem));
+    problems.iter().for_each(terminal::note);
     problems.is_empty()
 }
 

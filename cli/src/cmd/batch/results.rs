@@ -89,6 +89,7 @@ impl Report {
                     result["error"] =
                         json!({ "kind": kind, "reason": STRAGGLER, "message": message });
                 }
+                result["digest"] = self.digest.into();
                 let is_success = outcome.is_success();
                 let is_kept = match self.folder {
                     Some(folder) => keep(folder, &self.id, outcome.files, &mut result).await?,
@@ -99,7 +100,6 @@ impl Report {
             Err(error) => (refusal(&error), false),
         };
         result["id"] = self.id;
-        result["digest"] = self.digest.into();
         Ok((line_of(&result), is_success))
     }
 }
