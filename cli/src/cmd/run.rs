@@ -14,12 +14,12 @@ use crate::{displays, inputs, progress, signals, terminal};
 
 pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     let job = job(&arguments)?;
-    // Before the program runs, since its files would be lost otherwise.
-    let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
-    if let Some(folder) = &arguments.save_displays {
+    for folder in arguments.output_dir.iter().chain(&arguments.save_displays) {
+        // Before the program runs, since its files would be lost otherwise.
         fs::create_dir_all(folder)
             .map_err(|error| UsageError(format!("can't make `{}`: {error}", folder.display())))?;
     }
+    let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
     let builder = Hatchery::builder().workers(1).progress(progress::sink());
     let hatchery = arguments.image.apply(builder)?.start().await?;
     // The first asks the program to end, the second ends it, the third ends this process.
