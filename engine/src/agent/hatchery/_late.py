@@ -63,9 +63,12 @@ class AdaptingLoader:
     def exec_module(self, module):
         module.__loader__ = module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        ours = ADAPTED[module.__name__]
-        __import__(ours)
-        adapt = getattr(sys.modules[ours], "ADAPT", {}).get(module.__name__)
+        name = ADAPTED[module.__name__]
+        try:
+            __import__(name)
+        except ImportError:
+            return  # the program took our package away
+        adapt = getattr(sys.modules[name], "ADAPT", {}).get(module.__name__)
         if adapt is not None:
             adapt(module)
 

@@ -103,7 +103,8 @@ def _advice_on_module(name):
     if reason is not None:
         return f"`{name}` can't be imported here: {reason}."
     if top in sys.stdlib_module_names or top in _OF_CPYTHON:
-        return f"`{name}` is a part of Python that this build leaves out."
+        own = "; a file of your own goes along with --input" if top == "test" else ""
+        return f"`{name}` is a part of Python that this build leaves out{own}."
     if top in _NATIVE:
         return f"`{name}` is or needs machine code that this build lacks, and {_NO_NATIVE}."
     if top in _OF_THE_NETWORK:
