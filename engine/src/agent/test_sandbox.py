@@ -112,7 +112,8 @@ type(socket.__spec__.loader) is type(urllib.__spec__.loader) or exit(8)
 import io, os, tarfile, zipfile
 tar = tarfile.open(fileobj=io.BytesIO(), mode='w')
 for name in os.listdir():
-    print(name, oct(tar.gettarinfo(name).mode & 0o777), oct(zipfile.ZipInfo.from_file(name).external_attr >> 16 & 0o777))
+    zipped = zipfile.ZipInfo.from_file(name).external_attr >> 16
+    print(name, oct(tar.gettarinfo(name).mode & 0o777), oct(zipped & 0o777))
 """
         before = (
             "import hatchery._late, os, sys\nhatchery._late.install({})\n"
