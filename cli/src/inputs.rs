@@ -24,6 +24,15 @@ use crate::{progress, terminal};
 
 /// Adds the files of `--input`.
 pub(crate) fn add_named(mut job: Job, inputs: &[String]) -> anyhow::Result<Job> {
+    for (name, contents) in read_named(inputs)? {
+        job = job.input(name, contents).map_err(|error| UsageError(error.to_string()))?;
+    }
+    Ok(job)
+}
+
+/// The files of `--input`: their names in a workspace, and what they hold.
+pub(crate) fn read_named(inputs: &[String]) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
     for input in inputs {
         // A file whose own name has a `=` wins.
         let (host, name) = match input.split_once('=').filter(|_| !Path::new(input).exists()) {
@@ -32,9 +41,10 @@ pub(crate) fn add_named(mut job: Job, inputs: &[String]) -> anyhow::Result<Job> 
         };
         let contents = fs::read(host)
             .map_err(|error| UsageError(format!("can't read the input `{host}`: {error}")))?;
-        job = job.input(name, contents).map_err(|error| UsageError(error.to_string()))?;
+        hatchery::check_path(&name).map_err(|error| UsageError(error.to_string()))?;
+        files.push((name, contents));
     }
-    Ok(job)
+    Ok(files)
 }
 
 /// The contents of a file of the host; `-` is standard input.

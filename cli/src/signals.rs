@@ -1,8 +1,9 @@
-//! Ctrl-C: the first ones ask, the last one ends the process.
+//! Ctrl-C: the first ones ask, the last one ends the process. And signals that ask for the end.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::exit::Exit;
@@ -19,7 +20,7 @@ pub(crate) fn interrupts(last: u32) -> anyhow::Result<Interrupts> {
     let (counter, count) = watch::channel(0);
     let counter = Arc::new(counter);
     // Registered here, so that no Ctrl-C after this call has its default effect.
-    let mut signal = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
+    let mut signal = signal(SignalKind::interrupt())?;
     tokio::spawn({
         let counter = Arc::clone(&counter);
         async move {
@@ -44,6 +45,31 @@ pub(crate) fn interrupts(last: u32) -> anyhow::Result<Interrupts> {
         }
     });
     Ok(Interrupts { count, counter })
+}
+
+/// Signals that end a process, and leave it time to keep what it has.
+pub(crate) struct Endings {
+    terminate: Signal,
+    hangup: Signal,
+}
+
+/// Hears SIGTERM and SIGHUP from now on, which no longer end the process by themselves.
+pub(crate) fn endings() -> anyhow::Result<Endings> {
+    Ok(Endings {
+        terminate: signal(SignalKind::terminate())?,
+        hangup: signal(SignalKind::hangup())?,
+    })
+}
+
+impl Endings {
+    /// Waits for the first one.
+    pub(crate) async fn first(&mut self) -> Exit {
+        let kind = tokio::select! {
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = self.hangup.recv() => SignalKind::hangup(),
+        };
+        Exit::Signal(u8::try_from(kind.as_raw_value()).unwrap_or(0))
+    }
 }
 
 /// How long the last words may take.
