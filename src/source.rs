@@ -75,7 +75,7 @@ pub fn decode_source(bytes: &[u8]) -> Result<String, BadSource> {
         Encoding::Ascii if !bytes.is_ascii() => None,
         Encoding::Ascii | Encoding::Utf8 => std::str::from_utf8(bytes).ok().map(str::to_owned),
     };
-    text.ok_or_else(|| match named {
+    text.ok_or(match named {
         Some(encoding) => BadSource::NotAsNamed { encoding },
         None => BadSource::NotUtf8,
     })

@@ -7,13 +7,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use hatchery::{
-    ChangeKind, Error, Hatchery, Job, Limits, MimeBundle, Outcome, Refusal, Session, Verdict,
-};
+use hatchery::{Error, Hatchery, Job, Limits, MimeBundle, Outcome, Refusal, Session, Verdict};
 
 use self::command::Command;
 use self::input::Input;
@@ -25,7 +23,7 @@ use crate::exit::{Exit, UsageError};
 use crate::follow::{follow, report};
 use crate::signals::{self, Interrupts};
 use crate::terminal::{self as screen, note, print};
-use crate::{displays, inputs, progress};
+use crate::{inputs, progress};
 
 mod command;
 mod files;
@@ -39,14 +37,14 @@ mod workspace;
 /// The session that is there from the start. The prompt doesn't show its name.
 const FIRST: &str = "repl";
 
-/// How long keeping the session may take when a signal ends the prompt, beside the grace period of
-/// what runs.
+/// How long keeping the session may take when a signal or a failure ends the prompt, beside the
+/// grace period of what runs.
 const LAST_SAVE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     screen::set_raw(arguments.raw_output);
     // Before there is work that would be lost.
-    let mut kept = arguments.session.as_deref().map(SessionFile::open).transpose()?;
+    let kept = arguments.session.as_deref().map(SessionFile::open).transpose()?;
     let outputs = arguments.output_dir.as_deref().map(Outputs::open).transpose()?;
     if let Some(folder) = &arguments.save_displays {
         fs::create_dir_all(folder)
@@ -71,7 +69,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         input_count: 0,
         limits,
         given,
-        kept: kept.take(),
+        kept,
         outputs,
         display_folder: arguments.save_displays,
         shown: Vec::new(),
@@ -82,11 +80,11 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     let mut endings = signals::endings()?;
     let ended = tokio::select! {
         ended = repl.converse(&mut reader) => ended,
-        // What runs is cancelled with the conversation.
+        // An input that runs is cancelled as this drops its ticket.
         exit = endings.first() => Ok(exit),
     };
-    let kept = match ended {
-        Ok(Exit::Signal(_)) => {
+    let kept = match &ended {
+        Ok(Exit::Signal(_)) | Err(_) => {
             reader.give_up();
             let time = repl.limits.grace + LAST_SAVE;
             let keeping = tokio::time::timeout(time, repl.keep_after_all());
@@ -94,7 +92,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
                 Err(anyhow::anyhow!("that took longer than {} s", time.as_secs()))
             })
         }
-        _ => repl.keep().await,
+        Ok(_) => repl.keep().await,
     };
     if let Err(problem) = kept {
         if let Err(error) = &ended {
@@ -143,7 +141,7 @@ struct Repl {
     kept: Option<SessionFile>,
     outputs: Option<Outputs>,
     /// Where displays are kept.
-    display_folder: Option<std::path::PathBuf>,
+    display_folder: Option<PathBuf>,
     /// What the last input that showed something showed.
     shown: Vec<(&'static str, MimeBundle)>,
     /// Whether the user knows how to get at files.

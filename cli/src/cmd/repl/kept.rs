@@ -76,10 +76,6 @@ impl SessionFile {
         self.last.as_ref().map(|_| self.path.as_path())
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Whether this path names the same file.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         let is_last = |stamp: Stamp| self.last.as_ref().is_some_and(|(_, last)| *last == stamp);
