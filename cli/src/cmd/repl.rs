@@ -15,8 +15,8 @@ use hatchery::{Error, Hatchery, Job, Limits, MimeBundle, Outcome, Refusal, Sessi
 
 use self::command::Command;
 use self::input::Input;
-use self::kept::SessionFile;
 use self::reader::{Heard, Reader};
+use self::session_file::SessionFile;
 use self::workspace::Outputs;
 use crate::args::ReplArguments;
 use crate::exit::{Exit, UsageError};
@@ -29,8 +29,8 @@ mod command;
 mod files;
 mod history;
 mod input;
-mod kept;
 mod reader;
+mod session_file;
 mod terminal;
 mod workspace;
 
@@ -365,7 +365,7 @@ impl Repl {
         let session = self.session();
         match &mut self.kept {
             Some(kept) if kept.is_at(file) => kept.save(&session).await,
-            _ => kept::save(&session, file).await,
+            _ => session_file::save(&session, file).await,
         }
     }
 

@@ -98,19 +98,6 @@ impl Scanner {
         self.is_broken || (self.open.is_empty() && !self.is_joined && !self.in_block)
     }
 
-    fn is_ended_by(&self, line: &str) -> bool {
-        let is_in_line = !self.open.is_empty() || self.is_joined;
-        if !self.in_block || is_in_line || self.is_decorated || self.is_broken {
-            return false;
-        }
-        let word = line.split(|character| !is_word(character)).next().unwrap_or("");
-        let is_blank = line.trim_ascii().is_empty();
-        !(is_blank
-            || line.starts_with(is_space)
-            || line.starts_with('#')
-            || CONTINUERS.contains(&word))
-    }
-
     /// Reads one line without its end.
     fn line(&mut self, line: &str) {
         if self.is_broken {
@@ -130,6 +117,20 @@ impl Scanner {
             };
         }
         self.end();
+    }
+
+    /// Whether this line belongs to no block that is open.
+    fn is_ended_by(&self, line: &str) -> bool {
+        let is_in_line = !self.open.is_empty() || self.is_joined;
+        if !self.in_block || is_in_line || self.is_decorated || self.is_broken {
+            return false;
+        }
+        let word = line.split(|character| !is_word(character)).next().unwrap_or("");
+        let is_blank = line.trim_ascii().is_empty();
+        !(is_blank
+            || line.starts_with(is_space)
+            || line.starts_with('#')
+            || CONTINUERS.contains(&word))
     }
 
     /// At the start of a logical line: whether it belongs to a block, or opens one.
