@@ -184,6 +184,13 @@ impl Job {
         Ok(self)
     }
 
+    /// Has later jobs of the session find the value that this one ends in as `_`, unless that is
+    /// `None`: what is typed at Python's own prompt is run so. A variable `_` comes before it.
+    pub fn prompt(mut self) -> Self {
+        self.program.is_prompt = true;
+        self
+    }
+
     /// Lets the program change no file at all, not even its own workspace.
     pub fn read_only(mut self) -> Self {
         self.program.is_read_only = true;

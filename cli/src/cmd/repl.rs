@@ -224,7 +224,8 @@ impl Repl {
     async fn evaluate(&mut self, source: String) -> anyhow::Result<ControlFlow<Exit>> {
         self.input_count += 1;
         // As at Python's own prompt, an input that raised has still done to files what it did.
-        let job = Job::code(source).named(format!("<input-{}>", self.input_count)).keep_files();
+        let name = format!("<input-{}>", self.input_count);
+        let job = Job::code(source).named(name).keep_files().prompt();
         let mut ticket = match self.session().submit(job).await {
             Ok(ticket) => ticket,
             Err(Error::Refused(Refusal::SessionGone { .. })) => {

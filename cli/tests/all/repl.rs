@@ -32,6 +32,12 @@ fn inputs_see_what_earlier_ones_left() {
 }
 
 #[test]
+fn the_last_value_is_the_underscore() {
+    let input = "40\n_ + 2\nNone\nx = 1\n:files\nimport json\n[_]\n";
+    assert_eq!(printed(input), "40\n42\n[42]\n");
+}
+
+#[test]
 fn inputs_of_several_lines_are_run_as_one() {
     let input = "def double(x):\n    # why\n    return '''\n\n'''.strip() or (\n        x * 2\n    )\n\n\
                  double(21)\nfor i in range(2):\n    print(i)\nelse:\n    print('over')\n\n\
