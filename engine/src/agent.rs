@@ -169,7 +169,7 @@ pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec
 
 /// What only some programs are given.
 fn given(program: &Program) -> Vec<(&'static str, Value<'_>)> {
-    let Program { entry, variables, script, workdir, .. } = program;
+    let Program { entry, variables, script, workdir, is_prompt, .. } = program;
     let mut given = Vec::new();
     match entry {
         Entry::Statements => {}
@@ -192,6 +192,9 @@ fn given(program: &Program) -> Vec<(&'static str, Value<'_>)> {
     }
     if let Some(workdir) = workdir {
         given.push(("workdir", workdir.as_str().into()));
+    }
+    if *is_prompt {
+        given.push(("prompt", true.into()));
     }
     given
 }
@@ -453,6 +456,10 @@ sys.stdout.write(frames[-1][5:].decode())
             (
                 Program { workdir: Some("/a".to_owned()), ..Program::default() },
                 serde_json::json!([null, [], {}, {"workdir": "/a"}]),
+            ),
+            (
+                Program { is_prompt: true, ..Program::default() },
+                serde_json::json!([null, [], {}, {"prompt": true}]),
             ),
         ] {
             let sent = request(&program, &limits, Moment::default());

@@ -40,6 +40,9 @@ pub struct Program {
     /// The working directory, an absolute path; the workspace without one. In a session a job
     /// without one begins where the last one ended.
     pub workdir: Option<String>,
+    /// Whether the value that it ends in is `_` for later jobs of its session, as at Python's own
+    /// prompt.
+    pub is_prompt: bool,
     /// Whether the program can change no file at all.
     pub is_read_only: bool,
     /// Whether what the program did to files is kept also if it failed. Else that is undone, input

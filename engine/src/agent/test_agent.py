@@ -1,5 +1,6 @@
 """Tests of the agent on this machine's own CPython: `python3 -m unittest` in this folder."""
 
+import builtins
 import contextlib
 import importlib.util
 import io
@@ -597,6 +598,17 @@ class AgentTest(AgentCase):
 
     def given(self, source="", **given):
         return self.run_program(source, given=given)
+
+    def test_the_last_value_at_a_prompt_is_the_underscore(self):
+        self.addCleanup(vars(builtins).pop, "_", None)
+        self.given("6 * 7", prompt=True)
+        self.given("None", prompt=True)
+        self.given("x = 5", prompt=True)
+        self.assertEqual(self.given("[_]", prompt=True)["value"], [42])
+        self.run_program("1")
+        self.assertEqual(self.given("_", prompt=True)["value"], [42])
+        self.given("_ = 'own'; 1", prompt=True)
+        self.assertEqual(self.given("_", prompt=True)["value"], "own")
 
     def test_variables_are_there_and_stay(self):
         variables = {"x": ["plain", {"a": [1, 2.5, None]}], "y": ["plain", b"raw"]}

@@ -9,6 +9,7 @@ use it, so that it does without its modules in `sys.modules`.
 The package runs on any CPython from 3.11, so that it is tested without a guest (`test_agent.py`).
 """
 
+import builtins
 import gc
 import io
 import linecache
@@ -314,7 +315,11 @@ class Agent:
             self.main.__dict__[name] = to_object(value)
         if "call" in given:
             return True, self._called(**given["call"])
-        return self._execute(source, filename, given.get("expression", False))
+        has_value, value = self._execute(source, filename, given.get("expression", False))
+        if value is not None and given.get("prompt"):
+            # As `sys.displayhook` does: a `_` of the program comes before it.
+            builtins._ = value
+        return has_value, value
 
     def _execute(self, source, filename, is_expression=False):
         """Runs the program; returns whether it ends in an expression, and that one's value."""
