@@ -24,7 +24,7 @@ use crate::terminal::{note, print};
 
 mod command;
 mod history;
-mod input;
+pub(super) mod input;
 mod reader;
 mod terminal;
 

@@ -77,7 +77,8 @@ fn keep_files(outcome: &Outcome, arguments: &RunArguments) -> bool {
     are_kept
 }
 
-fn keep_file(folder: &Path, file: &ChangedFile) -> anyhow::Result<()> {
+/// Writes a file that a program made into this folder.
+pub(crate) fn keep_file(folder: &Path, file: &ChangedFile) -> anyhow::Result<()> {
     // The rule for input files holds for names from the guest too: plain and relative.
     hatchery::check_path(&file.path)?;
     let path = folder.join(&file.path);
