@@ -293,11 +293,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.csv").display().to_string();
         fs::write(&path, "1").unwrap();
-        let (one, named) = (digest(&[path.clone()]).unwrap(), format!("{path}=y.csv"));
-        assert_eq!(one, digest(&[path.clone()]).unwrap());
-        assert_ne!(one, digest(&[named]).unwrap());
+        let (inputs, named) = ([path.clone()], [format!("{path}=y.csv")]);
+        let one = digest(&inputs).unwrap();
+        assert_eq!(one, digest(&inputs).unwrap());
+        assert_ne!(one, digest(&named).unwrap());
         fs::write(&path, "2").unwrap();
-        assert_ne!(one, digest(&[path]).unwrap());
+        assert_ne!(one, digest(&inputs).unwrap());
         assert!(digest(&["missing".to_owned()]).is_err());
     }
 }
