@@ -157,10 +157,10 @@ fn begin(limits: &Limits) -> Job {
     // JSON's texts are Python's, since all beyond ASCII stands there as it is.
     let source = serde_json::Value::from(GUEST);
     let source = format!(
-        "def begin(source):\n    import sys, types\n    \
+        "def _hatchery_begin(source):\n    import sys, types\n    \
          module = sys.modules[\"{MODULE}\"] = types.ModuleType(\"{MODULE}\")\n    \
          exec(compile(source, \"<hatchery notebook>\", \"exec\"), module.__dict__)\n\
-         begin({source})\ndel begin\n"
+         _hatchery_begin({source})\ndel _hatchery_begin\n"
     );
     Job::code(source).limits(own_limits(limits))
 }
