@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     products.cells[products.done] = right;
     let products = products.go_on().await?;
     assert!(products.is_over());
-    assert_eq!(products.shown.matches("Out[1]").count(), 1, "the first cell ran once");
+    assert_eq!(products.shown.matches("Out[2]").count(), 1, "the second cell ran once");
     for notebook in [trend, products] {
         print!("== {} ==\n{}", notebook.session.name(), notebook.shown);
         notebook.session.close();

@@ -16,6 +16,8 @@ pub(super) struct Board {
 
 /// The line of one notebook, which goes when this is dropped.
 pub(super) struct Line {
+    name: String,
+    total: usize,
     bar: Option<ProgressBar>,
 }
 
@@ -32,29 +34,28 @@ impl Board {
         }
     }
 
-    /// A notebook begins, of whose cells so many are done already.
-    pub(super) fn begin(&self, name: &str, done: usize, total: usize) -> Line {
-        let Some(lines) = &self.lines else {
-            match done {
-                0 => self.note(format_args!("{name}: running {total} cells")),
-                _ => self.note(format_args!("{name}: going on at cell {} of {total}", done + 1)),
-            }
-            return Line { bar: None };
-        };
-        let style = ProgressStyle::with_template("{msg} {pos}/{len} {wide_bar} {elapsed}");
-        let bar = ProgressBar::new(total as u64).with_position(done as u64);
-        let bar = lines.add(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())));
-        bar.set_message(name.to_owned());
-        bar.tick();
-        Line { bar: Some(bar) }
+    /// A notebook begins that has so many cells.
+    pub(super) fn begin(&self, name: &str, total: usize) -> Line {
+        let bar = self.lines.as_ref().map(|lines| {
+            let style = ProgressStyle::with_template("{msg} {pos}/{len} {wide_bar} {elapsed}");
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+            let bar = lines.add(ProgressBar::new(total as u64).with_style(style));
+            bar.set_message(name.to_owned());
+            bar
+        });
+        Line { name: name.to_owned(), total, bar }
     }
 }
 
 impl Line {
-    /// So many cells are done.
-    pub(super) fn advance(&self, done: usize) {
-        if let Some(bar) = &self.bar {
-            bar.set_position(done as u64);
+    /// This cell begins, counted from 1.
+    pub(super) fn cell(&self, number: usize) {
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(number as u64 - 1);
+                bar.tick();
+            }
+            None => terminal::note(format_args!("{}: cell {number} of {}", self.name, self.total)),
         }
     }
 }

@@ -98,7 +98,11 @@ pub(super) async fn run(
     }
     let mut run = Run::begin(&mut task, settings, interrupts).await?;
     let total = run.task.notebook.code().count();
-    let line = settings.board.begin(&run.task.name, run.done, total);
+    let line = settings.board.begin(&run.task.name, total);
+    if run.done > 0 {
+        let (name, next) = (&run.task.name, run.done + 1);
+        settings.board.note(format_args!("{name}: going on at cell {next} of {total}"));
+    }
     let ended = run.cells(total, &line).await;
     drop(line);
     // Whatever happened, the outputs so far are there.
@@ -166,6 +170,7 @@ impl<'a> Run<'a> {
             if self.interrupts.count() > 0 {
                 return Ok(End::Interrupted { cell: number });
             }
+            line.cell(number);
             let ran = self.cell(number).await?;
             let is_interrupted = self.interrupts.count() > 0;
             let may_raise = self.may_raise(self.done);
@@ -186,7 +191,6 @@ impl<'a> Run<'a> {
                 self.checkpoint = self.session.checkpoint().await?;
             }
             self.done = number;
-            line.advance(self.done);
         }
         Ok(End::Whole)
     }
@@ -321,8 +325,10 @@ impl<'a> Run<'a> {
             return Ok(false);
         }
         let Settings { pool, image, inputs, .. } = self.settings;
-        // If the cell took its session, a fresh one takes its place.
-        self.session = pool.session(&session_name(self.task)).await?;
+        if !self.is_alive().await {
+            // The cell took its session; a fresh one takes its place.
+            self.session = pool.session(&session_name(self.task)).await?;
+        }
         self.session.restore(&self.checkpoint).await?;
         places.forget_record();
         let file = &places.session;
