@@ -260,6 +260,8 @@ fn what_ipython_adds_works_or_says_why_not() {
         "!ls",
         "%%bash\nls",
         "import matplotlib.pyplot as plt\nplt.plot([1, 2]);",
+        "%env A=1\nimport os\nos.environ['B'] = '2'",
+        "os.environ['A'] + os.environ['B']",
     ];
     let path = write(folder.path(), "a.ipynb", &sources);
     let output = run_notebook(&path, &["--allow-errors", "--timeout", "2m", "--cpu-time", "2m"]);
@@ -287,6 +289,7 @@ fn what_ipython_adds_works_or_says_why_not() {
     // The figure, and not what `plot` returns.
     assert_eq!(outputs(13).as_array().unwrap().len(), 1);
     assert!(outputs(13)[0]["data"]["image/png"].is_string());
+    assert_eq!(outputs(15), json!([result(15, &["'12'"])]));
 }
 
 #[test]

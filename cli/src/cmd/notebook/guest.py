@@ -106,6 +106,13 @@ class Shell:
             return timeit(line)
         if name in ("pinfo", "pinfo2"):
             return describe(line)
+        if name in ("env", "set_env"):
+            return environment(line)
+        if name == "cd":
+            os.chdir(os.path.expanduser(line.strip() or "~"))
+            return print(os.getcwd())
+        if name == "pwd":
+            return os.getcwd()
         if name.startswith("%"):
             raise UsageError(f"`%{name}` has to be the first line of its cell")
         raise UsageError(f"`%{name}` can't be had here. {reason_of(name)}")
@@ -139,7 +146,10 @@ def reason_of(name):
         return sentence(COMMANDS)
     if name == "run":
         return "Give the file to the notebook with --input, and import it."
-    return "Of IPython's magics there are time, timeit, writefile, html, markdown, latex and svg."
+    return (
+        "Of IPython's magics there are time, timeit, writefile, html, markdown, latex, svg, env, cd"
+        " and pwd."
+    )
 
 
 def sentence(text):
@@ -169,6 +179,20 @@ def is_installed(requirement):
     except importlib.metadata.PackageNotFoundError:
         return not version and importlib.util.find_spec(name.replace("-", "_")) is not None
     return not version or found == version
+
+
+def environment(line):
+    """Sets a variable of the environment, or tells one or all."""
+    name, equals, value = line.strip().partition("=")
+    if not equals:
+        name, equals, value = name.partition(" ")
+    name, value = name.strip(), value.strip()
+    if not name:
+        return dict(os.environ)
+    if not equals:
+        return os.environ.get(name)
+    os.environ[name] = value
+    print(f"env: {name}={value}")
 
 
 def show(forms):
@@ -573,6 +597,9 @@ def is_ours(name):
 def install_all():
     sys.meta_path.append(Finder())
     builtins.get_ipython = get_ipython
+    # Before each job the variables are cleared, and those that it is given set. A notebook's cells are
+    # one program, whose variables stay.
+    os.environ.clear = lambda: None
 
 
 install_all()
