@@ -146,7 +146,7 @@ fn a_notebook_that_failed_goes_on_at_the_cell_that_did() {
     let traceback = failed[2]["outputs"][0]["traceback"].to_string();
     assert!(traceback.contains("In[3]") && traceback.contains("line 2"), "{traceback}");
     assert_eq!((&failed[3]["execution_count"], &failed[3]["outputs"]), (&Value::Null, &json!([])));
-    assert!(out.join("a.session").exists());
+    assert!(out.join("a.resume.session").exists());
 
     // The first cells don't run again: one of them would make another count.
     let path = write(folder.path(), "a.ipynb", &sources("runs += 10"));

@@ -2,10 +2,14 @@
 
 use std::fmt::Display;
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::terminal;
+
+/// How often the time on a line moves on.
+const TICK: Duration = Duration::from_millis(200);
 
 /// The lines of all notebooks.
 #[derive(Clone)]
@@ -41,6 +45,7 @@ impl Board {
             let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = lines.add(ProgressBar::new(total as u64).with_style(style));
             bar.set_message(name.to_owned());
+            bar.enable_steady_tick(TICK);
             bar
         });
         Line { name: name.to_owned(), total, bar }
@@ -51,10 +56,7 @@ impl Line {
     /// This cell begins, counted from 1.
     pub(super) fn cell(&self, number: usize) {
         match &self.bar {
-            Some(bar) => {
-                bar.set_position(number as u64 - 1);
-                bar.tick();
-            }
+            Some(bar) => bar.set_position(number as u64 - 1),
             None => terminal::note(format_args!("{}: cell {number} of {}", self.name, self.total)),
         }
     }

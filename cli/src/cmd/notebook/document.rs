@@ -154,7 +154,8 @@ impl Fields {
     fn language(&self) -> Option<String> {
         let metadata: Value = self.parsed("metadata")?;
         let named = [&metadata["kernelspec"]["language"], &metadata["language_info"]["name"]];
-        named.iter().find_map(|name| name.as_str()).map(str::to_owned)
+        let mut named = named.iter().filter_map(|name| name.as_str());
+        named.find(|name| !name.is_empty()).map(str::to_owned)
     }
 }
 

@@ -3,6 +3,9 @@
 use hatchery::{EventKind, Exception, LimitHit, MimeBundle, MimeData, Outcome, Stream, Verdict};
 use serde_json::{Map, Value, json};
 
+/// What is said of a problem outside of the notebook.
+const MOST_CHARACTERS: usize = 200;
+
 /// Outputs of one cell, in order. What one stream says without a break is one output.
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
@@ -132,13 +135,14 @@ impl Problem {
 }
 
 impl std::fmt::Display for Problem {
-    /// On one line.
+    /// On one line of a terminal, of which the program decides nothing but the words.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.name)?;
-        match self.message.lines().next() {
-            Some(line) => write!(formatter, ": {line}"),
-            None => Ok(()),
-        }
+        let line = self.message.lines().next().unwrap_or_default();
+        let separator = if line.is_empty() { "" } else { ": " };
+        let text = format!("{}{separator}{line}", self.name);
+        let plain = text.chars().filter(|character| !character.is_control());
+        let shown: String = plain.take(MOST_CHARACTERS).collect();
+        formatter.write_str(&shown)
     }
 }
 
@@ -226,6 +230,8 @@ mod tests {
             (problem.message.as_str(), problem.traceback.as_str()),
             ("Singular\nmatrix", "Trace\n")
         );
+        let loud = Problem::new("E", format!("\x1b[2J{}", "x".repeat(300)));
+        assert_eq!(loud.to_string(), format!("E: [2J{}", "x".repeat(194)));
         let left = Outcome::not_run(Verdict::Exited { code: 3, message: None });
         assert_eq!(Problem::of(&left).unwrap().to_string(), "SystemExit: 3");
         let cancelled = Problem::of(&Outcome::not_run(Verdict::Cancelled)).unwrap();

@@ -47,8 +47,8 @@ struct DoneCell {
 impl Places {
     /// Those of a copy.
     pub(super) fn of(copy: PathBuf) -> Self {
-        let (session, record) =
-            (copy.with_extension("session"), copy.with_extension("session.json"));
+        let session = copy.with_extension("resume.session");
+        let record = copy.with_extension("resume.json");
         Self { copy, session, record }
     }
 
@@ -182,7 +182,7 @@ mod tests {
     fn a_record_goes_on_only_with_what_it_is_of() {
         let folder = tempfile::tempdir().unwrap();
         let places = Places::of(folder.path().join("a.b.ipynb"));
-        assert_eq!(places.session, folder.path().join("a.b.session"));
+        assert_eq!(places.session, folder.path().join("a.b.resume.session"));
         assert!(places.record().unwrap_err().contains("nothing is kept"));
         let mut first = notebook(&["a", "b", "c"]);
         first.code_mut().next().unwrap().outputs.push(json!("out"));

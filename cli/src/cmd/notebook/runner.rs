@@ -105,10 +105,18 @@ pub(super) async fn run(
     }
     let ended = run.cells(total, &line).await;
     drop(line);
-    // Whatever happened, the outputs so far are there.
-    run.write_copy()?;
+    // Whatever happened, as much as can be is kept of it.
+    let written = run.write_copy();
     let are_kept = run.keep_files();
-    let exit = run.conclude(ended?, total).await?;
+    let exit = match ended {
+        Ok(End::Whole) if written.is_err() => Exit::Sandbox,
+        Ok(end) => run.conclude(end, total).await?,
+        Err(error) => {
+            run.keep_session().await?;
+            return Err(error);
+        }
+    };
+    written?;
     run.session.close();
     Ok(if exit == Exit::Success && !are_kept { Exit::Failed } else { exit })
 }
