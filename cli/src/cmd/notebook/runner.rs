@@ -303,7 +303,7 @@ impl<'a> Run<'a> {
             End::Whole => {
                 self.task.places.forget().context("can't remove what was kept")?;
                 let board = &self.settings.board;
-                board.note(format_args!("{name}: ran {total} cells, outputs in {copy}"));
+                board.note(format_args!("{name}: ran whole, outputs in {copy}"));
                 return Ok(Exit::Success);
             }
             End::Failed { cell, problem, is_of_sandbox } => {
