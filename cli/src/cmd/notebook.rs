@@ -242,12 +242,16 @@ fn digest(inputs: &[String]) -> anyhow::Result<String> {
     let mut hasher = blake3::Hasher::new();
     for input in inputs {
         // As `inputs::add_named` reads it.
-        let host = match input.split_once('=').filter(|_| !Path::new(input).exists()) {
-            Some((host, _)) => host,
-            None => input,
+        let given = input.split_once('=').filter(|_| !Path::new(input).exists());
+        let (host, name) = match given {
+            Some((host, name)) => (host, name.as_bytes()),
+            None => {
+                let name = Path::new(input).file_name().unwrap_or_default();
+                (input.as_str(), name.as_encoded_bytes())
+            }
         };
         let contents = inputs::read(Path::new(host))?;
-        for part in [input.as_bytes(), &contents] {
+        for part in [name, &contents] {
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
         }
     }
