@@ -11,7 +11,7 @@ use self::marshal::Value;
 pub(crate) use self::wire::Frame;
 use self::wire::{ListedForm, ReplyParts};
 use crate::image::ImageSpec;
-use crate::limits::Limits;
+use crate::limits::{LimitKind, Limits};
 use crate::outcome::{Exception, SandboxFailure, Verdict};
 use crate::packages::SITE;
 use crate::program::{Entry, Program};
@@ -21,7 +21,7 @@ pub(crate) mod marshal;
 pub(crate) mod wire;
 
 /// The files of the guest's package, each behind those that it imports from.
-const FILES: [(&str, &str); 12] = [
+const FILES: [(&str, &str); 13] = [
     ("__init__", include_str!("agent/hatchery/__init__.py")),
     ("_wire", include_str!("agent/hatchery/_wire.py")),
     ("_streams", include_str!("agent/hatchery/_streams.py")),
@@ -33,11 +33,16 @@ const FILES: [(&str, &str); 12] = [
     ("_image", include_str!("agent/hatchery/_image.py")),
     ("_host", include_str!("agent/hatchery/_host.py")),
     ("_late", include_str!("agent/hatchery/_late.py")),
+    ("_locks", include_str!("agent/hatchery/_locks.py")),
     ("_agent", include_str!("agent/hatchery/_agent.py")),
 ];
 
-/// Files of it that are run when a program first imports them.
-const LATE_FILES: [(&str, &str); 1] = [("_loop", include_str!("agent/hatchery/_loop.py"))];
+/// Files of it that are run when a program first needs them.
+const LATE_FILES: [(&str, &str); 3] = [
+    ("_loop", include_str!("agent/hatchery/_loop.py")),
+    ("_network", include_str!("agent/hatchery/_network.py")),
+    ("_archives", include_str!("agent/hatchery/_archives.py")),
+];
 
 /// What a turn of the guest is given in place of source, once the agent serves turns: a run.
 pub(crate) const TURN: &str = "turn";
@@ -232,6 +237,7 @@ enum Reply {
         bundle: Vec<ListedForm>,
         data: Option<Json>,
         data_left_out: Option<u64>,
+        result_left_out: Option<u64>,
     },
     Raised(Box<Exception>),
     Exited {
@@ -244,8 +250,25 @@ enum Reply {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) verdict: Verdict,
-    /// The bytes of a value that was left out, as it was larger than `result_data_bytes`.
-    pub(crate) left_out: Option<u64>,
+    pub(crate) left_out: LeftOut,
+}
+
+/// The bytes of what was left out of a reply, as it was larger than its limit.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(crate) struct LeftOut {
+    /// The value as JSON or in another form, beyond `result_bytes`.
+    result: Option<u64>,
+    /// The value as raw bytes, beyond `result_data_bytes`.
+    data: Option<u64>,
+}
+
+impl LeftOut {
+    /// The limits that were reached, each with what was asked for.
+    pub(crate) fn limits_met(self) -> impl Iterator<Item = (LimitKind, u64)> {
+        let Self { result, data } = self;
+        let limits = [(LimitKind::Result, result), (LimitKind::ResultData, data)];
+        limits.into_iter().filter_map(|(limit, bytes)| Some((limit, bytes?)))
+    }
 }
 
 /// What the agent says about how the run ended.
@@ -282,10 +305,18 @@ pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Sandb
         let text = "the reply is larger than its limit".to_owned();
         return Err(SandboxFailure::Protocol(text));
     }
-    let mut left_out = None;
+    let mut left_out = LeftOut::default();
     let verdict = match reply {
-        Reply::Completed { has_value, value, repr, bundle, data, data_left_out } => {
-            left_out = data_left_out;
+        Reply::Completed {
+            has_value,
+            value,
+            repr,
+            bundle,
+            data,
+            data_left_out,
+            result_left_out,
+        } => {
+            left_out = LeftOut { result: result_left_out, data: data_left_out };
             let room = limits.result_data_bytes;
             let bundle = wire::bundle_of(bundle, form_buffers).map_err(malformed)?;
             let data = data.map(|data| value::reply::parsed(data, data_buffers, room)).transpose();
@@ -349,7 +380,7 @@ ours = [name for name in sys.modules if name.split('.')[0] == 'hatchery']
 for module in [sys.modules[name] for name in ours]:
     assert not hasattr(module, '__file__') and module.__package__ == 'hatchery', module
     assert module.__spec__.name == module.__name__, module
-assert len(ours) == 13 and hatchery.__path__ == [], ours
+assert len(ours) == 14 and hatchery.__path__ == [], ours
 assert wire.reply_frame.__code__.co_filename == '<hatchery/_wire.py>'
 import asyncio
 from hatchery import host
@@ -537,7 +568,7 @@ sys.stdout.write(frames[-1][5:].decode())
         let data = Some(value::Value::Bytes(b"abc".to_vec()));
         let (repr, bundle) = (Some("b".to_owned()), MimeBundle::default());
         let completed = Verdict::Completed { value: None, repr, bundle, data };
-        assert_eq!(answer, Answer { verdict: completed, left_out: None });
+        assert_eq!(answer, Answer { verdict: completed, left_out: LeftOut::default() });
         for lie in [
             r#""buffers":[3]"#,
             r#""data":null,"buffers":[3]"#,
@@ -548,10 +579,11 @@ sys.stdout.write(frames[-1][5:].decode())
         }
         let limits = Limits { result_data_bytes: 2, ..Limits::default() };
         assert!(parse_reply(&reply(bytes), &limits).is_err());
-        let left_out =
-            r#"{"kind":"completed","has_value":false,"value":null,"repr":"b","data_left_out":9}"#;
+        let left_out = r#"{"kind":"completed","has_value":false,"value":null,"repr":"b",
+            "data_left_out":9,"result_left_out":8}"#;
         let answer = parse_reply(&wire::framed(left_out), &limits).unwrap();
-        assert_eq!(answer.left_out, Some(9));
+        let expected = [(LimitKind::Result, 8), (LimitKind::ResultData, 9)];
+        assert_eq!(answer.left_out.limits_met().collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -232,9 +232,8 @@ impl Interpreter {
         }
         let shown = transcript.display_limits_met();
         limits_met.extend(shown.map(|(limit, asked)| hit(limit, limits, asked)));
-        if let Some(bytes) = left_out {
-            limits_met.push(hit(LimitKind::ResultData, limits, bytes));
-        }
+        let left_out = left_out.limits_met();
+        limits_met.extend(left_out.map(|(limit, bytes)| hit(limit, limits, bytes)));
         let outcome = Outcome {
             files: effects.files,
             limits_met,

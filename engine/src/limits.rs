@@ -58,7 +58,8 @@ pub struct Limits {
     /// The program's source. Default: 1 MiB. Larger programs are refused before they run.
     pub source_bytes: usize,
     /// The value as JSON, its `repr`, its other forms together, each text of an exception, and what
-    /// there is to tell beside those texts. Default: 1 MiB.
+    /// there is to tell beside those texts. Default: 1 MiB. Texts are cut; a value and forms that are
+    /// larger are left out, and `limits_met` says so.
     pub result_bytes: usize,
     /// A value that is passed as raw bytes: an array, a frame or bytes, as the host holds it.
     /// Default: 64 MiB. What is larger is left out, and `limits_met` says so. The guest needs room
@@ -130,6 +131,8 @@ pub enum LimitKind {
     FunctionResults,
     /// `Limits::source_bytes`.
     Source,
+    /// `Limits::result_bytes`, by a value as JSON or by one of its other forms.
+    Result,
     /// `Limits::result_data_bytes`.
     ResultData,
     /// `Limits::display_bytes`.
@@ -161,6 +164,7 @@ impl LimitKind {
             Self::Source => "source",
             Self::DisplayBytes => "display_bytes",
             Self::DisplayCount => "display_count",
+            Self::Result => "result",
             Self::ResultData => "result_data",
             Self::Stack => "stack",
         }
@@ -177,6 +181,7 @@ impl LimitKind {
             | Self::FunctionResults
             | Self::Source
             | Self::DisplayBytes
+            | Self::Result
             | Self::ResultData
             | Self::Stack => " bytes",
             Self::FileCount

@@ -90,15 +90,21 @@ impl Outcome {
 pub enum Verdict {
     /// The program ran to its end.
     Completed {
-        /// The last expression as JSON, where it is exactly that.
+        /// The last expression as JSON, where that holds it: texts, numbers, booleans, `None`,
+        /// lists, tuples and dictionaries of these, what derives from them, and scalars of NumPy.
+        /// Keys that are numbers, booleans or `None` become texts, as in Python's `json.dumps`,
+        /// unless two would become the same. Integers of more than 64 bits, infinities and NaN, and
+        /// dates, decimals, sets and other objects have no value, but their `repr`. What is larger
+        /// than `Limits::result_bytes` is left out, and `Outcome::limits_met` says so.
         value: Option<serde_json::Value>,
         /// The last expression's `repr`; `None` if there is no last expression or it is `None`.
         repr: Option<String>,
         /// Its other forms, if its class has some: HTML, SVG, PNG and so on, without
         /// `text/plain`, which is `repr`. Forms that make it larger than `Limits::result_bytes`
-        /// are left out.
+        /// are left out, and `Outcome::limits_met` says so.
         bundle: MimeBundle,
-        /// The last expression as an array, a frame or bytes, where it is one. What is larger than
+        /// The last expression as an array, a frame or bytes, where it is one; scalars of NumPy are
+        /// arrays without dimensions, beside their `value`. What is larger than
         /// `Limits::result_data_bytes` is left out, and `Outcome::limits_met` says so.
         data: Option<Value>,
     },

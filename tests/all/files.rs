@@ -35,6 +35,18 @@ fn exactly_what_changed_is_told() {
 }
 
 #[test]
+fn archives_of_files_can_be_read_where_they_are_unpacked() {
+    let source = "import os, tarfile, zipfile\n\
+                  os.makedirs('d/e'); open('d/f', 'w').close()\n\
+                  with tarfile.open('d.tar', 'w') as tar: tar.add('d')\n\
+                  with zipfile.ZipFile('d.zip', 'w') as archive: archive.write('d'); archive.write('d/f')\n\
+                  modes = {i.name: oct(i.mode & 0o777) for i in tarfile.open('d.tar')}\n\
+                  [modes, [oct(i.external_attr >> 16 & 0o777) for i in zipfile.ZipFile('d.zip').infolist()]]";
+    let modes = json!({"d": "0o755", "d/e": "0o755", "d/f": "0o644"});
+    assert_eq!(value(&run_job(Job::code(source))), json!([modes, ["0o755", "0o644"]]));
+}
+
+#[test]
 fn what_a_failed_job_did_to_files_is_undone_unless_it_keeps_them() {
     with_pool(|pool| async {
         let session = pool.session("undone").await.unwrap();

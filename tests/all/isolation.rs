@@ -1,6 +1,6 @@
 //! What a program can't reach.
 
-use crate::support::run;
+use crate::support::{exception, run};
 
 /// Each program tries to reach something; what it says must contain the second text.
 #[test]
@@ -29,6 +29,43 @@ fn nothing_of_the_host_is_reachable() {
             _ => outcome.stdout_text(),
         };
         assert!(said.contains(expected), "{source}: {outcome:?}");
+    }
+}
+
+/// Each program tries something that takes a network or a thread, and is told what to do instead by an
+/// exception that such programs expect.
+#[test]
+fn attempts_at_networks_and_threads_are_told_why_they_fail() {
+    for (source, expected) in [
+        ("import urllib.request as u; u.urlopen('http://example.com')", "no network"),
+        ("import urllib.request as u; u.urlopen('https://example.com')", "no network"),
+        ("import pandas; pandas.read_csv('https://example.com/x.csv')", "no network"),
+        ("import socket; socket.create_connection(('example.com', 80))", "no network"),
+        ("import socket; socket.socket()", "no network"),
+        ("import threading; threading.Thread(target=print).start()", "asyncio"),
+        ("from concurrent.futures import ThreadPoolExecutor as P; P().submit(print)", "asyncio"),
+    ] {
+        let source =
+            format!("try:\n    {source}\nexcept (OSError, RuntimeError) as e:\n    print(e)");
+        let outcome = run(&source);
+        assert!(outcome.stdout_text().contains(expected), "{source}: {outcome:?}");
+    }
+    for (source, expected) in [
+        ("import subprocess; subprocess.run(['ls'])", "no processes"),
+        ("import os; os.system('ls')", "no processes"),
+        (
+            "from concurrent.futures import ProcessPoolExecutor as P; P().submit(print)",
+            "no processes",
+        ),
+        ("import multiprocessing; multiprocessing.Pool(2)", "no processes"),
+        ("import http.client; http.client.HTTPSConnection('example.com')", "no network"),
+        ("import requests", "no network"),
+        ("import torch", "no native libraries"),
+        ("import _testcapi", "a part of Python that this build leaves out"),
+    ] {
+        let outcome = run(source);
+        let traceback = &exception(&outcome).traceback;
+        assert!(traceback.contains(expected), "{source}: {traceback}");
     }
 }
 

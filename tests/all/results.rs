@@ -55,7 +55,26 @@ fn the_last_expression_comes_in_all_its_forms() {
     }
     let large = "class A:\n    def _repr_html_(self): return 'x' * 2000\nA()";
     let limits = Limits { result_bytes: 1000, ..Limits::default() };
-    assert!(self::bundle(&run_job(Job::code(large).limits(limits))).is_empty());
+    let outcome = run_job(Job::code(large).limits(limits));
+    assert!(self::bundle(&outcome).is_empty());
+    assert_eq!(left_out(&outcome), [(LimitKind::Result, 1000, 2009)]);
+}
+
+fn left_out(outcome: &Outcome) -> Vec<(LimitKind, u64, u64)> {
+    outcome.limits_met.iter().map(|hit| (hit.limit, hit.allowed, hit.used)).collect()
+}
+
+#[test]
+fn a_value_that_is_too_large_is_left_out_and_said() {
+    for (source, used) in [("'a' * 2_000_000", 2_000_002), ("list(range(400_000))", 3_088_890)] {
+        let outcome = run(source);
+        assert!(
+            matches!(&outcome.verdict, Verdict::Completed { value: None, repr: Some(_), .. }),
+            "{source}"
+        );
+        assert_eq!(left_out(&outcome), [(LimitKind::Result, 1 << 20, used)], "{source}");
+    }
+    assert_eq!(left_out(&run("'a' * 999_999")), []);
 }
 
 fn bundle_of(source: &str) -> MimeBundle {

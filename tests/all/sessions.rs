@@ -113,6 +113,8 @@ fn a_session_lives_on_after_an_interrupt() {
             "import time\nprint('begun')\ntime.sleep(10**6)",
             "print('begun')\nsum(1 for _ in iter(int, 1))",
             "import select\nprint('begun')\nselect.select([], [], [], 10**6)",
+            "import threading\nprint('begun')\nthreading.Event().wait(10**6)",
+            "import queue\nprint('begun')\nqueue.SimpleQueue().get(timeout=10**6)",
         ] {
             let mut ticket = session.submit(Job::code(source)).await.unwrap();
             assert!(ticket.next_output().await.is_some());

@@ -134,11 +134,16 @@ class AgentTest(AgentCase):
             "float('nan')",
             "float('inf')",
             "2**64",
-            "{1: 2}",
+            "{1: 2, '1': 3}",
+            "{(1, 2): 3}",
+            "{float('nan'): 1}",
+            "{2**64: 1}",
+            "{1, 2}",
+            "__import__('datetime').date(2026, 1, 1)",
+            "__import__('decimal').Decimal(1)",
             "b'x'",
             "'\\ud800'",
             "object",
-            "type('D', (dict,), {})()",
             "x = []; x.append(x); x",
             "10**5000",
         ]:
@@ -147,6 +152,47 @@ class AgentTest(AgentCase):
                 self.assertEqual(reply["kind"], "completed")
                 self.assertFalse(reply["has_value"])
                 self.assertIsInstance(reply["repr"], str)
+
+    def test_values_are_what_they_derive_from_and_keys_are_texts(self):
+        lying = "__int__ = __str__ = __repr__ = __iter__ = items = __len__ = lambda *a: 1 / 0"
+        for source, value in [
+            ("{1: 2, None: {True: 3}, 2.5: 4}", {"1": 2, "null": {"true": 3}, "2.5": 4}),
+            ("import collections as c\nc.Counter('aab')", {"a": 2, "b": 1}),
+            ("import collections as c\nc.namedtuple('P', 'x y')(1, {2: 3})", [1, {"2": 3}]),
+            ("import enum\nclass E(enum.IntEnum): A = 1\n[E.A, {E.A: E.A}]", [1, {"1": 1}]),
+            *(
+                (f"class A({kind}):\n  {lying}\n[A({given!r})]", [given])
+                for kind, given in [("int", 5), ("float", 2.5), ("str", "ä"), ("list", [1]), ("dict", {"a": 1})]
+            ),
+        ]:
+            with self.subTest(source):
+                reply = self.run_program(source)
+                self.assertEqual((reply["has_value"], reply.get("value")), (True, value))
+
+    def test_scalars_of_numpy_are_numbers(self):
+        with unittest.mock.patch.dict(sys.modules, numpy=types.ModuleType("numpy")) as modules:
+            numpy = modules["numpy"]
+            numpy.generic = type("generic", (), {"item": lambda self: self.plain})
+            numpy.ndarray = type("ndarray", (), {})
+            self.agent.main.scalar = self.scalar_of(numpy)
+            for plain, value in [(5, 5), (2.5, 2.5), (True, True), ("ä", "ä")]:
+                reply = self.run_program(f"[scalar({plain!r}), {{scalar({plain!r}): 1}}]")
+                key = str(value).replace("True", "true")
+                self.assertEqual(reply["value"], [value, {key: 1}])
+            for plain in ("1j", "b'x'", "float('nan')", "[1]", "2**64"):
+                self.assertFalse(self.run_program(f"[scalar({plain})]")["has_value"], plain)
+            numpy.generic = 5
+            self.assertFalse(self.run_program("[scalar(1)]")["has_value"])
+
+    def scalar_of(self, numpy):
+        scalar = type("scalar", (numpy.generic,), {})
+
+        def make(plain):
+            made = scalar()
+            made.plain = plain
+            return made
+
+        return make
 
     def test_no_last_expression_and_none(self):
         self.assertEqual(
@@ -163,6 +209,11 @@ class AgentTest(AgentCase):
         self.assertFalse(reply["has_value"])
         self.assertIn("more characters", reply["repr"])
         self.assertLess(len(reply["repr"]), 200)
+        self.assertEqual(reply["result_left_out"], 5002)
+        for source, size in [("'ä' * 50", 102), ("list(range(50))", 190), ("'a' * 99", 101)]:
+            self.assertEqual(self.run_program(source, result_bytes=100)["result_left_out"], size)
+        for source in ("'a' * 98", "[float('nan')] * 999", "object()"):
+            self.assertNotIn("result_left_out", self.run_program(source, result_bytes=100))
 
     def test_a_repr_that_raises(self):
         reply = self.run_program("class A:\n  def __repr__(self): raise ValueError\nA()")
@@ -187,6 +238,10 @@ class AgentTest(AgentCase):
             ("raise ModuleNotFoundError('x', name='_socket')", "no network"),
             ("raise ModuleNotFoundError('x', name='ensurepip')", "from outside, with --package"),
             ("raise ModuleNotFoundError('x', name='turtledemo')", "a part of Python that this build leaves out"),
+            ("raise ModuleNotFoundError('x', name='_testcapi')", "a part of Python that this build leaves out"),
+            ("raise ModuleNotFoundError('x', name='test.support')", "a part of Python that this build leaves out"),
+            ("raise ModuleNotFoundError('x', name='torch')", "loads no native libraries"),
+            ("raise ModuleNotFoundError('x', name='requests')", "of little use: the sandbox has no network"),
             (
                 "try:\n    import nowhere\nexcept ImportError as e:\n    raise ImportError('get it') from e",
                 "`nowhere` is not in this image",
@@ -197,6 +252,18 @@ class AgentTest(AgentCase):
                 last = reply["traceback"].splitlines()[-1]
                 self.assertIn(expected, last)
                 self.assertNotIn(expected, reply["message"])
+
+    def test_attempts_at_processes_and_networks_come_with_advice(self):
+        for source, expected in [
+            ("import os\nraise AttributeError('x', name='fork', obj=os)", "no processes"),
+            ("raise OSError(58, 'wasi does not support processes.')", "no processes"),
+            ("raise NotImplementedError('This Python build lacks multiprocessing.x')", "no processes"),
+            ("import http.client as c\nraise AttributeError('x', name='HTTPSConnection', obj=c)", "no network"),
+        ]:
+            last = self.run_program(source)["traceback"].splitlines()[-1]
+            self.assertIn(f"The sandbox has {expected}", last, source)
+        for source in ("import os\nos.nothing", "(5).fork", "raise OSError(58, 'x')", "raise OSError"):
+            self.assertNotIn("sandbox", self.run_program(source)["traceback"], source)
 
     def test_no_advice_is_given_on_other_imports(self):
         for source in [

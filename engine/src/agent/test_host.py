@@ -262,7 +262,7 @@ class HostTest(unittest.TestCase):
         after = (
             "loop = asyncio.new_event_loop()\n"
             "assert type(loop) is asyncio.SelectorEventLoop is hatchery._loop.HostLoop\n"
-            "assert 'Loops' not in repr(sys.modules['asyncio.unix_events'].__spec__)\n"
+            "assert 'Adapting' not in repr(sys.modules['asyncio.unix_events'].__spec__)\n"
         )
         for imports in ("import asyncio\n", "import hatchery._loop, asyncio\n"):
             code = before + nothing + imports + after
@@ -276,7 +276,7 @@ class HostTest(unittest.TestCase):
         self.addCleanup(setattr, sys, "meta_path", before)
         sys.meta_path = [object(), *before]
         spec = _late.LateFinder({}).find_spec(_late.LOOPS, sys.modules["asyncio"].__path__)
-        self.assertEqual((spec.name, type(spec.loader)), (_late.LOOPS, _late.LoopsLoader))
+        self.assertEqual((spec.name, type(spec.loader)), (_late.LOOPS, _late.AdaptingLoader))
 
     def run_async(self, coroutine):
         with contextlib.redirect_stderr(io.StringIO()) as err:

@@ -141,6 +141,9 @@ class ResultsTest(test_agent.AgentCase):
     def test_forms_together_stay_within_the_limit(self):
         body = "_repr_html_ = lambda self: 'h' * 600\n_repr_png_ = lambda self: b'p' * 600"
         self.assertEqual(list(self.forms_of(body, result_bytes=1000)), ["text/html"])
+        left_out = self.run_program("A()", result_bytes=1000)["result_left_out"]
+        self.assertEqual(left_out, 1200 + len("text/html") + len("image/png"))
+        self.assertNotIn("result_left_out", self.run_program("A()"))
 
     def test_an_interrupt_in_a_form_is_no_form(self):
         source = "class A:\n def _repr_html_(self): raise KeyboardInterrupt\nA()"

@@ -7,7 +7,7 @@ use wasmer::RuntimeError;
 use wasmer::sys::vm::TrapCode;
 
 use super::{TurnFailure, panic_text};
-use crate::agent;
+use crate::agent::{self, LeftOut};
 use crate::host::GuestExit;
 use crate::interrupt::Asked;
 use crate::limits::{LimitHit, LimitKind, Limits};
@@ -19,8 +19,8 @@ use crate::tunables::GUEST_STACK_BYTES;
 pub(super) struct Judgement {
     end: End,
     pub(super) afterwards: Afterwards,
-    /// The bytes of a value that was left out.
-    pub(super) left_out: Option<u64>,
+    /// What was left out of the reply.
+    pub(super) left_out: LeftOut,
 }
 
 #[derive(Debug)]
@@ -76,6 +76,7 @@ pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
         LimitKind::Source => limits.source_bytes as u64,
         LimitKind::DisplayBytes => limits.display_bytes as u64,
         LimitKind::DisplayCount => limits.display_count as u64,
+        LimitKind::Result => limits.result_bytes as u64,
         LimitKind::ResultData => limits.result_data_bytes as u64,
         LimitKind::Stack => GUEST_STACK_BYTES as u64,
     };
@@ -90,7 +91,10 @@ pub(super) fn judge(
     reply: Option<Vec<u8>>,
     limits: &Limits,
 ) -> Judgement {
-    let lost = |end| Judgement { end, afterwards: Afterwards::Lost, left_out: None };
+    let lost = |end| {
+        let left_out = LeftOut::default();
+        Judgement { end, afterwards: Afterwards::Lost, left_out }
+    };
     let failed = |failure| lost(End::Of(Verdict::SandboxFailed(failure)));
     match (ended, asked.stop) {
         (Err(panic), _) => failed(SandboxFailure::HostPanic(panic_text(&*panic))),

@@ -21,6 +21,12 @@ pub(super) fn rows() -> Vec<Row> {
         ends("def f():\n    return 1"),
         gives_none("print()").stdout("\n"),
         shows("{1: 'a', (2, 3): 'b'}", "{1: 'a', (2, 3): 'b'}"),
+        shows("{1: 'a', '1': 'b'}", "{1: 'a', '1': 'b'}"),
+        completes(
+            "{1: 'a', None: {True: 'b', 2.5: 'c'}}",
+            json!({"1": "a", "null": {"true": "b", "2.5": "c"}}),
+            "{1: 'a', None: {True: 'b', 2.5: 'c'}}",
+        ),
         shows(
             "{3}, frozenset(), range(3), slice(1, None)",
             "({3}, frozenset(), range(0, 3), slice(1, None, None))",
@@ -109,18 +115,24 @@ pub(super) fn rows() -> Vec<Row> {
             ",
             "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[0]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
         ),
-        shows(
+        completes(
             "from collections import Counter\nCounter('abca')",
+            json!({"a": 2, "b": 1, "c": 1}),
             "Counter({'a': 2, 'b': 1, 'c': 1})",
         ),
-        shows(
+        completes(
             "
             from collections import OrderedDict, defaultdict
             OrderedDict(a=1), defaultdict(int, b=2)
             ",
+            json!([{"a": 1}, {"b": 2}]),
             "(OrderedDict({'a': 1}), defaultdict(<class 'int'>, {'b': 2}))",
         ),
-        shows("from collections import namedtuple\nnamedtuple('P', 'x y')(1, y=2)", "P(x=1, y=2)"),
+        completes(
+            "from collections import namedtuple\nnamedtuple('P', 'x y')(1, y=2)",
+            json!([1, 2]),
+            "P(x=1, y=2)",
+        ),
         shows(
             "
             import enum
@@ -131,7 +143,7 @@ pub(super) fn rows() -> Vec<Row> {
             ",
             "[<Color.RED: 1>]",
         ),
-        shows(
+        completes(
             "
             import enum
             class Level(enum.IntEnum):
@@ -139,15 +151,17 @@ pub(super) fn rows() -> Vec<Row> {
 
             Level.LOW
             ",
+            1,
             "<Level.LOW: 1>",
         ),
-        shows(
+        completes(
             "
             class Text(str):
                 pass
 
             Text('x')
             ",
+            "x",
             "'x'",
         ),
         shows("from types import SimpleNamespace\nSimpleNamespace(a=1)", "namespace(a=1)"),

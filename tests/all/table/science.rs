@@ -43,17 +43,44 @@ pub(super) fn rows() -> Vec<Row> {
         shows("import numpy as np\nnp.zeros((2, 0))", "array([], shape=(2, 0), dtype=float64)")
             .data(array("<f8", &[2, 0], [])),
         shows("import numpy as np\nnp.array([1, None])", "array([1, None], dtype=object)"),
-        shows(
+        completes(
             "import numpy as np\nnp.float64(0.1) + np.float64(0.2)",
+            0.30000000000000004,
             "np.float64(0.30000000000000004)",
         )
         .data(array("<f8", &[], 0.30000000000000004_f64.to_le_bytes())),
-        shows("import numpy as np\nnp.int64(3)", "np.int64(3)").data(array(
+        completes("import numpy as np\nnp.int64(3)", 3, "np.int64(3)").data(array(
             "<i8",
             &[],
             3_i64.to_le_bytes(),
         )),
-        shows("import numpy as np\nnp.bool(True)", "np.True_").data(array("|b1", &[], [1])),
+        completes("import numpy as np\nnp.bool(True)", true, "np.True_").data(array(
+            "|b1",
+            &[],
+            [1],
+        )),
+        completes(
+            "
+            import numpy as np
+            {'n': [np.int32(1), np.float32(0.5)], np.int64(2): np.str_('x')}
+            ",
+            json!({"n": [1, 0.5], "2": "x"}),
+            "{'n': [np.int32(1), np.float32(0.5)], np.int64(2): np.str_('x')}",
+        ),
+        shows("import numpy as np\n[np.float64('nan')]", "[np.float64(nan)]"),
+        // The build is for 32 bits, as its README says.
+        completes(
+            "
+            import sys
+            import numpy as np
+            import pandas as pd
+            n = np.arange(10**6)
+            [sys.maxsize, str(n.dtype), n.sum(), n.sum(dtype='i8'), pd.Series(range(10**6)).sum()]
+            ",
+            json!([2147483647, "int32", 1783293664, 499999500000_i64, 499999500000_i64]),
+            "[2147483647, 'int32', np.int32(1783293664), np.int64(499999500000), \
+             np.int64(499999500000)]",
+        ),
         completes(
             "
             import numpy as np

@@ -20,7 +20,7 @@ from hatchery._compile import RESULT, awaits, compile_program
 from hatchery._describe import cut, describe_barely, describe_exception, describe_interrupt
 from hatchery._describe import describe_value, text_of
 from hatchery._host import bridge
-from hatchery._display import Displays
+from hatchery._display import PLAIN, Displays
 from hatchery._image import prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, new_main, open_stdin, put_back
 from hatchery._streams import reopen_streams, run_exit_functions
@@ -221,10 +221,12 @@ class Agent:
     def _described(self, value, cap, data_bytes, buffers):
         """What a reply says of the value that a program ends in."""
         reply = {"kind": "completed", **describe_value(True, value, cap, self._encode)}
-        forms = self._displays.rich_forms(value)
+        forms, left_out = self._displays.rich_forms(value)
+        if left_out:
+            reply["result_left_out"] = max(left_out, reply.get("result_left_out", 0))
         if forms:
             reply["bundle"] = put_forms(forms, buffers)
-        if not reply["has_value"]:
+        if not reply["has_value"] or type(value) not in PLAIN:  # a scalar of NumPy, for one
             told, data = data_fields(value, data_bytes, self._encode)
             reply |= told
             buffers += data

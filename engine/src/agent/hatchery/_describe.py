@@ -4,15 +4,17 @@ Whatever the classes of the program do, something is said.
 """
 
 import linecache
+import sys
 import traceback
 
-from hatchery._packages import import_advice
+from hatchery._packages import advice_on
 
 # Integers that JSON readers take without loss: what fits 64 bits, signed or not.
 SMALLEST_INTEGER = -(1 << 63)
 LARGEST_INTEGER = (1 << 64) - 1
 # Deeper values are no use as JSON, and readers refuse them (serde_json stops at 128).
 DEEPEST_VALUE = 100
+SCALARS = (str, int, float, bool)
 # Frames of a traceback that are described.
 MOST_FRAMES = 200
 # Exceptions of a chain or in groups, and frames and notes of them, that are described one by one.
@@ -33,22 +35,32 @@ OUR_FILES = (lambda: None).__code__.co_filename.rpartition("_describe.py")[0]
 
 
 def describe_value(has_value, value, cap, encode):
-    """The last expression as JSON, where it is exactly that, and its `repr`."""
+    """The last expression as JSON, where that holds it, and its `repr`."""
     if not has_value or value is None:
         return {"has_value": has_value, "value": None, "repr": None}
-    is_json = False
+    is_json, told, size = False, None, 0
     try:
-        if is_exact_json(value, DEEPEST_VALUE):
-            text = encode(value)
-            is_json = len(text) <= cap and len(text.encode()) <= cap
-    except (ValueError, RecursionError, MemoryError):
-        # A lone surrogate, an integer of too many digits, or no room for the text.
+        is_exact = is_exact_json(value, DEEPEST_VALUE)
+        told = value if is_exact else plain(value, DEEPEST_VALUE)
+        text = encode(told)
+        size = len(text) if text.isascii() else len(text.encode())
+        is_json = size <= cap
+    except KeyboardInterrupt:
+        raise
+    except MemoryError:
+        # Of what there is no room for in the guest, nobody knows how much it is.
+        size = cap + 1
+    except BaseException:
+        # No JSON, a lone surrogate, an integer of too many digits; or numpy isn't what it was.
         pass
-    return {
+    described = {
         "has_value": is_json,
-        "value": value if is_json else None,
+        "value": told if is_json else None,
         "repr": repr_of_bytes(value, cap) if is_long(value, cap) else cut(repr_of(value), cap),
     }
+    if size > cap:
+        described["result_left_out"] = size
+    return described
 
 
 def is_long(value, cap):
@@ -79,6 +91,54 @@ def is_exact_json(value, depth):
             type(key) is str and is_exact_json(item, depth - 1) for key, item in value.items()
         )
     return False
+
+
+class NoJson(Exception):
+    """JSON can't hold a value."""
+
+
+def plain(value, depth):
+    """The value in plain types, where those hold all of it: scalars of NumPy are numbers, subclasses
+    are what they derive from, and keys are texts as in `json.dumps`, if no two become the same."""
+    kind = type(value)
+    if value is None or kind is str or kind is bool:
+        return value
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and issubclass(kind, numpy.generic):
+        value = numpy.generic.item(value)
+        kind = type(value)
+        if kind not in SCALARS:
+            raise NoJson
+    if issubclass(kind, (str, int, float)):
+        value = plain_scalar(value, kind)
+        if is_exact_json(value, 0):
+            return value
+    elif depth > 0 and issubclass(kind, list):
+        return [plain(item, depth - 1) for item in list.__iter__(value)]
+    elif depth > 0 and issubclass(kind, tuple):
+        return [plain(item, depth - 1) for item in tuple.__iter__(value)]
+    elif depth > 0 and issubclass(kind, dict):
+        told = {plain_key(key): plain(item, depth - 1) for key, item in dict.items(value)}
+        if len(told) == dict.__len__(value):
+            return told
+    raise NoJson
+
+
+def plain_scalar(value, kind):
+    """A text or a number of its plain type, whatever its class does."""
+    if kind in SCALARS:
+        return value
+    if issubclass(kind, str):
+        return str.__str__(value)
+    return int.__pos__(value) if issubclass(kind, int) else float.__pos__(value)
+
+
+def plain_key(key):
+    """What `json.dumps` makes of a key."""
+    key = plain(key, 0)
+    if type(key) is str:
+        return key
+    return "null" if key is None else repr(key).lower() if type(key) is bool else repr(key)
 
 
 def describe_exception(error, cap):
@@ -118,7 +178,7 @@ def describe_as_it_says(error, cap):
         lines = list(told.format())
         if left_out:
             lines.insert(-1, f"  ({left_out} frames in the middle are left out)\n")
-        advice = import_advice(error)
+        advice = advice_on(error)
         if advice:
             # As a note of the exception would be, at the end.
             lines.append(f"{advice}\n")

@@ -75,19 +75,25 @@ class Displays:
         return display
 
     def rich_forms(self, value):
-        """The forms of a value that has more than its `repr`; at most about the cap together."""
-        return attempt(self._rich_forms, value) or []
+        """The forms of a value that has more than its `repr`, at most about the cap together; and
+        the bytes of all of them, if some were left out for that, or 0."""
+        return attempt(self._rich_forms, value) or ([], 0)
 
     def _rich_forms(self, value):
         if type(value) in PLAIN:
-            return []
-        room, kept = self._cap, []
+            return [], 0
+        room, kept, size_of_all, is_whole = self._cap, [], 0, True
         for mime, data in self._forms(value):
+            if mime == "text/plain":
+                continue
             size = len(mime) + len(data if type(data) is bytes else data.encode())
-            if size <= room and mime != "text/plain":
+            size_of_all += size
+            if size <= room:
                 room -= size
                 kept.append((mime, data))
-        return kept
+            else:
+                is_whole = False
+        return kept, 0 if is_whole else size_of_all
 
     def _all_forms(self, value):
         forms = [] if type(value) in PLAIN else self._forms(value)

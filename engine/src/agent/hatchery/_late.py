@@ -1,7 +1,7 @@
-"""Modules of the package that are run only when they are first imported.
+"""Modules of the package that are run only when they are first needed.
 
-That is the event loop, which needs asyncio; and asyncio is given that event loop when a program
-imports it, since the one that it has wants sockets.
+That is the event loop, which needs asyncio; and what adapts modules of Python to the sandbox when a
+program imports them: asyncio is given that event loop, since the one that it has wants sockets.
 """
 
 import sys
@@ -9,10 +9,18 @@ from _frozen_importlib import ModuleSpec
 
 # The module of asyncio that says which event loop there is, and is imported last.
 LOOPS = "asyncio.unix_events"
+# Which module of ours adapts a module: by its table `ADAPT`, if it has one.
+ADAPTED = {
+    LOOPS: "hatchery._loop",
+    "socket": "hatchery._network",
+    "urllib.request": "hatchery._network",
+    "tarfile": "hatchery._archives",
+    "zipfile": "hatchery._archives",
+}
 
 
 class LateFinder:
-    """Finds modules whose code is here already, and sees asyncio come."""
+    """Finds modules whose code is here already, and sees those come that are adapted."""
 
     def __init__(self, codes):
         self._codes = codes
@@ -20,14 +28,15 @@ class LateFinder:
     def find_spec(self, name, path=None, target=None):
         if name in self._codes:
             return ModuleSpec(name, self)
-        if name != LOOPS:
+        if name not in ADAPTED:
             return None
         for finder in sys.meta_path:
             # As imports do: a program's finder may lack the method.
             find = getattr(finder, "find_spec", None) if finder is not self else None
             spec = find(name, path, target) if find is not None else None
             if spec is not None:
-                spec.loader = LoopsLoader(spec.loader)
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = AdaptingLoader(spec.loader)
                 return spec
         return None
 
@@ -38,11 +47,15 @@ class LateFinder:
         exec(self._codes[module.__name__], module.__dict__)
 
 
-class LoopsLoader:
-    """Loads a module as another loader does, and has `_loop` put its event loop there."""
+class AdaptingLoader:
+    """Loads a module as another loader does, and has a module of ours adapt it."""
 
     def __init__(self, loader):
         self._loader = loader
+
+    def __getattr__(self, name):
+        # Whoever only asks for the spec reads the source by it.
+        return getattr(self._loader, name)
 
     def create_module(self, spec):
         return self._loader.create_module(spec)
@@ -50,7 +63,14 @@ class LoopsLoader:
     def exec_module(self, module):
         module.__loader__ = module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        import hatchery._loop
+        name = ADAPTED[module.__name__]
+        try:
+            __import__(name)
+        except ImportError:
+            return  # the program took our package away
+        adapt = getattr(sys.modules[name], "ADAPT", {}).get(module.__name__)
+        if adapt is not None:
+            adapt(module)
 
 
 def install(codes):

@@ -1,4 +1,4 @@
-"""What to say about an import of what isn't here.
+"""What to say about an import of what isn't here, and about attempts at what no sandbox has.
 
 Nothing is hooked into imports: `try: import …` and `importlib.util.find_spec` work as ever. The
 advice is made when an exception that the program didn't catch is described.
@@ -7,40 +7,68 @@ advice is made when an exception that the program didn't catch is described.
 import sys
 
 # Why modules can't be here that programs ask for, by their first names without underscores.
-_NO_SOCKETS = "the sandbox has no network: give the program its data with --input, --mount or --stdin"
+_NO_NETWORK = (
+    "the sandbox has no network: give the program its data with --input, --mount or --stdin, or have a"
+    " host function fetch it"
+)
 _NO_NATIVE = "the sandbox loads no native libraries"
-_NO_PROCESSES = "the sandbox has no processes and no threads: everything runs in one thread"
+_NO_PROCESSES = (
+    "the sandbox has no processes and no threads: everything runs in one thread; use asyncio for what"
+    " waits, and more jobs for what computes"
+)
 _NO_SCREEN = "the sandbox has no screen and no terminal"
 _NO_SYSTEM = "the sandbox has no operating system to ask"
 _NO_INSTALLER = "packages are added to the image from outside, with --package or --requirements"
 _REASONS = {
-    **dict.fromkeys(("socket", "ssl", "select"), _NO_SOCKETS),
+    **dict.fromkeys(("socket", "ssl", "select"), _NO_NETWORK),
     **dict.fromkeys(("ctypes", "cffi", "cffi_backend"), _NO_NATIVE),
     **dict.fromkeys(("multiprocessing", "posixsubprocess", "posixshmem", "thread"), _NO_PROCESSES),
     **dict.fromkeys(("tkinter", "curses", "curses_panel", "readline", "termios", "idlelib"), _NO_SCREEN),
     **dict.fromkeys(("pip", "ensurepip", "venv"), _NO_INSTALLER),
     **dict.fromkeys(("fcntl", "grp", "pwd", "resource", "syslog", "winreg", "msvcrt"), _NO_SYSTEM),
 }
+# Packages by the names that they are imported by: those with parts in machine code, or that need
+# others with such parts; and those that are of no use without a network, even where they load.
+_NATIVE = frozenset(
+    "Cython catboost cupy cv2 cryptography duckdb faiss fiona fitz gensim gevent greenlet grpc h5py"
+    " igraph jax jaxlib keras lightgbm llvmlite netCDF4 numba numexpr onnx onnxruntime orjson osgeo"
+    " polars psutil psycopg2 pyarrow pycuda pydantic_core pygame pymupdf pyproj rasterio ray"
+    " safetensors sentencepiece shapely spacy tables tensorflow tiktoken tokenizers torch torchaudio"
+    " torchvision transformers ujson uvloop xgboost zmq PyQt5 PyQt6 PySide2 PySide6 wx".split()
+)
+_OF_THE_NETWORK = frozenset(
+    "aiohttp anthropic boto3 botocore elasticsearch fastapi flask gradio httpx kafka openai paramiko"
+    " playwright psycopg pymongo pymysql redis requests selenium streamlit tweepy urllib3 uvicorn"
+    " websocket websockets yfinance".split()
+)
+# Parts of CPython's source that are no part of its library's documentation.
+_OF_CPYTHON = ("test", "_testcapi", "_testinternalcapi", "_testlimitedcapi", "_testbuffer", "_xxtestfuzz")
+# What `os` would start and join processes with.
+_OF_PROCESSES = frozenset(
+    "WNOHANG execl execle execlp execv execve execvp fork forkpty kill killpg pidfd_open pipe posix_spawn"
+    " spawnl spawnv spawnve system wait waitpid".split()
+)
 # A name that is longer is nobody's typing.
 _MOST_CHARACTERS = 100
 # Exceptions that one was raised from, to look at.
 _MOST_CAUSES = 8
 
 
-def import_advice(error):
-    """What to do about an import that failed for want of a module; "" if there is nothing to say."""
+def advice_on(error):
+    """What to do about an exception for want of a module, a network or processes; "" if there is
+    nothing to say."""
     try:
-        return _advice_of(error)
+        return _advice_on_import(error) or _advice_on_attempt(error)
     except Exception:
         # The program has changed what is looked at here.
         return ""
 
 
-def _advice_of(error):
+def _advice_on_import(error):
     for _ in range(_MOST_CAUSES):
         kind = type(error)
         if kind is ModuleNotFoundError:
-            return _advice_on(error.name)
+            return _advice_on_module(error.name)
         if not issubclass(kind, ImportError):
             break
         # Libraries say it in their own words: `raise ImportError("Missing optional …") from error`.
@@ -48,7 +76,23 @@ def _advice_of(error):
     return ""
 
 
-def _advice_on(name):
+def _advice_on_attempt(error):
+    """What CPython says of what this build lacks, as far as it doesn't say why."""
+    kind, reason = type(error), ""
+    if kind is AttributeError and error.obj is not None:
+        modules, module = sys.modules, error.obj
+        if module is modules.get("os") or module is modules.get("posix"):
+            reason = _NO_PROCESSES if error.name in _OF_PROCESSES else ""
+        elif module is modules.get("http.client") and error.name == "HTTPSConnection":
+            reason = _NO_NETWORK
+    elif kind is OSError and error.strerror == "wasi does not support processes.":
+        reason = _NO_PROCESSES
+    elif kind is NotImplementedError and "build lacks multiprocessing" in str(error):
+        reason = _NO_PROCESSES
+    return reason and f"{reason[0].upper()}{reason[1:]}."
+
+
+def _advice_on_module(name):
     if type(name) is not str or not name or len(name) > _MOST_CHARACTERS:
         return ""
     top = name.partition(".")[0]
@@ -58,8 +102,13 @@ def _advice_on(name):
     reason = _REASONS.get(top.lstrip("_"))
     if reason is not None:
         return f"`{name}` can't be imported here: {reason}."
-    if top in sys.stdlib_module_names:
-        return f"`{name}` is a part of Python that this build leaves out."
+    if top in sys.stdlib_module_names or top in _OF_CPYTHON:
+        own = "; a file of your own goes along with --input" if top == "test" else ""
+        return f"`{name}` is a part of Python that this build leaves out{own}."
+    if top in _NATIVE:
+        return f"`{name}` is or needs machine code that this build lacks, and {_NO_NATIVE}."
+    if top in _OF_THE_NETWORK:
+        return f"`{name}` is not in this image and would be of little use: {_NO_NETWORK}."
     return (
         f"`{top}` is not in this image. Add a pure-Python wheel or a folder with --package"
         " (Builder::package), or name it in --requirements (Builder::requirements); a file of your"

@@ -1,0 +1,44 @@
+"""What programs are told that look for a network: an `OSError`, as where a cable is pulled out."""
+
+import errno
+
+NO_NETWORK = (
+    "the sandbox has no network: give the program its data as files (--input, --mount), or a host"
+    " function that fetches it"
+)
+
+
+def adapt_socket(module):
+    """Has the module `socket` refuse names and connections in words of ours."""
+    if not hasattr(module, "_socket"):
+        return  # a module of the program's own
+
+    def look_up(*args, **kwargs):
+        raise module.gaierror(module.EAI_FAIL, NO_NETWORK)
+
+    def open_socket(self, *args, **kwargs):
+        raise OSError(errno.ENETUNREACH, NO_NETWORK)
+
+    for name in ("getaddrinfo", "getnameinfo", "gethostbyaddr", "gethostbyname", "gethostbyname_ex"):
+        setattr(module, name, look_up)
+        setattr(module._socket, name, look_up)
+    module.socket.__init__ = open_socket
+
+
+def adapt_urllib(module):
+    """Has `urllib.request` say of addresses with TLS what it says of others."""
+    handler = getattr(module, "UnknownHandler", None)
+    if handler is None:
+        return
+
+    unknown_open = handler.unknown_open
+
+    def refuse(self, request):
+        if request.type == "https":
+            raise module.URLError(OSError(errno.ENETUNREACH, NO_NETWORK))
+        return unknown_open(self, request)
+
+    handler.unknown_open = refuse
+
+
+ADAPT = {"socket": adapt_socket, "urllib.request": adapt_urllib}
