@@ -153,6 +153,28 @@ impl Job {
         Ok(self.file_given(file))
     }
 
+    /// Gives the program the input files and the mounted folders of another job as well, so that
+    /// many jobs share folders that were opened once. Its own take the place of those at the same
+    /// paths.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    /// let shared = Job::default().input("rates.csv", "a,1\n")?;
+    /// let jobs = ["1 + 1", "2 + 2"].map(|code| Job::code(code).with_files_of(&shared));
+    /// # Ok::<(), hatchery::Error>(())
+    /// ```
+    pub fn with_files_of(mut self, other: &Self) -> Self {
+        // What comes later takes the place of what is there.
+        self.program.files.splice(..0, other.program.files.iter().cloned());
+        self.program.mounts.splice(..0, other.program.mounts.iter().cloned());
+        self
+    }
+
+    /// How large its input files are together, in bytes.
+    pub fn input_bytes(&self) -> usize {
+        self.program.files.iter().map(|file| file.contents.len()).sum()
+    }
+
     pub(crate) fn file_given(mut self, file: InputFile) -> Self {
         self.program.files.push(file);
         self

@@ -17,6 +17,9 @@ const MOST_SECONDS: f64 = 86_400.0;
 /// The fields of a call.
 const FIELDS: [&str; 7] = ["code", "timeout", "stdin", "args", "env", "files", "variables"];
 
+/// What the field `files` must be.
+const FILES: &str = "an object of strings, or for bytes of {\"base64\": string}";
+
 /// A call that can't be run, said so that whoever wrote it can put it right.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -44,6 +47,14 @@ pub enum BadToolCall {
         /// What was given.
         seconds: f64,
     },
+    /// The contents of a file are no base64.
+    #[error(
+        "the `base64` of the file `{path}` is none; use the digits A-Z a-z 0-9 + / with padding"
+    )]
+    Base64 {
+        /// The file.
+        path: String,
+    },
     /// A file can't have this name.
     #[error(transparent)]
     Path(#[from] BadPath),
@@ -54,8 +65,8 @@ pub enum BadToolCall {
 
 impl Job {
     /// The job of a tool's call, which [`tool_schema`] describes: an object with `code`, and
-    /// perhaps `timeout` (seconds), `stdin`, `args`, `env`, `files` (texts by their paths in the
-    /// workspace) and `variables` (JSON by name).
+    /// perhaps `timeout` (seconds), `stdin`, `args`, `env`, `files` (by their paths in the
+    /// workspace, as [`Self::json_files`] has them) and `variables` (JSON by name).
     ///
     /// The time can only be shorter than what the pool's limits allow.
     ///
@@ -89,8 +100,8 @@ impl Job {
         for (name, value) in texts_field(call, "env")? {
             job = job.env(name, value);
         }
-        for (path, contents) in texts_field(call, "files")? {
-            job = job.file_given(InputFile::new(path, contents)?);
+        if let Some(files) = given(call, "files") {
+            job = job.json_files(files)?;
         }
         if let Some(variables) = given(call, "variables") {
             let expected = "an object";
@@ -102,6 +113,33 @@ impl Job {
         }
         job.check()?;
         Ok(job)
+    }
+
+    /// Puts files into the workspace that JSON has: an object from paths to contents, each a text
+    /// or an object whose one field, `base64`, has bytes (RFC 4648, padded).
+    ///
+    /// ```
+    /// let files = serde_json::json!({ "a.csv": "x,y\n1,2\n", "b.bin": { "base64": "/wA=" } });
+    /// assert!(hatchery::Job::code("open('a.csv').read()").json_files(&files).is_ok());
+    /// ```
+    ///
+    /// # Errors
+    /// It has another form, the base64 is none, or a path is not a plain relative one.
+    pub fn json_files(mut self, files: &Json) -> Result<Self, BadToolCall> {
+        let bad = || BadToolCall::Type { field: "files", expected: FILES };
+        for (path, contents) in files.as_object().ok_or_else(bad)? {
+            let contents = match contents {
+                Json::String(text) => text.as_bytes().to_owned(),
+                Json::Object(fields) => match (fields.len(), fields.get("base64")) {
+                    (1, Some(Json::String(text))) => engine::decode_base64(text)
+                        .ok_or_else(|| BadToolCall::Base64 { path: path.clone() })?,
+                    _ => return Err(bad()),
+                },
+                _ => return Err(bad()),
+            };
+            self = self.file_given(InputFile::new(path, contents)?);
+        }
+        Ok(self)
     }
 }
 
@@ -148,12 +186,19 @@ impl From<BadToolCall> for Error {
 /// its description the tool's.
 pub fn tool_schema() -> Json {
     let texts = json!({ "type": "string" });
+    let bytes = json!({
+        "type": "object",
+        "properties": { "base64": { "type": "string" } },
+        "required": ["base64"],
+        "additionalProperties": false,
+    });
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "run_python",
         "description": "Runs a Python program in a sandbox without network, with numpy, pandas, \
-            scipy and matplotlib. Each call begins anew. The last expression's value is returned, \
-            so there is no need to print it.",
+            scipy and matplotlib. Variables and files of earlier calls are there only if the calls \
+            share a session; else each begins anew. The last expression's value is returned, so \
+            there is no need to print it.",
         "type": "object",
         "properties": {
             "code": { "type": "string", "description": "The program." },
@@ -177,8 +222,9 @@ pub fn tool_schema() -> Json {
             },
             "files": {
                 "type": "object",
-                "description": "Text files in the working directory, by their relative paths.",
-                "additionalProperties": texts,
+                "description": "Files in the working directory, by their relative paths: texts, \
+                    or bytes as {\"base64\": ...}.",
+                "additionalProperties": { "anyOf": [texts, bytes] },
             },
             "variables": {
                 "type": "object",
@@ -190,7 +236,7 @@ pub fn tool_schema() -> Json {
     })
 }
 
-/// The JSON schema of a result, as `Outcome::to_tool_json` makes it.
+/// The JSON schema of a result, as `Outcome::to_tool_json` and `to_tool_json_with_files` make it.
 pub fn tool_result_schema() -> Json {
     let text = |description: &str| json!({ "type": "string", "description": description });
     let perhaps =
@@ -210,6 +256,11 @@ pub fn tool_result_schema() -> Json {
             "path": { "type": "string" },
             "change": { "enum": ["created", "modified", "deleted"] },
             "bytes": { "type": "integer" },
+            "data": {
+                "type": "string",
+                "description": "Its contents in base64. Only there if contents were asked for, \
+                    and not of a file that was deleted.",
+            },
         },
         "required": ["path", "change", "bytes"],
     });
@@ -233,7 +284,7 @@ pub fn tool_result_schema() -> Json {
             "description": "Whether it ran to its end, or left with sys.exit(0).",
         },
         "execution_time": { "type": "number", "description": "Seconds." },
-        "timed_out": { "type": "boolean", "description": "Whether a limit on time ended it." },
+        "timed_out": { "type": "boolean", "description": "Whether a limit on time or a deadline ended it." },
         "status": {
             "enum": ["completed", "raised", "exited", "limit", "cancelled", "sandbox_failed"],
         },
@@ -294,7 +345,7 @@ mod tests {
     fn calls_are_what_the_schema_says() {
         let everything = json!({
             "code": "1", "timeout": 0.5, "stdin": "in", "args": ["a"], "env": {"A": "b"},
-            "files": {"dir/a.csv": "1"}, "variables": {"x": [1, null]},
+            "files": {"dir/a.csv": "1", "b": {"base64": "/w=="}}, "variables": {"x": [1, null]},
         });
         assert!(Job::from_tool_call(&everything).is_ok());
         assert!(Job::from_tool_call(&json!({"code": "", "timeout": null})).is_ok());
@@ -307,6 +358,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
+        let files = "`files` must be an object of strings, or for bytes of {\"base64\": string}";
         for (call, expected) in [
             (json!([]), "`call` must be an object"),
             (json!({}), "give the program as `code`"),
@@ -314,7 +366,10 @@ mod tests {
             (json!({"code": "", "args": "a"}), "`args` must be an array of strings"),
             (json!({"code": "", "args": [1]}), "`args` must be an array of strings"),
             (json!({"code": "", "env": {"A": 1}}), "`env` must be an object of strings"),
-            (json!({"code": "", "files": []}), "`files` must be an object of strings"),
+            (json!({"code": "", "files": []}), files),
+            (json!({"code": "", "files": {"a": 1}}), files),
+            (json!({"code": "", "files": {"a": {"base64": 1}}}), files),
+            (json!({"code": "", "files": {"a": {"base64": "", "mode": 1}}}), files),
             (json!({"code": "", "variables": 1}), "`variables` must be an object"),
             (json!({"code": "", "timeout": "1"}), "`timeout` must be a number of seconds"),
         ] {
@@ -325,6 +380,8 @@ mod tests {
         }
         assert!(problem(json!({"code": "", "time": 1})).contains("no field `time`"));
         assert!(problem(json!({"code": "", "files": {"../a": ""}})).contains("../a"));
+        let broken = json!({"code": "", "files": {"a.bin": {"base64": "/w"}}});
+        assert!(problem(broken).contains("`a.bin`"));
         assert!(problem(json!({"code": "", "variables": {"a b": 1}})).contains("a b"));
         assert!(problem(json!({"code": "", "env": {"": ""}})).contains("environment"));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use clap::{Args, Parser, Subcommand};
-use hatchery::Limits;
+use hatchery::{Deterministic, Limits};
 
 pub(crate) use self::batch::BatchArguments;
 pub(crate) use self::image::{
@@ -36,7 +36,7 @@ pub(crate) enum Command {
     /// Run one program in a fresh interpreter.
     Run(Box<RunArguments>),
     /// Run many programs, one JSON object a line in, one a line out.
-    Batch(BatchArguments),
+    Batch(Box<BatchArguments>),
     /// Watch a batch that was started with `--metrics`, live in a terminal.
     ///
     /// q, Esc and Ctrl-C end it, p pauses it, and the arrows scroll the workers.
@@ -144,6 +144,10 @@ pub(crate) struct RunArguments {
     /// Write the files that the program made or changed into this folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
+
+    /// Have the result tell what those files hold, in base64.
+    #[arg(long, requires = "json")]
+    pub(crate) file_contents: bool,
 
     /// Write what the program shows into this folder: figures and other displays as display-1.png and
     /// so on, the value of its last line, where that is more than text, as result.html or the like.
@@ -263,6 +267,24 @@ pub(crate) enum ToolCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ToolRunArguments {
+    /// Give the program a copy of a file: HOST, or HOST=NAME for another name in its workspace.
+    /// Can be repeated. A file that the call gives by the same name takes its place.
+    #[arg(long, value_name = "HOST[=NAME]")]
+    pub(crate) input: Vec<String>,
+
+    /// Let the program read a folder: HOST, or HOST=PATH for another place than /NAME. Can be
+    /// repeated.
+    #[arg(long, value_name = "HOST[=PATH]")]
+    pub(crate) mount: Vec<String>,
+
+    /// Write the files that the program made or changed into this folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output_dir: Option<PathBuf>,
+
+    /// Have the result tell what those files hold, in base64.
+    #[arg(long)]
+    pub(crate) file_contents: bool,
+
     #[command(flatten)]
     pub(crate) image: ImageArguments,
 
@@ -276,6 +298,13 @@ pub(crate) enum PythonCommand {
     Install,
     /// Say which build there is, and where.
     Info,
+}
+
+/// What makes a run the same every time, if it is to be.
+pub(crate) fn deterministic(seed: Option<u64>, start: Option<u64>) -> Option<Deterministic> {
+    let start = start.map(|seconds| seconds.saturating_mul(1_000_000_000));
+    let start = start.unwrap_or(Deterministic::DEFAULT_START);
+    seed.map(|seed| Deterministic { seed, start })
 }
 
 fn parse_memory(text: &str) -> Result<ByteSize, String> {

@@ -40,6 +40,16 @@ impl Exit {
         }
     }
 
+    /// That of a job that heard Ctrl-C so often, whose files and displays were written, or weren't.
+    pub(crate) fn of_followed(outcome: &Outcome, interrupts: u32, are_kept: bool) -> Self {
+        match Self::of_outcome(outcome) {
+            Self::Success | Self::Program(0) if !are_kept => Self::Failed,
+            // The program heard Ctrl-C and ended of it.
+            Self::Failed if interrupts > 0 => Self::Interrupted,
+            exit => exit,
+        }
+    }
+
     /// Mistakes of the user are `UsageError`s; whatever else ends a command is the sandbox's.
     pub(crate) fn of_error(error: &anyhow::Error) -> Self {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);

@@ -14,6 +14,7 @@ mod exit;
 mod follow;
 mod inputs;
 mod monitor;
+mod output;
 mod progress;
 mod signals;
 mod terminal;
@@ -44,7 +45,7 @@ fn block_on(arguments: Arguments) -> anyhow::Result<Exit> {
 async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     match arguments.command {
         Command::Run(arguments) => cmd::run::run(*arguments).await,
-        Command::Batch(arguments) => cmd::batch::run(arguments).await,
+        Command::Batch(arguments) => cmd::batch::run(*arguments).await,
         Command::Top(arguments) => cmd::top::run(arguments).await,
         Command::Repl(arguments) => cmd::repl::run(arguments).await,
         Command::Notebook { command: NotebookCommand::Run(arguments) } => {

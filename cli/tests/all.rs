@@ -8,6 +8,10 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
+/// Batches: their order, going on where one ended, stragglers, and files of lines.
+#[path = "all/batches.rs"]
+mod batches;
+
 /// How programs end that are made to: by Ctrl-C, and by each limit.
 #[path = "all/ends.rs"]
 mod ends;
@@ -155,6 +159,13 @@ fn mistakes_in_the_usage_say_what_to_do() {
         (&["batch", "missing.ndjson"], "missing.ndjson"),
         (&["batch", "-", "--workers", "0"], "1..=1024"),
         (&["batch", "."], "directory"),
+        (&["batch", "-", "--resume"], "--out"),
+        (&["batch", "-", "--resume", "--out", "/dev/null"], "no file"),
+        (&["batch", "-", "--cut-stragglers", "0.5"], "at least 1"),
+        (&["batch", "-", "--input", "missing.csv"], "missing.csv"),
+        (&["batch", "-", "--mount", "nowhere"], "nowhere"),
+        (&["batch", "-", "--output-dir", "/dev/null/x"], "/dev/null/x"),
+        (&["run", "-c", "1", "--file-contents"], "--json"),
         (&["batch", "Cargo.toml", "--out", "Cargo.toml"], "holds the jobs"),
         (&["run", "-c", "1", "--output-dir", "/dev/null/x"], "/dev/null/x"),
         (&["walk"], "unrecognized"),

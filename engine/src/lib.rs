@@ -13,6 +13,7 @@
 //! guest sends, writes or asks for. A guest can do only what its imports do, and those are on a
 //! list that is checked when a module is loaded.
 
+pub use base64::decode as decode_base64;
 pub use cache::{CACHE_DIR_VARIABLE, CacheDir};
 pub use config::{COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, Progress, ProgressSink, Silent};
 pub use engine::Engine;
@@ -47,6 +48,7 @@ pub use transcript::{Chunk, Cursor, Event, EventKind, Next, Stream, Transcript};
 pub use value::{Array, BadValue, Column, Element, Frame, MOST_DIMENSIONS, Value, Variables};
 
 mod agent;
+mod base64;
 mod cache;
 mod config;
 mod engine;

@@ -251,6 +251,14 @@ fn a_tools_call_runs_and_its_result_is_as_the_schema_says() {
         assert_eq!(result["success"], success, "{call} {result}");
         check(&result, &schema, "result");
     }
+    let call = json!({
+        "code": "open('b', 'wb').write(open('a', 'rb').read() * 2)",
+        "files": {"a": {"base64": "/w=="}},
+    });
+    let result = run_job(Job::from_tool_call(&call).unwrap()).to_tool_json_with_files();
+    assert_eq!(result["files"][0]["path"], "b");
+    assert_eq!(result["files"][0]["data"], "//8=");
+    check(&result, &schema, "result");
     let refused = Outcome::not_run(Verdict::SandboxFailed(SandboxFailure::NotDeterministic));
     check(&refused.to_tool_json(), &schema, "result");
     check(&Outcome::not_run(Verdict::Cancelled).to_tool_json(), &schema, "result");

@@ -13,9 +13,10 @@ const MOST_WORKERS: u16 = 1024;
 #[derive(Debug, Args)]
 pub(crate) struct BatchArguments {
     /// Jobs, one JSON object a line: `id`, `code`, `file` or `call` (an object with `function`, and
-    /// perhaps `args` and `keywords`), and optionally `args`, `env`, `stdin`, `variables`, `timeout`
-    /// (seconds, before `--timeout`), `tenant`, `priority` (`high`, `normal` or `low`) and
-    /// `deadline` (seconds from when the line is read). `-` reads standard input.
+    /// perhaps `args` and `keywords`), and optionally `args`, `env`, `stdin`, `variables`, `files`
+    /// (by path, each a text or an object with `base64`), `timeout` (seconds, before `--timeout`),
+    /// `tenant`, `priority` (`high`, `normal` or `low`) and `deadline` (seconds from when the line
+    /// is read). `-` reads standard input.
     #[arg(value_name = "IN.ndjson")]
     pub(crate) jobs: PathBuf,
 
@@ -34,9 +35,63 @@ pub(crate) struct BatchArguments {
     #[arg(long, value_name = "N", value_parser = parse_queue)]
     pub(crate) queue: Option<usize>,
 
-    /// Write results to this file instead of standard output.
+    /// Write results to this file instead of standard output. What it held is gone, unless with
+    /// `--resume`.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+
+    /// Go on with the results in the file of `--out`, if there are some: lines that have one there
+    /// aren't run again. Those that were refused, that the sandbox or a deadline ended, or that have
+    /// changed are.
+    #[arg(long, requires = "out")]
+    pub(crate) resume: bool,
+
+    /// Write results in the order of the lines instead of as jobs end. Those behind a slow job wait
+    /// in memory for it; once 64 for each worker, or 64 MiB, do so, no further line is begun.
+    #[arg(long)]
+    pub(crate) ordered: bool,
+
+    /// Cut stragglers: once most jobs of the lines read so far have ended, end one that has run for
+    /// FACTOR times their median, and at least 100 ms. Its result is `cancelled` and says so.
+    #[arg(long, value_name = "FACTOR", value_parser = parse_factor)]
+    pub(crate) cut_stragglers: Option<f64>,
+
+    /// Give every program a copy of a file: HOST, or HOST=NAME for another name in its workspace.
+    /// Can be repeated.
+    #[arg(long, value_name = "HOST[=NAME]")]
+    pub(crate) input: Vec<String>,
+
+    /// Let every program read a folder: HOST, or HOST=PATH for another place than /NAME. Can be
+    /// repeated.
+    #[arg(long, value_name = "HOST[=PATH]")]
+    pub(crate) mount: Vec<String>,
+
+    /// Let no program change any file.
+    #[arg(long)]
+    pub(crate) read_only: bool,
+
+    /// Keep the files of programs that failed or were ended, too.
+    #[arg(long)]
+    pub(crate) keep_files: bool,
+
+    /// Write the files that programs made or changed into this folder, each line's into one of its
+    /// own, named by the line's id or number.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output_dir: Option<PathBuf>,
+
+    /// Have results tell what those files hold, in base64.
+    #[arg(long)]
+    pub(crate) file_contents: bool,
+
+    /// Make each run the same every time: the clock and every random number come from this seed,
+    /// and sleeping takes no time.
+    #[arg(long, value_name = "SEED")]
+    pub(crate) deterministic: Option<u64>,
+
+    /// What the clock of a deterministic run shows as it starts, in seconds since 1970. Without it,
+    /// noon on 1 January 2026.
+    #[arg(long, value_name = "SECONDS", requires = "deterministic")]
+    pub(crate) start: Option<u64>,
 
     /// Serve metrics for Prometheus and the pool's status at this address, such as 127.0.0.1:9184,
     /// while the batch runs; port 0 takes a free one. Whoever reaches the address can read them.
@@ -81,9 +136,25 @@ fn parse_tenant(text: &str) -> Result<(String, u32), String> {
     Ok((name.to_owned(), weight))
 }
 
+/// Larger ones mean none.
+const LARGEST_FACTOR: f64 = 1e6;
+
+fn parse_factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| (1.0..=LARGEST_FACTOR).contains(factor));
+    factor.ok_or_else(|| "write a number of at least 1, such as 3 or 2.5".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stragglers_are_cut_at_a_multiple() {
+        assert_eq!(parse_factor("2.5"), Ok(2.5));
+        for wrong in ["0.5", "-3", "NaN", "inf", "3x", ""] {
+            assert!(parse_factor(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn workers_are_a_number_or_a_range() {

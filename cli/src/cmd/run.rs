@@ -4,11 +4,12 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use hatchery::{ChangeKind, ChangedFile, Deterministic, Hatchery, Job, Outcome};
+use hatchery::{ChangeKind, Hatchery, Job, Outcome};
 
-use crate::args::RunArguments;
+use crate::args::{RunArguments, deterministic};
 use crate::exit::{Exit, UsageError};
 use crate::follow::{follow, report};
+use crate::output::OutputFolder;
 use crate::{displays, inputs, progress, signals, terminal};
 
 pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
@@ -18,6 +19,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
         fs::create_dir_all(folder)
             .map_err(|error| UsageError(format!("can't make `{}`: {error}", folder.display())))?;
     }
+    let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
     let builder = Hatchery::builder().workers(1).progress(progress::sink());
     let hatchery = arguments.image.apply(builder)?.start().await?;
     // The first asks the program to end, the second ends it, the third ends this process.
@@ -25,7 +27,10 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     let mut ticket = hatchery.submit(job).await.map_err(of_submission)?;
     let (outcome, interrupts) = follow(&mut ticket, !arguments.json, &mut interrupts).await?;
     if arguments.json {
-        terminal::print(outcome.to_tool_json())?;
+        terminal::print(match arguments.file_contents {
+            true => outcome.to_tool_json_with_files(),
+            false => outcome.to_tool_json(),
+        })?;
     } else {
         report(&outcome);
     }
@@ -38,21 +43,16 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
             true
         }
     };
-    let are_kept = keep_files(&outcome, &arguments) && are_shown;
+    let are_kept = keep_files(&outcome, output.as_ref(), &arguments) && are_shown;
     // Not aborted: that would wait for the interpreter that is being started for a next job, and
     // the process ends here.
-    match Exit::of_outcome(&outcome) {
-        Exit::Success | Exit::Program(0) if !are_kept => Ok(Exit::Failed),
-        // The program heard Ctrl-C and ended of it.
-        Exit::Failed if interrupts > 0 => Ok(Exit::Interrupted),
-        exit => Ok(exit),
-    }
+    Ok(Exit::of_followed(&outcome, interrupts, are_kept))
 }
 
 /// Writes the files that the program made, or says that there are some. Returns whether each one
 /// was written that should have been.
-fn keep_files(outcome: &Outcome, arguments: &RunArguments) -> bool {
-    let Some(folder) = &arguments.output_dir else {
+fn keep_files(outcome: &Outcome, output: Option<&OutputFolder>, arguments: &RunArguments) -> bool {
+    let Some(folder) = output else {
         if !outcome.files.is_empty() && !arguments.json {
             let written = outcome.files.iter().filter(|file| file.kind != ChangeKind::Deleted);
             let names: Vec<String> = written
@@ -67,25 +67,9 @@ fn keep_files(outcome: &Outcome, arguments: &RunArguments) -> bool {
         }
         return true;
     };
-    let mut are_kept = true;
-    for file in outcome.files.iter().filter(|file| file.kind != ChangeKind::Deleted) {
-        if let Err(error) = keep_file(folder, file) {
-            terminal::note(format_args!("can't keep `{}`: {error:#}", file.path));
-            are_kept = false;
-        }
-    }
-    are_kept
-}
-
-/// Writes a file that a program made into this folder.
-pub(crate) fn keep_file(folder: &Path, file: &ChangedFile) -> anyhow::Result<()> {
-    // The rule for input files holds for names from the guest too: plain and relative.
-    hatchery::check_path(&file.path)?;
-    let path = folder.join(&file.path);
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    Ok(fs::write(&path, &file.contents)?)
+    let problems = folder.keep(&outcome.files);
+    problems.iter().for_each(terminal::note);
+    problems.is_empty()
 }
 
 fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
@@ -115,14 +99,8 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
     let job = inputs::add_mounts(job, &arguments.mount)?;
     let job = if arguments.read_only { job.read_only() } else { job };
     let job = if arguments.keep_files { job.keep_files() } else { job };
-    let job = match arguments.deterministic {
-        Some(seed) => {
-            let start = arguments.start.map(|seconds| seconds.saturating_mul(1_000_000_000));
-            let start = start.unwrap_or(Deterministic::DEFAULT_START);
-            job.deterministic(Deterministic { seed, start })
-        }
-        None => job,
-    };
+    let deterministic = deterministic(arguments.deterministic, arguments.start);
+    let job = deterministic.into_iter().fold(job, Job::deterministic);
     let job = match &arguments.stdin {
         Some(file) => job.stdin(inputs::read(file)?),
         None => job,

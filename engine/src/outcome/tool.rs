@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::{
     ChangeKind, ChangedFile, Exception, MimeBundle, Outcome, SandboxFailure, Usage, Verdict,
 };
+use crate::base64;
 use crate::limits::{LimitHit, LimitKind};
 
 /// The form of a result that tools of agents exchange, with fields of ours behind it.
@@ -57,6 +58,9 @@ struct ToolFile<'a> {
     path: &'a str,
     change: ChangeKind,
     bytes: usize,
+    /// In base64; only if contents are wanted, and not of a file that was deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -81,7 +85,18 @@ impl Outcome {
     /// `bundle` and each of `displays` are objects from MIME types to texts, bytes in base64.
     /// The `error` of an exception has the fields of [`Exception`].
     /// A `value` of null means either `None` or no JSON; `repr` tells them apart.
+    /// `files` has no contents; [`Self::to_tool_json_with_files`] does.
     pub fn to_tool_json(&self) -> serde_json::Value {
+        self.tool_json(false)
+    }
+
+    /// The same with the contents of each changed file, as `data` in base64. It is as large as
+    /// they are and a third more; `Limits::file_bytes` bounds them.
+    pub fn to_tool_json_with_files(&self) -> serde_json::Value {
+        self.tool_json(true)
+    }
+
+    fn tool_json(&self, has_contents: bool) -> serde_json::Value {
         let (value, repr, bundle) = match &self.verdict {
             Verdict::Completed { value, repr, bundle, .. } => {
                 (value.as_ref(), repr.as_deref(), Some(bundle))
@@ -114,16 +129,18 @@ impl Outcome {
             interrupted_at: self.interrupted_at.as_ref().map(|at| at.traceback.as_str()),
             error: tool_error(&self.verdict),
             truncated: self.output_truncated,
-            files: files.map(ToolFile::of).collect(),
+            files: files.map(|file| ToolFile::of(file, has_contents)).collect(),
             limits_met: &self.limits_met,
             usage: ToolUsage::of(&self.usage),
         };
         serde_json::to_value(result).expect("strings, numbers and values have a JSON form")
     }
 
-    /// Whether a limit on time ended the program.
+    /// Whether a limit on time ended the job: wall time, CPU time, or its deadline, which can also
+    /// end it while it waits.
     pub fn is_timeout(&self) -> bool {
-        let is_time = |limit| matches!(limit, LimitKind::Wall | LimitKind::Cpu);
+        let is_time =
+            |limit| matches!(limit, LimitKind::Wall | LimitKind::Cpu | LimitKind::Deadline);
         matches!(&self.verdict, Verdict::Limit(hit) if is_time(hit.limit))
     }
 }
@@ -157,8 +174,10 @@ fn sandbox_error(failure: &SandboxFailure) -> ToolError<'static> {
 }
 
 impl<'a> ToolFile<'a> {
-    fn of(file: &'a ChangedFile) -> Self {
-        Self { path: &file.path, change: file.kind, bytes: file.contents.len() }
+    fn of(file: &'a ChangedFile, has_contents: bool) -> Self {
+        let has_data = has_contents && file.kind != ChangeKind::Deleted;
+        let data = has_data.then(|| base64::encode(&file.contents));
+        Self { path: &file.path, change: file.kind, bytes: file.contents.len(), data }
     }
 }
 
@@ -180,6 +199,7 @@ impl ToolUsage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn the_six_agreed_fields_are_there() {
@@ -207,5 +227,33 @@ mod tests {
         assert_eq!(json["exception"], serde_json::Value::Null);
         assert_eq!(json["error"]["limit"], "wall");
         assert_eq!(json["error"]["used"], 1003);
+    }
+    #[test]
+    fn every_limit_on_time_is_a_timeout() {
+        for limit in [LimitKind::Wall, LimitKind::Cpu, LimitKind::Deadline, LimitKind::HostCalls] {
+            let hit = LimitHit { limit, allowed: 1, used: 2 };
+            let outcome = Outcome::not_run(Verdict::Limit(hit));
+            assert_eq!(outcome.is_timeout(), limit != LimitKind::HostCalls, "{}", limit.name());
+        }
+    }
+
+    #[test]
+    fn files_have_contents_where_they_are_wanted() {
+        let file = |path: &str, kind, contents: &[u8]| ChangedFile {
+            path: path.to_owned(),
+            kind,
+            contents: contents.to_owned(),
+        };
+        let files =
+            vec![file("a", ChangeKind::Created, b"\xff"), file("b", ChangeKind::Deleted, b"")];
+        let outcome = Outcome { files, ..Outcome::not_run(Verdict::Cancelled) };
+        let without = json!([
+            { "path": "a", "change": "created", "bytes": 1 },
+            { "path": "b", "change": "deleted", "bytes": 0 },
+        ]);
+        assert_eq!(outcome.to_tool_json()["files"], without);
+        let mut with = without;
+        with[0]["data"] = json!("/w==");
+        assert_eq!(outcome.to_tool_json_with_files()["files"], with);
     }
 }

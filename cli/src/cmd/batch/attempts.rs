@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hatchery::{Error, Hatchery, Job, Outcome, Refusal};
+use hatchery::{Error, Hatchery, Job, Outcome, Refusal, Ticket, Verdict};
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use super::stragglers::{Cut, Stragglers};
 
 /// Between two tries, if the pool has no idea when there may be room.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -21,7 +23,11 @@ const TRIES_ALONE: u32 = 20;
 pub(super) struct Attempts {
     pool: Hatchery,
     taken: Arc<Taken>,
+    stragglers: Option<Arc<Stragglers>>,
 }
+
+/// The outcome of a job, and why it was ended if it was a straggler.
+pub(super) type Ended = (Outcome, Option<Cut>);
 
 /// Jobs of the batch that wait or run in the pool.
 #[derive(Default)]
@@ -32,8 +38,8 @@ struct Taken {
 }
 
 impl Attempts {
-    pub(super) fn new(pool: Hatchery) -> Self {
-        Self { pool, taken: Arc::default() }
+    pub(super) fn new(pool: Hatchery, stragglers: Option<Stragglers>) -> Self {
+        Self { pool, taken: Arc::default(), stragglers: stragglers.map(Arc::new) }
     }
 
     /// Runs a job whose deadline runs from now on.
@@ -41,8 +47,10 @@ impl Attempts {
         &self,
         job: Job,
         deadline: Option<Duration>,
-    ) -> impl Future<Output = Result<Outcome, Error>> + use<> {
+    ) -> impl Future<Output = Result<Ended, Error>> + use<> {
         let (pool, taken) = (self.pool.clone(), Arc::clone(&self.taken));
+        let stragglers = self.stragglers.clone();
+        stragglers.iter().for_each(|stragglers| stragglers.begin());
         let due = deadline.and_then(|deadline| now().checked_add(deadline));
         async move {
             // What it holds of the job goes as soon as the pool has it.
@@ -50,11 +58,31 @@ impl Attempts {
                 let (pool, job) = (pool.clone(), left.into_iter().fold(job.clone(), Job::deadline));
                 async move { pool.submit(job).await }
             };
-            let ticket = until_taken(due, &taken, submit).await?;
-            let _counted = Counted::new(&taken);
-            Ok(ticket.await)
+            let ended = match until_taken(due, &taken, submit).await {
+                Ok(ticket) => {
+                    let _counted = Counted::new(&taken);
+                    Ok(ended(ticket, stragglers.as_deref()).await)
+                }
+                Err(error) => Err(error),
+            };
+            let ran = ended.as_ref().ok().and_then(|(outcome, _)| run_time(outcome));
+            stragglers.iter().for_each(|stragglers| stragglers.end(ran));
+            ended
         }
     }
+}
+
+async fn ended(ticket: Ticket, stragglers: Option<&Stragglers>) -> Ended {
+    match stragglers {
+        Some(stragglers) => stragglers.outcome(ticket).await,
+        None => (ticket.await, None),
+    }
+}
+
+/// How long the program ran; `None` if it didn't, or the sandbox failed it.
+fn run_time(outcome: &Outcome) -> Option<Duration> {
+    let is_failure = matches!(outcome.verdict, Verdict::SandboxFailed(_));
+    Some(outcome.usage.wall).filter(|wall| !is_failure && !wall.is_zero())
 }
 
 /// One job in the pool.
@@ -120,13 +148,13 @@ fn pause(refusal: &Refusal, left: Option<Duration>) -> Option<Duration> {
     Some(left.map_or(pause, |left| pause.min(left)))
 }
 
-#[expect(clippy::disallowed_methods, reason = "deadlines of lines run from when they are read")]
-fn now() -> Instant {
+#[expect(clippy::disallowed_methods, reason = "deadlines of lines, and how long jobs run")]
+pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-#[expect(clippy::disallowed_methods, reason = "the scheduler says when to try again")]
-async fn rest(time: Duration) {
+#[expect(clippy::disallowed_methods, reason = "until the next try, or until a job is cut")]
+pub(super) async fn rest(time: Duration) {
     tokio::time::sleep(time).await;
 }
 

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hatchery::{Call, Job, Limits, Priority};
+use hatchery::{Call, Deterministic, Job, Limits, Priority};
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+/// Digits of a digest: 128 bits, so that no two lines have the same.
+const DIGEST_DIGITS: usize = 32;
 
 /// One line of the input.
 #[derive(Debug, Deserialize)]
@@ -26,6 +29,8 @@ struct Line {
     env: BTreeMap<String, String>,
     #[serde(default)]
     stdin: String,
+    /// Texts, or `{"base64": …}`, by their paths in the workspace.
+    files: Option<Value>,
     /// Seconds.
     timeout: Option<f64>,
     tenant: Option<String>,
@@ -54,6 +59,17 @@ struct CallLine {
     keywords: BTreeMap<String, Value>,
 }
 
+/// What every line is given, by the options of the command.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) limits: Limits,
+    /// A job that has input files and mounted folders, and nothing else.
+    pub(super) files: Job,
+    pub(super) is_read_only: bool,
+    pub(super) keeps_files: bool,
+    pub(super) deterministic: Option<Deterministic>,
+}
+
 /// A line that is no job.
 #[derive(Debug, PartialEq)]
 pub(super) struct BadLine {
@@ -77,11 +93,13 @@ impl BadLine {
 pub(super) struct Request {
     /// As the line has it, or its number.
     pub(super) id: Value,
+    /// Of the line, and of the program if that is in a file; in hexadecimal digits.
+    pub(super) digest: String,
     /// Without its deadline, which runs already.
     pub(super) job: Job,
     /// From when the line was read.
     pub(super) deadline: Option<Duration>,
-    /// Of the line, and of the program if that is in a file.
+    /// Of the line, its program and its files.
     pub(super) bytes: usize,
 }
 
@@ -89,7 +107,7 @@ pub(super) struct Request {
 pub(super) fn parse(
     bytes: &[u8],
     number: usize,
-    limits: &Limits,
+    shared: &Shared,
 ) -> Result<Option<Request>, BadLine> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if bytes.trim_ascii().is_empty() {
@@ -105,14 +123,24 @@ pub(super) fn parse(
     }
     let job = serde_json::from_value::<Line>(value)
         .map_err(|error| problem_of(bytes, &error))
-        .and_then(|line| line.job(limits));
-    match job {
-        Ok((job, deadline)) => {
-            let bytes = bytes.len() + job.source().len();
-            Ok(Some(Request { id, job, deadline, bytes }))
-        }
-        Err(problem) => Err(BadLine { id, problem }),
+        .and_then(|line| {
+            let is_in_file = line.file.is_some();
+            let (job, deadline) = line.job(shared)?;
+            let digest = digest(bytes, is_in_file.then(|| job.source()));
+            let bytes = bytes.len() + job.source().len() + job.input_bytes();
+            Ok(Request { id: id.clone(), digest, job, deadline, bytes })
+        });
+    job.map(Some).map_err(|problem| BadLine { id, problem })
+}
+
+/// Tells lines apart that have the same id.
+fn digest(line: &[u8], program: Option<&str>) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(line.trim_ascii());
+    if let Some(program) = program {
+        hasher.update(b"\n").update(program.as_bytes());
     }
+    hasher.finalize().to_hex()[..DIGEST_DIGITS].to_owned()
 }
 
 /// What is wrong, with the field that it is in: an error alone doesn't name it.
@@ -128,7 +156,7 @@ fn problem_of(bytes: &[u8], error: &serde_json::Error) -> String {
 }
 
 impl Line {
-    fn job(self, limits: &Limits) -> Result<(Job, Option<Duration>), String> {
+    fn job(self, shared: &Shared) -> Result<(Job, Option<Duration>), String> {
         let job = match (self.code, self.file, self.call) {
             (Some(code), None, None) => Job::code(code),
             (None, Some(file), None) => Job::file(file).map_err(|error| error.to_string())?,
@@ -140,7 +168,15 @@ impl Line {
         };
         let variables = self.variables.into_iter();
         let job = variables.fold(job, |job, (name, value)| job.variable(name, value));
-        let mut limits = limits.clone();
+        let job = job.with_files_of(&shared.files);
+        let job = match &self.files {
+            Some(files) => job.json_files(files).map_err(|error| error.to_string())?,
+            None => job,
+        };
+        let job = if shared.is_read_only { job.read_only() } else { job };
+        let job = if shared.keeps_files { job.keep_files() } else { job };
+        let job = shared.deterministic.into_iter().fold(job, Job::deterministic);
+        let mut limits = shared.limits.clone();
         if let Some(timeout) = self.timeout {
             limits.wall_time = seconds("timeout", timeout)?;
         }
@@ -184,7 +220,7 @@ mod tests {
     use super::*;
 
     fn parsed(text: &[u8]) -> Result<Option<Request>, BadLine> {
-        parse(text, 7, &Limits::default())
+        parse(text, 7, &Shared::default())
     }
 
     fn problem(text: &str) -> BadLine {
@@ -240,6 +276,40 @@ mod tests {
     fn a_field_that_is_null_is_not_given() {
         let line = r#"{"code": "1", "tenant": null, "priority": null, "deadline": null}"#;
         assert!(parsed(line.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn files_are_texts_or_bytes_by_path() {
+        let line = r#"{"code": "1", "files": {"a": "text", "b/c": {"base64": "/w=="}}}"#;
+        let shared =
+            Shared { files: Job::default().input("d", "12").unwrap(), ..Shared::default() };
+        let request = parse(line.as_bytes(), 1, &shared).unwrap().unwrap();
+        assert_eq!(request.job.input_bytes(), 7);
+        for (files, expected) in [
+            ("[]", "`files` must be"),
+            (r#"{"a": 1}"#, "`files` must be"),
+            (r#"{"../a": ""}"#, "relative path"),
+            (r#"{"a": {"base64": "?"}}"#, "base64"),
+        ] {
+            let problem = problem(&format!(r#"{{"code": "", "files": {files}}}"#)).problem;
+            assert!(problem.contains(expected), "{problem}");
+        }
+    }
+
+    #[test]
+    fn digests_tell_lines_apart_and_ignore_their_ends() {
+        let digest = |text: &str| parsed(text.as_bytes()).unwrap().unwrap().digest;
+        let one = digest(r#"{"code": "1"}"#);
+        assert_eq!((one.len(), &one), (DIGEST_DIGITS, &digest("\u{feff} {\"code\": \"1\"}\r")));
+        assert_ne!(one, digest(r#"{"code": "2"}"#));
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("a.py");
+        let line = json!({ "file": program }).to_string();
+        std::fs::write(&program, "1").unwrap();
+        let before = digest(&line);
+        assert_eq!(before, digest(&line));
+        std::fs::write(&program, "2").unwrap();
+        assert_ne!(before, digest(&line));
     }
 
     #[test]

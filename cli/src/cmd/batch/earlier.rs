@@ -1,0 +1,333 @@
+//! Results that an earlier run of a batch left in its file, so that their lines aren't run again.
+//!
+//! A result belongs to a line by `id` and `digest`, so one of a line that was changed since belongs
+//! to none. Results that are to be had anew are taken out of the file: those of lines that were no
+//! jobs or weren't taken, those whose files couldn't be kept, and those that the sandbox or a
+//! deadline ended. What a program did, other limits, and being cut as a straggler are final.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use crate::exit::UsageError;
+use crate::terminal;
+
+/// The reason that results of stragglers carry.
+pub(super) const STRAGGLER: &str = "straggler";
+
+/// The results that count. Lines that are the same, ids included, have one each.
+#[derive(Debug, Default)]
+pub(super) struct Earlier {
+    /// By digest of `id` and `digest`, since ids can be long and lines many.
+    results: HashMap<[u8; 16], Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    succeeded: u32,
+    failed: u32,
+}
+
+/// What of a result says whether it counts.
+#[derive(Deserialize)]
+#[serde(expecting = "an object with `id` and `success`")]
+struct EarlierResult {
+    id: Value,
+    success: bool,
+    digest: Option<String>,
+    status: Option<String>,
+    error: Option<EarlierError>,
+    output_error: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct EarlierError {
+    kind: Option<String>,
+    reason: Option<String>,
+    limit: Option<String>,
+}
+
+/// What is in the file.
+#[derive(Debug, Default)]
+struct Scan {
+    earlier: Earlier,
+    /// Where it isn't to be kept.
+    dropped: Vec<Range<u64>>,
+    /// Results that are to be had anew.
+    anew: usize,
+    /// The last line is no result, and has no end.
+    is_cut_off: bool,
+    /// The last line is a result, and has no end.
+    lacks_end: bool,
+    bytes: u64,
+}
+
+impl Earlier {
+    /// Takes out the result of this line, if there is one, and says whether it was a success.
+    pub(super) fn take(&mut self, id: &Value, digest: &str) -> Option<bool> {
+        let counts = self.results.get_mut(&key(id, digest))?;
+        for (count, is_success) in [(&mut counts.succeeded, true), (&mut counts.failed, false)] {
+            if *count > 0 {
+                *count -= 1;
+                return Some(is_success);
+            }
+        }
+        None
+    }
+
+    /// Results that no line has taken.
+    pub(super) fn left(&self) -> usize {
+        self.results.values().map(|counts| (counts.succeeded + counts.failed) as usize).sum()
+    }
+
+    fn add(&mut self, id: &Value, digest: &str, is_success: bool) {
+        let counts = self.results.entry(key(id, digest)).or_default();
+        match is_success {
+            true => counts.succeeded += 1,
+            false => counts.failed += 1,
+        }
+    }
+}
+
+fn key(id: &Value, digest: &str) -> [u8; 16] {
+    let text = format!("{digest} {id}");
+    let mut key = [0; 16];
+    key.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
+    key
+}
+
+/// Reads the results in the file, takes those out that don't count, and opens it for more. A file
+/// that isn't there is made.
+pub(super) fn resume(path: &Path) -> anyhow::Result<(Earlier, File)> {
+    let unusable = |error: &dyn std::fmt::Display| {
+        UsageError(format!("can't go on with `{}`: {error}", path.display()))
+    };
+    let open = || OpenOptions::new().read(true).append(true).create(true).open(path);
+    let mut file = open().map_err(|error| unusable(&error))?;
+    if !file.metadata().map_err(|error| unusable(&error))?.is_file() {
+        return Err(unusable(&"it is no file").into());
+    }
+    let scan = scan(BufReader::new(&file)).map_err(|error| unusable(&error))?;
+    if remove(&file, path, &scan).context("can't take results out of the file")? {
+        file = open().map_err(|error| unusable(&error))?;
+    }
+    if scan.lacks_end {
+        file.write_all(b"\n").context("can't write results")?;
+    }
+    let there = scan.earlier.left();
+    terminal::note(format_args!("`{}` has {there} results that count", path.display()));
+    if scan.anew > 0 {
+        let anew = scan.anew;
+        terminal::note(format_args!("{anew} results are taken out, to be had anew"));
+    }
+    if scan.is_cut_off {
+        terminal::note("a result that was cut off is taken out");
+    }
+    Ok((scan.earlier, file))
+}
+
+/// Reads every line of the file. What is wrong with it is told with its line.
+fn scan(mut reader: impl BufRead) -> Result<Scan, String> {
+    let mut scan = Scan::default();
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let bytes = reader.read_until(b'\n', &mut line).map_err(|error| error.to_string())?;
+        if bytes == 0 {
+            break;
+        }
+        let place = scan.bytes..scan.bytes + bytes as u64;
+        scan.bytes = place.end;
+        let has_end = line.ends_with(b"\n");
+        if line.trim_ascii().is_empty() {
+            scan.lacks_end = !has_end;
+            continue;
+        }
+        match serde_json::from_slice::<EarlierResult>(&line) {
+            Ok(result) if !result.is_final() => {
+                scan.anew += 1;
+                scan.leave_out(place);
+            }
+            Ok(EarlierResult { id, success, digest: Some(digest), .. }) => {
+                scan.earlier.add(&id, &digest, success);
+                scan.lacks_end = !has_end;
+            }
+            Ok(_) => return Err(format!("its line {number} is a result without a `digest`")),
+            // Only what begins as a result does: the file may be another one.
+            Err(error) if !has_end && line.starts_with(b"{") && error.is_eof() => {
+                scan.is_cut_off = true;
+                scan.leave_out(place);
+            }
+            Err(error) => {
+                return Err(format!("its line {number} is no result of a batch: {error}"));
+            }
+        }
+    }
+    Ok(scan)
+}
+
+impl Scan {
+    fn leave_out(&mut self, place: Range<u64>) {
+        match self.dropped.last_mut() {
+            Some(last) if last.end == place.start => last.end = place.end,
+            _ => self.dropped.push(place),
+        }
+    }
+}
+
+impl EarlierResult {
+    /// Whether running the line again would say nothing that this doesn't.
+    fn is_final(&self) -> bool {
+        let error = self.error.as_ref();
+        let kind = error.and_then(|error| error.kind.as_deref());
+        let reason = error.and_then(|error| error.reason.as_deref());
+        let limit = error.and_then(|error| error.limit.as_deref());
+        let is_of_program = match self.status.as_deref() {
+            // Lines that were no jobs or weren't taken have no status, and always an error.
+            None => !matches!(kind, Some("usage" | "refused")),
+            Some("sandbox_failed") => false,
+            Some("cancelled") => reason == Some(STRAGGLER),
+            Some("limit") => limit != Some("deadline"),
+            Some(_) => true,
+        };
+        is_of_program && self.output_error.is_none()
+    }
+}
+
+/// Takes out what isn't to be kept. Returns whether the path has another file now: unless only its
+/// end goes, the rest is copied beside it and put in its place, so that a crash loses nothing.
+fn remove(file: &File, path: &Path, scan: &Scan) -> io::Result<bool> {
+    match &scan.dropped[..] {
+        [] => return Ok(false),
+        [end] if end.end == scan.bytes => return file.set_len(end.start).map(|()| false),
+        _ => {}
+    }
+    let path = path.canonicalize()?;
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".resumed");
+    let beside = path.with_file_name(name);
+    let mut copy = File::create(&beside)?;
+    copy.set_permissions(file.metadata()?.permissions())?;
+    let mut from = file;
+    let end = scan.bytes..scan.bytes;
+    let mut kept_from = 0;
+    for dropped in scan.dropped.iter().chain([&end]) {
+        from.seek(SeekFrom::Start(kept_from))?;
+        io::copy(&mut from.take(dropped.start - kept_from), &mut copy)?;
+        kept_from = dropped.end;
+    }
+    copy.sync_all()?;
+    fs::rename(&beside, &path)?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn done(id: u32, success: bool) -> String {
+        let status = if success { "completed" } else { "raised" };
+        json!({ "id": id, "digest": "d", "success": success, "status": status }).to_string()
+    }
+
+    /// What is left of a file, and its results.
+    fn resumed(text: &str) -> (String, Earlier) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.ndjson");
+        fs::write(&path, text).unwrap();
+        let (earlier, mut file) = resume(&path).unwrap();
+        file.write_all(b"next\n").unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        (fs::read_to_string(&path).unwrap(), earlier)
+    }
+
+    #[test]
+    fn results_are_found_by_id_and_digest_as_often_as_they_are_there() {
+        let text = format!("{}\n\n{}\n{}\n", done(1, true), done(2, false), done(1, true));
+        let (left, mut earlier) = resumed(&text);
+        assert_eq!(left, format!("{text}next\n"));
+        assert_eq!(earlier.take(&json!(1), "other"), None);
+        assert_eq!(earlier.take(&json!("1"), "d"), None);
+        assert_eq!(earlier.take(&json!(1), "d"), Some(true));
+        assert_eq!(earlier.take(&json!(2), "d"), Some(false));
+        assert_eq!(earlier.take(&json!(2), "d"), None);
+        assert_eq!(earlier.left(), 1);
+        assert_eq!(earlier.take(&json!(1), "d"), Some(true));
+        assert_eq!(earlier.take(&json!(1), "d"), None);
+    }
+
+    #[test]
+    fn a_last_line_that_was_cut_off_is_taken_out() {
+        let whole = done(1, true);
+        for end in [1, whole.len() / 2, whole.len() - 1] {
+            let (left, earlier) = resumed(&format!("{whole}\n{}", &whole[..end]));
+            assert_eq!((left, earlier.left()), (format!("{whole}\nnext\n"), 1));
+        }
+        let (left, earlier) = resumed(&format!("{whole}\n{whole}"));
+        assert_eq!((left, earlier.left()), (format!("{whole}\n{whole}\nnext\n"), 2));
+        assert_eq!(resumed("{\"id\"").0, "next\n");
+        assert_eq!(resumed("").0, "next\n");
+    }
+
+    #[test]
+    fn results_that_are_not_final_are_taken_out() {
+        let anew = [
+            json!({ "id": 1, "success": false, "error": { "kind": "usage", "message": "" } }),
+            json!({ "id": 1, "success": false, "error": { "kind": "refused", "reason": null } }),
+            json!({ "id": 1, "digest": "d", "success": false, "status": "sandbox_failed" }),
+            json!({ "id": 1, "digest": "d", "success": false, "status": "cancelled" }),
+            json!({
+                "id": 1, "digest": "d", "success": false, "status": "limit",
+                "error": { "kind": "limit", "limit": "deadline" },
+            }),
+            json!({
+                "id": 1, "digest": "d", "success": true, "status": "completed",
+                "output_error": "no space",
+            }),
+        ];
+        let is_final = [
+            json!({
+                "id": 1, "digest": "d", "success": false, "status": "cancelled",
+                "error": { "kind": "cancelled", "reason": "straggler" }, "output_error": null,
+            }),
+            json!({
+                "id": 1, "digest": "d", "success": false, "status": "limit",
+                "error": { "kind": "limit", "limit": "wall" },
+            }),
+        ];
+        let lines = |of: &[Value]| of.iter().map(|line| format!("{line}\n")).collect::<String>();
+        let (before, kept) = (done(2, true), lines(&is_final));
+        let text = format!("{}{before}\n{}{kept}{}", lines(&anew), lines(&anew), lines(&anew));
+        let (left, earlier) = resumed(&text);
+        assert_eq!(left, format!("{before}\n{kept}next\n"));
+        assert_eq!(earlier.left(), 3);
+    }
+
+    #[test]
+    fn a_file_that_has_other_things_is_refused_and_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.ndjson");
+        for (text, expected) in [
+            ("{\"id\": 1, \"code\": \"1\"}\n", "line 1 is no result"),
+            ("{\"id\": 1, \"code\": \"1\"}", "line 1 is no result"),
+            ("notes", "line 1 is no result"),
+            (&format!("{}\nnotes\n", done(1, true)), "line 2 is no result"),
+            ("{\"id\": 1, \"success\": true, \"status\": \"completed\"}\n", "without a `digest`"),
+        ] {
+            fs::write(&path, text).unwrap();
+            let error = resume(&path).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert!(resume(folder.path()).is_err());
+        assert!(resume(Path::new("/dev/null")).is_err());
+    }
+}

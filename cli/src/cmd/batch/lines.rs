@@ -1,0 +1,87 @@
+//! The lines of the input.
+
+use serde_json::Value;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt};
+
+use super::line::BadLine;
+
+/// The longest line, so that a file without line ends doesn't fill the memory.
+const LONGEST_LINE_BYTES: usize = 64 << 20;
+
+/// Reads one line at a time.
+pub(super) struct Lines {
+    reader: Box<dyn AsyncBufRead + Unpin + Send>,
+    /// What was read of the present line. Here, so that dropping `next` loses nothing.
+    partial: Vec<u8>,
+    /// The present line is too long; its rest is skipped.
+    is_too_long: bool,
+    /// Of the last line that was returned, from 1.
+    pub(super) number: usize,
+}
+
+impl Lines {
+    pub(super) fn new(reader: Box<dyn AsyncBufRead + Unpin + Send>) -> Self {
+        Self { reader, partial: Vec::new(), is_too_long: false, number: 0 }
+    }
+
+    /// The next line without its end; `None` at the end of the input. Cancel-safe.
+    pub(super) async fn next(&mut self) -> std::io::Result<Option<Result<Vec<u8>, BadLine>>> {
+        loop {
+            let buffer = self.reader.fill_buf().await?;
+            if buffer.is_empty() {
+                let is_empty = self.partial.is_empty() && !self.is_too_long;
+                return Ok((!is_empty).then(|| self.finish()));
+            }
+            let end = buffer.iter().position(|byte| *byte == b'\n');
+            let content = &buffer[..end.unwrap_or(buffer.len())];
+            if self.partial.len() + content.len() > LONGEST_LINE_BYTES {
+                self.is_too_long = true;
+                self.partial.clear();
+            }
+            if !self.is_too_long {
+                self.partial.extend_from_slice(content);
+            }
+            let taken = end.map_or(buffer.len(), |end| end + 1);
+            self.reader.consume(taken);
+            if end.is_some() {
+                return Ok(Some(self.finish()));
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Result<Vec<u8>, BadLine> {
+        self.number += 1;
+        let line = std::mem::take(&mut self.partial);
+        if std::mem::take(&mut self.is_too_long) {
+            let problem = format!("the line is longer than {LONGEST_LINE_BYTES} bytes");
+            return Err(BadLine { id: Value::from(self.number), problem });
+        }
+        Ok(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::BufReader;
+
+    #[tokio::test]
+    async fn lines_end_at_their_ends_and_at_the_end_of_the_input() {
+        let mut lines = Lines::new(Box::new(BufReader::new(&b"a\n\nb"[..])));
+        let mut read = Vec::new();
+        while let Some(line) = lines.next().await.unwrap() {
+            read.push(line.unwrap());
+        }
+        assert_eq!(read, [&b"a"[..], b"", b"b"]);
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_is_skipped_and_told() {
+        let mut text = vec![b'x'; LONGEST_LINE_BYTES + 1];
+        text.extend_from_slice(b"\nnext");
+        let mut lines = Lines::new(Box::new(BufReader::new(std::io::Cursor::new(text))));
+        assert!(lines.next().await.unwrap().unwrap().is_err());
+        assert_eq!(lines.next().await.unwrap().unwrap().unwrap(), b"next");
+        assert!(lines.next().await.unwrap().is_none());
+    }
+}

@@ -1,0 +1,231 @@
+//! Stragglers: jobs that run for many times as long as the others did. Each is interrupted once,
+//! as at a limit on time, and its result says why. It isn't tried again elsewhere: the same program
+//! on the same input would take as long.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use hatchery::{EventKind, Outcome, Ticket, Verdict};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::attempts::{now, rest};
+
+/// Run times that the median is of, the last ones: enough for a steady one, and few to keep.
+const MOST_TIMES: usize = 1000;
+/// Run times that a median needs.
+const FEWEST_TIMES: usize = 3;
+/// No job is cut before it has run for so long, however short the others are: times of short jobs
+/// differ by whole factors.
+const SHORTEST_CUT: Duration = Duration::from_millis(100);
+
+/// Cuts jobs that run for more than `factor` times the median.
+#[derive(Debug)]
+pub(super) struct Stragglers {
+    factor: f64,
+    times: Mutex<Times>,
+    allowed: watch::Sender<Option<Allowed>>,
+}
+
+/// How long a job may run at present.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Allowed {
+    time: Duration,
+    median: Duration,
+}
+
+/// Why a job was ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Cut {
+    factor: f64,
+    allowed: Duration,
+    median: Duration,
+    ran: Duration,
+}
+
+/// What is known of the jobs of the lines that have been read.
+#[derive(Debug, Default)]
+struct Times {
+    begun: usize,
+    ended: usize,
+    last: VecDeque<Duration>,
+}
+
+impl Stragglers {
+    pub(super) fn new(factor: f64) -> Self {
+        Self { factor, times: Mutex::default(), allowed: watch::Sender::new(None) }
+    }
+
+    /// A line was read.
+    pub(super) fn begin(&self) {
+        self.change(|times| times.begun += 1);
+    }
+
+    /// Its job ended, after running for some time if it ran.
+    pub(super) fn end(&self, ran: Option<Duration>) {
+        self.change(|times| times.end(ran));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Times)) {
+        let mut times = self.times.lock().expect("nothing panics while it is held");
+        change(&mut times);
+        let allowed = times.allowed(self.factor);
+        self.allowed.send_if_modified(|before| std::mem::replace(before, allowed) != allowed);
+    }
+
+    /// Waits for the outcome of a job, which it interrupts should it be a straggler.
+    pub(super) async fn outcome(&self, mut ticket: Ticket) -> (Outcome, Option<Cut>) {
+        let mut events = ticket.events();
+        let mut allowed = self.allowed.subscribe();
+        let mut is_told = true;
+        let mut started: Option<Instant> = None;
+        let mut cut = None;
+        let outcome = loop {
+            let present = *allowed.borrow_and_update();
+            let due = started.zip(present).filter(|_| cut.is_none());
+            tokio::select! {
+                outcome = ticket.outcome() => break outcome,
+                event = events.next(), if is_told => match event.map(|event| event.kind) {
+                    Some(EventKind::Started) => started = Some(now()),
+                    Some(EventKind::Retried) => started = None,
+                    Some(_) => {}
+                    None => is_told = false,
+                },
+                changed = allowed.changed() => changed.expect("the sender is in `self`"),
+                (allowed, ran) = over(due) => {
+                    ticket.interrupt();
+                    let Allowed { time: allowed, median } = allowed;
+                    cut = Some(Cut { factor: self.factor, allowed, median, ran });
+                }
+            }
+        };
+        settled(outcome, cut)
+    }
+}
+
+/// Waits until a job that started then has run for longer than it may, for ever if it may run on.
+async fn over(due: Option<(Instant, Allowed)>) -> (Allowed, Duration) {
+    let Some((started, allowed)) = due else { return std::future::pending().await };
+    rest(allowed.time.saturating_sub(now() - started)).await;
+    (allowed, now() - started)
+}
+
+/// The outcome as its reader is to see it. A program may handle the interrupt, and one that ends
+/// by itself just then isn't blamed: what it made of it stands.
+fn settled(mut outcome: Outcome, cut: Option<Cut>) -> (Outcome, Option<Cut>) {
+    let cut = match &outcome.verdict {
+        Verdict::Cancelled => cut,
+        Verdict::Raised(exception) if exception.type_name == "KeyboardInterrupt" => cut,
+        _ => None,
+    };
+    if cut.is_some()
+        && let Verdict::Raised(exception) =
+            std::mem::replace(&mut outcome.verdict, Verdict::Cancelled)
+    {
+        outcome.interrupted_at = Some(*exception);
+    }
+    (outcome, cut)
+}
+
+impl Times {
+    fn end(&mut self, ran: Option<Duration>) {
+        self.ended += 1;
+        if self.last.len() == MOST_TIMES && ran.is_some() {
+            self.last.pop_front();
+        }
+        self.last.extend(ran);
+    }
+
+    /// How long a job may run: nothing is said before most have ended.
+    fn allowed(&self, factor: f64) -> Option<Allowed> {
+        if self.ended * 2 <= self.begun || self.last.len() < FEWEST_TIMES {
+            return None;
+        }
+        let mut times: Vec<Duration> = self.last.iter().copied().collect();
+        let middle = times.len() / 2;
+        let median = *times.select_nth_unstable(middle).1;
+        Some(Allowed { time: median.mul_f64(factor).max(SHORTEST_CUT), median })
+    }
+}
+
+impl std::fmt::Display for Cut {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { factor, allowed, median, ran } = self;
+        let [allowed, median, ran] = [allowed, median, ran].map(Duration::as_millis);
+        write!(
+            formatter,
+            "cut as a straggler after {ran} ms: the median of the jobs that had ended is {median} \
+             ms, of which --cut-stragglers {factor} allows {allowed} ms"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hatchery::Exception;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn times(begun: usize, ended: &[u32]) -> Times {
+        let mut times = Times { begun, ..Times::default() };
+        ended.iter().for_each(|seconds| times.end(Some(*seconds * SECOND)));
+        times
+    }
+
+    fn allowed(begun: usize, ended: &[u32]) -> Option<u64> {
+        times(begun, ended).allowed(3.0).map(|allowed| allowed.time.as_secs())
+    }
+
+    #[test]
+    fn nothing_is_cut_before_most_jobs_have_ended() {
+        assert_eq!(allowed(6, &[1, 1, 1]), None);
+        assert_eq!(allowed(5, &[1, 1, 1]), Some(3));
+        assert_eq!(allowed(2, &[1, 1]), None, "two are no measure");
+    }
+
+    #[test]
+    fn the_median_counts_and_not_the_extremes() {
+        assert_eq!(allowed(5, &[2, 1000, 1, 2, 0]), Some(6));
+        let mut many = times(0, &[9; 5]);
+        (0..MOST_TIMES).for_each(|_| many.end(Some(SECOND)));
+        assert_eq!(many.last.len(), MOST_TIMES);
+        assert_eq!(many.allowed(2.0).unwrap().time, 2 * SECOND);
+    }
+
+    #[test]
+    fn jobs_that_never_ran_have_no_time() {
+        let mut some = times(6, &[4, 4, 4]);
+        some.end(None);
+        assert_eq!(some.allowed(2.0).unwrap().time, 8 * SECOND);
+    }
+
+    #[test]
+    fn short_jobs_are_not_cut_by_their_jitter() {
+        let mut short = times(4, &[]);
+        (0..4).for_each(|_| short.end(Some(Duration::from_millis(1))));
+        assert_eq!(short.allowed(3.0).unwrap().time, SHORTEST_CUT);
+    }
+
+    #[test]
+    fn a_program_that_handles_the_interrupt_has_its_own_end() {
+        let cut = Some(Cut { factor: 3.0, allowed: 3 * SECOND, median: SECOND, ran: 4 * SECOND });
+        let of = |verdict| settled(Outcome::not_run(verdict), cut);
+        assert_eq!(of(Verdict::Exited { code: 3, message: None }).1, None);
+        assert_eq!(of(Verdict::Raised(Exception::default().into())).1, None);
+        assert_eq!(of(Verdict::Cancelled).1, cut);
+        let type_name = "KeyboardInterrupt".to_owned();
+        let exception = Exception { type_name, ..Exception::default() };
+        let (outcome, told) = of(Verdict::Raised(exception.clone().into()));
+        assert_eq!((outcome.verdict, told), (Verdict::Cancelled, cut));
+        assert_eq!(outcome.interrupted_at, Some(exception));
+    }
+
+    #[test]
+    fn a_cut_says_why() {
+        let cut = Cut { factor: 2.5, allowed: 5 * SECOND / 2, median: SECOND, ran: 3 * SECOND };
+        let text = cut.to_string();
+        assert!(text.contains("after 3000 ms") && text.contains("--cut-stragglers 2.5"), "{text}");
+    }
+}
