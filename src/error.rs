@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::source::BadSource;
 use crate::tool::BadToolCall;
 use engine::{
     BadFunction, BadMount, BadMountPath, BadPath, BadProgram, CacheError, EngineError, ImageError,
@@ -63,10 +64,13 @@ pub enum Error {
         source: io::Error,
     },
     /// A program is no text.
-    #[error("`{}` isn't UTF-8, which Python source has to be", path.display())]
+    #[error("can't read `{}` as Python source: {cause}", path.display())]
     NotText {
         /// The file.
         path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        cause: BadSource,
     },
     /// The thread that loads, reads or writes died.
     #[error("the thread that loads and stores died: {0}")]

@@ -14,6 +14,7 @@ use engine::{
 };
 
 use crate::error::Error;
+use crate::source::decode_source;
 
 /// A job: a program, what it is given and what it may use.
 ///
@@ -75,15 +76,13 @@ impl Job {
     /// working directory is the workspace all the same.
     ///
     /// # Errors
-    /// The file can't be read or is no UTF-8, or its folder can't be read.
+    /// The file can't be read, or not as [`decode_source`] reads it, or its folder can't be read.
     pub fn file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let bytes =
             fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        let source =
-            String::from_utf8(bytes).map_err(|_| Error::NotText { path: path.to_owned() })?;
-        // CPython skips the mark that some editors put in front of UTF-8.
-        let source = source.strip_prefix('\u{feff}').unwrap_or(&source);
+        let source = decode_source(&bytes)
+            .map_err(|cause| Error::NotText { path: path.to_owned(), cause })?;
         let mut job = Self::code(source).named(path.to_string_lossy());
         job.program.script = script(path)?;
         Ok(job)

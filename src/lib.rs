@@ -26,6 +26,7 @@ pub use scheduler::{
     WaitReason,
 };
 pub use session::Session;
+pub use source::{BadSource, decode_source};
 pub use tool::{BadToolCall, tool_result_schema, tool_schema};
 
 mod checkpoint;
@@ -35,4 +36,5 @@ mod image;
 mod job;
 mod runtime;
 mod session;
+mod source;
 mod tool;

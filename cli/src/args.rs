@@ -75,7 +75,7 @@ pub(crate) struct RunArguments {
     pub(crate) file: Option<PathBuf>,
 
     /// The program as text.
-    #[arg(short, long, value_name = "CODE", conflicts_with = "file")]
+    #[arg(short, long, value_name = "CODE", conflicts_with = "file", allow_hyphen_values = true)]
     pub(crate) code: Option<String>,
 
     /// Call a function in place of a program; with `--json` what it returns is the value.
@@ -154,6 +154,11 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) save_displays: Option<PathBuf>,
 
+    /// Give a terminal all that the program prints as it is. Without this, control characters and
+    /// sequences other than colours, styles and those of progress bars are shown, not obeyed.
+    #[arg(long)]
+    pub(crate) raw_output: bool,
+
     /// Set a variable of the program's environment. Can be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
     pub(crate) env: Vec<(String, String)>,
@@ -176,6 +181,30 @@ pub(crate) struct ReplArguments {
     /// Go on with the session in this file, if there is one, and keep it there at the end.
     #[arg(long, value_name = "FILE")]
     pub(crate) session: Option<PathBuf>,
+
+    /// Let programs read a folder: HOST, or HOST=PATH for another place than /NAME. Can be repeated.
+    #[arg(long, value_name = "HOST[=PATH]")]
+    pub(crate) mount: Vec<String>,
+
+    /// Put a copy of a file into the session: HOST, or HOST=NAME for another name in its workspace.
+    /// Can be repeated. `:put` does so later.
+    #[arg(long, value_name = "HOST[=NAME]")]
+    pub(crate) input: Vec<String>,
+
+    /// Write the files that inputs make or change into this folder, as soon as they have. A file
+    /// that was there before is left alone. `:get` fetches single ones.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output_dir: Option<PathBuf>,
+
+    /// Write what inputs show into this folder: figures and other displays as display-1.png and so
+    /// on, values that are more than text as result-1.html or the like.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) save_displays: Option<PathBuf>,
+
+    /// Give a terminal all that programs print as it is. Without this, control characters and
+    /// sequences other than colours, styles and those of progress bars are shown, not obeyed.
+    #[arg(long)]
+    pub(crate) raw_output: bool,
 
     #[command(flatten)]
     pub(crate) image: ImageArguments,

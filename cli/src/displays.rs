@@ -1,7 +1,8 @@
 //! Keeps what a program showed as files that other programs open.
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use hatchery::{MimeBundle, MimeData, Outcome, Verdict};
 
@@ -35,6 +36,43 @@ pub(crate) fn mention(outcome: &Outcome) {
             "the program showed {images}; keep such things with --save-displays DIR"
         ));
     }
+}
+
+/// What an outcome shows beyond text that is printed: its displays, and its value.
+pub(crate) fn shown(outcome: &Outcome) -> Vec<(&'static str, MimeBundle)> {
+    let displays = outcome.displays.iter().map(|display| ("display", display));
+    let value = match &outcome.verdict {
+        Verdict::Completed { bundle, .. } => Some(("result", bundle)),
+        _ => None,
+    };
+    let shown = displays.chain(value).filter(|(_, bundle)| !files_of(bundle).is_empty());
+    shown.map(|(stem, bundle)| (stem, bundle.clone())).collect()
+}
+
+/// Writes what was shown beside what the folder has: as `display-1`, `result-1` and so on, with the
+/// first numbers that are free. Returns the files.
+pub(crate) fn add(shown: &[(&str, MimeBundle)], folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for (stem, bundle) in shown {
+        let stem = folder.join(free_stem(stem, folder));
+        for (extension, data) in files_of(bundle) {
+            let path = stem.with_extension(extension);
+            let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+            file.write_all(data.as_bytes())?;
+            paths.push(path);
+        }
+    }
+    Ok(paths)
+}
+
+/// The name with the first number that no file in the folder has.
+fn free_stem(stem: &str, folder: &Path) -> String {
+    let is_free = |stem: &String| {
+        let mut names = EXTENSIONS.iter().map(|(_, extension)| format!("{stem}.{extension}"));
+        names.all(|name| folder.join(name).symlink_metadata().is_err())
+    };
+    let mut stems = (1..).map(|number: u64| format!("{stem}-{number}"));
+    stems.find(is_free).expect("numbers go on")
 }
 
 /// Writes each display, and the result if it is more than text. Returns whether all were written.

@@ -24,6 +24,8 @@ pub(crate) enum Exit {
     Interrupted,
     /// Whoever read the output went away.
     BrokenPipe,
+    /// A signal with this number asked for the end.
+    Signal(u8),
 }
 
 impl Exit {
@@ -86,6 +88,7 @@ impl From<Exit> for ExitCode {
             Exit::Interrupted => 130,
             // As a shell reports a process that SIGPIPE ended.
             Exit::BrokenPipe => 141,
+            Exit::Signal(number) => 128 + number,
         })
     }
 }

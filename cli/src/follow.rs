@@ -7,6 +7,7 @@ use anyhow::Context;
 use hatchery::{Event, EventKind, LimitKind, Outcome, Stream, Ticket, Verdict};
 use tokio::task::JoinHandle;
 
+use crate::escapes::Escapes;
 use crate::signals::Interrupts;
 use crate::{displays, terminal};
 
@@ -19,6 +20,7 @@ pub(crate) async fn follow(
 ) -> anyhow::Result<(Outcome, u32)> {
     let mut heard = 0;
     let mut events = ticket.events();
+    let mut screen = Screen::new();
     // On a thread of its own, since a reader may stop reading, and Ctrl-C is heard all the same.
     let mut writing: Option<JoinHandle<std::io::Result<()>>> = None;
     loop {
@@ -39,13 +41,50 @@ pub(crate) async fn follow(
             event = events.next(), if writing.is_none() => {
                 let Some(Event { kind, .. }) = event else { break };
                 if let Some((stream, bytes)) = text_of(kind).filter(|_| passes_on) {
+                    let bytes = screen.show(stream, bytes);
                     let write = move || pass_on(stream, &bytes);
                     writing = Some(tokio::task::spawn_blocking(write));
                 }
             }
         }
     }
+    for (stream, bytes) in screen.finish() {
+        pass_on(stream, &bytes)?;
+    }
     Ok((ticket.outcome().await, heard))
+}
+
+/// What a program writes, as whoever reads it is given it.
+struct Screen {
+    stdout: Option<Escapes>,
+    stderr: Option<Escapes>,
+}
+
+impl Screen {
+    fn new() -> Self {
+        let [stdout, stderr] = [Stream::Stdout, Stream::Stderr].map(terminal::escapes);
+        Self { stdout, stderr }
+    }
+
+    fn show(&mut self, stream: Stream, bytes: Vec<u8>) -> Vec<u8> {
+        let escapes = match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        };
+        match escapes {
+            Some(escapes) => escapes.pass(&bytes),
+            None => bytes,
+        }
+    }
+
+    /// What is shown when the program is over.
+    fn finish(self) -> impl Iterator<Item = (Stream, Vec<u8>)> {
+        let ends = [(Stream::Stdout, self.stdout), (Stream::Stderr, self.stderr)];
+        ends.into_iter().filter_map(|(stream, escapes)| {
+            let bytes = escapes?.finish();
+            (!bytes.is_empty()).then_some((stream, bytes))
+        })
+    }
 }
 
 /// What of an event a terminal can show, and on which stream. Of an image the text says little.
@@ -80,7 +119,7 @@ pub(crate) fn report(outcome: &Outcome) {
         }
         Verdict::Exited { .. } => {}
         Verdict::Raised(exception) => {
-            let _ = std::io::stderr().lock().write_all(exception.traceback.as_bytes());
+            terminal::say(&exception.traceback);
         }
         Verdict::Limit(hit) => {
             report_place(outcome);
@@ -118,6 +157,6 @@ pub(crate) fn remarks(outcome: &Outcome) -> Vec<String> {
 /// Says where the program was when it was made to end.
 fn report_place(outcome: &Outcome) {
     if let Some(exception) = &outcome.interrupted_at {
-        let _ = std::io::stderr().lock().write_all(exception.traceback.as_bytes());
+        terminal::say(&exception.traceback);
     }
 }

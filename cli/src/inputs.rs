@@ -17,13 +17,22 @@ use std::fs;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use hatchery::Job;
+use hatchery::{EngineConfig, Hatchery, Job, PackageInfo};
 
 use crate::exit::UsageError;
-use crate::terminal;
+use crate::{progress, terminal};
 
 /// Adds the files of `--input`.
 pub(crate) fn add_named(mut job: Job, inputs: &[String]) -> anyhow::Result<Job> {
+    for (name, contents) in read_named(inputs)? {
+        job = job.input(name, contents).map_err(|error| UsageError(error.to_string()))?;
+    }
+    Ok(job)
+}
+
+/// The files of `--input`: their names in a workspace, and what they hold.
+pub(crate) fn read_named(inputs: &[String]) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
     for input in inputs {
         // A file whose own name has a `=` wins.
         let (host, name) = match input.split_once('=').filter(|_| !Path::new(input).exists()) {
@@ -32,9 +41,10 @@ pub(crate) fn add_named(mut job: Job, inputs: &[String]) -> anyhow::Result<Job> 
         };
         let contents = fs::read(host)
             .map_err(|error| UsageError(format!("can't read the input `{host}`: {error}")))?;
-        job = job.input(name, contents).map_err(|error| UsageError(error.to_string()))?;
+        hatchery::check_path(&name).map_err(|error| UsageError(error.to_string()))?;
+        files.push((name, contents));
     }
-    Ok(job)
+    Ok(files)
 }
 
 /// The contents of a file of the host; `-` is standard input.
@@ -135,6 +145,54 @@ fn header_inputs(source: &str) -> Result<Vec<String>, UsageError> {
     })
 }
 
+/// What a script's header says that it depends on: names of packages, with versions and so on
+/// behind them. Nothing, if the header can't be read.
+pub(crate) fn header_dependencies(source: &str) -> Vec<String> {
+    let table = header(source).and_then(|block| block.parse::<toml::Table>().ok());
+    let named = table.as_ref().and_then(|table| table.get("dependencies")?.as_array());
+    let named = named.into_iter().flatten();
+    named.filter_map(|item| item.as_str().map(str::to_owned)).collect()
+}
+
+/// Says which of these packages programs can't import, since nothing installs them.
+pub(crate) async fn mention_missing(dependencies: Vec<String>, hatchery: &Hatchery) {
+    if dependencies.is_empty() {
+        return;
+    }
+    let packages = tokio::task::spawn_blocking(|| {
+        hatchery::build_packages(&EngineConfig::from_env(), &progress::sink())
+    });
+    let Ok(Ok(mut packages)) = packages.await else { return };
+    packages.extend(hatchery.image().map(|image| image.packages.clone()).unwrap_or_default());
+    let missing = missing(&dependencies, &packages);
+    if !missing.is_empty() {
+        terminal::note(format_args!(
+            "the script's header names packages that are not there, and nothing installs them: {}; \
+             add them with --package FILE|DIR or --requirements FILE",
+            missing.join(", ")
+        ));
+    }
+}
+
+fn missing<'a>(dependencies: &'a [String], packages: &[PackageInfo]) -> Vec<&'a str> {
+    let is_there = |name: &str| packages.iter().any(|package| plain(&package.name) == plain(name));
+    dependencies.iter().map(|named| package_name(named)).filter(|name| !is_there(name)).collect()
+}
+
+/// The name that a dependency begins with, as PEP 508 has it.
+fn package_name(dependency: &str) -> &str {
+    let dependency = dependency.trim();
+    let is_part = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+    let end = dependency.find(|character| !is_part(character)).unwrap_or(dependency.len());
+    &dependency[..end]
+}
+
+/// Names are the same that differ in case and in which of `-`, `_` and `.` they have.
+fn plain(name: &str) -> String {
+    let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("-").to_ascii_lowercase()
+}
+
 /// The TOML of the `script` block, if there is one that ends.
 fn header(source: &str) -> Option<String> {
     let mut lines = source.lines().skip_while(|line| line.trim_end() != "# /// script");
@@ -164,6 +222,22 @@ mod tests {
         assert!(header_inputs("print(1)").unwrap().is_empty());
         assert!(header_inputs("# /// script\n# x = 1\nprint(1)").unwrap().is_empty());
         assert!(header_inputs("# /// script\n# [tool.hatchery]\n# inputs = 3\n# ///").is_err());
+    }
+
+    #[test]
+    fn dependencies_that_are_there_are_not_missed() {
+        let package = |name: &str| PackageInfo {
+            name: name.to_owned(),
+            version: None,
+            origin: hatchery::PackageOrigin::Build,
+        };
+        let packages = [package("pandas"), package("ruamel.yaml")];
+        assert_eq!(header_dependencies(SCRIPT), ["pandas"]);
+        assert!(header_dependencies("print(1)").is_empty());
+        assert!(header_dependencies("# /// script\n# dependencies = 3\n# ///").is_empty());
+        let named =
+            ["Pandas>=2", "ruamel_yaml[jinja2] ; python_version > '3'", "requests<3", "a @ b"];
+        assert_eq!(missing(&named.map(str::to_owned), &packages), ["requests", "a"]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::exit::Exit;
 mod args;
 mod cmd;
 mod displays;
+mod escapes;
 mod exit;
 mod follow;
 mod inputs;

@@ -1,17 +1,54 @@
 //! What is said to the user. A reader that went away is never a reason to panic.
+//!
+//! Much of it comes from programs: at a terminal it is made harmless, through pipes it stays exact.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hatchery::Stream;
+
+use crate::escapes::{self, Escapes};
+
+/// Whether terminals are given everything as it is.
+static IS_RAW: AtomicBool = AtomicBool::new(false);
 
 /// Says something on standard error. Nobody to hear it is no failure.
 pub(crate) fn note(text: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "hatchery: {text}");
+    say(&format!("hatchery: {text}\n"));
+}
+
+/// Writes a text to standard error as it is. Nobody to hear it is no failure.
+pub(crate) fn say(text: &str) {
+    let _ = io::stderr().lock().write_all(harmless(Stream::Stderr, text).as_bytes());
 }
 
 /// Writes a line to standard output.
 pub(crate) fn print(text: impl Display) -> io::Result<()> {
+    let text = harmless(Stream::Stdout, &format!("{text}\n"));
     let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{text}").and_then(|()| stdout.flush())
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+}
+
+/// From now on terminals are given everything as it is, if that is wanted.
+pub(crate) fn set_raw(is_raw: bool) {
+    IS_RAW.store(is_raw, Ordering::Relaxed);
+}
+
+/// What makes the output of a program on this stream harmless; `None` if it stays as it is.
+pub(crate) fn escapes(stream: Stream) -> Option<Escapes> {
+    let is_terminal = match stream {
+        Stream::Stdout => io::stdout().is_terminal(),
+        Stream::Stderr => io::stderr().is_terminal(),
+    };
+    (is_terminal && !IS_RAW.load(Ordering::Relaxed)).then(Escapes::default)
+}
+
+fn harmless(stream: Stream, text: &str) -> String {
+    match escapes(stream) {
+        Some(_) => escapes::harmless(text),
+        None => text.to_owned(),
+    }
 }
 
 /// A line for each row, columns aligned; the first row has the headings.

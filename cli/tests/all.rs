@@ -32,6 +32,10 @@ mod packages;
 #[path = "all/repl.rs"]
 mod repl;
 
+/// Programs as files and streams hold them, and what a terminal is given of what they print.
+#[path = "all/programs.rs"]
+mod programs;
+
 /// A batch while it runs: its metrics, its status, and `hatchery top`.
 #[path = "all/watching.rs"]
 mod watching;

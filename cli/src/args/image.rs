@@ -121,10 +121,7 @@ impl ImageArguments {
             UsageError(format!("can't read the setup `{}`: {problem}", path.display()))
         };
         let bytes = fs::read(path).map_err(|error| unreadable(&error))?;
-        let source = String::from_utf8(bytes)
-            .map_err(|_| unreadable(&"it isn't UTF-8, which Python source has to be"))?;
-        // CPython skips the mark that some editors put in front of UTF-8.
-        let source = source.strip_prefix('\u{feff}').unwrap_or(&source);
+        let source = hatchery::decode_source(&bytes).map_err(|error| unreadable(&error))?;
         Ok(builder.setup(source, path.to_string_lossy()))
     }
 }

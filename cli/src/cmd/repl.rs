@@ -8,39 +8,57 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
-use hatchery::{Error, Hatchery, Job, Outcome, Refusal, Session, Verdict};
+use hatchery::{Error, Hatchery, Job, Limits, MimeBundle, Outcome, Refusal, Session, Verdict};
 
 use self::command::Command;
 use self::input::Input;
 use self::reader::{Heard, Reader};
+use self::session_file::SessionFile;
+use self::workspace::Outputs;
 use crate::args::ReplArguments;
 use crate::exit::{Exit, UsageError};
 use crate::follow::{follow, report};
-use crate::progress;
 use crate::signals::{self, Interrupts};
-use crate::terminal::{note, print};
+use crate::terminal::{self as screen, note, print};
+use crate::{inputs, progress};
 
 mod command;
+mod files;
 mod history;
 pub(super) mod input;
 mod reader;
+mod session_file;
 mod terminal;
+mod workspace;
 
 /// The session that is there from the start. The prompt doesn't show its name.
 const FIRST: &str = "repl";
 
+/// How long keeping the session may take when a signal or a failure ends the prompt, beside the
+/// grace period of what runs.
+const LAST_SAVE: Duration = Duration::from_secs(10);
+
 pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
-    if let Some(file) = &arguments.session {
-        // Before there is work that would be lost.
-        check_place(file)?;
+    screen::set_raw(arguments.raw_output);
+    // Before there is work that would be lost.
+    let kept = arguments.session.as_deref().map(SessionFile::open).transpose()?;
+    let outputs = arguments.output_dir.as_deref().map(Outputs::open).transpose()?;
+    if let Some(folder) = &arguments.save_displays {
+        fs::create_dir_all(folder)
+            .map_err(|error| UsageError(format!("can't make `{}`: {error}", folder.display())))?;
     }
+    let given = Given {
+        files: inputs::read_named(&arguments.input)?,
+        mounts: inputs::add_mounts(Job::code("").named("<mounts>"), &arguments.mount)?,
+        has_mounts: !arguments.mount.is_empty(),
+    };
     let limits = arguments.limits.limits();
-    let longest_input_bytes = limits.source_bytes;
-    let builder = Hatchery::builder().workers(1).limits(limits).progress(progress::sink());
+    let builder = Hatchery::builder().workers(1).limits(limits.clone()).progress(progress::sink());
     let hatchery = arguments.image.apply(builder)?.start().await?;
-    let session = open(&hatchery, arguments.session.as_deref()).await?;
+    let session = open(&hatchery, kept.as_ref().and_then(SessionFile::existing)).await?;
     let mut reader = Reader::open()?;
     let mut repl = Repl {
         hatchery,
@@ -49,36 +67,46 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         // The first interrupts an input, the second stops it, the third ends this process.
         interrupts: signals::interrupts(3)?,
         input_count: 0,
-        longest_input_bytes,
+        limits,
+        given,
+        kept,
+        outputs,
+        display_folder: arguments.save_displays,
+        shown: Vec::new(),
+        has_told_of_files: false,
         is_interactive: reader.is_terminal(),
         exit: Exit::Success,
     };
-    let ended = repl.converse(&mut reader).await;
-    if let Some(file) = &arguments.session
-        && let Err(problem) = save(&repl.session(), file).await
-    {
+    let mut endings = signals::endings()?;
+    let ended = tokio::select! {
+        ended = repl.converse(&mut reader) => ended,
+        // An input that runs is cancelled as this drops its ticket.
+        exit = endings.first() => Ok(exit),
+    };
+    let kept = match &ended {
+        Ok(Exit::Signal(_)) | Err(_) => {
+            reader.give_up();
+            let time = repl.limits.grace + LAST_SAVE;
+            let keeping = tokio::time::timeout(time, repl.keep_after_all());
+            keeping.await.unwrap_or_else(|_| {
+                Err(anyhow::anyhow!("that took longer than {} s", time.as_secs()))
+            })
+        }
+        Ok(_) => repl.keep().await,
+    };
+    if let Err(problem) = kept {
         if let Err(error) = &ended {
             note(format_args!("{error:#}"));
         }
+        let file = arguments.session.unwrap_or_default();
         return Err(problem.context(format!("the session is not kept in `{}`", file.display())));
     }
     ended
 }
 
-/// Checks that a session can be kept in this file.
-fn check_place(file: &Path) -> anyhow::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let is_place = folder.unwrap_or(Path::new(".")).is_dir() && (!file.exists() || file.is_file());
-    if !is_place {
-        let text = format!("`{}` can't be a session's file; name one in a folder", file.display());
-        return Err(UsageError(text).into());
-    }
-    Ok(())
-}
-
 /// The session in the file, if there is one, else a fresh one.
 async fn open(hatchery: &Hatchery, file: Option<&Path>) -> anyhow::Result<Session> {
-    match file.filter(|file| file.exists()) {
+    match file {
         Some(file) => hatchery
             .revive(FIRST, file)
             .await
@@ -87,19 +115,13 @@ async fn open(hatchery: &Hatchery, file: Option<&Path>) -> anyhow::Result<Sessio
     }
 }
 
-/// Writes a session to a file, which then has all of it, or what it had before.
-async fn save(session: &Session, file: &Path) -> anyhow::Result<u64> {
-    let mut unfinished = file.as_os_str().to_owned();
-    unfinished.push(format!(".unfinished-{}", std::process::id()));
-    let unfinished = PathBuf::from(unfinished);
-    let saved = match session.save(&unfinished).await {
-        Ok(bytes) => fs::rename(&unfinished, file).map(|()| bytes).map_err(anyhow::Error::from),
-        Err(error) => Err(error.into()),
-    };
-    if saved.is_err() {
-        let _ = fs::remove_file(&unfinished);
-    }
-    saved
+/// What each session is given besides what is typed.
+struct Given {
+    /// Names in the workspace, and contents.
+    files: Vec<(String, Vec<u8>)>,
+    /// A job that does nothing and mounts the folders.
+    mounts: Job,
+    has_mounts: bool,
 }
 
 /// A conversation with the user.
@@ -112,8 +134,18 @@ struct Repl {
     interrupts: Interrupts,
     /// Inputs so far, which tracebacks tell apart by their numbers.
     input_count: usize,
-    /// An input that is longer is submitted as it is, which says that it is too long.
-    longest_input_bytes: usize,
+    /// What each input may use.
+    limits: Limits,
+    given: Given,
+    /// Where the present session is kept at the end.
+    kept: Option<SessionFile>,
+    outputs: Option<Outputs>,
+    /// Where displays are kept.
+    display_folder: Option<PathBuf>,
+    /// What the last input that showed something showed.
+    shown: Vec<(&'static str, MimeBundle)>,
+    /// Whether the user knows how to get at files.
+    has_told_of_files: bool,
     is_interactive: bool,
     /// How this ends if nothing else happens. At a prompt always well: the user saw what failed.
     exit: Exit,
@@ -126,6 +158,7 @@ impl Repl {
             let version = env!("CARGO_PKG_VERSION");
             print(format_args!("Hatchery {version}, Python in a sandbox; `:help` shows commands"))?;
         }
+        self.give_all().await?;
         let mut input = Input::default();
         loop {
             let prompt = self.prompt(&input);
@@ -139,6 +172,12 @@ impl Repl {
                 // What was typed so far is all that there is of it.
                 Heard::End => {}
                 Heard::Line(line) => {
+                    // Run by itself: if it fails, what follows it is run all the same.
+                    if input.is_ended_by(&line)
+                        && let ControlFlow::Break(exit) = self.turn(&mut input, reader).await?
+                    {
+                        return Ok(exit);
+                    }
                     if let Some(command) = command::parse(&line).filter(|_| input.is_empty()) {
                         reader.remember(&line);
                         match self.obey(command).await? {
@@ -146,20 +185,30 @@ impl Repl {
                             ControlFlow::Break(exit) => return Ok(exit),
                         }
                     }
-                    if !input.push(&line) && input.len() <= self.longest_input_bytes {
+                    // One that is longer is submitted as it is, which says that it is too long.
+                    if !input.push(&line) && input.len() <= self.limits.source_bytes {
                         continue;
                     }
                 }
             }
-            let source = input.take();
-            if source.is_empty() {
-                continue;
-            }
-            reader.remember(&source);
-            if let ControlFlow::Break(exit) = self.evaluate(source).await? {
+            if let ControlFlow::Break(exit) = self.turn(&mut input, reader).await? {
                 return Ok(exit);
             }
         }
+    }
+
+    /// Runs the input that was typed, and begins the next one.
+    async fn turn(
+        &mut self,
+        input: &mut Input,
+        reader: &mut Reader,
+    ) -> anyhow::Result<ControlFlow<Exit>> {
+        let source = input.take();
+        if source.is_empty() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        reader.remember(&source);
+        self.evaluate(source).await
     }
 
     fn prompt(&self, input: &Input) -> String {
@@ -195,7 +244,9 @@ impl Repl {
             print("")?;
         }
         report(&outcome);
-        self.conclude(&outcome).await
+        let flow = self.conclude(&outcome).await?;
+        self.keep_what_it_made(&outcome);
+        Ok(flow)
     }
 
     /// What an outcome means for the conversation.
@@ -223,7 +274,8 @@ impl Repl {
 
     /// Whether the present session is gone. Only running something in it says so for certain.
     async fn is_lost(&self) -> bool {
-        match self.session().run(Job::code("")).await {
+        // What it mounts may have gone with the input.
+        match self.session().run(self.given.mounts.clone()).await {
             Ok(outcome) => matches!(outcome.verdict, Verdict::SandboxFailed(_)),
             Err(error) => matches!(error, Error::Refused(Refusal::SessionGone { .. })),
         }
@@ -233,7 +285,7 @@ impl Repl {
         let fresh = self.hatchery.session(&self.present).await?;
         self.sessions.insert(self.present.clone(), fresh);
         note("the session is lost, and its variables with it; this is a fresh one");
-        Ok(())
+        self.give_all().await
     }
 
     /// Does what a command says.
@@ -264,21 +316,28 @@ impl Repl {
                 );
             }
             Ok(Command::Fork(name)) => match self.session().fork(&name).await {
-                Ok(session) => self.go_to(name, session),
+                Ok(session) => self.go_to(name, session).await?,
                 Err(error) => {
                     self.complain(Exit::Sandbox, format_args!("can't fork the session: {error}"));
                 }
             },
-            Ok(Command::Save(file)) => match save(&self.session(), &file).await {
+            Ok(Command::Save(file)) => match self.save(&file).await {
                 Ok(bytes) => note(format_args!("saved {bytes} bytes in `{}`", file.display())),
                 Err(error) => self.complain(
                     Exit::Sandbox,
                     format_args!("can't save the session in `{}`: {error:#}", file.display()),
                 ),
             },
-            Ok(Command::Load(file)) => self.load(&file).await,
+            Ok(Command::Load(file)) => self.load(&file).await?,
+            Ok(Command::Put(file, path)) => self.put(&file, path.as_deref()).await?,
+            Ok(Command::Get(path, file)) => self.get(&path, file.as_deref()).await?,
+            Ok(Command::Files) => self.list_files().await?,
+            Ok(Command::Displays(folder)) => self.keep_displays(&folder),
             Ok(Command::Reset) => match self.session().reset().await {
-                Ok(()) => note("the session is as it was at first"),
+                Ok(()) => {
+                    note("the session is as it was at first");
+                    self.give_all().await?;
+                }
                 Err(error) => {
                     self.complain(Exit::Sandbox, format_args!("can't reset the session: {error}"));
                 }
@@ -289,15 +348,42 @@ impl Repl {
     }
 
     /// Opens the session in a file beside those that are open: nothing that is there is lost.
-    async fn load(&mut self, file: &Path) {
+    async fn load(&mut self, file: &Path) -> anyhow::Result<()> {
         let name = self.free_name(&command::name_of_file(file));
         match self.hatchery.revive(&name, file).await {
-            Ok(session) => self.go_to(name, session),
+            Ok(session) => self.go_to(name, session).await?,
             Err(error) => self.complain(
                 Exit::Sandbox,
                 format_args!("can't load the session in `{}`: {error}", file.display()),
             ),
         }
+        Ok(())
+    }
+
+    /// Writes the present session to a file.
+    async fn save(&mut self, file: &Path) -> anyhow::Result<u64> {
+        let session = self.session();
+        match &mut self.kept {
+            Some(kept) if kept.is_at(file) => kept.save(&session).await,
+            _ => session_file::save(&session, file).await,
+        }
+    }
+
+    /// Keeps the present session where it is to be kept.
+    async fn keep(&mut self) -> anyhow::Result<()> {
+        let session = self.session();
+        match &mut self.kept {
+            Some(kept) => kept.save(&session).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps it once what was cancelled in it has ended.
+    async fn keep_after_all(&mut self) -> anyhow::Result<()> {
+        if self.kept.is_some() {
+            let _ = self.session().run(Job::code("")).await;
+        }
+        self.keep().await
     }
 
     /// This name, or the first with a number that no session has.
@@ -307,10 +393,11 @@ impl Repl {
         names.into_iter().find(|name| !self.sessions.contains_key(name)).expect("numbers go on")
     }
 
-    fn go_to(&mut self, name: String, session: Session) {
+    async fn go_to(&mut self, name: String, session: Session) -> anyhow::Result<()> {
         note(format_args!("this is the session `{name}` now"));
         self.sessions.insert(name.clone(), session);
         self.present = name;
+        self.give_mounts().await
     }
 
     /// Says what went wrong on the way. It ends nothing.

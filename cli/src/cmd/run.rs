@@ -13,7 +13,9 @@ use crate::output::OutputFolder;
 use crate::{displays, inputs, progress, signals, terminal};
 
 pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
+    terminal::set_raw(arguments.raw_output);
     let job = job(&arguments)?;
+    let dependencies = inputs::header_dependencies(job.source());
     for folder in arguments.output_dir.iter().chain(&arguments.save_displays) {
         // Before the program runs, since its files would be lost otherwise.
         fs::create_dir_all(folder)
@@ -22,6 +24,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
     let builder = Hatchery::builder().workers(1).progress(progress::sink());
     let hatchery = arguments.image.apply(builder)?.start().await?;
+    inputs::mention_missing(dependencies, &hatchery).await;
     // The first asks the program to end, the second ends it, the third ends this process.
     let mut interrupts = signals::interrupts(3)?;
     let mut ticket = hatchery.submit(job).await.map_err(of_submission)?;
@@ -76,11 +79,12 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
     let job = match (&arguments.code, &arguments.file) {
         (Some(code), _) => Job::code(code),
         (None, Some(file)) if file == Path::new("-") => {
-            let mut source = String::new();
-            std::io::stdin()
-                .read_to_string(&mut source)
-                .map_err(|error| UsageError(format!("can't read the program: {error}")))?;
-            Job::code(source).named("-")
+            if arguments.stdin.as_deref() == Some(file) {
+                let text =
+                    "the program and `--stdin -` both want standard input; give one as a file";
+                return Err(UsageError(text.to_owned()).into());
+            }
+            Job::code(source_from_stdin()?).named("-")
         }
         (None, Some(file)) => script(file, arguments)?,
         (None, None) => {
@@ -106,6 +110,15 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
         None => job,
     };
     Ok(job.args(&arguments.args).limits(arguments.limits.limits()))
+}
+
+fn source_from_stdin() -> Result<String, UsageError> {
+    let unreadable = |problem: &dyn std::fmt::Display| {
+        UsageError(format!("can't read the program from standard input: {problem}"))
+    };
+    let mut bytes = Vec::new();
+    std::io::stdin().read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
+    hatchery::decode_source(&bytes).map_err(|error| unreadable(&error))
 }
 
 /// What is wrong with a job by itself is the user's to put right.

@@ -1,7 +1,8 @@
 //! The prompt, without a terminal: state from input to input, commands, and what comes back to it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
 
 use crate::{hatchery, images, interrupt, run_with_stdin, text};
 
@@ -170,6 +171,152 @@ fn a_session_that_can_not_be_kept_is_no_success() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(125), "{output:?}");
     assert!(text(&output.stderr).contains("the session is not kept in"), "{output:?}");
+}
+
+fn signal(name: &str, process: u32) {
+    let status = Command::new("kill").args([name, &process.to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+/// A prompt with its session in this file, that has printed a line.
+fn spawned_with_session(file: &Path, input: &str) -> Child {
+    let mut command = hatchery();
+    command.arg("repl").arg("--session").arg(file);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(input.as_bytes()).unwrap();
+    let mut first = [0_u8; 3];
+    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"on\n");
+    child
+}
+
+#[test]
+fn a_signal_that_ends_the_prompt_does_not_cost_the_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("work.session");
+    for (name, code, input) in [
+        ("-TERM", 143, "x = 1\nprint('on')\n"),
+        ("-HUP", 129, "if x:\n    x += 1\n    print('on')\n    while True: pass\n\n"),
+    ] {
+        let child = spawned_with_session(&file, input);
+        signal(name, child.id());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+    }
+    let output = run_with_stdin(&["repl", "--session", file.to_str().unwrap()], "x");
+    assert_eq!(text(&output.stdout), "2\n", "{output:?}");
+}
+
+#[test]
+fn a_session_that_somebody_else_has_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("work.session");
+    let name = file.to_str().unwrap();
+    assert!(run_with_stdin(&["repl", "--session", name], "x = 1").status.success());
+    let mut child = spawned_with_session(&file, "x += 1\nprint('on')\n");
+    let second = run_with_stdin(&["repl", "--session", name], "x");
+    assert_eq!(second.status.code(), Some(2), "{second:?}");
+    assert!(text(&second.stderr).contains("another prompt"), "{second:?}");
+    assert_eq!(second.stdout, b"");
+    // What another one has put there meanwhile isn't lost, and neither is this session.
+    std::fs::write(&file, "another's").unwrap();
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(text(&output.stderr).contains("work.session.1"), "{output:?}");
+    assert_eq!(std::fs::read(&file).unwrap(), b"another's");
+    let output = run_with_stdin(&["repl", "--session", &format!("{name}.1")], "x");
+    assert_eq!(text(&output.stdout), "2\n", "{output:?}");
+}
+
+#[test]
+fn files_go_in_and_come_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("a b.csv"), "1,2\n").unwrap();
+    std::fs::write(path("there"), "mine").unwrap();
+    let (input, out, there) = (path("a b.csv"), path("out"), path("there"));
+    let output = typed(&format!(
+        ":files\n:put '{input}' data/\nopen('data/a b.csv').read()\n\
+         open('made', 'wb').write(b'\\xff')\nopen('made', 'ab').write(b'')\n:files\n\
+         :get made '{out}'\n:get made {there}\n:get missing\n:put '{input}' 'data/a b.csv'\n"
+    ));
+    let files = "           4  data/a b.csv\n           1  made\n";
+    assert_eq!(text(&output.stdout), format!("'1,2\\n'\n1\n0\n{files}"), "{output:?}");
+    let said = text(&output.stderr);
+    for expected in [
+        "has no files",
+        "put `data/a b.csv`, 4 bytes",
+        "replaced `data/a b.csv`, 4 bytes",
+        "is there already; name another file",
+        "can't get `missing`: FileNotFoundError",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    assert_eq!(said.matches("is in the session alone").count(), 1, "{said}");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(std::fs::read(&out).unwrap(), b"\xff");
+    assert_eq!(std::fs::read(&there).unwrap(), b"mine");
+}
+
+#[test]
+fn what_the_command_line_names_is_given_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, shown) = (folder.path().join("out"), folder.path().join("shown"));
+    let arguments = [
+        "repl",
+        "--input",
+        "Cargo.toml=given",
+        "--mount",
+        "examples/data",
+        "--output-dir",
+        out.to_str().unwrap(),
+        "--save-displays",
+        shown.to_str().unwrap(),
+    ];
+    let output = run_with_stdin(
+        &arguments,
+        "import os\n'members' in open('given').read()\nopen('new', 'w').write('12')\n\
+         display({'image/png': b'1', 'text/plain': 'x'}, raw=True)\n\
+         display({'image/png': b'2', 'text/plain': 'x'}, raw=True)\n\
+         open('new', 'w').write('345')\nos.remove('given')\n:reset\nimport os\n\
+         os.path.exists('given'), os.path.exists('new')\n:fork other\nos.listdir('/data')\n",
+    );
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let printed = text(&output.stdout);
+    assert!(printed.starts_with("True\n2\n3\n(True, False)\n["), "{printed}");
+    assert!(printed.contains("'sales.csv'"), "{printed}");
+    assert_eq!(std::fs::read(out.join("new")).unwrap(), b"345");
+    assert_eq!(out.read_dir().unwrap().count(), 1);
+    for (name, contents) in [("display-1.png", b"1"), ("display-2.png", b"2")] {
+        assert_eq!(std::fs::read(shown.join(name)).unwrap(), contents);
+    }
+}
+
+#[test]
+fn a_figure_is_mentioned_and_can_be_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shown");
+    let output = typed(&format!(
+        ":displays {0}\ndisplay({{'image/png': b'1', 'text/plain': 'x'}}, raw=True)\n1\n\
+         :displays {0}\n",
+        path.display()
+    ));
+    assert_eq!(text(&output.stdout), "1\n", "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("no input has shown anything"), "{said}");
+    assert!(said.contains("`:displays DIR` keeps it"), "{said}");
+    assert_eq!(std::fs::read(path.join("display-1.png")).unwrap(), b"1");
+}
+
+/// As at Python's own prompt nothing is left out, and as in a file no empty line is needed.
+#[test]
+fn a_line_behind_a_block_is_run_although_the_block_raised() {
+    let output =
+        typed("\u{feff}if 1: 1/0\n'goes on'\ndef f(): return 2\nf()\nif 1: print(3)\n:quit\n");
+    assert_eq!(text(&output.stdout), "'goes on'\n2\n3\n", "{output:?}");
+    assert!(text(&output.stderr).contains("ZeroDivisionError"), "{output:?}");
 }
 
 #[test]

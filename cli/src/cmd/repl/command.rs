@@ -4,14 +4,18 @@ use std::path::PathBuf;
 
 /// What `:help` prints.
 pub(super) const HELP: &str = "\
-:fork NAME     go on in a copy of this session; the session stays as it is
-:sessions      list the sessions; `*` marks the present one
-:switch NAME   go on in another session
-:save FILE     write this session to a file, for `hatchery repl --session FILE` or `:load`
-:load FILE     go on in a session from a file, beside those that are open
-:reset         forget what this session did
-:help          show this
-:quit          leave; so do Ctrl-D and `sys.exit()`
+:fork NAME        go on in a copy of this session; the session stays as it is
+:sessions         list the sessions; `*` marks the present one
+:switch NAME      go on in another session
+:save FILE        write this session to a file, for `hatchery repl --session FILE` or `:load`
+:load FILE        go on in a session from a file, beside those that are open
+:put FILE [PATH]  copy a file into the session's workspace, under its own name or another one
+:get PATH [FILE]  copy a file of the session out; what is there already is left alone
+:files            list the files in the session's workspace
+:displays DIR     write the figures and tables that an input showed last into a folder
+:reset            forget what this session did
+:help             show this
+:quit             leave; so do Ctrl-D and `sys.exit()`
 
 Ctrl-C interrupts the program, and a second one stops it, which costs the session.
 Everything else is Python. A block ends with an empty line.";
@@ -28,6 +32,12 @@ pub(super) enum Command {
     Switch(String),
     Save(PathBuf),
     Load(PathBuf),
+    /// A file of the host, and its name in the workspace.
+    Put(PathBuf, Option<String>),
+    /// A file of the session, and where it goes.
+    Get(String, Option<PathBuf>),
+    Files,
+    Displays(PathBuf),
     Reset,
     Quit,
 }
@@ -58,9 +68,35 @@ fn command(word: &str, argument: &str) -> Result<Command, String> {
         "switch" => Ok(Command::Switch(name(word, argument)?)),
         "save" => Ok(Command::Save(path()?)),
         "load" => Ok(Command::Load(path()?)),
+        "put" => one_or_two(argument, "`:put FILE` or `:put FILE PATH`")
+            .map(|(file, path)| Command::Put(file.into(), path)),
+        "get" => one_or_two(argument, "`:get PATH` or `:get PATH FILE`")
+            .map(|(path, file)| Command::Get(path, file.map(PathBuf::from))),
+        "files" => alone(Command::Files),
+        "displays" if argument.is_empty() => Err("write `:displays DIR`".to_owned()),
+        "displays" => Ok(Command::Displays(argument.into())),
         "reset" => alone(Command::Reset),
         "quit" => alone(Command::Quit),
         _ => Err(format!("there is no command `:{word}`; `:help` lists them")),
+    }
+}
+
+/// One or two words. One with spaces stands in quotes.
+fn one_or_two(text: &str, usage: &str) -> Result<(String, Option<String>), String> {
+    let mut words = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let (word, behind) = match first {
+            '\'' | '"' => rest[1..].split_once(first).ok_or("a quote is not closed")?,
+            _ => rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len())),
+        };
+        words.push(word.to_owned());
+        rest = behind.trim_start();
+    }
+    let mut words = words.into_iter();
+    match (words.next(), words.next(), words.next()) {
+        (Some(first), second, None) => Ok((first, second)),
+        _ => Err(format!("write {usage}; names with spaces stand in quotes")),
     }
 }
 
@@ -105,6 +141,12 @@ mod tests {
             (":switch repl", Command::Switch("repl".to_owned())),
             (":save a b.session", Command::Save("a b.session".into())),
             (":load /tmp/x", Command::Load("/tmp/x".into())),
+            (":put a.csv", Command::Put("a.csv".into(), None)),
+            (":put 'a b.csv'  \"x y\"", Command::Put("a b.csv".into(), Some("x y".to_owned()))),
+            (":get out/a.csv", Command::Get("out/a.csv".to_owned(), None)),
+            (":get a ../b", Command::Get("a".to_owned(), Some("../b".into()))),
+            (":files", Command::Files),
+            (":displays my plots", Command::Displays("my plots".into())),
             (":reset ", Command::Reset),
             (":quit", Command::Quit),
         ] {
@@ -124,6 +166,11 @@ mod tests {
             (":switch", ":switch NAME"),
             (":save", ":save FILE"),
             (":load  ", ":load FILE"),
+            (":put", ":put FILE"),
+            (":get a b c", "in quotes"),
+            (":put 'a", "quote"),
+            (":files x", "alone"),
+            (":displays", ":displays DIR"),
             (":quit now", "alone"),
             (":fork a b", "`a b` is none"),
             (":fork a/b", "letters"),
@@ -145,8 +192,8 @@ mod tests {
     #[test]
     fn the_help_lists_commands_that_there_are() {
         for line in HELP.lines().filter(|line| line.starts_with(':')) {
-            let usage = line.split("  ").next().unwrap();
-            assert!(matches!(parse(usage), Some(Ok(_))), "{usage}");
+            let usage = line.split("  ").next().unwrap().replace(['[', ']'], "");
+            assert!(matches!(parse(&usage), Some(Ok(_))), "{usage}");
         }
     }
 

@@ -30,6 +30,11 @@ impl Input {
         self.scanner.is_whole()
     }
 
+    /// Whether what is typed now belongs to no block that is open: the input ends before it.
+    pub(super) fn is_ended_by(&self, typed: &str) -> bool {
+        self.scanner.is_ended_by(typed.split('\n').next().unwrap_or(""))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
@@ -80,6 +85,8 @@ pub(in crate::cmd) struct Scanner {
     had_block: bool,
     /// The present block goes on until an empty line.
     in_block: bool,
+    /// The last logical line was a decorator.
+    is_decorated: bool,
     /// Something that no further line puts right.
     is_broken: bool,
     /// The last character of the present logical line that is neither space nor comment.
@@ -122,6 +129,20 @@ impl Scanner {
         self.end();
     }
 
+    /// Whether this line belongs to no block that is open.
+    fn is_ended_by(&self, line: &str) -> bool {
+        let is_in_line = !self.open.is_empty() || self.is_joined;
+        if !self.in_block || is_in_line || self.is_decorated || self.is_broken {
+            return false;
+        }
+        let word = line.split(|character| !is_word(character)).next().unwrap_or("");
+        let is_blank = line.trim_ascii().is_empty();
+        !(is_blank
+            || line.starts_with(is_space)
+            || line.starts_with('#')
+            || CONTINUERS.contains(&word))
+    }
+
     /// At the start of a logical line: whether it belongs to a block, or opens one.
     fn start(&mut self, line: &str) {
         self.last = None;
@@ -133,6 +154,7 @@ impl Scanner {
             let word = content.split(|character| !is_word(character)).next().unwrap_or("");
             let opens = OPENERS.contains(&word) || content.starts_with('@');
             let goes_on = self.had_block && (is_indented || CONTINUERS.contains(&word));
+            self.is_decorated = content.starts_with('@');
             self.had_block |= opens;
             self.in_block = opens || goes_on;
         }
@@ -446,6 +468,44 @@ mod tests {
     fn a_simple_line_behind_a_block_ends_the_input() {
         check(&["def f():", "    return 1", "f()"]);
         check(&["for x in y: z", "x = (", ")"]);
+    }
+
+    #[test]
+    fn a_line_outside_of_the_block_that_is_open_is_another_input() {
+        let is_ended = |typed: &[&str], line: &str| {
+            let mut input = Input::default();
+            for line in typed {
+                assert!(!input.push(line), "{typed:?} is whole");
+            }
+            input.is_ended_by(line)
+        };
+        for (typed, line) in [
+            (&["if 1: 1/0"][..], "x"),
+            (&["if 1: 1/0"], ":quit"),
+            (&["def f():", "    return (", ")"], "def g():\n    pass"),
+            (&["@a", "def f(): pass"], "@b"),
+            (&["if x:"], "y"),
+            (&["if x:", "    y", "else: z"], "elsewhere = 1"),
+        ] {
+            assert!(is_ended(typed, line), "{typed:?} {line}");
+        }
+        for (typed, line) in [
+            (&[][..], "x"),
+            (&["(1,"], "x"),
+            (&["x = \\"], "1"),
+            (&["if 1: x"], ""),
+            (&["if 1: x"], " \r"),
+            (&["if 1: x"], "# why"),
+            (&["if 1: x"], "else: y"),
+            (&["try: x"], "except: y"),
+            (&["if 1:"], "    x"),
+            (&["if 1:", "    \'\'\'"], "x"),
+            (&["if 1: f("], "x"),
+            (&["@a"], "def f(): pass"),
+            (&["@a", "# why"], "class C: pass"),
+        ] {
+            assert!(!is_ended(typed, line), "{typed:?} {line}");
+        }
     }
 
     #[test]

@@ -28,7 +28,14 @@ pub(super) enum Heard {
 /// Where lines come from.
 pub(super) enum Reader {
     Terminal(Box<Terminal>),
-    Pipe(BufReader<Stdin>),
+    Pipe(Pipe),
+}
+
+/// Standard input that is no terminal.
+pub(super) struct Pipe {
+    stdin: BufReader<Stdin>,
+    /// Nothing was read yet.
+    is_new: bool,
 }
 
 impl Reader {
@@ -37,7 +44,7 @@ impl Reader {
         if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
             return Ok(Self::Terminal(Box::new(Terminal::open()?)));
         }
-        Ok(Self::Pipe(BufReader::new(tokio::io::stdin())))
+        Ok(Self::Pipe(Pipe { stdin: BufReader::new(tokio::io::stdin()), is_new: true }))
     }
 
     pub(super) fn is_terminal(&self) -> bool {
@@ -52,10 +59,18 @@ impl Reader {
     ) -> anyhow::Result<Heard> {
         match self {
             Self::Terminal(terminal) => terminal.read(prompt, interrupts).await,
-            Self::Pipe(stdin) => tokio::select! {
-                line = line_of(stdin) => line,
+            Self::Pipe(pipe) => tokio::select! {
+                line = pipe.line() => line,
                 _ = interrupts.more_than(0) => Ok(Heard::Interrupt),
             },
+        }
+    }
+
+    /// Leaves the terminal as it was, also if something still reads from it.
+    pub(super) fn give_up(&self) {
+        match self {
+            Self::Terminal(terminal) => terminal.give_up(),
+            Self::Pipe(_) => {}
         }
     }
 
@@ -68,21 +83,29 @@ impl Reader {
     }
 }
 
-async fn line_of(stdin: &mut BufReader<Stdin>) -> anyhow::Result<Heard> {
-    let mut bytes = Vec::new();
-    let count = stdin.take(LONGEST_LINE_BYTES).read_until(b'\n', &mut bytes).await?;
-    if count == 0 {
-        return Ok(Heard::End);
+impl Pipe {
+    async fn line(&mut self) -> anyhow::Result<Heard> {
+        let mut bytes = Vec::new();
+        let mut limited = (&mut self.stdin).take(LONGEST_LINE_BYTES);
+        let count = limited.read_until(b'\n', &mut bytes).await?;
+        if count == 0 {
+            return Ok(Heard::End);
+        }
+        let has_end = bytes.ends_with(b"\n");
+        if !has_end && count as u64 == LONGEST_LINE_BYTES {
+            let text = format!("a line of the input is longer than {LONGEST_LINE_BYTES} bytes");
+            return Err(UsageError(text).into());
+        }
+        if has_end {
+            bytes.pop();
+        }
+        let mut line = String::from_utf8(bytes).map_err(|_| {
+            UsageError("the input isn't UTF-8, which Python source has to be".into())
+        })?;
+        if std::mem::take(&mut self.is_new) && line.starts_with('\u{feff}') {
+            // The mark that some editors put in front of UTF-8.
+            line.remove(0);
+        }
+        Ok(Heard::Line(line))
     }
-    let has_end = bytes.ends_with(b"\n");
-    if !has_end && count as u64 == LONGEST_LINE_BYTES {
-        let text = format!("a line of the input is longer than {LONGEST_LINE_BYTES} bytes");
-        return Err(UsageError(text).into());
-    }
-    if has_end {
-        bytes.pop();
-    }
-    let line = String::from_utf8(bytes)
-        .map_err(|_| UsageError("the input isn't UTF-8, which Python source has to be".into()))?;
-    Ok(Heard::Line(line))
 }

@@ -3,6 +3,9 @@
 //! It has the terminal only while it reads, so that Ctrl-C at the prompt is a key and while a
 //! program runs a signal.
 
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
 use anyhow::Context as _;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
@@ -72,6 +75,18 @@ impl Terminal {
             Err(ReadlineError::Eof) => Ok(Heard::End),
             Err(error) => Err(error).context("can't read from the terminal"),
         }
+    }
+
+    /// Leaves the terminal as shells want it, if a thread still reads from it: that can't be ended,
+    /// and would have put it back.
+    pub(super) fn give_up(&self) {
+        if self.editor.is_some() {
+            return;
+        }
+        let mut stty = Command::new("stty");
+        let _ = stty.arg("sane").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        // No more marks around what is pasted, and the shell's prompt on a line of its own.
+        let _ = std::io::stdout().lock().write_all(b"\x1b[?2004l\r\n");
     }
 
     /// Adds an input to the history.

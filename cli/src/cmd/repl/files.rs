@@ -1,0 +1,207 @@
+//! What goes into the present session and comes out of it: files, folders and displays.
+
+use std::fs;
+use std::path::Path;
+
+use hatchery::{ChangeKind, Job, Outcome, Verdict};
+
+use super::{Repl, workspace};
+use crate::displays;
+use crate::exit::{Exit, UsageError};
+use crate::follow::follow;
+use crate::terminal::{note, print};
+
+impl Repl {
+    /// Runs a job of the prompt's own, whose output nobody sees. `None` if it was refused, which is
+    /// said.
+    async fn ask(&mut self, job: Job) -> anyhow::Result<Option<Outcome>> {
+        let mut ticket = match self.session().submit(job).await {
+            Ok(ticket) => ticket,
+            Err(error) => {
+                self.complain(Exit::Sandbox, error);
+                return Ok(None);
+            }
+        };
+        let (outcome, _) = follow(&mut ticket, false, &mut self.interrupts).await?;
+        self.interrupts.forget();
+        Ok(Some(outcome))
+    }
+
+    /// Gives the present session what the command line names for every session.
+    pub(super) async fn give_all(&mut self) -> anyhow::Result<()> {
+        self.give_mounts().await?;
+        if self.given.files.is_empty() {
+            return Ok(());
+        }
+        let there = self.files().await?;
+        for (name, contents) in self.given.files.clone() {
+            self.give(&name, contents).await?.map_err(UsageError)?;
+            if there.as_ref().is_ok_and(|there| there.iter().any(|(path, _)| *path == name)) {
+                note(format_args!("the session's `{name}` is replaced, as --input says"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Mounts folders, which neither copies of a session nor files have.
+    pub(super) async fn give_mounts(&mut self) -> anyhow::Result<()> {
+        if !self.given.has_mounts {
+            return Ok(());
+        }
+        let mounts = self.given.mounts.clone();
+        match self.ask(mounts).await? {
+            Some(outcome) if !matches!(outcome.verdict, Verdict::Completed { .. }) => {
+                Err(UsageError(workspace::failure(&outcome)).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts a file into the present session's workspace.
+    async fn give(&mut self, name: &str, contents: Vec<u8>) -> anyhow::Result<Result<(), String>> {
+        let job = match Job::code("").named("<put>").input(name, contents) {
+            Ok(job) => job,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        Ok(match self.ask(job).await? {
+            Some(outcome) if !matches!(outcome.verdict, Verdict::Completed { .. }) => {
+                Err(workspace::failure(&outcome))
+            }
+            Some(_) => Ok(()),
+            None => Err("the session didn't take it".to_owned()),
+        })
+    }
+
+    /// The files in the present session's workspace.
+    async fn files(&mut self) -> anyhow::Result<Result<Vec<(String, u64)>, String>> {
+        let outcome = self.ask(workspace::listing(&self.limits)).await?;
+        Ok(match outcome {
+            Some(outcome) => workspace::listed(&outcome),
+            None => Err("the session doesn't say".to_owned()),
+        })
+    }
+
+    /// `:put`.
+    pub(super) async fn put(&mut self, file: &Path, path: Option<&str>) -> anyhow::Result<()> {
+        let read = fs::read(file).map_err(|error| error.to_string());
+        let put = match (workspace::name_for(file, path), read) {
+            (Ok(name), Ok(contents)) => {
+                let is_there = self
+                    .files()
+                    .await?
+                    .is_ok_and(|there| there.iter().any(|(path, _)| *path == name));
+                let (length, verb) = (contents.len(), if is_there { "replaced" } else { "put" });
+                let given = self.give(&name, contents).await?;
+                given.map(|()| note(format_args!("{verb} `{name}`, {length} bytes")))
+            }
+            (Err(problem), _) | (_, Err(problem)) => Err(problem),
+        };
+        if let Err(problem) = put {
+            self.complain(Exit::Usage, format_args!("can't put `{}`: {problem}", file.display()));
+        }
+        Ok(())
+    }
+
+    /// `:get`.
+    pub(super) async fn get(&mut self, path: &str, file: Option<&Path>) -> anyhow::Result<()> {
+        let got = match workspace::local_for(path, file) {
+            // Before all of it is read in vain.
+            Ok(local) if local.symlink_metadata().is_ok() => Err(format!(
+                "`{}` is there already; name another file with `:get PATH FILE`",
+                local.display()
+            )),
+            Ok(local) => match self.ask(workspace::reading(path, &self.limits)).await? {
+                Some(outcome) => workspace::contents(outcome).and_then(|contents| {
+                    workspace::write_new(&local, &contents)
+                        .map(|()| (local.clone(), contents.len()))
+                        .map_err(|error| format!("can't write `{}`: {error}", local.display()))
+                }),
+                None => return Ok(()),
+            },
+            Err(problem) => Err(problem),
+        };
+        match got {
+            Ok((local, length)) => {
+                note(format_args!("`{path}` is in `{}` now, {length} bytes", local.display()));
+            }
+            Err(problem) => {
+                self.complain(Exit::Usage, format_args!("can't get `{path}`: {problem}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// `:files`.
+    pub(super) async fn list_files(&mut self) -> anyhow::Result<()> {
+        match self.files().await? {
+            Ok(files) if files.is_empty() => note("the session has no files in its workspace"),
+            Ok(files) => {
+                for (path, bytes) in files {
+                    print(format_args!("{bytes:>12}  {path}"))?;
+                }
+            }
+            Err(problem) => {
+                self.complain(Exit::Sandbox, format_args!("can't list the files: {problem}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// `:displays`.
+    pub(super) fn keep_displays(&mut self, folder: &Path) {
+        if self.shown.is_empty() {
+            self.complain(Exit::Usage, "no input has shown anything that can be kept");
+            return;
+        }
+        let added = fs::create_dir_all(folder).and_then(|()| displays::add(&self.shown, folder));
+        match added {
+            Ok(paths) => {
+                for path in paths {
+                    note(format_args!("kept `{}`", path.display()));
+                }
+            }
+            Err(error) => self.complain(
+                Exit::Sandbox,
+                format_args!("can't write into `{}`: {error}", folder.display()),
+            ),
+        }
+    }
+
+    /// Keeps files and displays of an input, or says how to.
+    pub(super) fn keep_what_it_made(&mut self, outcome: &Outcome) {
+        match &mut self.outputs {
+            Some(outputs) => {
+                if !outputs.keep(&outcome.files) {
+                    self.fail_with(Exit::Failed);
+                }
+            }
+            None => self.tell_of_files(outcome),
+        }
+        let shown = displays::shown(outcome);
+        if shown.is_empty() {
+            return;
+        }
+        let has_image = shown.iter().any(|(_, bundle)| displays::has_image(bundle));
+        self.shown = shown;
+        match self.display_folder.clone() {
+            Some(folder) => self.keep_displays(&folder),
+            None if has_image => note(
+                "the program showed an image; `:displays DIR` keeps it, --save-displays DIR all",
+            ),
+            None => {}
+        }
+    }
+
+    /// Says once that there are files which are in the session alone.
+    fn tell_of_files(&mut self, outcome: &Outcome) {
+        let mut written = outcome.files.iter().filter(|file| file.kind != ChangeKind::Deleted);
+        if let Some(file) = written.next().filter(|_| !self.has_told_of_files) {
+            self.has_told_of_files = true;
+            note(format_args!(
+                "`{}` is in the session alone; `:get {}` fetches it, `:files` lists such files, \
+                 --output-dir DIR keeps all",
+                file.path, file.path
+            ));
+        }
+    }
+}

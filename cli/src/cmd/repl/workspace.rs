@@ -1,0 +1,239 @@
+//! Files that go into a session and come out of it.
+//!
+//! Files of the host that were there before are never overwritten.
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use hatchery::{ChangeKind, ChangedFile, Job, Limits, Outcome, Value, Verdict};
+
+use crate::exit::UsageError;
+use crate::terminal::note;
+
+/// Where a session's files are.
+const WORKSPACE: &str = "/workspace/";
+
+/// What a list of a session's files may take, in bytes.
+const LONGEST_LIST_BYTES: usize = 16 << 20;
+
+/// Lists the files. An expression, so that it leaves no variables.
+const LIST: &str = "(lambda os: sorted([os.path.relpath(os.path.join(folder, name), '/workspace'), \
+                    os.lstat(os.path.join(folder, name)).st_size] \
+                    for folder, _, names in os.walk('/workspace') for name in names))\
+                    (__import__('os'))";
+
+/// A job that lists the files of its session.
+pub(super) fn listing(limits: &Limits) -> Job {
+    let limits = Limits { result_bytes: LONGEST_LIST_BYTES, ..limits.clone() };
+    Job::expression(LIST).named("<files>").limits(limits)
+}
+
+/// The files that such a job found, with their sizes in bytes.
+pub(super) fn listed(outcome: &Outcome) -> Result<Vec<(String, u64)>, String> {
+    match &outcome.verdict {
+        Verdict::Completed { value: Some(value), .. } => serde_json::from_value(value.clone())
+            .map_err(|_| "the session gives no list of them".to_owned()),
+        Verdict::Completed { .. } => Err("there are too many".to_owned()),
+        _ => Err(failure(outcome)),
+    }
+}
+
+/// A job that reads a file of its session.
+pub(super) fn reading(path: &str, limits: &Limits) -> Job {
+    let path = match path.starts_with('/') {
+        true => path.to_owned(),
+        false => format!("{WORKSPACE}{path}"),
+    };
+    // Texts of JSON are texts of Python too.
+    let path = serde_json::Value::from(path);
+    let result_data_bytes = usize::try_from(limits.file_bytes).unwrap_or(usize::MAX);
+    Job::expression(format!("__import__('io').FileIO({path}).read()"))
+        .named("<get>")
+        .limits(Limits { result_data_bytes, ..limits.clone() })
+}
+
+/// What such a job has read.
+pub(super) fn contents(outcome: Outcome) -> Result<Vec<u8>, String> {
+    match outcome.verdict {
+        Verdict::Completed { data: Some(Value::Bytes(bytes)), .. } => Ok(bytes),
+        Verdict::Completed { .. } => Err(outcome
+            .limits_met
+            .first()
+            .map_or("it has no bytes".to_owned(), ToString::to_string)),
+        _ => Err(failure(&outcome)),
+    }
+}
+
+/// Why a job that should have run to its end didn't.
+pub(super) fn failure(outcome: &Outcome) -> String {
+    match &outcome.verdict {
+        Verdict::Raised(exception) => format!("{}: {}", exception.type_name, exception.message),
+        Verdict::Limit(hit) => hit.to_string(),
+        Verdict::SandboxFailed(failure) => failure.to_string(),
+        verdict => format!("ended as {}", verdict.name()),
+    }
+}
+
+/// The name in a workspace that a file of the host is given.
+pub(super) fn name_for(local: &Path, path: Option<&str>) -> Result<String, String> {
+    let own = local.file_name().and_then(|name| name.to_str());
+    match path {
+        // As `cp` has it.
+        Some(folder) if folder.ends_with('/') => {
+            let name = own.ok_or_else(|| format!("`{}` names no file", local.display()))?;
+            Ok(format!("{}{name}", below_workspace(folder)))
+        }
+        Some(path) => Ok(below_workspace(path).to_owned()),
+        None => {
+            own.map(str::to_owned).ok_or_else(|| format!("`{}` names no file", local.display()))
+        }
+    }
+}
+
+fn below_workspace(path: &str) -> &str {
+    path.strip_prefix(WORKSPACE).unwrap_or(path)
+}
+
+/// Where on the host a file of a session goes.
+pub(super) fn local_for(path: &str, local: Option<&Path>) -> Result<PathBuf, String> {
+    let name = || match path.rsplit('/').next() {
+        Some("" | "." | "..") | None => Err(format!("`{path}` names no file")),
+        Some(name) => Ok(name),
+    };
+    match local {
+        Some(folder) if folder.is_dir() => Ok(folder.join(name()?)),
+        Some(local) => Ok(local.to_owned()),
+        None => Ok(PathBuf::from(name()?)),
+    }
+}
+
+/// Writes a file that isn't there.
+pub(super) fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).open(path)?.write_all(contents)
+}
+
+/// The folder of `--output-dir`, which gets the files that inputs make and change.
+#[derive(Debug)]
+pub(super) struct Outputs {
+    folder: PathBuf,
+    /// Files there that are this prompt's, and so may be replaced.
+    own: BTreeSet<PathBuf>,
+}
+
+impl Outputs {
+    pub(super) fn open(folder: &Path) -> Result<Self, UsageError> {
+        fs::create_dir_all(folder)
+            .map_err(|error| UsageError(format!("can't make `{}`: {error}", folder.display())))?;
+        Ok(Self { folder: folder.to_owned(), own: BTreeSet::new() })
+    }
+
+    /// Writes them, and returns whether all are written.
+    pub(super) fn keep(&mut self, files: &[ChangedFile]) -> bool {
+        let mut are_kept = true;
+        for file in files.iter().filter(|file| file.kind != ChangeKind::Deleted) {
+            if let Err(error) = self.keep_file(file) {
+                note(format_args!("can't keep `{}`: {error:#}", file.path));
+                are_kept = false;
+            }
+        }
+        are_kept
+    }
+
+    fn keep_file(&mut self, file: &ChangedFile) -> anyhow::Result<()> {
+        // Its name comes from the guest.
+        hatchery::check_path(&file.path)?;
+        let path = self.folder.join(&file.path);
+        make_folders(&self.folder, Path::new(&file.path).parent().unwrap_or(Path::new("")))?;
+        if self.own.contains(&path) {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+        }
+        match write_new(&path, &file.contents) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => anyhow::bail!(
+                "`{}` was there before and is left alone; `:get` fetches the file under another \
+                 name",
+                path.display()
+            ),
+            written => written?,
+        }
+        self.own.insert(path);
+        Ok(())
+    }
+}
+
+/// Makes the folders of this relative path. No link leads them elsewhere.
+fn make_folders(base: &Path, path: &Path) -> anyhow::Result<()> {
+    let mut folder = base.to_owned();
+    for part in path {
+        folder.push(part);
+        match folder.symlink_metadata() {
+            Ok(metadata) if metadata.is_dir() => {}
+            Ok(_) => anyhow::bail!("`{}` is no folder", folder.display()),
+            Err(_) => fs::create_dir(&folder)
+                .with_context(|| format!("can't make `{}`", folder.display()))?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(path: &str, contents: &str) -> ChangedFile {
+        ChangedFile {
+            path: path.to_owned(),
+            kind: ChangeKind::Created,
+            contents: contents.as_bytes().to_vec(),
+        }
+    }
+
+    #[test]
+    fn only_what_this_prompt_wrote_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("out");
+        let mut outputs = Outputs::open(&base).unwrap();
+        fs::write(base.join("mine"), "mine").unwrap();
+        assert!(outputs.keep(&[changed("a/b", "1"), changed("c", "2")]));
+        assert!(outputs.keep(&[changed("a/b", "3")]));
+        assert!(!outputs.keep(&[changed("mine", "4"), changed("d", "5")]));
+        let read = |name: &str| fs::read_to_string(base.join(name)).unwrap();
+        let found = ["a/b", "c", "mine", "d"].map(read);
+        assert_eq!(found, ["3", "2", "mine", "5"]);
+        // It can be gone meanwhile.
+        fs::remove_file(base.join("c")).unwrap();
+        assert!(outputs.keep(&[changed("c", "6")]));
+    }
+
+    #[test]
+    fn nothing_is_written_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("out");
+        let mut outputs = Outputs::open(&base).unwrap();
+        std::os::unix::fs::symlink(folder.path(), base.join("link")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("new"), base.join("file")).unwrap();
+        for path in ["link/x", "file", "../x", "/x", "a/../../x"] {
+            assert!(!outputs.keep(&[changed(path, "")]), "{path}");
+        }
+        assert_eq!(folder.path().read_dir().unwrap().count(), 1);
+    }
+
+    #[test]
+    fn files_are_named_as_cp_names_them() {
+        let name = |local: &str, path| name_for(Path::new(local), path);
+        assert_eq!(name("/tmp/a.csv", None).as_deref(), Ok("a.csv"));
+        assert_eq!(name("a.csv", Some("data/")).as_deref(), Ok("data/a.csv"));
+        assert_eq!(name("a.csv", Some("/workspace/b")).as_deref(), Ok("b"));
+        assert!(name("..", None).is_err());
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(local_for("a/b.csv", None), Ok("b.csv".into()));
+        assert_eq!(local_for("b", Some(folder.path())), Ok(folder.path().join("b")));
+        assert_eq!(local_for("b", Some(Path::new("other"))), Ok("other".into()));
+        assert!(local_for("a/..", None).is_err());
+    }
+}

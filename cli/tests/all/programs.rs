@@ -1,0 +1,99 @@
+//! Programs as files and streams hold them, and what a terminal is given of what they print.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::{hatchery, run, run_with_stdin, said_by_program, text};
+
+#[test]
+fn a_program_from_standard_input_may_begin_with_a_mark() {
+    let output = run_with_stdin(&["run", "-"], "\u{feff}print('é')");
+    assert_eq!(text(&output.stdout), "é\n", "{output:?}");
+}
+
+#[test]
+fn standard_input_is_the_programs_or_its_input() {
+    let output = run_with_stdin(&["run", "-", "--stdin", "-"], "print(input())");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("both want standard input"), "{output:?}");
+}
+
+#[test]
+fn a_program_may_begin_with_a_minus() {
+    let output = run(&["run", "-c", "-print(1)", "--timeout", "20s"]);
+    assert_eq!(text(&output.stdout), "1\n", "{output:?}");
+    assert!(said_by_program(&output).contains("TypeError"), "{output:?}");
+}
+
+#[test]
+fn a_script_is_in_the_encoding_that_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script.py");
+    let of = |source: &[u8]| {
+        std::fs::write(&script, source).unwrap();
+        run(&["run", script.to_str().unwrap()])
+    };
+    let output = of(b"# coding: latin-1\nprint('\xe9')");
+    assert_eq!(text(&output.stdout), "é\n", "{output:?}");
+    for (source, expected) in [
+        (&b"print('\xe9')"[..], "isn't UTF-8"),
+        (b"# coding: cp1252\nprint('\xe9')", "`cp1252`"),
+        (b"# coding: ascii\nprint('\xe9')", "`ascii`"),
+    ] {
+        let output = of(source);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains(expected), "{output:?}");
+    }
+}
+
+#[test]
+fn dependencies_that_nothing_installs_are_said() {
+    let source = "# /// script\n# dependencies = [\"NumPy>=2\", \"requests<3\"]\n# ///\nprint(1)";
+    let output = run_with_stdin(&["run", "-"], source);
+    assert_eq!(text(&output.stdout), "1\n", "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("nothing installs them: requests; add them with --package"), "{said}");
+    let folder = tempfile::tempdir().unwrap();
+    let package = folder.path().join("requests");
+    std::fs::create_dir(&package).unwrap();
+    std::fs::write(package.join("__init__.py"), "").unwrap();
+    let arguments = ["run", "-", "--package", package.to_str().unwrap()];
+    let output = run_with_stdin(&arguments, source);
+    assert!(!text(&output.stderr).contains("nothing installs"), "{output:?}");
+    crate::images::remove(&arguments[2..]);
+}
+
+/// What a terminal is given of a program, by `script` of util-linux; without it there is nothing to
+/// test with.
+fn on_a_terminal(script: &Path, arguments: &str) -> Option<String> {
+    let program = env!("CARGO_BIN_EXE_hatchery");
+    let command = format!("'{program}' run '{}' {arguments}", script.display());
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &command, "/dev/null"]).stdin(Stdio::null());
+    let output = terminal.output().ok()?;
+    Some(text(&output.stdout))
+}
+
+#[test]
+fn a_terminal_obeys_no_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script.py");
+    let source = "import sys\n\
+                  print('\\x1b]0;title\\x07\\x9b2J', end='', flush=True)\n\
+                  sys.stdout.write('\\x1b'); sys.stdout.flush()\n\
+                  sys.stdout.write('[2J\\x1b[31mred\\x1b[m\\r\\x1b[K!\\n'); sys.stdout.flush()\n\
+                  raise ValueError('\\x1b]52;c;aGk=\\x07')";
+    std::fs::write(&script, source).unwrap();
+    let Some(shown) = on_a_terminal(&script, "") else { return };
+    for expected in [
+        "\\x1b]0;title\\x07\\x9b2J\\x1b[2J\x1b[31mred\x1b[m\r\x1b[K!\r\n",
+        "ValueError: \\x1b]52;c;aGk=\\x07\r\n",
+    ] {
+        assert!(shown.contains(expected), "{expected:?}: {shown:?}");
+    }
+    let shown = on_a_terminal(&script, "--raw-output").unwrap();
+    assert!(shown.contains("\x1b]0;title\x07\u{9b}2J\x1b[2J"), "{shown:?}");
+    // Whoever reads a pipe is given the bytes.
+    let output = hatchery().arg("run").arg(&script).output().unwrap();
+    assert!(text(&output.stdout).starts_with("\x1b]0;title\x07\u{9b}2J\x1b[2J"), "{output:?}");
+}

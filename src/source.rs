@@ -1,0 +1,181 @@
+//! Python source as files hold it: in the encoding that it names, as PEP 263 has it.
+
+/// A file can't be read as Python source.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadSource {
+    /// It names no encoding, and isn't in the one that Python then takes.
+    #[error(
+        "it isn't UTF-8, which Python source has to be unless its first or second line says \
+         otherwise, as `# coding: latin-1` does"
+    )]
+    NotUtf8,
+    /// It isn't in the encoding that it names.
+    #[error("it isn't in the encoding `{encoding}` that it names")]
+    NotAsNamed {
+        /// The encoding.
+        encoding: String,
+    },
+    /// It begins with the mark of UTF-8, and names another encoding.
+    #[error("it names the encoding `{encoding}`, and begins with the byte order mark of UTF-8")]
+    Marked {
+        /// The encoding.
+        encoding: String,
+    },
+    /// It names an encoding that is none of those that are known here.
+    #[error(
+        "it names the encoding `{encoding}`, and only UTF-8, ASCII and Latin-1 are known here; \
+         save it as UTF-8"
+    )]
+    Unknown {
+        /// The encoding.
+        encoding: String,
+    },
+}
+
+/// Encodings that source can be in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    Utf8,
+    Ascii,
+    Latin1,
+}
+
+/// What CPython skips, and some editors put in front of UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The text of Python source as a file holds it: UTF-8, with or without a byte order mark, or what
+/// its first or second line names, as [PEP 263](https://peps.python.org/pep-0263/) has it, if that
+/// is UTF-8, ASCII or Latin-1 by one of their usual names.
+///
+/// ```
+/// let source = hatchery::decode_source(b"# coding: latin-1\nprint('\xe9')")?;
+/// assert!(source.ends_with("print('é')"));
+/// # Ok::<(), hatchery::BadSource>(())
+/// ```
+///
+/// # Errors
+/// The bytes aren't in their encoding, or that is another one.
+pub fn decode_source(bytes: &[u8]) -> Result<String, BadSource> {
+    let unmarked = bytes.strip_prefix(MARK);
+    let is_marked = unmarked.is_some();
+    let bytes = unmarked.unwrap_or(bytes);
+    let named = named_encoding(bytes);
+    let encoding = match &named {
+        None => Encoding::Utf8,
+        Some(name) => {
+            encoding_of(name).ok_or_else(|| BadSource::Unknown { encoding: name.clone() })?
+        }
+    };
+    if let Some(encoding) = named.clone().filter(|_| is_marked && encoding != Encoding::Utf8) {
+        return Err(BadSource::Marked { encoding });
+    }
+    let text = match encoding {
+        Encoding::Latin1 => Some(bytes.iter().copied().map(char::from).collect()),
+        Encoding::Ascii if !bytes.is_ascii() => None,
+        Encoding::Ascii | Encoding::Utf8 => std::str::from_utf8(bytes).ok().map(str::to_owned),
+    };
+    text.ok_or(match named {
+        Some(encoding) => BadSource::NotAsNamed { encoding },
+        None => BadSource::NotUtf8,
+    })
+}
+
+/// The encoding that the first line names, or the second one behind a line without code.
+fn named_encoding(source: &[u8]) -> Option<String> {
+    let (first, rest) = split_line(source);
+    if let Some(name) = encoding_in(first) {
+        return Some(name);
+    }
+    let code = first.trim_ascii_start();
+    let (second, _) = split_line(rest);
+    if code.is_empty() || code.starts_with(b"#") { encoding_in(second) } else { None }
+}
+
+fn split_line(source: &[u8]) -> (&[u8], &[u8]) {
+    let Some(end) = source.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
+        return (source, b"");
+    };
+    let (line, rest) = source.split_at(end);
+    (line, rest.strip_prefix(b"\r\n").unwrap_or(&rest[1..]))
+}
+
+/// The name behind `coding:` or `coding=` in a line that is a comment.
+fn encoding_in(line: &[u8]) -> Option<String> {
+    let comment = line.trim_ascii_start().strip_prefix(b"#")?;
+    let word = b"coding";
+    let mut places = comment.windows(word.len()).enumerate().filter(|(_, window)| window == word);
+    places.find_map(|(place, _)| {
+        let behind = &comment[place + word.len()..];
+        let behind = behind.strip_prefix(b":").or_else(|| behind.strip_prefix(b"="))?;
+        let name = behind.trim_ascii_start();
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+        let length = name.iter().position(|byte| !is_part(byte)).unwrap_or(name.len());
+        (length > 0).then(|| String::from_utf8_lossy(&name[..length]).into_owned())
+    })
+}
+
+fn encoding_of(name: &str) -> Option<Encoding> {
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    // As CPython's tokenizer has it, which says `utf-8-unix` for what Emacs writes.
+    let begins = |known: &str| {
+        name.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    if begins("utf-8") || matches!(name.as_str(), "utf8" | "u8" | "cp65001") {
+        return Some(Encoding::Utf8);
+    }
+    let is_latin = ["latin-1", "iso-8859-1", "iso-latin-1"].into_iter().any(begins);
+    match name.as_str() {
+        _ if is_latin => Some(Encoding::Latin1),
+        "latin1" | "latin" | "l1" | "iso8859-1" | "8859" | "cp819" => Some(Encoding::Latin1),
+        "ascii" | "us-ascii" | "646" => Some(Encoding::Ascii),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_is_utf8_unless_it_says_otherwise() {
+        for (bytes, text) in [
+            (&b""[..], ""),
+            (b"x = '\xc3\xa9'", "x = 'é'"),
+            (b"\xef\xbb\xbfx", "x"),
+            (b"\xef\xbb\xbf# coding: utf-8\n'\xc3\xa9'", "# coding: utf-8\n'é'"),
+            (b"# coding: latin-1\n'\xe9'", "# coding: latin-1\n'é'"),
+            (
+                b"#!/bin/python\r\n# -*- coding: ISO_8859_1-unix -*-\n'\xe9'",
+                "#!/bin/python\r\n# -*- coding: ISO_8859_1-unix -*-\n'é'",
+            ),
+            (
+                b"\n \t# vim: set fileencoding=latin1 :\n'\xe9'",
+                "\n \t# vim: set fileencoding=latin1 :\n'é'",
+            ),
+            (b"# coding of coding: ascii\rx", "# coding of coding: ascii\rx"),
+            // Neither of these names one.
+            (b"x = 1\n# coding: latin-1\n'\xc3\xa9'", "x = 1\n# coding: latin-1\n'é'"),
+            (b"\n\n# coding: latin-1\n'\xc3\xa9'", "\n\n# coding: latin-1\n'é'"),
+            (b"'# coding: latin-1 \xc3\xa9'", "'# coding: latin-1 é'"),
+            (b"# coding : latin-1\n'\xc3\xa9'", "# coding : latin-1\n'é'"),
+        ] {
+            assert_eq!(decode_source(bytes).as_deref(), Ok(text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_read_says_why() {
+        for (bytes, expected) in [
+            (&b"'\xe9'"[..], "isn't UTF-8"),
+            (b"# coding: utf8\n'\xe9'", "`utf8` that it names"),
+            (b"# coding: ascii\n'\xc3\xa9'", "`ascii` that it names"),
+            (b"\xef\xbb\xbf# coding: latin-1\n", "begins with the byte order mark"),
+            (b"# coding: cp1252\n'x'", "`cp1252`, and only"),
+            (b"# coding: iso-8859-15\n", "`iso-8859-15`, and only"),
+        ] {
+            let problem = decode_source(bytes).unwrap_err().to_string();
+            assert!(problem.contains(expected), "{problem}");
+        }
+    }
+}
