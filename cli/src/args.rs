@@ -42,7 +42,7 @@ pub(crate) enum Command {
     /// q, Esc and Ctrl-C end it, p pauses it, and the arrows scroll the workers.
     Top(TopArguments),
     /// Type Python at a prompt, in a session that keeps its variables.
-    Repl(ReplArguments),
+    Repl(Box<ReplArguments>),
     /// Run notebooks of Jupyter, and go on at the cell that failed.
     Notebook {
         #[command(subcommand)]

@@ -48,7 +48,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Run(arguments) => cmd::run::run(*arguments).await,
         Command::Batch(arguments) => cmd::batch::run(*arguments).await,
         Command::Top(arguments) => cmd::top::run(arguments).await,
-        Command::Repl(arguments) => cmd::repl::run(arguments).await,
+        Command::Repl(arguments) => cmd::repl::run(*arguments).await,
         Command::Notebook { command: NotebookCommand::Run(arguments) } => {
             cmd::notebook::run(*arguments).await
         }

@@ -19,6 +19,7 @@ use self::resume::Places;
 use self::runner::{Settings, Task};
 use crate::args::NotebookArguments;
 use crate::exit::{Exit, UsageError};
+use crate::output::OutputFolder;
 use crate::{inputs, progress, signals};
 
 mod board;
@@ -179,10 +180,8 @@ fn own_limits(limits: &Limits) -> Limits {
 
 /// Reads every notebook and finds the places of the copies, before anything runs.
 fn tasks(arguments: &NotebookArguments) -> anyhow::Result<Vec<Task>> {
-    if let Some(folder) = &arguments.output_dir {
-        fs::create_dir_all(folder)
-            .map_err(|error| UsageError(format!("can't make `{}`: {error}", folder.display())))?;
-    }
+    let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
+    let output = output.map(Arc::new);
     let mut tasks: Vec<Task> = Vec::new();
     for source in &arguments.notebooks {
         let name = source.display().to_string();
@@ -214,13 +213,14 @@ fn tasks(arguments: &NotebookArguments) -> anyhow::Result<Vec<Task>> {
                 copy.display()
             ))
         })?;
+        let files = output.clone().zip(files);
         tasks.push(Task { name, notebook, places: Places::of(copy), files });
     }
     Ok(tasks)
 }
 
-/// Where the copy of a notebook goes, and the files of its cells if they are kept.
-fn places_of(source: &Path, folder: Option<&Path>) -> Option<(PathBuf, Option<PathBuf>)> {
+/// Where the copy of a notebook goes, and the folder in that one for the files of its cells.
+fn places_of(source: &Path, folder: Option<&Path>) -> Option<(PathBuf, Option<String>)> {
     let stem = source.file_stem()?;
     let mut name = stem.to_owned();
     let Some(folder) = folder else {
@@ -228,7 +228,7 @@ fn places_of(source: &Path, folder: Option<&Path>) -> Option<(PathBuf, Option<Pa
         return Some((source.with_file_name(name), None));
     };
     name.push(".ipynb");
-    Some((folder.join(name), Some(folder.join(stem))))
+    Some((folder.join(name), Some(stem.to_string_lossy().into_owned())))
 }
 
 /// Whether both are one file that is there.
@@ -240,18 +240,8 @@ fn is_same(first: &Path, second: &Path) -> bool {
 /// A digest of the input files and of what they are called.
 fn digest(inputs: &[String]) -> anyhow::Result<String> {
     let mut hasher = blake3::Hasher::new();
-    for input in inputs {
-        // As `inputs::add_named` reads it.
-        let given = input.split_once('=').filter(|_| !Path::new(input).exists());
-        let (host, name) = match given {
-            Some((host, name)) => (host, name.as_bytes()),
-            None => {
-                let name = Path::new(input).file_name().unwrap_or_default();
-                (input.as_str(), name.as_encoded_bytes())
-            }
-        };
-        let contents = inputs::read(Path::new(host))?;
-        for part in [name, &contents] {
+    for (name, contents) in inputs::read_named(inputs)? {
+        for part in [name.as_bytes(), &contents] {
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
         }
     }
@@ -266,12 +256,12 @@ mod tests {
     fn copies_go_beside_the_notebook_or_into_the_folder() {
         let of = |source: &str, folder: Option<&str>| {
             let (copy, files) = places_of(Path::new(source), folder.map(Path::new))?;
-            Some((copy.display().to_string(), files.map(|files| files.display().to_string())))
+            Some((copy.display().to_string(), files))
         };
         assert_eq!(of("a/b.c.ipynb", None), Some(("a/b.c.executed.ipynb".to_owned(), None)));
         assert_eq!(
             of("a/b.ipynb", Some("out")),
-            Some(("out/b.ipynb".to_owned(), Some("out/b".to_owned())))
+            Some(("out/b.ipynb".to_owned(), Some("b".to_owned())))
         );
         assert_eq!(of("/", None), None);
     }

@@ -5,7 +5,7 @@
 //! notebook ends before its last cell.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context;
 use hatchery::{
@@ -17,9 +17,9 @@ use super::document::Notebook;
 use super::magics::translate;
 use super::outputs::{Outputs, Problem};
 use super::resume::{self, Places};
-use crate::cmd::run::keep_file;
 use crate::exit::Exit;
 use crate::follow::remarks;
+use crate::output::OutputFolder;
 use crate::signals::Interrupts;
 
 /// One notebook that is to be run.
@@ -29,8 +29,8 @@ pub(super) struct Task {
     pub(super) name: String,
     pub(super) notebook: Notebook,
     pub(super) places: Places,
-    /// Where the files go that its cells make.
-    pub(super) files: Option<PathBuf>,
+    /// Where the files go that its cells make: a folder of this name in that one.
+    pub(super) files: Option<(Arc<OutputFolder>, String)>,
 }
 
 /// What all notebooks have in common.
@@ -273,27 +273,29 @@ impl<'a> Run<'a> {
     fn keep_files(&self) -> bool {
         let name = &self.task.name;
         let board = &self.settings.board;
-        let files = || self.files.values().filter(|file| file.kind != ChangeKind::Deleted);
-        let Some(folder) = &self.task.files else {
-            let names: Vec<String> = files()
+        let files: Vec<ChangedFile> =
+            self.files.values().filter(|file| file.kind != ChangeKind::Deleted).cloned().collect();
+        if files.is_empty() {
+            return true;
+        }
+        let Some((output, folder)) = &self.task.files else {
+            let names: Vec<String> = files
+                .iter()
                 .map(|file| format!("{} ({} bytes)", file.path, file.contents.len()))
                 .collect();
-            if !names.is_empty() {
-                let names = names.join(", ");
-                board.note(format_args!(
-                    "{name}: wrote {names}; keep such files with --output-dir DIR"
-                ));
-            }
+            let names = names.join(", ");
+            board
+                .note(format_args!("{name}: wrote {names}; keep such files with --output-dir DIR"));
             return true;
         };
-        let mut are_kept = true;
-        for file in files() {
-            if let Err(error) = keep_file(folder, file) {
-                board.note(format_args!("{name}: can't keep `{}`: {error:#}", file.path));
-                are_kept = false;
-            }
+        let problems = match output.folder(folder) {
+            Ok(folder) => folder.keep(&files),
+            Err(error) => vec![format!("can't make `{folder}` for its files: {error}")],
+        };
+        for problem in &problems {
+            board.note(format_args!("{name}: {problem}"));
         }
-        are_kept
+        problems.is_empty()
     }
 
     /// Says how it ended, and keeps or removes what it would go on from.
