@@ -1,5 +1,5 @@
-//! Two notebooks at once: each runs its code cells in order in a session of its own. One fails, is put
-//! right, and goes on at the cell that failed; the cells before it don't run again.
+//! Two notebooks at once: each runs its code cells in order in a session of its own. One fails, is
+//! put right, and goes on at the cell that failed; the cells before it don't run again.
 //!
 //! `cargo run --release --example parallel_notebooks`
 

@@ -13,9 +13,9 @@ pub(crate) enum NotebookCommand {
     /// Run the code cells of notebooks in order, several notebooks side by side, and write copies
     /// with the outputs.
     ///
-    /// The copy of NAME.ipynb is NAME.executed.ipynb beside it, or NAME.ipynb in --output-dir. Where a
-    /// cell fails, or Ctrl-C comes, its notebook ends, and the session is kept beside the copy, as it was
-    /// before that cell, for --resume.
+    /// The copy of NAME.ipynb is NAME.executed.ipynb beside it, or NAME.ipynb in --output-dir.
+    /// Where a cell fails, or Ctrl-C comes, its notebook ends, and the session is kept beside the
+    /// copy, as it was before that cell, for --resume.
     Run(Box<NotebookArguments>),
 }
 
@@ -26,13 +26,14 @@ pub(crate) struct NotebookArguments {
     #[arg(value_name = "NOTEBOOK", required = true)]
     pub(crate) notebooks: Vec<PathBuf>,
 
-    /// Write the copies into this folder, and the files that cells made or changed into a folder there
-    /// for each notebook.
+    /// Write the copies into this folder, and the files that cells made or changed into a folder
+    /// there for each notebook.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
 
-    /// Go on at the cell that failed, with the session that was kept. A notebook whose earlier cells,
-    /// inputs or image are others now runs from its start, and so does one that nothing was kept of.
+    /// Go on at the cell that failed, with the session that was kept. A notebook whose earlier
+    /// cells, inputs or image are others now runs from its start, and so does one that nothing was
+    /// kept of.
     #[arg(long)]
     pub(crate) resume: bool,
 

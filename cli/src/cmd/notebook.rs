@@ -1,7 +1,7 @@
 //! `hatchery notebook run`: notebooks of Jupyter, each in a session, side by side.
 //!
-//! The outputs go into a copy of each notebook. One that fails or is interrupted keeps its session, as it
-//! was before the cell where it ended, and goes on there later.
+//! The outputs go into a copy of each notebook. One that fails or is interrupted keeps its session,
+//! as it was before the cell where it ended, and goes on there later.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

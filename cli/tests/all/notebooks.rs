@@ -1,4 +1,5 @@
-//! Notebooks: run side by side, with their outputs in a copy, and gone on with at the cell that failed.
+//! Notebooks: run side by side, with their outputs in a copy, and gone on with at the cell that
+//! failed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -309,7 +310,7 @@ fn cells_are_given_inputs_and_folders_and_give_files() {
     let output = run_notebook(&path, &options);
     assert!(text(&output.stderr).contains("cell 3 of 3 failed: ZeroDivisionError"), "{output:?}");
     assert_eq!(fs::read(out.join("a/d/made.txt")).unwrap(), b"1,2");
-    // The folder is there again in a session that goes on, and an input that changed is no reason to.
+    // The folder is there again in a session that goes on. An input that changed is a reason not to.
     let output = run_notebook(&path, &options);
     assert!(text(&output.stderr).contains("going on at cell 3 of 3"), "{output:?}");
     assert!(text(&output.stderr).contains("failed: ZeroDivisionError"), "{output:?}");

@@ -1,8 +1,8 @@
 //! Runs one notebook: its cells in order in a session of its own, from the first or from where the
 //! kept session ends.
 //!
-//! Before each cell the session's state is a checkpoint in memory. It is written to disk only when the
-//! notebook ends before its last cell.
+//! Before each cell the session's state is a checkpoint in memory. It is written to disk only when
+//! the notebook ends before its last cell.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -151,7 +151,7 @@ impl<'a> Run<'a> {
         Ok(Self { settings, task, interrupts, session, checkpoint, done, files })
     }
 
-    /// The session that was kept, and how many cells have run in it; or why that isn't gone on with.
+    /// The session that was kept, and how many cells have run in it; or why that isn't used.
     async fn revived(task: &mut Task, settings: &Settings) -> Result<(Session, usize), String> {
         if !settings.resumes {
             return Err("that was not asked for".to_owned());
@@ -268,8 +268,8 @@ impl<'a> Run<'a> {
             .with_context(|| format!("can't write `{}`", copy.display()))
     }
 
-    /// Writes the files that the cells made, or says that there are some. Returns whether each one was
-    /// written that should have been.
+    /// Writes the files that the cells made, or says that there are some. Returns whether each one
+    /// was written that should have been.
     fn keep_files(&self) -> bool {
         let name = &self.task.name;
         let board = &self.settings.board;
