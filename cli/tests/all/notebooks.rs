@@ -310,7 +310,7 @@ fn cells_are_given_inputs_and_folders_and_give_files() {
     let output = run_notebook(&path, &options);
     assert!(text(&output.stderr).contains("cell 3 of 3 failed: ZeroDivisionError"), "{output:?}");
     assert_eq!(fs::read(out.join("a/d/made.txt")).unwrap(), b"1,2");
-    // The folder is there again in a session that goes on. An input that changed is a reason not to.
+    // The folder is there again in a session that goes on; another input is a reason not to go on.
     let output = run_notebook(&path, &options);
     assert!(text(&output.stderr).contains("going on at cell 3 of 3"), "{output:?}");
     assert!(text(&output.stderr).contains("failed: ZeroDivisionError"), "{output:?}");
