@@ -1,60 +1,97 @@
-//! Two notebooks at once: each runs its code cells in order in a session of its own.
+//! Two notebooks at once: each runs its code cells in order in a session of its own. One fails, is
+//! put right, and goes on at the cell that failed; the cells before it don't run again.
 //!
 //! `cargo run --release --example parallel_notebooks`
 
 use std::error::Error;
 
-use hatchery::{Hatchery, Job, Session, Verdict};
+use hatchery::{Checkpoint, Hatchery, Job, Session, Verdict};
 use serde_json::Value;
 
-const NOTEBOOKS: [(&str, &str); 2] = [
-    ("trend", include_str!("data/trend.ipynb")),
-    ("products", include_str!("data/products.ipynb")),
-];
+const TREND: &str = include_str!("data/trend.ipynb");
+const PRODUCTS: &str = include_str!("data/products.ipynb");
 const SALES: &str = include_str!("data/sales.csv");
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let pool = Hatchery::builder().workers(2).start().await?;
-    let mut runs = Vec::new();
-    for (name, notebook) in NOTEBOOKS {
-        let cells = code_cells(notebook)?;
-        let session = pool.session(name).await?;
-        runs.push(tokio::spawn(async move { run(session, cells).await }));
+    let trend = Notebook::open(&pool, "trend", TREND).await?;
+    let mut products = Notebook::open(&pool, "products", PRODUCTS).await?;
+    let right = products.cells.last().ok_or("the notebook has cells")?.clone();
+    if let Some(last) = products.cells.last_mut() {
+        *last = format!("no_such_name\n{right}");
     }
-    for run in runs {
-        print!("{}", run.await??);
+
+    let (trend, products) = (tokio::spawn(trend.go_on()), tokio::spawn(products.go_on()));
+    let (trend, mut products) = (trend.await??, products.await??);
+    assert!(trend.is_over() && !products.is_over());
+    println!("products stopped at cell {} of {}", products.done + 1, products.cells.len());
+
+    // Another cell, and the state from before it.
+    products.cells[products.done] = right;
+    let products = products.go_on().await?;
+    assert!(products.is_over());
+    assert_eq!(products.shown.matches("Out[2]").count(), 1, "the second cell ran once");
+    for notebook in [trend, products] {
+        print!("== {} ==\n{}", notebook.session.name(), notebook.shown);
+        notebook.session.close();
     }
     pool.drain().await;
     Ok(())
 }
 
-/// Runs cells until one fails; returns what a reader would see under each.
-async fn run(session: Session, cells: Vec<String>) -> Result<String, hatchery::Error> {
-    let mut shown = format!("== {} ==\n", session.name());
-    for (number, cell) in (1..).zip(cells) {
-        // The first cell finds the data in the workspace, and so do all after it.
-        let job = Job::code(cell).named(format!("In[{number}]"));
-        let job = if number == 1 { job.input("sales.csv", SALES)? } else { job };
-        let outcome = session.run(job).await?;
-        shown.push_str(&outcome.stdout_text());
-        match outcome.verdict {
-            Verdict::Completed { repr: Some(repr), .. } => {
-                shown.push_str(&format!("Out[{number}]: {repr}\n"));
-            }
-            Verdict::Completed { repr: None, .. } => {}
-            Verdict::Raised(exception) => {
-                shown.push_str(&exception.traceback);
-                break;
-            }
-            verdict => {
-                shown.push_str(&format!("stopped: {verdict:?}\n"));
-                break;
-            }
-        }
+/// A notebook as far as it has run.
+struct Notebook {
+    session: Session,
+    cells: Vec<String>,
+    /// The cells that have run to their end.
+    done: usize,
+    /// The state that they left.
+    checkpoint: Checkpoint,
+    /// What a reader sees under the cells.
+    shown: String,
+}
+
+impl Notebook {
+    /// The first cell finds the data in the workspace, and so do all after it.
+    async fn open(pool: &Hatchery, name: &str, file: &str) -> Result<Self, Box<dyn Error>> {
+        let session = pool.session(name).await?;
+        session.run(Job::code("").input("sales.csv", SALES)?).await?;
+        let checkpoint = session.checkpoint().await?;
+        Ok(Self { session, cells: code_cells(file)?, done: 0, checkpoint, shown: String::new() })
     }
-    session.close();
-    Ok(shown)
+
+    fn is_over(&self) -> bool {
+        self.done == self.cells.len()
+    }
+
+    /// Runs the cells that are left, up to one that fails.
+    async fn go_on(mut self) -> Result<Self, hatchery::Error> {
+        self.session.restore(&self.checkpoint).await?;
+        while let Some(cell) = self.cells.get(self.done) {
+            let number = self.done + 1;
+            let job = Job::code(cell).named(format!("In[{number}]"));
+            let outcome = self.session.run(job).await?;
+            self.shown.push_str(&outcome.stdout_text());
+            match outcome.verdict {
+                Verdict::Completed { repr: Some(repr), .. } => {
+                    self.shown.push_str(&format!("Out[{number}]: {repr}\n"));
+                }
+                Verdict::Completed { repr: None, .. } => {}
+                Verdict::Raised(exception) => {
+                    self.shown.push_str(&exception.traceback);
+                    break;
+                }
+                verdict => {
+                    self.shown.push_str(&format!("stopped: {verdict:?}\n"));
+                    break;
+                }
+            }
+            self.checkpoint = self.session.checkpoint().await?;
+            self.done = number;
+        }
+        Ok(self)
+    }
 }
 
 fn code_cells(notebook: &str) -> Result<Vec<String>, Box<dyn Error>> {

@@ -11,10 +11,12 @@ pub(crate) use self::batch::BatchArguments;
 pub(crate) use self::image::{
     BuildArguments, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
 };
+pub(crate) use self::notebook::{NotebookArguments, NotebookCommand};
 pub(crate) use self::top::TopArguments;
 
 mod batch;
 mod image;
+mod notebook;
 mod top;
 
 /// Runs untrusted Python in a pool of sandboxed interpreters.
@@ -40,7 +42,12 @@ pub(crate) enum Command {
     /// q, Esc and Ctrl-C end it, p pauses it, and the arrows scroll the workers.
     Top(TopArguments),
     /// Type Python at a prompt, in a session that keeps its variables.
-    Repl(ReplArguments),
+    Repl(Box<ReplArguments>),
+    /// Run notebooks of Jupyter, and go on at the cell that failed.
+    Notebook {
+        #[command(subcommand)]
+        command: NotebookCommand,
+    },
     /// Make, list and remove images: interpreters that have imported what programs need, from
     /// which further ones start at once.
     Image {

@@ -134,18 +134,24 @@ pub(crate) fn report(outcome: &Outcome) {
         }
         verdict => terminal::note(format_args!("ended as {}", verdict.name())),
     }
-    for hit in outcome.limits_met.iter().filter(|hit| hit.limit != LimitKind::Output) {
+    remarks(outcome).iter().for_each(terminal::note);
+}
+
+/// What limits kept from the program without ending it, a line each.
+pub(crate) fn remarks(outcome: &Outcome) -> Vec<String> {
+    let hits = outcome.limits_met.iter().filter(|hit| hit.limit != LimitKind::Output);
+    let refused = hits.map(|hit| {
         let (name, unit) = (hit.limit.name(), hit.limit.unit());
         let (allowed, used) = (hit.allowed, hit.used);
-        terminal::note(format_args!(
-            "the program was refused {used}{unit}: the {name} limit is {allowed}{unit}"
-        ));
-    }
+        format!("the program was refused {used}{unit}: the {name} limit is {allowed}{unit}")
+    });
+    let mut remarks: Vec<String> = refused.collect();
     if outcome.output_truncated {
         let kept = outcome.stdout.len() + outcome.stderr.len();
         let written = outcome.usage.output_bytes;
-        terminal::note(format_args!("of {written} bytes of output, all but {kept} were dropped"));
+        remarks.push(format!("of {written} bytes of output, all but {kept} were dropped"));
     }
+    remarks
 }
 
 /// Says where the program was when it was made to end.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Arguments, Command, PythonCommand, ToolCommand};
+use crate::args::{Arguments, Command, NotebookCommand, PythonCommand, ToolCommand};
 use crate::exit::Exit;
 
 mod args;
@@ -48,7 +48,10 @@ async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Run(arguments) => cmd::run::run(*arguments).await,
         Command::Batch(arguments) => cmd::batch::run(*arguments).await,
         Command::Top(arguments) => cmd::top::run(arguments).await,
-        Command::Repl(arguments) => cmd::repl::run(arguments).await,
+        Command::Repl(arguments) => cmd::repl::run(*arguments).await,
+        Command::Notebook { command: NotebookCommand::Run(arguments) } => {
+            cmd::notebook::run(*arguments).await
+        }
         Command::Image { command } => cmd::image::run(command).await,
         Command::Tool { command: ToolCommand::Schema { result } } => cmd::tool::schema(result),
         Command::Tool { command: ToolCommand::Run(arguments) } => cmd::tool::run(*arguments).await,

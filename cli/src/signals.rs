@@ -9,7 +9,8 @@ use tokio::sync::watch;
 use crate::exit::Exit;
 use crate::terminal;
 
-/// How often Ctrl-C has come.
+/// How often Ctrl-C has come. Clones count the same.
+#[derive(Clone)]
 pub(crate) struct Interrupts {
     count: watch::Receiver<u32>,
     counter: Arc<watch::Sender<u32>>,
@@ -95,11 +96,17 @@ const INTERRUPTED: i32 = 130;
 impl Interrupts {
     /// Waits until Ctrl-C has come more than `heard` times, and says how often.
     pub(crate) async fn more_than(&mut self, heard: u32) -> u32 {
-        match self.count.wait_for(|count| *count > heard).await {
-            Ok(count) => *count,
+        let count = self.count.wait_for(|count| *count > heard).await.map(|count| *count);
+        match count {
+            Ok(count) => count,
             // The counting task never ends before the last one that counts.
             Err(_) => std::future::pending().await,
         }
+    }
+
+    /// How often it has come so far.
+    pub(crate) fn count(&self) -> u32 {
+        *self.count.borrow()
     }
 
     /// Counts from zero again.

@@ -20,6 +20,10 @@ mod ends;
 #[path = "all/images.rs"]
 mod images;
 
+/// Notebooks: run side by side, with their outputs in a copy, and gone on with where they failed.
+#[path = "all/notebooks.rs"]
+mod notebooks;
+
 /// Packages beside those of the build: added, refused and listed.
 #[path = "all/packages.rs"]
 mod packages;

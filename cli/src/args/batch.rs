@@ -105,7 +105,7 @@ pub(crate) struct BatchArguments {
     pub(crate) limits: LimitArguments,
 }
 
-fn parse_workers(text: &str) -> Result<RangeInclusive<usize>, String> {
+pub(super) fn parse_workers(text: &str) -> Result<RangeInclusive<usize>, String> {
     let wrong = || {
         format!(
             "write a number in 1..={MOST_WORKERS}, or two as in 1..8, the second at least as large"

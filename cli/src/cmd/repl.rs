@@ -28,7 +28,7 @@ use crate::{inputs, progress};
 mod command;
 mod files;
 mod history;
-mod input;
+pub(super) mod input;
 mod reader;
 mod session_file;
 mod terminal;

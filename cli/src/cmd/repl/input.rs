@@ -77,7 +77,7 @@ struct Quotes {
 
 /// Reads lines one after another.
 #[derive(Debug, Default)]
-struct Scanner {
+pub(in crate::cmd) struct Scanner {
     open: Vec<Open>,
     /// The last line ended with a backslash that joins the next one.
     is_joined: bool,
@@ -98,8 +98,18 @@ impl Scanner {
         self.is_broken || (self.open.is_empty() && !self.is_joined && !self.in_block)
     }
 
+    /// Whether the next line goes on with something, or nobody knows because something is wrong.
+    pub(in crate::cmd) fn is_open(&self) -> bool {
+        self.is_broken || !self.open.is_empty() || self.is_joined
+    }
+
+    /// The last character of the present logical line that is neither space nor comment.
+    pub(in crate::cmd) fn last(&self) -> Option<char> {
+        self.last
+    }
+
     /// Reads one line without its end.
-    fn line(&mut self, line: &str) {
+    pub(in crate::cmd) fn line(&mut self, line: &str) {
         if self.is_broken {
             return;
         }

@@ -1,0 +1,298 @@
+//! `hatchery notebook run`: notebooks of Jupyter, each in a session, side by side.
+//!
+//! The outputs go into a copy of each notebook. One that fails or is interrupted keeps its session,
+//! as it was before the cell where it ended, and goes on there later.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use hatchery::{Hatchery, Job, Limits};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use self::board::Board;
+use self::document::Notebook;
+use self::resume::Places;
+use self::runner::{Settings, Task};
+use crate::args::NotebookArguments;
+use crate::exit::{Exit, UsageError};
+use crate::output::OutputFolder;
+use crate::{inputs, progress, signals};
+
+mod board;
+mod document;
+mod magics;
+mod outputs;
+mod resume;
+mod runner;
+
+/// What a session of a notebook runs first.
+const GUEST: &str = include_str!("notebook/guest.py");
+
+/// The module that it becomes.
+const MODULE: &str = "hatchery_notebook";
+
+pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
+    let tasks = tasks(&arguments)?;
+    let limits = arguments.limits.limits();
+    let go_on = inputs::add_mounts(job("go_on", &limits), &arguments.mount)?;
+    let begin = inputs::add_mounts(begin(&limits), &arguments.mount)?;
+    let begin = inputs::add_named(begin, &arguments.input)?;
+    let inputs = digest(&arguments.input)?;
+
+    let builder = Hatchery::builder().limits(limits.clone()).progress(progress::sink());
+    let mut builder = arguments.image.apply(builder)?;
+    let mut at_once = std::thread::available_parallelism().map_or(1, usize::from);
+    if let Some(workers) = &arguments.workers {
+        at_once = *workers.end();
+        builder = builder.workers_between(workers.clone());
+    } else {
+        builder = builder.workers(at_once.min(tasks.len()));
+    }
+    let pool = builder.start().await?;
+    let image = pool.image().map(|image| image.key.clone()).unwrap_or_default();
+    let board = Board::new();
+    let settings = Arc::new(Settings {
+        pool,
+        limits,
+        begin,
+        go_on,
+        image,
+        inputs,
+        resumes: arguments.resume,
+        allows_errors: arguments.allow_errors,
+        board: board.clone(),
+    });
+    let tally = run_all(tasks, &settings, at_once).await?;
+    if tally.count() > 1 {
+        board.note(&tally);
+    }
+    Ok(tally.exit())
+}
+
+/// Runs the notebooks, in the order in which they were given, so many at once.
+async fn run_all(
+    tasks: Vec<Task>,
+    settings: &Arc<Settings>,
+    at_once: usize,
+) -> anyhow::Result<Tally> {
+    // The first interrupts the cells that run, the second one stops them, the third one ends this
+    // process.
+    let interrupts = signals::interrupts(3)?;
+    let places = Arc::new(Semaphore::new(at_once));
+    let mut running = JoinSet::new();
+    let mut tally = Tally::default();
+    for task in tasks {
+        let (settings, interrupts) = (Arc::clone(settings), interrupts.clone());
+        let places = Arc::clone(&places);
+        running.spawn(async move {
+            let _place = places.acquire_owned().await.expect("nobody closes it");
+            let name = task.name.clone();
+            let ended = runner::run(task, &settings, interrupts).await;
+            ended.unwrap_or_else(|error| {
+                settings.board.note(format_args!("{name}: {error:#}"));
+                Exit::of_error(&error)
+            })
+        });
+    }
+    while let Some(ended) = running.join_next().await {
+        tally.add(ended.context("a task of a notebook died")?);
+    }
+    Ok(tally)
+}
+
+/// What became of the notebooks.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    whole: usize,
+    failed: usize,
+    interrupted: usize,
+    /// What is the sandbox's to put right, or the machine's.
+    broken: Option<Exit>,
+}
+
+impl Tally {
+    fn add(&mut self, exit: Exit) {
+        match exit {
+            Exit::Success => self.whole += 1,
+            Exit::Interrupted => self.interrupted += 1,
+            Exit::Failed => self.failed += 1,
+            exit => {
+                self.failed += 1;
+                self.broken = Some(exit);
+            }
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.whole + self.failed + self.interrupted
+    }
+
+    fn exit(&self) -> Exit {
+        match self {
+            Self { interrupted: 1.., .. } => Exit::Interrupted,
+            Self { broken: Some(exit), .. } => *exit,
+            Self { failed: 1.., .. } => Exit::Failed,
+            Self { .. } => Exit::Success,
+        }
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} of {} notebooks ran whole", self.whole, self.count())?;
+        for (count, what) in [(self.failed, "failed"), (self.interrupted, "interrupted")] {
+            if count > 0 {
+                write!(formatter, ", {count} {what}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first job of a fresh session, which gives it what notebooks expect.
+fn begin(limits: &Limits) -> Job {
+    // JSON's texts are Python's, since all beyond ASCII stands there as it is.
+    let source = serde_json::Value::from(GUEST);
+    let source = format!(
+        "def _hatchery_begin(source):\n    import sys, types\n    \
+         module = sys.modules[\"{MODULE}\"] = types.ModuleType(\"{MODULE}\")\n    \
+         exec(compile(source, \"<hatchery notebook>\", \"exec\"), module.__dict__)\n\
+         _hatchery_begin({source})\ndel _hatchery_begin\n"
+    );
+    Job::code(source).limits(own_limits(limits))
+}
+
+/// A job of ours between cells: calls a function of the module.
+fn job(function: &str, limits: &Limits) -> Job {
+    Job::call(&format!("{MODULE}:{function}"), Vec::<serde_json::Value>::new())
+        .limits(own_limits(limits))
+}
+
+/// Limits for our own jobs: memory and files as in cells, whose state they share.
+fn own_limits(limits: &Limits) -> Limits {
+    let Limits { memory_bytes, file_bytes, file_count, open_files, .. } = limits.clone();
+    Limits { memory_bytes, file_bytes, file_count, open_files, ..Limits::default() }
+}
+
+/// Reads every notebook and finds the places of the copies, before anything runs.
+fn tasks(arguments: &NotebookArguments) -> anyhow::Result<Vec<Task>> {
+    let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
+    let output = output.map(Arc::new);
+    let mut tasks: Vec<Task> = Vec::new();
+    for source in &arguments.notebooks {
+        let name = source.display().to_string();
+        let unreadable =
+            |problem: &dyn std::fmt::Display| UsageError(format!("can't run `{name}`: {problem}"));
+        let bytes = fs::read(source).map_err(|error| unreadable(&error))?;
+        let text = String::from_utf8(bytes).map_err(|_| unreadable(&"it isn't UTF-8"))?;
+        let notebook = Notebook::read(&text).map_err(|problem| unreadable(&problem))?;
+        let (copy, files) = places_of(source, arguments.output_dir.as_deref())
+            .ok_or_else(|| unreadable(&"that is no name of a file"))?;
+        if let Some(other) = tasks.iter().find(|task| task.places.copy == copy) {
+            return Err(unreadable(&format_args!(
+                "its copy would be that of `{}`, {}; give one of them another name",
+                other.name,
+                copy.display()
+            ))
+            .into());
+        }
+        if let Some(source) = arguments.notebooks.iter().find(|source| is_same(source, &copy)) {
+            return Err(unreadable(&format_args!(
+                "its copy would overwrite `{}`; give another --output-dir",
+                source.display()
+            ))
+            .into());
+        }
+        resume::check_place(&copy).map_err(|error| {
+            unreadable(&format_args!(
+                "its copy can't be written to `{}`: {error}; give an --output-dir",
+                copy.display()
+            ))
+        })?;
+        let files = output.clone().zip(files);
+        tasks.push(Task { name, notebook, places: Places::of(copy), files });
+    }
+    Ok(tasks)
+}
+
+/// Where the copy of a notebook goes, and the folder in that one for the files of its cells.
+fn places_of(source: &Path, folder: Option<&Path>) -> Option<(PathBuf, Option<String>)> {
+    let stem = source.file_stem()?;
+    let mut name = stem.to_owned();
+    let Some(folder) = folder else {
+        name.push(".executed.ipynb");
+        return Some((source.with_file_name(name), None));
+    };
+    name.push(".ipynb");
+    Some((folder.join(name), Some(stem.to_string_lossy().into_owned())))
+}
+
+/// Whether both are one file that is there.
+fn is_same(first: &Path, second: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
+    identity(first).is_some() && identity(first) == identity(second)
+}
+
+/// A digest of the input files and of what they are called.
+fn digest(inputs: &[String]) -> anyhow::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    for (name, contents) in inputs::read_named(inputs)? {
+        for part in [name.as_bytes(), &contents] {
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+        }
+    }
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_go_beside_the_notebook_or_into_the_folder() {
+        let of = |source: &str, folder: Option<&str>| {
+            let (copy, files) = places_of(Path::new(source), folder.map(Path::new))?;
+            Some((copy.display().to_string(), files))
+        };
+        assert_eq!(of("a/b.c.ipynb", None), Some(("a/b.c.executed.ipynb".to_owned(), None)));
+        assert_eq!(
+            of("a/b.ipynb", Some("out")),
+            Some(("out/b.ipynb".to_owned(), Some("b".to_owned())))
+        );
+        assert_eq!(of("/", None), None);
+    }
+
+    #[test]
+    fn the_exit_code_is_the_worst_of_all() {
+        for (exits, expected) in [
+            (&[Exit::Success, Exit::Success][..], Exit::Success),
+            (&[Exit::Success, Exit::Failed], Exit::Failed),
+            (&[Exit::Sandbox, Exit::Failed], Exit::Sandbox),
+            (&[Exit::Sandbox, Exit::Interrupted], Exit::Interrupted),
+        ] {
+            let mut tally = Tally::default();
+            exits.iter().for_each(|exit| tally.add(*exit));
+            assert_eq!((tally.exit(), tally.count()), (expected, exits.len()));
+        }
+        let tally = Tally { whole: 2, failed: 1, ..Tally::default() };
+        assert_eq!(tally.to_string(), "2 of 3 notebooks ran whole, 1 failed");
+    }
+
+    #[test]
+    fn inputs_are_told_apart_by_name_and_contents() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.csv").display().to_string();
+        fs::write(&path, "1").unwrap();
+        let (inputs, named) = ([path.clone()], [format!("{path}=y.csv")]);
+        let one = digest(&inputs).unwrap();
+        assert_eq!(one, digest(&inputs).unwrap());
+        assert_ne!(one, digest(&named).unwrap());
+        fs::write(&path, "2").unwrap();
+        assert_ne!(one, digest(&inputs).unwrap());
+        assert!(digest(&["missing".to_owned()]).is_err());
+    }
+}

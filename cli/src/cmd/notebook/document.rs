@@ -1,0 +1,358 @@
+//! A notebook's file: nbformat 4, read and written.
+//!
+//! What a run doesn't change is kept as it was, byte for byte: fields that nobody here knows, their
+//! order, numbers as they were written. A run replaces the outputs and the count of code cells.
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Value;
+use serde_json::ser::PrettyFormatter;
+use serde_json::value::RawValue;
+
+/// Languages as notebooks name them that Hatchery runs.
+const LANGUAGES: [&str; 3] = ["python", "python3", "ipython"];
+
+/// What Jupyter indents by.
+const INDENTATION: &str = " ";
+
+/// An object of JSON with its fields in their order.
+#[derive(Debug, Clone)]
+struct Fields(Vec<(String, Box<RawValue>)>);
+
+/// A notebook.
+#[derive(Debug, Clone)]
+pub(super) struct Notebook {
+    fields: Fields,
+    cells: Vec<Cell>,
+    indentation: String,
+}
+
+#[derive(Debug, Clone)]
+enum Cell {
+    /// Text, or code that isn't run because it is empty or its tags say so.
+    Other(Box<RawValue>),
+    Code(CodeCell),
+}
+
+/// A cell that a run runs.
+#[derive(Debug, Clone)]
+pub(super) struct CodeCell {
+    fields: Fields,
+    pub(super) source: String,
+    /// It may raise, and the notebook goes on: the tag `raises-exception`.
+    pub(super) may_raise: bool,
+    pub(super) execution_count: Option<usize>,
+    pub(super) outputs: Vec<Value>,
+}
+
+impl Notebook {
+    /// Reads the text of a file. The error says what it is instead of a notebook that can be run.
+    pub(super) fn read(text: &str) -> Result<Self, String> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let no_notebook = "that is no notebook";
+        let fields: Fields =
+            serde_json::from_str(text).map_err(|error| match error.classify() {
+                serde_json::error::Category::Data => no_notebook.to_owned(),
+                _ => format!("{no_notebook}, which is JSON: {error}"),
+            })?;
+        let version: Option<u64> = fields.parsed("nbformat");
+        match version {
+            Some(4) => {}
+            Some(version) => {
+                return Err(format!(
+                    "it has version {version} of the format, and only 4 can be run; `jupyter \
+                     nbconvert --to notebook --nbformat 4` or saving it in Jupyter brings it there"
+                ));
+            }
+            None => return Err(format!("{no_notebook}: it has no `nbformat`")),
+        }
+        if let Some(language) = fields.language()
+            && !LANGUAGES.contains(&language.to_ascii_lowercase().as_str())
+        {
+            return Err(format!("it is in {language}, and only Python can be run"));
+        }
+        let cells: Vec<Box<RawValue>> = fields
+            .parsed("cells")
+            .ok_or_else(|| format!("{no_notebook}: it has no array of `cells`"))?;
+        let cells = cells.into_iter().zip(1..).map(|(cell, number)| {
+            Cell::read(cell).map_err(|problem| format!("its cell {number} is none: {problem}"))
+        });
+        let cells = cells.collect::<Result<_, _>>()?;
+        Ok(Self { fields, cells, indentation: indentation_of(text) })
+    }
+
+    /// The cells that a run runs, in their order.
+    pub(super) fn code(&self) -> impl Iterator<Item = &CodeCell> {
+        self.cells.iter().filter_map(|cell| match cell {
+            Cell::Code(cell) => Some(cell),
+            Cell::Other(_) => None,
+        })
+    }
+
+    /// The same, to put outputs into.
+    pub(super) fn code_mut(&mut self) -> impl Iterator<Item = &mut CodeCell> {
+        self.cells.iter_mut().filter_map(|cell| match cell {
+            Cell::Code(cell) => Some(cell),
+            Cell::Other(_) => None,
+        })
+    }
+
+    /// The text of its file.
+    pub(super) fn write(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let formatter = PrettyFormatter::with_indent(self.indentation.as_bytes());
+        let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
+        self.serialize(&mut serializer).expect("texts and JSON have a form");
+        bytes.push(b'\n');
+        bytes
+    }
+}
+
+impl Cell {
+    fn read(raw: Box<RawValue>) -> Result<Self, String> {
+        let fields: Fields = serde_json::from_str(raw.get()).map_err(|_| "no object".to_owned())?;
+        let kind: String = fields.parsed("cell_type").ok_or("it has no `cell_type`")?;
+        if kind != "code" {
+            return Ok(Self::Other(raw));
+        }
+        let source = match fields.parsed("source") {
+            Some(Value::String(text)) => text,
+            Some(Value::Array(lines)) if lines.iter().all(Value::is_string) => {
+                lines.iter().filter_map(Value::as_str).collect()
+            }
+            _ => return Err("its `source` is neither a text nor lines".to_owned()),
+        };
+        let metadata: Value = fields.parsed("metadata").unwrap_or_default();
+        let has_tag = |name: &str| {
+            metadata["tags"].as_array().is_some_and(|tags| tags.iter().any(|tag| tag == name))
+        };
+        let is_run = !source.trim().is_empty() && !has_tag("skip-execution");
+        if !is_run {
+            return Ok(Self::Other(raw));
+        }
+        Ok(Self::Code(CodeCell {
+            fields,
+            source,
+            may_raise: has_tag("raises-exception"),
+            execution_count: None,
+            outputs: Vec::new(),
+        }))
+    }
+}
+
+impl Fields {
+    fn get(&self, name: &str) -> Option<&RawValue> {
+        self.0.iter().find(|(field, _)| field == name).map(|(_, value)| &**value)
+    }
+
+    /// A field, if it is there and of that type.
+    fn parsed<'a, T: Deserialize<'a>>(&'a self, name: &str) -> Option<T> {
+        self.get(name).and_then(|value| serde_json::from_str(value.get()).ok())
+    }
+
+    /// What the metadata of a notebook say that it is in.
+    fn language(&self) -> Option<String> {
+        let metadata: Value = self.parsed("metadata")?;
+        let named = [&metadata["kernelspec"]["language"], &metadata["language_info"]["name"]];
+        let mut named = named.iter().filter_map(|name| name.as_str());
+        named.find(|name| !name.is_empty()).map(str::to_owned)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Fields;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+impl Serialize for Notebook {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in &self.fields.0 {
+            match name.as_str() {
+                "cells" => map.serialize_entry(name, &self.cells)?,
+                _ => map.serialize_entry(name, value)?,
+            }
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let cell = match self {
+            Self::Other(raw) => return raw.serialize(serializer),
+            Self::Code(cell) => cell,
+        };
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in &cell.fields.0 {
+            match name.as_str() {
+                "execution_count" => map.serialize_entry(name, &cell.execution_count)?,
+                "outputs" => map.serialize_entry(name, &cell.outputs)?,
+                _ => map.serialize_entry(name, value)?,
+            }
+        }
+        // Each is required, and may be missing from a file that no Jupyter wrote.
+        if cell.fields.get("execution_count").is_none() {
+            map.serialize_entry("execution_count", &cell.execution_count)?;
+        }
+        if cell.fields.get("outputs").is_none() {
+            map.serialize_entry("outputs", &cell.outputs)?;
+        }
+        map.end()
+    }
+}
+
+/// What the file indents its first field by, so that what is kept fits what is written.
+fn indentation_of(text: &str) -> String {
+    let line = text.lines().skip_while(|line| line.trim() != "{").nth(1).unwrap_or_default();
+    let blank = &line[..line.len() - line.trim_start_matches([' ', '\t']).len()];
+    if blank.is_empty() { INDENTATION.to_owned() } else { blank.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// As Jupyter writes it, with fields and numbers that nobody here knows.
+    const WRITTEN: &str = r#"{
+ "zeta": {"b": 1.50, "a": 12345678901234567890123},
+ "cells": [
+  {
+   "cell_type": "markdown",
+   "id": "m",
+   "metadata": {},
+   "source": [
+    "é"
+   ]
+  },
+  {
+   "source": [
+    "x = 1\n",
+    "x"
+   ],
+   "outputs": [],
+   "unknown": [1e2],
+   "metadata": {
+    "tags": [
+     "raises-exception"
+    ]
+   },
+   "id": "c",
+   "execution_count": null,
+   "cell_type": "code"
+  },
+  {
+   "cell_type": "code",
+   "execution_count": null,
+   "id": "empty",
+   "metadata": {},
+   "outputs": [],
+   "source": []
+  }
+ ],
+ "metadata": {
+  "kernelspec": {
+   "language": "python"
+  }
+ },
+ "nbformat": 4,
+ "nbformat_minor": 5
+}
+"#;
+
+    #[test]
+    fn what_is_not_run_is_kept_as_it_was() {
+        let notebook = Notebook::read(WRITTEN).unwrap();
+        assert_eq!(String::from_utf8(notebook.write()).unwrap(), WRITTEN);
+        let by_four = WRITTEN.lines().map(|line| {
+            let content = line.trim_start();
+            format!("{}{content}\n", " ".repeat(4 * (line.len() - content.len())))
+        });
+        let by_four: String = by_four.collect();
+        assert_eq!(String::from_utf8(Notebook::read(&by_four).unwrap().write()).unwrap(), by_four);
+    }
+
+    #[test]
+    fn outputs_and_counts_take_the_place_of_the_old_ones() {
+        let mut notebook = Notebook::read(WRITTEN).unwrap();
+        let cell = notebook.code_mut().next().unwrap();
+        assert_eq!((cell.source.as_str(), cell.may_raise), ("x = 1\nx", true));
+        cell.execution_count = Some(1);
+        cell.outputs.push(json!({ "output_type": "stream" }));
+        let written = String::from_utf8(notebook.write()).unwrap();
+        let expected = WRITTEN
+            .replacen(
+                "\"outputs\": []",
+                "\"outputs\": [\n    {\n     \"output_type\": \"stream\"\n    }\n   ]",
+                1,
+            )
+            .replacen("\"execution_count\": null", "\"execution_count\": 1", 1);
+        assert_eq!(written, expected);
+        // The outputs of an earlier run say nothing about this one.
+        let again = Notebook::read(&written).unwrap();
+        assert_eq!(String::from_utf8(again.write()).unwrap(), WRITTEN);
+    }
+
+    #[test]
+    fn required_fields_are_added() {
+        let text = r#"{"nbformat": 4, "nbformat_minor": 2, "metadata": {}, "cells":
+            [{"cell_type": "code", "source": "1"}]}"#;
+        let written = Notebook::read(text).unwrap().write();
+        let written: Value = serde_json::from_slice(&written).unwrap();
+        let cell =
+            json!({ "cell_type": "code", "source": "1", "execution_count": null, "outputs": [] });
+        assert_eq!(written["cells"][0], cell);
+    }
+
+    #[test]
+    fn what_can_not_be_run_says_why() {
+        for (text, expected) in [
+            ("", "no notebook"),
+            ("{", "JSON"),
+            ("[]", "no notebook"),
+            ("{}", "no `nbformat`"),
+            (r#"{"nbformat": 3, "worksheets": []}"#, "nbconvert"),
+            (r#"{"nbformat": 4}"#, "`cells`"),
+            (r#"{"nbformat": 4, "cells": [1]}"#, "its cell 1 is none"),
+            (r#"{"nbformat": 4, "cells": [{"cell_type": "code", "source": 1}]}"#, "`source`"),
+            (
+                r#"{"nbformat": 4, "cells": [], "metadata": {"kernelspec": {"language": "R"}}}"#,
+                "it is in R",
+            ),
+            (
+                r#"{"nbformat": 4, "cells": [], "metadata": {"language_info": {"name": "julia"}}}"#,
+                "only Python",
+            ),
+        ] {
+            let problem = Notebook::read(text).unwrap_err();
+            assert!(problem.contains(expected), "{text}: {problem}");
+        }
+    }
+
+    #[test]
+    fn cells_can_be_left_out() {
+        let text = r#"{"nbformat": 4, "cells": [{"cell_type": "code", "source": ["1"],
+            "metadata": {"tags": ["skip-execution"]}}]}"#;
+        assert_eq!(Notebook::read(text).unwrap().code().count(), 0);
+    }
+}

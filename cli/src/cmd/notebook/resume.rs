@@ -1,0 +1,217 @@
+//! What is kept of a notebook that didn't come to its end: its session, as it was before the cell
+//! that failed, and a record of the cells before that one.
+//!
+//! The record is written last and removed first, so where there is one, the session is the one that
+//! it speaks of.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::document::Notebook;
+
+/// The version of the record.
+const VERSION: u32 = 1;
+
+/// Where the files of one notebook are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Places {
+    /// The copy with the outputs.
+    pub(super) copy: PathBuf,
+    /// The session, in the form of `Session::save`.
+    pub(super) session: PathBuf,
+    record: PathBuf,
+}
+
+/// What a notebook goes on from.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    version: u32,
+    /// The key of the image that the session began from.
+    image: String,
+    /// A digest of the input files.
+    inputs: String,
+    cells: Vec<DoneCell>,
+}
+
+/// A cell that need not run again.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct DoneCell {
+    source: String,
+    outputs: Vec<Value>,
+}
+
+impl Places {
+    /// Those of a copy.
+    pub(super) fn of(copy: PathBuf) -> Self {
+        let session = copy.with_extension("resume.session");
+        let record = copy.with_extension("resume.json");
+        Self { copy, session, record }
+    }
+
+    /// Writes the record of the session's state, in which the first `count` cells have run.
+    pub(super) fn write_record(
+        &self,
+        notebook: &Notebook,
+        count: usize,
+        image: &str,
+        inputs: &str,
+    ) -> io::Result<()> {
+        let record = Record::of(notebook, count, image, inputs);
+        write_whole(&self.record, &serde_json::to_vec(&record)?)
+    }
+
+    /// The record, if there is one; else why there is none.
+    pub(super) fn record(&self) -> Result<Record, String> {
+        let record = match fs::read(&self.record) {
+            Ok(record) => record,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(format!("nothing is kept in `{}`", self.session.display()));
+            }
+            Err(error) => return Err(format!("can't read `{}`: {error}", self.record.display())),
+        };
+        let damaged = |_| format!("`{}` is damaged", self.record.display());
+        serde_json::from_slice(&record).map_err(damaged)
+    }
+
+    /// Removes the record and the session, if they are there.
+    pub(super) fn forget(&self) -> io::Result<()> {
+        for file in [&self.record, &self.session] {
+            match fs::remove_file(file) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the record alone, before the session is written over.
+    pub(super) fn forget_record(&self) {
+        let _ = fs::remove_file(&self.record);
+    }
+}
+
+impl Record {
+    fn of(notebook: &Notebook, count: usize, image: &str, inputs: &str) -> Self {
+        let cells = notebook
+            .code()
+            .take(count)
+            .map(|cell| DoneCell { source: cell.source.clone(), outputs: cell.outputs.clone() });
+        let (image, inputs) = (image.to_owned(), inputs.to_owned());
+        Self { version: VERSION, image, inputs, cells: cells.collect() }
+    }
+
+    /// Gives the notebook the outputs of the cells that need not run again, and says how many they
+    /// are; or why it has to run from its start.
+    pub(super) fn apply(
+        self,
+        notebook: &mut Notebook,
+        image: &str,
+        inputs: &str,
+    ) -> Result<usize, String> {
+        if self.version != VERSION {
+            return Err("what is kept is of another version of hatchery".to_owned());
+        }
+        if self.image != image {
+            return Err("the image is another one now".to_owned());
+        }
+        if self.inputs != inputs {
+            return Err("an input is another one now".to_owned());
+        }
+        let mut now = notebook.code();
+        for (number, done) in (1..).zip(&self.cells) {
+            match now.next() {
+                Some(cell) if cell.source == done.source => {}
+                Some(_) => return Err(format!("cell {number} has changed")),
+                None => return Err(format!("cell {number} is gone")),
+            }
+        }
+        drop(now);
+        let count = self.cells.len();
+        for ((number, cell), done) in (1..).zip(notebook.code_mut()).zip(self.cells) {
+            cell.execution_count = Some(number);
+            cell.outputs = done.outputs;
+        }
+        Ok(count)
+    }
+}
+
+/// Writes a file, which then has all of it, or what it had before.
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let unfinished = unfinished(path);
+    let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
+}
+
+/// Whether a file can be written here.
+pub(super) fn check_place(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::Error::other("it is a directory"));
+    }
+    let unfinished = unfinished(path);
+    fs::write(&unfinished, b"").and_then(|()| fs::remove_file(&unfinished))
+}
+
+fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".unfinished-{}", std::process::id()));
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn notebook(sources: &[&str]) -> Notebook {
+        let cells: Vec<Value> = sources
+            .iter()
+            .map(|source| json!({ "cell_type": "code", "metadata": {}, "source": source }))
+            .collect();
+        let text = json!({ "nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells });
+        Notebook::read(&text.to_string()).unwrap()
+    }
+
+    #[test]
+    fn a_record_goes_on_only_with_what_it_is_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = Places::of(folder.path().join("a.b.ipynb"));
+        assert_eq!(places.session, folder.path().join("a.b.resume.session"));
+        assert!(places.record().unwrap_err().contains("nothing is kept"));
+        let mut first = notebook(&["a", "b", "c"]);
+        first.code_mut().next().unwrap().outputs.push(json!("out"));
+        places.write_record(&first, 2, "image", "inputs").unwrap();
+
+        // The third failed; that one may be another now, and so may what follows.
+        for sources in [&["a", "b", "c"][..], &["a", "b", "d", "e"], &["a", "b"]] {
+            let mut fixed = notebook(sources);
+            assert_eq!(places.record().unwrap().apply(&mut fixed, "image", "inputs"), Ok(2));
+            let counts: Vec<_> = fixed.code().map(|cell| cell.execution_count).collect();
+            assert_eq!(counts[..2], [Some(1), Some(2)]);
+            assert!(counts[2..].iter().all(Option::is_none));
+            assert_eq!(fixed.code().next().unwrap().outputs, [json!("out")]);
+        }
+        for (sources, image, inputs, expected) in [
+            (&["a", "B", "c"][..], "image", "inputs", "cell 2 has changed"),
+            (&["a"], "image", "inputs", "cell 2 is gone"),
+            (&["a", "b"], "other", "inputs", "image"),
+            (&["a", "b"], "image", "other", "input"),
+        ] {
+            let mut other = notebook(sources);
+            let problem = places.record().unwrap().apply(&mut other, image, inputs).unwrap_err();
+            assert!(problem.contains(expected), "{problem}");
+            assert!(other.code().all(|cell| cell.execution_count.is_none()));
+        }
+        fs::write(&places.record, "{").unwrap();
+        assert!(places.record().unwrap_err().contains("damaged"));
+        places.forget().unwrap();
+        places.forget().unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,355 @@
+//! Runs one notebook: its cells in order in a session of its own, from the first or from where the
+//! kept session ends.
+//!
+//! Before each cell the session's state is a checkpoint in memory. It is written to disk only when
+//! the notebook ends before its last cell.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Context;
+use hatchery::{
+    ChangeKind, ChangedFile, Checkpoint, Hatchery, Job, Limits, Session, Stream, Verdict,
+};
+
+use super::board::{Board, Line};
+use super::document::Notebook;
+use super::magics::translate;
+use super::outputs::{Outputs, Problem};
+use super::resume::{self, Places};
+use crate::exit::Exit;
+use crate::follow::remarks;
+use crate::output::OutputFolder;
+use crate::signals::Interrupts;
+
+/// One notebook that is to be run.
+#[derive(Debug)]
+pub(super) struct Task {
+    /// As the user typed it.
+    pub(super) name: String,
+    pub(super) notebook: Notebook,
+    pub(super) places: Places,
+    /// Where the files go that its cells make: a folder of this name in that one.
+    pub(super) files: Option<(Arc<OutputFolder>, String)>,
+}
+
+/// What all notebooks have in common.
+pub(super) struct Settings {
+    pub(super) pool: Hatchery,
+    pub(super) limits: Limits,
+    /// The first job of a fresh session, with the input files.
+    pub(super) begin: Job,
+    /// The first job of one that goes on.
+    pub(super) go_on: Job,
+    /// The key of the image.
+    pub(super) image: String,
+    /// A digest of the input files.
+    pub(super) inputs: String,
+    pub(super) resumes: bool,
+    pub(super) allows_errors: bool,
+    pub(super) board: Board,
+}
+
+/// How a notebook ended.
+#[derive(Debug)]
+enum End {
+    Whole,
+    /// A cell failed, counted from 1.
+    Failed {
+        cell: usize,
+        problem: Problem,
+        is_of_sandbox: bool,
+    },
+    /// Ctrl-C came during this cell, or before it.
+    Interrupted {
+        cell: usize,
+    },
+}
+
+/// What became of a cell.
+struct Ran {
+    problem: Option<Problem>,
+    is_of_sandbox: bool,
+    files: Vec<ChangedFile>,
+}
+
+/// A notebook that runs.
+struct Run<'a> {
+    settings: &'a Settings,
+    task: &'a mut Task,
+    interrupts: Interrupts,
+    session: Session,
+    /// The state in which the first `done` cells have run.
+    checkpoint: Checkpoint,
+    done: usize,
+    /// What the cells made or changed, by path.
+    files: BTreeMap<String, ChangedFile>,
+}
+
+/// Runs a notebook, writes its copy, and says what became of it.
+pub(super) async fn run(
+    mut task: Task,
+    settings: &Settings,
+    interrupts: Interrupts,
+) -> anyhow::Result<Exit> {
+    if interrupts.count() > 0 {
+        settings.board.note(format_args!("{}: not begun", task.name));
+        return Ok(Exit::Interrupted);
+    }
+    let mut run = Run::begin(&mut task, settings, interrupts).await?;
+    let total = run.task.notebook.code().count();
+    let line = settings.board.begin(&run.task.name, total);
+    if run.done > 0 {
+        let (name, next) = (&run.task.name, run.done + 1);
+        settings.board.note(format_args!("{name}: going on at cell {next} of {total}"));
+    }
+    let ended = run.cells(total, &line).await;
+    drop(line);
+    // Whatever happened, as much as can be is kept of it.
+    let written = run.write_copy();
+    let are_kept = run.keep_files();
+    let exit = match ended {
+        Ok(End::Whole) if written.is_err() => Exit::Sandbox,
+        Ok(end) => run.conclude(end, total).await?,
+        Err(error) => {
+            run.keep_session().await?;
+            return Err(error);
+        }
+    };
+    written?;
+    run.session.close();
+    Ok(if exit == Exit::Success && !are_kept { Exit::Failed } else { exit })
+}
+
+impl<'a> Run<'a> {
+    /// Opens the session, or goes on with the one that was kept.
+    async fn begin(
+        task: &'a mut Task,
+        settings: &'a Settings,
+        interrupts: Interrupts,
+    ) -> anyhow::Result<Self> {
+        let (session, done) = match Self::revived(task, settings).await {
+            Ok(revived) => revived,
+            Err(why) => {
+                if settings.resumes {
+                    let name = &task.name;
+                    settings
+                        .board
+                        .note(format_args!("{name}: running from its start, since {why}"));
+                }
+                let session = settings.pool.session(&session_name(task)).await?;
+                (session, 0)
+            }
+        };
+        let first = if done == 0 { &settings.begin } else { &settings.go_on };
+        let outcome = session.run(first.clone()).await?;
+        if let Some(problem) = Problem::of(&outcome) {
+            anyhow::bail!("the session can't begin: {problem}");
+        }
+        let checkpoint = session.checkpoint().await?;
+        let files = BTreeMap::new();
+        Ok(Self { settings, task, interrupts, session, checkpoint, done, files })
+    }
+
+    /// The session that was kept, and how many cells have run in it; or why that isn't used.
+    async fn revived(task: &mut Task, settings: &Settings) -> Result<(Session, usize), String> {
+        if !settings.resumes {
+            return Err("that was not asked for".to_owned());
+        }
+        let record = task.places.record()?;
+        let name = session_name(task);
+        let session = settings.pool.revive(&name, &task.places.session).await;
+        let session = session.map_err(|error| error.to_string())?;
+        match record.apply(&mut task.notebook, &settings.image, &settings.inputs) {
+            Ok(done) => Ok((session, done)),
+            Err(why) => {
+                // A fresh one takes its name.
+                let reset = session.reset().await;
+                reset.map_err(|error| error.to_string())?;
+                Err(why)
+            }
+        }
+    }
+
+    /// Runs the cells that are left, up to one that fails.
+    async fn cells(&mut self, total: usize, line: &Line) -> anyhow::Result<End> {
+        while self.done < total {
+            let number = self.done + 1;
+            if self.interrupts.count() > 0 {
+                return Ok(End::Interrupted { cell: number });
+            }
+            line.cell(number);
+            let ran = self.cell(number).await?;
+            let is_interrupted = self.interrupts.count() > 0;
+            let may_raise = self.may_raise(self.done);
+            if let Some(problem) = ran.problem {
+                let Ran { is_of_sandbox, .. } = ran;
+                if is_interrupted {
+                    return Ok(End::Interrupted { cell: number });
+                }
+                if !may_raise || is_of_sandbox || !self.is_alive().await {
+                    return Ok(End::Failed { cell: number, problem, is_of_sandbox });
+                }
+            } else if number < total && !self.is_alive().await {
+                let problem = Problem::new("SessionLost", "the cell took its session".to_owned());
+                return Ok(End::Failed { cell: number, problem, is_of_sandbox: false });
+            }
+            self.files.extend(ran.files.into_iter().map(|file| (file.path.clone(), file)));
+            if number < total {
+                self.checkpoint = self.session.checkpoint().await?;
+            }
+            self.done = number;
+        }
+        Ok(End::Whole)
+    }
+
+    fn may_raise(&self, index: usize) -> bool {
+        let cell = self.task.notebook.code().nth(index);
+        self.settings.allows_errors || cell.is_some_and(|cell| cell.may_raise)
+    }
+
+    /// Has the session remember where its random numbers are; whether it could.
+    async fn is_alive(&self) -> bool {
+        let remember = super::job("remember", &self.settings.limits);
+        let outcome = self.session.run(remember).await;
+        outcome.is_ok_and(|outcome| !matches!(outcome.verdict, Verdict::SandboxFailed(_)))
+    }
+
+    /// Runs a cell and keeps its outputs. The first Ctrl-C interrupts it, the second one stops it.
+    async fn cell(&mut self, number: usize) -> anyhow::Result<Ran> {
+        let may_raise = self.may_raise(number - 1);
+        let cell = self.task.notebook.code_mut().nth(number - 1).expect("there are so many cells");
+        let translated = translate(&cell.source);
+        let job = Job::code(translated.source).named(format!("In[{number}]"));
+        let job = job.limits(self.settings.limits.clone());
+        // As in a notebook, a cell that raised has still done to files what it did.
+        let job = if may_raise { job.keep_files() } else { job };
+        cell.execution_count = Some(number);
+        let mut outputs = Outputs::default();
+        let mut ticket = self.session.submit(job).await?;
+        let mut events = ticket.events();
+        let mut heard = 0;
+        loop {
+            tokio::select! {
+                count = self.interrupts.more_than(heard) => {
+                    heard = count;
+                    match heard {
+                        1 => ticket.interrupt(),
+                        _ => ticket.stop(),
+                    }
+                }
+                event = events.next() => match event {
+                    Some(event) => outputs.take(event.kind),
+                    None => break,
+                },
+            }
+        }
+        let outcome = ticket.outcome().await;
+        for remark in remarks(&outcome) {
+            outputs.say(Stream::Stderr, format!("hatchery: {remark}\n").as_bytes());
+        }
+        if let Verdict::Completed { repr: Some(repr), bundle, .. } = &outcome.verdict
+            && !translated.is_quiet
+        {
+            outputs.take_result(repr, bundle, number);
+        }
+        let problem = Problem::of(&outcome);
+        if let Some(problem) = &problem {
+            outputs.take_problem(problem);
+        }
+        cell.outputs = outputs.finish();
+        let is_of_sandbox = matches!(outcome.verdict, Verdict::SandboxFailed(_));
+        Ok(Ran { problem, is_of_sandbox, files: outcome.files })
+    }
+
+    fn write_copy(&self) -> anyhow::Result<()> {
+        let copy = &self.task.places.copy;
+        resume::write_whole(copy, &self.task.notebook.write())
+            .with_context(|| format!("can't write `{}`", copy.display()))
+    }
+
+    /// Writes the files that the cells made, or says that there are some. Returns whether each one
+    /// was written that should have been.
+    fn keep_files(&self) -> bool {
+        let name = &self.task.name;
+        let board = &self.settings.board;
+        let files: Vec<ChangedFile> =
+            self.files.values().filter(|file| file.kind != ChangeKind::Deleted).cloned().collect();
+        if files.is_empty() {
+            return true;
+        }
+        let Some((output, folder)) = &self.task.files else {
+            let names: Vec<String> = files
+                .iter()
+                .map(|file| format!("{} ({} bytes)", file.path, file.contents.len()))
+                .collect();
+            let names = names.join(", ");
+            board
+                .note(format_args!("{name}: wrote {names}; keep such files with --output-dir DIR"));
+            return true;
+        };
+        let problems = match output.folder(folder) {
+            Ok(folder) => folder.keep(&files),
+            Err(error) => vec![format!("can't make `{folder}` for its files: {error}")],
+        };
+        for problem in &problems {
+            board.note(format_args!("{name}: {problem}"));
+        }
+        problems.is_empty()
+    }
+
+    /// Says how it ended, and keeps or removes what it would go on from.
+    async fn conclude(&mut self, end: End, total: usize) -> anyhow::Result<Exit> {
+        let (name, copy) = (self.task.name.clone(), self.task.places.copy.display().to_string());
+        let (what, exit) = match end {
+            End::Whole => {
+                self.task.places.forget().context("can't remove what was kept")?;
+                let board = &self.settings.board;
+                board.note(format_args!("{name}: ran whole, outputs in {copy}"));
+                return Ok(Exit::Success);
+            }
+            End::Failed { cell, problem, is_of_sandbox } => {
+                let exit = if is_of_sandbox { Exit::Sandbox } else { Exit::Failed };
+                (format!("cell {cell} of {total} failed: {problem}"), exit)
+            }
+            End::Interrupted { cell } => {
+                (format!("interrupted at cell {cell} of {total}"), Exit::Interrupted)
+            }
+        };
+        let kept = self.keep_session().await;
+        let then = match &kept {
+            Ok(true) => "--resume goes on there",
+            Ok(false) => "it will run from its start",
+            Err(_) => "it can't be gone on with",
+        };
+        self.settings.board.note(format_args!("{name}: {what}; outputs in {copy}, {then}"));
+        kept.map(|_| exit)
+    }
+
+    /// Writes the session as it was before the cell at which the notebook ended, and the record.
+    /// Returns whether there is anything to go on from.
+    async fn keep_session(&mut self) -> anyhow::Result<bool> {
+        let places = &self.task.places;
+        if self.done == 0 {
+            places.forget().context("can't remove what was kept")?;
+            return Ok(false);
+        }
+        let Settings { pool, image, inputs, .. } = self.settings;
+        if !self.is_alive().await {
+            // The cell took its session; a fresh one takes its place.
+            self.session = pool.session(&session_name(self.task)).await?;
+        }
+        self.session.restore(&self.checkpoint).await?;
+        places.forget_record();
+        let file = &places.session;
+        let keep = || format!("the session is not kept in `{}`", file.display());
+        self.session.save(file).await.with_context(keep)?;
+        places.write_record(&self.task.notebook, self.done, image, inputs).with_context(keep)?;
+        Ok(true)
+    }
+}
+
+/// A name that no other notebook's session has.
+fn session_name(task: &Task) -> String {
+    task.places.copy.display().to_string()
+}

@@ -1,0 +1,355 @@
+//! Notebooks: run side by side, with their outputs in a copy, and gone on with at the cell that
+//! failed.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::{hatchery, interrupt, run, text};
+
+/// Writes a notebook with these code cells behind one of text.
+fn write(folder: &Path, name: &str, sources: &[&str]) -> PathBuf {
+    let code = (1..).zip(sources).map(|(number, source)| {
+        let lines: Vec<&str> = source.split_inclusive('\n').collect();
+        json!({
+            "cell_type": "code", "execution_count": null, "id": format!("c{number}"),
+            "metadata": {}, "outputs": [], "source": lines,
+        })
+    });
+    let text = json!({ "cell_type": "markdown", "id": "m", "metadata": {}, "source": ["# Title"] });
+    let cells: Vec<Value> = std::iter::once(text).chain(code).collect();
+    let notebook = json!({
+        "cells": cells, "metadata": { "kernelspec": { "language": "python", "name": "python3",
+        "display_name": "Python 3" } }, "nbformat": 4, "nbformat_minor": 5,
+    });
+    let path = folder.join(name);
+    fs::write(&path, format!("{notebook:#}\n")).unwrap();
+    path
+}
+
+fn run_notebook(path: &Path, options: &[&str]) -> Output {
+    let mut arguments = vec!["notebook", "run", path.to_str().unwrap()];
+    arguments.extend(options);
+    run(&arguments)
+}
+
+/// The code cells of a notebook.
+fn cells(path: &Path) -> Vec<Value> {
+    let notebook: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let cells = notebook["cells"].as_array().unwrap().iter();
+    cells.filter(|cell| cell["cell_type"] == "code").cloned().collect()
+}
+
+/// What the schema of nbformat 4.5 requires of each code cell and each output.
+fn check_schema(path: &Path) {
+    let notebook: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    assert_eq!((&notebook["nbformat"], &notebook["nbformat_minor"]), (&json!(4), &json!(5)));
+    for cell in cells(path) {
+        let names: Vec<&String> = cell.as_object().unwrap().keys().collect();
+        for name in ["cell_type", "execution_count", "id", "metadata", "outputs", "source"] {
+            assert!(names.contains(&&name.to_owned()), "{cell}");
+        }
+        assert_eq!(names.len(), 6, "{cell}");
+        for output in cell["outputs"].as_array().unwrap() {
+            let required: &[&str] = match output["output_type"].as_str().unwrap() {
+                "stream" => &["name", "output_type", "text"],
+                "display_data" => &["data", "metadata", "output_type"],
+                "execute_result" => &["data", "execution_count", "metadata", "output_type"],
+                "error" => &["ename", "evalue", "output_type", "traceback"],
+                other => panic!("{other}"),
+            };
+            let mut names: Vec<&String> = output.as_object().unwrap().keys().collect();
+            names.sort();
+            assert_eq!(names, required, "{output}");
+        }
+    }
+}
+
+fn stream(lines: &[&str]) -> Value {
+    json!({ "name": "stdout", "output_type": "stream", "text": lines })
+}
+
+fn result(count: usize, lines: &[&str]) -> Value {
+    json!({
+        "data": { "text/plain": lines }, "execution_count": count, "metadata": {},
+        "output_type": "execute_result",
+    })
+}
+
+#[test]
+fn notebooks_run_side_by_side_and_their_copies_have_the_outputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = write(
+        folder.path(),
+        "first.ipynb",
+        &["x = 1\nprint('a')\nprint('b')", "import sys\nprint('e', file=sys.stderr)\nx + 1", "x;"],
+    );
+    let second = write(
+        folder.path(),
+        "second.ipynb",
+        &[
+            "from IPython.display import display, HTML\ndisplay(HTML('<b>'))\nprint('then')",
+            "class A:\n    def _repr_json_(self): return {'k': [1]}\n    def __repr__(self): return 'A'\nA()",
+            "open('x.txt', 'w').write('kept')",
+        ],
+    );
+    let before = (fs::read(&first).unwrap(), fs::read(&second).unwrap());
+    let output = run(&["notebook", "run", first.to_str().unwrap(), second.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("2 of 2 notebooks ran whole") && said.contains("wrote x.txt"), "{said}");
+    assert_eq!((fs::read(&first).unwrap(), fs::read(&second).unwrap()), before);
+
+    let copy = folder.path().join("first.executed.ipynb");
+    check_schema(&copy);
+    let outputs: Vec<Value> = cells(&copy).iter().map(|cell| cell["outputs"].clone()).collect();
+    let error = json!({ "name": "stderr", "output_type": "stream", "text": ["e\n"] });
+    assert_eq!(
+        outputs,
+        [json!([stream(&["a\n", "b\n"])]), json!([error, result(2, &["2"])]), json!([])]
+    );
+    let copy = folder.path().join("second.executed.ipynb");
+    check_schema(&copy);
+    let cells = cells(&copy);
+    assert_eq!(cells[0]["outputs"][0]["data"]["text/html"], json!(["<b>"]));
+    assert_eq!(cells[0]["outputs"][1], stream(&["then\n"]));
+    assert_eq!(cells[1]["outputs"][0]["data"]["application/json"], json!({ "k": [1] }));
+    assert_eq!(cells[2]["execution_count"], 3);
+}
+
+#[test]
+fn a_notebook_that_failed_goes_on_at_the_cell_that_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = |third: &'static str| {
+        [
+            "runs = 1\nprint('one')",
+            "runs += 1\nimport random\nrandom.seed(7)",
+            third,
+            "runs += 1",
+            "(runs, random.random())",
+        ]
+    };
+    let path = write(folder.path(), "a.ipynb", &sources("runs += 100\n1/0"));
+    let out = folder.path().join("out");
+    let options = ["--output-dir", out.to_str().unwrap(), "--resume"];
+    let output = run_notebook(&path, &options);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("cell 3 of 5 failed: ZeroDivisionError: division by zero"), "{said}");
+    assert!(said.contains("running from its start, since nothing is kept"), "{said}");
+    let copy = out.join("a.ipynb");
+    check_schema(&copy);
+    let failed = cells(&copy);
+    assert_eq!(failed[2]["outputs"][0]["ename"], "ZeroDivisionError");
+    let traceback = failed[2]["outputs"][0]["traceback"].to_string();
+    assert!(traceback.contains("In[3]") && traceback.contains("line 2"), "{traceback}");
+    assert_eq!((&failed[3]["execution_count"], &failed[3]["outputs"]), (&Value::Null, &json!([])));
+    assert!(out.join("a.resume.session").exists());
+
+    // The first cells don't run again: one of them would make another count.
+    let path = write(folder.path(), "a.ipynb", &sources("runs += 10"));
+    let output = run_notebook(&path, &options);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text(&output.stderr).contains("going on at cell 3 of 5"), "{output:?}");
+    check_schema(&copy);
+    let whole = cells(&copy);
+    assert_eq!(whole[0]["outputs"], json!([stream(&["one\n"])]));
+    // The random numbers go on as well.
+    assert_eq!(whole[4]["outputs"][0]["data"]["text/plain"], json!(["(13, 0.32383276483316237)"]));
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
+}
+
+#[test]
+fn a_notebook_whose_earlier_cells_changed_runs_from_its_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "a.ipynb", &["x = 1", "x", "1/0"]);
+    assert_eq!(run_notebook(&path, &[]).status.code(), Some(1));
+    write(folder.path(), "a.ipynb", &["x = 2", "x", "3"]);
+    let output = run_notebook(&path, &["--resume"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("from its start, since cell 1 has changed"),
+        "{output:?}"
+    );
+    let copy = folder.path().join("a.executed.ipynb");
+    assert_eq!(cells(&copy)[1]["outputs"], json!([result(2, &["2"])]));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn an_interrupted_notebook_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = ["x = 41", "import time\nx = 0\ntime.sleep(3600)", "x + 1"];
+    let path = write(folder.path(), "a.ipynb", &sources);
+    let waiting = write(folder.path(), "b.ipynb", &["1"]);
+    let mut child = hatchery()
+        .args(["notebook", "run", "--workers", "1", "--timeout", "1h"])
+        .args([&path, &waiting])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("cell 2 of 3") {
+        assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "{said}");
+    }
+    interrupt(child.id());
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
+    for expected in ["interrupted at cell 2 of 3", "not begun", "2 interrupted"] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    let copy = folder.path().join("a.executed.ipynb");
+    check_schema(&copy);
+    assert_eq!(cells(&copy)[1]["outputs"][0]["ename"], "KeyboardInterrupt");
+
+    // With the state from before that cell, which is another one now.
+    write(folder.path(), "a.ipynb", &[sources[0], "x", sources[2]]);
+    let output = run_notebook(&path, &["--resume"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text(&output.stderr).contains("going on at cell 2 of 3"), "{output:?}");
+    assert_eq!(cells(&copy)[2]["outputs"], json!([result(3, &["42"])]));
+}
+
+#[test]
+fn a_cell_that_takes_its_session_leaves_the_state_from_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let endless =
+        "x = 0\nwhile True:\n    try:\n        while True: pass\n    except BaseException: pass";
+    let path = write(folder.path(), "a.ipynb", &["x = 7", endless, "x"]);
+    let limits = ["--timeout", "300ms", "--grace", "100ms"];
+    let output = run_notebook(&path, &limits);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("cell 2 of 3 failed: LimitReached"), "{output:?}");
+    let path = write(folder.path(), "a.ipynb", &["x = 7", "x + 1", "x"]);
+    let output = run_notebook(&path, &["--resume"]);
+    assert!(text(&output.stderr).contains("going on at cell 2"), "{output:?}");
+    let copy = folder.path().join("a.executed.ipynb");
+    assert_eq!(cells(&copy)[2]["outputs"], json!([result(3, &["7"])]));
+}
+
+#[test]
+fn errors_can_be_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path =
+        write(folder.path(), "a.ipynb", &["open('f', 'w').write('x')\n1/0", "open('f').read()"]);
+    let output = run_notebook(&path, &["--allow-errors"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let copy = folder.path().join("a.executed.ipynb");
+    check_schema(&copy);
+    assert_eq!(cells(&copy)[0]["outputs"][0]["evalue"], "division by zero");
+    assert_eq!(cells(&copy)[1]["outputs"], json!([result(2, &["'x'"])]));
+}
+
+#[test]
+fn what_ipython_adds_works_or_says_why_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = [
+        "%matplotlib inline\n%load_ext autoreload\n%autoreload 2\n%config InlineBackend.figure_format = 'png'",
+        "%%time\nx = sum(range(10))\nx",
+        "y = %time x + 1\n%timeit -n 2 -r 2 x",
+        "%%writefile made.py\nvalue = '''\n%time\n'''",
+        "import made\nmade.value",
+        "%%html\n<b>bold</b>",
+        "%pip install numpy",
+        "from IPython.display import Image, Markdown, clear_output\nclear_output()\nImage(data=b'\\x89PNG')",
+        "?len",
+        "%pip install requests",
+        "!ls",
+        "%%bash\nls",
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2]);",
+        "%env A=1\nimport os\nos.environ['B'] = '2'",
+        "os.environ['A'] + os.environ['B']",
+    ];
+    let path = write(folder.path(), "a.ipynb", &sources);
+    let output = run_notebook(&path, &["--allow-errors", "--timeout", "2m", "--cpu-time", "2m"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let copy = folder.path().join("a.executed.ipynb");
+    check_schema(&copy);
+    let cells = cells(&copy);
+    let outputs = |number: usize| cells[number - 1]["outputs"].clone();
+    assert_eq!(outputs(1), json!([]));
+    let timed = outputs(2);
+    assert!(timed[0]["text"][1].as_str().unwrap().starts_with("Wall time: "), "{timed}");
+    assert_eq!(timed[1], result(2, &["45"]));
+    assert!(outputs(3).to_string().contains("2 runs, 2 loops each"), "{}", outputs(3));
+    assert_eq!(outputs(4), json!([stream(&["Writing made.py\n"])]));
+    assert_eq!(outputs(5), json!([result(5, &["'\\n%time\\n'"])]));
+    assert_eq!(outputs(6)[0]["data"]["text/html"], json!(["<b>bold</b>\n"]));
+    assert_eq!(outputs(7), json!([stream(&["Requirement already satisfied: numpy\n"])]));
+    assert_eq!(outputs(8)[0]["data"]["image/png"], "iVBORw==");
+    assert!(outputs(9).to_string().contains("Return the number of items"), "{}", outputs(9));
+    for (number, advice) in [(10, "--package"), (11, "no shell"), (12, "no shell")] {
+        let failed = outputs(number);
+        assert_eq!(failed[0]["ename"], "UsageError", "{failed}");
+        assert!(failed[0]["evalue"].as_str().unwrap().contains(advice), "{failed}");
+    }
+    // The figure, and not what `plot` returns.
+    assert_eq!(outputs(13).as_array().unwrap().len(), 1);
+    assert!(outputs(13)[0]["data"]["image/png"].is_string());
+    assert_eq!(outputs(15), json!([result(15, &["'12'"])]));
+}
+
+#[test]
+fn cells_are_given_inputs_and_folders_and_give_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("numbers.csv");
+    fs::write(&data, "1,2").unwrap();
+    let sources = [
+        "text = open('numbers.csv').read()",
+        "import os\nos.makedirs('d')\nopen('d/made.txt', 'w').write(text)",
+        "assert 'sales.csv' in os.listdir('/data')\n1/int(text[0] == '9')",
+    ];
+    let path = write(folder.path(), "a.ipynb", &sources);
+    let out = folder.path().join("out");
+    let mut options = vec!["--input", data.to_str().unwrap(), "--mount", "examples/data"];
+    options.extend(["--output-dir", out.to_str().unwrap(), "--resume"]);
+    let output = run_notebook(&path, &options);
+    assert!(text(&output.stderr).contains("cell 3 of 3 failed: ZeroDivisionError"), "{output:?}");
+    assert_eq!(fs::read(out.join("a/d/made.txt")).unwrap(), b"1,2");
+    // The folder is there again in a session that goes on; another input is a reason not to go on.
+    let output = run_notebook(&path, &options);
+    assert!(text(&output.stderr).contains("going on at cell 3 of 3"), "{output:?}");
+    assert!(text(&output.stderr).contains("failed: ZeroDivisionError"), "{output:?}");
+    fs::write(&data, "9,2").unwrap();
+    let output = run_notebook(&path, &options);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text(&output.stderr).contains("since an input is another one now"), "{output:?}");
+    assert_eq!(fs::read(out.join("a/d/made.txt")).unwrap(), b"9,2");
+}
+
+#[test]
+fn what_is_no_notebook_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("text.ipynb"), "no JSON").unwrap();
+    fs::write(path("old.ipynb"), r#"{"nbformat": 3, "worksheets": []}"#).unwrap();
+    let julia =
+        r#"{"nbformat": 4, "metadata": {"kernelspec": {"language": "julia"}}, "cells": []}"#;
+    fs::write(path("julia.ipynb"), julia).unwrap();
+    let good = write(folder.path(), "good.ipynb", &["1"]);
+    for (name, expected) in [
+        ("text.ipynb", "no notebook"),
+        ("old.ipynb", "nbconvert"),
+        ("julia.ipynb", "only Python"),
+        ("missing.ipynb", "No such file"),
+    ] {
+        // Nothing runs if one of them can't.
+        let output =
+            run(&["notebook", "run", good.to_str().unwrap(), path(name).to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(expected) && said.contains(name), "{said}");
+    }
+    let output = run_notebook(&good, &["--output-dir", folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("would overwrite"), "{output:?}");
+    let good = good.to_str().unwrap();
+    let output = run(&["notebook", "run", good, good]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("another name"), "{output:?}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
+}
