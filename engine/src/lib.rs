@@ -71,6 +71,7 @@ mod program;
 mod python;
 mod seal;
 mod session;
+mod stack;
 mod stop;
 mod transcript;
 mod tunables;

@@ -20,6 +20,7 @@ use crate::memory::sys::FileView;
 use crate::packages;
 use crate::python::PythonBuild;
 use crate::seal::Sealer;
+use crate::stack;
 
 /// The folder in the cache, and the lock on it.
 const FOLDER: &str = "images";
@@ -198,6 +199,7 @@ fn key(build: &PythonBuild, spec: &ImageSpec) -> String {
     };
     part(&format::MAGIC);
     part(SETTINGS.as_bytes());
+    part(&stack::C_STACK_BYTES.to_le_bytes());
     part(build.wasm_sha256().as_bytes());
     part(build.library_sha256().as_bytes());
     part(agent::identity().as_bytes());

@@ -20,6 +20,7 @@ use crate::memory::GuestMemory;
 use crate::meter::Stopwatch;
 use crate::program::{Deterministic, Program};
 use crate::session::Life;
+use crate::stack;
 use crate::transcript::{Stream, Transcript};
 
 impl Interpreter {
@@ -147,7 +148,15 @@ impl Interpreter {
         self.host.end_run(true);
         match (booted, asked.stop) {
             (Ok(Ok(0)), None) => {
-                self.raise_with(self.engine.offsets(self.memory.shared()));
+                let memory = self.memory.shared();
+                let offsets = self.engine.offsets(memory);
+                let thread = offsets.and_then(|offsets| offsets.thread(memory));
+                if !thread.is_some_and(|thread| stack::deepen(memory, thread)) {
+                    tracing::warn!(
+                        "this build has an unknown layout, so its C code can't recurse deep"
+                    );
+                }
+                self.raise_with(offsets);
                 Ok(())
             }
             (Ok(Ok(_)), None) => {

@@ -69,6 +69,14 @@ impl Offsets {
         })?
     }
 
+    /// The address of the state of the guest's only thread, if what leads to it makes sense.
+    pub(crate) fn thread(&self, memory: &GuestMemory) -> Option<u32> {
+        let interpreter = load(memory, self.interpreters_head)?;
+        let thread = load(memory, interpreter.checked_add(self.threads_head)?)?;
+        let owner = load(memory, thread.checked_add(self.interp)?)?;
+        (interpreter != 0 && thread != 0 && owner == interpreter).then_some(thread)
+    }
+
     fn parse(runtime: u32, table: &[u64; word::COUNT]) -> Option<Self> {
         let version = table[word::VERSION];
         if version >> 16 != KNOWN_SERIES || version & FINAL_RELEASE != FINAL_RELEASE {
@@ -140,18 +148,12 @@ impl Raiser {
         load(memory, thread.async_exception) == Some(self.exception)
     }
 
-    /// The state of the guest's only thread, if what leads to it makes sense.
+    /// The state of the guest's only thread.
     fn thread(&self, memory: &GuestMemory) -> Option<Thread> {
-        let offsets = &self.offsets;
-        let interpreter = load(memory, offsets.interpreters_head)?;
-        let thread = load(memory, interpreter.checked_add(offsets.threads_head)?)?;
-        let owner = load(memory, thread.checked_add(offsets.interp)?)?;
-        if interpreter == 0 || thread == 0 || owner != interpreter {
-            return None;
-        }
+        let thread = self.offsets.thread(memory)?;
         Some(Thread {
-            eval_breaker: thread.checked_add(offsets.eval_breaker)?,
-            async_exception: thread.checked_add(offsets.async_exception)?,
+            eval_breaker: thread.checked_add(self.offsets.eval_breaker)?,
+            async_exception: thread.checked_add(self.offsets.async_exception)?,
         })
     }
 }
