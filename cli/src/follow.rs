@@ -129,6 +129,8 @@ pub(crate) fn report(outcome: &Outcome) {
             report_place(outcome);
             terminal::note("interrupted");
         }
+        // What the user gave, or asked of a session.
+        Verdict::SandboxFailed(failure) if !failure.is_of_interpreter() => terminal::note(failure),
         Verdict::SandboxFailed(failure) => {
             terminal::note(format_args!("the sandbox failed: {failure}"));
         }

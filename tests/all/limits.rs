@@ -202,3 +202,19 @@ fn memory_beyond_the_limit_is_a_memory_error() {
         assert!(hit.used > 128 << 20, "{bomb}: {hit:?}");
     }
 }
+
+/// As it is built for WASI, CPython stops at 46 and 208.
+#[test]
+fn c_code_recurses_as_deep_as_programs_need() {
+    let elifs = "compile('if x == 0: pass\n' + 'elif x == 1: pass\n' * 150, '', 'exec')";
+    assert!(run(elifs).is_success());
+    let memoised = "import functools\n\
+                    @functools.cache\n\
+                    def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)\n\
+                    fib(800) % 1000";
+    assert_eq!(value(&run(memoised)), json!(725));
+    let endless = "class A:\n    def __repr__(self): return repr(self)\n\
+                   try: repr(A())\n\
+                   except RecursionError: print('noticed')";
+    assert_eq!(run(endless).stdout_text(), "noticed\n");
+}

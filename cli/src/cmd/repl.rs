@@ -245,6 +245,9 @@ impl Repl {
             print("")?;
         }
         report(&outcome);
+        if outcome.session_restored {
+            note("the session is as it was before that");
+        }
         let flow = self.conclude(&outcome).await?;
         self.keep_what_it_made(&outcome);
         Ok(flow)

@@ -17,7 +17,7 @@ pub(super) const HELP: &str = "\
 :help             show this
 :quit             leave; so do Ctrl-D and `sys.exit()`
 
-Ctrl-C interrupts the program, and a second one stops it, which costs the session.
+Ctrl-C interrupts the program, and a second one stops it, which undoes what it did here.
 Everything else is Python. A block ends with an empty line.";
 
 /// The longest name of a session, which the prompt shows.
