@@ -206,7 +206,7 @@ fn memory_beyond_the_limit_is_a_memory_error() {
 /// As it is built for WASI, CPython stops at 46 and 208.
 #[test]
 fn c_code_recurses_as_deep_as_programs_need() {
-    let elifs = "compile('if x == 0: pass\n' + 'elif x == 1: pass\n' * 150, '', 'exec')";
+    let elifs = "compile('if x == 0: pass\\n' + 'elif x == 1: pass\\n' * 150, '', 'exec')";
     assert!(run(elifs).is_success());
     let memoised = "import functools\n\
                     @functools.cache\n\
