@@ -30,9 +30,14 @@ use crate::runtime::{Hatchery, parked};
 /// [`Refusal::SessionBusy`](crate::Refusal::SessionBusy).
 ///
 /// A job that reaches a limit on time or is cancelled is interrupted by `KeyboardInterrupt`, and
-/// the session goes on with its variables; what the job did to files is undone. Only a job that
-/// goes on regardless for [`Limits::grace`](crate::Limits::grace), or that traps, takes the state
-/// with it, and so does the death of its worker. The session is then gone: jobs that wait end with
+/// the session goes on with its variables; what the job did to files is undone. A job that goes on
+/// regardless for [`Limits::grace`](crate::Limits::grace), that leaves by `os._exit` or traps, or
+/// whose worker dies is undone altogether: the session goes on from where it was before, and
+/// [`Outcome::session_restored`] says so.
+///
+/// That takes a copy of the state, which is made between jobs unless it is larger than
+/// [`Builder::rollback_bytes`](crate::Builder::rollback_bytes). Without one the session is gone:
+/// jobs that wait end with
 /// [`SandboxFailure::SessionLost`](crate::SandboxFailure::SessionLost), further ones are refused
 /// with [`Refusal::SessionGone`](crate::Refusal::SessionGone),
 /// [`DecisionKind::SessionEnded`](crate::DecisionKind::SessionEnded) has the reason, and

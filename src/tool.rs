@@ -302,6 +302,10 @@ pub fn tool_result_schema() -> Json {
         "exit_code": { "type": ["integer", "null"] },
         "message": perhaps("What sys.exit was given, or how the interpreter ended."),
         "interrupted_at": perhaps("The traceback of where an interrupt ended the program."),
+        "session_restored": {
+            "type": "boolean",
+            "description": "Whether it was ended by force, and its session is as it was before it.",
+        },
         "error": {
             "type": ["object", "null"],
             "properties": {

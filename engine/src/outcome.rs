@@ -39,7 +39,7 @@ pub struct Outcome {
     /// Where the program was when an interrupt ended it, if a limit or a cancellation did so.
     pub interrupted_at: Option<Exception>,
     /// Whether the job took its interpreter with it, and its session went back to where it was
-    /// before the job: variables, files and all.
+    /// before the job: variables, files and all. Then `files` is empty.
     pub session_restored: bool,
     /// Its calls of host functions, if they were to be recorded.
     pub recording: Option<Recording>,
@@ -71,9 +71,12 @@ impl Outcome {
         }
     }
 
-    /// Whether the program ran to its end, or left with `sys.exit(0)`.
+    /// Whether the program ran to its end, or left with `sys.exit(0)`, and what it did to its
+    /// session stays.
     pub fn is_success(&self) -> bool {
-        matches!(self.verdict, Verdict::Completed { .. } | Verdict::Exited { code: 0, .. })
+        let ended =
+            matches!(self.verdict, Verdict::Completed { .. } | Verdict::Exited { code: 0, .. });
+        ended && !self.session_restored
     }
 
     /// Standard output as text; bytes that are no UTF-8 become U+FFFD. `stdout` has them as they

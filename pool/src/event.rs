@@ -38,6 +38,8 @@ pub enum PoolEvent {
         /// Memory that its interpreter has of its own, in bytes: what
         /// [`Interpreter::memory_bytes`](crate::Interpreter::memory_bytes) says.
         memory_bytes: u64,
+        /// What the copy of its session's state takes, in bytes.
+        kept_bytes: u64,
         /// How long it took to make the interpreter fresh after what ran last; `None` if nothing
         /// was to be done, or a session stays.
         reset: Option<Duration>,

@@ -26,6 +26,12 @@ pub trait InterpreterSource: Send + Sync + 'static {
         0
     }
 
+    /// The state for a session that goes back to it. What the session drew by chance since then is
+    /// not drawn again, unless it is deterministic.
+    fn anew(&self, parked: &Parked) -> Parked {
+        parked.clone()
+    }
+
     /// Makes bytes of a parked state. Blocks, and may take as much memory again for a moment.
     ///
     /// # Errors

@@ -192,10 +192,11 @@ impl Discarded {
     /// Whether dropping it takes no time.
     pub(crate) fn is_light(&self) -> bool {
         match &self.0 {
-            Place::AtRest(rest) | Place::On { held: Held::Same(rest), .. } => {
+            Place::AtRest(rest)
+            | Place::On { held: Held::Same(rest) | Held::Changing(Some(rest)), .. } => {
                 matches!(rest, Rest::Fresh)
             }
-            Place::On { held: Held::Changing(_) | Held::Changed, .. } | Place::Lost(_) => true,
+            Place::On { held: Held::Changing(None) | Held::Changed, .. } | Place::Lost(_) => true,
         }
     }
 }
@@ -327,14 +328,25 @@ impl SessionCell {
         }
     }
 
-    /// A run on `worker` begins to change the state.
-    pub(crate) fn begins(&self, worker: WorkerId) {
-        self.hold(worker, |held| {
-            let before = match std::mem::replace(held, Held::Changed) {
-                Held::Same(rest) => Some(rest),
-                Held::Changing(_) | Held::Changed => None,
-            };
-            std::mem::replace(held, Held::Changing(before))
+    /// A run on `worker` begins to change the state. What it was is kept until the run ends, if
+    /// that takes no more than `most_bytes` of memory.
+    pub(crate) fn begins(&self, worker: WorkerId, most_bytes: u64) {
+        self.hold(worker, |held| match std::mem::replace(held, Held::Changing(None)) {
+            Held::Same(rest) if most_bytes > 0 && rest.bytes() <= most_bytes => {
+                std::mem::replace(held, Held::Changing(Some(rest)))
+            }
+            before => before,
+        });
+    }
+
+    /// A run on `worker` will never end: the state is that of before again, as `anew` makes it.
+    pub(crate) fn rolls_back(&self, worker: WorkerId, anew: impl FnOnce(&Parked) -> Parked) {
+        self.hold(worker, |held| match held {
+            Held::Changing(Some(Rest::Parked(parked))) => {
+                let parked = anew(parked);
+                std::mem::replace(held, Held::Same(Rest::Parked(parked)))
+            }
+            Held::Changing(_) | Held::Same(_) | Held::Changed => Held::Changed,
         });
     }
 

@@ -121,7 +121,7 @@ impl Drop for Extent {
         if let Err(error) = holes::punch(&heap.file, self.at(), len)
             && !heap.has_failed_to_punch.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(%error, "space of spilled sessions only comes back when none is left");
+            tracing::warn!(%error, "space of sessions that leave the disk is only used by others");
         }
         let mut blocks = heap.blocks.lock();
         blocks.free_range(self.blocks.clone());

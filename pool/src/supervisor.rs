@@ -124,7 +124,7 @@ impl Actor for Supervisor {
             SupervisorMessage::Stow(cell, stowage) => state.stowing.add(&myself, cell, stowage),
             SupervisorMessage::StowEnded => state.stowing.ended(&myself),
             SupervisorMessage::Discard(old) => state.stowing.discard(&myself, old),
-            SupervisorMessage::DiscardEnded => state.stowing.discarded(),
+            SupervisorMessage::DiscardEnded => state.stowing.discard_ended(&myself),
             SupervisorMessage::Close(reply) => {
                 for watched in state.workers.values() {
                     let _ = watched.actor.cast(WorkerMessage::Stop);

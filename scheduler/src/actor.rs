@@ -230,14 +230,14 @@ impl SchedulerState {
 
     fn pool_event(&mut self, event: PoolEvent) {
         match event {
-            PoolEvent::Ready { seat, memory_bytes, reset } => {
+            PoolEvent::Ready { seat, memory_bytes, kept_bytes, reset } => {
                 let worker = seat.worker();
                 self.seats.insert(worker, seat);
                 if let Some(reset) = reset {
                     self.published.measures.lock().record_reset(reset);
                     self.published.metrics.reset(reset);
                 }
-                self.decide(Event::Ready { worker, memory_bytes });
+                self.decide(Event::Ready { worker, memory_bytes, kept_bytes });
             }
             PoolEvent::Finished { worker, job, outcome, attach, memory_bytes } => {
                 self.finished(worker, job, Finished { outcome, attach, memory_bytes });

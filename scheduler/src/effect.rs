@@ -72,6 +72,8 @@ pub(crate) enum Settlement {
     },
     /// The worker that ran it died.
     WorkerDied(String),
+    /// The pool ended, and every worker and session with it.
+    PoolDied(String),
     /// No worker is left that could run it.
     NoWorker(String),
     /// The session that it was for is gone.

@@ -66,8 +66,9 @@ pub(crate) enum Event {
     /// A session's state was put where it was to be and takes so many bytes there, or isn't there.
     /// It stays where it was, too, when the session has moved on meanwhile.
     Stowed { session: SessionId, stowage: Stowage, result: Result<u64, StowError> },
-    /// A worker offers a seat. Its interpreter has so much memory of its own.
-    Ready { worker: WorkerId, memory_bytes: u64 },
+    /// A worker offers a seat. Its interpreter has so much memory of its own, and so much takes a
+    /// copy of its session's state.
+    Ready { worker: WorkerId, memory_bytes: u64, kept_bytes: u64 },
     /// A worker's job has ended.
     Finished { worker: WorkerId, job: JobId, report: Report },
     /// A copy of a session's state, which counted as a job of that session, is over.
@@ -96,6 +97,8 @@ pub(crate) struct Report {
     pub(crate) own_memory_bytes: u64,
     /// Whether the sandbox failed, rather than the program ended.
     pub(crate) sandbox_failed: bool,
+    /// Whether the job's session left the worker, in the state of before the job.
+    pub(crate) session_left: bool,
 }
 
 /// A tenant that has jobs.
@@ -238,7 +241,9 @@ impl Model {
             Event::Stowed { session, stowage, result } => {
                 self.sessions.stowed(session, stowage, result, self.now);
             }
-            Event::Ready { worker, memory_bytes } => self.ready(worker, memory_bytes, effects),
+            Event::Ready { worker, memory_bytes, kept_bytes } => {
+                self.ready(worker, memory_bytes, kept_bytes, effects);
+            }
             Event::Finished { worker, job, report } => {
                 self.finished(worker, job, &report, effects);
             }
@@ -252,10 +257,16 @@ impl Model {
     }
 
     /// A worker is idle: it gets a new interpreter if it needs one, or waits for a job.
-    fn ready(&mut self, worker: WorkerId, memory_bytes: u64, effects: &mut Vec<Effect>) {
+    fn ready(
+        &mut self,
+        worker: WorkerId,
+        memory_bytes: u64,
+        kept_bytes: u64,
+        effects: &mut Vec<Effect>,
+    ) {
         let left = self.fleet.take_leaving(worker);
         self.has_left(worker, left);
-        let retire = self.fleet.ready(worker, memory_bytes, self.now);
+        let retire = self.fleet.ready(worker, memory_bytes, kept_bytes, self.now);
         let resident = self.resident(worker);
         if let Some(id) = resident {
             self.sessions.change(id, |session| session.is_at_rest = true);

@@ -210,6 +210,22 @@ fn a_turn_that_is_ended_by_force_is_undone_and_costs_no_session() {
     });
 }
 
+/// Else what was drawn before would be drawn again: names, tokens, samples.
+#[test]
+fn a_session_that_goes_back_draws_other_numbers() {
+    with_pool(|pool| async {
+        let session = pool.session("draws").await.unwrap();
+        session.run(Job::code("import random; random.seed()")).await.unwrap();
+        let draw = "print(random.getrandbits(64), flush=True)";
+        let undone =
+            session.run(Job::code(format!("{draw}; import os; os._exit(0)"))).await.unwrap();
+        assert!(undone.session_restored && !undone.is_success(), "{undone:?}");
+        let again = session.run(Job::code(draw)).await.unwrap();
+        assert!(again.is_success() && again.stdout != undone.stdout, "{again:?}");
+        session.close();
+    });
+}
+
 #[test]
 fn without_copies_a_session_is_lost_with_what_is_ended_by_force_and_says_so() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

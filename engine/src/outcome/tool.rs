@@ -29,6 +29,7 @@ struct ToolResult<'a> {
     message: Option<&'a str>,
     /// The traceback of where an interrupt ended the program.
     interrupted_at: Option<&'a str>,
+    session_restored: bool,
     error: Option<ToolError<'a>>,
     truncated: bool,
     files: Vec<ToolFile<'a>>,
@@ -81,7 +82,7 @@ impl Outcome {
     /// `exception` (the traceback, or null), `success`, `execution_time` (seconds) and
     /// `timed_out`. Ours follow: `status` (`completed`, `raised`, `exited`, `limit`, `cancelled` or
     /// `sandbox_failed`), `value`, `repr`, `bundle`, `displays`, `exit_code`, `message`,
-    /// `interrupted_at`, `error`, `truncated`, `files`, `limits_met` and `usage`.
+    /// `interrupted_at`, `session_restored`, `error`, `truncated`, `files`, `limits_met` and `usage`.
     /// `bundle` and each of `displays` are objects from MIME types to texts, bytes in base64.
     /// The `error` of an exception has the fields of [`Exception`].
     /// A `value` of null means either `None` or no JSON; `repr` tells them apart.
@@ -127,6 +128,7 @@ impl Outcome {
             exit_code,
             message,
             interrupted_at: self.interrupted_at.as_ref().map(|at| at.traceback.as_str()),
+            session_restored: self.session_restored,
             error: tool_error(&self.verdict),
             truncated: self.output_truncated,
             files: files.map(|file| ToolFile::of(file, has_contents)).collect(),

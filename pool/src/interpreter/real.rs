@@ -20,6 +20,11 @@ impl InterpreterSource for Image {
         Image::shared_bytes(self)
     }
 
+    fn anew(&self, parked: &Parked) -> Parked {
+        let state = parked.downcast_ref::<SessionState>();
+        state.map_or_else(|| parked.clone(), |state| self::parked(state.fork()))
+    }
+
     fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
         let state = parked.downcast_ref::<SessionState>().ok_or(SessionError::NotParkable)?;
         let PackedSession { bytes, rest } = state.pack();

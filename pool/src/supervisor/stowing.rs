@@ -26,7 +26,9 @@ pub(super) struct Stowing {
     owner: DerivedActorRef<PoolEvent>,
     spill: Arc<Spill>,
     under_way: usize,
-    discarding: usize,
+    /// What is to be dropped next, and whether something is.
+    discarded: Vec<Discarded>,
+    is_discarding: bool,
     waiting: VecDeque<(Arc<SessionCell>, Stowage)>,
 }
 
@@ -37,12 +39,13 @@ impl Stowing {
         spill: Spill,
     ) -> Self {
         let (spill, waiting) = (Arc::new(spill), VecDeque::new());
-        Self { source, owner, spill, under_way: 0, discarding: 0, waiting }
+        let (discarded, is_discarding) = (Vec::new(), false);
+        Self { source, owner, spill, under_way: 0, discarded, is_discarding, waiting }
     }
 
     /// Whether nothing is being stowed or dropped.
     pub(super) fn is_idle(&self) -> bool {
-        self.under_way == 0 && self.discarding == 0
+        self.under_way == 0 && !self.is_discarding
     }
 
     /// Stows a session, once it is its turn.
@@ -62,23 +65,33 @@ impl Stowing {
         self.go_on(myself);
     }
 
-    /// Drops a state.
+    /// Drops a state, once those before it are.
     pub(super) fn discard(&mut self, myself: &ActorRef<SupervisorMessage>, state: Discarded) {
-        self.discarding += 1;
-        let myself = myself.clone();
+        self.discarded.push(state);
+        if !self.is_discarding {
+            self.discard_all(myself);
+        }
+    }
+
+    /// What was to be dropped is.
+    pub(super) fn discard_ended(&mut self, myself: &ActorRef<SupervisorMessage>) {
+        self.is_discarding = false;
+        if !self.discarded.is_empty() {
+            self.discard_all(myself);
+        }
+    }
+
+    fn discard_all(&mut self, myself: &ActorRef<SupervisorMessage>) {
+        self.is_discarding = true;
+        let (states, myself) = (std::mem::take(&mut self.discarded), myself.clone());
         // Whoever waits for it waits for `DiscardEnded`.
         drop(tokio::task::spawn_blocking(move || {
-            let dropped = catch_unwind(AssertUnwindSafe(|| drop(state)));
+            let dropped = catch_unwind(AssertUnwindSafe(|| drop(states)));
             if dropped.is_err() {
                 tracing::error!("dropping a session's state panicked");
             }
             let _ = myself.cast(SupervisorMessage::DiscardEnded);
         }));
-    }
-
-    /// A state was dropped.
-    pub(super) fn discarded(&mut self) {
-        self.discarding -= 1;
     }
 
     /// Refuses what waits.

@@ -108,11 +108,16 @@ impl Desk {
     }
 
     /// From the thread: it waits for an order.
-    pub(super) fn idle(self: &Arc<Self>, memory_bytes: u64, reset: Option<Duration>) {
+    pub(super) fn idle(
+        self: &Arc<Self>,
+        memory_bytes: u64,
+        kept_bytes: u64,
+        reset: Option<Duration>,
+    ) {
         {
             let mut controls = self.controls.lock();
             controls.had_interpreter = true;
-            self.entry.has_memory(memory_bytes);
+            self.entry.has_memory(memory_bytes.saturating_add(kept_bytes));
             if controls.orders.is_none() {
                 // Nothing could come of a seat.
                 return;
@@ -122,7 +127,7 @@ impl Desk {
             }
         }
         let seat = Seat { desk: Arc::clone(self) };
-        self.tell(PoolEvent::Ready { seat, memory_bytes, reset });
+        self.tell(PoolEvent::Ready { seat, memory_bytes, kept_bytes, reset });
     }
 
     /// From the thread: its task has ended.

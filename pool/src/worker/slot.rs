@@ -107,13 +107,13 @@ impl<'a> Slot<'a> {
         self.session = None;
     }
 
-    /// Memory that the interpreter has of its own, and the copy of its session's state, in bytes.
-    pub(super) fn memory_bytes(&self) -> u64 {
-        let kept = self.session.as_ref().map_or(0, |session| session.kept_bytes());
-        self.own_bytes().saturating_add(kept)
+    /// What the copy of its session's state takes, in bytes.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.session.as_ref().map_or(0, |session| session.kept_bytes())
     }
 
-    fn own_bytes(&self) -> u64 {
+    /// Memory that the interpreter has of its own, in bytes.
+    pub(super) fn memory_bytes(&self) -> u64 {
         self.interpreter.as_ref().map_or(0, |interpreter| interpreter.memory_bytes())
     }
 
@@ -132,14 +132,14 @@ impl<'a> Slot<'a> {
             return Ok(());
         }
         if let Some(session) = &task.session {
-            session.begins(self.worker());
+            session.begins(self.worker(), self.rollback_bytes);
         }
         self.is_pristine = false;
         let is_last = task.session.is_none();
         let interpreter = self.interpreter.as_mut().expect("what was attached is in one");
         let (mut outcome, afterwards) =
             tracing::info_span!("run").in_scope(|| interpreter.run(task, is_last));
-        let memory_bytes = self.own_bytes();
+        let memory_bytes = self.memory_bytes();
         let is_lost = afterwards == Afterwards::Lost;
         if !is_lost && let Some(session) = &task.session {
             session.ends(self.worker());
@@ -147,6 +147,10 @@ impl<'a> Slot<'a> {
         if is_lost && let Some(session) = self.session.take() {
             outcome.session_restored = self
                 .leave(&session, "a run that was ended took its state, of which no copy was kept");
+            if outcome.session_restored {
+                // The session has them no more.
+                outcome.files.clear();
+            }
         }
         self.desk.finished(task.job, outcome, attach, memory_bytes);
         if is_lost {
@@ -157,7 +161,7 @@ impl<'a> Slot<'a> {
 
     /// Copies the state of the session that is here, if nobody has a copy and it isn't large.
     fn keep_copy(&mut self, session: &SessionCell) {
-        if self.rollback_bytes == 0 || self.own_bytes() > self.rollback_bytes {
+        if self.rollback_bytes == 0 || self.memory_bytes() > self.rollback_bytes {
             return;
         }
         if let Err(error) = self.copy_out(session) {
@@ -191,7 +195,11 @@ impl<'a> Slot<'a> {
             Claim::MoveIn(Rest::Parked(parked)) => self.take_up(&parked),
             Claim::MoveIn(Rest::Stowed(stowed)) => {
                 let unpacked = self.unpack(session, &stowed).map_err(SandboxFailure::SessionLost);
-                unpacked.and_then(|parked| self.take_up(&parked))
+                unpacked.and_then(|parked| {
+                    // What it came from takes no more room.
+                    session.captured(self.worker(), parked.clone());
+                    self.take_up(&parked)
+                })
             }
             Claim::Lost(reason) => Err(SandboxFailure::SessionLost(reason)),
         };
@@ -255,6 +263,7 @@ impl<'a> Slot<'a> {
 
     /// Gives a session's state up; says whether it rests now, and tells the owner if so.
     fn leave(&self, session: &SessionCell, reason: &str) -> bool {
+        session.rolls_back(self.worker(), |parked| self.source.anew(parked));
         let rests = session.leave(self.worker(), reason);
         if let Some(bytes) = rests {
             self.desk.session_parked(session, bytes);

@@ -52,7 +52,7 @@ fn serve(
     let mut slot = Slot::start(desk, source, rollback_bytes)?;
     let mut reset = None;
     loop {
-        desk.idle(slot.memory_bytes(), reset);
+        desk.idle(slot.memory_bytes(), slot.kept_bytes(), reset);
         let Some(order) = orders.next() else {
             slot.vacate();
             return Ok(GoneReason::Stopped);

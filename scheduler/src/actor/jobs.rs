@@ -136,6 +136,7 @@ impl SchedulerState {
                 verdict,
                 Verdict::SandboxFailed(failure) if failure.is_of_interpreter()
             ),
+            session_left: finished.outcome.session_restored,
         };
         let session = self.session_of(job);
         self.finished = Some(finished);
@@ -198,21 +199,22 @@ impl SchedulerState {
     pub(super) fn settle(&mut self, job: JobId, settlement: Settlement) {
         self.touch(job);
         if let Some(capture) = self.captures.remove(&job) {
-            let refusal = capture.refusal(settlement);
+            let refusal = capture.refusal(settlement, self.model.next_try());
             self.answer(capture, &Err(refusal));
             return;
         }
         let Some(live) = self.jobs.get(&job) else { return };
-        // Its session outlived the worker.
         let session_restored = matches!(settlement, Settlement::WorkerDied(_))
-            && live.session.is_some_and(|session| self.loss_of(session).is_none());
+            && live.session.is_some_and(|session| self.has_state(session));
         let failed = Verdict::SandboxFailed;
         let verdict = match settlement {
             Settlement::Cancelled => Verdict::Cancelled,
             Settlement::DeadlinePassed { allowed, waited } => {
                 Verdict::Limit(deadline_hit(allowed, waited))
             }
-            Settlement::WorkerDied(reason) => failed(SandboxFailure::WorkerDied(reason)),
+            Settlement::WorkerDied(reason) | Settlement::PoolDied(reason) => {
+                failed(SandboxFailure::WorkerDied(reason))
+            }
             Settlement::NoWorker(reason) => failed(SandboxFailure::Start(reason)),
             Settlement::SessionLost(reason) => failed(SandboxFailure::SessionLost(reason)),
         };
@@ -232,7 +234,7 @@ impl SchedulerState {
     pub(super) fn settle_everything(&mut self, reason: &str) {
         let jobs: Vec<_> = self.jobs.keys().chain(self.captures.keys()).copied().collect();
         for job in jobs {
-            self.settle(job, Settlement::WorkerDied(reason.to_owned()));
+            self.settle(job, Settlement::PoolDied(reason.to_owned()));
         }
     }
 

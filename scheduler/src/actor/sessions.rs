@@ -1,6 +1,7 @@
 //! The shell's part about sessions: their names, their cells, and copies of their states.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pool::{Away, JobId, Parked, SessionCell, SessionId, Stowage, WorkerId};
 
@@ -40,10 +41,11 @@ enum Copy {
 
 impl Capture {
     /// Why the copy was never made.
-    pub(super) fn refusal(&self, settlement: Settlement) -> Refusal {
+    pub(super) fn refusal(&self, settlement: Settlement, retry_after: Option<Duration>) -> Refusal {
         match settlement {
             Settlement::Cancelled | Settlement::DeadlinePassed { .. } => Refusal::ShuttingDown,
-            Settlement::NoWorker(reason) => Refusal::NoWorker { reason, retry_after: None },
+            Settlement::NoWorker(reason) => Refusal::NoWorker { reason, retry_after },
+            Settlement::PoolDied(reason) => Refusal::NoWorker { reason, retry_after: None },
             Settlement::SessionLost(reason) => Refusal::SessionGone { reason },
             Settlement::WorkerDied(reason) => match self.cell.at_hand() {
                 Err(Away::Lost(reason)) => Refusal::SessionGone { reason },
@@ -65,6 +67,12 @@ impl SchedulerState {
             Err(Away::Lost(reason)) => Some(reason),
             Ok(_) | Err(Away::OnWorker(_) | Away::Packed) => None,
         }
+    }
+
+    /// Whether the session's state is anywhere.
+    pub(super) fn has_state(&self, session: SessionId) -> bool {
+        let cell = self.cell(session);
+        cell.is_some_and(|cell| !matches!(cell.at_hand(), Err(Away::Lost(_))))
     }
 
     /// Whether the state of the session that was on a dead worker went with it. It didn't if it was

@@ -31,8 +31,7 @@ impl Model {
             return Some(Refusal::not_open());
         }
         if let Some(reason) = self.fleet.lost() {
-            let (reason, taken_back) = (reason.to_owned(), self.next_taken_back());
-            let retry_after = taken_back.map(|at| at.saturating_sub(self.now));
+            let (reason, retry_after) = (reason.to_owned(), self.next_try());
             return Some(Refusal::NoWorker { reason, retry_after });
         }
         let can_run_now = self.can_run_now(queued);

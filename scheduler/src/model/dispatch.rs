@@ -53,7 +53,8 @@ impl Model {
         let state_bytes = comes.map_or(0, |session| session.bytes);
         let growth = peak_bytes.saturating_sub(slot_bytes).max(state_bytes);
         let bytes = (queued.bytes as u64).saturating_add(queued.output_bytes as u64);
-        bytes.saturating_add(growth).min(MOST_FLIGHT_BYTES)
+        // What a session comes from is kept until the run has ended in order.
+        bytes.saturating_add(growth).saturating_add(state_bytes).min(MOST_FLIGHT_BYTES)
     }
 
     /// Whether a job that waits may begin to take so many bytes. One may whatever it takes, so that

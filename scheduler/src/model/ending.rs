@@ -35,8 +35,13 @@ impl Model {
         effects: &mut Vec<Effect>,
     ) {
         let Some((mut job, run)) = self.stop_running(worker, id) else { return };
-        let Report { wall, cpu, overhead, peak_memory_bytes, own_memory_bytes, sandbox_failed } =
-            *report;
+        let Report { wall, cpu, overhead, peak_memory_bytes, own_memory_bytes, .. } = *report;
+        let sandbox_failed = report.sandbox_failed;
+        if report.session_left
+            && let Some(session) = job.queued.session
+        {
+            self.leaves_by_force(session);
+        }
         let tenant = &job.queued.tenant;
         self.shares.end(tenant, run.charged, cpu);
         if !sandbox_failed {
@@ -58,6 +63,18 @@ impl Model {
         if let Some(session) = job.queued.session.take() {
             self.end_session_if_done(session, effects);
         }
+    }
+
+    /// A session whose run took the interpreter with it rests where any worker can take it up.
+    fn leaves_by_force(&mut self, id: SessionId) {
+        if let Some(worker) = self.sessions.get(id).and_then(Session::worker) {
+            self.fleet.house(worker, None);
+        }
+        self.sessions.change(id, |session| {
+            session.place = if session.bytes == 0 { Place::Fresh } else { Place::Parked };
+            session.is_at_rest = false;
+        });
+        self.reoffer(id);
     }
 
     pub(super) fn captured(&mut self, worker: WorkerId, id: JobId, effects: &mut Vec<Effect>) {

@@ -125,7 +125,8 @@ impl Told {
     }
 
     fn ready_with(&mut self, worker: u64, memory_bytes: u64) -> Vec<Effect> {
-        self.tell(Event::Ready { worker: WorkerId(worker), memory_bytes })
+        let (worker, kept_bytes) = (WorkerId(worker), 0);
+        self.tell(Event::Ready { worker, memory_bytes, kept_bytes })
     }
 
     fn finish(&mut self, worker: u64, job: u64) -> Vec<Effect> {

@@ -140,7 +140,7 @@ impl Model {
         let shrink_after = self.config.workers.shrink_after;
         let shrinks = self.surplus().map(|(since, _)| since.saturating_add(shrink_after));
         let taken_back = self.next_taken_back();
-        let spills_again = self.sessions.disk_rests_until();
+        let spills_again = self.sessions.disk_wakes_at();
         [deadline, drained, parks, spills, spills_again, closes, shrinks, taken_back]
             .into_iter()
             .flatten()
@@ -148,9 +148,14 @@ impl Model {
     }
 
     /// When the next place for a worker is tried again that was given up.
-    pub(super) fn next_taken_back(&self) -> Option<Time> {
+    fn next_taken_back(&self) -> Option<Time> {
         let retry_after = self.config.workers.retry_after;
         self.fleet.next_taken_back(retry_after).filter(|_| self.phase == Phase::Open)
+    }
+
+    /// In what time that is.
+    pub(crate) fn next_try(&self) -> Option<Duration> {
+        self.next_taken_back().map(|at| at.saturating_sub(self.now))
     }
 
     fn has_passed(&self, since: Time, time: Duration) -> bool {

@@ -30,8 +30,9 @@ pub(crate) struct Worker {
     leaving: Option<SessionId>,
     /// When its last job ended, or it came.
     used_at: Time,
-    /// Its interpreter's own memory, as it last said.
+    /// Its interpreter's own memory, as it last said, and the copy of its session's state.
     slot_bytes: u64,
+    kept_bytes: u64,
     /// Why it is to get a new interpreter.
     retire: Option<RetireReason>,
 }
@@ -65,6 +66,7 @@ pub(crate) struct Fleet {
     /// Idle workers with a session at rest, by when they were used.
     holding: BTreeSet<(Time, WorkerId)>,
     slot_bytes: u64,
+    kept_bytes: u64,
     /// Why the last worker was given up, once none is left.
     lost: Option<String>,
 }
@@ -92,9 +94,9 @@ impl Fleet {
         self.vacant.len() + self.holding.len()
     }
 
-    /// What all interpreters have of their own.
+    /// What all interpreters have of their own, and copies of their sessions' states.
     pub(crate) fn slot_bytes(&self) -> u64 {
-        self.slot_bytes
+        self.slot_bytes.saturating_add(self.kept_bytes)
     }
 
     /// What an interpreter has of its own, on average.
@@ -156,6 +158,7 @@ impl Fleet {
         &mut self,
         id: WorkerId,
         slot_bytes: u64,
+        kept_bytes: u64,
         now: Time,
     ) -> Option<RetireReason> {
         let starting = &mut self.starting;
@@ -163,10 +166,21 @@ impl Fleet {
             *starting = starting.saturating_sub(1);
             let activity = Activity::Preparing;
             let (resident, leaving) = (None, None);
-            Worker { activity, resident, leaving, used_at: now, slot_bytes: 0, retire: None }
+            let (slot_bytes, kept_bytes) = (0, 0);
+            Worker {
+                activity,
+                resident,
+                leaving,
+                used_at: now,
+                slot_bytes,
+                kept_bytes,
+                retire: None,
+            }
         });
         self.slot_bytes = self.slot_bytes - worker.slot_bytes + slot_bytes;
         worker.slot_bytes = slot_bytes;
+        self.kept_bytes = self.kept_bytes - worker.kept_bytes + kept_bytes;
+        worker.kept_bytes = kept_bytes;
         let retire = worker.retire.clone();
         self.change(id, |worker| worker.activity = Activity::Idle);
         retire
@@ -244,6 +258,7 @@ impl Fleet {
         self.vacant.remove(&(worker.used_at, id));
         self.holding.remove(&(worker.used_at, id));
         self.slot_bytes -= worker.slot_bytes;
+        self.kept_bytes -= worker.kept_bytes;
         Some(worker)
     }
 
@@ -273,6 +288,8 @@ impl Fleet {
             "S-11: idle workers are known by when they were used and whether they hold a session",
         )?;
         let bytes: u64 = self.workers.values().map(|worker| worker.slot_bytes).sum();
-        ensure(bytes == self.slot_bytes, "S-13: the ledger's slots are the sum of the workers'")
+        let kept: u64 = self.workers.values().map(|worker| worker.kept_bytes).sum();
+        let sums = (bytes, kept) == (self.slot_bytes, self.kept_bytes);
+        ensure(sums, "S-13: the ledger's slots are the sum of the workers'")
     }
 }

@@ -24,6 +24,8 @@ use crate::model::Time;
 const LOOKED_AT_COUNT: usize = 16;
 /// When the disk takes nothing, for so long nothing is spilled. It may be full for a while.
 const DISK_REST: Duration = Duration::from_secs(10);
+/// After so long it is offered again what it didn't take.
+const DISK_RETRY: Duration = Duration::from_secs(60);
 
 /// Where the state of a session is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +73,7 @@ pub(crate) struct Session {
     /// What its state takes when it is parked, as was last told.
     pub(crate) bytes: u64,
     pub(crate) rests_since: Time,
-    /// Whether it could not be packed since it last ran.
+    /// Whether it could not be packed since it last ran, or the disk didn't take it.
     pub(crate) is_unmovable: bool,
     /// Whether it is being put elsewhere.
     pub(crate) is_stowing: bool,
@@ -211,8 +213,11 @@ pub(crate) struct Residency {
     movable_bytes: u64,
     /// One at a time: each takes a CPU.
     stowing: Option<Stowing>,
-    /// Until when nothing is spilled, since the disk took nothing.
+    /// Until when nothing is spilled, since the disk didn't take something.
     disk_rests_until: Option<Time>,
+    /// What it didn't take, and until when it isn't offered that again.
+    not_taken: Vec<SessionId>,
+    not_offered_until: Option<Time>,
 }
 
 impl Residency {
@@ -298,14 +303,19 @@ impl Residency {
         self.disk_rests_until.is_none().then_some(room)
     }
 
-    /// When the disk is tried again that took nothing.
-    pub(crate) fn disk_rests_until(&self) -> Option<Time> {
-        self.disk_rests_until
+    /// When more can be spilled again.
+    pub(crate) fn disk_wakes_at(&self) -> Option<Time> {
+        self.disk_rests_until.into_iter().chain(self.not_offered_until).min()
     }
 
     /// Sessions may be spilled again once the disk has rested.
     pub(crate) fn wake_disk(&mut self, now: Time) {
         self.disk_rests_until.take_if(|until| *until <= now);
+        if self.not_offered_until.take_if(|until| *until <= now).is_some() {
+            for id in std::mem::take(&mut self.not_taken) {
+                self.change(id, |session| session.is_unmovable = false);
+            }
+        }
     }
 
     pub(crate) fn open(&mut self, id: SessionId, bytes: u64, now: Time) {
@@ -351,6 +361,9 @@ impl Residency {
         let Some(stowing) = self.stowing.take_if(|stowing| stowing.session == id) else { return };
         if let Err(StowError::NotWritten { .. }) = result {
             self.disk_rests_until = Some(now.saturating_add(DISK_REST));
+            // Others may be smaller.
+            self.not_taken.push(id);
+            self.not_offered_until.get_or_insert(now.saturating_add(DISK_RETRY));
         }
         self.change(id, |session| {
             // Otherwise it has run since, or was replaced.
@@ -359,8 +372,11 @@ impl Residency {
             }
             session.place = match (stowage, result) {
                 (Stowage::Disk, Ok(bytes)) => Place::OnDisk(bytes),
-                (Stowage::Compressed, Ok(bytes))
-                | (_, Err(StowError::NotWritten { bytes, .. })) => Place::Compressed(bytes),
+                (Stowage::Compressed, Ok(bytes)) => Place::Compressed(bytes),
+                (_, Err(StowError::NotWritten { bytes, .. })) => {
+                    session.is_unmovable = true;
+                    Place::Compressed(bytes)
+                }
                 (_, Err(StowError::Unchanged(_))) => {
                     session.is_unmovable = true;
                     return;

@@ -7,12 +7,11 @@
 //! took is put right when it ends. A tenant that had nothing to run begins again where the others
 //! are, so nobody saves up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use pool::JobId;
-use rustc_hash::FxHashMap;
 
 use super::estimate::Measured;
 use crate::config::TenantConfig;
@@ -42,7 +41,7 @@ pub(crate) struct Waiting {
 /// Every tenant with jobs, and some that had.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shares {
-    tenants: FxHashMap<Arc<str>, Tenant>,
+    tenants: HashMap<Arc<str>, Tenant>,
     /// Tenants that could run a job, by virtual time and then by the age of that job.
     ready: BTreeMap<(u128, Key), Arc<str>>,
     /// Tenants that have no jobs, by virtual time.

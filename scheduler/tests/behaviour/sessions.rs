@@ -177,7 +177,7 @@ async fn a_run_that_is_ended_by_force_takes_its_session_back_to_before_it() {
 
 #[tokio::test]
 async fn what_is_too_large_to_be_copied_is_lost_with_its_run() {
-    let pool = PoolConfig { rollback_bytes: 100, ..PoolConfig::default() };
+    let pool = PoolConfig { rollback_bytes: 108, ..PoolConfig::default() };
     let rig = crate::start_with(config(1), pool, FakeSource::default()).await;
     for (name, bytes, is_kept) in [("small", 100, true), ("large", 101, false)] {
         let session = open(&rig, name).await;

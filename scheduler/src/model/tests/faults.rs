@@ -85,6 +85,19 @@ fn without_workers_nothing_waits_in_vain() {
 }
 
 #[test]
+fn a_session_whose_run_took_its_interpreter_rests_where_any_worker_finds_it() {
+    let mut told = Told::small(2, 10);
+    let _ = told.open_with(1, 400);
+    let _ = told.ready(1);
+    assert_eq!(told.submit_to(1, 1), [admit(1), dispatch(1, 1)]);
+    let _ = told.park(1, 400);
+    let _ = told.finish_as(1, 1, Report { session_left: true, ..Report::default() });
+    assert_eq!(told.model.memory().session_bytes, 400);
+    let _ = told.ready(2);
+    assert_eq!(told.submit_to(2, 1), [admit(2), dispatch(2, 2)]);
+}
+
+#[test]
 fn a_place_that_was_given_up_is_taken_back_even_while_others_work() {
     let mut told = Told::small(2, 10);
     let _ = told.ready(1);

@@ -70,7 +70,7 @@ impl Saturated {
     }
 
     fn begin(&mut self, worker: usize, took: &mut impl FnMut(usize) -> Duration) {
-        let ready = Event::Ready { worker: id_of(worker), memory_bytes: 0 };
+        let ready = Event::Ready { worker: id_of(worker), memory_bytes: 0, kept_bytes: 0 };
         let effects = self.told.model.handle(ready, self.told.now);
         let Some(job) = dispatched(&effects) else { return };
         self.order.push(job);

@@ -142,8 +142,16 @@ fn a_full_disk_is_tried_again_later_and_what_it_did_not_take_is_compressed() {
     assert!(matches!(refused[..], [Effect::Refuse(_, Refusal::NoMemory { .. })]), "{refused:?}");
     assert_eq!(told.submit_as(2, Queued { bytes: 100, ..queued() })[..1], [admit(2)]);
     assert_eq!(told.model.next_wake(), Some(seconds(11)));
-    let spilled = stow(1, Stowage::Disk, pressure(960, 1_000));
+    // Others may be smaller, and go first.
+    let spilled = stow(2, Stowage::Disk, pressure(960, 1_000));
     assert_eq!(told.pass(seconds(10)), [spilled]);
+    assert_eq!(stowed(&mut told, 2, Stowage::Disk, full()), []);
+    assert_eq!(told.model.next_wake(), Some(seconds(21)));
+    assert_eq!(told.pass(seconds(10)), []);
+    assert_eq!(told.model.next_wake(), Some(seconds(61)));
+    let used = told.model.memory().used_bytes();
+    let spilled = stow(1, Stowage::Disk, pressure(used, 1_000));
+    assert_eq!(told.pass(seconds(40)), [spilled]);
     assert_eq!(stowed(&mut told, 1, Stowage::Disk, Ok(450)), []);
     assert_eq!(told.model.memory().disk_bytes, 450);
 }

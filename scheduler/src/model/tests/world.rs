@@ -291,6 +291,9 @@ impl World {
             self.tell(Event::Captured { worker, job });
             return;
         }
+        // Some take their interpreters along, and their sessions stay behind.
+        let session_left = session
+            .is_some_and(|session| self.random.one_in(6) && self.states.remove(&session).is_some());
         let report = Report {
             wall: Duration::from_millis(self.random.below(1_000)),
             cpu: Duration::from_millis(self.random.below(1_000)),
@@ -298,6 +301,7 @@ impl World {
             peak_memory_bytes: self.random.below(1_200),
             own_memory_bytes: self.random.below(1_200),
             sandbox_failed: self.random.one_in(6),
+            session_left,
         };
         self.tell(Event::Finished { worker, job, report });
     }
@@ -318,7 +322,8 @@ impl World {
     fn is_ready(&mut self, worker: WorkerId) {
         self.idle.insert(worker);
         let memory_bytes = self.random.below(300);
-        self.tell(Event::Ready { worker, memory_bytes });
+        let kept_bytes = self.random.below(300);
+        self.tell(Event::Ready { worker, memory_bytes, kept_bytes });
     }
 
     /// A worker dies: one that runs a job, that prepares itself, that is idle or that starts.
