@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use hatchery::{Builder, Hatchery, Job, TenantConfig};
-use tokio::fs::File;
+use tokio::fs::{File, OpenOptions};
 use tokio::io::{AsyncBufRead, BufReader, BufWriter};
 use tokio::task::JoinSet;
 
@@ -181,14 +181,17 @@ async fn create(arguments: &BatchArguments) -> anyhow::Result<(Sink, Earlier)> {
         return Ok((Sink::File(file), earlier));
     }
     let unwritable = |error| UsageError(format!("can't write `{}`: {error}", path.display()));
-    let file = File::create(path).await.map_err(unwritable)?;
-    let is_file = file.metadata().await.map_err(unwritable)?.is_file();
-    let sink = match is_file {
-        true => Sink::File(file.into_std().await),
+    // Not cut before it is known that nobody else writes to it.
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).await;
+    let file = file.map_err(unwritable)?;
+    if !file.metadata().await.map_err(unwritable)?.is_file() {
         // A pipe, whose reader may be slow.
-        false => Sink::Stream(Box::new(BufWriter::new(file))),
-    };
-    Ok((sink, Earlier::default()))
+        return Ok((Sink::Stream(Box::new(BufWriter::new(file))), Earlier::default()));
+    }
+    let file = file.into_std().await;
+    earlier::lock(&file, path)?;
+    file.set_len(0).map_err(unwritable)?;
+    Ok((Sink::File(file), Earlier::default()))
 }
 
 /// A batch on its way.

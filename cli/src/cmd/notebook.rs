@@ -192,7 +192,9 @@ fn tasks(arguments: &NotebookArguments) -> anyhow::Result<Vec<Task>> {
         let notebook = Notebook::read(&text).map_err(|problem| unreadable(&problem))?;
         let (copy, files) = places_of(source, arguments.output_dir.as_deref())
             .ok_or_else(|| unreadable(&"that is no name of a file"))?;
-        if let Some(other) = tasks.iter().find(|task| task.places.copy == copy) {
+        let meets =
+            |task: &&Task| task.places.copy == copy || is_same(Path::new(&task.name), source);
+        if let Some(other) = tasks.iter().find(meets) {
             return Err(unreadable(&format_args!(
                 "its copy would be that of `{}`, {}; give one of them another name",
                 other.name,

@@ -10,7 +10,7 @@ use crate::args::{RunArguments, deterministic};
 use crate::exit::{Exit, UsageError};
 use crate::follow::{follow, report};
 use crate::output::OutputFolder;
-use crate::{displays, inputs, progress, signals, terminal};
+use crate::{displays, escapes, inputs, progress, signals, terminal};
 
 pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     terminal::set_raw(arguments.raw_output);
@@ -30,10 +30,11 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     let mut ticket = hatchery.submit(job).await.map_err(of_submission)?;
     let (outcome, interrupts) = follow(&mut ticket, !arguments.json, &mut interrupts).await?;
     if arguments.json {
-        terminal::print(match arguments.file_contents {
+        let result = match arguments.file_contents {
             true => outcome.to_tool_json_with_files(),
             false => outcome.to_tool_json(),
-        })?;
+        };
+        terminal::print(escapes::in_json(&result.to_string()))?;
     } else {
         report(&outcome);
     }

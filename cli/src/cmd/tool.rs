@@ -8,7 +8,7 @@ use crate::args::ToolRunArguments;
 use crate::exit::{Exit, UsageError};
 use crate::follow::follow;
 use crate::output::OutputFolder;
-use crate::{inputs, progress, signals, terminal};
+use crate::{escapes, inputs, progress, signals, terminal};
 
 /// Prints the schema of calls, or that of results.
 pub(crate) fn schema(is_result: bool) -> anyhow::Result<Exit> {
@@ -40,10 +40,11 @@ pub(crate) async fn run(arguments: ToolRunArguments) -> anyhow::Result<Exit> {
     // Before the result is printed, so that they are there for whoever reads it.
     let problems = output.map_or_else(Vec::new, |folder| folder.keep(&outcome.files));
     problems.iter().for_each(terminal::note);
-    terminal::print(match arguments.file_contents {
+    let result = match arguments.file_contents {
         true => outcome.to_tool_json_with_files(),
         false => outcome.to_tool_json(),
-    })?;
+    };
+    terminal::print(escapes::in_json(&result.to_string()))?;
     Ok(Exit::of_followed(&outcome, interrupts, problems.is_empty()))
 }
 

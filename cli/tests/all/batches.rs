@@ -333,3 +333,20 @@ fn hears_interrupts(process: u32) -> bool {
     // Signal 2 is the second bit.
     caught & 2 != 0
 }
+
+#[test]
+fn one_batch_at_a_time_writes_to_a_file() {
+    let jobs = Jobs::new(&[json!({ "code": "1" })]);
+    fs::write(jobs.path("out"), "what the other one has written\n").unwrap();
+    let other = fs::File::open(jobs.path("out")).unwrap();
+    other.try_lock().unwrap();
+    for arguments in [&[][..], &["--resume"]] {
+        let output = jobs.batch(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains("another batch writes to"), "{output:?}");
+        let there = fs::read_to_string(jobs.path("out")).unwrap();
+        assert_eq!(there, "what the other one has written\n");
+    }
+    drop(other);
+    assert!(jobs.batch(&[]).output().unwrap().status.success());
+}

@@ -363,3 +363,16 @@ fn input_that_is_no_text_is_a_mistake() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(text(&output.stderr).contains("UTF-8"), "{output:?}");
 }
+
+#[test]
+fn a_session_is_saved_over_nothing_but_a_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let (notes, session) = (folder.path().join("notes"), folder.path().join("session"));
+    std::fs::write(&notes, "important").unwrap();
+    let (to_notes, to_session) = (notes.display(), session.display());
+    let input = format!(":save {to_notes}\nx = 7\n:save {to_session}\n:save {to_session}\n");
+    let output = typed(&input);
+    assert!(text(&output.stderr).contains("holds no session"), "{output:?}");
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "important");
+    assert_eq!(printed(&format!(":load {to_session}\nx")), "7\n");
+}

@@ -6,7 +6,7 @@
 //! deadline ended. What a program did, other limits, and being cut as a straggler are final.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
@@ -114,9 +114,11 @@ pub(super) fn resume(path: &Path) -> anyhow::Result<(Earlier, File)> {
     if !file.metadata().map_err(|error| unusable(&error))?.is_file() {
         return Err(unusable(&"it is no file").into());
     }
+    lock(&file, path)?;
     let scan = scan(BufReader::new(&file)).map_err(|error| unusable(&error))?;
     if remove(&file, path, &scan).context("can't take results out of the file")? {
         file = open().map_err(|error| unusable(&error))?;
+        lock(&file, path)?;
     }
     if scan.lacks_end {
         file.write_all(b"\n").context("can't write results")?;
@@ -131,6 +133,18 @@ pub(super) fn resume(path: &Path) -> anyhow::Result<(Earlier, File)> {
         terminal::note("a result that was cut off is taken out");
     }
     Ok((scan.earlier, file))
+}
+
+/// Keeps other batches from writing to the file until this one has ended.
+pub(super) fn lock(file: &File, path: &Path) -> Result<(), UsageError> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(UsageError(format!(
+            "another batch writes to `{}`: wait until it has ended, or give another --out",
+            path.display()
+        ))),
+        // Where there are no locks, nobody can have one.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+    }
 }
 
 /// Reads every line of the file. What is wrong with it is told with its line.
@@ -161,7 +175,7 @@ fn scan(mut reader: impl BufRead) -> Result<Scan, String> {
             }
             Ok(_) => return Err(format!("its line {number} is a result without a `digest`")),
             // Only what begins as a result does: the file may be another one.
-            Err(error) if !has_end && line.starts_with(b"{") && error.is_eof() => {
+            Err(error) if !has_end && line.starts_with(b"{") && is_cut_off(&error, &line) => {
                 scan.is_cut_off = true;
                 scan.leave_out(place);
             }
@@ -171,6 +185,11 @@ fn scan(mut reader: impl BufRead) -> Result<Scan, String> {
         }
     }
     Ok(scan)
+}
+
+/// Whether a line ends in the middle, or in what a file system has where nothing was written yet.
+fn is_cut_off(error: &serde_json::Error, line: &[u8]) -> bool {
+    error.is_eof() || line.ends_with(b"\0")
 }
 
 impl Scan {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::output::OutputFolder;
-use crate::terminal;
+use crate::{escapes, terminal};
 
 use super::attempts;
 use super::earlier::STRAGGLER;
@@ -147,7 +147,7 @@ async fn keep(
 
 /// A result as it is written.
 pub(super) fn line_of(result: &Value) -> String {
-    format!("{result}\n")
+    format!("{}\n", escapes::in_json(&result.to_string()))
 }
 
 impl Results {

@@ -8,6 +8,7 @@ import ast
 import builtins
 import linecache
 import os
+import re
 import sys
 import types
 
@@ -160,7 +161,8 @@ def install(command, line):
     """Is satisfied if all that is asked for is here, as pip is; else says what to do."""
     words = line.split()
     names = [word.strip("'\"") for word in words[1:] if not word.startswith("-")]
-    if words[:1] == ["install"] and names and all(is_installed(name) for name in names):
+    reads_files = any(word.startswith(("-r", "-c", "-e", "--req", "--con", "--edit")) for word in words)
+    if words[:1] == ["install"] and not reads_files and all(map(is_installed, names or [""])):
         for name in names:
             print(f"Requirement already satisfied: {name}")
         return
@@ -171,14 +173,25 @@ def is_installed(requirement):
     import importlib.metadata
     import importlib.util
 
-    name, _, version = requirement.partition("==")
+    name, relation, version = re.fullmatch(r"([^<>=!~;[ ]*) *(==|>=)? *(.*)", requirement).groups("")
+    if version and not relation:
+        return False
     if not name.replace("-", "_").replace(".", "_").isidentifier():
         return False
     try:
         found = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return not version and importlib.util.find_spec(name.replace("-", "_")) is not None
+        try:
+            return not version and importlib.util.find_spec(name.replace("-", "_")) is not None
+        except (ImportError, ValueError):
+            return False
+    if relation == ">=":
+        return numbers_of(found) >= numbers_of(version)
     return not version or found == version
+
+
+def numbers_of(version):
+    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def environment(line):
@@ -597,6 +610,7 @@ def is_ours(name):
 def install_all():
     sys.meta_path.append(Finder())
     builtins.get_ipython = get_ipython
+    builtins.display = display
     # Before each job the variables are cleared, and those that it is given set. A notebook's cells are
     # one program, whose variables stay.
     os.environ.clear = lambda: None

@@ -31,6 +31,8 @@ fn cell_magic(cell: &str) -> Option<String> {
     // IPython's own ends each body with a line end.
     let end = if body.is_empty() || body.ends_with('\n') { "" } else { "\n" };
     let body = format!("{body}{end}");
+    // These run it as the rest of a notebook is run.
+    let body = if matches!(name, "time" | "timeit") { translate_lines(&body).source } else { body };
     let call = call("run_cell_magic", &[name, arguments, &body]);
     Some("\n".repeat(above) + &call)
 }

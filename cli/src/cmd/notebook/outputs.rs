@@ -3,6 +3,8 @@
 use hatchery::{EventKind, Exception, LimitHit, MimeBundle, MimeData, Outcome, Stream, Verdict};
 use serde_json::{Map, Value, json};
 
+use crate::escapes::harmless;
+
 /// What is said of a problem outside of the notebook.
 const MOST_CHARACTERS: usize = 200;
 
@@ -140,8 +142,7 @@ impl std::fmt::Display for Problem {
         let line = self.message.lines().next().unwrap_or_default();
         let separator = if line.is_empty() { "" } else { ": " };
         let text = format!("{}{separator}{line}", self.name);
-        let plain = text.chars().filter(|character| !character.is_control());
-        let shown: String = plain.take(MOST_CHARACTERS).collect();
+        let shown: String = harmless(&text).chars().take(MOST_CHARACTERS).collect();
         formatter.write_str(&shown)
     }
 }

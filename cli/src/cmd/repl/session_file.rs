@@ -5,7 +5,7 @@
 //! changed all the same, the session goes into a file beside it.
 
 use std::fs::{self, File, Metadata, TryLockError};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -65,7 +65,9 @@ impl SessionFile {
             let stamp = Stamp::of(&file.metadata()?);
             // Another prompt may have ended since it was opened, and left a file of its own.
             if stamp_at(path)?.as_ref() == Some(&stamp) {
-                return Ok(Self { path: path.to_owned(), last: Some((file, stamp)) });
+                // A link stays one.
+                let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+                return Ok(Self { path, last: Some((file, stamp)) });
             }
         }
         Err(UsageError(format!("`{shown}` is replaced again and again")).into())
@@ -128,11 +130,30 @@ fn stamp_at(path: &Path) -> io::Result<Option<Stamp>> {
 
 /// Writes a session to a file, which then has all of it, or what it had before.
 pub(super) async fn save(session: &Session, path: &Path) -> anyhow::Result<u64> {
+    // Through a link, not over it.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if !may_be_replaced(path)? {
+        anyhow::bail!("it is there and holds no session; give another name");
+    }
     let unfinished = Unfinished::beside(path);
     let bytes = session.save(&unfinished.0).await?;
     fs::rename(&unfinished.0, path).context("it was written, and can't be put in its place")?;
     Ok(bytes)
 }
+
+/// Whether nothing is there, or a session, or nothing is in it.
+fn may_be_replaced(path: &Path) -> io::Result<bool> {
+    let mut begin = Vec::new();
+    match File::open(path) {
+        Ok(file) => file.take(SESSION_BEGINS.len() as u64).read_to_end(&mut begin)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    Ok(begin.is_empty() || begin == SESSION_BEGINS)
+}
+
+/// What the file of a session begins with, whatever its version.
+const SESSION_BEGINS: &[u8] = b"HTCHSES";
 
 /// A file that isn't whole yet. It is removed if it never is.
 struct Unfinished(PathBuf);
