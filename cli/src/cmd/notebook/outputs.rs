@@ -232,7 +232,7 @@ mod tests {
             ("Singular\nmatrix", "Trace\n")
         );
         let loud = Problem::new("E", format!("\x1b[2J{}", "x".repeat(300)));
-        assert_eq!(loud.to_string(), format!("E: [2J{}", "x".repeat(194)));
+        assert_eq!(loud.to_string(), format!("E: \\x1b[2J{}", "x".repeat(190)));
         let left = Outcome::not_run(Verdict::Exited { code: 3, message: None });
         assert_eq!(Problem::of(&left).unwrap().to_string(), "SystemExit: 3");
         let cancelled = Problem::of(&Outcome::not_run(Verdict::Cancelled)).unwrap();
