@@ -129,7 +129,13 @@ fn shows_itself_and_leaves_no_thread() {
         assert!(worker.memory_bytes > 0);
 
         tokio::time::timeout(Duration::from_secs(30), pool.drain()).await.unwrap();
-        assert_eq!(worker_threads(), before - 1);
+        // The system may list a thread for a moment that was joined.
+        let ends = async {
+            while worker_threads() >= before {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), ends).await.unwrap();
         assert_eq!(pool.status().phase, Phase::Drained);
         assert!(pool.status().workers.is_empty());
         let refused = pool.run(Job::code("1")).await.unwrap_err();
