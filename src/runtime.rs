@@ -299,7 +299,7 @@ impl Builder {
     /// most so many bytes of memory. A turn that is ended by force, or dies with its worker, then
     /// takes the session back to where it was before that turn, which `Outcome::session_restored`
     /// says, instead of with it. Default: 128 MiB. At 0 such sessions are lost, and turns that
-    /// follow one another at once needn't wait for the copy, about 0.4 ms.
+    /// follow one another at once needn't wait for the copy, half a millisecond.
     pub fn rollback_bytes(mut self, bytes: u64) -> Self {
         self.pool.rollback_bytes = bytes;
         self

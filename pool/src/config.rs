@@ -30,7 +30,7 @@ pub struct PoolConfig {
     /// the end of its worker, then takes the session back to where it was before that run, instead
     /// of with it.
     ///
-    /// Default: 128 MiB. A copy takes about 0.4 ms and what the run changed, while nobody waits but
+    /// Default: 128 MiB. A copy takes half a millisecond and what the run changed, while nobody waits but
     /// the session's next run, and as much memory as a parked session. At zero sessions are lost.
     pub rollback_bytes: u64,
 }
