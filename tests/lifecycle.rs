@@ -8,16 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hatchery::{Error, Hatchery, Job, Phase, Refusal, WorkerActivity};
-
-/// Names of this process's threads that belong to workers.
-fn worker_threads() -> usize {
-    fs::read_dir("/proc/self/task")
-        .unwrap()
-        .flatten()
-        .filter_map(|task| fs::read_to_string(task.path().join("comm")).ok())
-        .filter(|name| name.starts_with("hatchery-worker"))
-        .count()
-}
+use pool::threads;
 
 /// The names of spans that were made.
 #[derive(Debug, Clone, Default)]
@@ -116,10 +107,10 @@ fn shows_itself_and_leaves_no_thread() {
         assert_eq!(status.queue_depth + status.running, 2, "{status:?}");
         assert!(running.await.is_success() && waiting.await.is_success());
 
-        let before = worker_threads();
+        let before = threads::workers().unwrap();
         let session = pool.session("s").await.unwrap();
         assert!(session.run(Job::code("1")).await.unwrap().is_success());
-        assert_eq!(worker_threads(), before, "a session has no thread of its own");
+        assert_eq!(threads::workers().unwrap(), before, "a session has no thread of its own");
         let status = pool.status();
         assert_eq!(status.sessions[0].name, "s");
         let worker = status.workers.last().unwrap();
@@ -129,13 +120,7 @@ fn shows_itself_and_leaves_no_thread() {
         assert!(worker.memory_bytes > 0);
 
         tokio::time::timeout(Duration::from_secs(30), pool.drain()).await.unwrap();
-        // The system may list a thread for a moment that was joined.
-        let ends = async {
-            while worker_threads() >= before {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(10), ends).await.unwrap();
+        assert!(threads::no_worker_is_left().unwrap());
         assert_eq!(pool.status().phase, Phase::Drained);
         assert!(pool.status().workers.is_empty());
         let refused = pool.run(Job::code("1")).await.unwrap_err();

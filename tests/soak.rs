@@ -436,11 +436,5 @@ fn a_mixed_load_loses_nothing_doubles_nothing_and_leaves_nothing() {
         .build()
         .unwrap();
     runtime.block_on(soak(jobs.unwrap_or(3_000)));
-    let left: Vec<String> = fs::read_dir("/proc/self/task")
-        .unwrap()
-        .flatten()
-        .filter_map(|task| fs::read_to_string(task.path().join("comm")).ok())
-        .filter(|name| name.starts_with("hatchery-worker"))
-        .collect();
-    assert!(left.is_empty(), "{left:?}");
+    assert!(pool::threads::no_worker_is_left().unwrap());
 }

@@ -48,4 +48,6 @@ mod status;
 mod stowed;
 mod supervisor;
 mod task;
+#[cfg(feature = "fake")]
+pub mod threads;
 mod worker;

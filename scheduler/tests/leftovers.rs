@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Program;
-use pool::PoolConfig;
 use pool::interpreter::fake::FakeSource;
+use pool::{PoolConfig, threads};
 use scheduler::{
     JobRequest, Scheduler, SchedulerConfig, SchedulerStatus, SessionsConfig, WorkersConfig,
 };
@@ -22,16 +22,6 @@ enum End {
     DrainFor,
     Abort,
     LastHandleDropped,
-}
-
-/// Names of this process's threads that are ours.
-fn threads() -> Vec<String> {
-    fs::read_dir("/proc/self/task")
-        .unwrap()
-        .flatten()
-        .filter_map(|task| fs::read_to_string(task.path().join("comm")).ok())
-        .filter(|name| name.starts_with("hatchery-"))
-        .collect()
 }
 
 /// Files in this folder that are open, with names or without.
@@ -84,7 +74,7 @@ async fn live_and_end(end: End) {
         assert!(within(ticket.into_future()).await.is_success());
     }
     until(&scheduler, |status| status.places.on_disk >= 5).await;
-    assert!(open_files(spill_dir.path()) > 0 && !threads().is_empty());
+    assert!(open_files(spill_dir.path()) > 0 && threads::workers().unwrap() > 0);
     drop(within(scheduler.submit(script("panic")).await.unwrap().into_future()).await);
     let mut tickets = Vec::new();
     for _ in 0..6 {
@@ -104,16 +94,17 @@ async fn live_and_end(end: End) {
         drop(within(ticket.into_future()).await);
     }
     if !matches!(end, End::LastHandleDropped) {
-        assert_eq!(threads(), Vec::<String>::new(), "after {end:?}");
+        assert!(threads::no_worker_is_left().unwrap(), "after {end:?}");
     }
     // The handle keeps the file open that sessions were spilled to, which has no name.
     drop(scheduler);
     within(async {
-        while !threads().is_empty() || open_files(spill_dir.path()) > 0 {
+        while open_files(spill_dir.path()) > 0 {
             tokio::task::yield_now().await;
         }
     })
     .await;
+    assert!(threads::no_worker_is_left().unwrap(), "after {end:?}");
     assert!(is_empty(spill_dir.path()), "after {end:?}");
 }
 
