@@ -10,7 +10,7 @@ pub use engine::{
     MimeData, ModuleError, Outcome, PYTHON_WHEEL_VARIABLE, PackageError, PackageInfo,
     PackageOrigin, Program, Progress, ProgressSink, PythonBuild, PythonError, RecordedAnswer,
     RecordedCall, Recording, SandboxFailure, SessionError, Silent, StackFrame, Stream,
-    SyntaxPosition, Usage, Value, Verdict, WHEEL_REQUIREMENT, check_path,
+    SyntaxPosition, Usage, Value, Verdict, WHEEL_REQUIREMENT, Workspace, check_path,
 };
 pub use error::Error;
 pub use functions::HostFunction;

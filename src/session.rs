@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use engine::{Outcome, SessionError, SessionState};
+use engine::{Outcome, SessionError, SessionState, Workspace};
 use pool::{Parked, SessionId};
 use scheduler::Ticket;
 
@@ -106,6 +106,15 @@ impl Session {
         Ok(self.hatchery.scheduler().replace(self.session, state).await?)
     }
 
+    /// The files of the session's workspace as they are now: which there are, and what is in them.
+    /// A job with [inputs](crate::Job::input) puts files there.
+    ///
+    /// # Errors
+    /// A job of the session runs or waits, or the session is gone.
+    pub async fn workspace(&self) -> Result<Workspace, Error> {
+        Ok(self.state().await?.workspace())
+    }
+
     /// Writes the session's state to a file, in one step, for [`Hatchery::revive`] in this process
     /// or another one with the same image. Variables, modules, files, what is open and where it
     /// was read to, and a deterministic clock go along; mounted folders don't, and are mounted
@@ -114,11 +123,7 @@ impl Session {
     /// # Errors
     /// A job of the session runs or waits, the session is gone, or the file can't be written.
     pub async fn save(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
-        let state = self.hatchery.scheduler().capture(self.session).await?;
-        let state = match &state {
-            Some(parked) => state_of(parked)?.clone(),
-            None => self.hatchery.fresh_state()?,
-        };
+        let state = self.state().await?;
         let path = path.as_ref().to_owned();
         let writing = tokio::task::spawn_blocking(move || state.save(&path));
         Ok(writing.await.map_err(|error| Error::Load(error.to_string()))??)
@@ -135,6 +140,13 @@ impl Session {
     /// Ends the session once its jobs have ended. Its state is dropped.
     pub fn close(self) {
         self.hatchery.scheduler().close_session(self.session);
+    }
+
+    async fn state(&self) -> Result<SessionState, Error> {
+        match self.hatchery.scheduler().capture(self.session).await? {
+            Some(parked) => Ok(state_of(&parked)?.clone()),
+            None => self.hatchery.fresh_state(),
+        }
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) mod mount;
 pub(crate) mod quota;
 pub(crate) mod resolve;
 pub(crate) mod tree;
+pub(crate) mod workspace;
 
 /// Where matplotlib's data lies; the guest sees it at `MATPLOTLIB_DATA_PATH`.
 const MATPLOTLIB_DATA_FOLDER: &str = "/usr/local/share/mpl-data";

@@ -22,6 +22,7 @@ pub use error::{
     StartError,
 };
 pub use files::mount::{BadMount, Mount};
+pub use files::workspace::Workspace;
 pub use functions::{
     BadFunction, Callee, Cancellation, Delivery, HostCall, HostError, HostFunctions, Parameter,
     RecordedAnswer, RecordedCall, Recording, Reply, Signature,

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::error::SessionError;
+use crate::files::workspace::Workspace;
 use crate::host::wasi::HostState;
 use crate::host::wasi::clock::Clock;
 use crate::image::Image;
@@ -96,6 +97,11 @@ impl SessionState {
     /// Pages of guest memory, of 4 KiB, that differ from the image.
     pub fn pages(&self) -> usize {
         self.inner.memory.page_count()
+    }
+
+    /// The files of its workspace.
+    pub fn workspace(&self) -> Workspace {
+        Workspace::new(&self.inner.host.tree, self.inner.image.layout().workspace)
     }
 
     /// A copy for another session. The generators of random numbers that modules share are seeded

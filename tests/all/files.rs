@@ -1,6 +1,8 @@
 //! Files: what comes in, what is told of, what is undone.
 
-use hatchery::{ChangeKind, Error, Job, LimitKind, Limits, Outcome, SandboxFailure, Verdict};
+use hatchery::{
+    ChangeKind, Error, Job, LimitKind, Limits, Outcome, Refusal, SandboxFailure, Verdict,
+};
 use serde_json::json;
 
 use crate::support::{exception, run_job, value, with_pool};
@@ -32,6 +34,39 @@ fn exactly_what_changed_is_told() {
         ("new.txt", ChangeKind::Created, b"n"),
     ];
     assert_eq!(told(&outcome), expected);
+}
+
+#[test]
+fn a_session_shows_its_files_without_a_job() {
+    with_pool(|pool| async {
+        let session = pool.session("files").await.unwrap();
+        assert_eq!(session.workspace().await.unwrap().files(), []);
+        let writes = "import os; os.makedirs('a/b'); open('a/b/c', 'w').write('one')\n\
+                      open('/tmp/d', 'w').write('two'); os.symlink('/tmp/d', 'link')\n\
+                      os.chdir('a'); os.listdir = None";
+        let job = Job::code(writes).input("given", "three").unwrap();
+        assert!(session.run(job).await.unwrap().is_success());
+        let workspace = session.workspace().await.unwrap();
+        let found: Vec<_> = vec![("a/b/c".to_owned(), 3), ("given".to_owned(), 5)];
+        assert_eq!(workspace.files(), found);
+        let read = |path| workspace.read(path);
+        for (path, contents) in [("a/b/c", "one"), ("/tmp/d", "two"), ("link", "two")] {
+            assert_eq!(read(path).as_deref(), Some(contents.as_bytes()), "{path}");
+        }
+        for path in ["", "a", "missing", "a/b/c/", "/usr/local", "../../etc/passwd"] {
+            assert_eq!(read(path), None, "{path}");
+        }
+        // It is what there was.
+        session.run(Job::code("open('/workspace/given', 'a').write('!')")).await.unwrap();
+        assert_eq!(workspace.read("given").as_deref(), Some(b"three".as_slice()));
+        let now = session.workspace().await.unwrap();
+        assert_eq!(now.read("given").as_deref(), Some(b"three!".as_slice()));
+        let ticket = session.submit(Job::code("while True: pass")).await.unwrap();
+        let refused = session.workspace().await.unwrap_err();
+        assert!(matches!(refused, Error::Refused(Refusal::SessionBusy)), "{refused}");
+        drop(ticket);
+        session.close();
+    });
 }
 
 #[test]

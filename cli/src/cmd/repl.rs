@@ -334,7 +334,7 @@ impl Repl {
             },
             Ok(Command::Load(file)) => self.load(&file).await?,
             Ok(Command::Put(file, path)) => self.put(&file, path.as_deref()).await?,
-            Ok(Command::Get(path, file)) => self.get(&path, file.as_deref()).await?,
+            Ok(Command::Get(path, file)) => self.get(&path, file.as_deref()).await,
             Ok(Command::Files) => self.list_files().await?,
             Ok(Command::Displays(folder)) => self.keep_displays(&folder),
             Ok(Command::Reset) => match self.session().reset().await {

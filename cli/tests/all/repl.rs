@@ -256,7 +256,7 @@ fn files_go_in_and_come_out() {
         "put `data/a b.csv`, 4 bytes",
         "replaced `data/a b.csv`, 4 bytes",
         "is there already; name another file",
-        "can't get `missing`: FileNotFoundError",
+        "can't get `missing`: the session has no such file",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }

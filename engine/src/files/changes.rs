@@ -32,7 +32,8 @@ pub(crate) fn changes(before: &Tree, after: &Tree, folder: NodeId) -> Vec<Change
     changes
 }
 
-fn files(tree: &Tree, folder: NodeId) -> BTreeMap<String, &Contents> {
+/// Each file below `folder`, by its path from there.
+pub(super) fn files(tree: &Tree, folder: NodeId) -> BTreeMap<String, &Contents> {
     let mut files = BTreeMap::new();
     let mut pending = vec![(String::new(), folder)];
     while let Some((path, folder)) = pending.pop() {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hatchery::{ChangeKind, Job, Outcome, Verdict};
+use hatchery::{ChangeKind, Job, Outcome, Verdict, Workspace};
 
 use super::{Repl, workspace};
 use crate::displays;
@@ -33,10 +33,10 @@ impl Repl {
         if self.given.files.is_empty() {
             return Ok(());
         }
-        let there = self.files().await?;
+        let there = self.session().workspace().await?;
         for (name, contents) in self.given.files.clone() {
             self.give(&name, contents).await?.map_err(UsageError)?;
-            if there.as_ref().is_ok_and(|there| there.iter().any(|(path, _)| *path == name)) {
+            if there.read(&name).is_some() {
                 note(format_args!("the session's `{name}` is replaced, as --input says"));
             }
         }
@@ -72,13 +72,15 @@ impl Repl {
         })
     }
 
-    /// The files in the present session's workspace.
-    async fn files(&mut self) -> anyhow::Result<Result<Vec<(String, u64)>, String>> {
-        let outcome = self.ask(workspace::listing(&self.limits)).await?;
-        Ok(match outcome {
-            Some(outcome) => workspace::listed(&outcome),
-            None => Err("the session doesn't say".to_owned()),
-        })
+    /// The present session's files. `None` if it doesn't say, which is said.
+    async fn workspace(&mut self) -> Option<Workspace> {
+        match self.session().workspace().await {
+            Ok(workspace) => Some(workspace),
+            Err(error) => {
+                self.complain(Exit::Sandbox, error);
+                None
+            }
+        }
     }
 
     /// `:put`.
@@ -86,10 +88,8 @@ impl Repl {
         let read = fs::read(file).map_err(|error| error.to_string());
         let put = match (workspace::name_for(file, path), read) {
             (Ok(name), Ok(contents)) => {
-                let is_there = self
-                    .files()
-                    .await?
-                    .is_ok_and(|there| there.iter().any(|(path, _)| *path == name));
+                let Some(there) = self.workspace().await else { return Ok(()) };
+                let is_there = there.read(&name).is_some();
                 let (length, verb) = (contents.len(), if is_there { "replaced" } else { "put" });
                 let given = self.give(&name, contents).await?;
                 given.map(|()| note(format_args!("{verb} `{name}`, {length} bytes")))
@@ -103,21 +103,22 @@ impl Repl {
     }
 
     /// `:get`.
-    pub(super) async fn get(&mut self, path: &str, file: Option<&Path>) -> anyhow::Result<()> {
+    pub(super) async fn get(&mut self, path: &str, file: Option<&Path>) {
         let got = match workspace::local_for(path, file) {
             // Before all of it is read in vain.
             Ok(local) if local.symlink_metadata().is_ok() => Err(format!(
                 "`{}` is there already; name another file with `:get PATH FILE`",
                 local.display()
             )),
-            Ok(local) => match self.ask(workspace::reading(path, &self.limits)).await? {
-                Some(outcome) => workspace::contents(outcome).and_then(|contents| {
-                    workspace::write_new(&local, &contents)
+            Ok(local) => {
+                let Some(files) = self.workspace().await else { return };
+                match files.read(path) {
+                    Some(contents) => workspace::write_new(&local, &contents)
                         .map(|()| (local.clone(), contents.len()))
-                        .map_err(|error| format!("can't write `{}`: {error}", local.display()))
-                }),
-                None => return Ok(()),
-            },
+                        .map_err(|error| format!("can't write `{}`: {error}", local.display())),
+                    None => Err("the session has no such file; `:files` lists them".to_owned()),
+                }
+            }
             Err(problem) => Err(problem),
         };
         match got {
@@ -128,21 +129,17 @@ impl Repl {
                 self.complain(Exit::Usage, format_args!("can't get `{path}`: {problem}"));
             }
         }
-        Ok(())
     }
 
     /// `:files`.
     pub(super) async fn list_files(&mut self) -> anyhow::Result<()> {
-        match self.files().await? {
-            Ok(files) if files.is_empty() => note("the session has no files in its workspace"),
-            Ok(files) => {
-                for (path, bytes) in files {
-                    print(format_args!("{bytes:>12}  {path}"))?;
-                }
-            }
-            Err(problem) => {
-                self.complain(Exit::Sandbox, format_args!("can't list the files: {problem}"));
-            }
+        let Some(workspace) = self.workspace().await else { return Ok(()) };
+        let files = workspace.files();
+        if files.is_empty() {
+            note("the session has no files in its workspace");
+        }
+        for (path, bytes) in files {
+            print(format_args!("{bytes:>12}  {path}"))?;
         }
         Ok(())
     }

@@ -8,64 +8,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use hatchery::{ChangeKind, ChangedFile, Job, Limits, Outcome, Value, Verdict};
+use hatchery::{ChangeKind, ChangedFile, Outcome, Verdict};
 
 use crate::exit::UsageError;
 use crate::terminal::note;
 
 /// Where a session's files are.
 const WORKSPACE: &str = "/workspace/";
-
-/// What a list of a session's files may take, in bytes.
-const LONGEST_LIST_BYTES: usize = 16 << 20;
-
-/// Lists the files. An expression, so that it leaves no variables.
-const LIST: &str = "(lambda os: sorted([os.path.relpath(os.path.join(folder, name), '/workspace'), \
-                    os.lstat(os.path.join(folder, name)).st_size] \
-                    for folder, _, names in os.walk('/workspace') for name in names))\
-                    (__import__('os'))";
-
-/// A job that lists the files of its session.
-pub(super) fn listing(limits: &Limits) -> Job {
-    let limits = Limits { result_bytes: LONGEST_LIST_BYTES, ..limits.clone() };
-    Job::expression(LIST).named("<files>").limits(limits)
-}
-
-/// The files that such a job found, with their sizes in bytes.
-pub(super) fn listed(outcome: &Outcome) -> Result<Vec<(String, u64)>, String> {
-    match &outcome.verdict {
-        Verdict::Completed { value: Some(value), .. } => serde_json::from_value(value.clone())
-            .map_err(|_| "the session gives no list of them".to_owned()),
-        Verdict::Completed { .. } => Err("there are too many".to_owned()),
-        _ => Err(failure(outcome)),
-    }
-}
-
-/// A job that reads a file of its session.
-pub(super) fn reading(path: &str, limits: &Limits) -> Job {
-    let path = match path.starts_with('/') {
-        true => path.to_owned(),
-        false => format!("{WORKSPACE}{path}"),
-    };
-    // Texts of JSON are texts of Python too.
-    let path = serde_json::Value::from(path);
-    let result_data_bytes = usize::try_from(limits.file_bytes).unwrap_or(usize::MAX);
-    Job::expression(format!("__import__('io').FileIO({path}).read()"))
-        .named("<get>")
-        .limits(Limits { result_data_bytes, ..limits.clone() })
-}
-
-/// What such a job has read.
-pub(super) fn contents(outcome: Outcome) -> Result<Vec<u8>, String> {
-    match outcome.verdict {
-        Verdict::Completed { data: Some(Value::Bytes(bytes)), .. } => Ok(bytes),
-        Verdict::Completed { .. } => Err(outcome
-            .limits_met
-            .first()
-            .map_or("it has no bytes".to_owned(), ToString::to_string)),
-        _ => Err(failure(&outcome)),
-    }
-}
 
 /// Why a job that should have run to its end didn't.
 pub(super) fn failure(outcome: &Outcome) -> String {
