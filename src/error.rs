@@ -85,7 +85,8 @@ impl Error {
     }
 
     /// When the same call may succeed, by the measured service times; `None` if nothing was
-    /// measured yet, or time alone doesn't help.
+    /// measured yet, or time alone doesn't help. For [`Refusal::NoWorker`], which isn't for load, it
+    /// is when a worker is tried again.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(refusal) => refusal.retry_after(),

@@ -315,7 +315,7 @@ impl Job {
     /// [`Builder::retries`](crate::Builder::retries) says; what the program itself does is never a
     /// reason. A job of a session is never tried again. A reader of its events finds
     /// [`EventKind::Retried`](crate::EventKind::Retried) between two tries.
-    /// Default: yes for a job without a session and without host functions.
+    /// Default: yes for a job without a session, in a pool without host functions.
     pub fn idempotent(mut self, is_idempotent: bool) -> Self {
         self.idempotent = Some(is_idempotent);
         self

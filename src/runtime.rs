@@ -252,7 +252,8 @@ impl Builder {
         self
     }
 
-    /// How much earlier than it came a job counts for each step of priority. Default: 30 s.
+    /// How much later than it came a job counts for each step of priority below high. Default:
+    /// 30 s.
     pub fn priority_step(mut self, time: Duration) -> Self {
         self.scheduler.priority_step = time;
         self
@@ -265,7 +266,8 @@ impl Builder {
         self
     }
 
-    /// Memory for everything: image, interpreters, parked sessions, waiting jobs and their output.
+    /// Memory for everything: image, interpreters, parked sessions, jobs that wait, and what those
+    /// that run hold and may take.
     /// Near its end sessions are compressed and spilled to disk, at its end nothing is taken that
     /// needs more. Default: four fifths of what the control group or the machine has.
     pub fn memory_limit_bytes(mut self, bytes: u64) -> Self {
@@ -295,8 +297,8 @@ impl Builder {
         self
     }
 
-    /// The state of a session that rests on a worker is copied between its turns if that takes at
-    /// most so many bytes of memory. A turn that is ended by force, or dies with its worker, then
+    /// The state of a session that rests on a worker is copied between its turns if its interpreter
+    /// has at most so many bytes of memory of its own. A turn that is ended by force, or dies with its worker, then
     /// takes the session back to where it was before that turn, which `Outcome::session_restored`
     /// says, instead of with it. Default: 128 MiB. At 0 such sessions are lost, and turns that
     /// follow one another at once needn't wait for the copy, half a millisecond.
@@ -312,7 +314,8 @@ impl Builder {
         self
     }
 
-    /// Bytes of source and input files that may wait; further jobs are refused. Default: 256 MiB.
+    /// Bytes of source, variables, arguments, environment, standard input and input files that may
+    /// wait; further jobs are refused. Default: 256 MiB.
     pub fn queue_limit_bytes(mut self, bytes: usize) -> Self {
         self.scheduler.queued_bytes = bytes;
         self
@@ -385,7 +388,8 @@ impl Builder {
         self
     }
 
-    /// The directory for the Python build and compiled modules. Default: `$HATCHERY_CACHE_DIR`,
+    /// The directory for the Python build, compiled modules, images of about 50 MiB each, fetched
+    /// packages and, unless [`Self::spill_dir`] says otherwise, spilled sessions. Default: `$HATCHERY_CACHE_DIR`,
     /// else `hatchery` in the user's cache directory.
     pub fn cache_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.cache_dir = Some(path.into());

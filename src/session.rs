@@ -35,8 +35,8 @@ use crate::runtime::{Hatchery, parked};
 /// whose worker dies is undone altogether: the session goes on from where it was before, and
 /// [`Outcome::session_restored`] says so.
 ///
-/// That takes a copy of the state, which is made between jobs unless it is larger than
-/// [`Builder::rollback_bytes`](crate::Builder::rollback_bytes). Without one the session is gone:
+/// That takes a copy of the state, which is made between jobs unless its interpreter has
+/// more memory of its own than [`Builder::rollback_bytes`](crate::Builder::rollback_bytes). Without one the session is gone:
 /// jobs that wait end with
 /// [`SandboxFailure::SessionLost`](crate::SandboxFailure::SessionLost), further ones are refused
 /// with [`Refusal::SessionGone`](crate::Refusal::SessionGone),
@@ -97,7 +97,8 @@ impl Session {
     }
 
     /// Goes back to a checkpoint, of this session or another one of the same pool. What happened
-    /// since is dropped.
+    /// since is dropped; random numbers are others than after the checkpoint, unless the session is
+    /// deterministic.
     ///
     /// # Errors
     /// A job of the session runs or waits, or the session is gone.

@@ -23,7 +23,8 @@ mod top;
 ///
 /// Exit codes: the program's own for sys.exit, 1 if it raised, 2 for a mistake in the usage, 124
 /// if a limit ended it, 125 if the sandbox failed, 130 if it was interrupted. For a batch: 1 if some
-/// job did not succeed, 2 if some line was no job. For a prompt: 0, or the code of `sys.exit`.
+/// job did not succeed, 2 if some line was no job. For notebooks: 1 if some cell failed. For a
+/// prompt: 0, or the code of `sys.exit`.
 #[derive(Debug, Parser)]
 #[command(name = "hatchery", version, about, max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -141,7 +142,8 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) no_header_inputs: bool,
 
-    /// Write the files that the program made or changed into this folder.
+    /// Write the files that the program made or changed into this folder, in place of what is there
+    /// under the same names.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
 
@@ -150,7 +152,8 @@ pub(crate) struct RunArguments {
     pub(crate) file_contents: bool,
 
     /// Write what the program shows into this folder: figures and other displays as display-1.png and
-    /// so on, the value of its last line, where that is more than text, as result.html or the like.
+    /// so on, the value of its last line, where that is more than text, as result.html or the like. What is
+    /// there under the same names is replaced.
     #[arg(long, value_name = "DIR")]
     pub(crate) save_displays: Option<PathBuf>,
 
@@ -306,7 +309,8 @@ pub(crate) struct ToolRunArguments {
     #[arg(long, value_name = "HOST[=PATH]")]
     pub(crate) mount: Vec<String>,
 
-    /// Write the files that the program made or changed into this folder.
+    /// Write the files that the program made or changed into this folder, in place of what is there
+    /// under the same names.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 /// Where the engine finds what it needs.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// The directory for the Python build and compiled modules; about 700 MB.
+    /// The directory for the Python build and compiled modules, about 700 MB, and for images, about
+    /// 50 MiB each, and fetched packages.
     ///
     /// Default: `$HATCHERY_CACHE_DIR`, else `$XDG_CACHE_HOME/hatchery`, else `~/.cache/hatchery`.
     /// A directory that is lost on restart costs a download and 80 s of compiling each time.

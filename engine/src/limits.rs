@@ -21,11 +21,11 @@ pub struct Limits {
     /// what you are ready to wait.
     pub cpu_time: Duration,
     /// How long a program may go on after it was interrupted, to catch `KeyboardInterrupt` and
-    /// finish. Default: 1 s. With zero it is stopped at once, and a session is lost with it; below
-    /// 0.2 s that can happen to a program that listens, since describing the first exception of an
+    /// finish. Default: 1 s. With zero it is stopped at once, and what it did in its session is undone;
+    /// below 0.2 s that can happen to a program that listens, since describing the first exception of an
     /// interpreter takes 0.07 s.
     pub grace: Duration,
-    /// Linear memory of the guest, including what CPython itself needs (63 MB with numpy and
+    /// Linear memory of the guest, including what CPython itself needs (66 MiB with numpy and
     /// pandas). Default: 1 GiB; at most 4 GiB can be addressed. Below 32 MiB CPython may fail at
     /// start-up tasks of its own.
     pub memory_bytes: usize,

@@ -39,7 +39,8 @@ pub struct Outcome {
     /// Where the program was when an interrupt ended it, if a limit or a cancellation did so.
     pub interrupted_at: Option<Exception>,
     /// Whether the job took its interpreter with it, and its session went back to where it was
-    /// before the job: variables, files and all. Then `files` is empty.
+    /// before the job: variables, files and all, but with other random numbers to come. Then `files`
+    /// is empty.
     pub session_restored: bool,
     /// Its calls of host functions, if they were to be recorded.
     pub recording: Option<Recording>,

@@ -22,8 +22,8 @@ pub struct SchedulerConfig {
     /// Jobs that may wait, of all tenants. Further ones are refused with `QueueFull`.
     ///
     /// Default: 10,000. Zero refuses whatever can't run at once. A job for which another worker is
-    /// started is taken even so, and waits for that. Each waiting job holds its source and input
-    /// files in memory, which `queued_bytes` bounds.
+    /// started is taken even so, and waits for that. Each waiting job holds its source, values
+    /// and input files in memory, which `queued_bytes` bounds.
     pub queued_count: usize,
     /// Bytes that waiting jobs may hold: source, arguments, environment, standard input and files.
     /// Further jobs are refused with `QueueBytes`.

@@ -163,7 +163,8 @@ pub enum Refusal {
     },
     /// A turn of the session runs or waits.
     #[error(
-        "a turn of the session runs or waits; fork, save, checkpoint and restore work between turns"
+        "a turn of the session runs or waits; copying, restoring and resetting it and reading its files \
+         work between turns"
     )]
     SessionBusy,
     /// The session's state can't be copied out of its interpreter. It lives on there.
@@ -223,7 +224,8 @@ impl Refusal {
     }
 
     /// When the same call may succeed, by the measured service times; `None` if nothing was
-    /// measured yet, or time alone doesn't help.
+    /// measured yet, or time alone doesn't help. For `NoWorker`, which isn't for load, it is when a
+    /// worker is tried again.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::NoWorker { retry_after, .. } => *retry_after,

@@ -22,7 +22,8 @@ pub struct SchedulerStatus {
     pub uptime: Duration,
     /// Jobs that wait. Copying a session's state counts as one if it has to wait for a worker.
     pub queue_depth: usize,
-    /// Bytes of source and input files that wait.
+    /// Bytes of source, variables, arguments, environment, standard input and input files that
+    /// wait.
     pub queued_bytes: usize,
     /// How long the oldest of them has waited.
     #[serde(rename = "oldest_wait_seconds", serialize_with = "as_maybe_seconds")]

@@ -71,8 +71,8 @@ impl Ticket {
 
     /// Raises `KeyboardInterrupt` in the program, as Ctrl-C does. The program may catch it and
     /// finish; if it goes on for [`Limits::grace`](engine::Limits::grace), it is stopped. A session
-    /// lives on with its variables, unless the program had to be stopped. A job that waits is
-    /// cancelled.
+    /// lives on with its variables; if the program had to be stopped, as they were before the job.
+    /// A job that waits is cancelled.
     pub fn interrupt(&self) {
         self.scheduler.end(self.job, Ending::Interrupt);
     }
@@ -83,7 +83,8 @@ impl Ticket {
         self.scheduler.end(self.job, Ending::Cancel);
     }
 
-    /// Stops the job at once. A session is lost with it.
+    /// Stops the job at once. What it did in its session is undone:
+    /// [`Outcome::session_restored`].
     pub fn stop(&self) {
         self.scheduler.end(self.job, Ending::Stop);
     }

@@ -75,7 +75,7 @@ pub(crate) struct BatchArguments {
     pub(crate) keep_files: bool,
 
     /// Write the files that programs made or changed into this folder, each line's into one of its
-    /// own, named by the line's id or number.
+    /// own, named by the line's id or number, in place of what is there under the same names.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
 

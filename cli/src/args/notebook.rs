@@ -27,7 +27,7 @@ pub(crate) struct NotebookArguments {
     pub(crate) notebooks: Vec<PathBuf>,
 
     /// Write the copies into this folder, and the files that cells made or changed into a folder
-    /// there for each notebook.
+    /// there for each notebook, in place of what is there under the same names.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
 
