@@ -23,11 +23,11 @@ pub struct EngineConfig {
     /// going back to it or parking a session takes as long as comparing or copying all of that:
     /// 20 to 60 ms.
     pub copy_on_write: bool,
-    /// Runs after which an interpreter on an image gets a new instance, which takes 5 ms. wasmer
-    /// keeps objects of C++ exceptions until then.
+    /// Runs after which an interpreter on an image gets a new instance, which takes 5 ms, so that
+    /// nothing which wasmer may keep of runs piles up. It also gets one after 1,024 C++ exceptions,
+    /// which wasmer does keep.
     ///
-    /// Default: 10,000. One remakes it after every run; a large number lets what wasmer keeps grow,
-    /// up to a bound of its own.
+    /// Default: 10,000. One remakes it after every run.
     pub runs_per_instance: u32,
 }
 

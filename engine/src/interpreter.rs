@@ -21,6 +21,7 @@ use crate::image::{Image, ImageSpec};
 use crate::interrupt::{Gate, InterruptHandle, Stopped};
 use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::meter::Stopwatch;
+use crate::module::throws::{MOST_THROWS, ThrowsLeft};
 use crate::outcome::{Afterwards, Outcome, Usage, Verdict};
 use crate::program::Program;
 use crate::session::Life;
@@ -55,9 +56,10 @@ pub struct Interpreter {
     life: Life,
     /// Drawn ahead for the first run after a reset.
     individuality: Option<Individuality>,
-    /// Runs of this instance, and how many there were at the last look at what they left.
+    throws: ThrowsLeft,
+    /// Runs of this instance, and the exceptions of C++ code that wasmer keeps of them.
     runs: u32,
-    looked_at: u32,
+    exceptions: u32,
     is_lost: bool,
 }
 
@@ -193,6 +195,7 @@ impl Interpreter {
         }
         self.door.lock().show_in(&transcript, limits.display_bytes);
         self.memory.shared().begin_run(limits.memory_bytes);
+        self.throws.allow(&mut self.store);
         let run = self.gate.begin();
         let interrupt = InterruptHandle::new(Arc::clone(&self.gate));
         let watch = Stopwatch::start();
@@ -202,6 +205,14 @@ impl Interpreter {
         let ended = catch_unwind(AssertUnwindSafe(|| self.turn(turn.kind.source())));
         stop.detach();
         drop(guard);
+        let thrown = self.throws.thrown(&mut self.store);
+        self.exceptions = self.exceptions.saturating_add(thrown);
+        let ended = match ended {
+            Ok(Err(TurnFailure::Trap(_))) if thrown == MOST_THROWS => {
+                Ok(Err(TurnFailure::OutOfThrows))
+            }
+            ended => ended,
+        };
         let asked = self.gate.end();
         let usage = Usage {
             wall: watch.wall(),
@@ -334,6 +345,8 @@ enum TurnFailure {
     NoRoom,
     #[error("{}", .0.message())]
     Trap(RuntimeError),
+    #[error("code in C++ threw too many exceptions")]
+    OutOfThrows,
 }
 
 impl From<Stopped> for TurnFailure {

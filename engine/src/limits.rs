@@ -139,6 +139,9 @@ pub enum LimitKind {
     DisplayBytes,
     /// `Limits::display_count`.
     DisplayCount,
+    /// Exceptions that code in C++ in the guest may throw in a run: 65,536, for every program. The
+    /// host keeps each of them until the run is over. Those of Python are none.
+    NativeExceptions,
     /// The stack that guest code runs on, in bytes: 16 MiB, for every program. Recursion in Python
     /// raises `RecursionError` long before; recursion in C can get here.
     Stack,
@@ -166,6 +169,7 @@ impl LimitKind {
             Self::DisplayCount => "display_count",
             Self::Result => "result",
             Self::ResultData => "result_data",
+            Self::NativeExceptions => "native_exceptions",
             Self::Stack => "stack",
         }
     }
@@ -189,7 +193,8 @@ impl LimitKind {
             | Self::HostCalls
             | Self::FunctionCalls
             | Self::FunctionsInFlight
-            | Self::DisplayCount => "",
+            | Self::DisplayCount
+            | Self::NativeExceptions => "",
         }
     }
 }
@@ -204,6 +209,21 @@ pub struct LimitHit {
     /// The amount used when the run ended, or the largest that was asked for and refused, in the
     /// same unit.
     pub used: u64,
+}
+
+impl LimitHit {
+    /// A deadline that was missed: so long after submission it was due, and so long had passed.
+    pub fn deadline(allowed: Duration, used: Duration) -> Self {
+        Self {
+            limit: LimitKind::Deadline,
+            allowed: milliseconds(allowed),
+            used: milliseconds(used),
+        }
+    }
+}
+
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl std::fmt::Display for LimitHit {

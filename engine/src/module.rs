@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use wasmer::sys::{Cranelift, EngineBuilder, Features, NativeEngineExt};
+use wasmer::sys::{CompilerConfig, Cranelift, EngineBuilder, Features, NativeEngineExt};
 use wasmer::{Engine, Module};
 use wasmer_types::CompilationProgressCallback;
 
@@ -18,17 +18,22 @@ use crate::config::{Progress, ProgressSink};
 use crate::error::{EngineError, ModuleError};
 use crate::seal::Sealer;
 use crate::tunables::GuestTunables;
+use throws::CountThrows;
 
 pub(crate) mod imports;
 mod key;
+pub(crate) mod throws;
 pub(crate) mod writes;
 
-/// A wasmer engine with our memory, for Cranelift with exceptions, which the build needs.
+/// A wasmer engine with our memory, for Cranelift with exceptions, which the build needs and which
+/// are counted.
 pub(crate) fn new_engine() -> Engine {
     let mut features = Features::default();
     features.exceptions(true);
+    let mut compiler = Cranelift::default();
+    compiler.push_middleware(Arc::new(CountThrows::default()));
     let mut engine: Engine =
-        EngineBuilder::new(Cranelift::default()).set_features(Some(features)).engine().into();
+        EngineBuilder::new(compiler).set_features(Some(features)).engine().into();
     engine.set_tunables(GuestTunables::new());
     engine
 }
@@ -170,8 +175,8 @@ mod tests {
     #[test]
     fn the_second_load_comes_from_the_cache() {
         let cached = Cached::new();
-        assert_eq!(cached.load().exports().count(), 2);
-        assert_eq!(cached.load().exports().count(), 2);
+        assert_eq!(cached.load().exports().count(), 3);
+        assert_eq!(cached.load().exports().count(), 3);
         assert_eq!(cached.compiles(), 1);
     }
 

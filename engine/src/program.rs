@@ -178,8 +178,8 @@ impl Program {
 pub struct InputFile {
     /// Path relative to the workspace, with `/` between its parts.
     pub path: String,
-    /// The contents.
-    pub contents: Vec<u8>,
+    /// The contents, which copies share.
+    pub contents: Arc<Vec<u8>>,
 }
 
 /// A path can't name a file of the workspace.
@@ -240,7 +240,7 @@ impl InputFile {
     pub fn new(path: impl Into<String>, contents: impl Into<Vec<u8>>) -> Result<Self, BadPath> {
         let path = path.into();
         check_path(&path)?;
-        Ok(Self { path, contents: contents.into() })
+        Ok(Self { path, contents: Arc::new(contents.into()) })
     }
 }
 

@@ -13,15 +13,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use wasmer::sys::vm::{
-    LinearMemory, MemoryError, MemoryStyle, StoreHandle, TableStyle, Trap, TrapCode, VMConfig,
-    VMExceptionObj, VMExceptionRef, VMGlobal, VMGlobalDefinition, VMMemory, VMMemoryDefinition,
-    VMTable, VMTableDefinition, VMTag,
+    LinearMemory, MemoryError, MemoryStyle, TableStyle, Trap, TrapCode, VMConfig, VMGlobal,
+    VMGlobalDefinition, VMMemory, VMMemoryDefinition, VMTable, VMTableDefinition,
 };
 use wasmer::sys::{BaseTunables, Tunables};
-use wasmer::{
-    AsStoreMut, FunctionType, GlobalType, MemoryType, Pages, Store, StoreObjects, TableType,
-};
-use wasmer_types::TagKind;
+use wasmer::{AsStoreMut, GlobalType, MemoryType, Pages, Store, TableType};
 
 use crate::memory::patch::MemoryPatch;
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
@@ -98,16 +94,6 @@ impl InstanceMemory {
 /// The values of all globals of the one instance in `store`.
 pub(crate) fn globals(store: &mut Store) -> Vec<u128> {
     store.objects_mut().as_u128_globals()
-}
-
-/// Exception objects that wasmer keeps in `store`: it frees them only with the store.
-pub(crate) fn exceptions(store: &mut Store) -> usize {
-    let StoreObjects::Sys(objects) = store.objects_mut();
-    // They can only be counted by adding one, and each needs a tag.
-    let tag = VMTag::new(TagKind::Exception, FunctionType::new([], []));
-    let tag = StoreHandle::new(objects, tag).internal_handle();
-    let exception = StoreHandle::new(objects, VMExceptionObj::new(tag, Box::default()));
-    VMExceptionRef(exception).to_u32_exnref() as usize
 }
 
 /// The tunables of every engine of ours.
@@ -303,12 +289,5 @@ mod tests {
             assert_eq!(trap, Some(TrapCode::HeapAccessOutOfBounds), "{name}");
             assert_eq!(inside.call(&mut store).unwrap(), 0, "after {name}");
         }
-    }
-
-    #[test]
-    fn exceptions_that_wasmer_keeps_are_counted() {
-        let mut store = Store::new(new_engine());
-        let first = exceptions(&mut store);
-        assert_eq!(exceptions(&mut store), first + 1, "the look itself leaves one");
     }
 }

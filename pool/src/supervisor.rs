@@ -54,8 +54,6 @@ pub(crate) struct SupervisorState {
     board: Board,
     workers: HashMap<ActorId, Watched>,
     next_worker: u64,
-    /// Replacements that wait out a back-off.
-    backing_off: usize,
     /// Places that were given up, as the board shows them, the oldest first.
     given_up: VecDeque<WorkerId>,
     stowing: Stowing,
@@ -89,7 +87,6 @@ impl Actor for Supervisor {
             board,
             workers: HashMap::new(),
             next_worker: 1,
-            backing_off: 0,
             given_up: VecDeque::new(),
             closing: None,
         })
@@ -110,7 +107,6 @@ impl Actor for Supervisor {
                 state.spawn(&myself, History::default()).await;
             }
             SupervisorMessage::Replace(history) => {
-                state.backing_off -= 1;
                 if state.closing.is_none() {
                     metrics::worker_restarted();
                     state.spawn(&myself, history).await;
@@ -261,7 +257,6 @@ impl SupervisorState {
         history: History,
         delay: Duration,
     ) {
-        self.backing_off += 1;
         let board = self.board.clone();
         myself.send_after(delay, move || {
             board.remove(worker);

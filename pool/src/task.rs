@@ -1,6 +1,7 @@
 //! What a worker is given, and the names of things.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::{Limits, Program, StopHandle, Transcript};
 use serde::Serialize;
@@ -43,6 +44,9 @@ pub struct Task {
     pub program: Arc<Program>,
     /// What it may use.
     pub limits: Limits,
+    /// When its outcome is due, from when a worker has it: the run gets what is left of that when
+    /// its state has been brought, and a run that this ends has reached `LimitKind::Deadline`.
+    pub due_in: Option<Duration>,
     /// Where its output appears.
     pub transcript: Arc<Transcript>,
     /// Ends it early.

@@ -182,8 +182,8 @@ impl Drop for SchedulerState {
 impl SchedulerState {
     fn receive(&mut self, message: SchedulerMessage) {
         match message {
-            SchedulerMessage::Submit { request, stop, transcript, admitted, reply } => {
-                self.submit(*request, stop, transcript, admitted, reply);
+            SchedulerMessage::Submit { request, transcript, admitted, reply } => {
+                self.submit(*request, transcript, admitted, reply);
             }
             SchedulerMessage::End(job, ending) => self.decide(Event::EndWanted(job, ending)),
             SchedulerMessage::OpenSession { name, reply } => {

@@ -3,7 +3,9 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use engine::{Entry, LimitHit, LimitKind, Limits, Outcome, Program, Value, Variables, Verdict};
+use engine::{
+    Entry, LimitHit, LimitKind, Limits, Outcome, Program, StopHandle, Value, Variables, Verdict,
+};
 use pool::{SessionId, Task, WorkerId};
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -140,8 +142,6 @@ pub(crate) struct LiveJob {
     pub(crate) tenant: Arc<str>,
     pub(crate) session: Option<SessionId>,
     pub(crate) deadline: Option<Duration>,
-    /// The present try was given no more time than its deadline leaves.
-    pub(crate) is_cut: bool,
     /// Taken when the outcome is sent.
     pub(crate) reply: Option<oneshot::Sender<Outcome>>,
     pub(crate) submitted: Duration,
@@ -150,33 +150,21 @@ pub(crate) struct LiveJob {
 }
 
 impl LiveJob {
-    /// One try, which may take so long at most.
+    /// One try, which may take so long at most. What ended an earlier one doesn't end it.
     pub(crate) fn next_try(&mut self, due_in: Option<Duration>) -> Task {
-        let mut task = self.task.clone();
-        self.is_cut = due_in.is_some_and(|due_in| due_in < task.limits.wall_time);
-        if let Some(due_in) = due_in.filter(|_| self.is_cut) {
-            task.limits.wall_time = due_in;
-        }
-        task
+        self.task.stop = StopHandle::default();
+        Task { due_in, ..self.task.clone() }
     }
 
     /// The outcome as its caller is to see it: if the deadline ended the job, that is the limit.
     pub(crate) fn seen(&self, mut outcome: Outcome, now: Duration) -> Outcome {
         if let (Verdict::Limit(hit), Some(deadline)) = (&mut outcome.verdict, self.deadline)
-            && hit.limit == LimitKind::Wall
-            && self.is_cut
+            && hit.limit == LimitKind::Deadline
         {
-            *hit = deadline_hit(deadline, now.saturating_sub(self.submitted));
+            *hit = LimitHit::deadline(deadline, now.saturating_sub(self.submitted));
         }
         outcome
     }
-}
-
-/// A deadline that was missed.
-pub(crate) fn deadline_hit(allowed: Duration, used: Duration) -> LimitHit {
-    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let (allowed, used) = (milliseconds(allowed), milliseconds(used));
-    LimitHit { limit: LimitKind::Deadline, allowed, used }
 }
 
 impl Drop for LiveJob {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Outcome, StopHandle, Transcript};
+use engine::{Outcome, Transcript};
 use pool::{JobId, Parked, PoolEvent, SessionId};
 use tokio::sync::oneshot;
 
@@ -22,7 +22,6 @@ pub(crate) enum SchedulerMessage {
     /// failure of the sandbox.
     Submit {
         request: Box<JobRequest>,
-        stop: StopHandle,
         transcript: Arc<Transcript>,
         admitted: oneshot::Sender<Result<JobId, Refusal>>,
         reply: oneshot::Sender<Outcome>,

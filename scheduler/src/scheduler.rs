@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{StopHandle, Transcript};
+use engine::Transcript;
 use pool::{InterpreterSource, JobId, Parked, PoolConfig, SessionId};
 use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
@@ -62,7 +62,6 @@ impl Scheduler {
         let transcript = Arc::<Transcript>::default();
         let message = SchedulerMessage::Submit {
             request: Box::new(request),
-            stop: StopHandle::default(),
             transcript: Arc::clone(&transcript),
             admitted,
             reply,

@@ -4,7 +4,7 @@
 use hatchery::LimitKind;
 
 use super::Attempt;
-use super::Expect::{Meets, Prints, Raises};
+use super::Expect::{Limit, Meets, Prints, Raises};
 
 #[rustfmt::skip] // One attempt, one line.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
@@ -136,4 +136,5 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("open('x', 'wb').truncate(2**23)\nx = []\nwhile True: x.append(open('x', 'rb').read())", Raises("MemoryError")),
     ("import sqlite3\nc = sqlite3.connect(':memory:')\nc.execute('select length(hex(zeroblob(400000000)))').fetchone()", Raises("MemoryError")),
     ("import tracemalloc\ntracemalloc.start(99)\nx = []\nwhile True: x.append(bytes(99999))", Raises("MemoryError")),
+    ("import os, matplotlib\nfrom matplotlib.ft2font import FT2Font\nf = FT2Font(os.path.join(matplotlib.get_data_path(), 'fonts/ttf/DejaVuSans.ttf'))\nwhile True:\n try: f.load_glyph(10**6)\n except RuntimeError: pass", Limit(LimitKind::NativeExceptions)),
 ];

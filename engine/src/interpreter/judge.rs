@@ -1,7 +1,6 @@
 //! What the end of a run means. Pure: from what the host knows and what the guest says.
 
 use std::any::Any;
-use std::time::Duration;
 
 use wasmer::RuntimeError;
 use wasmer::sys::vm::TrapCode;
@@ -10,7 +9,8 @@ use super::{TurnFailure, panic_text};
 use crate::agent::{self, LeftOut};
 use crate::host::GuestExit;
 use crate::interrupt::Asked;
-use crate::limits::{LimitHit, LimitKind, Limits};
+use crate::limits::{LimitHit, LimitKind, Limits, milliseconds};
+use crate::module::throws::MOST_THROWS;
 use crate::outcome::{Afterwards, Exception, Outcome, SandboxFailure, StopReason, Usage, Verdict};
 use crate::tunables::GUEST_STACK_BYTES;
 
@@ -78,6 +78,7 @@ pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
         LimitKind::DisplayCount => limits.display_count as u64,
         LimitKind::Result => limits.result_bytes as u64,
         LimitKind::ResultData => limits.result_data_bytes as u64,
+        LimitKind::NativeExceptions => u64::from(MOST_THROWS),
         LimitKind::Stack => GUEST_STACK_BYTES as u64,
     };
     LimitHit { limit, allowed, used }
@@ -100,6 +101,11 @@ pub(super) fn judge(
         (Err(panic), _) => failed(SandboxFailure::HostPanic(panic_text(&*panic))),
         (Ok(_), Some(reason)) => lost(End::Asked(reason, None)),
         (Ok(Err(TurnFailure::Trap(error))), None) => lost(judge_end(judge_trap(error), asked)),
+        (Ok(Err(TurnFailure::OutOfThrows)), None) => {
+            let most = u64::from(MOST_THROWS);
+            let verdict = Verdict::Limit(hit(LimitKind::NativeExceptions, limits, most));
+            lost(judge_end(verdict, asked))
+        }
         (Ok(Err(failure)), None) => failed(SandboxFailure::Trap(failure.to_string())),
         (Ok(Ok(status)), None) => match reply.as_deref().map(|r| agent::parse_reply(r, limits)) {
             Some(Ok(agent::Answer { verdict, left_out })) if status == 0 => {
@@ -148,10 +154,6 @@ fn judge_trap(error: RuntimeError) -> Verdict {
         }
         None => Verdict::SandboxFailed(SandboxFailure::Trap(error.message())),
     }
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::interrupt::{Gate, InterruptHandle};
 use crate::limits::Limits;
 use crate::memory::GuestMemory;
 use crate::meter::Stopwatch;
+use crate::module::throws::ThrowsLeft;
 use crate::program::{Deterministic, Program};
 use crate::session::Life;
 use crate::stack;
@@ -92,6 +93,7 @@ impl Interpreter {
         env.as_mut(&mut store).alloc = Some(alloc.clone());
         host.attach(&mut store, &instance)?;
         let turn = instance.exports.get_typed_function(&store, "turn").map_err(export_error)?;
+        let throws = ThrowsLeft::of(&instance).map_err(export_error)?;
         let interpreter = Self {
             store,
             alloc,
@@ -106,8 +108,9 @@ impl Interpreter {
             exception: None,
             life: Life::default(),
             individuality: None,
+            throws,
             runs: 0,
-            looked_at: 0,
+            exceptions: 0,
             is_lost: false,
         };
         Ok((interpreter, instance))

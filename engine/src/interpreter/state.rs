@@ -9,15 +9,13 @@ use crate::host::wasi::HostState;
 use crate::image::{GeneratorState, Image};
 use crate::memory::GuestMemory;
 use crate::memory::patch::MemoryPatch;
+use crate::module::throws::THROWN_BYTES;
 use crate::outcome::SandboxFailure;
 use crate::program::Deterministic;
 use crate::session::{Life, SessionState};
 
-/// Exception objects that an instance may leave with wasmer before it is remade; each takes a few
-/// KB, most of it a backtrace.
-const MOST_EXCEPTIONS: usize = 1024;
-/// Runs between two looks at that number.
-const RUNS_PER_LOOK: u32 = 64;
+/// Exceptions of C++ code that an instance may leave with wasmer before it is remade.
+const MOST_EXCEPTIONS: u32 = 1024;
 
 /// What tells a copy of the image from others.
 #[derive(Debug)]
@@ -163,8 +161,10 @@ impl Interpreter {
     /// Bytes of guest memory that are this interpreter's alone: what it has beyond its image's
     /// length, and the pages of the image that it had copied when it was last reset, parked or
     /// attached. Asks the system nothing. Where images are copied, and without one, it is all of it.
+    /// What wasmer keeps of exceptions counts too.
     pub fn private_bytes(&self) -> u64 {
-        self.memory.shared().private_bytes() as u64
+        let exceptions = u64::from(self.exceptions) * THROWN_BYTES;
+        self.memory.shared().private_bytes() as u64 + exceptions
     }
 
     /// Whether the memory and the globals are the image's, byte for byte: to prove `reset`.
@@ -197,13 +197,8 @@ impl Interpreter {
     }
 
     /// Whether the instance has run often, or left much with wasmer.
-    fn is_worn(&mut self) -> bool {
-        if self.runs - self.looked_at < RUNS_PER_LOOK {
-            return self.runs >= self.engine.runs_per_instance();
-        }
-        self.looked_at = self.runs;
-        crate::tunables::exceptions(&mut self.store) > MOST_EXCEPTIONS
-            || self.runs >= self.engine.runs_per_instance()
+    fn is_worn(&self) -> bool {
+        self.exceptions > MOST_EXCEPTIONS || self.runs >= self.engine.runs_per_instance()
     }
 
     pub(crate) fn memory(&self) -> Arc<GuestMemory> {

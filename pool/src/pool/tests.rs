@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use engine::{
-    Limits, Outcome, Program, SandboxFailure, StopHandle, StopReason, Transcript, Verdict,
+    LimitKind, Limits, Outcome, Program, SandboxFailure, StopHandle, StopReason, Transcript,
+    Verdict,
 };
 use ractor::ActorProcessingErr;
 use tokio::sync::mpsc;
@@ -149,6 +150,7 @@ fn task(job: u64, source: &str, session: Option<&Arc<SessionCell>>) -> Task {
         job: JobId(job),
         program: Arc::new(Program { source: source.to_owned(), ..Program::default() }),
         limits: Limits::default(),
+        due_in: None,
         transcript: Arc::<Transcript>::default(),
         stop: StopHandle::default(),
         session: session.cloned(),
@@ -193,6 +195,26 @@ async fn an_isolated_job_leaves_a_fresh_interpreter() {
     assert_eq!(count(&rig.finished().await), 1);
     let _ = rig.seat().await;
     assert_eq!(rig.pool.workers()[0].jobs_served, 2);
+    rig.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bringing_a_state_takes_from_the_time_that_a_task_has() {
+    let (mut rig, cell) = (rig().await, session());
+    rig.worker().await.assign(task(1, "count", Some(&cell)));
+    rig.finished().await;
+    rig.seat().await.vacate();
+    rig.session_parked().await;
+    rig.source.gate(Step::Attach, [Gate::Slow]);
+    let due_in = Some(Duration::from_millis(2));
+    rig.seat().await.assign(Task { due_in, ..task(2, "count", Some(&cell)) });
+    match rig.finished().await.verdict {
+        Verdict::Limit(hit) => assert_eq!((hit.limit, hit.allowed), (LimitKind::Deadline, 2)),
+        other => panic!("{other:?}"),
+    }
+    let due_in = Some(Duration::from_secs(100));
+    rig.seat().await.assign(Task { due_in, ..task(3, "count", Some(&cell)) });
+    assert_eq!(count(&rig.finished().await), 2, "the one that was late has not run");
     rig.close().await;
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Afterwards, Outcome, SandboxFailure, StartError, Verdict};
+use engine::{Afterwards, LimitHit, LimitKind, Outcome, SandboxFailure, StartError, Verdict};
 use tokio::time::Instant;
 
 use super::desk::Desk;
@@ -63,7 +63,7 @@ impl<'a> Slot<'a> {
     /// Carries an order out. An error ends the thread: no interpreter can be had.
     pub(super) fn follow(&mut self, order: Order) -> Result<Next, StartError> {
         match order {
-            Order::Run(task) => self.run(&task)?,
+            Order::Run(task) => self.run(task)?,
             Order::Park { job, session } => {
                 let result = self.bring_to_hand(&session).map_err(|error| error.to_string());
                 self.desk.parked(job, result);
@@ -121,16 +121,26 @@ impl<'a> Slot<'a> {
         self.desk.worker()
     }
 
-    fn run(&mut self, task: &Task) -> Result<(), StartError> {
+    fn run(&mut self, mut task: Task) -> Result<(), StartError> {
         let taken = now();
-        let _in_task = task.span.enter();
-        let attached = tracing::info_span!("attach").in_scope(|| self.attach(task))?;
+        let span = task.span.clone();
+        let _in_task = span.enter();
+        let attached = tracing::info_span!("attach").in_scope(|| self.attach(&task))?;
         let attach = since(taken);
-        if let Err(failure) = attached {
-            let outcome = Outcome::not_run(Verdict::SandboxFailed(failure));
-            self.desk.finished(task.job, outcome, attach, 0);
+        let kept_from_running = match attached {
+            Err(failure) => Some(Verdict::SandboxFailed(failure)),
+            Ok(()) => task
+                .due_in
+                .filter(|due_in| *due_in <= attach)
+                .map(|due_in| Verdict::Limit(LimitHit::deadline(due_in, attach))),
+        };
+        if let Some(verdict) = kept_from_running {
+            self.desk.finished(task.job, Outcome::not_run(verdict), attach, 0);
             return Ok(());
         }
+        let due_in = task.due_in.map(|due_in| due_in.saturating_sub(attach));
+        let due_in = due_in.filter(|due_in| *due_in < task.limits.wall_time);
+        task.limits.wall_time = due_in.unwrap_or(task.limits.wall_time);
         if let Some(session) = &task.session {
             session.begins(self.worker(), self.rollback_bytes);
         }
@@ -138,7 +148,12 @@ impl<'a> Slot<'a> {
         let is_last = task.session.is_none();
         let interpreter = self.interpreter.as_mut().expect("what was attached is in one");
         let (mut outcome, afterwards) =
-            tracing::info_span!("run").in_scope(|| interpreter.run(task, is_last));
+            tracing::info_span!("run").in_scope(|| interpreter.run(&task, is_last));
+        if let (Verdict::Limit(hit), Some(_)) = (&mut outcome.verdict, due_in)
+            && hit.limit == LimitKind::Wall
+        {
+            hit.limit = LimitKind::Deadline;
+        }
         let memory_bytes = self.memory_bytes();
         let is_lost = afterwards == Afterwards::Lost;
         if !is_lost && let Some(session) = &task.session {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Outcome, SandboxFailure, StopHandle, Stream, Transcript, Verdict};
+use engine::{LimitHit, Outcome, SandboxFailure, StopHandle, Stream, Transcript, Verdict};
 use pool::{GoneReason, JobId, SessionId, SessionPlace, Task, WorkerId};
 use tokio::sync::oneshot;
 
@@ -11,14 +11,13 @@ use super::{Application, Finished, SchedulerState};
 use crate::decision::DecisionKind;
 use crate::effect::Settlement;
 use crate::error::Refusal;
-use crate::job::{JobRequest, LiveJob, deadline_hit};
+use crate::job::{JobRequest, LiveJob};
 use crate::model::{Ending, Event, Report};
 
 impl SchedulerState {
     pub(super) fn submit(
         &mut self,
         request: JobRequest,
-        stop: StopHandle,
         transcript: Arc<Transcript>,
         admitted: oneshot::Sender<Result<JobId, Refusal>>,
         reply: oneshot::Sender<Outcome>,
@@ -32,7 +31,8 @@ impl SchedulerState {
             program: Arc::new(program),
             limits,
             transcript,
-            stop,
+            stop: StopHandle::default(),
+            due_in: None,
             session: session.and_then(|id| self.cell(id)),
             span: tracing::info_span!("job", job = job.0, tenant = &*tenant),
         };
@@ -41,7 +41,6 @@ impl SchedulerState {
             tenant,
             session,
             deadline,
-            is_cut: false,
             reply: Some(reply),
             submitted: self.now,
             dispatched: None,
@@ -210,7 +209,7 @@ impl SchedulerState {
         let verdict = match settlement {
             Settlement::Cancelled => Verdict::Cancelled,
             Settlement::DeadlinePassed { allowed, waited } => {
-                Verdict::Limit(deadline_hit(allowed, waited))
+                Verdict::Limit(LimitHit::deadline(allowed, waited))
             }
             Settlement::WorkerDied(reason) | Settlement::PoolDied(reason) => {
                 failed(SandboxFailure::WorkerDied(reason))

@@ -153,7 +153,8 @@ impl Session {
             self.place = Place::Parked;
         } else if self.worker().is_none() {
             return;
-        } else if self.before == Place::Leaving {
+        } else {
+            // By another worker, on its way to this one, or by this one, which will be gone.
             self.before = Place::Parked;
         }
         self.bytes = bytes.unwrap_or(self.bytes);

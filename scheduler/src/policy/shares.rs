@@ -24,6 +24,9 @@ mod check;
 const LEAST_COST: Duration = Duration::from_micros(50);
 /// Tenants without jobs of which nothing but measurements is worth knowing.
 const REMEMBERED_COUNT: usize = 256;
+/// Tenants without jobs that are remembered at all. Further ones that are ahead of the others owe
+/// nothing when they come back, those first that owe least.
+const MOST_REMEMBERED: usize = 2_000;
 /// Virtual nanoseconds have so many more bits than real ones, so that large weights count.
 const FRACTION_BITS: u32 = 20;
 
@@ -53,6 +56,8 @@ pub(crate) struct Shares {
     /// Weights of the tenants for which jobs wait.
     weights: u64,
     overall: Measured,
+    /// The same, as it is believed of tenants of which nothing was measured.
+    newcomers: Measured,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -160,7 +165,7 @@ impl Shares {
     /// How long a job of this tenant probably takes; `None` before any job was measured.
     pub(crate) fn service(&self, name: &str) -> Option<Duration> {
         let own = self.tenant(name).and_then(|tenant| tenant.measured.service());
-        own.or(self.overall.service())
+        own.or(self.newcomers.service())
     }
 
     /// Takes the measured service time that `service` gives for a little shorter.
@@ -168,7 +173,7 @@ impl Shares {
         let tenant = self.tenants.get_mut(name).map(|tenant| &mut tenant.measured);
         tenant
             .filter(|measured| measured.service().is_some())
-            .unwrap_or(&mut self.overall)
+            .unwrap_or(&mut self.newcomers)
             .doubt_service();
     }
 
@@ -237,6 +242,7 @@ impl Shares {
     /// What a job of the tenant took.
     pub(crate) fn note(&mut self, name: &str, cpu: Duration, service: Duration, peak_bytes: u64) {
         self.overall.note(cpu, service, peak_bytes);
+        self.newcomers.note(cpu, service, peak_bytes);
         if let Some(tenant) = self.tenants.get_mut(name) {
             tenant.measured.note(cpu, service, peak_bytes);
         }
@@ -283,19 +289,23 @@ impl Shares {
         }
     }
 
-    /// Forgets tenants without jobs that are not ahead of the others, but for some of the last.
+    /// Forgets tenants without jobs, but for some of the last and many that are ahead of the others.
     fn forget(&mut self) {
         if self.resting.len() == self.tenants.len() {
             // Nobody is ahead of anybody when all have what they wanted.
             let furthest = self.resting.last().map_or(0, |(at, _)| *at);
             self.virtual_time = self.virtual_time.max(furthest);
         }
-        while self.resting.len() > REMEMBERED_COUNT
-            && let Some((at, _)) = self.resting.first()
-            && *at <= self.virtual_time
+        while self.resting.len() > self.remembered()
             && let Some((_, name)) = self.resting.pop_first()
         {
             self.tenants.remove(&name);
         }
+    }
+
+    /// How many tenants without jobs are remembered.
+    fn remembered(&self) -> usize {
+        let is_ahead = self.resting.first().is_some_and(|(at, _)| *at > self.virtual_time);
+        if is_ahead { MOST_REMEMBERED } else { REMEMBERED_COUNT }
     }
 }

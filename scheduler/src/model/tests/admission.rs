@@ -92,6 +92,20 @@ fn one_slow_job_does_not_shut_short_ones_out_for_ever() {
 }
 
 #[test]
+fn what_newcomers_can_not_make_is_doubted_for_them_alone() {
+    let mut told = measured(seconds(10));
+    let hurried = Queued { tenant: Arc::from("new"), ..due_in(Duration::from_nanos(1)) };
+    for job in 2..200 {
+        let _ = told.submit_as(job, hurried.clone());
+    }
+    for job in 200..205 {
+        let _ = told.submit(job);
+    }
+    let full = Refusal::QueueFull { queued: 4, limit: 4, retry_after: Some(seconds(10)) };
+    assert_eq!(told.submit(205), [Effect::Refuse(JobId(205), full)]);
+}
+
+#[test]
 fn memory_that_is_not_there_is_not_promised() {
     let mut told = Told::new(SchedulerConfig { memory_bytes: 1_000, ..roomy() });
     let large = |bytes| Queued { bytes, ..queued() };

@@ -217,7 +217,21 @@ fn tenants_that_are_gone_are_forgotten() {
     }
     // The shares check that few are remembered.
     assert_eq!(told.model.check_invariants(), Ok(()));
-    assert_eq!(told.model.tenant("tenant-1"), None);
+    assert!(told.model.shares.tenant("tenant-1").is_none());
+}
+
+#[test]
+fn tenants_that_are_ahead_of_one_that_runs_are_forgotten_too() {
+    let mut told = Told::new(roomy());
+    let _ = (told.ready(2), told.ready(1));
+    let _ = told.submit_of(1, "long");
+    for job in 2..=2_500 {
+        let tenant = Arc::from(format!("tenant-{job}"));
+        told.run(job, Queued { tenant, ..queued() }, Duration::from_millis(1));
+    }
+    assert_eq!(told.model.check_invariants(), Ok(()));
+    let is_remembered = |job: &u64| told.model.shares.tenant(&format!("tenant-{job}")).is_some();
+    assert_eq!((2..=2_500).filter(is_remembered).count(), 2_000);
 }
 
 #[test]

@@ -195,6 +195,30 @@ fn sessions_at_work_make_no_room() {
 }
 
 #[test]
+fn a_session_that_its_dead_worker_had_unpacked_is_in_memory() {
+    let mut config = config();
+    config.sessions.spill_after = Duration::ZERO;
+    let mut told = Told::new(config);
+    assert_eq!(told.open_with(1, 100), [stow(1, Stowage::Disk, idle(0))]);
+    assert_eq!(stowed(&mut told, 1, Stowage::Disk, Ok(90)), []);
+    let places = |told: &Told| {
+        let memory = told.model.memory();
+        (memory.session_bytes, memory.disk_bytes)
+    };
+    assert_eq!(places(&told), (0, 90));
+    let _ = told.ready(1);
+    // One that died before it got there left it on disk.
+    assert_eq!(told.submit_to(1, 1), [admit(1), dispatch(1, 1)]);
+    let _ = told.gone(1, true, false);
+    assert_eq!(places(&told), (0, 90));
+    let _ = told.ready(2);
+    assert_eq!(told.submit_to(2, 1), [admit(2), dispatch(2, 2)]);
+    let _ = told.park(1, 100);
+    assert!(told.gone(2, true, false).contains(&stow(1, Stowage::Disk, idle(0))));
+    assert_eq!(places(&told), (100, 0));
+}
+
+#[test]
 fn what_does_not_fit_on_the_disk_stays() {
     let mut config = config();
     config.sessions.disk_bytes = 150;

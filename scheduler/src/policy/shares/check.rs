@@ -38,10 +38,9 @@ impl Shares {
             .map(|(name, tenant)| (tenant.virtual_time, name.clone()))
             .collect();
         ensure(resting == self.resting, "S-10: the resting tenants are those without jobs")?;
-        let least = self.resting.first().map_or(u128::MAX, |(at, _)| *at);
         ensure(
-            self.resting.len() <= super::REMEMBERED_COUNT || least > self.virtual_time,
-            "S-10: few tenants are remembered that are not ahead",
+            self.resting.len() <= self.remembered(),
+            "S-10: few tenants without jobs are remembered that are not ahead, and not too many that are",
         )
     }
 }
