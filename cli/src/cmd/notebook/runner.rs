@@ -111,7 +111,7 @@ pub(super) async fn run(mut task: Task, settings: &Settings, interrupts: Interru
     };
     let begun = Run::begin(&mut task, settings, interrupts, &mut session, done).await;
     let exit = match errors.tell(begun) {
-        Some(run) => run.to_its_end(&mut errors).await,
+        Some(run) => run.finish(&mut errors).await,
         None => Exit::Sandbox,
     };
     // Whatever happened, it gives its memory back to the notebooks that follow.
@@ -187,7 +187,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs the cells, and keeps as much as can be, whatever happens.
-    async fn to_its_end(mut self, errors: &mut Errors<'_>) -> Exit {
+    async fn finish(mut self, errors: &mut Errors<'_>) -> Exit {
         let (board, total) = (&self.settings.board, self.task.notebook.code().count());
         let line = board.begin(&self.task.name, total);
         if self.done > 0 {
