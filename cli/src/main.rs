@@ -17,6 +17,7 @@ mod inputs;
 mod monitor;
 mod output;
 mod progress;
+mod replace;
 mod signals;
 mod terminal;
 

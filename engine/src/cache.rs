@@ -1,7 +1,7 @@
 //! The cache directory: where builds and compiled modules live between processes.
 //!
-//! Owns its location, its privacy (0700, owned by this user), locks between processes and atomic
-//! writes. It does not know what is stored in it. What a reader would get wrong: a file being
+//! Owns its location, its privacy (0700, owned by this user), locks between processes and what
+//! killed processes left unfinished. It does not know what is stored in it. What a reader would get wrong: a file being
 //! present proves nothing; `seal.rs` decides whether it may be used.
 
 use std::ffi::OsStr;
@@ -11,12 +11,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use crate::error::CacheError;
+use crate::replace::{UNFINISHED_PREFIX, replace};
 
 /// Names a directory for the cache; it wins over every default.
 pub const CACHE_DIR_VARIABLE: &str = "HATCHERY_CACHE_DIR";
-
-/// Unfinished files and folders carry this prefix; whoever holds the lock may remove them.
-const UNFINISHED_PREFIX: &str = ".unfinished-";
 
 /// The file with the secret; also the sign that a directory is a cache of ours.
 const SECRET_NAME: &str = "secret";
@@ -116,22 +114,12 @@ pub(crate) struct CacheLock {
     _file: File,
 }
 
-/// Writes `path` so that readers see all of it or nothing, even if this process is killed.
+/// Writes `path` in one step: whatever happens, readers see all of it or what was there before.
 pub(crate) fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> Result<(), CacheError> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let mut unfinished = tempfile::Builder::new()
-        .prefix(UNFINISHED_PREFIX)
-        .permissions(fs::Permissions::from_mode(0o600))
-        .tempfile_in(folder)
-        .map_err(|source| CacheError::io("write to", folder, source))?;
-    write(unfinished.as_file_mut())
-        .and_then(|()| unfinished.as_file().sync_all())
-        .map_err(|source| CacheError::io("write", path, source))?;
-    unfinished.persist(path).map_err(|error| CacheError::io("write", path, error.error))?;
-    Ok(())
+    replace(path, write).map_err(|source| CacheError::io("write", path, source))
 }
 
 /// A folder that is being filled and becomes visible under its name only when it is complete.

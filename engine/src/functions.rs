@@ -14,6 +14,7 @@ pub use self::calls::{Cancellation, Reply};
 pub use self::error::HostError;
 pub use self::recording::{Delivery, RecordedAnswer, RecordedCall, Recording};
 use crate::agent::marshal::Value;
+use crate::names::is_name;
 
 pub(crate) mod calls;
 mod error;
@@ -177,23 +178,13 @@ impl Parameter {
     }
 }
 
-/// Python's reserved words.
-const KEYWORDS: [&str; 35] = [
-    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
-    "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
-    "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
-    "with", "yield",
-];
-
 /// Whether a name is a plain identifier. Those that begin with two underscores are Python's.
 fn check_name(name: &str) -> Result<(), BadFunction> {
-    let is_letter = |character: char| character == '_' || character.is_ascii_alphabetic();
-    let is_name = name.starts_with(is_letter)
-        && name.chars().all(|character| is_letter(character) || character.is_ascii_digit())
+    let is_plain = is_name(name)
+        && name.is_ascii()
         && !name.starts_with("__")
-        && !name.starts_with("_hatchery")
-        && !KEYWORDS.contains(&name);
-    if is_name { Ok(()) } else { Err(BadFunction::Name { name: name.to_owned() }) }
+        && !name.starts_with("_hatchery");
+    if is_plain { Ok(()) } else { Err(BadFunction::Name { name: name.to_owned() }) }
 }
 
 #[cfg(test)]

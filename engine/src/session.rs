@@ -31,6 +31,7 @@ use crate::image::Image;
 use crate::image::saved::SavedHost;
 use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::program::Deterministic;
+use crate::replace::replace;
 
 const MAGIC: [u8; 8] = *b"HTCHSES1";
 
@@ -112,8 +113,8 @@ impl SessionState {
         Self::new(image, Arc::clone(memory), globals.clone(), host.clone(), life)
     }
 
-    /// Writes the session to a file, in one step: what was there before stays until all is
-    /// written. Mounted folders are left out. Returns the bytes written.
+    /// Writes the session to a file, in one step: what was there before stays until all is on the
+    /// disk. Mounted folders are left out. Returns the bytes written.
     ///
     /// # Errors
     /// The file can't be written.
@@ -121,17 +122,7 @@ impl SessionState {
     pub fn save(&self, path: &Path) -> Result<u64, SessionError> {
         let bytes = self.to_bytes(&self.inner.host);
         let failed = |cause| SessionError::File { action: "write", path: path.to_owned(), cause };
-        let folder = match path.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            _ => Path::new("."),
-        };
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-        let written = (|| {
-            file.write_all(&bytes)?;
-            file.as_file().sync_all()
-        })();
-        written.map_err(failed)?;
-        file.persist(path).map_err(|error| failed(error.error))?;
+        replace(path, |file| file.write_all(&bytes)).map_err(failed)?;
         Ok(bytes.len() as u64)
     }
 

@@ -90,12 +90,7 @@ async fn run_all(
         let places = Arc::clone(&places);
         running.spawn(async move {
             let _place = places.acquire_owned().await.expect("nobody closes it");
-            let name = task.name.clone();
-            let ended = runner::run(task, &settings, interrupts).await;
-            ended.unwrap_or_else(|error| {
-                settings.board.note(format_args!("{name}: {error:#}"));
-                Exit::of_error(&error)
-            })
+            runner::run(task, &settings, interrupts).await
         });
     }
     while let Some(ended) = running.join_next().await {

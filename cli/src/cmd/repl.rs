@@ -86,7 +86,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     let kept = match &ended {
         Ok(Exit::Signal(_)) | Err(_) => {
             reader.give_up();
-            let time = repl.limits.grace + LAST_SAVE;
+            let time = repl.limits.grace.saturating_add(LAST_SAVE);
             let keeping = tokio::time::timeout(time, repl.keep_after_all());
             keeping.await.unwrap_or_else(|_| {
                 Err(anyhow::anyhow!("that took longer than {} s", time.as_secs()))

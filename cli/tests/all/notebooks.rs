@@ -293,6 +293,97 @@ fn what_ipython_adds_works_or_says_why_not() {
     assert_eq!(outputs(15), json!([result(15, &["'12'"])]));
 }
 
+/// What a process that runs says up to this word.
+fn said_up_to(word: &str, stderr: &mut impl BufRead) -> String {
+    let mut said = String::new();
+    while !said.contains(word) {
+        assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "{said}");
+    }
+    said
+}
+
+#[test]
+fn each_thing_that_can_not_be_written_is_told_and_the_first_decides() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "a.ipynb", &["x = 1", "import time\ntime.sleep(3600)", "x"]);
+    let mut child = hatchery()
+        .args(["notebook", "run", "--timeout", "1h"])
+        .arg(&path)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = said_up_to("cell 2 of 3", &mut stderr);
+    // Where files should go there are folders now.
+    for name in ["a.executed.ipynb", "a.resume.json"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    interrupt(child.id());
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(125), "{said}");
+    let told = [
+        "a.executed.ipynb`: ",
+        "the session is not kept in",
+        "interrupted at cell 2 of 3; its outputs are not written, it can't be gone on with",
+    ];
+    let places = told.map(|told| said.find(told).unwrap_or_else(|| panic!("{told}: {said}")));
+    assert!(places.is_sorted(), "{said}");
+    assert!(said.contains("can't remove") && said.contains("a.resume.json"), "{said}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn a_copy_that_can_not_be_written_is_written_by_going_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = folder.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    let waits = "import os, time\nwhile not os.path.exists('/shared/go'): time.sleep(0.02)\nx + 1";
+    let path = write(folder.path(), "a.ipynb", &["x = 41\nprint('once')", waits]);
+    let options = ["--mount", shared.to_str().unwrap(), "--resume"];
+    let mut child = hatchery()
+        .args(["notebook", "run"])
+        .arg(&path)
+        .args(options)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = said_up_to("cell 2 of 2", &mut stderr);
+    let copy = folder.path().join("a.executed.ipynb");
+    fs::create_dir(&copy).unwrap();
+    fs::write(shared.join("go"), "").unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(125), "{said}");
+    let expected = "all cells ran; its outputs are not written, --resume goes on at its end";
+    assert!(said.contains("can't write") && said.contains(expected), "{said}");
+
+    fs::remove_dir(&copy).unwrap();
+    let output = run_notebook(&path, &options);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text(&output.stderr).contains("going on at cell 2 of 2"), "{output:?}");
+    let outputs: Vec<Value> = cells(&copy).iter().map(|cell| cell["outputs"].clone()).collect();
+    assert_eq!(outputs, [json!([stream(&["once\n"])]), json!([result(2, &["42"])])]);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn a_session_that_can_not_begin_is_told_for_each_notebook() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("numbers.csv");
+    fs::write(&data, "1,2,3,4,5,6").unwrap();
+    let [first, second] =
+        ["a.ipynb", "b.ipynb"].map(|name| write(folder.path(), name, &["print('ran')"]));
+    let output = hatchery()
+        .args(["notebook", "run", "--workers", "1", "--file-bytes", "10B", "--input"])
+        .args([&data, &first, &second])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("the session can't begin").count(), 2, "{said}");
+    assert!(said.contains("0 of 2 notebooks ran whole, 2 failed"), "{said}");
+}
+
 #[test]
 fn cells_are_given_inputs_and_folders_and_give_files() {
     let folder = tempfile::tempdir().unwrap();

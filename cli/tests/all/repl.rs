@@ -188,6 +188,11 @@ fn signal(name: &str, process: u32) {
 fn spawned_with_session(file: &Path, input: &str) -> Child {
     let mut command = hatchery();
     command.arg("repl").arg("--session").arg(file);
+    spawned_and_on(&mut command, input)
+}
+
+/// A prompt that has printed a line.
+fn spawned_and_on(command: &mut Command, input: &str) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.as_mut().unwrap().write_all(input.as_bytes()).unwrap();
@@ -212,6 +217,21 @@ fn a_signal_that_ends_the_prompt_does_not_cost_the_session() {
     }
     let output = run_with_stdin(&["repl", "--session", file.to_str().unwrap()], "x");
     assert_eq!(text(&output.stdout), "2\n", "{output:?}");
+}
+
+/// The longest grace period that can be written, to which more is added.
+#[test]
+fn a_grace_period_of_any_length_does_not_cost_the_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("work.session");
+    let mut command = hatchery();
+    command.args(["repl", "--grace", "18446744073709551610s", "--session"]).arg(&file);
+    let child = spawned_and_on(&mut command, "x = 1\nprint('on')\n");
+    signal("-TERM", child.id());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143), "{output:?}");
+    let output = run_with_stdin(&["repl", "--session", file.to_str().unwrap()], "x");
+    assert_eq!(text(&output.stdout), "1\n", "{output:?}");
 }
 
 #[test]
@@ -375,4 +395,10 @@ fn a_session_is_saved_over_nothing_but_a_session() {
     assert!(text(&output.stderr).contains("holds no session"), "{output:?}");
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), "important");
     assert_eq!(printed(&format!(":load {to_session}\nx")), "7\n");
+    // Through a link, which stays one.
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&session, &link).unwrap();
+    assert_eq!(printed(&format!("x = 8\n:save {}\n:load {to_session}\nx", link.display())), "8\n");
+    assert!(link.is_symlink());
+    assert_eq!(folder.path().read_dir().unwrap().count(), 3);
 }

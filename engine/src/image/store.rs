@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use super::format::{self, Header};
+use super::format::{self, Header, ImageContents};
 use super::{Image, ImageInfo, ImageSpec, template};
 use crate::agent;
 use crate::cache::{CacheDir, remove_unfinished};
@@ -77,14 +77,21 @@ pub(super) fn load_or_build(
         Err(error) => {
             // It is as good from a file without a name; only the next start makes it again.
             tracing::warn!(%error, "the image can't be cached");
-            let mut file = tempfile::tempfile().map_err(ImageError::Store)?;
-            write(&mut file).map_err(ImageError::Store)?;
-            let view = FileView::new(file).map_err(ImageError::Store)?;
-            let read = format::read(view, &layout);
-            let (info, contents) = read.ok_or(ImageError::Generators)?;
+            let (info, contents) = without_name(&layout, write).map_err(ImageError::Store)?;
             Ok(Image::new(engine, layout, info, contents))
         }
     }
+}
+
+/// The image that `write` wrote into a file without a name.
+fn without_name(
+    layout: &Layout,
+    write: impl FnOnce(&mut File) -> std::io::Result<()>,
+) -> std::io::Result<(ImageInfo, ImageContents)> {
+    let mut file = tempfile::tempfile()?;
+    write(&mut file)?;
+    let unread = || std::io::Error::other("what was written can't be read back as an image");
+    format::read(FileView::new(file)?, layout).ok_or_else(unread)
 }
 
 fn load(
@@ -208,4 +215,23 @@ fn key(build: &PythonBuild, spec: &ImageSpec) -> String {
     part(&packages::identity(&spec.packages));
     part(format!("{BASE_ENVIRONMENT:?}").as_bytes());
     hasher.finalize().to_hex()[..32].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library::Library;
+    use std::io::Write;
+
+    #[test]
+    fn an_image_that_can_not_be_read_back_is_told_as_that() {
+        let library = Library { archive: std::sync::Arc::default(), matplotlib_data: Vec::new() };
+        let layout = Layout::new(&library);
+        let cut = without_name(&layout, |file| file.write_all(&format::MAGIC));
+        let error = ImageError::Store(cut.err().unwrap()).to_string();
+        assert!(error.contains("can't be read back"), "{error}");
+        let full = |_: &mut File| Err(std::io::Error::from(std::io::ErrorKind::StorageFull));
+        let error = without_name(&layout, full).err().unwrap();
+        assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    }
 }

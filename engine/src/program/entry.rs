@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::BadProgram;
 use crate::files::mount::Mount;
+use crate::names::is_name;
 use crate::value::Value;
 
 /// What of a program runs.
@@ -106,36 +107,10 @@ fn is_within(json: &serde_json::Value, depth: usize) -> bool {
     }
 }
 
-/// Words that are no names.
-const KEYWORDS: [&str; 35] = [
-    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
-    "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
-    "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
-    "with", "yield",
-];
-
-/// Whether it can be a name in a program.
-fn is_name(text: &str) -> bool {
-    let mut letters = text.chars();
-    let begins = letters.next().is_some_and(|first| first == '_' || first.is_alphabetic());
-    let goes_on = |letter: char| letter == '_' || letter.is_alphanumeric();
-    begins && letters.all(goes_on) && !KEYWORDS.contains(&text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::program::Program;
-
-    #[test]
-    fn names_are_pythons() {
-        for name in ["x", "_", "x1", "\u{e4}", "match", "__main__"] {
-            assert!(is_name(name), "{name}");
-        }
-        for name in ["", "1x", "a b", "a.b", "a-b", "None", "lambda", "x\0"] {
-            assert!(!is_name(name), "{name:?}");
-        }
-    }
 
     #[test]
     fn calls_name_a_module_and_a_function() {

@@ -6,7 +6,7 @@
 //! deadline ended. What a program did, other limits, and being cut as a straggler are final.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::Path;
@@ -17,6 +17,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::exit::UsageError;
+use crate::replace::{Access, replace, through_links};
 use crate::terminal;
 
 /// The reason that results of stragglers carry.
@@ -228,22 +229,17 @@ fn remove(file: &File, path: &Path, scan: &Scan) -> io::Result<bool> {
         [end] if end.end == scan.bytes => return file.set_len(end.start).map(|()| false),
         _ => {}
     }
-    let path = path.canonicalize()?;
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".resumed");
-    let beside = path.with_file_name(name);
-    let mut copy = File::create(&beside)?;
-    copy.set_permissions(file.metadata()?.permissions())?;
-    let mut from = file;
-    let end = scan.bytes..scan.bytes;
-    let mut kept_from = 0;
-    for dropped in scan.dropped.iter().chain([&end]) {
-        from.seek(SeekFrom::Start(kept_from))?;
-        io::copy(&mut from.take(dropped.start - kept_from), &mut copy)?;
-        kept_from = dropped.end;
-    }
-    copy.sync_all()?;
-    fs::rename(&beside, &path)?;
+    replace(&through_links(path), Access::AsBefore, |copy| {
+        let mut from = file;
+        let end = scan.bytes..scan.bytes;
+        let mut kept_from = 0;
+        for dropped in scan.dropped.iter().chain([&end]) {
+            from.seek(SeekFrom::Start(kept_from))?;
+            io::copy(&mut from.take(dropped.start - kept_from), copy)?;
+            kept_from = dropped.end;
+        }
+        Ok(())
+    })?;
     Ok(true)
 }
 
@@ -251,6 +247,7 @@ fn remove(file: &File, path: &Path, scan: &Scan) -> io::Result<bool> {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::fs;
 
     fn done(id: u32, success: bool) -> String {
         let status = if success { "completed" } else { "raised" };
@@ -328,6 +325,22 @@ mod tests {
         let (left, earlier) = resumed(&text);
         assert_eq!(left, format!("{before}\n{kept}next\n"));
         assert_eq!(earlier.left(), 3);
+    }
+
+    #[test]
+    fn a_file_behind_a_link_is_shortened_there_and_stays_as_private_as_it_was() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("out.ndjson"), folder.path().join("link"));
+        let anew = json!({ "id": 1, "success": false, "error": { "kind": "usage" } });
+        fs::write(&path, format!("{anew}\n{}\n", done(2, true))).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink(&path, &link).unwrap();
+        assert_eq!(resume(&link).unwrap().0.left(), 1);
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", done(2, true)));
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]

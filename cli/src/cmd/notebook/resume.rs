@@ -1,17 +1,20 @@
 //! What is kept of a notebook that didn't come to its end: its session, as it was before the cell
 //! that failed, and a record of the cells before that one.
 //!
-//! The record is written last and removed first, so where there is one, the session is the one that
-//! it speaks of.
+//! The record is written last and removed first, and each step is on the disk before the next one
+//! begins. So where there is a record, the session is the one that it speaks of, also after a loss
+//! of power.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::document::Notebook;
+use crate::replace::{self, Access, Unfinished, replace};
 
 /// The version of the record.
 const VERSION: u32 = 1;
@@ -52,16 +55,24 @@ impl Places {
         Self { copy, session, record }
     }
 
-    /// Writes the record of the session's state, in which the first `count` cells have run.
+    /// Writes the copy, as open to others as the one before.
+    pub(super) fn write_copy(&self, notebook: &Notebook) -> anyhow::Result<()> {
+        replace(&self.copy, Access::AsBefore, |file| file.write_all(&notebook.write()))
+            .with_context(|| format!("can't write `{}`", self.copy.display()))
+    }
+
+    /// Writes the record of the session's state, in which the first `count` cells have run. It has
+    /// their outputs, and so is as private as the session.
     pub(super) fn write_record(
         &self,
         notebook: &Notebook,
         count: usize,
         image: &str,
         inputs: &str,
-    ) -> io::Result<()> {
-        let record = Record::of(notebook, count, image, inputs);
-        write_whole(&self.record, &serde_json::to_vec(&record)?)
+    ) -> anyhow::Result<()> {
+        let record = serde_json::to_vec(&Record::of(notebook, count, image, inputs))?;
+        replace(&self.record, Access::Private, |file| file.write_all(&record))
+            .with_context(|| format!("can't write `{}`", self.record.display()))
     }
 
     /// The record, if there is one; else why there is none.
@@ -78,20 +89,20 @@ impl Places {
     }
 
     /// Removes the record and the session, if they are there.
-    pub(super) fn forget(&self) -> io::Result<()> {
-        for file in [&self.record, &self.session] {
-            match fs::remove_file(file) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
+    pub(super) fn forget(&self) -> anyhow::Result<()> {
+        self.forget_record()?;
+        remove(&self.session)
     }
 
-    /// Removes the record alone, before the session is written over.
-    pub(super) fn forget_record(&self) {
-        let _ = fs::remove_file(&self.record);
+    /// Removes the record alone, before the session is written over. If it can't be removed, the
+    /// session has to stay as it is.
+    pub(super) fn forget_record(&self) -> anyhow::Result<()> {
+        remove(&self.record)
     }
+}
+
+fn remove(file: &Path) -> anyhow::Result<()> {
+    replace::remove(file).with_context(|| format!("can't remove `{}`", file.display()))
 }
 
 impl Record {
@@ -139,29 +150,12 @@ impl Record {
     }
 }
 
-/// Writes a file, which then has all of it, or what it had before.
-pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let unfinished = unfinished(path);
-    let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&unfinished);
-    }
-    written
-}
-
 /// Whether a file can be written here.
 pub(super) fn check_place(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Err(io::Error::other("it is a directory"));
     }
-    let unfinished = unfinished(path);
-    fs::write(&unfinished, b"").and_then(|()| fs::remove_file(&unfinished))
-}
-
-fn unfinished(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".unfinished-{}", std::process::id()));
-    PathBuf::from(name)
+    Unfinished::beside(path, Access::AsBefore).map(drop)
 }
 
 #[cfg(test)]
@@ -212,6 +206,47 @@ mod tests {
         assert!(places.record().unwrap_err().contains("damaged"));
         places.forget().unwrap();
         places.forget().unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_record_that_can_not_be_removed_keeps_its_session() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = Places::of(folder.path().join("a.ipynb"));
+        places.forget_record().unwrap();
+        fs::write(&places.session, "session").unwrap();
+        fs::create_dir(&places.record).unwrap();
+        for forgotten in [places.forget_record(), places.forget()] {
+            let problem = format!("{:#}", forgotten.unwrap_err());
+            assert!(problem.contains("can't remove") && problem.contains("a.resume.json"));
+        }
+        assert_eq!(fs::read(&places.session).unwrap(), b"session");
+        fs::remove_dir(&places.record).unwrap();
+        places.forget_record().unwrap();
+        assert!(places.session.exists());
+    }
+
+    #[test]
+    fn records_are_private_and_copies_as_they_were() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let places = Places::of(folder.path().join("a.ipynb"));
+        let one = notebook(&["a"]);
+        places.write_copy(&one).unwrap();
+        fs::set_permissions(&places.copy, fs::Permissions::from_mode(0o640)).unwrap();
+        places.write_copy(&one).unwrap();
+        places.write_record(&one, 1, "image", "inputs").unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&places.copy), mode(&places.record)), (0o640, 0o600));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_place_is_one_that_can_be_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(check_place(folder.path()).is_err());
+        assert!(check_place(&folder.path().join("missing/a.ipynb")).is_err());
+        check_place(&folder.path().join("a.ipynb")).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

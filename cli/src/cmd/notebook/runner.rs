@@ -16,7 +16,7 @@ use super::board::{Board, Line};
 use super::document::Notebook;
 use super::magics::translate;
 use super::outputs::{Outputs, Problem};
-use super::resume::{self, Places};
+use super::resume::Places;
 use crate::exit::Exit;
 use crate::follow::remarks;
 use crate::output::OutputFolder;
@@ -64,6 +64,10 @@ enum End {
     Interrupted {
         cell: usize,
     },
+    /// An error that was told came during this cell, or after it.
+    Broken {
+        cell: usize,
+    },
 }
 
 /// What became of a cell.
@@ -78,69 +82,100 @@ struct Run<'a> {
     settings: &'a Settings,
     task: &'a mut Task,
     interrupts: Interrupts,
-    session: Session,
-    /// The state in which the first `done` cells have run.
+    session: &'a mut Session,
+    /// The state in which the first `done` cells have run. After the last cell there is none.
     checkpoint: Checkpoint,
     done: usize,
     /// What the cells made or changed, by path.
     files: BTreeMap<String, ChangedFile>,
 }
 
+/// Errors of one notebook beside what its cells do. Each is told as it occurs, and the first one
+/// decides the exit code.
+struct Errors<'a> {
+    board: &'a Board,
+    name: String,
+    first: Option<Exit>,
+}
+
 /// Runs a notebook, writes its copy, and says what became of it.
-pub(super) async fn run(
-    mut task: Task,
-    settings: &Settings,
-    interrupts: Interrupts,
-) -> anyhow::Result<Exit> {
+pub(super) async fn run(mut task: Task, settings: &Settings, interrupts: Interrupts) -> Exit {
     if interrupts.count() > 0 {
         settings.board.note(format_args!("{}: not begun", task.name));
-        return Ok(Exit::Interrupted);
+        return Exit::Interrupted;
     }
-    let mut run = Run::begin(&mut task, settings, interrupts).await?;
-    let total = run.task.notebook.code().count();
-    let line = settings.board.begin(&run.task.name, total);
-    if run.done > 0 {
-        let (name, next) = (&run.task.name, run.done + 1);
-        settings.board.note(format_args!("{name}: going on at cell {next} of {total}"));
-    }
-    let ended = run.cells(total, &line).await;
-    drop(line);
-    // Whatever happened, as much as can be is kept of it.
-    let written = run.write_copy();
-    let are_kept = run.keep_files();
-    let exit = match ended {
-        Ok(End::Whole) if written.is_err() => Exit::Sandbox,
-        Ok(end) => run.conclude(end, total).await?,
-        Err(error) => {
-            run.keep_session().await?;
-            return Err(error);
-        }
+    let mut errors = Errors { board: &settings.board, name: task.name.clone(), first: None };
+    let opened = open(&mut task, settings).await;
+    let Some((mut session, done)) = errors.tell(opened) else {
+        return errors.exit_or(Exit::Sandbox);
     };
-    written?;
-    run.session.close();
-    Ok(if exit == Exit::Success && !are_kept { Exit::Failed } else { exit })
+    let begun = Run::begin(&mut task, settings, interrupts, &mut session, done).await;
+    let exit = match errors.tell(begun) {
+        Some(run) => run.finish(&mut errors).await,
+        None => Exit::Sandbox,
+    };
+    // Whatever happened, it gives its memory back to the notebooks that follow.
+    session.close();
+    errors.exit_or(exit)
+}
+
+/// A session for the notebook, and how many of its cells have run in it: the one that was kept, or a
+/// fresh one.
+async fn open(task: &mut Task, settings: &Settings) -> anyhow::Result<(Session, usize)> {
+    let why = match revived(task, settings).await {
+        Ok(revived) => return Ok(revived),
+        Err(why) => why,
+    };
+    if settings.resumes {
+        let name = &task.name;
+        settings.board.note(format_args!("{name}: running from its start, since {why}"));
+    }
+    Ok((settings.pool.session(&session_name(task)).await?, 0))
+}
+
+/// The session that was kept, and how many cells have run in it; or why that isn't used.
+async fn revived(task: &mut Task, settings: &Settings) -> Result<(Session, usize), String> {
+    if !settings.resumes {
+        return Err("that was not asked for".to_owned());
+    }
+    let record = task.places.record()?;
+    let name = session_name(task);
+    let session = settings.pool.revive(&name, &task.places.session).await;
+    let session = session.map_err(|error| error.to_string())?;
+    match record.apply(&mut task.notebook, &settings.image, &settings.inputs) {
+        Ok(done) => Ok((session, done)),
+        Err(why) => {
+            // A fresh one takes its name.
+            let reset = session.reset().await;
+            reset.map_err(|error| error.to_string())?;
+            Err(why)
+        }
+    }
+}
+
+impl Errors<'_> {
+    fn tell<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
+        let tell = |error: &anyhow::Error| {
+            self.board.note(format_args!("{}: {error:#}", self.name));
+            self.first.get_or_insert(Exit::of_error(error));
+        };
+        result.inspect_err(tell).ok()
+    }
+
+    fn exit_or(&self, exit: Exit) -> Exit {
+        self.first.unwrap_or(exit)
+    }
 }
 
 impl<'a> Run<'a> {
-    /// Opens the session, or goes on with the one that was kept.
+    /// Has the session run what comes before cells.
     async fn begin(
         task: &'a mut Task,
         settings: &'a Settings,
         interrupts: Interrupts,
+        session: &'a mut Session,
+        done: usize,
     ) -> anyhow::Result<Self> {
-        let (session, done) = match Self::revived(task, settings).await {
-            Ok(revived) => revived,
-            Err(why) => {
-                if settings.resumes {
-                    let name = &task.name;
-                    settings
-                        .board
-                        .note(format_args!("{name}: running from its start, since {why}"));
-                }
-                let session = settings.pool.session(&session_name(task)).await?;
-                (session, 0)
-            }
-        };
         let first = if done == 0 { &settings.begin } else { &settings.go_on };
         let outcome = session.run(first.clone()).await?;
         if let Some(problem) = Problem::of(&outcome) {
@@ -151,37 +186,34 @@ impl<'a> Run<'a> {
         Ok(Self { settings, task, interrupts, session, checkpoint, done, files })
     }
 
-    /// The session that was kept, and how many cells have run in it; or why that isn't used.
-    async fn revived(task: &mut Task, settings: &Settings) -> Result<(Session, usize), String> {
-        if !settings.resumes {
-            return Err("that was not asked for".to_owned());
+    /// Runs the cells, and keeps as much as can be, whatever happens.
+    async fn finish(mut self, errors: &mut Errors<'_>) -> Exit {
+        let (board, total) = (&self.settings.board, self.task.notebook.code().count());
+        let line = board.begin(&self.task.name, total);
+        if self.done > 0 {
+            let (name, next) = (&self.task.name, self.done + 1);
+            board.note(format_args!("{name}: going on at cell {next} of {total}"));
         }
-        let record = task.places.record()?;
-        let name = session_name(task);
-        let session = settings.pool.revive(&name, &task.places.session).await;
-        let session = session.map_err(|error| error.to_string())?;
-        match record.apply(&mut task.notebook, &settings.image, &settings.inputs) {
-            Ok(done) => Ok((session, done)),
-            Err(why) => {
-                // A fresh one takes its name.
-                let reset = session.reset().await;
-                reset.map_err(|error| error.to_string())?;
-                Err(why)
-            }
-        }
+        let ended = self.cells(total, &line).await;
+        drop(line);
+        let end = errors.tell(ended).unwrap_or(End::Broken { cell: self.done + 1 });
+        let written = self.task.places.write_copy(&self.task.notebook);
+        let is_written = errors.tell(written).is_some();
+        let are_kept = self.keep_files();
+        let exit = self.conclude(end, total, is_written, errors).await;
+        if exit == Exit::Success && !are_kept { Exit::Failed } else { exit }
     }
 
     /// Runs the cells that are left, up to one that fails.
     async fn cells(&mut self, total: usize, line: &Line) -> anyhow::Result<End> {
-        while self.done < total {
-            let number = self.done + 1;
+        for number in self.done + 1..=total {
             if self.interrupts.count() > 0 {
                 return Ok(End::Interrupted { cell: number });
             }
             line.cell(number);
             let ran = self.cell(number).await?;
             let is_interrupted = self.interrupts.count() > 0;
-            let may_raise = self.may_raise(self.done);
+            let may_raise = self.may_raise(number - 1);
             if let Some(problem) = ran.problem {
                 let Ran { is_of_sandbox, .. } = ran;
                 if is_interrupted {
@@ -197,8 +229,8 @@ impl<'a> Run<'a> {
             self.files.extend(ran.files.into_iter().map(|file| (file.path.clone(), file)));
             if number < total {
                 self.checkpoint = self.session.checkpoint().await?;
+                self.done = number;
             }
-            self.done = number;
         }
         Ok(End::Whole)
     }
@@ -262,12 +294,6 @@ impl<'a> Run<'a> {
         Ok(Ran { problem, is_of_sandbox, files: outcome.files })
     }
 
-    fn write_copy(&self) -> anyhow::Result<()> {
-        let copy = &self.task.places.copy;
-        resume::write_whole(copy, &self.task.notebook.write())
-            .with_context(|| format!("can't write `{}`", copy.display()))
-    }
-
     /// Writes the files that the cells made, or says that there are some. Returns whether each one
     /// was written that should have been.
     fn keep_files(&self) -> bool {
@@ -299,14 +325,28 @@ impl<'a> Run<'a> {
     }
 
     /// Says how it ended, and keeps or removes what it would go on from.
-    async fn conclude(&mut self, end: End, total: usize) -> anyhow::Result<Exit> {
-        let (name, copy) = (self.task.name.clone(), self.task.places.copy.display().to_string());
+    async fn conclude(
+        &mut self,
+        end: End,
+        total: usize,
+        is_written: bool,
+        errors: &mut Errors<'_>,
+    ) -> Exit {
+        let (board, name) = (&self.settings.board, self.task.name.clone());
+        let outputs = match is_written {
+            true => format!("outputs in {}", self.task.places.copy.display()),
+            false => "its outputs are not written".to_owned(),
+        };
+        let mut goes_on = "--resume goes on there";
         let (what, exit) = match end {
+            End::Whole if is_written => {
+                errors.tell(self.task.places.forget());
+                board.note(format_args!("{name}: ran whole, {outputs}"));
+                return Exit::Success;
+            }
             End::Whole => {
-                self.task.places.forget().context("can't remove what was kept")?;
-                let board = &self.settings.board;
-                board.note(format_args!("{name}: ran whole, outputs in {copy}"));
-                return Ok(Exit::Success);
+                goes_on = "--resume goes on at its end";
+                ("all cells ran".to_owned(), Exit::Sandbox)
             }
             End::Failed { cell, problem, is_of_sandbox } => {
                 let exit = if is_of_sandbox { Exit::Sandbox } else { Exit::Failed };
@@ -315,34 +355,35 @@ impl<'a> Run<'a> {
             End::Interrupted { cell } => {
                 (format!("interrupted at cell {cell} of {total}"), Exit::Interrupted)
             }
+            End::Broken { cell } => (format!("ended at cell {cell} of {total}"), Exit::Sandbox),
         };
-        let kept = self.keep_session().await;
-        let then = match &kept {
-            Ok(true) => "--resume goes on there",
-            Ok(false) => "it will run from its start",
-            Err(_) => "it can't be gone on with",
+        let then = match errors.tell(self.keep_session().await) {
+            Some(true) => goes_on,
+            Some(false) => "it will run from its start",
+            None => "it can't be gone on with",
         };
-        self.settings.board.note(format_args!("{name}: {what}; outputs in {copy}, {then}"));
-        kept.map(|_| exit)
+        board.note(format_args!("{name}: {what}; {outputs}, {then}"));
+        exit
     }
 
-    /// Writes the session as it was before the cell at which the notebook ended, and the record.
+    /// Writes the session as it was before the cell at which the notebook ended, or before the last
+    /// one, and the record.
     /// Returns whether there is anything to go on from.
     async fn keep_session(&mut self) -> anyhow::Result<bool> {
         let places = &self.task.places;
         if self.done == 0 {
-            places.forget().context("can't remove what was kept")?;
+            places.forget()?;
             return Ok(false);
         }
         let Settings { pool, image, inputs, .. } = self.settings;
         if !self.is_alive().await {
             // The cell took its session; a fresh one takes its place.
-            self.session = pool.session(&session_name(self.task)).await?;
+            *self.session = pool.session(&session_name(self.task)).await?;
         }
         self.session.restore(&self.checkpoint).await?;
-        places.forget_record();
         let file = &places.session;
         let keep = || format!("the session is not kept in `{}`", file.display());
+        places.forget_record().with_context(keep)?;
         self.session.save(file).await.with_context(keep)?;
         places.write_record(&self.task.notebook, self.done, image, inputs).with_context(keep)?;
         Ok(true)

@@ -4,10 +4,12 @@
 //! they are made, so that prompts that are open at once lose none. Only shortening the file, as a
 //! prompt starts, may lose what another one adds at that moment.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use crate::replace::{self, Access};
 
 /// Entries that are kept.
 pub(super) const KEPT_COUNT: usize = 1_000;
@@ -44,7 +46,7 @@ impl History {
         // Not each time, so that it is rarely done.
         if entries.len() > 2 * KEPT_COUNT {
             entries.drain(..entries.len() - KEPT_COUNT);
-            file = replace(path, &entries)?;
+            file = shorten(path, &entries)?;
         }
         Ok((Self { file }, entries))
     }
@@ -80,15 +82,12 @@ fn append_to(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes the entries to another file and puts it in the place of this one.
-fn replace(path: &Path, entries: &[String]) -> io::Result<File> {
-    let unfinished = path.with_extension(format!("unfinished-{}", std::process::id()));
-    let _ = fs::remove_file(&unfinished);
-    let mut file = append_to(&unfinished)?;
+/// Writes the entries to another file, puts it in the place of this one and opens it.
+fn shorten(path: &Path, entries: &[String]) -> io::Result<File> {
     let text: String = entries.iter().map(|entry| line(entry)).collect();
-    file.write_all(text.as_bytes())?;
-    fs::rename(&unfinished, path)?;
-    Ok(file)
+    let path = replace::through_links(path);
+    replace::replace(&path, Access::Private, |file| file.write_all(text.as_bytes()))?;
+    append_to(&path)
 }
 
 fn line(entry: &str) -> String {
@@ -117,6 +116,7 @@ fn unescape(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn entries_come_back_as_they_were() {
@@ -149,12 +149,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history");
         let lines: String = (0..=2 * KEPT_COUNT).map(|number| format!("{number}\n")).collect();
-        fs::write(&path, lines).unwrap();
+        // A link to where the user keeps such files.
+        fs::write(folder.path().join("kept"), lines).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("kept"), &path).unwrap();
         let (mut history, entries) = History::open(&path).unwrap();
         assert_eq!((entries.len(), entries[0].as_str()), (KEPT_COUNT, "1001"));
         history.add("new").unwrap();
         let again = History::open(&path).unwrap().1;
         assert_eq!((again.len(), again[KEPT_COUNT].as_str()), (KEPT_COUNT + 1, "new"));
+        assert!(path.is_symlink());
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]

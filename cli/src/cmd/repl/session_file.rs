@@ -9,10 +9,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use hatchery::Session;
 
 use crate::exit::UsageError;
+use crate::replace::{Access, Unfinished, through_links};
 
 /// How often the file may be replaced while it is being opened.
 const MOST_TRIES: usize = 10;
@@ -65,8 +65,7 @@ impl SessionFile {
             let stamp = Stamp::of(&file.metadata()?);
             // Another prompt may have ended since it was opened, and left a file of its own.
             if stamp_at(path)?.as_ref() == Some(&stamp) {
-                // A link stays one.
-                let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+                let path = through_links(path);
                 return Ok(Self { path, last: Some((file, stamp)) });
             }
         }
@@ -86,23 +85,23 @@ impl SessionFile {
 
     /// Writes the session to the file, unless somebody else has written there since.
     pub(super) async fn save(&mut self, session: &Session) -> anyhow::Result<u64> {
-        let unfinished = Unfinished::beside(&self.path);
-        let bytes = session.save(&unfinished.0).await?;
-        let file = File::open(&unfinished.0)?;
+        let (unfinished, _) = Unfinished::beside(&self.path, Access::Private)?;
+        let bytes = session.save(unfinished.path()).await?;
+        let file = File::open(unfinished.path())?;
         // Where there are no locks, the stamps have to do.
         let _ = file.try_lock();
         if stamp_at(&self.path)?.as_ref() != self.last.as_ref().map(|(_, stamp)| stamp)
             && self.path.exists()
         {
             let other = free_beside(&self.path);
-            fs::rename(&unfinished.0, &other)?;
+            unfinished.finish(&other)?;
             anyhow::bail!(
                 "it was changed since this prompt read it, and is left as it is; the session is in \
                  `{}`",
                 other.display()
             );
         }
-        fs::rename(&unfinished.0, &self.path)?;
+        unfinished.finish(&self.path)?;
         let stamp = Stamp::of(&file.metadata()?);
         self.last = Some((file, stamp));
         Ok(bytes)
@@ -130,15 +129,11 @@ fn stamp_at(path: &Path) -> io::Result<Option<Stamp>> {
 
 /// Writes a session to a file, which then has all of it, or what it had before.
 pub(super) async fn save(session: &Session, path: &Path) -> anyhow::Result<u64> {
-    // Through a link, not over it.
-    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if !may_be_replaced(path)? {
+    let path = through_links(path);
+    if !may_be_replaced(&path)? {
         anyhow::bail!("it is there and holds no session; give another name");
     }
-    let unfinished = Unfinished::beside(path);
-    let bytes = session.save(&unfinished.0).await?;
-    fs::rename(&unfinished.0, path).context("it was written, and can't be put in its place")?;
-    Ok(bytes)
+    Ok(session.save(&path).await?)
 }
 
 /// Whether nothing is there, or a session, or nothing is in it.
@@ -155,33 +150,14 @@ fn may_be_replaced(path: &Path) -> io::Result<bool> {
 /// What the file of a session begins with, whatever its version.
 const SESSION_BEGINS: &[u8] = b"HTCHSES";
 
-/// A file that isn't whole yet. It is removed if it never is.
-struct Unfinished(PathBuf);
-
-impl Unfinished {
-    fn beside(path: &Path) -> Self {
-        Self(with_ending(path, &format!("unfinished-{}", std::process::id())))
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        // Not there any more if it has its own name.
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
 /// The first of `FILE.1`, `FILE.2` and so on that isn't there.
 fn free_beside(path: &Path) -> PathBuf {
-    let mut paths = (1..).map(|number: u64| with_ending(path, &number.to_string()));
+    let mut paths = (1..).map(|number: u64| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    });
     paths.find(|path| path.symlink_metadata().is_err()).expect("numbers go on")
-}
-
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(ending);
-    PathBuf::from(name)
 }
 
 #[cfg(test)]

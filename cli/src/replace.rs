@@ -1,0 +1,210 @@
+//! Puts a file in the place of another one, in one step.
+//!
+//! Whoever reads it finds the old one or the new one, whole, also if this process is killed or the
+//! machine loses its power. What a reader would get wrong: a link in that place isn't followed but
+//! replaced, unless the caller asked [`through_links`] first, as is done for files that the user
+//! named.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Who may read a new file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// This user alone.
+    Private,
+    /// Who could read the one before; if there is none, who can read other files of this user.
+    AsBefore,
+}
+
+/// A file that isn't whole yet. It is removed if it never is.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    path: PathBuf,
+}
+
+impl Unfinished {
+    /// An empty file in the folder of `target`, open for writing.
+    pub(crate) fn beside(target: &Path, access: Access) -> io::Result<(Self, File)> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let (process, folder) = (std::process::id(), folder_of(target));
+        let mode = if access == Access::Private { 0o600 } else { 0o666 };
+        let (path, file) = loop {
+            let number = MADE.fetch_add(1, Ordering::Relaxed);
+            // Not from the target's name, which may be as long as names can be.
+            let path = folder.join(format!(".unfinished-{process}-{number}"));
+            match OpenOptions::new().write(true).create_new(true).mode(mode).open(&path) {
+                // Left by a process that was killed and had the same number.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                opened => break (path, opened?),
+            }
+        };
+        let unfinished = Self { path };
+        let before = fs::metadata(target).ok().filter(Metadata::is_file);
+        if let Some(before) = before.filter(|_| access == Access::AsBefore)
+            && before.permissions() != file.metadata()?.permissions()
+        {
+            file.set_permissions(before.permissions())?;
+        }
+        Ok((unfinished, file))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the file its name, in place of what has it. What is in the file is on the disk already.
+    pub(crate) fn finish(self, target: &Path) -> io::Result<()> {
+        fs::rename(&self.path, target)?;
+        sync(folder_of(target))
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // Not there any more if it has its own name.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Has `write` fill a new file, which then gets this name.
+pub(crate) fn replace(
+    path: &Path,
+    access: Access,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    let (unfinished, mut file) = Unfinished::beside(path, access)?;
+    write(&mut file)?;
+    file.sync_all()?;
+    unfinished.finish(path)
+}
+
+/// Removes a file if it is there. It doesn't come back, whatever happens to the machine.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Ok(()) => sync(folder_of(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The file that a path leads to, so that links to it stay.
+pub(crate) fn through_links(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Has the disk know which files a folder has.
+fn sync(folder: &Path) -> io::Result<()> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        // Some filesystems keep that by themselves; and a folder that may be written to need not
+        // be readable.
+        Err(error) if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) => {
+            Ok(())
+        }
+        synced => synced,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    fn count(folder: &Path) -> usize {
+        fs::read_dir(folder).unwrap().count()
+    }
+
+    #[test]
+    fn a_file_is_the_old_one_or_the_new_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x".repeat(255));
+        for access in [Access::Private, Access::AsBefore] {
+            fs::write(&path, b"old").unwrap();
+            let failed = replace(&path, access, |file| {
+                file.write_all(b"half")?;
+                Err(io::Error::from(io::ErrorKind::StorageFull))
+            });
+            assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
+            assert_eq!(fs::read(&path).unwrap(), b"old");
+            replace(&path, access, |file| file.write_all(b"new")).unwrap();
+            assert_eq!((fs::read(&path).unwrap(), count(folder.path())), (b"new".to_vec(), 1));
+        }
+    }
+
+    #[test]
+    fn who_could_read_a_file_still_can_and_nobody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        for before in [0o600, 0o640, 0o666] {
+            fs::write(&path, b"").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(before)).unwrap();
+            replace(&path, Access::AsBefore, |_| Ok(())).unwrap();
+            assert_eq!(mode(&path), before);
+            replace(&path, Access::Private, |_| Ok(())).unwrap();
+            assert_eq!(mode(&path), 0o600);
+        }
+        fs::write(folder.path().join("other"), b"").unwrap();
+        let new = folder.path().join("new");
+        replace(&new, Access::AsBefore, |_| Ok(())).unwrap();
+        assert_eq!(mode(&new), mode(&folder.path().join("other")));
+    }
+
+    #[test]
+    fn what_can_not_be_replaced_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("folder");
+        fs::create_dir(&path).unwrap();
+        assert!(replace(&path, Access::AsBefore, |file| file.write_all(b"new")).is_err());
+        assert!(replace(&path.join("missing/x"), Access::Private, |_| Ok(())).is_err());
+        assert_eq!((count(folder.path()), count(&path)), (1, 0));
+    }
+
+    #[test]
+    fn unfinished_files_are_of_one_writer_each() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let (first, _) = Unfinished::beside(&path, Access::Private).unwrap();
+        let (second, _) = Unfinished::beside(&path, Access::Private).unwrap();
+        fs::write(second.path(), b"second").unwrap();
+        drop(first);
+        second.finish(&path).unwrap();
+        assert_eq!((fs::read(&path).unwrap(), count(folder.path())), (b"second".to_vec(), 1));
+    }
+
+    #[test]
+    fn a_link_is_replaced_or_what_it_leads_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, file) = (folder.path().join("link"), folder.path().join("file"));
+        fs::write(&file, b"old").unwrap();
+        symlink(&file, &link).unwrap();
+        replace(&through_links(&link), Access::AsBefore, |file| file.write_all(b"new")).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        replace(&link, Access::AsBefore, |file| file.write_all(b"its own")).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_file());
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+    }
+
+    #[test]
+    fn only_what_is_there_and_a_file_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, b"").unwrap();
+        remove(&path).unwrap();
+        remove(&path).unwrap();
+        assert!(!path.exists() && remove(folder.path()).is_err());
+    }
+}
