@@ -396,3 +396,31 @@ fn script(path: &Path) -> Result<Option<Script>, Error> {
         Err(bad) => Err(bad.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_of_a_script_is_bounded() {
+        let error = Job::file("/dev/zero").unwrap_err().to_string();
+        assert!(error.contains("`/dev/zero`") && error.contains("larger than 64 MiB"), "{error}");
+        assert!(Job::file("/").is_err());
+    }
+
+    #[test]
+    fn a_pipe_without_a_name_has_nothing_beside_it() {
+        use std::io::Write;
+        use std::os::fd::AsRawFd;
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"1").unwrap();
+        drop(writer);
+        let job = Job::file(format!("/dev/fd/{}", reader.as_raw_fd())).unwrap();
+        assert_eq!(job.source(), "1");
+        assert!(job.program.script.is_none());
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("a.py");
+        std::fs::write(&script, "1").unwrap();
+        assert!(Job::file(script).unwrap().program.script.is_some());
+    }
+}
