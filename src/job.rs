@@ -1,7 +1,7 @@
 //! A job: a program, what it is given and what it may use.
 
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,10 @@ use engine::{
 
 use crate::error::Error;
 use crate::source::decode_source;
+
+/// Bytes of a script that are read at most, so that a device doesn't fill the memory: far above what
+/// `Limits::source_bytes` is by default.
+const LONGEST_SCRIPT_BYTES: u64 = 64 << 20;
 
 /// A job: a program, what it is given and what it may use.
 ///
@@ -73,18 +77,25 @@ impl Job {
     /// For that the program can read the Python source below the script's folder, `*.py` in folders
     /// without a dot in their names, and nothing else there. It is mounted at `/script`, which is
     /// `sys.path[0]`, so `__file__` is `/script/NAME`. [`Self::alone`] leaves all of that out. The
-    /// working directory is the workspace all the same.
+    /// working directory is the workspace all the same. Jobs of scripts in one folder share it: they
+    /// hold one descriptor together, however many there are.
+    ///
+    /// A pipe is read to its end, which blocks until it comes; one without a name, such as standard
+    /// input, is a script with nothing beside it.
     ///
     /// # Errors
-    /// The file can't be read, or not as [`decode_source`] reads it, or its folder can't be read.
+    /// The file can't be read, is larger than 64 MiB, or can't be read as [`decode_source`] does, or
+    /// its folder can't be read.
     pub fn file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let bytes =
-            fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let unreadable = |source| Error::Read { path: path.to_owned(), source };
+        let file = File::open(path).map_err(unreadable)?;
+        let has_place = has_place(&file, path).map_err(unreadable)?;
+        let bytes = read(file).map_err(unreadable)?;
         let source = decode_source(&bytes)
             .map_err(|cause| Error::NotText { path: path.to_owned(), cause })?;
         let mut job = Self::code(source).named(path.to_string_lossy());
-        job.program.script = script(path)?;
+        job.program.script = if has_place { script(path)? } else { None };
         Ok(job)
     }
 
@@ -356,6 +367,22 @@ impl From<Call> for Job {
     }
 }
 
+fn read(file: File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let length = file.take(LONGEST_SCRIPT_BYTES + 1).read_to_end(&mut bytes)?;
+    if length as u64 > LONGEST_SCRIPT_BYTES {
+        let problem = "it is larger than 64 MiB; a script has to be smaller";
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
+    }
+    Ok(bytes)
+}
+
+/// Whether an open file lies in a folder. A pipe that only a descriptor names doesn't.
+fn has_place(file: &File, path: &Path) -> io::Result<bool> {
+    let is_file = file.metadata()?.is_file();
+    Ok(is_file || path.canonicalize().is_ok())
+}
+
 /// Where a script lies, with links followed, as CPython does; `None` where that can't be granted.
 fn script(path: &Path) -> Result<Option<Script>, Error> {
     let unreadable = |source| Error::Read { path: path.to_owned(), source };
@@ -367,5 +394,33 @@ fn script(path: &Path) -> Result<Option<Script>, Error> {
         Ok(folder) => Ok(Some(Script { folder: Arc::new(folder), name: name.to_owned() })),
         Err(bad) if bad.cause.kind() == io::ErrorKind::Unsupported => Ok(None),
         Err(bad) => Err(bad.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_of_a_script_is_bounded() {
+        let error = Job::file("/dev/zero").unwrap_err().to_string();
+        assert!(error.contains("`/dev/zero`") && error.contains("larger than 64 MiB"), "{error}");
+        assert!(Job::file("/").is_err());
+    }
+
+    #[test]
+    fn a_pipe_without_a_name_has_nothing_beside_it() {
+        use std::io::Write;
+        use std::os::fd::AsRawFd;
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"1").unwrap();
+        drop(writer);
+        let job = Job::file(format!("/dev/fd/{}", reader.as_raw_fd())).unwrap();
+        assert_eq!(job.source(), "1");
+        assert!(job.program.script.is_none());
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("a.py");
+        std::fs::write(&script, "1").unwrap();
+        assert!(Job::file(script).unwrap().program.script.is_some());
     }
 }

@@ -93,6 +93,11 @@ pub(crate) fn add_from_header(mut job: Job, script: &Path) -> anyhow::Result<Job
     }
     let folder = script.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
+    if is_of_descriptors(folder) {
+        let text = "the script comes through a descriptor, so its header can't name files beside it; \
+                    use --input for them";
+        return Err(UsageError(text.to_owned()).into());
+    }
     for input in inputs {
         let path = below(folder, &input)?;
         let contents = fs::read(&path).map_err(|error| {
@@ -103,6 +108,12 @@ pub(crate) fn add_from_header(mut job: Job, script: &Path) -> anyhow::Result<Job
         job = job.input(input, contents).map_err(|error| UsageError(error.to_string()))?;
     }
     Ok(job)
+}
+
+/// Whether it is where names such as `/dev/stdin` lie, beside devices and memory that others share.
+fn is_of_descriptors(folder: &Path) -> bool {
+    let real = folder.canonicalize();
+    real.is_ok_and(|real| ["/dev", "/proc"].iter().any(|system| real.starts_with(system)))
 }
 
 /// The path of `input` below `folder`, with every link followed and still below it.

@@ -6,13 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::fs::OpenOptions;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
 use hatchery::{Builder, Hatchery, Job, TenantConfig};
-use tokio::fs::{File, OpenOptions};
+use tokio::fs::File;
 use tokio::io::{AsyncBufRead, BufReader, BufWriter};
 use tokio::task::JoinSet;
 
@@ -27,6 +28,7 @@ use self::earlier::Earlier;
 use self::folders::Folders;
 use self::line::{BadLine, Request, Shared};
 use self::lines::Lines;
+use self::requests::Requests;
 use self::results::{Report, Results, Sink, Tally, line_of};
 use self::stragglers::Stragglers;
 
@@ -35,7 +37,9 @@ mod earlier;
 mod folders;
 mod line;
 mod lines;
+mod requests;
 mod results;
+mod scripts;
 mod stragglers;
 
 /// Jobs in the pool for each worker, however large: enough that none waits for the reader. With
@@ -77,14 +81,14 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         monitor.show(&hatchery);
     }
     let mut interrupts = signals::interrupts(2)?;
+    let workers = arguments.workers.as_ref().map_or_else(default_workers, |range| *range.end());
     let batch = Batch {
-        workers: arguments.workers.as_ref().map_or_else(default_workers, |range| *range.end()),
+        workers,
         attempts: Attempts::new(hatchery.clone(), arguments.cut_stragglers.map(Stragglers::new)),
-        shared,
         has_contents: arguments.file_contents,
         output: output.map(|output| (Arc::new(output), Folders::default())),
         earlier,
-        lines,
+        requests: Requests::new(lines, shared, workers),
         results: Results::new(sink, arguments.ordered),
         jobs: JoinSet::new(),
         bytes_ahead: 0,
@@ -182,14 +186,16 @@ async fn create(arguments: &BatchArguments) -> anyhow::Result<(Sink, Earlier)> {
     }
     let unwritable = |error| UsageError(format!("can't write `{}`: {error}", path.display()));
     // Not cut before it is known that nobody else writes to it.
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).await;
-    let file = file.map_err(unwritable)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    // Opening a pipe waits for its reader.
+    let file =
+        tokio::fs::OpenOptions::from(options.clone()).open(path).await.map_err(unwritable)?;
     if !file.metadata().await.map_err(unwritable)?.is_file() {
         // A pipe, whose reader may be slow.
         return Ok((Sink::Stream(Box::new(BufWriter::new(file))), Earlier::default()));
     }
-    let file = file.into_std().await;
-    earlier::lock(&file, path)?;
+    let file = earlier::claim(file.into_std().await, path, &options)?;
     file.set_len(0).map_err(unwritable)?;
     Ok((Sink::File(file), Earlier::default()))
 }
@@ -198,12 +204,11 @@ async fn create(arguments: &BatchArguments) -> anyhow::Result<(Sink, Earlier)> {
 struct Batch {
     workers: usize,
     attempts: Attempts,
-    shared: Shared,
     has_contents: bool,
     /// Where files of lines are kept, if they are.
     output: Option<(Arc<OutputFolder>, Folders)>,
     earlier: Earlier,
-    lines: Lines,
+    requests: Requests,
     results: Results,
     jobs: JoinSet<anyhow::Result<Ended>>,
     bytes_ahead: usize,
@@ -218,9 +223,10 @@ impl Batch {
         let mut reading = Ok(Reading::Goes);
         loop {
             let wants_more = matches!(reading, Ok(Reading::Goes)) && self.has_room();
+            let others = self.jobs.len();
             tokio::select! {
-                line = self.lines.next(), if wants_more => match line {
-                    Ok(Some(line)) => self.take(line).await?,
+                request = self.requests.next(others), if wants_more => match request {
+                    Ok(Some(request)) => self.take(request).await?,
                     Ok(None) => reading = Ok(Reading::Over),
                     // What was read before still has its results.
                     Err(error) => reading = Err(error),
@@ -234,7 +240,7 @@ impl Batch {
                 else => break,
             }
         }
-        reading.context("can't read jobs")?;
+        reading?;
         let left = self.earlier.left();
         if left > 0 {
             terminal::note(format_args!(
@@ -253,11 +259,10 @@ impl Batch {
     }
 
     /// Submits the job of a line, unless it has its result.
-    async fn take(&mut self, line: Result<Vec<u8>, BadLine>) -> anyhow::Result<()> {
-        let number = self.lines.number;
-        let request = match line.and_then(|line| line::parse(&line, number, &self.shared)) {
-            Ok(None) => return Ok(()),
-            Ok(Some(request)) => request,
+    async fn take(&mut self, request: Result<Request, BadLine>) -> anyhow::Result<()> {
+        let number = self.requests.number();
+        let request = match request {
+            Ok(request) => request,
             Err(bad) => {
                 self.tally.malformed += 1;
                 let place = self.next_place();

@@ -350,3 +350,51 @@ fn one_batch_at_a_time_writes_to_a_file() {
     drop(other);
     assert!(jobs.batch(&[]).output().unwrap().status.success());
 }
+
+#[test]
+fn what_is_no_file_is_no_program_and_holds_up_nobody() {
+    let jobs = Jobs::new(&[]);
+    let pipe = jobs.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    jobs.write(&[
+        json!({ "id": "pipe", "file": pipe }),
+        json!({ "id": "device", "file": "/dev/zero" }),
+        json!({ "id": "folder", "file": jobs.path("") }),
+        json!({ "id": "code", "code": "1" }),
+    ]);
+    let output = jobs.run(&["--ordered"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let results = jobs.results();
+    for (result, expected) in results.iter().zip(["it is a pipe", "a device", "it is a folder"]) {
+        assert_eq!(result["error"]["kind"], "usage");
+        let message = result["error"]["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{message}");
+    }
+    assert_eq!((results.len(), &results[3]["value"]), (4, &json!(1)));
+}
+
+#[test]
+fn lines_wait_for_descriptors_and_are_jobs_all_the_same() {
+    const COUNT: u64 = 150;
+    let jobs = Jobs::new(&[]);
+    let script = |folder: &str, value: u64| {
+        let folder = jobs.path(folder);
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("beside.py"), format!("x = {value}")).unwrap();
+        fs::write(folder.join("main.py"), "import beside\nbeside.x").unwrap();
+        folder.join("main.py")
+    };
+    let shared = script("shared", COUNT);
+    let mut lines = vec![json!({ "file": shared }); COUNT as usize];
+    lines.extend((0..COUNT).map(|id| json!({ "file": script(&id.to_string(), id) })));
+    jobs.write(&lines);
+    let batch = jobs.batch(&["--ordered"]);
+    let mut few = Command::new("sh");
+    few.args(["-c", "ulimit -n 96 && exec \"$@\"", "sh"]);
+    few.arg(batch.get_program()).args(batch.get_args());
+    let output = few.current_dir(batch.get_current_dir().unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let values: Vec<Value> = jobs.results().iter().map(|result| result["value"].clone()).collect();
+    let expected = std::iter::repeat_n(COUNT, COUNT as usize).chain(0..COUNT);
+    assert_eq!(values, expected.map(Value::from).collect::<Vec<_>>());
+}

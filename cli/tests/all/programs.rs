@@ -47,6 +47,16 @@ fn a_script_is_in_the_encoding_that_it_names() {
 }
 
 #[test]
+fn a_script_may_come_through_a_pipe() {
+    let output = run_with_stdin(&["run", "/dev/stdin"], "print(__file__)");
+    assert_eq!(text(&output.stdout), "/dev/stdin\n", "{output:?}");
+    let source = "# /// script\n# [tool.hatchery]\n# inputs = [\"null\"]\n# ///\nprint(1)";
+    let output = run_with_stdin(&["run", "/dev/stdin"], source);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("comes through a descriptor"), "{output:?}");
+}
+
+#[test]
 fn dependencies_that_nothing_installs_are_said() {
     let source = "# /// script\n# dependencies = [\"NumPy>=2\", \"requests<3\"]\n# ///\nprint(1)";
     let output = run_with_stdin(&["run", "-"], source);

@@ -1,16 +1,19 @@
 //! A folder of the host that a guest may read, and nothing outside of it.
 //!
-//! The folder is opened once, by whoever grants it. Every lookup then asks the kernel to stay
+//! The folder is opened once, by whoever grants it; that of scripts is shared by those that lie in it. Every lookup then asks the kernel to stay
 //! below that descriptor and to follow no link (`openat2` with `RESOLVE_BENEATH` and
 //! `RESOLVE_NO_SYMLINKS`), so neither `..` nor a link nor a rename at the wrong moment leads out.
 //! Only files and folders are shown: opening a pipe or a device could block or do something.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2, statat};
 use rustix::io::Errno as SystemError;
 
@@ -19,9 +22,13 @@ use crate::errno::Errno;
 /// Entries of one folder that are listed; a larger one is an error.
 const MOST_ENTRIES: usize = 100_000;
 
+/// Folders of scripts that are open, by their paths: thousands of jobs that wait, with scripts in
+/// one folder, hold one descriptor. A folder is closed when no job has it.
+static FOLDERS_OF_SCRIPTS: Mutex<BTreeMap<PathBuf, Weak<OwnedFd>>> = Mutex::new(BTreeMap::new());
+
 /// A folder of the host that a guest may read.
 pub struct Mount {
-    folder: OwnedFd,
+    folder: Arc<OwnedFd>,
     path: PathBuf,
     /// The script that lies in it, if only that and modules are shown.
     script: Option<String>,
@@ -62,20 +69,23 @@ impl Mount {
     /// It doesn't exist, is no folder, or can't be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, BadMount> {
         let path = path.as_ref();
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|error| BadMount { path: path.to_owned(), cause: error.into() })?;
-        Ok(Self { folder, path: path.to_owned(), script: None })
+        Ok(Self { folder: open(path)?, path: path.to_owned(), script: None })
     }
 
     /// Opens the folder of a script, of which a guest is shown what the script could import as
     /// Python source, and nothing else: files that end in `.py`, in the folder and those below it
-    /// whose names have no dot, and the script itself.
+    /// whose names have no dot, and the script itself. The folder is opened once for all scripts in
+    /// it that are granted at a time.
     ///
     /// # Errors
     /// As for [`Self::open`].
     pub fn open_modules(path: impl AsRef<Path>, script: &str) -> Result<Self, BadMount> {
-        Ok(Self { script: Some(script.to_owned()), ..Self::open(path)? })
+        let path = path.as_ref();
+        Ok(Self {
+            folder: open_shared(path)?,
+            path: path.to_owned(),
+            script: Some(script.to_owned()),
+        })
     }
 
     /// Whether a guest is shown what is under this path below the folder.
@@ -145,6 +155,34 @@ impl Mount {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         openat2(&self.folder, path, flags, Mode::empty(), resolve).map_err(errno)
     }
+}
+
+fn open(path: &Path) -> Result<Arc<OwnedFd>, BadMount> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(path, flags, Mode::empty());
+    let folder = folder.map_err(|error| BadMount { path: path.to_owned(), cause: error.into() })?;
+    Ok(Arc::new(folder))
+}
+
+/// The folder at this path, opened unless a script has it open.
+fn open_shared(path: &Path) -> Result<Arc<OwnedFd>, BadMount> {
+    let known = FOLDERS_OF_SCRIPTS.lock().get(path).and_then(Weak::upgrade);
+    if let Some(folder) = known.filter(|folder| is_at(folder, path)) {
+        return Ok(folder);
+    }
+    // Not under the lock: a file system that hangs holds up nobody else.
+    let folder = open(path)?;
+    let mut folders = FOLDERS_OF_SCRIPTS.lock();
+    folders.retain(|_, folder| folder.strong_count() > 0);
+    folders.insert(path.to_owned(), Arc::downgrade(&folder));
+    Ok(folder)
+}
+
+/// Whether the path still names this folder. No other one has its number while it is open.
+fn is_at(folder: &OwnedFd, path: &Path) -> bool {
+    let number = |stat: Stat| (stat.st_dev, stat.st_ino);
+    let there = rustix::fs::stat(path).map(number);
+    there.is_ok() && there == fstat(folder).map(number)
 }
 
 /// Reads from a file of the host without moving a position.
@@ -286,5 +324,51 @@ mod tests {
         assert_eq!(mount.file("secret").map(drop), Err(Errno::NoEntry));
         assert!(Mount::open(base.path().join("none")).is_err());
         assert!(Mount::open(first.join("secret")).is_err());
+    }
+
+    #[test]
+    fn scripts_in_one_folder_share_it_while_it_is_that_folder() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join("scripts");
+        let is_open = || {
+            let folders = FOLDERS_OF_SCRIPTS.lock();
+            folders.get(&folder).is_some_and(|folder| folder.strong_count() > 0)
+        };
+        fs::create_dir(&folder).unwrap();
+        for name in ["one", "two"] {
+            fs::write(folder.join(name), "").unwrap();
+        }
+        let one = Mount::open_modules(&folder, "one").unwrap();
+        let two = Mount::open_modules(&folder, "two").unwrap();
+        assert!(Arc::ptr_eq(&one.folder, &two.folder));
+        assert!(!Arc::ptr_eq(&one.folder, &Mount::open(&folder).unwrap().folder));
+        // Each is shown its own script.
+        assert!(one.file("one").is_ok() && two.file("two").is_ok());
+        assert_eq!(one.file("two").map(drop), Err(Errno::NoEntry));
+
+        fs::rename(&folder, base.path().join("moved")).unwrap();
+        assert!(Mount::open_modules(&folder, "one").is_err());
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("new.py"), "").unwrap();
+        let new = Mount::open_modules(&folder, "one").unwrap();
+        assert!(!Arc::ptr_eq(&one.folder, &new.folder));
+        assert!(new.file("new.py").is_ok());
+        assert_eq!(one.file("new.py").map(drop), Err(Errno::NoEntry));
+
+        assert!(is_open());
+        drop(new);
+        assert!(!is_open(), "it is closed when nobody has it");
+        let others: Vec<_> = (0..50)
+            .map(|number| {
+                let path = base.path().join(number.to_string());
+                fs::create_dir(&path).unwrap();
+                Mount::open_modules(&path, "one").unwrap()
+            })
+            .collect();
+        drop(others);
+        let last = Mount::open_modules(&folder, "one").unwrap();
+        let below = |path: &&PathBuf| path.starts_with(base.path());
+        assert_eq!(FOLDERS_OF_SCRIPTS.lock().keys().filter(below).count(), 1);
+        drop(last);
     }
 }

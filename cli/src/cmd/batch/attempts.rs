@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use super::stragglers::{Cut, Stragglers};
 
 /// Between two tries, if the pool has no idea when there may be room.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 /// Estimates can be wrong, so nobody waits for longer ones.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Tries while no other job of the batch is in the pool. What is refused so often then doesn't
 /// wait for one of them to end, and would be refused for ever.
-const TRIES_ALONE: u32 = 20;
+pub(super) const TRIES_ALONE: u32 = 20;
 
 /// Where jobs are submitted to.
 pub(super) struct Attempts {

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::Context;
@@ -22,6 +23,9 @@ use crate::terminal;
 
 /// The reason that results of stragglers carry.
 pub(super) const STRAGGLER: &str = "straggler";
+
+/// How often the file may be replaced while it is being opened.
+const MOST_TRIES: usize = 10;
 
 /// The results that count. Lines that are the same, ids included, have one each.
 #[derive(Debug, Default)]
@@ -110,34 +114,57 @@ pub(super) fn resume(path: &Path) -> anyhow::Result<(Earlier, File)> {
     let unusable = |error: &dyn std::fmt::Display| {
         UsageError(format!("can't go on with `{}`: {error}", path.display()))
     };
-    let open = || OpenOptions::new().read(true).append(true).create(true).open(path);
-    let mut file = open().map_err(|error| unusable(&error))?;
-    if !file.metadata().map_err(|error| unusable(&error))?.is_file() {
-        return Err(unusable(&"it is no file").into());
-    }
-    lock(&file, path)?;
-    let scan = scan(BufReader::new(&file)).map_err(|error| unusable(&error))?;
-    if remove(&file, path, &scan).context("can't take results out of the file")? {
-        file = open().map_err(|error| unusable(&error))?;
-        lock(&file, path)?;
-    }
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true);
+    let mut anew = 0;
+    let mut is_cut_off = false;
+    let (scan, mut file) = loop {
+        let file = options.open(path).map_err(|error| unusable(&error))?;
+        if !file.metadata().map_err(|error| unusable(&error))?.is_file() {
+            return Err(unusable(&"it is no file").into());
+        }
+        let file = claim(file, path, &options)?;
+        let scan = scan(BufReader::new(&file)).map_err(|error| unusable(&error))?;
+        anew += scan.anew;
+        is_cut_off |= scan.is_cut_off;
+        if !remove(&file, path, &scan).context("can't take results out of the file")? {
+            break (scan, file);
+        }
+        // Another batch may have the new file before this one has, so it is read as well.
+    };
     if scan.lacks_end {
         file.write_all(b"\n").context("can't write results")?;
     }
     let there = scan.earlier.left();
     terminal::note(format_args!("`{}` has {there} results that count", path.display()));
-    if scan.anew > 0 {
-        let anew = scan.anew;
+    if anew > 0 {
         terminal::note(format_args!("{anew} results are taken out, to be had anew"));
     }
-    if scan.is_cut_off {
+    if is_cut_off {
         terminal::note("a result that was cut off is taken out");
     }
     Ok((scan.earlier, file))
 }
 
-/// Keeps other batches from writing to the file until this one has ended.
-pub(super) fn lock(file: &File, path: &Path) -> Result<(), UsageError> {
+/// Keeps other batches from writing to the file until this one has ended. One that resumes may have
+/// put another file in its place since it was opened; then that is opened in the same way.
+pub(super) fn claim(
+    mut file: File,
+    path: &Path,
+    options: &OpenOptions,
+) -> Result<File, UsageError> {
+    let unusable = |error| UsageError(format!("can't write `{}`: {error}", path.display()));
+    for _ in 0..MOST_TRIES {
+        lock(&file, path)?;
+        if is_at(&file, path).map_err(unusable)? {
+            return Ok(file);
+        }
+        file = options.open(path).map_err(unusable)?;
+    }
+    Err(UsageError(format!("`{}` is replaced again and again", path.display())))
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), UsageError> {
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(UsageError(format!(
             "another batch writes to `{}`: wait until it has ended, or give another --out",
@@ -145,6 +172,16 @@ pub(super) fn lock(file: &File, path: &Path) -> Result<(), UsageError> {
         ))),
         // Where there are no locks, nobody can have one.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+    }
+}
+
+/// Whether the path still names this file.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let number = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    match path.metadata() {
+        Ok(there) => Ok(number(there) == number(file.metadata()?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -341,6 +378,30 @@ mod tests {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o640);
         assert!(link.is_symlink());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_since_it_was_opened_is_not_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.ndjson");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        let anew = json!({ "id": 1, "success": false, "error": { "kind": "usage" } });
+        fs::write(&path, format!("{anew}\n{}\n", done(2, true))).unwrap();
+        let (one, other) = (options.open(&path).unwrap(), options.open(&path).unwrap());
+        let (_, resumed) = resume(&path).unwrap();
+        assert!(is_at(&resumed, &path).unwrap() && !is_at(&one, &path).unwrap());
+        let refused = claim(one, &path, &options).unwrap_err().to_string();
+        assert!(refused.contains("another batch"), "{refused}");
+        drop(resumed);
+        claim(other, &path, &options).unwrap().write_all(b"next").unwrap();
+        assert!(fs::read_to_string(&path).unwrap().starts_with("next"));
+
+        // One that was removed is made again.
+        let file = options.open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let file = claim(file, &path, &options).unwrap();
+        assert!(is_at(&file, &path).unwrap());
     }
 
     #[test]

@@ -8,6 +8,8 @@ use hatchery::{Call, Deterministic, Job, Limits, Priority};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::scripts::{self, NoJob};
+
 /// Digits of a digest: 128 bits, so that no two lines have the same.
 const DIGEST_DIGITS: usize = 32;
 
@@ -77,6 +79,15 @@ pub(super) struct BadLine {
     pub(super) problem: String,
 }
 
+/// A line asks for nothing that can be run now.
+#[derive(Debug)]
+pub(super) enum NoRequest {
+    /// It is no job.
+    Bad(BadLine),
+    /// Too many descriptors are in use for its program to be read; what the system says of that.
+    NoDescriptor(String),
+}
+
 impl BadLine {
     pub(super) fn result(self, number: usize) -> Value {
         let message = format!("line {number}: {}", self.problem);
@@ -103,34 +114,44 @@ pub(super) struct Request {
     pub(super) bytes: usize,
 }
 
-/// What a line asks for; `None` if it is empty.
+/// What a line asks for; `None` if it is empty. Blocks while its program is read. One that is ahead
+/// of what the workers need leaves them descriptors.
 pub(super) fn parse(
     bytes: &[u8],
     number: usize,
+    is_ahead: bool,
     shared: &Shared,
-) -> Result<Option<Request>, BadLine> {
+) -> Result<Option<Request>, NoRequest> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if bytes.trim_ascii().is_empty() {
         return Ok(None);
     }
     let by_number = Value::from(number);
-    let value: Value = serde_json::from_slice(bytes)
-        .map_err(|error| BadLine { id: by_number.clone(), problem: error.to_string() })?;
+    let value: Value = match serde_json::from_slice(bytes) {
+        Ok(value) => value,
+        Err(error) => return Err(bad(by_number, error.to_string())),
+    };
     let id = value.get("id").filter(|id| !id.is_null()).cloned().unwrap_or(by_number);
     if !value.is_object() {
-        let problem = "a job is an object, such as {\"code\": \"1 + 1\"}".to_owned();
-        return Err(BadLine { id, problem });
+        return Err(bad(id, "a job is an object, such as {\"code\": \"1 + 1\"}".to_owned()));
     }
     let job = serde_json::from_value::<Line>(value)
-        .map_err(|error| problem_of(bytes, &error))
+        .map_err(|error| NoJob::Bad(problem_of(bytes, &error)))
         .and_then(|line| {
             let is_in_file = line.file.is_some();
-            let (job, deadline) = line.job(shared)?;
+            let (job, deadline) = line.job(is_ahead, shared)?;
             let digest = digest(bytes, is_in_file.then(|| job.source()));
             let bytes = bytes.len() + job.source().len() + job.input_bytes();
             Ok(Request { id: id.clone(), digest, job, deadline, bytes })
         });
-    job.map(Some).map_err(|problem| BadLine { id, problem })
+    job.map(Some).map_err(|unread| match unread {
+        NoJob::Bad(problem) => bad(id, problem),
+        NoJob::NoDescriptor(problem) => NoRequest::NoDescriptor(problem),
+    })
+}
+
+fn bad(id: Value, problem: String) -> NoRequest {
+    NoRequest::Bad(BadLine { id, problem })
 }
 
 /// Tells lines apart that have the same id.
@@ -156,15 +177,16 @@ fn problem_of(bytes: &[u8], error: &serde_json::Error) -> String {
 }
 
 impl Line {
-    fn job(self, shared: &Shared) -> Result<(Job, Option<Duration>), String> {
+    fn job(self, is_ahead: bool, shared: &Shared) -> Result<(Job, Option<Duration>), NoJob> {
         let job = match (self.code, self.file, self.call) {
             (Some(code), None, None) => Job::code(code),
-            (None, Some(file), None) => Job::file(file).map_err(|error| error.to_string())?,
+            (None, Some(file), None) => scripts::job(&file, is_ahead)?,
             (None, None, Some(call)) => call.job(),
             (None, None, None) => {
-                return Err("give the program as `code` or `file`, or a `call`".to_owned());
+                let problem = "give the program as `code` or `file`, or a `call`";
+                return Err(problem.to_owned().into());
             }
-            _ => return Err("give one of `code`, `file` and `call`".to_owned()),
+            _ => return Err("give one of `code`, `file` and `call`".to_owned().into()),
         };
         let variables = self.variables.into_iter();
         let job = variables.fold(job, |job, (name, value)| job.variable(name, value));
@@ -220,7 +242,10 @@ mod tests {
     use super::*;
 
     fn parsed(text: &[u8]) -> Result<Option<Request>, BadLine> {
-        parse(text, 7, &Shared::default())
+        parse(text, 7, true, &Shared::default()).map_err(|none| match none {
+            NoRequest::Bad(bad) => bad,
+            none => panic!("{none:?}"),
+        })
     }
 
     fn problem(text: &str) -> BadLine {
@@ -283,7 +308,7 @@ mod tests {
         let line = r#"{"code": "1", "files": {"a": "text", "b/c": {"base64": "/w=="}}}"#;
         let shared =
             Shared { files: Job::default().input("d", "12").unwrap(), ..Shared::default() };
-        let request = parse(line.as_bytes(), 1, &shared).unwrap().unwrap();
+        let request = parse(line.as_bytes(), 1, true, &shared).unwrap().unwrap();
         assert_eq!(request.job.input_bytes(), 7);
         for (files, expected) in [
             ("[]", "`files` must be"),

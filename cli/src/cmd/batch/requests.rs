@@ -1,0 +1,187 @@
+//! What the lines ask for, one after the other.
+//!
+//! Lines are parsed beside the task of the batch, since that can take long, or not end if a line names
+//! a program on a file system that hangs: Ctrl-C is heard meanwhile, and results are written.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use tokio::task::JoinHandle;
+
+use super::attempts::{PAUSE, TRIES_ALONE, rest};
+use super::line::{self, BadLine, NoRequest, Request, Shared};
+use super::lines::Lines;
+
+type Parsed = Result<Option<Request>, NoRequest>;
+/// Parses the line of this number; `true` if it is ahead of what the workers need.
+type Parse = dyn Fn(&[u8], usize, bool) -> Parsed + Send + Sync;
+
+/// Reads lines, and what they ask for.
+pub(super) struct Requests {
+    lines: Lines,
+    parse: Arc<Parse>,
+    workers: usize,
+    /// The line that was read last, until it is returned. Here, so that dropping `next` loses
+    /// nothing.
+    present: Option<Arc<[u8]>>,
+    parsing: Option<JoinHandle<Parsed>>,
+}
+
+impl Requests {
+    pub(super) fn new(lines: Lines, shared: Shared, workers: usize) -> Self {
+        let parse =
+            move |line: &[u8], number, is_ahead| line::parse(line, number, is_ahead, &shared);
+        Self { lines, parse: Arc::new(parse), workers, present: None, parsing: None }
+    }
+
+    /// Of the line that was returned last, from 1.
+    pub(super) fn number(&self) -> usize {
+        self.lines.number
+    }
+
+    /// What the next line asks for, but for empty ones; `None` at the end of the input. `others` are
+    /// the jobs of lines before that haven't ended. If it is dropped and called again once one has,
+    /// a line that waits for descriptors is tried again at once. Cancel-safe.
+    ///
+    /// # Errors
+    /// The input can't be read, or there is no descriptor for a line although nothing runs that
+    /// could have them.
+    pub(super) async fn next(
+        &mut self,
+        others: usize,
+    ) -> anyhow::Result<Option<Result<Request, BadLine>>> {
+        let mut tries = 0;
+        loop {
+            let line = match &self.present {
+                Some(line) => Arc::clone(line),
+                None => match self.lines.next().await.context("can't read jobs")? {
+                    Some(Ok(line)) => Arc::clone(self.present.insert(line.into())),
+                    Some(Err(bad)) => return Ok(Some(Err(bad))),
+                    None => return Ok(None),
+                },
+            };
+            let request = match self.parsed(line, others >= self.workers).await? {
+                Err(NoRequest::NoDescriptor(problem)) => {
+                    tries += 1;
+                    if others == 0 && tries >= TRIES_ALONE {
+                        anyhow::bail!(
+                            "line {}: {problem}; no job runs that could give some back: raise the \
+                             limit on open files (`ulimit -n`), or give fewer --workers",
+                            self.number()
+                        );
+                    }
+                    // The worker of a job that has ended may still have some.
+                    rest(PAUSE).await;
+                    continue;
+                }
+                Ok(request) => request.map(Ok),
+                Err(NoRequest::Bad(bad)) => Some(Err(bad)),
+            };
+            self.present = None;
+            if request.is_some() {
+                return Ok(request);
+            }
+        }
+    }
+
+    async fn parsed(&mut self, line: Arc<[u8]>, is_ahead: bool) -> anyhow::Result<Parsed> {
+        let parsing = self.parsing.get_or_insert_with(|| {
+            let (parse, number) = (Arc::clone(&self.parse), self.lines.number);
+            tokio::task::spawn_blocking(move || parse(&line, number, is_ahead))
+        });
+        let parsed = parsing.await;
+        self.parsing = None;
+        parsed.context("the thread that parses lines died")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tokio::io::BufReader;
+
+    fn requests(
+        text: &'static str,
+        parse: impl Fn(&[u8], usize, bool) -> Parsed + Send + Sync + 'static,
+    ) -> Requests {
+        let lines = Lines::new(Box::new(BufReader::new(text.as_bytes())));
+        Requests { parse: Arc::new(parse), ..Requests::new(lines, Shared::default(), 2) }
+    }
+
+    fn parse(line: &[u8], number: usize) -> Parsed {
+        line::parse(line, number, false, &Shared::default())
+    }
+
+    /// Finds no descriptor so often, then parses.
+    fn short(of: u32) -> impl Fn(&[u8], usize, bool) -> Parsed + Send + Sync + 'static {
+        let tries = AtomicU32::new(0);
+        move |line, number, _| match tries.fetch_add(1, Ordering::Relaxed) {
+            tried if tried < of => Err(NoRequest::NoDescriptor("none is left".to_owned())),
+            _ => parse(line, number),
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_come_in_their_order_with_their_numbers() {
+        let text = "{\"code\": \"1\"}\n\n{}\n{\"code\": \"2\"}";
+        let mut requests = requests(text, |line, number, _| parse(line, number));
+        let mut come = Vec::new();
+        while let Some(request) = requests.next(0).await.unwrap() {
+            let source = request.map(|request| request.job.source().to_owned());
+            come.push((requests.number(), source.map_err(|bad| bad.id)));
+        }
+        let source = |text: &str| Ok(text.to_owned());
+        assert_eq!(come, [(1, source("1")), (3, Err(3.into())), (4, source("2"))]);
+    }
+
+    #[tokio::test]
+    async fn dropping_what_waits_for_a_line_loses_none() {
+        let (goes_on, waits) = std::sync::mpsc::channel();
+        let waits = Mutex::new(waits);
+        let mut requests = requests("{\"code\": \"1\"}\n", move |line, number, _| {
+            waits.lock().unwrap().recv().unwrap();
+            parse(line, number)
+        });
+        // The task isn't held up by what parses.
+        for _ in 0..3 {
+            tokio::select! {
+                biased;
+                _ = requests.next(0) => panic!("nothing let it go on"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        goes_on.send(()).unwrap();
+        assert!(requests.next(0).await.unwrap().unwrap().is_ok());
+        assert!(requests.next(0).await.unwrap().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_waits_for_descriptors_as_long_as_jobs_run() {
+        let line = "{\"code\": \"1\"}\n";
+        let mut many = requests(line, short(3 * TRIES_ALONE));
+        assert!(many.next(1).await.unwrap().unwrap().is_ok());
+        let mut few = requests(line, short(TRIES_ALONE - 1));
+        assert!(few.next(0).await.unwrap().unwrap().is_ok());
+        let mut alone = requests(line, short(TRIES_ALONE));
+        let problem = alone.next(0).await.unwrap_err().to_string();
+        assert!(problem.starts_with("line 1: none is left"), "{problem}");
+        assert!(problem.contains("ulimit -n"), "{problem}");
+    }
+
+    #[tokio::test]
+    async fn lines_are_ahead_once_each_worker_has_a_job() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let sees = Arc::clone(&seen);
+        let text = "{\"code\": \"\"}\n{\"code\": \"\"}\n";
+        let mut requests = requests(text, move |line, number, is_ahead| {
+            sees.lock().unwrap().push(is_ahead);
+            parse(line, number)
+        });
+        for others in [1, 2] {
+            assert!(requests.next(others).await.unwrap().is_some());
+        }
+        assert_eq!(*seen.lock().unwrap(), [false, true]);
+    }
+}
