@@ -3,20 +3,31 @@
 //! A plain closure runs on a thread for blocking work, a future as a task, so that the program's
 //! thread only ever waits, and can be interrupted there.
 
+use std::collections::BTreeMap;
 use std::fmt::{Debug, Formatter};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use engine::{Callee, HostCall, HostError, HostFunctions, Parameter, Signature};
+use engine::{Callee, HostCall, HostError, HostFunctions, Parameter, Room, Signature};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 use crate::error::Error;
+
+/// Plain functions of a pool that run at once, those included that nobody waits for any more: an
+/// eighth of the threads for blocking work that tokio's runtimes have unless they are built otherwise,
+/// as the pool and the program around it need some too.
+const PLAIN_AT_ONCE: usize = 64;
+
+/// Of them those of one job, so that a call waits behind a few of each other job, not behind all that
+/// one has begun.
+const PLAIN_AT_ONCE_OF_A_JOB: usize = PLAIN_AT_ONCE / 2;
 
 type Arguments = Map<String, Value>;
 type Answer = Result<Value, HostError>;
@@ -33,7 +44,14 @@ type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 /// An error that [`HostError::new`] makes raises an exception of its type; of any other error, and of
 /// a panic, the program learns only that the function failed. A call whose program is interrupted,
 /// cancelled or ended is dropped: a future at its next `await`, a plain closure if no thread has taken
-/// it yet. One that has begun runs to its end unheard.
+/// it yet. One that has begun runs to its end unheard, and until then counts towards
+/// [`Limits::functions_in_flight`](crate::Limits::functions_in_flight) and what arguments may take. So
+/// a plain closure that may wait for long should have a timeout of its own.
+///
+/// Plain closures run on the threads for blocking work of the runtime on which the pool was started,
+/// at most 64 of a pool at once, and 32 of one job. What a job calls beyond its 32 waits for one of
+/// them to end; what it calls within them waits in line with other jobs, first come, first served.
+/// There is no such bound on futures.
 ///
 /// ```
 /// use hatchery::{HostError, HostFunction};
@@ -148,8 +166,8 @@ impl HostFunction {
         self
     }
 
-    /// Ends calls that take longer, with `TimeoutError` in Python. Default: they may take as long as
-    /// their job.
+    /// Ends calls that take longer, with `TimeoutError` in Python; a wait for a thread counts. A plain
+    /// closure that has begun runs on, unheard. Default: they may take as long as their job.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = Some(time);
         self
@@ -163,8 +181,10 @@ impl HostFunction {
 
 /// Has functions run on the runtime that this is called on.
 pub(crate) fn bind(functions: Vec<HostFunction>) -> Result<HostFunctions, Error> {
+    let threads = Arc::new(Threads::new(PLAIN_AT_ONCE, PLAIN_AT_ONCE_OF_A_JOB));
     let bound = functions.into_iter().map(|HostFunction { signature, body, timeout }| {
-        let callee: Arc<dyn Callee> = Arc::new(Bound { body, timeout, runtime: Handle::current() });
+        let (runtime, threads) = (Handle::current(), Arc::clone(&threads));
+        let callee: Arc<dyn Callee> = Arc::new(Bound { body, timeout, runtime, threads });
         (signature, callee)
     });
     Ok(HostFunctions::new(bound)?)
@@ -175,18 +195,23 @@ struct Bound {
     body: Body,
     timeout: Option<Duration>,
     runtime: Handle,
+    threads: Arc<Threads>,
 }
 
 impl Callee for Bound {
     fn call(&self, call: HostCall) {
-        let HostCall { arguments, reply } = call;
+        let HostCall { arguments, run, room, reply } = call;
         let cancellation = reply.cancellation();
         let (body, timeout) = (self.body.clone(), self.timeout);
+        let threads = Arc::clone(&self.threads);
         let task = self.runtime.spawn(async move {
-            let work = async {
+            let work = async move {
                 match body {
-                    Body::Plain(work) => on_a_thread(move || work(arguments)).await,
-                    Body::Future(work) => work(arguments).await,
+                    Body::Plain(work) => {
+                        let permit = threads.permit(run).await;
+                        on_a_thread((permit, room), move || work(arguments)).await
+                    }
+                    Body::Future(work) => in_room(room, work(arguments)).await,
                 }
             };
             let answer = match timeout {
@@ -202,13 +227,65 @@ impl Callee for Bound {
     }
 }
 
-async fn on_a_thread(work: impl FnOnce() -> Answer + Send + 'static) -> Answer {
-    let task = tokio::task::spawn_blocking(work);
+/// The threads that plain functions of a pool may take.
+struct Threads {
+    all: Arc<Semaphore>,
+    of_a_run: usize,
+    /// What each run may take, of those that have some or wait for it.
+    shares: Mutex<BTreeMap<u64, Weak<Semaphore>>>,
+}
+
+/// Leave to take a thread: of the run's own share, and of all.
+type Permit = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+
+impl Threads {
+    fn new(count: usize, of_a_run: usize) -> Self {
+        Self { all: Arc::new(Semaphore::new(count)), of_a_run, shares: Mutex::default() }
+    }
+
+    /// Waits for leave to take a thread for a run. It is kept until what it was for has ended.
+    async fn permit(&self, run: u64) -> Permit {
+        // Its own first: what a run has beyond its share doesn't stand in line with other runs.
+        let own = permit_of(self.share(run)).await;
+        (own, permit_of(Arc::clone(&self.all)).await)
+    }
+
+    fn share(&self, run: u64) -> Arc<Semaphore> {
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(share) = shares.get(&run).and_then(Weak::upgrade) {
+            return share;
+        }
+        shares.retain(|_, share| share.strong_count() > 0);
+        let share = Arc::new(Semaphore::new(self.of_a_run));
+        shares.insert(run, Arc::downgrade(&share));
+        share
+    }
+}
+
+async fn permit_of(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
+    semaphore.acquire_owned().await.expect("nobody closes it")
+}
+
+/// Runs work on a thread for blocking work. What is `held` is dropped once the work has ended, or was
+/// taken out of the queue: a call that is cancelled doesn't end what has begun.
+async fn on_a_thread<T: Send + 'static>(
+    held: T,
+    work: impl FnOnce() -> Answer + Send + 'static,
+) -> Answer {
+    let task = tokio::task::spawn_blocking(move || {
+        let _held = held;
+        work()
+    });
     let _given_up = AbortOnDrop(task.abort_handle());
     match task.await {
         Ok(answer) => answer,
         Err(error) => Err(HostError::private(error.to_string())),
     }
+}
+
+/// Takes room until a future has ended or was dropped.
+async fn in_room(_room: Room, work: Answering) -> Answer {
+    work.await
 }
 
 /// Takes work out of the queue for threads that nobody waits for any more. A program could else fill
@@ -275,6 +352,76 @@ mod tests {
         }
     }
 
+    /// Whether something isn't there yet, after a look.
+    async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
+        tokio::select! {
+            biased;
+            _ = future => false,
+            () = std::future::ready(()) => true,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_run_has_its_share_of_threads_and_no_more() {
+        let threads = Threads::new(3, 2);
+        let (first, _second) = (threads.permit(1).await, threads.permit(1).await);
+        let mut third = Box::pin(threads.permit(1));
+        assert!(is_pending(&mut third).await);
+        let other = threads.permit(2).await;
+        let mut late = Box::pin(threads.permit(3));
+        assert!(is_pending(&mut late).await, "all are taken");
+        drop(other);
+        let late = late.await;
+        assert!(is_pending(&mut third).await, "its run has two");
+        drop(first);
+        let third = third.await;
+        drop((third, late));
+        // What waits and is given up leaves nothing behind.
+        let given_up = [1, 1, 2, 3].map(|run| Box::pin(threads.permit(run)));
+        for mut one in given_up {
+            is_pending(&mut one).await;
+        }
+        assert_eq!(threads.all.available_permits(), 2);
+        let _fourth = threads.permit(4).await;
+        assert_eq!(threads.shares.lock().unwrap().len(), 2, "those of runs 1 and 4");
+    }
+
+    #[tokio::test]
+    async fn many_calls_of_one_run_are_not_before_the_first_of_another() {
+        let threads = Threads::new(2, 1);
+        let (first, _second) = (threads.permit(1).await, threads.permit(2).await);
+        let mut many: Vec<_> = (0..100).map(|_| Box::pin(threads.permit(1))).collect();
+        for one in &mut many {
+            assert!(is_pending(one).await);
+        }
+        let mut third = Box::pin(threads.permit(3));
+        assert!(is_pending(&mut third).await);
+        drop(first);
+        assert!(is_pending(&mut many[0]).await);
+        let third = third.await;
+        assert!(is_pending(&mut many[0]).await);
+        drop(third);
+        drop(many.swap_remove(0).await);
+    }
+
+    #[tokio::test]
+    async fn what_a_closure_holds_is_held_until_it_ends_and_not_until_it_is_given_up() {
+        let (begins, begun) = tokio::sync::oneshot::channel();
+        let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
+        let (held, mut dropped) = tokio::sync::oneshot::channel::<()>();
+        let call = tokio::spawn(on_a_thread(held, move || {
+            let _ = begins.send(());
+            let _ = released.recv();
+            panic!("on purpose");
+        }));
+        begun.await.unwrap();
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+        assert!(is_pending(&mut dropped).await);
+        release.send(()).unwrap();
+        assert!(dropped.await.is_err(), "nothing was sent");
+    }
+
     #[test]
     fn a_closure_that_is_given_up_before_it_has_a_thread_never_begins() {
         use std::sync::atomic::{AtomicBool, Ordering};
@@ -283,11 +430,11 @@ mod tests {
         let has_begun = Arc::new(AtomicBool::new(false));
         let begins = Arc::clone(&has_begun);
         runtime.unwrap().block_on(async {
-            let first = tokio::spawn(on_a_thread(move || {
+            let first = tokio::spawn(on_a_thread((), move || {
                 let _ = released.recv();
                 Ok(json!(1))
             }));
-            let second = tokio::spawn(on_a_thread(move || {
+            let second = tokio::spawn(on_a_thread((), move || {
                 begins.store(true, Ordering::Relaxed);
                 Ok(json!(2))
             }));
@@ -298,7 +445,7 @@ mod tests {
             release.send(()).unwrap();
             assert_eq!(first.await.unwrap(), Ok(json!(1)));
             // It would have come before this one.
-            assert_eq!(on_a_thread(|| Ok(json!(3))).await, Ok(json!(3)));
+            assert_eq!(on_a_thread((), || Ok(json!(3))).await, Ok(json!(3)));
         });
         assert!(!has_begun.load(Ordering::Relaxed));
     }

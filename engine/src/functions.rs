@@ -13,12 +13,14 @@ use serde_json::{Map, Value as Json};
 pub use self::calls::{Cancellation, Reply};
 pub use self::error::HostError;
 pub use self::recording::{Delivery, RecordedAnswer, RecordedCall, Recording};
+pub use self::rooms::Room;
 use crate::agent::marshal::Value;
 use crate::names::is_name;
 
 pub(crate) mod calls;
 mod error;
 mod recording;
+mod rooms;
 
 /// Does what a host function does.
 pub trait Callee: Send + Sync + 'static {
@@ -32,6 +34,11 @@ pub trait Callee: Send + Sync + 'static {
 pub struct HostCall {
     /// The arguments by name. They come from the program, and can be anything.
     pub arguments: Map<String, Json>,
+    /// The run that calls, by a number that no other run of the process has.
+    pub run: u64,
+    /// What the call takes of its run's limits. Whatever works on it keeps this until it has ended,
+    /// and drops it before it answers.
+    pub room: Room,
     /// Takes the answer. Dropped without one, the call fails.
     pub reply: Reply,
 }

@@ -25,7 +25,7 @@ pub use files::mount::{BadMount, Mount};
 pub use files::workspace::Workspace;
 pub use functions::{
     BadFunction, Callee, Cancellation, Delivery, HostCall, HostError, HostFunctions, Parameter,
-    RecordedAnswer, RecordedCall, Recording, Reply, Signature,
+    RecordedAnswer, RecordedCall, Recording, Reply, Room, Signature,
 };
 pub use image::store::{
     find as find_image, keys as image_keys, list as images, remove as remove_image,

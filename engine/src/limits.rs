@@ -47,10 +47,11 @@ pub struct Limits {
     /// Calls of host functions. Default: 10,000. What is asked for beyond this and the next three
     /// is refused with `hatchery.HostLimitError`.
     pub function_calls: u64,
-    /// Calls of host functions that are under way at once. Default: 1,000.
+    /// Calls of host functions that are under way at once, those included that the program has given
+    /// up and that the host still works on. Default: 1,000.
     pub functions_in_flight: usize,
     /// One call of a host function as JSON, its name included. Default: 1 MiB. The arguments of all
-    /// that are under way take at most 256 MiB of the host's memory.
+    /// that are under way at once take at most 256 MiB of the host's memory.
     pub function_argument_bytes: usize,
     /// What one host function returns, about as JSON. Default: 16 MiB. Together with
     /// `functions_in_flight` it bounds what waits for the program in the host.

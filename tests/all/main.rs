@@ -1,5 +1,7 @@
 //! The public library with the real build: what a user may rely on, one module a subject.
 
+/// Plain functions of the host that block, and what they leave to others.
+mod blocking;
 /// Tickets that are cancelled, dropped and streamed from.
 mod cancellation;
 /// Runs that are the same every time.

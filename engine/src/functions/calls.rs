@@ -7,12 +7,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{Debug, Formatter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value as Json};
 
 use super::error::{FAILURE, HostError, LIMIT};
 use super::recording::{RecordedAnswer, Recorder, Recording, Replayed, Replayer};
+use super::rooms::{Room, Rooms, Sum};
 use super::{HostCall, HostFunctions};
 use crate::agent::marshal::Value;
 use crate::interrupt::Gate;
@@ -27,12 +30,22 @@ const DELIVERY_BYTES: usize = 1 << 20;
 /// become 100 MiB of objects, and a function may hold on to them for as long as it takes.
 const ARGUMENTS_IN_FLIGHT_BYTES: usize = 256 << 20;
 
+/// How long a call waits for the end of those that the program has given up, where they are in its
+/// way. A future ends within microseconds, unless the host is busy; a closure when it likes.
+const ROOM_WAIT: Duration = Duration::from_millis(100);
+
+/// Runs so far, for their numbers.
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
 /// The host calls of one run.
 pub(crate) struct Calls {
+    run: u64,
     functions: HostFunctions,
     limits: CallLimits,
     gate: Arc<Gate>,
     transcript: Arc<Transcript>,
+    /// Locked while the state is, never the other way round.
+    rooms: Arc<Rooms>,
     state: Mutex<State>,
 }
 
@@ -44,6 +57,18 @@ struct CallLimits {
     in_flight: usize,
 }
 
+impl CallLimits {
+    /// The limit that calls are beyond which take so much together, what it allows, and what they take.
+    fn excess(&self, taken: Sum) -> Option<(LimitKind, u64, u64)> {
+        if taken.calls > self.in_flight {
+            let (allowed, used) = (self.in_flight as u64, taken.calls as u64);
+            return Some((LimitKind::FunctionsInFlight, allowed, used));
+        }
+        let (allowed, used) = (ARGUMENTS_IN_FLIGHT_BYTES as u64, taken.bytes as u64);
+        (used > allowed).then_some((LimitKind::FunctionArguments, allowed, used))
+    }
+}
+
 type Hook = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
@@ -53,9 +78,6 @@ struct State {
     pending: BTreeMap<u32, Option<Hook>>,
     /// Answers that the guest has not fetched, in the order in which they came.
     ended: VecDeque<(u32, RecordedAnswer)>,
-    /// What the arguments of calls whose ends the guest has not fetched take, by ticket, and together.
-    held: BTreeMap<u32, usize>,
-    held_bytes: usize,
     is_over: bool,
     /// Limits that were met, with the largest amount that was refused.
     met: BTreeMap<&'static str, LimitHit>,
@@ -110,7 +132,8 @@ impl Calls {
             replayer: replays.map(Replayer::new),
             ..State::default()
         };
-        Self { functions, limits, gate, transcript, state: Mutex::new(state) }
+        let (run, rooms) = (RUNS.fetch_add(1, Ordering::Relaxed), Rooms::new(&gate));
+        Self { run, functions, limits, gate, transcript, rooms, state: Mutex::new(state) }
     }
 
     pub(crate) fn table(&self) -> Vec<u8> {
@@ -135,7 +158,7 @@ impl Calls {
         }
         let Described { name, arguments } = serde_json::from_slice(call)
             .map_err(|error| HostError::new("ValueError", format!("no call: {error}")))?;
-        let (ticket, is_replayed) = self.admit(&name, &arguments)?;
+        let (ticket, room, is_replayed) = self.admit(&name, &arguments)?;
         let callee = self.functions.callee(&name);
         if is_replayed || callee.is_some() {
             self.transcript.host_called(&name);
@@ -145,38 +168,44 @@ impl Calls {
         }
         let missing = format!("the host has no function `{name}`");
         let reply = Reply { calls: Arc::clone(self), ticket, function: name, is_answered: false };
-        match callee {
-            Some(callee) => {
+        let Some(callee) = callee else {
+            reply.answer(Err(HostError::new("AttributeError", missing)));
+            return Ok(ticket);
+        };
+        match self.wait_for_room() {
+            Ok(()) => {
                 // A panic drops the reply, which is an answer.
-                let call = HostCall { arguments, reply };
+                let call = HostCall { arguments, run: self.run, room, reply };
                 drop(catch_unwind(AssertUnwindSafe(|| callee.call(call))));
             }
-            None => reply.answer(Err(HostError::new("AttributeError", missing))),
+            // An answer, as what the program learns by chance is in its recording.
+            Err(refused) => reply.answer(Err(refused)),
         }
         Ok(ticket)
     }
 
-    /// Gives a call its ticket; says too whether it is answered from a recording.
-    fn admit(&self, name: &str, arguments: &Map<String, Json>) -> Result<(u32, bool), HostError> {
+    /// Gives a call its ticket and its room; says too whether it is answered from a recording.
+    ///
+    /// What it refuses depends on nothing but what the program has done, so a replay refuses the same.
+    fn admit(
+        &self,
+        name: &str,
+        arguments: &Map<String, Json>,
+    ) -> Result<(u32, Room, bool), HostError> {
         let mut state = self.state.lock();
         if state.is_over {
             return Err(HostError::new(FAILURE, "the run is over"));
         }
-        let State { begun, pending, ended, .. } = &*state;
-        let (calls, in_flight) = (u64::from(*begun) + 1, pending.len() + ended.len() + 1);
+        let calls = u64::from(state.begun) + 1;
         if calls > self.limits.count {
             return Err(state.refuse(LimitKind::FunctionCalls, self.limits.count, calls));
         }
-        if in_flight > self.limits.in_flight {
-            let allowed = self.limits.in_flight as u64;
-            return Err(state.refuse(LimitKind::FunctionsInFlight, allowed, in_flight as u64));
-        }
         let bytes: usize =
             arguments.iter().map(|(name, value)| name.len() + json_bytes(value)).sum();
-        let held_bytes = state.held_bytes.saturating_add(bytes);
-        if held_bytes > ARGUMENTS_IN_FLIGHT_BYTES {
-            let allowed = ARGUMENTS_IN_FLIGHT_BYTES as u64;
-            return Err(state.refuse(LimitKind::FunctionArguments, allowed, held_bytes as u64));
+        let wanted = self.rooms.wanted();
+        let wanted = Sum { calls: wanted.calls + 1, bytes: wanted.bytes.saturating_add(bytes) };
+        if let Some((limit, allowed, used)) = self.limits.excess(wanted) {
+            return Err(state.refuse(limit, allowed, used));
         }
         if let Some(replayer) = &state.replayer {
             replayer.begin(state.begun as usize, name, arguments)?;
@@ -187,9 +216,20 @@ impl Calls {
         state.begun += 1;
         let ticket = state.begun;
         state.pending.insert(ticket, None);
-        state.held.insert(ticket, bytes);
-        state.held_bytes = held_bytes;
-        Ok((ticket, state.replayer.is_some()))
+        Ok((ticket, self.rooms.take(ticket, bytes), state.replayer.is_some()))
+    }
+
+    /// Waits a little where calls that the program has given up leave none for the one that begins.
+    fn wait_for_room(&self) -> Result<(), HostError> {
+        let excess = || self.limits.excess(self.rooms.all());
+        if excess().is_none() {
+            return Ok(());
+        }
+        self.gate.wait(Some(ROOM_WAIT), || excess().is_none());
+        let Some((limit, allowed, used)) = excess() else { return Ok(()) };
+        let refused = self.state.lock().refuse(limit, allowed, used);
+        let text = format!("{}: calls that were given up still run", refused.message());
+        Err(HostError::new(LIMIT, text))
     }
 
     /// Refuses a call with so many bytes.
@@ -204,7 +244,11 @@ impl Calls {
         let mut state = self.state.lock();
         let is_wanted = |one: u32| ticket.is_none_or(|ticket| ticket == one);
         if state.replayer.is_some() {
-            return state.look_in_recording(ticket);
+            let found = state.look_in_recording(ticket);
+            if let Found::Ended(ended) = &found {
+                ended.iter().for_each(|(one, _)| self.rooms.unwanted(*one));
+            }
+            return found;
         }
         let mut found = Vec::new();
         let mut bytes = 0;
@@ -217,7 +261,7 @@ impl Calls {
             found.extend(state.ended.remove(at));
         }
         if !found.is_empty() {
-            found.iter().for_each(|(one, _)| state.release(*one));
+            found.iter().for_each(|(one, _)| self.rooms.unwanted(*one));
             if let Some(recorder) = &mut state.recorder {
                 recorder.waited(&found);
             }
@@ -242,12 +286,12 @@ impl Calls {
         state.ended.iter().any(|(one, _)| ticket.is_none_or(|ticket| ticket == *one))
     }
 
-    /// Nobody wants the end of this call any more.
+    /// Nobody wants the end of this call any more. It has its room until it has ended all the same.
     pub(crate) fn cancel(&self, ticket: u32) {
         let pending = {
             let mut state = self.state.lock();
             state.ended.retain(|(one, _)| *one != ticket);
-            state.release(ticket);
+            self.rooms.unwanted(ticket);
             state.pending.remove(&ticket)
         };
         if let Some(hook) = pending.flatten() {
@@ -302,11 +346,6 @@ impl Calls {
 }
 
 impl State {
-    /// The guest knows the end of a call, or doesn't want it.
-    fn release(&mut self, ticket: u32) {
-        self.held_bytes -= self.held.remove(&ticket).unwrap_or_default();
-    }
-
     /// Notes a limit, and makes the error that says so.
     fn refuse(&mut self, limit: LimitKind, allowed: u64, used: u64) -> HostError {
         let hit = self.met.entry(limit.name()).or_insert(LimitHit { limit, allowed, used });
@@ -325,7 +364,6 @@ impl State {
             Replayed::Ended(mut ended) => {
                 // What the program has cancelled meanwhile had no end in the recording either.
                 ended.retain(|(one, _)| self.pending.remove(one).is_some());
-                ended.iter().for_each(|(one, _)| self.release(*one));
                 Found::Ended(ended)
             }
             Replayed::Lost => {
@@ -334,7 +372,6 @@ impl State {
                 let lost: Vec<u32> =
                     self.pending.keys().copied().filter(|one| is_wanted(*one)).collect();
                 self.pending.retain(|one, _| !is_wanted(*one));
-                lost.iter().for_each(|one| self.release(*one));
                 Found::Ended(lost.into_iter().map(|one| (one, answer.clone())).collect())
             }
         }

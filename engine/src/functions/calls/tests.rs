@@ -111,6 +111,7 @@ fn calls_beyond_a_limit_are_refused_and_told_of() {
     for ticket in [2, 3] {
         assert_eq!(begin(&calls, "f", 1), Ok(ticket));
         calls.cancel(ticket);
+        drop(kept.0.lock().pop_front());
     }
     assert!(begin(&calls, "f", 1).is_err());
     assert!(begin(&calls, "f", 1).unwrap_err().message().contains("function_calls"));
@@ -142,7 +143,80 @@ fn arguments_under_way_take_so_much_memory_together_and_no_more() {
     assert_eq!(calls.look(None), Found::Ended(vec![(1, RecordedAnswer::Returned(Json::Null))]));
     assert!(begin().is_ok() && begin().is_err());
     calls.cancel(2);
+    drop(kept.0.lock().pop_front());
     assert!(begin().is_ok() && begin().is_err());
+    // Nor does giving one up: what works on it has its arguments.
+    calls.cancel(3);
+    let refused = begin().unwrap();
+    assert!(told_of_a_limit(&calls, refused).contains("268435456"));
+    drop(kept.0.lock().pop_front());
+    assert!(begin().is_ok() && begin().is_err());
+}
+
+/// What a call was told that a limit kept from beginning.
+#[track_caller]
+fn told_of_a_limit(calls: &Calls, ticket: u32) -> String {
+    let Found::Ended(ended) = calls.look(Some(ticket)) else { panic!("it never began") };
+    let [(_, RecordedAnswer::Raised(type_name, message))] = &ended[..] else { panic!("{ended:?}") };
+    assert_eq!(type_name, LIMIT);
+    assert!(message.ends_with("calls that were given up still run"), "{message}");
+    message.clone()
+}
+
+#[test]
+fn what_was_given_up_or_answered_has_its_place_until_nothing_works_on_it() {
+    let limits = Limits { functions_in_flight: 1, ..Limits::default() };
+    let (calls, kept) = calls(&limits, false, None);
+    let take = || kept.0.lock().pop_front().unwrap();
+    begin(&calls, "f", 1).unwrap();
+    let given_up = take();
+    calls.cancel(1);
+    assert_eq!(begin(&calls, "f", 2), Ok(2));
+    assert!(kept.0.lock().is_empty(), "it has begun");
+    assert!(begin(&calls, "f", 3).is_err(), "the end of that isn't known yet");
+    assert!(told_of_a_limit(&calls, 2).contains("functions_in_flight"));
+    drop(given_up);
+
+    assert_eq!(begin(&calls, "f", 3), Ok(3));
+    let HostCall { reply, room, run, .. } = take();
+    // As where the host's own time for a call is over, and the closure runs on.
+    reply.answer(Err(HostError::new("TimeoutError", "late")));
+    assert_eq!(calls.look(None), Found::Ended(vec![(3, raised("TimeoutError", "late"))]));
+    assert_eq!(begin(&calls, "f", 4), Ok(4));
+    told_of_a_limit(&calls, 4);
+    drop(room);
+
+    assert_eq!(begin(&calls, "f", 5), Ok(5));
+    let last = take();
+    assert_eq!(last.run, run);
+    let hits: Vec<_> =
+        calls.close().refusals.iter().map(|hit| (hit.limit.name(), hit.used)).collect();
+    assert_eq!(hits, [("functions_in_flight", 2)]);
+    drop(last);
+}
+
+#[test]
+fn what_was_kept_from_beginning_by_chance_is_so_in_a_replay() {
+    let limits = Limits { functions_in_flight: 1, ..Limits::default() };
+    let (live, kept) = calls(&limits, true, None);
+    begin(&live, "f", 1).unwrap();
+    live.cancel(1);
+    begin(&live, "f", 2).unwrap();
+    let refused = live.look(Some(2));
+    drop(kept.0.lock().pop_front());
+    begin(&live, "f", 3).unwrap();
+    answer(&kept, Ok(json!(3)));
+    let third = live.look(Some(3));
+    let recording = live.close().recording;
+
+    let (replay, kept) = calls(&limits, false, recording);
+    begin(&replay, "f", 1).unwrap();
+    replay.cancel(1);
+    begin(&replay, "f", 2).unwrap();
+    assert_eq!(replay.look(Some(2)), refused);
+    begin(&replay, "f", 3).unwrap();
+    assert_eq!(replay.look(Some(3)), third);
+    assert!(kept.0.lock().is_empty(), "the host was asked");
 }
 
 #[test]

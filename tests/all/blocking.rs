@@ -1,0 +1,187 @@
+//! Plain functions of the host that block: what they take, also where nobody waits for them any more,
+//! and what is left to others.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use hatchery::{Hatchery, HostError, HostFunction, Job, LimitKind, Limits, Outcome};
+use serde_json::json;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::support::{Shared, value};
+
+#[derive(serde::Deserialize)]
+struct Block {
+    key: String,
+}
+
+/// What becomes of the calls of `block` with one key.
+#[derive(Default)]
+struct Blocked {
+    running: usize,
+    most: usize,
+    is_open: bool,
+}
+
+static BLOCKED: LazyLock<watch::Sender<BTreeMap<String, Blocked>>> =
+    LazyLock::new(|| watch::Sender::new(BTreeMap::new()));
+
+/// Keeps its thread until the test opens it.
+fn block(Block { key }: Block) -> Result<(), HostError> {
+    BLOCKED.send_modify(|all| {
+        let blocked = all.entry(key.clone()).or_default();
+        blocked.running += 1;
+        blocked.most = blocked.most.max(blocked.running);
+    });
+    Handle::current().block_on(blocked(&key, |blocked| blocked.is_open));
+    BLOCKED.send_modify(|all| {
+        let blocked = all.entry(key).or_default();
+        blocked.running -= 1;
+    });
+    Ok(())
+}
+
+/// Waits for something of the calls of `block` with a key.
+async fn blocked(key: &str, is_so: impl Fn(&Blocked) -> bool) {
+    let mut changes = BLOCKED.subscribe();
+    let found = changes.wait_for(|all| all.get(key).is_some_and(&is_so)).await;
+    drop(found.expect("it is there for ever"));
+}
+
+/// How many calls of `block` with a key run, and how many did at most.
+fn running_and_most(key: &str) -> (usize, usize) {
+    BLOCKED.borrow().get(key).map_or((0, 0), |blocked| (blocked.running, blocked.most))
+}
+
+/// Lets the calls of `block` with a key end, and waits until they have.
+async fn open(key: &str) {
+    BLOCKED.send_modify(|all| all.entry(key.to_owned()).or_default().is_open = true);
+    blocked(key, |blocked| blocked.running == 0).await;
+}
+
+static POOL: LazyLock<Shared> = LazyLock::new(|| {
+    let functions = [
+        HostFunction::sync("block", block).parameter("key", "str"),
+        HostFunction::sync("block_shortly", block)
+            .parameter("key", "str")
+            .timeout(Duration::from_millis(20)),
+        HostFunction::sync("answer", |(): ()| Ok::<_, HostError>(42)).no_parameters(),
+        HostFunction::future("never", async |(): ()| {
+            std::future::pending::<()>().await;
+            Ok::<_, HostError>(())
+        })
+        .no_parameters(),
+    ];
+    let builder = Hatchery::builder().preload(["asyncio"]);
+    Shared::start(functions.into_iter().fold(builder, hatchery::Builder::function))
+});
+
+fn run(job: Job) -> Outcome {
+    POOL.with(|pool| async { pool.run(job).await.expect("the queue isn't full") })
+}
+
+/// A program that has `host`, `hatchery` and `asyncio`.
+fn job(source: &str) -> Job {
+    Job::code(format!("import asyncio, hatchery\nfrom hatchery import host\n{source}"))
+}
+
+/// Calls a function that blocks until one has begun and was given up, and another was refused.
+fn gives_up(key: &str, attempt: &str) -> String {
+    format!(
+        "async def give_up():\n\
+         \x20 while True:\n\
+         \x20  try: {attempt}\n\
+         \x20  except TimeoutError: pass\n\
+         \x20  except hatchery.HostLimitError as e: return str(e)\n\
+         key = {key:?}\n"
+    )
+}
+
+/// A closure that has begun can't be ended, so it counts until it has.
+#[test]
+fn a_closure_that_is_given_up_is_in_flight_until_it_ends() {
+    let limits = Limits { functions_in_flight: 1, ..Limits::default() };
+    for (key, attempt) in [
+        ("cancelled", "await asyncio.wait_for(host.block.aio(key), 0.02)"),
+        ("out of the host's time", "await host.block_shortly.aio(key)"),
+        ("out of the host's time in a plain call", "host.block_shortly(key)"),
+    ] {
+        let rest = "async def main():\n\
+                    \x20 refused = await give_up()\n\
+                    \x20 print('refused', flush=True)\n\
+                    \x20 while True:\n\
+                    \x20  try: return [refused, await host.answer.aio()]\n\
+                    \x20  except hatchery.HostLimitError: pass\n\
+                    asyncio.run(main())";
+        let job = job(&(gives_up(key, attempt) + rest)).limits(limits.clone());
+        POOL.with(|pool| async move {
+            let mut ticket = pool.submit(job).await.unwrap();
+            assert!(ticket.next_output().await.is_some(), "{key}");
+            assert_eq!(running_and_most(key), (1, 1), "{key}");
+            open(key).await;
+            let outcome = ticket.await;
+            let result = value(&outcome);
+            let refused = result[0].as_str().unwrap();
+            assert!(refused.contains("functions_in_flight limit of 1"), "{key}: {refused}");
+            assert!(refused.ends_with("calls that were given up still run"), "{key}: {refused}");
+            assert_eq!(result[1], json!(42), "{key}");
+            assert_eq!(outcome.limits_met[0].limit, LimitKind::FunctionsInFlight, "{key}");
+            assert_eq!(running_and_most(key), (0, 1), "{key}");
+        });
+    }
+}
+
+/// A future is dropped when it is given up, and is out of the way of the next one then.
+#[test]
+fn a_future_that_is_given_up_makes_room() {
+    let source = "async def main():\n\
+                  \x20 for _ in range(20):\n\
+                  \x20  try: await asyncio.wait_for(host.never.aio(), 0.001)\n\
+                  \x20  except TimeoutError: pass\n\
+                  \x20 return await host.answer.aio()\n\
+                  asyncio.run(main())";
+    let limits = Limits { functions_in_flight: 1, ..Limits::default() };
+    // On a machine that is busy for long enough one is in the way, so the best of three counts.
+    assert!((0..3).any(|_| {
+        let outcome = run(job(source).limits(limits.clone()));
+        println!("{:?}: {:?}", outcome.verdict, outcome.limits_met);
+        outcome.limits_met.is_empty() && value(&outcome) == json!(42)
+    }));
+}
+
+#[test]
+fn a_run_ends_without_the_closures_that_it_has_given_up() {
+    let key = "left behind";
+    let attempt = "await asyncio.wait_for(host.block.aio(key), 0.02)";
+    let limits = Limits { functions_in_flight: 1, ..Limits::default() };
+    let source = gives_up(key, attempt) + "asyncio.run(give_up()) and 'over'";
+    let outcome = run(job(&source).limits(limits.clone()));
+    assert_eq!(value(&outcome), json!("over"));
+    assert_eq!(running_and_most(key), (1, 1));
+    // It is in the way of no other run.
+    assert_eq!(value(&run(job("host.answer()").limits(limits))), json!(42));
+    POOL.with(|_| open(key));
+}
+
+/// A job has half of the threads that functions of a pool take, whatever it asks for.
+#[test]
+fn a_job_with_many_slow_functions_leaves_threads_to_others() {
+    POOL.with(|pool| async move {
+        let greedy = pool.session("calls many at once").await.unwrap();
+        let modest = pool.session("calls one").await.unwrap();
+        let source = "async def all(): return await asyncio.gather(*[host.block.aio('greedy') for _ in range(100)])\n\
+                      len(asyncio.run(all()))";
+        let ticket = greedy.submit(job(source)).await.unwrap();
+        blocked("greedy", |blocked| blocked.running == 32).await;
+        let outcome = modest.run(job("host.answer()")).await.unwrap();
+        assert_eq!(value(&outcome), json!(42));
+        assert_eq!(running_and_most("greedy"), (32, 32));
+        open("greedy").await;
+        assert_eq!(value(&ticket.await), json!(100));
+        assert_eq!(running_and_most("greedy"), (0, 32));
+        greedy.close();
+        modest.close();
+    });
+}
