@@ -79,9 +79,11 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     };
     let mut endings = signals::endings()?;
     let ended = tokio::select! {
-        ended = repl.converse(&mut reader) => ended,
-        // An input that runs is cancelled as this drops its ticket.
+        biased;
+        // First, since a terminal that goes ends the input as well. An input that runs is cancelled
+        // as this drops its ticket.
         exit = endings.first() => Ok(exit),
+        ended = repl.converse(&mut reader) => ended,
     };
     let kept = match &ended {
         Ok(Exit::Signal(_)) | Err(_) => {

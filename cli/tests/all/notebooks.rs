@@ -315,7 +315,7 @@ fn each_thing_that_can_not_be_written_is_told_and_the_first_decides() {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut said = said_up_to("cell 2 of 3", &mut stderr);
     // Where files should go there are folders now.
-    for name in ["a.executed.ipynb", "a.resume.json"] {
+    for name in ["a.executed.ipynb", "a.executed.resume.json"] {
         fs::create_dir(folder.path().join(name)).unwrap();
     }
     interrupt(child.id());
@@ -328,7 +328,7 @@ fn each_thing_that_can_not_be_written_is_told_and_the_first_decides() {
     ];
     let places = told.map(|told| said.find(told).unwrap_or_else(|| panic!("{told}: {said}")));
     assert!(places.is_sorted(), "{said}");
-    assert!(said.contains("can't remove") && said.contains("a.resume.json"), "{said}");
+    assert!(said.contains("can't remove") && said.contains("a.executed.resume.json"), "{said}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
 }
 

@@ -179,9 +179,12 @@ fn a_session_that_can_not_be_kept_is_no_success() {
     assert!(text(&output.stderr).contains("the session is not kept in"), "{output:?}");
 }
 
-fn signal(name: &str, process: u32) {
-    let status = Command::new("kill").args([name, &process.to_string()]).status().unwrap();
+/// Ends a prompt by a signal, and not by the end of its input as well.
+fn ended_by(signal: &str, mut child: Child) -> Output {
+    let _stdin = child.stdin.take();
+    let status = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
     assert!(status.success());
+    child.wait_with_output().unwrap()
 }
 
 /// A prompt with its session in this file, that has printed a line.
@@ -210,9 +213,7 @@ fn a_signal_that_ends_the_prompt_does_not_cost_the_session() {
         ("-TERM", 143, "x = 1\nprint('on')\n"),
         ("-HUP", 129, "if x:\n    x += 1\n    print('on')\n    while True: pass\n\n"),
     ] {
-        let child = spawned_with_session(&file, input);
-        signal(name, child.id());
-        let output = child.wait_with_output().unwrap();
+        let output = ended_by(name, spawned_with_session(&file, input));
         assert_eq!(output.status.code(), Some(code), "{output:?}");
     }
     let output = run_with_stdin(&["repl", "--session", file.to_str().unwrap()], "x");
@@ -227,8 +228,7 @@ fn a_grace_period_of_any_length_does_not_cost_the_session() {
     let mut command = hatchery();
     command.args(["repl", "--grace", "18446744073709551610s", "--session"]).arg(&file);
     let child = spawned_and_on(&mut command, "x = 1\nprint('on')\n");
-    signal("-TERM", child.id());
-    let output = child.wait_with_output().unwrap();
+    let output = ended_by("-TERM", child);
     assert_eq!(output.status.code(), Some(143), "{output:?}");
     let output = run_with_stdin(&["repl", "--session", file.to_str().unwrap()], "x");
     assert_eq!(text(&output.stdout), "1\n", "{output:?}");
