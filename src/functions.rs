@@ -97,7 +97,9 @@ impl Debug for HostFunction {
 }
 
 impl HostFunction {
-    /// A function that does its work on a thread, which it may block.
+    /// A function that does its work on a thread, which it may block. 64 of a pool run at once, so
+    /// one that waits for a job of the same pool, which calls others, may wait for itself: that is
+    /// for [`future`](Self::future).
     pub fn sync<A, R, E, F>(name: impl Into<String>, work: F) -> Self
     where
         A: DeserializeOwned,

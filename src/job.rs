@@ -90,12 +90,11 @@ impl Job {
         let path = path.as_ref();
         let unreadable = |source| Error::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(unreadable)?;
-        let has_place = has_place(&file, path).map_err(unreadable)?;
         let bytes = read(file).map_err(unreadable)?;
         let source = decode_source(&bytes)
             .map_err(|cause| Error::NotText { path: path.to_owned(), cause })?;
         let mut job = Self::code(source).named(path.to_string_lossy());
-        job.program.script = if has_place { script(path)? } else { None };
+        job.program.script = if has_place(path) { script(path)? } else { None };
         Ok(job)
     }
 
@@ -377,10 +376,10 @@ fn read(file: File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether an open file lies in a folder. A pipe that only a descriptor names doesn't.
-fn has_place(file: &File, path: &Path) -> io::Result<bool> {
-    let is_file = file.metadata()?.is_file();
-    Ok(is_file || path.canonicalize().is_ok())
+/// Whether an open file lies in a folder. What only a descriptor names doesn't: a pipe, or a file
+/// that was removed, as shells make long here-documents.
+fn has_place(path: &Path) -> bool {
+    !path.canonicalize().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Where a script lies, with links followed, as CPython does; `None` where that can't be granted.

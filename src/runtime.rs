@@ -298,10 +298,11 @@ impl Builder {
     }
 
     /// The state of a session that rests on a worker is copied between its turns if its interpreter
-    /// has at most so many bytes of memory of its own. A turn that is ended by force, or dies with its worker, then
-    /// takes the session back to where it was before that turn, which `Outcome::session_restored`
-    /// says, instead of with it. Default: 128 MiB. At 0 such sessions are lost, and turns that
-    /// follow one another at once needn't wait for the copy, half a millisecond.
+    /// has at most so many bytes of memory of its own. A turn that is ended by force, or dies with
+    /// its worker, then takes the session back to where it was before that turn, which
+    /// `Outcome::session_restored` says, instead of with it. Default: 128 MiB. At 0 such sessions
+    /// are lost, and turns that follow one another at once needn't wait for the copy, half a
+    /// millisecond.
     pub fn rollback_bytes(mut self, bytes: u64) -> Self {
         self.pool.rollback_bytes = bytes;
         self
@@ -389,8 +390,8 @@ impl Builder {
     }
 
     /// The directory for the Python build, compiled modules, images of about 50 MiB each, fetched
-    /// packages and, unless [`Self::spill_dir`] says otherwise, spilled sessions. Default: `$HATCHERY_CACHE_DIR`,
-    /// else `hatchery` in the user's cache directory.
+    /// packages and, unless [`Self::spill_dir`] says otherwise, spilled sessions. Default:
+    /// `$HATCHERY_CACHE_DIR`, else `hatchery` in the user's cache directory.
     pub fn cache_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.cache_dir = Some(path.into());
         self

@@ -35,9 +35,9 @@ use crate::runtime::{Hatchery, parked};
 /// whose worker dies is undone altogether: the session goes on from where it was before, and
 /// [`Outcome::session_restored`] says so.
 ///
-/// That takes a copy of the state, which is made between jobs unless its interpreter has
-/// more memory of its own than [`Builder::rollback_bytes`](crate::Builder::rollback_bytes). Without one the session is gone:
-/// jobs that wait end with
+/// That takes a copy of the state, which is made between jobs unless its interpreter has more
+/// memory of its own than [`Builder::rollback_bytes`](crate::Builder::rollback_bytes). Without one
+/// the session is gone: jobs that wait end with
 /// [`SandboxFailure::SessionLost`](crate::SandboxFailure::SessionLost), further ones are refused
 /// with [`Refusal::SessionGone`](crate::Refusal::SessionGone),
 /// [`DecisionKind::SessionEnded`](crate::DecisionKind::SessionEnded) has the reason, and
@@ -108,7 +108,8 @@ impl Session {
     }
 
     /// The files of the session's workspace as they are now: which there are, and what is in them.
-    /// A job with [inputs](crate::Job::input) puts files there.
+    /// A job with [inputs](crate::Job::input) puts files there. Like [`fork`](Self::fork) it has the
+    /// session's state copied, unless that was done since its last job.
     ///
     /// # Errors
     /// A job of the session runs or waits, or the session is gone.

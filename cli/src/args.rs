@@ -151,9 +151,9 @@ pub(crate) struct RunArguments {
     #[arg(long, requires = "json")]
     pub(crate) file_contents: bool,
 
-    /// Write what the program shows into this folder: figures and other displays as display-1.png and
-    /// so on, the value of its last line, where that is more than text, as result.html or the like. What is
-    /// there under the same names is replaced.
+    /// Write what the program shows into this folder: figures and other displays as display-1.png
+    /// and so on, the value of its last line, where that is more than text, as result.html or the
+    /// like. What is there under the same names is replaced.
     #[arg(long, value_name = "DIR")]
     pub(crate) save_displays: Option<PathBuf>,
 

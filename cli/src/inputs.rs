@@ -113,7 +113,7 @@ pub(crate) fn add_from_header(mut job: Job, script: &Path) -> anyhow::Result<Job
 /// Whether it is where names such as `/dev/stdin` lie, beside devices and memory that others share.
 fn is_of_descriptors(folder: &Path) -> bool {
     let real = folder.canonicalize();
-    real.is_ok_and(|real| ["/dev", "/proc"].iter().any(|system| real.starts_with(system)))
+    real.is_ok_and(|real| real == Path::new("/dev") || real.starts_with("/proc"))
 }
 
 /// The path of `input` below `folder`, with every link followed and still below it.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) enum Access {
     /// This user alone.
     Private,
-    /// Who could read the one before; if there is none, who can read other files of this user.
+    /// The permissions of the one before; if there is none, those of other new files.
     AsBefore,
 }
 
@@ -57,16 +57,19 @@ impl Unfinished {
     }
 
     /// Gives the file its name, in place of what has it. What is in the file is on the disk already.
-    pub(crate) fn finish(self, target: &Path) -> io::Result<()> {
+    pub(crate) fn finish(mut self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
+        // Another process may have made a file of this name by now.
+        self.path.clear();
         sync(folder_of(target))
     }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // Not there any more if it has its own name.
-        let _ = fs::remove_file(&self.path);
+        if !self.path.as_os_str().is_empty() {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -91,7 +94,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The file that a path leads to, so that links to it stay.
+/// The file that a path leads to, if there is one, so that links to it stay.
 pub(crate) fn through_links(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

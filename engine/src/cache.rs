@@ -1,8 +1,8 @@
 //! The cache directory: where builds and compiled modules live between processes.
 //!
 //! Owns its location, its privacy (0700, owned by this user), locks between processes and what
-//! killed processes left unfinished. It does not know what is stored in it. What a reader would get wrong: a file being
-//! present proves nothing; `seal.rs` decides whether it may be used.
+//! killed processes left unfinished. It does not know what is stored in it. What a reader would get
+//! wrong: a file being present proves nothing; `seal.rs` decides whether it may be used.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};

@@ -141,7 +141,7 @@ pub enum LimitKind {
     /// `Limits::display_count`.
     DisplayCount,
     /// Exceptions that code in C++ in the guest may throw in a run: 65,536, for every program. The
-    /// host keeps each of them until the run is over. Those of Python are none.
+    /// host keeps each of them at least until the run is over. Those of Python are none.
     NativeExceptions,
     /// The stack that guest code runs on, in bytes: 16 MiB, for every program. Recursion in Python
     /// raises `RecursionError` long before; recursion in C can get here.

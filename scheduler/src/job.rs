@@ -3,9 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use engine::{
-    Entry, LimitHit, LimitKind, Limits, Outcome, Program, StopHandle, Value, Variables, Verdict,
-};
+use engine::{Entry, LimitHit, LimitKind, Limits, Outcome, Program, Value, Variables, Verdict};
 use pool::{SessionId, Task, WorkerId};
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -150,9 +148,8 @@ pub(crate) struct LiveJob {
 }
 
 impl LiveJob {
-    /// One try, which may take so long at most. What ended an earlier one doesn't end it.
-    pub(crate) fn next_try(&mut self, due_in: Option<Duration>) -> Task {
-        self.task.stop = StopHandle::default();
+    /// One try, which may take so long at most.
+    pub(crate) fn next_try(&self, due_in: Option<Duration>) -> Task {
         Task { due_in, ..self.task.clone() }
     }
 

@@ -99,6 +99,8 @@ pub(crate) struct Report {
     pub(crate) sandbox_failed: bool,
     /// Whether the job's session left the worker, in the state of before the job.
     pub(crate) session_left: bool,
+    /// Whether the program never began, which says nothing of what such jobs take.
+    pub(crate) never_ran: bool,
 }
 
 /// A tenant that has jobs.

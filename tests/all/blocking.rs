@@ -67,6 +67,11 @@ static POOL: LazyLock<Shared> = LazyLock::new(|| {
         HostFunction::sync("block_shortly", block)
             .parameter("key", "str")
             .timeout(Duration::from_millis(20)),
+        HostFunction::future("begun", async |Block { key }: Block| {
+            blocked(&key, |blocked| blocked.running == 1).await;
+            Ok::<_, HostError>(())
+        })
+        .parameter("key", "str"),
         HostFunction::sync("answer", |(): ()| Ok::<_, HostError>(42)).no_parameters(),
         HostFunction::future("never", async |(): ()| {
             std::future::pending::<()>().await;
@@ -87,18 +92,6 @@ fn job(source: &str) -> Job {
     Job::code(format!("import asyncio, hatchery\nfrom hatchery import host\n{source}"))
 }
 
-/// Calls a function that blocks until one has begun and was given up, and another was refused.
-fn gives_up(key: &str, attempt: &str) -> String {
-    format!(
-        "async def give_up():\n\
-         \x20 while True:\n\
-         \x20  try: {attempt}\n\
-         \x20  except TimeoutError: pass\n\
-         \x20  except hatchery.HostLimitError as e: return str(e)\n\
-         key = {key:?}\n"
-    )
-}
-
 /// A closure that has begun can't be ended, so it counts until it has.
 #[test]
 fn a_closure_that_is_given_up_is_in_flight_until_it_ends() {
@@ -108,18 +101,25 @@ fn a_closure_that_is_given_up_is_in_flight_until_it_ends() {
         ("out of the host's time", "await host.block_shortly.aio(key)"),
         ("out of the host's time in a plain call", "host.block_shortly(key)"),
     ] {
-        let rest = "async def main():\n\
-                    \x20 refused = await give_up()\n\
-                    \x20 print('refused', flush=True)\n\
-                    \x20 while True:\n\
-                    \x20  try: return [refused, await host.answer.aio()]\n\
-                    \x20  except hatchery.HostLimitError: pass\n\
-                    asyncio.run(main())";
-        let job = job(&(gives_up(key, attempt) + rest)).limits(limits.clone());
+        // It gives calls up, and is refused others, until the test opens the function.
+        let source = format!(
+            "key, refused = {key:?}, None\n\
+             async def main():\n\
+             \x20 global refused\n\
+             \x20 while True:\n\
+             \x20  try: return {attempt}\n\
+             \x20  except TimeoutError: pass\n\
+             \x20  except hatchery.HostLimitError as e:\n\
+             \x20   refused = str(e)\n\
+             \x20   print('refused', flush=True)\n\
+             asyncio.run(main())\n\
+             [refused, host.answer()]"
+        );
+        let job = job(&source).limits(limits.clone());
         POOL.with(|pool| async move {
             let mut ticket = pool.submit(job).await.unwrap();
+            blocked(key, |blocked| blocked.running == 1).await;
             assert!(ticket.next_output().await.is_some(), "{key}");
-            assert_eq!(running_and_most(key), (1, 1), "{key}");
             open(key).await;
             let outcome = ticket.await;
             let result = value(&outcome);
@@ -128,6 +128,7 @@ fn a_closure_that_is_given_up_is_in_flight_until_it_ends() {
             assert!(refused.ends_with("calls that were given up still run"), "{key}: {refused}");
             assert_eq!(result[1], json!(42), "{key}");
             assert_eq!(outcome.limits_met[0].limit, LimitKind::FunctionsInFlight, "{key}");
+            blocked(key, |blocked| blocked.running == 0).await;
             assert_eq!(running_and_most(key), (0, 1), "{key}");
         });
     }
@@ -154,13 +155,18 @@ fn a_future_that_is_given_up_makes_room() {
 #[test]
 fn a_run_ends_without_the_closures_that_it_has_given_up() {
     let key = "left behind";
-    let attempt = "await asyncio.wait_for(host.block.aio(key), 0.02)";
-    let limits = Limits { functions_in_flight: 1, ..Limits::default() };
-    let source = gives_up(key, attempt) + "asyncio.run(give_up()) and 'over'";
-    let outcome = run(job(&source).limits(limits.clone()));
-    assert_eq!(value(&outcome), json!("over"));
+    let source = format!(
+        "async def main():\n\
+         \x20 task = asyncio.ensure_future(host.block.aio({key:?}))\n\
+         \x20 await host.begun.aio({key:?})\n\
+         \x20 task.cancel()\n\
+         \x20 return 'over'\n\
+         asyncio.run(main())"
+    );
+    assert_eq!(value(&run(job(&source))), json!("over"));
     assert_eq!(running_and_most(key), (1, 1));
     // It is in the way of no other run.
+    let limits = Limits { functions_in_flight: 1, ..Limits::default() };
     assert_eq!(value(&run(job("host.answer()").limits(limits))), json!(42));
     POOL.with(|_| open(key));
 }

@@ -80,8 +80,8 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     let mut endings = signals::endings()?;
     let ended = tokio::select! {
         biased;
-        // First, since a terminal that goes ends the input as well. An input that runs is cancelled
-        // as this drops its ticket.
+        // First, since a terminal that goes ends the input as well, and often at once. An input that
+        // runs is cancelled as this drops its ticket.
         exit = endings.first() => Ok(exit),
         ended = repl.converse(&mut reader) => ended,
     };

@@ -1,5 +1,6 @@
 //! Programs as files and streams hold them, and what a terminal is given of what they print.
 
+use std::io::{Seek, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -50,6 +51,12 @@ fn a_script_is_in_the_encoding_that_it_names() {
 fn a_script_may_come_through_a_pipe() {
     let output = run_with_stdin(&["run", "/dev/stdin"], "print(__file__)");
     assert_eq!(text(&output.stdout), "/dev/stdin\n", "{output:?}");
+    // As shells make long here-documents: a file without a name.
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(b"print(1)").unwrap();
+    file.rewind().unwrap();
+    let output = hatchery().args(["run", "/dev/stdin"]).stdin(file).output().unwrap();
+    assert_eq!(text(&output.stdout), "1\n", "{output:?}");
     let source = "# /// script\n# [tool.hatchery]\n# inputs = [\"null\"]\n# ///\nprint(1)";
     let output = run_with_stdin(&["run", "/dev/stdin"], source);
     assert_eq!(output.status.code(), Some(2), "{output:?}");

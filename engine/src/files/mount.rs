@@ -1,9 +1,9 @@
 //! A folder of the host that a guest may read, and nothing outside of it.
 //!
-//! The folder is opened once, by whoever grants it; that of scripts is shared by those that lie in it. Every lookup then asks the kernel to stay
-//! below that descriptor and to follow no link (`openat2` with `RESOLVE_BENEATH` and
-//! `RESOLVE_NO_SYMLINKS`), so neither `..` nor a link nor a rename at the wrong moment leads out.
-//! Only files and folders are shown: opening a pipe or a device could block or do something.
+//! The folder is opened once, by whoever grants it; that of scripts is shared by those that lie in
+//! it. Every lookup then asks the kernel to stay below that descriptor and to follow no link
+//! (`openat2` with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`), so neither `..` nor a link nor a
+//! rename at the wrong moment leads out. Only files and folders are shown: opening a pipe or a device could block or do something.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::changes::files;
 use super::resolve::{Base, Links, Place, resolve};
-use super::tree::{Kind, NodeId, Tree};
+use super::tree::{Kind, Node, NodeId, Tree};
 
 /// The files that a session has, as they were at one moment.
 ///
@@ -28,16 +28,25 @@ impl Workspace {
         files.map(|(path, contents)| (path, contents.len())).collect()
     }
 
+    /// Whether there is a file at `path`, which is as for [`read`](Self::read).
+    pub fn contains(&self, path: &str) -> bool {
+        self.find(path).is_some()
+    }
+
     /// The contents of the file at `path`: one relative to the workspace, or an absolute one as
     /// programs have it, such as `/tmp/log`. Links are followed. `None` if there is no such file;
     /// those of mounted folders are the host's own.
     pub fn read(&self, path: &str) -> Option<Vec<u8>> {
+        match &self.find(path)?.kind {
+            Kind::File(contents) => Some(contents.to_vec()),
+            Kind::Fixed(contents) => Some(contents.to_vec()),
+            Kind::Folder { .. } | Kind::Link(_) | Kind::Mount { .. } => None,
+        }
+    }
+
+    fn find(&self, path: &str) -> Option<&Node> {
         match resolve(&self.tree, Base::Node(self.folder), path, Links::Follow).ok()? {
-            Place::Node(node) => match &self.tree.node(node).ok()?.kind {
-                Kind::File(contents) => Some(contents.to_vec()),
-                Kind::Fixed(contents) => Some(contents.to_vec()),
-                Kind::Folder { .. } | Kind::Link(_) | Kind::Mount { .. } => None,
-            },
+            Place::Node(node) => self.tree.node(node).ok().filter(|node| node.is_file()),
             Place::Vacant { .. } | Place::Host(_) => None,
         }
     }

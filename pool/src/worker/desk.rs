@@ -164,7 +164,7 @@ impl Desk {
     /// From the thread: it does nothing more.
     pub(super) fn ended(&self) {
         let mut controls = self.controls.lock();
-        // What ran has ended; its job may be tried again, with the same handle.
+        // What ran has ended.
         controls.stop = None;
         let _ = self.step(&mut controls, Input::Ended);
     }

@@ -136,6 +136,7 @@ impl SchedulerState {
                 Verdict::SandboxFailed(failure) if failure.is_of_interpreter()
             ),
             session_left: finished.outcome.session_restored,
+            never_ran: never_ran(&finished.outcome),
         };
         let session = self.session_of(job);
         self.finished = Some(finished);
@@ -171,7 +172,9 @@ impl SchedulerState {
         {
             let mut measures = self.published.measures.lock();
             measures.record_attach(attach);
-            measures.record_run(outcome.usage.wall);
+            if !never_ran(&outcome) {
+                measures.record_run(outcome.usage.wall);
+            }
         }
         self.published.metrics.attached(attach);
         self.end(job, *outcome);
@@ -186,6 +189,8 @@ impl SchedulerState {
             Some(_) | None => "its worker died".to_owned(),
         };
         live.task.transcript.restart();
+        // What ended with its worker was stopped for that.
+        live.task.stop = StopHandle::default();
         let ran_on = live.dispatched.take().map(|(_, worker)| worker);
         self.totals.retried += 1;
         self.published.metrics.retried();
@@ -268,4 +273,10 @@ impl SchedulerState {
             let _ = reply.send(outcome);
         }
     }
+}
+
+/// Whether a program never began: its caller wanted it to end, or its time was over, before.
+fn never_ran(outcome: &Outcome) -> bool {
+    let ended_before = matches!(outcome.verdict, Verdict::Limit(_) | Verdict::Cancelled);
+    ended_before && outcome.usage.wall.is_zero()
 }

@@ -44,7 +44,7 @@ impl Model {
         }
         let tenant = &job.queued.tenant;
         self.shares.end(tenant, run.charged, cpu);
-        if !sandbox_failed {
+        if !sandbox_failed && !report.never_ran {
             self.shares.note(tenant, cpu, wall.saturating_add(overhead), own_memory_bytes);
         }
         let limit = self.config.retire_above_bytes;

@@ -155,7 +155,7 @@ impl Session {
             return;
         } else {
             // By another worker, on its way to this one, or by this one, which will be gone.
-            self.before = Place::Parked;
+            self.before = if bytes == Some(0) { Place::Fresh } else { Place::Parked };
         }
         self.bytes = bytes.unwrap_or(self.bytes);
     }

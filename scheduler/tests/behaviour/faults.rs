@@ -71,9 +71,15 @@ impl Case {
     }
 
     /// Whether nothing but the sandbox is to blame if the job doesn't succeed: a state that can't
-    /// be had is nothing that another worker could have either.
+    /// be had is nothing that another worker could have either, and a job that its caller wants to
+    /// end isn't tried again.
     fn may_fail(self) -> bool {
-        self.gate == Gate::Err && matches!(self.step, Step::Park | Step::Attach | Step::Unpack)
+        let is_tried_again = match self.step {
+            Step::Park | Step::Attach | Step::Unpack => false,
+            Step::Run => self.caller == Caller::Waits,
+            Step::Start | Step::Reset | Step::Pack => true,
+        };
+        self.gate == Gate::Err && !is_tried_again
     }
 
     fn check(self, outcome: &Outcome) {

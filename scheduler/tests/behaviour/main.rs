@@ -294,6 +294,19 @@ async fn dropping_a_ticket_cancels_its_job() {
 }
 
 #[tokio::test]
+async fn dropping_a_submission_cancels_a_job_that_is_taken_and_begins() {
+    let rig = rig(1).await;
+    let mut submission = Box::pin(rig.scheduler.submit(script("wait")));
+    // It is sent, and nobody hears the answer.
+    tokio::select! {
+        biased;
+        _ = &mut submission => panic!("the scheduler hasn't run meanwhile"),
+        () = std::future::ready(()) => drop(submission),
+    }
+    until(&rig.scheduler, |status| status.totals.cancelled == 1).await;
+}
+
+#[tokio::test]
 async fn a_cancelled_job_has_an_outcome_of_its_own() {
     let rig = rig(1).await;
     let mut running = rig.scheduler.submit(script("wait")).await.unwrap();

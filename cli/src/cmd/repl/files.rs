@@ -36,7 +36,7 @@ impl Repl {
         let there = self.session().workspace().await?;
         for (name, contents) in self.given.files.clone() {
             self.give(&name, contents).await?.map_err(UsageError)?;
-            if there.read(&name).is_some() {
+            if there.contains(&name) {
                 note(format_args!("the session's `{name}` is replaced, as --input says"));
             }
         }
@@ -89,7 +89,7 @@ impl Repl {
         let put = match (workspace::name_for(file, path), read) {
             (Ok(name), Ok(contents)) => {
                 let Some(there) = self.workspace().await else { return Ok(()) };
-                let is_there = there.read(&name).is_some();
+                let is_there = there.contains(&name);
                 let (length, verb) = (contents.len(), if is_there { "replaced" } else { "put" });
                 let given = self.give(&name, contents).await?;
                 given.map(|()| note(format_args!("{verb} `{name}`, {length} bytes")))
@@ -116,7 +116,7 @@ impl Repl {
                     Some(contents) => workspace::write_new(&local, &contents)
                         .map(|()| (local.clone(), contents.len()))
                         .map_err(|error| format!("can't write `{}`: {error}", local.display())),
-                    None => Err("the session has no such file; `:files` lists them".to_owned()),
+                    None => Err("it is none of the session's own files, which `:files` lists; what is mounted is yours".to_owned()),
                 }
             }
             Err(problem) => Err(problem),

@@ -302,6 +302,7 @@ impl World {
             own_memory_bytes: self.random.below(1_200),
             sandbox_failed: self.random.one_in(6),
             session_left,
+            never_ran: self.random.below(8) == 0,
         };
         self.tell(Event::Finished { worker, job, report });
     }
