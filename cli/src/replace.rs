@@ -5,11 +5,12 @@
 //! replaced, unless the caller asked [`through_links`] first, as is done for files that the user
 //! named.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use tempfile::TempPath;
 
 /// Who may read a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,33 +24,25 @@ pub(crate) enum Access {
 /// A file that isn't whole yet. It is removed if it never is.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
-    path: PathBuf,
+    path: TempPath,
 }
 
 impl Unfinished {
     /// An empty file in the folder of `target`, open for writing.
     pub(crate) fn beside(target: &Path, access: Access) -> io::Result<(Self, File)> {
-        static MADE: AtomicU64 = AtomicU64::new(0);
-        let (process, folder) = (std::process::id(), folder_of(target));
         let mode = if access == Access::Private { 0o600 } else { 0o666 };
-        let (path, file) = loop {
-            let number = MADE.fetch_add(1, Ordering::Relaxed);
-            // Not from the target's name, which may be as long as names can be.
-            let path = folder.join(format!(".unfinished-{process}-{number}"));
-            match OpenOptions::new().write(true).create_new(true).mode(mode).open(&path) {
-                // Left by a process that was killed and had the same number.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                opened => break (path, opened?),
-            }
-        };
-        let unfinished = Self { path };
+        let made = tempfile::Builder::new()
+            .prefix(".unfinished-")
+            .permissions(Permissions::from_mode(mode))
+            .tempfile_in(folder_of(target))?;
+        let (file, path) = made.into_parts();
         let before = fs::metadata(target).ok().filter(Metadata::is_file);
         if let Some(before) = before.filter(|_| access == Access::AsBefore)
             && before.permissions() != file.metadata()?.permissions()
         {
             file.set_permissions(before.permissions())?;
         }
-        Ok((unfinished, file))
+        Ok((Self { path }, file))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -57,19 +50,9 @@ impl Unfinished {
     }
 
     /// Gives the file its name, in place of what has it. What is in the file is on the disk already.
-    pub(crate) fn finish(mut self, target: &Path) -> io::Result<()> {
-        fs::rename(&self.path, target)?;
-        // Another process may have made a file of this name by now.
-        self.path.clear();
+    pub(crate) fn finish(self, target: &Path) -> io::Result<()> {
+        self.path.persist(target).map_err(|error| error.error)?;
         sync(folder_of(target))
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if !self.path.as_os_str().is_empty() {
-            let _ = fs::remove_file(&self.path);
-        }
     }
 }
 
@@ -120,7 +103,7 @@ fn sync(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777

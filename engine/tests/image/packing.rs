@@ -76,3 +76,22 @@ fn an_interpreter_tells_what_memory_is_its_own() {
     let after = slot.private_bytes();
     assert!(after < grown / 2 && after < image, "{after} of {image}");
 }
+
+/// wasmer keeps each until its store goes, so an instance that has many of them goes with them.
+#[test]
+fn what_native_exceptions_took_is_given_back_at_the_reset() {
+    let mut slot = mapped().start().unwrap();
+    let throws = "import os, matplotlib\nfrom matplotlib.ft2font import FT2Font\n\
+                  font = 'fonts/ttf/DejaVuSans.ttf'\n\
+                  font = FT2Font(os.path.join(matplotlib.get_data_path(), font))\n\
+                  for _ in range(5_000):\n\
+                  \x20 try: font.load_glyph(10**6)\n\
+                  \x20 except RuntimeError: pass";
+    value(&mut slot, throws);
+    let grown = slot.private_bytes();
+    assert!(grown >= 5_000 * 2048, "{grown}");
+    slot.reset().unwrap();
+    // More than the pages that a memory keeps when it goes back.
+    let after = slot.private_bytes();
+    assert!(after <= 4 << 20, "{after}");
+}
