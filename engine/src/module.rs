@@ -18,19 +18,22 @@ use crate::config::{Progress, ProgressSink};
 use crate::error::{EngineError, ModuleError};
 use crate::seal::Sealer;
 use crate::tunables::GuestTunables;
+use checkpoints::Checkpoints;
 use throws::CountThrows;
 
+mod checkpoints;
 pub(crate) mod imports;
 mod key;
 pub(crate) mod throws;
 pub(crate) mod writes;
 
 /// A wasmer engine with our memory, for Cranelift with exceptions, which the build needs and which
-/// are counted.
+/// are counted. What it compiles can be stopped anywhere.
 pub(crate) fn new_engine() -> Engine {
     let mut features = Features::default();
     features.exceptions(true);
     let mut compiler = Cranelift::default();
+    compiler.push_middleware(Arc::new(Checkpoints::default()));
     compiler.push_middleware(Arc::new(CountThrows::default()));
     let mut engine: Engine =
         EngineBuilder::new(compiler).set_features(Some(features)).engine().into();

@@ -2,6 +2,7 @@
 
 use wasmer::sys::CpuFeature;
 
+use super::checkpoints::CHECKPOINTS_VERSION;
 use super::throws::MOST_THROWS;
 
 /// The version that `Cargo.toml` pins; `tests/layering.rs` compares the two.
@@ -13,7 +14,8 @@ const SETTINGS: &str = "cranelift exceptions counted-throws static-memory-8GiB-6
 
 /// The key of the module that the bytes with hash `source` compile to here: 32 hexadecimal digits.
 pub(crate) fn module_key(source: &str) -> String {
-    key_of(source, WASMER_VERSION, &format!("{SETTINGS} {MOST_THROWS}"), &cpu_features())
+    let settings = format!("{SETTINGS} {MOST_THROWS} checkpoints {CHECKPOINTS_VERSION}");
+    key_of(source, WASMER_VERSION, &settings, &cpu_features())
 }
 
 fn cpu_features() -> String {
