@@ -18,7 +18,7 @@ use crate::config::{Progress, ProgressSink};
 use crate::error::{EngineError, ModuleError};
 use crate::seal::Sealer;
 use crate::tunables::GuestTunables;
-use checkpoints::Checkpoints;
+use checkpoints::AddCheckpoints;
 use throws::CountThrows;
 
 mod checkpoints;
@@ -33,7 +33,7 @@ pub(crate) fn new_engine() -> Engine {
     let mut features = Features::default();
     features.exceptions(true);
     let mut compiler = Cranelift::default();
-    compiler.push_middleware(Arc::new(Checkpoints::default()));
+    compiler.push_middleware(Arc::new(AddCheckpoints::default()));
     compiler.push_middleware(Arc::new(CountThrows::default()));
     let mut engine: Engine =
         EngineBuilder::new(compiler).set_features(Some(features)).engine().into();

@@ -6,9 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use wasmer::sys::vm::TrapCode;
+use wasmer::sys::wasmparser::{Parser, Payload};
 use wasmer::{Instance, Module, Store, TypedFunction, imports};
 
-use super::*;
+use super::paths::Checkpoints;
 use crate::interrupt::{Gate, InterruptHandle};
 use crate::module::new_engine;
 use crate::outcome::StopReason;
@@ -168,25 +169,23 @@ fn every_shape_ends_at_a_stop() {
     assert!(endless.is_empty(), "these went on: {endless:?}");
 }
 
-fn paths(body: &str) -> Paths {
+fn checkpoints(body: &str) -> Checkpoints {
     let text = format!("(module (memory 1) {HELPERS} (func (export \"run\") {body}))");
     let wasm = wat::parse_str(text).unwrap();
-    let mut paths = Paths::default();
-    for payload in wasmer::sys::wasmparser::Parser::new(0).parse_all(&wasm) {
-        if let wasmer::sys::wasmparser::Payload::CodeSectionEntry(function) = payload.unwrap() {
-            paths = Paths::default();
-            for operator in function.get_operators_reader().unwrap() {
-                paths.follow(&operator.unwrap()).unwrap();
-            }
-            assert!(paths.is_over());
+    let mut checkpoints = None;
+    for payload in Parser::new(0).parse_all(&wasm) {
+        if let Payload::CodeSectionEntry(function) = payload.unwrap() {
+            let operators = function.get_operators_reader().unwrap();
+            let operators: Vec<_> = operators.into_iter().map(Result::unwrap).collect();
+            checkpoints = Some(Checkpoints::of(&operators).unwrap());
         }
     }
-    paths
+    checkpoints.unwrap()
 }
 
 #[test]
 fn loops_that_always_store_are_left_as_they_are() {
-    let paths = paths(
+    let checkpoints = checkpoints(
         "(local $n i32)
          (loop $outer
             (loop $inner
@@ -195,25 +194,66 @@ fn loops_that_always_store_are_left_as_they_are() {
             (br_if $outer (local.get $n))
             (if (local.get $n) (then (br $outer)) (else (i32.store8 (i32.const 1) (i32.const 0)))))",
     );
-    assert_eq!(paths.loops_need_checkpoint, [false, false]);
-    assert!(!paths.entry_needs_checkpoint);
+    assert_eq!(checkpoints.at_loops, [false, false]);
+    assert!(!checkpoints.at_entry);
 }
 
 #[test]
-fn a_loop_whose_end_is_only_left_is_none() {
-    let paths = paths("(loop $l (nop)) (block $b (loop $l (br $b)))");
-    assert_eq!(paths.loops_need_checkpoint, [false, false]);
+fn loops_that_load_along_are_left_as_they_are() {
+    let sum = "(local $p i32) (local $end i32) (local $sum f64)
+         (loop $rows
+            (local.set $p (i32.const 64))
+            (loop $columns
+                (local.set $sum (f64.add (local.get $sum) (f64.load (local.get $p))))
+                (local.set $p (i32.add (local.get $p) (i32.const 8)))
+                (br_if $columns (i32.ne (local.get $p) (local.get $end))))
+            (br $rows))";
+    assert_eq!(checkpoints(sum).at_loops, [false, false]);
+    let list = "(local $node i32)
+         (loop $l (br_if $l (local.tee $node (i32.load offset=8 (local.get $node)))))";
+    assert_eq!(checkpoints(list).at_loops, [false]);
+    let indexed = "(local $i i32) (local $base i32) (local $at i32)
+         (loop $l
+            (local.set $at (i32.add (local.get $base) (i32.shl (local.get $i) (i32.const 3))))
+            (local.set $i (i32.add (local.get $i) (i32.const 1)))
+            (br_if $l (i32.load (local.get $at))))";
+    assert_eq!(checkpoints(indexed).at_loops, [false]);
 }
 
 #[test]
-fn a_function_that_looks_at_memory_before_it_calls_needs_no_checkpoint() {
-    assert!(!paths("(drop (call $leaf (i64.load (i32.const 8))))").entry_needs_checkpoint);
-    assert!(paths("(drop (call $leaf (i64.const 8)))").entry_needs_checkpoint);
-    assert!(
-        paths(
-            "(block $b (br_if $b (i32.const 1)) (drop (i64.load (i32.const 8))))
-             (drop (call $leaf (i64.const 8)))"
-        )
-        .entry_needs_checkpoint
-    );
+fn loads_from_one_address_do_not_count() {
+    let same = "(local $p i32) (loop $l (br_if $l (i32.load (local.get $p))))";
+    assert_eq!(checkpoints(same).at_loops, [true]);
+    let of_the_outer_loop = "(local $p i32)
+         (loop $outer
+            (local.set $p (i32.add (local.get $p) (i32.const 8)))
+            (loop $inner (br_if $inner (i32.load (local.get $p))))
+            (br_if $outer (i32.load (local.get $p))))";
+    assert_eq!(checkpoints(of_the_outer_loop).at_loops, [false, true]);
+    let computed_again = "(local $p i32) (local $at i32)
+         (loop $l
+            (local.set $at (i32.add (local.get $p) (i32.const 8)))
+            (br_if $l (i32.load (local.get $at))))";
+    assert_eq!(checkpoints(computed_again).at_loops, [true]);
+}
+
+#[test]
+fn a_loop_that_never_goes_round_needs_none() {
+    let checkpoints = checkpoints("(loop $l (nop)) (block $b (loop $l (br $b)))");
+    assert_eq!(checkpoints.at_loops, [false, false]);
+}
+
+#[test]
+fn a_function_that_looks_at_memory_before_it_calls_needs_none() {
+    assert!(!checkpoints("(drop (call $leaf (i64.load (i32.const 8))))").at_entry);
+    assert!(checkpoints("(drop (call $leaf (i64.const 8)))").at_entry);
+    let on_one_path = "(block $b (br_if $b (i32.const 1)) (drop (i64.load (i32.const 8))))
+         (drop (call $leaf (i64.const 8)))";
+    assert!(checkpoints(on_one_path).at_entry);
+}
+
+#[test]
+fn a_module_without_a_memory_compiles() {
+    let wasm = wat::parse_str("(module (func (loop $l (br $l))))").unwrap();
+    Module::new(&new_engine(), wasm).unwrap();
 }

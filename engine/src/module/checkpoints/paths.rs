@@ -1,0 +1,284 @@
+//! Where the checkpoints of one function go.
+//!
+//! One pass over its operators is enough, since control flow is structured. A path from the head of
+//! a loop that has had no access has gone through the heads of all loops inside that one. So what a
+//! place has to know is one number: the outermost loop, of those around it, from whose head it can
+//! be reached without an access.
+
+use std::mem;
+
+use wasmer::sys::MiddlewareError;
+use wasmer::sys::wasmparser::{Catch, Operator};
+
+use super::addresses::Addresses;
+
+/// Where the checkpoints of one function go.
+#[derive(Debug)]
+pub(super) struct Checkpoints {
+    /// Whether one goes to the function's entry.
+    pub(super) at_entry: bool,
+    /// Whether one goes to the head of each loop, in the order of the loops.
+    pub(super) at_loops: Vec<bool>,
+}
+
+impl Checkpoints {
+    /// Those of the function with these operators.
+    ///
+    /// # Errors
+    /// The operators are no function's, or have exceptions of the proposal's first version.
+    pub(super) fn of(operators: &[Operator<'_>]) -> Result<Self, MiddlewareError> {
+        let mut paths = Paths::new(Addresses::of(operators));
+        for (at, operator) in operators.iter().enumerate() {
+            paths.follow(at, operator)?;
+        }
+        Ok(Self { at_entry: paths.entry_needs_one, at_loops: paths.loops_need_one })
+    }
+}
+
+/// The outermost of the loops around a place from whose head the place can be reached without an
+/// access. The function is loop 0, a loop in it loop 1, and so on inwards; within `n` loops,
+/// `n + 1` is none of them.
+type Outermost = usize;
+
+/// No path leads here.
+const UNREACHED: Outermost = usize::MAX;
+
+/// Follows the operators of one function.
+#[derive(Debug)]
+struct Paths<'a> {
+    addresses: Addresses<'a>,
+    /// Blocks that are open, the function's own first.
+    blocks: Vec<Block>,
+    /// The numbers of the loops that are open, the outermost first.
+    loops: Vec<usize>,
+    here: Outermost,
+    /// Whether the entry reaches this place without an access; any load counts here, since each
+    /// call has at least its first.
+    is_fresh: bool,
+    entry_needs_one: bool,
+    loops_need_one: Vec<bool>,
+}
+
+#[derive(Debug)]
+struct Block {
+    kind: Kind,
+    /// Loops around it.
+    depth: usize,
+    /// Merged from the branches to its end.
+    at_end: Outermost,
+    is_fresh_at_end: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// `block`, `try_table`, the function itself, or the second arm of an `if`.
+    Plain,
+    /// The first arm of an `if`, with what holds where the arms part.
+    If(Outermost, bool),
+    /// The loop with this number.
+    Loop(usize),
+}
+
+impl<'a> Paths<'a> {
+    fn new(addresses: Addresses<'a>) -> Self {
+        let function =
+            Block { kind: Kind::Plain, depth: 0, at_end: UNREACHED, is_fresh_at_end: false };
+        Self {
+            addresses,
+            blocks: vec![function],
+            loops: Vec::new(),
+            here: 0,
+            is_fresh: true,
+            entry_needs_one: false,
+            loops_need_one: Vec::new(),
+        }
+    }
+
+    fn follow(&mut self, at: usize, operator: &Operator<'_>) -> Result<(), MiddlewareError> {
+        use Operator as Op;
+        match operator {
+            Op::Block { .. } => self.open(Kind::Plain),
+            Op::If { .. } => self.open(Kind::If(self.here, self.is_fresh)),
+            Op::Loop { .. } => {
+                let number = self.loops_need_one.len();
+                self.open(Kind::Loop(number));
+                self.loops.push(number);
+                self.loops_need_one.push(false);
+            }
+            Op::TryTable { try_table } => {
+                // An exception may come from any place within, each of which has at least the
+                // accesses that are before it.
+                for catch in &try_table.catches {
+                    let (Catch::One { label, .. }
+                    | Catch::OneRef { label, .. }
+                    | Catch::All { label }
+                    | Catch::AllRef { label }) = catch;
+                    self.branch(*label)?;
+                }
+                self.open(Kind::Plain);
+            }
+            Op::Else => self.second_arm(),
+            Op::End => self.close(),
+            Op::Br { relative_depth } => {
+                self.branch(*relative_depth)?;
+                self.leave();
+            }
+            Op::BrTable { targets } => {
+                for target in targets.targets() {
+                    self.branch(target.map_err(|error| failure(&error.to_string()))?)?;
+                }
+                self.branch(targets.default())?;
+                self.leave();
+            }
+            Op::BrIf { relative_depth }
+            | Op::BrOnNull { relative_depth }
+            | Op::BrOnNonNull { relative_depth }
+            | Op::BrOnCast { relative_depth, .. }
+            | Op::BrOnCastFail { relative_depth, .. } => self.branch(*relative_depth)?,
+            Op::Call { .. } | Op::CallIndirect { .. } | Op::CallRef { .. } => self.call(),
+            Op::ReturnCall { .. } | Op::ReturnCallIndirect { .. } | Op::ReturnCallRef { .. } => {
+                self.call();
+                self.leave();
+            }
+            Op::Return | Op::Unreachable | Op::Throw { .. } | Op::ThrowRef => self.leave(),
+            Op::Try { .. }
+            | Op::Catch { .. }
+            | Op::CatchAll
+            | Op::Delegate { .. }
+            | Op::Rethrow { .. } => {
+                // Cranelift refuses them too.
+                return Err(failure("exceptions of the proposal's first version"));
+            }
+            _ => match access(operator) {
+                Some(Access::Store) => self.touch(self.loops.len()),
+                Some(Access::Load) => self.touch(self.addresses.changes_in(at, &self.loops)),
+                None => {}
+            },
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, kind: Kind) {
+        let depth = self.loops.len();
+        self.blocks.push(Block { kind, depth, at_end: UNREACHED, is_fresh_at_end: false });
+    }
+
+    /// What holds here holds at the label too.
+    fn branch(&mut self, label: u32) -> Result<(), MiddlewareError> {
+        let target = self.blocks.len().checked_sub(1 + label as usize);
+        let block = target.and_then(|target| self.blocks.get_mut(target));
+        let block = block.ok_or_else(|| failure("a branch to no block"))?;
+        match block.kind {
+            Kind::Loop(number) => self.loops_need_one[number] |= self.here <= block.depth + 1,
+            Kind::Plain | Kind::If(..) => {
+                block.at_end = block.at_end.min(self.here);
+                block.is_fresh_at_end |= self.is_fresh;
+            }
+        }
+        Ok(())
+    }
+
+    /// What follows can't be reached from here.
+    fn leave(&mut self) {
+        self.here = UNREACHED;
+        self.is_fresh = false;
+    }
+
+    fn second_arm(&mut self) {
+        let Some(block) = self.blocks.last_mut() else { return };
+        if let Kind::If(here, is_fresh) = mem::replace(&mut block.kind, Kind::Plain) {
+            block.at_end = block.at_end.min(self.here);
+            block.is_fresh_at_end |= self.is_fresh;
+            (self.here, self.is_fresh) = (here, is_fresh);
+        }
+    }
+
+    fn close(&mut self) {
+        let Some(block) = self.blocks.pop() else { return };
+        self.loops.truncate(block.depth);
+        let mut here = self.here.min(block.at_end);
+        self.is_fresh |= block.is_fresh_at_end;
+        if let Kind::If(before, was_fresh) = block.kind {
+            here = here.min(before);
+            self.is_fresh |= was_fresh;
+        }
+        // Loops that end here are no longer around.
+        self.here = if here == UNREACHED { here } else { here.min(block.depth + 1) };
+    }
+
+    fn call(&mut self) {
+        self.entry_needs_one |= self.is_fresh;
+    }
+
+    /// An access that Cranelift keeps in each round of the `depth` outermost loops.
+    fn touch(&mut self, depth: usize) {
+        self.is_fresh = false;
+        if self.here != UNREACHED {
+            self.here = self.here.max(depth + 1);
+        }
+    }
+}
+
+fn failure(reason: &str) -> MiddlewareError {
+    MiddlewareError::new("checkpoints", reason)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    Load,
+    Store,
+}
+
+/// How an operator is sure to touch the memory. What isn't listed may touch none of it, such as a
+/// copy of no bytes.
+pub(super) fn access(operator: &Operator<'_>) -> Option<Access> {
+    use Operator as Op;
+    match operator {
+        Op::I32Store { .. }
+        | Op::I64Store { .. }
+        | Op::F32Store { .. }
+        | Op::F64Store { .. }
+        | Op::I32Store8 { .. }
+        | Op::I32Store16 { .. }
+        | Op::I64Store8 { .. }
+        | Op::I64Store16 { .. }
+        | Op::I64Store32 { .. }
+        | Op::V128Store { .. }
+        | Op::V128Store8Lane { .. }
+        | Op::V128Store16Lane { .. }
+        | Op::V128Store32Lane { .. }
+        | Op::V128Store64Lane { .. } => Some(Access::Store),
+        Op::I32Load { .. }
+        | Op::I64Load { .. }
+        | Op::F32Load { .. }
+        | Op::F64Load { .. }
+        | Op::I32Load8S { .. }
+        | Op::I32Load8U { .. }
+        | Op::I32Load16S { .. }
+        | Op::I32Load16U { .. }
+        | Op::I64Load8S { .. }
+        | Op::I64Load8U { .. }
+        | Op::I64Load16S { .. }
+        | Op::I64Load16U { .. }
+        | Op::I64Load32S { .. }
+        | Op::I64Load32U { .. }
+        | Op::V128Load { .. }
+        | Op::V128Load8x8S { .. }
+        | Op::V128Load8x8U { .. }
+        | Op::V128Load16x4S { .. }
+        | Op::V128Load16x4U { .. }
+        | Op::V128Load32x2S { .. }
+        | Op::V128Load32x2U { .. }
+        | Op::V128Load8Splat { .. }
+        | Op::V128Load16Splat { .. }
+        | Op::V128Load32Splat { .. }
+        | Op::V128Load64Splat { .. }
+        | Op::V128Load32Zero { .. }
+        | Op::V128Load64Zero { .. }
+        | Op::V128Load8Lane { .. }
+        | Op::V128Load16Lane { .. }
+        | Op::V128Load32Lane { .. }
+        | Op::V128Load64Lane { .. } => Some(Access::Load),
+        _ => None,
+    }
+}
