@@ -286,7 +286,7 @@ pub fn tool_result_schema() -> Json {
         "execution_time": { "type": "number", "description": "Seconds." },
         "timed_out": { "type": "boolean", "description": "Whether a limit on time or a deadline ended it." },
         "status": {
-            "enum": ["completed", "raised", "exited", "limit", "cancelled", "sandbox_failed"],
+            "enum": ["completed", "raised", "exited", "limit", "cancelled", "tampered", "sandbox_failed"],
         },
         "value": { "description": "The last expression, if it is JSON." },
         "repr": perhaps("The last expression's repr, unless it is None."),

@@ -33,7 +33,7 @@ impl Exit {
         match &outcome.verdict {
             Verdict::Completed { .. } => Self::Success,
             Verdict::Exited { code, .. } => Self::Program(*code),
-            Verdict::Raised(_) => Self::Failed,
+            Verdict::Raised(_) | Verdict::Tampered(_) => Self::Failed,
             Verdict::Limit(_) => Self::Limit,
             Verdict::Cancelled => Self::Interrupted,
             // What the user gave can't be put where it should be, or doesn't go together.

@@ -129,6 +129,7 @@ pub(crate) fn report(outcome: &Outcome) {
             report_place(outcome);
             terminal::note("interrupted");
         }
+        Verdict::Tampered(tampering) => terminal::note(tampering),
         // What the user gave, or asked of a session.
         Verdict::SandboxFailed(failure) if !failure.is_of_interpreter() => terminal::note(failure),
         Verdict::SandboxFailed(failure) => {

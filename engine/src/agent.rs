@@ -12,7 +12,7 @@ pub(crate) use self::wire::Frame;
 use self::wire::{ListedForm, ReplyParts};
 use crate::image::ImageSpec;
 use crate::limits::{LimitKind, Limits};
-use crate::outcome::{Exception, SandboxFailure, Verdict};
+use crate::outcome::{Exception, Tampering, Verdict};
 use crate::packages::SITE;
 use crate::program::{Entry, Program};
 use crate::value;
@@ -275,9 +275,8 @@ impl LeftOut {
 }
 
 /// What the agent says about how the run ended.
-pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, SandboxFailure> {
-    let malformed =
-        |why: String| SandboxFailure::Protocol(format!("the reply is malformed: {why}"));
+pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampering> {
+    let malformed = |why: String| Tampering(format!("its reply is malformed: {why}"));
     let ReplyParts { header, buffers } =
         wire::split_reply(bytes, header_cap(limits), structure_cap(limits)).map_err(malformed)?;
     let reply: Reply = serde_json::from_value(Json::Object(header))
@@ -305,8 +304,7 @@ pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Sandb
         Reply::Exited { message, .. } => message.as_ref().is_none_or(|text| text.len() <= cap),
     };
     if !is_within {
-        let text = "the reply is larger than its limit".to_owned();
-        return Err(SandboxFailure::Protocol(text));
+        return Err(Tampering("its reply is larger than its limit".to_owned()));
     }
     let mut left_out = LeftOut::default();
     let verdict = match reply {
@@ -635,7 +633,7 @@ sys.stdout.write(frames[-1][5:].decode())
             "\u{0}",
         ] {
             let result = parse_reply(&wire::framed(text), &Limits::default());
-            assert!(matches!(result, Err(SandboxFailure::Protocol(_))), "{text}");
+            assert!(matches!(result, Err(Tampering(_))), "{text}");
         }
     }
 

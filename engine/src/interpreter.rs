@@ -109,7 +109,7 @@ impl Interpreter {
                 // Without memory, or refused by the host, it may not have got to seeding.
                 self.life.is_copy &= match &outcome.verdict {
                     Verdict::Raised(exception) => exception.type_name == "MemoryError",
-                    Verdict::Limit(_) | Verdict::SandboxFailed(_) => true,
+                    Verdict::Limit(_) | Verdict::Tampered(_) | Verdict::SandboxFailed(_) => true,
                     Verdict::Completed { .. } | Verdict::Exited { .. } | Verdict::Cancelled => {
                         false
                     }
@@ -199,7 +199,7 @@ impl Interpreter {
         let run = self.gate.begin();
         let interrupt = InterruptHandle::new(Arc::clone(&self.gate));
         let watch = Stopwatch::start();
-        let guard = watch.guard(limits, run, interrupt.clone());
+        let guard = watch.guard(limits, run, interrupt.clone(), stop.overdue_hook());
         self.bell.hang(guard.asker());
         stop.attach(interrupt, run, guard.asker());
         let ended = catch_unwind(AssertUnwindSafe(|| self.turn(turn.kind.source())));

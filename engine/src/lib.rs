@@ -33,9 +33,10 @@ pub use image::store::{
 pub use image::{Image, ImageInfo, ImageSpec, Setup};
 pub use interpreter::Interpreter;
 pub use limits::{LimitHit, LimitKind, Limits};
+pub use meter::OVERDUE_AFTER;
 pub use outcome::{
     Afterwards, ChangeKind, ChangedFile, Exception, MimeBundle, MimeData, Outcome, SandboxFailure,
-    StackFrame, StopReason, SyntaxPosition, Usage, Verdict,
+    StackFrame, StopReason, SyntaxPosition, Tampering, Usage, Verdict,
 };
 pub use packages::{Package, PackageInfo, PackageOrigin};
 pub use program::{
@@ -44,7 +45,7 @@ pub use program::{
 };
 pub use python::{PYTHON_WHEEL_VARIABLE, PythonBuild, WHEEL_REQUIREMENT};
 pub use session::{PackedRest, PackedSession, SessionState};
-pub use stop::StopHandle;
+pub use stop::{Overdue, StopHandle};
 pub use transcript::{Chunk, Cursor, Event, EventKind, Next, Stream, Transcript};
 pub use value::{Array, BadValue, Column, Element, Frame, MOST_DIMENSIONS, Value, Variables};
 

@@ -112,6 +112,9 @@ pub enum LimitKind {
     Deadline,
     /// `Limits::memory_bytes`.
     Memory,
+    /// The memory that was left for the job in its pool, which was less than `Limits::memory_bytes`
+    /// and `Limits::file_bytes`.
+    PoolMemory,
     /// `Limits::output_bytes`.
     Output,
     /// `Limits::file_bytes`.
@@ -156,6 +159,7 @@ impl LimitKind {
             Self::Cpu => "cpu",
             Self::Deadline => "deadline",
             Self::Memory => "memory",
+            Self::PoolMemory => "pool_memory",
             Self::Output => "output",
             Self::FileBytes => "file_bytes",
             Self::FileCount => "file_count",
@@ -180,6 +184,7 @@ impl LimitKind {
         match self {
             Self::Wall | Self::Cpu | Self::Deadline => " ms",
             Self::Memory
+            | Self::PoolMemory
             | Self::Output
             | Self::FileBytes
             | Self::FunctionArguments

@@ -4,7 +4,7 @@
 //! and `host/wasi/clock.rs`, which serves them to guests.
 //! One watchdog thread serves every interpreter of the process. A run that keeps its limits costs
 //! two short locks and no thread. One whose time is over is interrupted; if it goes on for the
-//! grace period, it is stopped.
+//! grace period, it is stopped; and if even that doesn't end it, whoever waits for it is told.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
@@ -15,6 +15,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::interrupt::{InterruptHandle, RunId};
 use crate::limits::Limits;
 use crate::outcome::StopReason;
+use crate::stop::OverdueHook;
 use cpu::ThreadCpuClock;
 
 #[cfg(target_os = "linux")]
@@ -26,6 +27,9 @@ mod cpu;
 /// After this the interpreter is told again that it is interrupted, then at twice the distance.
 const FIRST_REMINDER: Duration = Duration::from_millis(1);
 const LONGEST_REMINDER: Duration = Duration::from_millis(50);
+/// A run that goes on for so long after a stop is overdue. Stops take effect within milliseconds;
+/// the rest is for machines that are short of CPU time, or whose disk answers a mount late.
+pub const OVERDUE_AFTER: Duration = Duration::from_secs(10);
 /// CPU clocks are not looked at more often.
 const SHORTEST_CPU_WAIT: Duration = Duration::from_millis(2);
 
@@ -59,14 +63,17 @@ impl Stopwatch {
         limits: &Limits,
         run: RunId,
         interrupt: InterruptHandle,
+        overdue: Option<OverdueHook>,
     ) -> WatchGuard {
         let watched = Watched {
             run,
             interrupt,
+            overdue,
             watch: *self,
             cpu_time: limits.cpu_time,
             grace: limits.grace,
             is_ending: false,
+            is_stopped: false,
         };
         let id = WATCHDOG.change(|state, wake| {
             state.last += 1;
@@ -123,6 +130,12 @@ impl Asker {
     pub(crate) fn ask(&self, reason: StopReason) {
         WATCHDOG.change(|state, wake| *wake |= state.ask(self.id, reason, Instant::now()));
     }
+
+    /// The run was stopped, and is overdue if it goes on.
+    #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
+    pub(crate) fn expect_end(&self) {
+        WATCHDOG.change(|state, wake| *wake |= state.expect_end(self.id, Instant::now()));
+    }
 }
 
 static WATCHDOG: LazyLock<Watchdog> = LazyLock::new(Watchdog::start);
@@ -141,17 +154,22 @@ enum Due {
     Remind(Duration),
     /// Its grace period is over.
     Stop(StopReason),
+    /// It was stopped long ago.
+    Overdue,
 }
 
 #[derive(Debug)]
 struct Watched {
     run: RunId,
     interrupt: InterruptHandle,
+    overdue: Option<OverdueHook>,
     watch: Stopwatch,
     cpu_time: Duration,
     grace: Duration,
     /// It was interrupted or stopped.
     is_ending: bool,
+    /// It was stopped, and its end is awaited.
+    is_stopped: bool,
 }
 
 struct Watchdog {
@@ -215,8 +233,7 @@ impl State {
         watched.is_ending = true;
         let grace = watched.grace;
         if grace.is_zero() {
-            watched.interrupt.stop(watched.run, reason);
-            return false;
+            return self.stop(id, reason, now);
         }
         watched.interrupt.interrupt(watched.run, reason);
         let reminds = self.schedule(now + FIRST_REMINDER, id, Due::Remind(FIRST_REMINDER));
@@ -224,8 +241,27 @@ impl State {
         reminds | stops.is_some_and(|at| self.schedule(at, id, Due::Stop(reason)))
     }
 
-    fn act(&mut self, id: WatchId, due: Due, now: Instant) {
-        let Some(watched) = self.watched.get(&id) else { return };
+    /// Stops a run. Returns whether the watchdog has to be woken.
+    fn stop(&mut self, id: WatchId, reason: StopReason, now: Instant) -> bool {
+        let Some(watched) = self.watched.get(&id) else { return false };
+        // Takes the lock of one gate and changes page protections: microseconds, or milliseconds
+        // for a memory of a gigabyte.
+        watched.interrupt.stop(watched.run, reason);
+        self.expect_end(id, now)
+    }
+
+    /// A run was stopped. Returns whether the watchdog has to be woken.
+    fn expect_end(&mut self, id: WatchId, now: Instant) -> bool {
+        let is_first = self
+            .watched
+            .get_mut(&id)
+            .is_some_and(|watched| !std::mem::replace(&mut watched.is_stopped, true));
+        is_first && self.schedule(now + OVERDUE_AFTER, id, Due::Overdue)
+    }
+
+    /// Does what is due to a run. Gives who is to be told that it is overdue, without the lock.
+    fn act(&mut self, id: WatchId, due: Due, now: Instant) -> Option<OverdueHook> {
+        let watched = self.watched.get(&id)?;
         match due {
             Due::Wall => drop(self.ask(id, StopReason::WallTime, now)),
             Due::Cpu => {
@@ -242,10 +278,13 @@ impl State {
                     self.schedule(now + next, id, Due::Remind(next));
                 }
             }
-            // Takes the lock of one gate and changes page protections: microseconds, or
-            // milliseconds for a memory of a gigabyte.
-            Due::Stop(reason) => drop(watched.interrupt.stop(watched.run, reason)),
+            Due::Stop(reason) => drop(self.stop(id, reason, now)),
+            Due::Overdue => {
+                tracing::error!("a run goes on long after it was stopped");
+                return watched.overdue.clone();
+            }
         }
+        None
     }
 }
 
@@ -263,8 +302,10 @@ impl Shared {
             if now < at {
                 state.wakes = Some(at);
                 self.earlier.wait_until(&mut state, at);
-            } else if let Some((_, (id, due))) = state.pending.pop_first() {
-                state.act(id, due, now);
+            } else if let Some((_, (id, due))) = state.pending.pop_first()
+                && let Some(overdue) = state.act(id, due, now)
+            {
+                MutexGuard::unlocked(&mut state, || overdue.call());
             }
         }
     }
@@ -284,7 +325,7 @@ mod tests {
 
     fn guard(gate: &Arc<Gate>, limits: &Limits) -> WatchGuard {
         let handle = InterruptHandle::new(Arc::clone(gate));
-        Stopwatch::start().guard(limits, gate.begin(), handle)
+        Stopwatch::start().guard(limits, gate.begin(), handle, None)
     }
 
     fn limits(wall: u64, grace: u64) -> Limits {
@@ -350,7 +391,7 @@ mod tests {
         drop(guard);
         let handle = InterruptHandle::new(Arc::clone(&gate));
         let watch = Stopwatch::start();
-        let _guard = watch.guard(&limits, gate.begin(), handle);
+        let _guard = watch.guard(&limits, gate.begin(), handle, None);
         while gate.stop_requested().is_none() {
             std::hint::spin_loop();
         }

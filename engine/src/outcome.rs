@@ -130,9 +130,19 @@ pub enum Verdict {
     Limit(LimitHit),
     /// The caller ended the program.
     Cancelled,
+    /// The program damaged what ran it, and that is why there is no other verdict: it replaced parts
+    /// of the agent that serves it inside the sandbox, wrote over the interpreter's memory, or forged
+    /// a reply. What exactly the host can't know. Nothing outside of the run was reached, and its
+    /// interpreter is discarded.
+    Tampered(Tampering),
     /// The sandbox failed; the program is not to blame.
     SandboxFailed(SandboxFailure),
 }
+
+/// What came of the agent instead of a reply, as the host saw it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the program damaged the interpreter that ran it: {0}")]
+pub struct Tampering(pub String);
 
 /// What failed on our side.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -141,9 +151,6 @@ pub enum SandboxFailure {
     /// The guest faulted in a way that no program should be able to cause.
     #[error("the guest trapped: {0}")]
     Trap(String),
-    /// The guest's agent broke the protocol between guest and host.
-    #[error("the guest broke the agent's protocol: {0}")]
-    Protocol(String),
     /// A host function panicked.
     #[error("a host function panicked: {0}")]
     HostPanic(String),
@@ -177,11 +184,7 @@ impl SandboxFailure {
     /// are the same everywhere.
     pub fn is_of_interpreter(&self) -> bool {
         match self {
-            Self::Trap(_)
-            | Self::Protocol(_)
-            | Self::HostPanic(_)
-            | Self::Start(_)
-            | Self::WorkerDied(_) => true,
+            Self::Trap(_) | Self::HostPanic(_) | Self::Start(_) | Self::WorkerDied(_) => true,
             Self::Workspace { .. } | Self::NotDeterministic | Self::SessionLost(_) => false,
         }
     }

@@ -3,13 +3,46 @@
 //! Made with the job, long before a thread takes it up. What comes before the run begins takes
 //! effect as it begins; what comes after it ended does nothing.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 use crate::interrupt::{InterruptHandle, RunId};
 use crate::meter::Asker;
 use crate::outcome::StopReason;
+
+/// Hears of a run that a stop doesn't end.
+///
+/// A stop takes effect within milliseconds, wherever the guest is. If the run goes on for
+/// [`OVERDUE_AFTER`](crate::OVERDUE_AFTER) all the same, its thread hangs in the host, or something
+/// is wrong that nobody knows of, and whoever waits for the thread had better not.
+pub trait Overdue: Send + Sync {
+    /// The run that was given this number still goes on. Called on the watchdog's thread, once a
+    /// run, and must not wait.
+    fn overdue(&self, number: u64);
+}
+
+/// Who hears of a run that is overdue, and the number that they gave it.
+#[derive(Clone)]
+pub(crate) struct OverdueHook {
+    hears: Weak<dyn Overdue>,
+    number: u64,
+}
+
+impl OverdueHook {
+    pub(crate) fn call(&self) {
+        if let Some(hears) = self.hears.upgrade() {
+            hears.overdue(self.number);
+        }
+    }
+}
+
+impl fmt::Debug for OverdueHook {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("OverdueHook").field("number", &self.number).finish_non_exhaustive()
+    }
+}
 
 /// Ends one run, from any thread, before or while it goes.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +54,7 @@ pub struct StopHandle {
 struct StopState {
     requested: Option<(StopReason, Way)>,
     run: Option<Target>,
+    overdue: Option<OverdueHook>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +100,24 @@ impl StopHandle {
         self.state.lock().requested.map(|(reason, _)| reason)
     }
 
+    /// Has `hears` told if the run goes on long after it was stopped, with this number. To be
+    /// called before the run begins.
+    pub fn when_overdue(&self, hears: Weak<dyn Overdue>, number: u64) {
+        self.state.lock().overdue = Some(OverdueHook { hears, number });
+    }
+
+    /// Who is told.
+    pub(crate) fn overdue_hook(&self) -> Option<OverdueHook> {
+        self.state.lock().overdue.clone()
+    }
+
+    /// Says that the run is overdue, as the watchdog does. For interpreters that have no watchdog.
+    pub fn report_overdue(&self) {
+        if let Some(hook) = self.overdue_hook() {
+            hook.call();
+        }
+    }
+
     /// The run goes now.
     pub(crate) fn attach(&self, interrupt: InterruptHandle, run: RunId, asker: Asker) {
         let mut state = self.state.lock();
@@ -86,7 +138,10 @@ impl Target {
     fn end(&self, reason: StopReason, way: Way) {
         match way {
             Way::Gently => self.asker.ask(reason),
-            Way::AtOnce => drop(self.interrupt.stop(self.run, reason)),
+            Way::AtOnce => {
+                self.interrupt.stop(self.run, reason);
+                self.asker.expect_end();
+            }
         }
     }
 }
@@ -107,7 +162,8 @@ mod tests {
 
     fn begin(stop: &StopHandle, gate: &Arc<Gate>) -> WatchGuard {
         let (run, interrupt) = (gate.begin(), InterruptHandle::new(Arc::clone(gate)));
-        let guard = Stopwatch::start().guard(&Limits::default(), run, interrupt.clone());
+        let limits = Limits::default();
+        let guard = Stopwatch::start().guard(&limits, run, interrupt.clone(), None);
         stop.attach(interrupt, run, guard.asker());
         guard
     }

@@ -25,8 +25,8 @@ use crate::worker::Seat;
 /// then Ready again, or SessionParked? and Gone
 /// ```
 ///
-/// `Gone` comes after the thread was joined: it is the last of a worker, and everything that its
-/// thread said comes before it. It comes for every worker, once. What a seat took and wasn't told
+/// `Gone` comes after the thread was joined, or left behind because it is stuck: it is the last of a
+/// worker, and everything that its thread said comes before it. It comes for every worker, once. What a seat took and wasn't told
 /// of by then died with the worker. What different workers say, and `Stowed`, comes in no order;
 /// yet a session's state is where its cell says before anybody is told of it.
 #[derive(Debug)]
@@ -106,6 +106,9 @@ pub enum GoneReason {
     StartFailed(String),
     /// Its thread or its actor died.
     Died(String),
+    /// Its run went on for [`OVERDUE_AFTER`](engine::OVERDUE_AFTER) after it was stopped. Its
+    /// thread is left behind, and nothing that it does is heard of any more.
+    Stuck,
 }
 
 impl std::fmt::Display for GoneReason {
@@ -115,6 +118,11 @@ impl std::fmt::Display for GoneReason {
             Self::Dismissed => formatter.write_str("it was not needed"),
             Self::StartFailed(detail) => write!(formatter, "its interpreter can't start: {detail}"),
             Self::Died(detail) => write!(formatter, "it died: {detail}"),
+            Self::Stuck => write!(
+                formatter,
+                "its run went on for {} s after it was stopped, and its thread was left behind",
+                engine::OVERDUE_AFTER.as_secs()
+            ),
         }
     }
 }

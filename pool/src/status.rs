@@ -29,6 +29,9 @@ pub enum WorkerActivity {
     BackingOff,
     /// It failed too often in a row and is not replaced.
     GivenUp,
+    /// Its run went on long after it was stopped. Another worker has its place; its thread is left
+    /// behind, and is shown until it ends.
+    Stuck,
 }
 
 /// One worker as it is now.
@@ -95,6 +98,8 @@ struct Entry {
     memory_bytes: u64,
     failures: u64,
     last_error: Option<String>,
+    /// Nothing is left of it.
+    is_over: bool,
 }
 
 impl Entry {
@@ -120,6 +125,18 @@ impl BoardEntry {
         let mut entry = self.entry.lock();
         entry.activity = activity;
         entry.changed = now();
+    }
+
+    /// It is to be replaced. One that is stuck says so for as long as it is.
+    pub(crate) fn backs_off(&self) {
+        if self.entry.lock().activity != WorkerActivity::Stuck {
+            self.activity(WorkerActivity::BackingOff);
+        }
+    }
+
+    /// The thread that was left behind has ended.
+    pub(crate) fn over(&self) {
+        self.entry.lock().is_over = true;
     }
 
     /// What it is given is for this session, or for none.
@@ -159,6 +176,7 @@ impl Board {
             memory_bytes: 0,
             failures: 0,
             last_error: None,
+            is_over: false,
         };
         let entry = BoardEntry { entry: Arc::new(Mutex::new(entry)) };
         self.entries.insert(worker, entry.clone());
@@ -169,6 +187,14 @@ impl Board {
         self.entries.remove(&worker);
     }
 
+    /// Another worker takes its place. One that is stuck is shown until its thread ends.
+    pub(crate) fn replaced(&self, worker: WorkerId) {
+        self.entries.remove_if(&worker, |_, entry| {
+            let entry = entry.entry.lock();
+            entry.activity != WorkerActivity::Stuck || entry.is_over
+        });
+    }
+
     pub(crate) fn clear(&self) {
         self.entries.clear();
     }
@@ -176,6 +202,7 @@ impl Board {
     /// Every worker, in the order in which they were made.
     pub(crate) fn snapshot(&self) -> Vec<WorkerStatus> {
         let now = now();
+        self.entries.retain(|_, entry| !entry.entry.lock().is_over);
         let shown = self.entries.iter().map(|entry| entry.entry.lock().shown(*entry.key(), now));
         let mut workers: Vec<_> = shown.collect();
         workers.sort_by_key(|worker| worker.worker);

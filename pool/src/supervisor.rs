@@ -165,16 +165,16 @@ impl SupervisorState {
     async fn spawn(&mut self, myself: &ActorRef<SupervisorMessage>, history: History) {
         let worker = WorkerId(self.next_worker);
         self.next_worker += 1;
-        let (desk, orders) = Desk::new(worker, self.owner.clone(), self.board.add(worker));
+        let entry = self.board.add(worker);
+        let (desk, orders) = Desk::new(worker, self.owner.clone(), Arc::clone(&self.source), entry);
         if self.closing.is_some() {
             // It was asked for before anybody closed, and is told of all the same.
             self.gone(myself, &desk, history, GoneReason::Stopped);
             return;
         }
-        let source = Arc::clone(&self.source);
         let rollback_bytes = self.config.rollback_bytes;
         let desk_of_worker = Arc::clone(&desk);
-        let arguments = WorkerArguments { source, rollback_bytes, desk: desk_of_worker, orders };
+        let arguments = WorkerArguments { rollback_bytes, desk: desk_of_worker, orders };
         match Actor::spawn_linked(None, Worker, arguments, myself.get_cell()).await {
             Ok((actor, _)) => {
                 self.workers.insert(actor.get_id(), Watched { actor, desk, history });
@@ -213,7 +213,7 @@ impl SupervisorState {
 
     /// Tells the owner of a worker's end, and decides on its replacement.
     ///
-    /// P-4: its thread was joined, so nothing of it comes later.
+    /// P-4: its thread was joined or left behind, so nothing of it comes later.
     fn gone(
         &mut self,
         myself: &ActorRef<SupervisorMessage>,
@@ -223,7 +223,7 @@ impl SupervisorState {
     ) {
         let worker = desk.worker();
         let is_replaced = if self.closing.is_some() || desk.was_dismissed() {
-            if let GoneReason::Died(_) | GoneReason::StartFailed(_) = reason {
+            if let GoneReason::Died(_) | GoneReason::StartFailed(_) | GoneReason::Stuck = reason {
                 tracing::warn!(%worker, %reason, "a worker ended badly");
             }
             self.board.remove(worker);
@@ -232,7 +232,7 @@ impl SupervisorState {
             desk.entry().failed(reason.to_string());
             match history.died(desk.had_interpreter(), &self.config) {
                 Decision::ReplaceAfter(delay) => {
-                    desk.entry().activity(WorkerActivity::BackingOff);
+                    desk.entry().backs_off();
                     tracing::warn!(%worker, %reason, ?delay, "a worker is replaced");
                     self.replace_after(myself, worker, history, delay);
                     true
@@ -259,7 +259,7 @@ impl SupervisorState {
     ) {
         let board = self.board.clone();
         myself.send_after(delay, move || {
-            board.remove(worker);
+            board.replaced(worker);
             SupervisorMessage::Replace(history)
         });
     }

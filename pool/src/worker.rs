@@ -2,7 +2,7 @@
 //!
 //! The actor owns the life and death of the worker's thread, and nothing else: orders and what
 //! comes of them pass it by (`worker/desk.rs`), and what may follow what is in `worker/state.rs`.
-//! The thread is joined before the actor ends. When the actor is killed or panics, its run is
+//! The thread is joined before the actor ends, unless it is stuck. When the actor is killed or panics, its run is
 //! stopped and the thread is joined as the state is dropped; the supervisor waits for that before it
 //! tells of the end.
 
@@ -11,7 +11,6 @@ use std::sync::Arc;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use crate::event::GoneReason;
-use crate::interpreter::InterpreterSource;
 use crate::session::SessionCell;
 use crate::task::{JobId, Task, WorkerId};
 
@@ -71,7 +70,6 @@ impl Seat {
 
 /// What a worker is made from.
 pub(crate) struct WorkerArguments {
-    pub(crate) source: Arc<dyn InterpreterSource>,
     pub(crate) rollback_bytes: u64,
     pub(crate) desk: Arc<Desk>,
     pub(crate) orders: Orders,
@@ -111,13 +109,14 @@ impl Actor for Worker {
         myself: ActorRef<Self::Msg>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let WorkerArguments { source, rollback_bytes, desk, orders } = arguments;
+        let WorkerArguments { rollback_bytes, desk, orders } = arguments;
+        let actor = myself.clone();
         let ended = move |reason| {
             // The actor outlives its thread, but for a kill; then nobody is left to tell.
             let _ = myself.cast(WorkerMessage::Ended(reason));
         };
-        let thread = thread::spawn(Arc::clone(&desk), source, rollback_bytes, orders, ended)?;
-        desk.seat_thread(thread);
+        let thread = thread::spawn(Arc::clone(&desk), rollback_bytes, orders, ended)?;
+        desk.seat_thread(thread, actor);
         Ok(WorkerState { desk, gone: None })
     }
 

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Outcome;
-use pool::{InterpreterSource, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionId, WorkerId};
+use pool::{
+    GoneReason, InterpreterSource, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionId, WorkerId,
+};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 
@@ -18,7 +20,7 @@ use crate::effect::Effect;
 use crate::error::Refusal;
 use crate::job::LiveJob;
 use crate::message::SchedulerMessage;
-use crate::model::{Event, Model};
+use crate::model::{Event, Fault, Model};
 use crate::status::{Phase, Totals};
 use crate::timer::{Alarm, Clock};
 
@@ -264,9 +266,10 @@ impl SchedulerState {
             PoolEvent::Gone { worker, reason, is_replaced } => {
                 self.seats.remove(&worker);
                 self.worker_gone(worker, &reason, is_replaced);
+                let fault = if reason == GoneReason::Stuck { Fault::Stuck } else { Fault::Sandbox };
                 let reason = reason.to_string();
                 let takes_session = self.is_state_gone_with(worker);
-                self.decide(Event::Gone { worker, reason, is_replaced, takes_session });
+                self.decide(Event::Gone { worker, reason, is_replaced, takes_session, fault });
             }
         }
     }
@@ -281,7 +284,9 @@ impl SchedulerState {
         match effect {
             Effect::Admit(job) => self.admit(job),
             Effect::Refuse(_, refusal) => self.refuse(refusal),
-            Effect::Dispatch { job, worker, due_in } => self.dispatch(job, worker, due_in),
+            Effect::Dispatch { job, worker, due_in, cut } => {
+                self.dispatch(job, worker, due_in, cut);
+            }
             Effect::Displace(session, reason) => {
                 self.evicted(session, EvictedTo::Memory, reason);
             }

@@ -7,6 +7,7 @@ use pool::{JobId, SessionId, Stowage, WorkerId};
 
 use crate::decision::{EvictionReason, RetireReason};
 use crate::error::Refusal;
+use crate::job::Growth;
 
 /// What the model asks the shell to do. The shell does it in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(crate) enum Effect {
         worker: WorkerId,
         /// What is left to its deadline; `None` without one.
         due_in: Option<Duration>,
+        /// What it may grow by, if memory is left for less than its limits allow.
+        cut: Option<Growth>,
     },
     /// The session makes way for the job that the worker is given next, and is parked by that.
     Displace(SessionId, EvictionReason),

@@ -76,8 +76,53 @@ pub(crate) struct Queued {
     pub(crate) deadline: Option<Duration>,
     /// What its output may take in memory while it runs.
     pub(crate) output_bytes: usize,
+    /// What it may grow by while it runs.
+    pub(crate) growth: Growth,
     /// Whether it may be tried again.
     pub(crate) is_idempotent: bool,
+}
+
+/// What a run may grow by at most, as its limits say or the memory that is left allows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Growth {
+    /// The guest's memory.
+    pub(crate) memory_bytes: u64,
+    /// Its files.
+    pub(crate) file_bytes: u64,
+}
+
+impl Growth {
+    /// The most that a guest of 32 bits can have.
+    const MOST_MEMORY_BYTES: u64 = 4 << 30;
+
+    fn of(limits: &Limits) -> Self {
+        Self {
+            memory_bytes: (limits.memory_bytes as u64).min(Self::MOST_MEMORY_BYTES),
+            file_bytes: limits.file_bytes,
+        }
+    }
+
+    pub(crate) fn bytes(self) -> u64 {
+        self.memory_bytes.saturating_add(self.file_bytes)
+    }
+
+    /// So many bytes less: files give first, down to a quarter of what is left.
+    pub(crate) fn cut_by(self, bytes: u64) -> Self {
+        let left = self.bytes().saturating_sub(bytes);
+        let file_bytes =
+            self.file_bytes.min((left / 4).max(left.saturating_sub(self.memory_bytes)));
+        Self { memory_bytes: left - file_bytes, file_bytes }
+    }
+
+    /// Limits that keep a run within this.
+    fn within(self, limits: &Limits) -> Limits {
+        let memory_bytes = usize::try_from(self.memory_bytes).unwrap_or(usize::MAX);
+        Limits {
+            memory_bytes: limits.memory_bytes.min(memory_bytes),
+            file_bytes: limits.file_bytes.min(self.file_bytes),
+            ..limits.clone()
+        }
+    }
 }
 
 impl JobRequest {
@@ -91,6 +136,7 @@ impl JobRequest {
             priority: self.priority,
             deadline: self.deadline,
             output_bytes: self.limits.output_bytes.saturating_add(self.limits.display_bytes),
+            growth: Growth::of(&self.limits),
             is_idempotent: self.idempotent.unwrap_or(self.session.is_none() && !has_functions),
         }
     }
@@ -126,6 +172,7 @@ impl Queued {
             priority: Priority::High,
             deadline: None,
             output_bytes: 0,
+            growth: Growth::default(),
             is_idempotent: false,
         }
     }
@@ -145,16 +192,35 @@ pub(crate) struct LiveJob {
     pub(crate) submitted: Duration,
     /// When the present try was dispatched, and to which worker.
     pub(crate) dispatched: Option<(Duration, WorkerId)>,
+    /// What the present try may grow by, if that is less than its limits.
+    pub(crate) cut: Option<Growth>,
 }
 
 impl LiveJob {
-    /// One try, which may take so long at most.
-    pub(crate) fn next_try(&self, due_in: Option<Duration>) -> Task {
-        Task { due_in, ..self.task.clone() }
+    /// One try, which may take so long at most, and grow by so much if that is less than its limits.
+    pub(crate) fn next_try(&mut self, due_in: Option<Duration>, cut: Option<Growth>) -> Task {
+        self.cut = cut;
+        let task = Task { due_in, ..self.task.clone() };
+        match cut {
+            None => task,
+            Some(cut) => Task { limits: cut.within(&task.limits), ..task },
+        }
     }
 
-    /// The outcome as its caller is to see it: if the deadline ended the job, that is the limit.
+    /// The outcome as its caller is to see it: if the deadline ended the job, that is the limit, and
+    /// if its limits were cut to the memory that was left, so is that.
     pub(crate) fn seen(&self, mut outcome: Outcome, now: Duration) -> Outcome {
+        if self.cut.is_some() {
+            let ended_it = match &mut outcome.verdict {
+                Verdict::Limit(hit) => Some(hit),
+                _ => None,
+            };
+            for hit in outcome.limits_met.iter_mut().chain(ended_it) {
+                if matches!(hit.limit, LimitKind::Memory | LimitKind::FileBytes) {
+                    hit.limit = LimitKind::PoolMemory;
+                }
+            }
+        }
         if let (Verdict::Limit(hit), Some(deadline)) = (&mut outcome.verdict, self.deadline)
             && hit.limit == LimitKind::Deadline
         {

@@ -133,9 +133,9 @@ impl Metrics {
     }
 
     /// A job that the sandbox failed is tried again; its outcome is not that of the job.
-    pub(crate) fn retried(&self) {
+    pub(crate) fn retried(&self, is_fault_of_sandbox: bool) {
         self.retries.increment(1);
-        self.sandbox_faults.increment(1);
+        self.sandbox_faults.increment(u64::from(is_fault_of_sandbox));
     }
 
     /// A job or a session was not taken.
@@ -252,6 +252,7 @@ fn state_of(activity: WorkerActivity) -> &'static str {
         WorkerActivity::Resetting => "resetting",
         WorkerActivity::BackingOff => "backing_off",
         WorkerActivity::GivenUp => "given_up",
+        WorkerActivity::Stuck => "stuck",
     }
 }
 

@@ -74,12 +74,34 @@ pub(crate) enum Event {
     /// A copy of a session's state, which counted as a job of that session, is over.
     Captured { worker: WorkerId, job: JobId },
     /// A worker is no more; `takes_session` if the state that it had went with it.
-    Gone { worker: WorkerId, reason: String, is_replaced: bool, takes_session: bool },
+    Gone { worker: WorkerId, reason: String, is_replaced: bool, takes_session: bool, fault: Fault },
     /// No more jobs are to be taken. When `until` has come, what waits is cancelled and what runs
     /// is stopped.
     Draining { until: Option<Time> },
     /// Something may be due.
     Tick,
+}
+
+/// Why a try came to nothing that another interpreter may do better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The sandbox failed, or the worker died.
+    Sandbox,
+    /// The agent's protocol was broken: most probably by the program, which will do it again.
+    Tampering,
+    /// The run didn't end when it was stopped. Another try would leave another thread behind.
+    Stuck,
+}
+
+impl Fault {
+    /// How often a job is tried again, if others are so often.
+    pub(crate) fn most_retries(self, most: u32) -> u32 {
+        match self {
+            Self::Sandbox => most,
+            Self::Tampering => most.min(1),
+            Self::Stuck => 0,
+        }
+    }
 }
 
 /// What a job took.
@@ -95,8 +117,8 @@ pub(crate) struct Report {
     pub(crate) peak_memory_bytes: u64,
     /// What its interpreter had of its own at the end, in bytes, and what its files grew by at most.
     pub(crate) own_memory_bytes: u64,
-    /// Whether the sandbox failed, rather than the program ended.
-    pub(crate) sandbox_failed: bool,
+    /// What went wrong that another interpreter may do better, if anything did.
+    pub(crate) fault: Option<Fault>,
     /// Whether the job's session left the worker, in the state of before the job.
     pub(crate) session_left: bool,
     /// Whether the program never began, which says nothing of what such jobs take.
@@ -250,8 +272,8 @@ impl Model {
                 self.finished(worker, job, &report, effects);
             }
             Event::Captured { worker, job } => self.captured(worker, job, effects),
-            Event::Gone { worker, reason, is_replaced, takes_session } => {
-                self.gone(worker, &reason, is_replaced, takes_session, effects);
+            Event::Gone { worker, reason, is_replaced, takes_session, fault } => {
+                self.gone(worker, &reason, is_replaced, takes_session, fault, effects);
             }
             Event::Draining { until } => self.drain(until),
             Event::Tick => {}

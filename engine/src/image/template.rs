@@ -62,6 +62,7 @@ fn explain(verdict: Verdict) -> String {
     match verdict {
         Verdict::Raised(exception) => exception.traceback.trim_end().to_owned(),
         Verdict::Limit(hit) => format!("the limit `{}` was reached", hit.limit.name()),
+        Verdict::Tampered(tampering) => tampering.to_string(),
         Verdict::SandboxFailed(failure) => failure.to_string(),
         Verdict::Exited { code, message } => {
             format!(

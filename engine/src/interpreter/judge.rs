@@ -11,7 +11,9 @@ use crate::host::GuestExit;
 use crate::interrupt::Asked;
 use crate::limits::{LimitHit, LimitKind, Limits, milliseconds};
 use crate::module::throws::MOST_THROWS;
-use crate::outcome::{Afterwards, Exception, Outcome, SandboxFailure, StopReason, Usage, Verdict};
+use crate::outcome::{
+    Afterwards, Exception, Outcome, SandboxFailure, StopReason, Tampering, Usage, Verdict,
+};
 use crate::tunables::GUEST_STACK_BYTES;
 
 /// How a run ended, before its usage is known.
@@ -63,7 +65,7 @@ pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
         // A deadline ends a run by its wall time; who set it knows the difference.
         LimitKind::Wall | LimitKind::Deadline => milliseconds(limits.wall_time),
         LimitKind::Cpu => milliseconds(limits.cpu_time),
-        LimitKind::Memory => (limits.memory_bytes as u64).min(4 << 30),
+        LimitKind::Memory | LimitKind::PoolMemory => (limits.memory_bytes as u64).min(4 << 30),
         LimitKind::Output => limits.output_bytes as u64,
         LimitKind::FileBytes => limits.file_bytes,
         LimitKind::FileCount => limits.file_count,
@@ -112,10 +114,11 @@ pub(super) fn judge(
                 let afterwards = Afterwards::Usable;
                 Judgement { end: judge_end(verdict, asked), afterwards, left_out }
             }
-            Some(Err(failure)) => failed(failure),
-            _ => failed(SandboxFailure::Protocol(format!(
-                "the turn ended with status {status} and without a reply"
-            ))),
+            Some(Err(tampering)) => lost(End::Of(Verdict::Tampered(tampering))),
+            _ => {
+                let what = format!("it ended with status {status} and without a reply");
+                lost(End::Of(Verdict::Tampered(Tampering(what))))
+            }
         },
     }
 }
@@ -124,7 +127,7 @@ pub(super) fn judge(
 /// the program's to handle; a limit was reached whatever the program made of it.
 fn judge_end(verdict: Verdict, asked: Asked) -> End {
     match (asked.interrupt, verdict) {
-        (_, Verdict::SandboxFailed(failure)) => End::Of(Verdict::SandboxFailed(failure)),
+        (_, verdict @ (Verdict::SandboxFailed(_) | Verdict::Tampered(_))) => End::Of(verdict),
         (None | Some(StopReason::Interrupted), verdict) => End::Of(verdict),
         (Some(reason), Verdict::Raised(exception)) => End::Asked(reason, Some(*exception)),
         (Some(reason), _) => End::Asked(reason, None),

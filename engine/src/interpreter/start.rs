@@ -137,7 +137,7 @@ impl Interpreter {
             .map_err(export_error)?;
         let run = self.gate.begin();
         let handle = InterruptHandle::new(Arc::clone(&self.gate));
-        let guard = Stopwatch::start().guard(&limits, run, handle);
+        let guard = Stopwatch::start().guard(&limits, run, handle, None);
         let booted = catch_unwind(AssertUnwindSafe(|| {
             match self.gate.guest(|| initialize.call(&mut self.store)) {
                 Ok(Ok(())) => self.turn(&agent::boot_source()),

@@ -49,6 +49,9 @@ enum ToolError<'a> {
     Cancelled {
         message: &'static str,
     },
+    Tampered {
+        message: String,
+    },
     Sandbox {
         message: String,
     },
@@ -80,8 +83,8 @@ impl Outcome {
     ///
     /// The first six fields are those that REPL tools of agents agree on: `stdout`, `stderr`,
     /// `exception` (the traceback, or null), `success`, `execution_time` (seconds) and
-    /// `timed_out`. Ours follow: `status` (`completed`, `raised`, `exited`, `limit`, `cancelled` or
-    /// `sandbox_failed`), `value`, `repr`, `bundle`, `displays`, `exit_code`, `message`,
+    /// `timed_out`. Ours follow: `status` (`completed`, `raised`, `exited`, `limit`, `cancelled`,
+    /// `tampered` or `sandbox_failed`), `value`, `repr`, `bundle`, `displays`, `exit_code`, `message`,
     /// `interrupted_at`, `session_restored`, `error`, `truncated`, `files`, `limits_met` and `usage`.
     /// `bundle` and each of `displays` are objects from MIME types to texts, bytes in base64.
     /// The `error` of an exception has the fields of [`Exception`].
@@ -156,6 +159,7 @@ impl Verdict {
             Self::Exited { .. } => "exited",
             Self::Limit(_) => "limit",
             Self::Cancelled => "cancelled",
+            Self::Tampered(_) => "tampered",
             Self::SandboxFailed(_) => "sandbox_failed",
         }
     }
@@ -166,6 +170,9 @@ fn tool_error(verdict: &Verdict) -> Option<ToolError<'_>> {
         Verdict::Raised(exception) => Some(ToolError::Exception(exception)),
         Verdict::Limit(hit) => Some(ToolError::Limit { hit: *hit, message: hit.to_string() }),
         Verdict::Cancelled => Some(ToolError::Cancelled { message: "the job was cancelled" }),
+        Verdict::Tampered(tampering) => {
+            Some(ToolError::Tampered { message: tampering.to_string() })
+        }
         Verdict::SandboxFailed(failure) => Some(sandbox_error(failure)),
         Verdict::Completed { .. } | Verdict::Exited { .. } => None,
     }

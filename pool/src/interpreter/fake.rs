@@ -2,7 +2,8 @@
 //!
 //! The program's source is the script, of parts between semicolons: `ok`, `raise`, `lose` (the
 //! interpreter is lost), `trap` (the sandbox fails), `panic` (the thread panics), `wait` (until the
-//! gate opens or the run is stopped), `count` (the value is the number of runs in this state, this
+//! gate opens or the run is stopped), `stick` (until the gate opens, and it says that it is overdue
+//! once it is stopped), `count` (the value is the number of runs in this state, this
 //! one included, which tells whose state it is), `memory N` (it had so many bytes), `cpu N` (it took
 //! so many microseconds, of no real time) or `spin N` (the same, of real time).
 //!
@@ -292,6 +293,7 @@ struct Script {
     traps: bool,
     panics: bool,
     waits: bool,
+    sticks: bool,
     counts: bool,
     memory_bytes: Option<u64>,
     cpu: Duration,
@@ -310,6 +312,7 @@ impl Script {
                 "trap" => script.traps = true,
                 "panic" => script.panics = true,
                 "wait" => script.waits = true,
+                "stick" => script.sticks = true,
                 "count" => script.counts = true,
                 "memory" => script.memory_bytes = Some(number),
                 "cpu" => script.cpu = Duration::from_micros(number),
@@ -334,6 +337,11 @@ impl FakeInterpreter {
         let passed = self.shared.pass(Step::Run, Some(&task.stop));
         if script.waits {
             self.shared.wait_until(|state| state.is_open || task.stop.requested().is_some());
+        }
+        if script.sticks {
+            self.shared.wait_until(|state| state.is_open || task.stop.requested().is_some());
+            task.stop.report_overdue();
+            self.shared.wait_until(|state| state.is_open);
         }
         if !script.spin.is_zero() {
             spin(script.spin, &task.stop);

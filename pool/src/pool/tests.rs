@@ -18,6 +18,7 @@ use crate::task::{JobId, SessionId, Task, WorkerId};
 use crate::worker::Seat;
 
 mod faults;
+mod stuck;
 
 /// Passes on what it hears.
 struct Owner;

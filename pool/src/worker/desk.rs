@@ -3,20 +3,24 @@
 //!
 //! An order goes from whoever holds the seat to the thread, and what the thread says goes to the
 //! pool's owner; the actor takes no part in that. It is woken only when the worker ends.
+//!
+//! A thread whose run doesn't end by a stop is left behind: its desk lets go of it, says nothing of
+//! what it does any more, and gives back the session that it had.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use engine::{Outcome, StopHandle, StopReason, Verdict};
-use parking_lot::Mutex;
-use ractor::DerivedActorRef;
+use engine::{Outcome, Overdue, StopHandle, StopReason, Verdict};
+use parking_lot::{Condvar, Mutex};
+use ractor::{ActorRef, DerivedActorRef};
 
 use super::Seat;
-use super::message::Order;
+use super::message::{Order, WorkerMessage};
 use super::state::{Input, Phase, Step};
-use crate::event::PoolEvent;
+use crate::event::{GoneReason, PoolEvent};
+use crate::interpreter::InterpreterSource;
 use crate::session::SessionCell;
 use crate::status::{BoardEntry, WorkerActivity};
 use crate::task::{JobId, WorkerId};
@@ -25,9 +29,11 @@ use crate::task::{JobId, WorkerId};
 pub(crate) struct Desk {
     worker: WorkerId,
     owner: DerivedActorRef<PoolEvent>,
+    source: Arc<dyn InterpreterSource>,
     entry: BoardEntry,
     controls: Mutex<Controls>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// The thread has ended, or was left behind.
+    let_go: Condvar,
 }
 
 struct Controls {
@@ -38,6 +44,12 @@ struct Controls {
     stop: Option<StopHandle>,
     had_interpreter: bool,
     was_dismissed: bool,
+    /// The thread is stuck, and what it says is no longer passed on.
+    is_left_behind: bool,
+    /// The session that it was last given something to do for.
+    session: Option<Arc<SessionCell>>,
+    thread: Option<JoinHandle<()>>,
+    actor: Option<ActorRef<WorkerMessage>>,
 }
 
 impl std::fmt::Debug for Desk {
@@ -51,6 +63,7 @@ impl Desk {
     pub(crate) fn new(
         worker: WorkerId,
         owner: DerivedActorRef<PoolEvent>,
+        source: Arc<dyn InterpreterSource>,
         entry: BoardEntry,
     ) -> (Arc<Self>, Orders) {
         // One order at a time: a seat takes one, and the next seat comes after its end.
@@ -61,9 +74,13 @@ impl Desk {
             stop: None,
             had_interpreter: false,
             was_dismissed: false,
+            is_left_behind: false,
+            session: None,
+            thread: None,
+            actor: None,
         };
-        let (controls, thread) = (Mutex::new(controls), Mutex::new(None));
-        (Arc::new(Self { worker, owner, entry, controls, thread }), Orders { receiver })
+        let (controls, let_go) = (Mutex::new(controls), Condvar::new());
+        (Arc::new(Self { worker, owner, source, entry, controls, let_go }), Orders { receiver })
     }
 
     pub(crate) fn worker(&self) -> WorkerId {
@@ -72,6 +89,11 @@ impl Desk {
 
     pub(crate) fn entry(&self) -> &BoardEntry {
         &self.entry
+    }
+
+    /// What interpreters are started from.
+    pub(super) fn source(&self) -> &dyn InterpreterSource {
+        self.source.as_ref()
     }
 
     /// Whether an interpreter was ever up here.
@@ -85,7 +107,7 @@ impl Desk {
     }
 
     /// Takes an order for the thread. If that has ended, `Gone` settles it.
-    pub(super) fn order(&self, order: Order) {
+    pub(super) fn order(self: &Arc<Self>, order: Order) {
         let mut controls = self.controls.lock();
         let input = order.input();
         if self.step(&mut controls, input) != Step::Send {
@@ -95,10 +117,15 @@ impl Desk {
         controls.was_dismissed |= input == Input::Dismissed;
         // P-3: before the order is sent, so that there is no run that can't be stopped.
         controls.stop = match &order {
-            Order::Run(task) => Some(task.stop.clone()),
+            Order::Run(task) => {
+                let hears: Weak<Self> = Arc::downgrade(self);
+                task.stop.when_overdue(hears, task.job.0);
+                Some(task.stop.clone())
+            }
             Order::Park { .. } | Order::Vacate | Order::Renew | Order::Dismiss => None,
         };
         if let Input::Assigned(_) = input {
+            controls.session = order.session().cloned();
             self.entry.holds(order.session().cloned());
         }
         let sent = controls.orders.as_ref().is_some_and(|orders| orders.try_send(order).is_ok());
@@ -167,11 +194,17 @@ impl Desk {
         // What ran has ended.
         controls.stop = None;
         let _ = self.step(&mut controls, Input::Ended);
+        if controls.is_left_behind {
+            self.entry.over();
+        }
+        self.let_go.notify_all();
     }
 
-    /// Gives the desk its thread.
-    pub(super) fn seat_thread(&self, thread: JoinHandle<()>) {
-        *self.thread.lock() = Some(thread);
+    /// Gives the desk its thread, and the actor that hears of the thread's end.
+    pub(super) fn seat_thread(&self, thread: JoinHandle<()>, actor: ActorRef<WorkerMessage>) {
+        let mut controls = self.controls.lock();
+        controls.thread = Some(thread);
+        controls.actor = Some(actor);
     }
 
     /// Takes no more orders: the thread ends after the present one.
@@ -190,14 +223,55 @@ impl Desk {
         self.join();
     }
 
-    /// Waits until the thread has ended.
+    /// Waits until the thread has ended. One that is stuck is not waited for.
     pub(super) fn join(&self) {
-        let mut thread = self.thread.lock();
-        if let Some(thread) = thread.take()
+        let mut controls = self.controls.lock();
+        let is_over = |controls: &Controls| {
+            controls.phase == Phase::Ended || controls.is_left_behind || controls.thread.is_none()
+        };
+        self.let_go.wait_while(&mut controls, |controls| !is_over(controls));
+        let thread = controls.thread.take().filter(|_| !controls.is_left_behind);
+        drop(controls);
+        if let Some(thread) = thread
             && thread.join().is_err()
         {
             tracing::error!(worker = %self.worker, "a worker thread panicked outside of its guard");
         }
+    }
+
+    /// Lets go of the thread, if it still runs this job. What the job was to change of a session is
+    /// undone if there is a copy of the state before it; else the session is lost.
+    fn leave_behind(&self, job: JobId) {
+        let (session, actor) = {
+            let mut controls = self.controls.lock();
+            if controls.phase != Phase::Running(job) || controls.is_left_behind {
+                return;
+            }
+            controls.is_left_behind = true;
+            controls.orders = None;
+            controls.stop = None;
+            (controls.session.take(), controls.actor.take())
+        };
+        tracing::error!(worker = %self.worker, ?job, "a worker's thread is left behind");
+        self.entry.activity(WorkerActivity::Stuck);
+        if let Some(session) = session {
+            let bytes = self.gives_back(&session, "its worker's thread is stuck");
+            if let Some(bytes) = bytes {
+                self.pass_on(PoolEvent::SessionParked { session: session.session(), bytes });
+            }
+        }
+        self.let_go.notify_all();
+        if let Some(actor) = actor {
+            // An actor that is gone has been told of already.
+            let _ = actor.cast(WorkerMessage::Ended(GoneReason::Stuck));
+        }
+    }
+
+    /// Takes a session away from the worker, which won't come to an end with it. What it takes at
+    /// rest, if it rests because of this.
+    pub(super) fn gives_back(&self, session: &SessionCell, reason: &str) -> Option<u64> {
+        session.rolls_back(self.worker, |parked| self.source.anew(parked));
+        session.leave(self.worker, reason)
     }
 
     fn job_ended(&self) {
@@ -221,10 +295,23 @@ impl Desk {
         step
     }
 
+    /// Says what the thread has to say, unless that was left behind.
     fn tell(&self, event: PoolEvent) {
+        if !self.controls.lock().is_left_behind {
+            self.pass_on(event);
+        }
+    }
+
+    fn pass_on(&self, event: PoolEvent) {
         if self.owner.cast(event).is_err() {
             tracing::debug!(worker = %self.worker, "the owner of the pool is gone");
         }
+    }
+}
+
+impl Overdue for Desk {
+    fn overdue(&self, number: u64) {
+        self.leave_behind(JobId(number));
     }
 }
 

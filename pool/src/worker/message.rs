@@ -12,8 +12,8 @@ use crate::task::{JobId, Task};
 pub(crate) enum WorkerMessage {
     /// From the supervisor, at any time. The present order is carried out, then the worker ends.
     Stop,
-    /// From the worker's own thread, which does nothing more and has dropped its interpreter. The
-    /// actor ends.
+    /// From the worker's own thread, which does nothing more and has dropped its interpreter; or from
+    /// the watchdog, which says that the thread is stuck. The actor ends.
     Ended(GoneReason),
 }
 

@@ -43,14 +43,10 @@ pub(super) enum Next {
 
 impl<'a> Slot<'a> {
     /// A slot with an interpreter that nothing has run on.
-    pub(super) fn start(
-        desk: &'a Arc<Desk>,
-        source: &'a dyn InterpreterSource,
-        rollback_bytes: u64,
-    ) -> Result<Self, StartError> {
+    pub(super) fn start(desk: &'a Arc<Desk>, rollback_bytes: u64) -> Result<Self, StartError> {
         let mut slot = Self {
             desk,
-            source,
+            source: desk.source(),
             rollback_bytes,
             interpreter: None,
             is_pristine: false,
@@ -278,8 +274,7 @@ impl<'a> Slot<'a> {
 
     /// Gives a session's state up; says whether it rests now, and tells the owner if so.
     fn leave(&self, session: &SessionCell, reason: &str) -> bool {
-        session.rolls_back(self.worker(), |parked| self.source.anew(parked));
-        let rests = session.leave(self.worker(), reason);
+        let rests = self.desk.gives_back(session, reason);
         if let Some(bytes) = rests {
             self.desk.session_parked(session, bytes);
         }

@@ -15,7 +15,6 @@ use engine::StartError;
 use super::desk::{Desk, Orders};
 use super::slot::{Next, Slot};
 use crate::event::GoneReason;
-use crate::interpreter::InterpreterSource;
 
 /// Host functions run on this stack, while the guest has one of its own. Address space until used.
 const STACK_BYTES: usize = 8 << 20;
@@ -24,14 +23,13 @@ const STACK_BYTES: usize = 8 << 20;
 /// on.
 pub(super) fn spawn(
     desk: Arc<Desk>,
-    source: Arc<dyn InterpreterSource>,
     rollback_bytes: u64,
     orders: Orders,
     ended: impl FnOnce(GoneReason) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let name = format!("hatchery-{}", desk.worker());
     Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
-        let serve = || serve(&desk, source.as_ref(), rollback_bytes, &orders);
+        let serve = || serve(&desk, rollback_bytes, &orders);
         let served = catch_unwind(AssertUnwindSafe(serve));
         let reason = match served {
             Ok(Ok(reason)) => reason,
@@ -43,13 +41,8 @@ pub(super) fn spawn(
     })
 }
 
-fn serve(
-    desk: &Arc<Desk>,
-    source: &dyn InterpreterSource,
-    rollback_bytes: u64,
-    orders: &Orders,
-) -> Result<GoneReason, StartError> {
-    let mut slot = Slot::start(desk, source, rollback_bytes)?;
+fn serve(desk: &Arc<Desk>, rollback_bytes: u64, orders: &Orders) -> Result<GoneReason, StartError> {
+    let mut slot = Slot::start(desk, rollback_bytes)?;
     let mut reset = None;
     loop {
         desk.idle(slot.memory_bytes(), slot.kept_bytes(), reset);

@@ -11,8 +11,8 @@ use super::{Application, Finished, SchedulerState};
 use crate::decision::DecisionKind;
 use crate::effect::Settlement;
 use crate::error::Refusal;
-use crate::job::{JobRequest, LiveJob};
-use crate::model::{Ending, Event, Report};
+use crate::job::{Growth, JobRequest, LiveJob};
+use crate::model::{Ending, Event, Fault, Report};
 
 impl SchedulerState {
     pub(super) fn submit(
@@ -37,6 +37,7 @@ impl SchedulerState {
             span: tracing::info_span!("job", job = job.0, tenant = &*tenant),
         };
         let live = LiveJob {
+            cut: None,
             task,
             tenant,
             session,
@@ -105,7 +106,13 @@ impl SchedulerState {
         }
     }
 
-    pub(super) fn dispatch(&mut self, job: JobId, worker: WorkerId, due_in: Option<Duration>) {
+    pub(super) fn dispatch(
+        &mut self,
+        job: JobId,
+        worker: WorkerId,
+        due_in: Option<Duration>,
+        cut: Option<Growth>,
+    ) {
         self.touch(job);
         let seat = self.seat(worker);
         if let Some(capture) = self.captures.get(&job) {
@@ -119,7 +126,7 @@ impl SchedulerState {
             None | Some(SessionPlace::Fresh) => {}
             Some(place) => metrics.turn(place == SessionPlace::OnWorker(worker)),
         }
-        seat.assign(live.next_try(due_in));
+        seat.assign(live.next_try(due_in, cut));
         self.tell_of(|| DecisionKind::Dispatched { job: job.0, worker });
     }
 
@@ -131,10 +138,13 @@ impl SchedulerState {
             overhead: finished.attach,
             peak_memory_bytes: usage.peak_memory_bytes,
             own_memory_bytes: finished.memory_bytes.saturating_add(usage.file_growth_bytes),
-            sandbox_failed: matches!(
-                verdict,
-                Verdict::SandboxFailed(failure) if failure.is_of_interpreter()
-            ),
+            fault: match verdict {
+                Verdict::SandboxFailed(failure) if failure.is_of_interpreter() => {
+                    Some(Fault::Sandbox)
+                }
+                Verdict::Tampered(_) => Some(Fault::Tampering),
+                _ => None,
+            },
             session_left: finished.outcome.session_restored,
             never_ran: never_ran(&finished.outcome),
         };
@@ -184,18 +194,22 @@ impl SchedulerState {
     pub(super) fn retry(&mut self, job: JobId, attempt: u32) {
         self.touch(job);
         let Some(live) = self.jobs.get_mut(&job) else { return };
-        let reason = match self.finished.take().map(|finished| finished.outcome.verdict) {
-            Some(Verdict::SandboxFailed(failure)) => failure.to_string(),
-            Some(_) | None => "its worker died".to_owned(),
+        let (reason, is_ours) = match self.finished.take().map(|finished| finished.outcome.verdict)
+        {
+            Some(Verdict::SandboxFailed(failure)) => (failure.to_string(), true),
+            Some(Verdict::Tampered(tampering)) => (tampering.to_string(), false),
+            Some(_) | None => ("its worker died".to_owned(), true),
         };
         live.task.transcript.restart();
         // What ended with its worker was stopped for that.
         live.task.stop = StopHandle::default();
         let ran_on = live.dispatched.take().map(|(_, worker)| worker);
         self.totals.retried += 1;
-        self.published.metrics.retried();
-        let message = format!("try {attempt}: {reason}");
-        self.published.measures.lock().failed(self.now, Some(job.0), ran_on, message);
+        self.published.metrics.retried(is_ours);
+        if is_ours {
+            let message = format!("try {attempt}: {reason}");
+            self.published.measures.lock().failed(self.now, Some(job.0), ran_on, message);
+        }
         tracing::warn!(job = job.0, attempt, reason, "a job is tried again");
         self.tell(DecisionKind::Retried { job: job.0, attempt, reason });
     }

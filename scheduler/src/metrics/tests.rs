@@ -105,12 +105,13 @@ fn cpu_time_is_counted_in_whole_seconds_and_none_is_lost() {
 #[test]
 fn a_failure_of_the_sandbox_is_one_whether_it_is_told_or_tried_again() {
     let heard = heard(|metrics| {
-        metrics.retried();
+        metrics.retried(true);
+        metrics.retried(false);
         let failure = SandboxFailure::Trap("unreachable".to_owned());
         metrics.job_ended(&ran(Verdict::SandboxFailed(failure)), "sandbox_failed");
     });
     assert_eq!(count(&heard, "hatchery_sandbox_faults_total"), 2);
-    assert_eq!(count(&heard, "hatchery_retries_total"), 1);
+    assert_eq!(count(&heard, "hatchery_retries_total"), 2);
     assert_eq!(count(&heard, "hatchery_jobs_total outcome=sandbox_failed"), 1);
 }
 

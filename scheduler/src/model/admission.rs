@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pool::{JobId, SessionId};
 
+use super::dispatch::LEAST_GROWTH_BYTES;
 use super::{Effect, Job, Model};
 use crate::error::Refusal;
 use crate::job::Queued;
@@ -30,6 +31,10 @@ impl Model {
         if queued.session.is_some_and(|session| !self.is_open(session)) {
             return Some(Refusal::not_open());
         }
+        let never_fits = self.refuses_as_never_fitting(queued);
+        if never_fits.is_some() {
+            return never_fits;
+        }
         if let Some(reason) = self.fleet.lost() {
             let (reason, retry_after) = (reason.to_owned(), self.next_try());
             return Some(Refusal::NoWorker { reason, retry_after });
@@ -46,6 +51,14 @@ impl Model {
             return late;
         }
         self.refuses_as_large(queued)
+    }
+
+    /// Whether the memory is too small for a job even when nothing else is there.
+    fn refuses_as_never_fitting(&self, queued: &Queued) -> Option<Refusal> {
+        let (used, limit) = (self.shared_bytes, self.config.memory_bytes);
+        let needed = queued.growth.bytes().min(LEAST_GROWTH_BYTES);
+        let refusal = Refusal::NoMemory { used, needed, limit, retry_after: None };
+        (used.saturating_add(needed) > limit && needed > 0).then_some(refusal)
     }
 
     /// Whether this job would be dispatched as soon as it is admitted.
@@ -75,7 +88,7 @@ impl Model {
             .is_none_or(|session| session.is_ready() && session.waiting.is_empty());
         let has_memory = self.running == 0 || {
             let memory = self.memory();
-            let more = (queued.bytes as u64).saturating_add(queued.output_bytes as u64);
+            let more = self.flight_bytes(queued);
             memory.used_bytes().saturating_add(more) <= memory.limit_bytes
         };
         is_first && has_memory && tenant.is_none_or(Tenant::may_run_more)

@@ -3,8 +3,8 @@
 use engine::StopReason;
 use pool::{JobId, SessionId, WorkerId};
 
-use super::{Effect, Ending, Job, Model, Place, Report, RetireReason, Run, Settlement};
-use crate::policy::fleet::Activity;
+use super::{Effect, Ending, Fault, Job, Model, Place, Report, RetireReason, Run, Settlement};
+use crate::policy::fleet::{Activity, Worker};
 use crate::policy::residency::Session;
 use crate::status::Phase;
 
@@ -36,7 +36,6 @@ impl Model {
     ) {
         let Some((mut job, run)) = self.stop_running(worker, id) else { return };
         let Report { wall, cpu, overhead, peak_memory_bytes, own_memory_bytes, .. } = *report;
-        let sandbox_failed = report.sandbox_failed;
         if report.session_left
             && let Some(session) = job.queued.session
         {
@@ -44,18 +43,24 @@ impl Model {
         }
         let tenant = &job.queued.tenant;
         self.shares.end(tenant, run.charged, cpu);
-        if !sandbox_failed && !report.never_ran {
-            self.shares.note(tenant, cpu, wall.saturating_add(overhead), own_memory_bytes);
+        if report.fault.is_none() && !report.never_ran {
+            self.shares.note(tenant, cpu, wall.saturating_add(overhead));
         }
         let limit = self.config.retire_above_bytes;
-        let retire = if sandbox_failed {
-            Some(RetireReason::SandboxFailed)
-        } else {
-            let bytes = peak_memory_bytes;
-            (bytes > limit).then_some(RetireReason::HighWater { bytes, limit })
+        let retire = match report.fault {
+            Some(Fault::Sandbox) => Some(RetireReason::SandboxFailed),
+            // Such a run takes its interpreter with it.
+            Some(Fault::Tampering | Fault::Stuck) => None,
+            None => {
+                let bytes = peak_memory_bytes;
+                (bytes > limit).then_some(RetireReason::HighWater { bytes, limit })
+            }
         };
-        self.fleet.finished(worker, self.now, retire);
-        if sandbox_failed && self.may_retry(&job, &run) {
+        // Until the worker is ready again its interpreter has what the job took.
+        self.fleet.finished(worker, self.now, retire, own_memory_bytes);
+        if let Some(fault) = report.fault
+            && self.may_retry(&job, &run, fault)
+        {
             self.retry(id, job, effects);
             return;
         }
@@ -80,7 +85,8 @@ impl Model {
     pub(super) fn captured(&mut self, worker: WorkerId, id: JobId, effects: &mut Vec<Effect>) {
         let Some((job, run)) = self.stop_running(worker, id) else { return };
         self.shares.end(&job.queued.tenant, run.charged, self.now.saturating_sub(run.since));
-        self.fleet.finished(worker, self.now, None);
+        let bytes = self.fleet.get(worker).map_or(0, Worker::slot_bytes);
+        self.fleet.finished(worker, self.now, None, bytes);
         if let Some(session) = job.queued.session {
             self.end_session_if_done(session, effects);
         }
@@ -108,11 +114,11 @@ impl Model {
         Some((job, run))
     }
 
-    /// Whether a job that the sandbox failed is tried again.
-    fn may_retry(&self, job: &Job, run: &Run) -> bool {
+    /// Whether a job is tried again whose try came to nothing.
+    fn may_retry(&self, job: &Job, run: &Run, fault: Fault) -> bool {
         job.queued.is_idempotent
             && job.queued.session.is_none()
-            && job.failed_attempts < self.config.retries
+            && job.failed_attempts < fault.most_retries(self.config.retries)
             && !run.is_unwanted
             && !self.is_aborted
     }
@@ -130,6 +136,7 @@ impl Model {
         reason: &str,
         is_replaced: bool,
         takes_session: bool,
+        fault: Fault,
         effects: &mut Vec<Effect>,
     ) {
         let Some(was) = self.fleet.gone(worker, is_replaced, reason, self.now) else {
@@ -144,7 +151,7 @@ impl Model {
             // What it took died with the worker. The time that it ran is more than that.
             let took = self.now.saturating_sub(run.since);
             self.shares.end(&job.queued.tenant, run.charged, took);
-            if self.may_retry(&job, &run) {
+            if self.may_retry(&job, &run, fault) {
                 self.retry(id, job, effects);
             } else {
                 effects.push(Effect::Settle(id, Settlement::WorkerDied(reason.to_owned())));

@@ -85,8 +85,8 @@ impl Model {
         if self.fleet.idle() > 0 && is_ready && self.shares.next().is_some() {
             let memory = self.memory();
             let head = self.shares.next().unwrap_or(id);
-            let more = self.flight_bytes(head);
-            let freed = self.jobs[&head].queued.bytes as u64;
+            let queued = &self.jobs[&head].queued;
+            let (more, freed) = (self.flight_bytes(queued), queued.bytes as u64);
             let used = memory.used_bytes().saturating_sub(freed).saturating_add(more);
             return WaitReason::NoMemory { used, limit: memory.limit_bytes };
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pool::{JobId, SessionId};
 
+use super::dispatch::Room;
 use super::{Job, Model};
 use crate::policy::fleet::Activity;
 use crate::policy::residency::Place;
@@ -89,8 +90,8 @@ impl Model {
             .next()
             .filter(|_| self.running < self.config.concurrent && self.fleet.idle() > 0);
         let is_kept = next.is_none_or(|id| {
-            self.seat_for(self.jobs[&id].queued.session).is_some()
-                && !self.has_memory_for(id, self.flight_bytes(id))
+            let seat = self.seat_for(self.jobs[&id].queued.session);
+            seat.is_some_and(|worker| matches!(self.room_for(id, worker), Room::Missing(_)))
         });
         ensure(is_kept, "S-6: nothing waits while a worker and memory to run it are there")?;
         ensure(

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use pool::{JobId, SessionId, WorkerId};
 
-use super::{Ending, Event, Model, Report, Time};
+use super::{Ending, Event, Fault, Model, Report, Time};
 use crate::config::{SchedulerConfig, SessionsConfig, WorkersConfig};
 use crate::decision::{EvictionReason, RetireReason};
 use crate::effect::{Effect, Settlement};
 use crate::error::Refusal;
-use crate::job::{Priority, Queued};
+use crate::job::{Growth, Priority, Queued};
 use crate::status::Phase;
 
 mod admission;
@@ -152,7 +152,8 @@ impl Told {
 
     fn gone(&mut self, worker: u64, is_replaced: bool, takes_session: bool) -> Vec<Effect> {
         let (worker, reason) = (WorkerId(worker), "died".to_owned());
-        self.tell(Event::Gone { worker, reason, is_replaced, takes_session })
+        let fault = Fault::Sandbox;
+        self.tell(Event::Gone { worker, reason, is_replaced, takes_session, fault })
     }
 
     fn end(&mut self, job: u64, ending: Ending) -> Vec<Effect> {
@@ -168,6 +169,7 @@ fn queued() -> Queued {
         priority: Priority::Normal,
         deadline: None,
         output_bytes: 0,
+        growth: Growth::default(),
         is_idempotent: false,
     }
 }
@@ -181,7 +183,7 @@ fn admit(job: u64) -> Effect {
 }
 
 fn dispatch(job: u64, worker: u64) -> Effect {
-    Effect::Dispatch { job: JobId(job), worker: WorkerId(worker), due_in: None }
+    Effect::Dispatch { job: JobId(job), worker: WorkerId(worker), due_in: None, cut: None }
 }
 
 /// A session makes way for what its worker is given next.

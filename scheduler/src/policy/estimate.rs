@@ -10,15 +10,13 @@ const WEIGHT: u32 = 8;
 pub(crate) struct Measured {
     cpu: Option<Duration>,
     service: Option<Duration>,
-    peak_bytes: u64,
 }
 
 impl Measured {
     /// Takes in a job that ended.
-    pub(crate) fn note(&mut self, cpu: Duration, service: Duration, peak_bytes: u64) {
+    pub(crate) fn note(&mut self, cpu: Duration, service: Duration) {
         self.cpu = Some(mean(self.cpu, cpu));
         self.service = Some(mean(self.service, service));
-        self.peak_bytes = peak_bytes.max(self.peak_bytes - self.peak_bytes / u64::from(WEIGHT));
     }
 
     /// The CPU time of a job; `None` before any was measured.
@@ -29,11 +27,6 @@ impl Measured {
     /// The time from a job's dispatch to its end; `None` before any was measured.
     pub(crate) fn service(&self) -> Option<Duration> {
         self.service
-    }
-
-    /// The memory of the largest recent job, in bytes; 0 before any was measured.
-    pub(crate) fn peak_bytes(&self) -> u64 {
-        self.peak_bytes
     }
 
     /// Takes the service time for a little shorter. One that keeps jobs from running would never

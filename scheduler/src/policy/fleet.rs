@@ -49,6 +49,11 @@ impl Worker {
     pub(crate) fn leaving(&self) -> Option<SessionId> {
         self.leaving
     }
+
+    /// What its interpreter has of its own, in bytes.
+    pub(crate) fn slot_bytes(&self) -> u64 {
+        self.slot_bytes
+    }
 }
 
 /// Every worker.
@@ -97,11 +102,6 @@ impl Fleet {
     /// What all interpreters have of their own, and copies of their sessions' states.
     pub(crate) fn slot_bytes(&self) -> u64 {
         self.slot_bytes.saturating_add(self.kept_bytes)
-    }
-
-    /// What an interpreter has of its own, on average.
-    pub(crate) fn mean_slot_bytes(&self) -> u64 {
-        self.slot_bytes / (self.workers.len() as u64).max(1)
     }
 
     /// Why no worker is left, if none is.
@@ -199,8 +199,18 @@ impl Fleet {
         });
     }
 
-    /// A worker's job has ended.
-    pub(crate) fn finished(&mut self, id: WorkerId, now: Time, retire: Option<RetireReason>) {
+    /// A worker's job has ended, and its interpreter has so many bytes of its own.
+    pub(crate) fn finished(
+        &mut self,
+        id: WorkerId,
+        now: Time,
+        retire: Option<RetireReason>,
+        slot_bytes: u64,
+    ) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            self.slot_bytes = (self.slot_bytes - worker.slot_bytes).saturating_add(slot_bytes);
+            worker.slot_bytes = slot_bytes;
+        }
         self.change(id, |worker| {
             worker.activity = Activity::Preparing;
             worker.used_at = now;

@@ -104,10 +104,6 @@ impl Tenant {
         self.running
     }
 
-    pub(crate) fn measured(&self) -> &Measured {
-        &self.measured
-    }
-
     /// Its jobs that could run and go before one with this key. Takes as long as they are many.
     pub(crate) fn ahead(&self, key: Key) -> usize {
         self.eligible.range(..key).count()
@@ -240,11 +236,11 @@ impl Shares {
     }
 
     /// What a job of the tenant took.
-    pub(crate) fn note(&mut self, name: &str, cpu: Duration, service: Duration, peak_bytes: u64) {
-        self.overall.note(cpu, service, peak_bytes);
-        self.newcomers.note(cpu, service, peak_bytes);
+    pub(crate) fn note(&mut self, name: &str, cpu: Duration, service: Duration) {
+        self.overall.note(cpu, service);
+        self.newcomers.note(cpu, service);
         if let Some(tenant) = self.tenants.get_mut(name) {
-            tenant.measured.note(cpu, service, peak_bytes);
+            tenant.measured.note(cpu, service);
         }
     }
 

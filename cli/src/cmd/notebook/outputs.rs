@@ -105,6 +105,7 @@ impl Problem {
                 let problem = Self::new("KeyboardInterrupt", String::new());
                 Self { traceback: traceback.unwrap_or_default(), ..problem }
             }
+            Verdict::Tampered(tampering) => Self::new("Tampered", tampering.to_string()),
             Verdict::SandboxFailed(failure) => Self::new("SandboxFailed", failure.to_string()),
             verdict => Self::new(verdict.name(), String::new()),
         };

@@ -287,7 +287,7 @@ fn worker_row(worker: &Worker) -> Row<'_> {
     let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
     let style = match worker.activity.as_str() {
         "running" => Style::new().fg(Color::Green),
-        "backing_off" | "given_up" => ALARM,
+        "backing_off" | "given_up" | "stuck" => ALARM,
         _ => Style::new(),
     };
     Row::new([

@@ -1,7 +1,9 @@
 //! What is not taken, and why.
 
+use super::explain::reason;
 use super::*;
 use crate::config::TenantConfig;
+use crate::explain::WaitReason;
 
 fn refusal(effects: &[Effect]) -> &Refusal {
     match effects {
@@ -129,20 +131,67 @@ fn a_job_waits_for_memory_unless_nothing_else_runs() {
     assert_eq!(told.finish(1, 1), [conclude(1), dispatch(2, 2)]);
 }
 
+/// A job whose limits let it grow by so many MiB of memory and of files.
+fn growing(memory: u64, files: u64) -> Queued {
+    let growth = Growth { memory_bytes: memory << 20, file_bytes: files << 20 };
+    Queued { growth, ..queued() }
+}
+
+fn mebibytes(memory: u64) -> Told {
+    Told::new(SchedulerConfig { memory_bytes: memory << 20, ..roomy() })
+}
+
 #[test]
-fn what_jobs_of_a_tenant_took_is_kept_free_for_them() {
-    let mut told = Told::new(SchedulerConfig { memory_bytes: 10_000, ..roomy() });
-    let _ = told.ready_with(1, 100);
-    let _ = told.submit(1);
-    let report = Report { own_memory_bytes: 6_100, ..Report::default() };
-    let _ = told.finish_as(1, 1, report);
-    let _ = told.ready_with(1, 100);
-    let _ = told.ready_with(2, 100);
-    let _ = told.submit(2);
-    assert_eq!(told.model.memory().in_flight_bytes, 6_010);
-    assert_eq!(told.submit(3), [admit(3)]);
-    // Of another tenant nothing is known yet, and it is its turn.
-    assert_eq!(told.submit_of(4, "other"), [admit(4), dispatch(4, 1)]);
+fn all_that_a_jobs_limits_allow_is_kept_free_while_it_runs() {
+    let mut told = mebibytes(2_400);
+    let (_, _) = (told.ready(1), told.ready(2));
+    assert_eq!(told.submit_as(1, growing(1_000, 200)), [admit(1), dispatch(1, 2)]);
+    assert_eq!(told.submit_as(2, growing(1_000, 199)), [admit(2), dispatch(2, 1)]);
+    let mut told = mebibytes(2_400);
+    let (_, _) = (told.ready(1), told.ready(2));
+    assert_eq!(told.submit_as(1, growing(1_000, 200)), [admit(1), dispatch(1, 2)]);
+    assert_eq!(told.submit_as(2, growing(1_001, 200)), [admit(2)]);
+    assert!(matches!(reason(&told, 2), WaitReason::NoMemory { .. }));
+    // What the first one took is there until its worker is ready.
+    let report = Report { own_memory_bytes: 1_200 << 20, ..Report::default() };
+    assert_eq!(told.finish_as(2, 1, report), [conclude(1), dispatch(2, 1)]);
+}
+
+#[test]
+fn what_a_job_took_is_in_use_until_its_interpreter_was_reset() {
+    let mut told = mebibytes(2_400);
+    let (_, _) = (told.ready(1), told.ready(2));
+    let _ = told.submit_as(1, growing(1_000, 0));
+    let _ = told.submit_as(2, growing(1_000, 0));
+    let _ = told.submit_as(3, growing(1_000, 0));
+    let report = Report { own_memory_bytes: 1_000 << 20, ..Report::default() };
+    assert_eq!(told.finish_as(2, 1, report), [conclude(1)]);
+    assert_eq!(told.finish_as(1, 2, report), [conclude(2)]);
+    assert_eq!(told.ready(2), [dispatch(3, 2)]);
+}
+
+#[test]
+fn a_job_that_runs_alone_is_cut_to_what_is_there() {
+    let mut told = mebibytes(600);
+    let _ = told.ready(1);
+    let effects = told.submit_as(1, growing(1_000, 200));
+    let [Effect::Admit(_), Effect::Dispatch { cut: Some(cut), .. }] = effects[..] else {
+        panic!("{effects:?}");
+    };
+    // Ten bytes are the job's own.
+    assert_eq!(cut.bytes(), (600 << 20) - 10);
+    assert_eq!((cut.memory_bytes >> 20, cut.file_bytes >> 20), (450, 149));
+    assert_eq!(told.model.memory().used_bytes(), 600 << 20);
+}
+
+#[test]
+fn a_job_is_refused_where_no_job_fits() {
+    let mut told = mebibytes(100);
+    let _ = told.ready(1);
+    let refused =
+        Refusal::NoMemory { used: 0, needed: 128 << 20, limit: 100 << 20, retry_after: None };
+    assert_eq!(told.submit_as(1, growing(1_000, 0)), [Effect::Refuse(JobId(1), refused)]);
+    assert_eq!(told.submit_as(2, growing(50, 10)), [admit(2), dispatch(2, 1)]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ fn state(told: &Told, job: u64) -> JobState {
     told.model.explain(JobId(job), told.now).unwrap().state
 }
 
-fn reason(told: &Told, job: u64) -> WaitReason {
+pub(super) fn reason(told: &Told, job: u64) -> WaitReason {
     match state(told, job) {
         JobState::Waiting { reason, .. } => reason,
         JobState::Running { .. } => panic!("it runs"),

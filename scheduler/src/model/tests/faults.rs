@@ -8,7 +8,7 @@ fn idempotent() -> Queued {
 }
 
 fn sandbox_failed() -> Report {
-    Report { sandbox_failed: true, ..Report::default() }
+    Report { fault: Some(Fault::Sandbox), ..Report::default() }
 }
 
 fn retry(job: u64, attempt: u32) -> Effect {
@@ -124,6 +124,33 @@ fn a_job_that_the_sandbox_failed_is_tried_again_elsewhere_and_not_for_ever() {
     assert_eq!(told.ready(1), [dispatch(1, 1)]);
     assert_eq!(told.model.explain(JobId(1), told.now).map(|job| job.failed_attempts), Some(2));
     assert_eq!(told.finish_as(1, 1, sandbox_failed()), [conclude(1)]);
+}
+
+#[test]
+fn a_job_that_broke_its_interpreter_is_tried_again_once() {
+    let mut told = Told::small(2, 10);
+    let tampered = Report { fault: Some(Fault::Tampering), ..Report::default() };
+    let _ = told.ready(1);
+    let _ = told.submit_as(1, idempotent());
+    assert_eq!(told.finish_as(1, 1, tampered), [retry(1, 1)]);
+    assert_eq!(told.ready(1), [dispatch(1, 1)]);
+    assert_eq!(told.finish_as(1, 1, tampered), [conclude(1)]);
+}
+
+#[test]
+fn a_job_that_a_stop_did_not_end_is_not_tried_again() {
+    let mut told = Told::small(1, 10);
+    let _ = told.ready(1);
+    let _ = told.submit_as(1, idempotent());
+    let stuck = Event::Gone {
+        worker: WorkerId(1),
+        reason: "stuck".to_owned(),
+        is_replaced: true,
+        takes_session: false,
+        fault: Fault::Stuck,
+    };
+    let died = Settlement::WorkerDied("stuck".to_owned());
+    assert_eq!(told.tell(stuck), [Effect::Settle(JobId(1), died)]);
 }
 
 #[test]

@@ -239,7 +239,12 @@ fn waiting_jobs_end_at_their_deadlines_and_running_ones_know_theirs() {
     let mut told = Told::small(1, 10);
     let due = |due| Queued { deadline: Some(seconds(due)), ..queued() };
     let _ = told.ready(1);
-    let runs = Effect::Dispatch { job: JobId(1), worker: WorkerId(1), due_in: Some(seconds(3)) };
+    let runs = Effect::Dispatch {
+        job: JobId(1),
+        worker: WorkerId(1),
+        due_in: Some(seconds(3)),
+        cut: None,
+    };
     assert_eq!(told.submit_as(1, due(3)), [admit(1), runs]);
     let _ = told.submit_as(2, due(5));
     let _ = told.submit_as(3, due(4));

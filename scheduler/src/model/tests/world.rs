@@ -9,8 +9,8 @@ use pool::{JobId, SessionId, StowError, Stowage, WorkerId};
 use super::Random;
 use crate::config::SchedulerConfig;
 use crate::effect::Effect;
-use crate::job::{Priority, Queued};
-use crate::model::{Ending, Event, Model, Report, Time};
+use crate::job::{Growth, Priority, Queued};
+use crate::model::{Ending, Event, Fault, Model, Report, Time};
 use crate::status::Phase;
 
 const TENANTS: [&str; 4] = ["ants", "bees", "cats", "dogs"];
@@ -116,7 +116,7 @@ impl World {
                     assert!(!self.admitted.contains(&job));
                     self.refused += 1;
                 }
-                Effect::Dispatch { job, worker, due_in } => {
+                Effect::Dispatch { job, worker, due_in, .. } => {
                     assert_ne!(due_in, Some(Duration::ZERO), "nothing runs beyond its deadline");
                     self.dispatch(job, worker);
                 }
@@ -236,6 +236,10 @@ impl World {
             priority: Priority::ALL[self.random.below(3) as usize],
             deadline: deadline.map(Duration::from_millis),
             output_bytes: self.random.below(200) as usize,
+            growth: Growth {
+                memory_bytes: self.random.below(400),
+                file_bytes: self.random.below(100),
+            },
             is_idempotent: self.random.one_in(2),
         };
         let job = self.new_job(session);
@@ -300,11 +304,16 @@ impl World {
             overhead: Duration::from_micros(self.random.below(1_000)),
             peak_memory_bytes: self.random.below(1_200),
             own_memory_bytes: self.random.below(1_200),
-            sandbox_failed: self.random.one_in(6),
+            fault: self.fault(),
             session_left,
             never_ran: self.random.below(8) == 0,
         };
         self.tell(Event::Finished { worker, job, report });
+    }
+
+    fn fault(&mut self) -> Option<Fault> {
+        let faults = [Fault::Sandbox, Fault::Sandbox, Fault::Tampering, Fault::Stuck];
+        faults.get(self.random.below(20) as usize).copied()
     }
 
     fn make_ready(&mut self) {
@@ -347,7 +356,8 @@ impl World {
         self.states.retain(|_, on| *on != worker);
         let takes_session = self.random.one_in(2);
         let reason = "killed".to_owned();
-        self.tell(Event::Gone { worker, reason, is_replaced, takes_session });
+        let fault = self.fault().unwrap_or(Fault::Sandbox);
+        self.tell(Event::Gone { worker, reason, is_replaced, takes_session, fault });
     }
 
     fn open(&mut self) {

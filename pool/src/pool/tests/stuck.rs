@@ -1,0 +1,76 @@
+//! A thread that a stop doesn't bring back: it is left behind, shown, and never waited for.
+
+use super::*;
+
+#[tokio::test]
+async fn a_stuck_thread_is_replaced_shown_until_it_ends_and_not_heard_of() {
+    let mut rig = rig().await;
+    let seat = rig.worker().await;
+    let task = task(1, "stick", None);
+    let stop = task.stop.clone();
+    seat.assign(task);
+    stop.stop(StopReason::Cancelled);
+    assert_eq!(rig.gone().await, (WorkerId(1), GoneReason::Stuck, true));
+    // Another worker has its place.
+    let seat = rig.seat().await;
+    assert_eq!(seat.worker(), WorkerId(2));
+    let shown = rig.pool.workers();
+    let activities: Vec<_> = shown.iter().map(|worker| (worker.worker, worker.activity)).collect();
+    let expected = [(WorkerId(1), WorkerActivity::Stuck), (WorkerId(2), WorkerActivity::Ready)];
+    assert_eq!(activities, expected);
+    // It comes back after all: nothing is told of it, and then it is no longer shown.
+    rig.source.open();
+    while rig.pool.workers().len() > 1 {
+        tokio::task::yield_now().await;
+    }
+    seat.assign(super::task(2, "ok", None));
+    assert!(matches!(rig.finished().await.verdict, Verdict::Completed { .. }));
+    let PoolEvent::Ready { .. } = rig.next().await else { panic!("the worker goes on") };
+    assert!(rig.close().await.iter().all(|event| matches!(event, PoolEvent::Gone { .. })));
+}
+
+#[tokio::test]
+async fn closing_a_pool_does_not_wait_for_a_stuck_thread() {
+    let mut rig = rig().await;
+    let seat = rig.worker().await;
+    let task = task(1, "stick", None);
+    let stop = task.stop.clone();
+    seat.assign(task);
+    let source = rig.source.clone();
+    let closing = tokio::spawn(rig.close());
+    stop.stop(StopReason::Cancelled);
+    let told = tokio::time::timeout(Duration::from_secs(20), closing).await.unwrap().unwrap();
+    let [PoolEvent::Gone { reason: GoneReason::Stuck, .. }] = &told[..] else {
+        panic!("{told:?}");
+    };
+    source.open();
+}
+
+#[tokio::test]
+async fn the_session_of_a_stuck_thread_is_lost_or_goes_back() {
+    let mut rig = rig().await;
+    for has_copy in [false, true] {
+        let seat = rig.worker().await;
+        let worker = seat.worker();
+        let cell = match has_copy {
+            false => session(),
+            true => Arc::new(SessionCell::new(SessionId(2), Some(rig.source.parked(7)))),
+        };
+        let task = task(1, "stick", Some(&cell));
+        let stop = task.stop.clone();
+        seat.assign(task);
+        stop.stop(StopReason::Cancelled);
+        if has_copy {
+            assert!(rig.session_parked().await > 0);
+        }
+        assert_eq!(rig.gone().await, (worker, GoneReason::Stuck, true));
+        let _replacement = rig.seat().await;
+        match cell.at_hand() {
+            Err(Away::Lost(reason)) => assert!(!has_copy && reason.contains("stuck"), "{reason}"),
+            Ok(Some(state)) => assert!(has_copy && rig.source.runs_in(&state) == 7),
+            other => panic!("{other:?}"),
+        }
+    }
+    rig.source.open();
+    rig.close().await;
+}
