@@ -12,6 +12,10 @@ use serde_json::{Value, json};
 #[path = "all/batches.rs"]
 mod batches;
 
+/// What happens where memory is short: in control groups that allow little.
+#[path = "all/containers.rs"]
+mod containers;
+
 /// How programs end that are made to: by Ctrl-C, and by each limit.
 #[path = "all/ends.rs"]
 mod ends;

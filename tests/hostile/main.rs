@@ -13,6 +13,7 @@ mod door;
 mod files;
 mod imports;
 mod memory;
+mod registers;
 mod results;
 mod stack;
 mod state;
@@ -31,7 +32,7 @@ enum Expect {
     Meets(LimitKind),
     /// It leaves with this code.
     Exits(u8),
-    /// Its reply is no reply: the sandbox says so, and blames no program.
+    /// Its reply is no reply, which is its own doing.
     Forged,
 }
 
@@ -106,7 +107,7 @@ fn is_met(expected: Expect, outcome: &Outcome) -> bool {
             Verdict::Completed { .. } | Verdict::Raised(_) | Verdict::Exited { .. },
         ) => outcome.limits_met.iter().any(|hit| hit.limit == kind),
         (Expect::Exits(code), Verdict::Exited { code: left_with, .. }) => code == *left_with,
-        (Expect::Forged, Verdict::SandboxFailed(failure)) => failure.to_string().contains("reply"),
+        (Expect::Forged, Verdict::Tampered(what)) => what.to_string().contains("reply"),
         _ => false,
     }
 }

@@ -191,7 +191,7 @@ mod tests {
             (RAISED, None, Some(Cancelled), "cancelled Usable at"),
             (COMPLETED, Some(WallTime), Some(WallTime), "wall Lost"),
             (COMPLETED, Some(Interrupted), None, "cancelled Lost"),
-            ("{", None, Some(WallTime), "sandbox_failed Lost"),
+            ("{", None, Some(WallTime), "tampered Lost"),
         ] {
             assert_eq!(judged(reply, stop, interrupt), expected);
         }

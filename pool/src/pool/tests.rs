@@ -64,12 +64,17 @@ struct Rig {
 }
 
 async fn rig() -> Rig {
+    rig_that_keeps(0).await
+}
+
+/// A rig whose sessions are copied up to this size.
+async fn rig_that_keeps(rollback_bytes: u64) -> Rig {
     let folder = tempfile::tempdir().unwrap();
     let config = PoolConfig {
         first_back_off: Duration::ZERO,
         most_failures: 2,
         spill_dir: Some(folder.path().to_owned()),
-        rollback_bytes: 0,
+        rollback_bytes,
         ..PoolConfig::default()
     };
     let source = FakeSource::default();

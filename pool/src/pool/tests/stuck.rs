@@ -48,13 +48,13 @@ async fn closing_a_pool_does_not_wait_for_a_stuck_thread() {
 
 #[tokio::test]
 async fn the_session_of_a_stuck_thread_is_lost_or_goes_back() {
-    let mut rig = rig().await;
     for has_copy in [false, true] {
+        let mut rig = rig_that_keeps(if has_copy { 1 << 20 } else { 0 }).await;
         let seat = rig.worker().await;
         let worker = seat.worker();
         let cell = match has_copy {
             false => session(),
-            true => Arc::new(SessionCell::new(SessionId(2), Some(rig.source.parked(7)))),
+            true => Arc::new(SessionCell::new(SessionId(1), Some(rig.source.parked(7)))),
         };
         let task = task(1, "stick", Some(&cell));
         let stop = task.stop.clone();
@@ -70,7 +70,7 @@ async fn the_session_of_a_stuck_thread_is_lost_or_goes_back() {
             Ok(Some(state)) => assert!(has_copy && rig.source.runs_in(&state) == 7),
             other => panic!("{other:?}"),
         }
+        rig.source.open();
+        rig.close().await;
     }
-    rig.source.open();
-    rig.close().await;
 }
