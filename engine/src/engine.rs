@@ -31,6 +31,7 @@ pub struct Engine {
 struct EngineInner {
     engine: wasmer::Engine,
     module: Module,
+    module_bytes: u64,
     library: Arc<Library>,
     layout: Layout,
     host: HostKind,
@@ -74,6 +75,7 @@ impl Engine {
             result => result,
         };
         let source = module::Source { hash: build.wasm_sha256(), read: &read };
+        let before = anonymous_bytes();
         // Both read and hash hundreds of megabytes, so they go side by side.
         let (module, library) = std::thread::scope(|scope| {
             let library = scope.spawn(|| Library::load(&build));
@@ -86,10 +88,15 @@ impl Engine {
             result => result?,
         };
         let library = Arc::new(library);
+        // One that was compiled just now has left more behind than it takes.
+        let file_bytes = module::cached_bytes(&cache, build.wasm_sha256());
+        let grown = before.zip(anonymous_bytes()).map(|(before, now)| now.saturating_sub(before));
+        let module_bytes = grown.map_or(file_bytes, |grown| grown.min(file_bytes));
         Ok(Self {
             inner: Arc::new(EngineInner {
                 engine,
                 module,
+                module_bytes,
                 layout: Layout::new(&library),
                 library,
                 host: config.host,
@@ -189,10 +196,10 @@ impl Engine {
         self.inner.runs_per_instance
     }
 
-    /// The length of the compiled module, which every interpreter shares, in bytes; 0 if it could
-    /// not be cached. Asks the filesystem.
+    /// What the compiled build takes of memory that the system can't take back, in bytes: what this
+    /// process grew by as it was loaded. The rest of it is pages of its file.
     pub fn module_bytes(&self) -> u64 {
-        module::cached_bytes(&self.inner.cache, self.inner.build.wasm_sha256())
+        self.inner.module_bytes
     }
 
     /// Reads the WebAssembly module.
@@ -207,4 +214,12 @@ impl Engine {
     pub(crate) fn module(&self) -> &Module {
         &self.inner.module
     }
+}
+
+/// Memory of this process that is no page of a file, in bytes; `None` where the system doesn't say.
+fn anonymous_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
 }

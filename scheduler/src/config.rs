@@ -52,9 +52,14 @@ pub struct SchedulerConfig {
     pub retries: u32,
     /// What becomes of sessions that rest.
     pub sessions: SessionsConfig,
-    /// Memory for everything: the image, slots, parked sessions, waiting jobs, and the input, output
-    /// and growth of running ones, in bytes. Near its end sessions that rest are compressed, then
-    /// spilled to disk; at its end nothing is taken that would need more.
+    /// Memory for everything: the image, the compiled build, slots, parked sessions, waiting jobs, and
+    /// the input, output and growth of running ones, in bytes. Near its end sessions that rest are
+    /// compressed, then spilled to disk; at its end nothing is taken that would need more.
+    ///
+    /// A job starts when all that its limits let it grow by is free (`Limits::memory_bytes` and
+    /// `Limits::file_bytes`), and keeps it until it ends. So jobs never take memory from each other,
+    /// and lower limits let more of them run at once. One that runs alone is cut to what is there;
+    /// what it is refused because of that has reached `LimitKind::PoolMemory`.
     ///
     /// Default: four fifths of what the control group allows, or of the machine's memory. More
     /// than there is lets the system end the process.

@@ -106,11 +106,11 @@ impl Growth {
         self.memory_bytes.saturating_add(self.file_bytes)
     }
 
-    /// So many bytes less: files give first, down to a quarter of what is left.
+    /// So many bytes less: files give first, down to an eighth of what is left.
     pub(crate) fn cut_by(self, bytes: u64) -> Self {
         let left = self.bytes().saturating_sub(bytes);
         let file_bytes =
-            self.file_bytes.min((left / 4).max(left.saturating_sub(self.memory_bytes)));
+            self.file_bytes.min((left / 8).max(left.saturating_sub(self.memory_bytes)));
         Self { memory_bytes: left - file_bytes, file_bytes }
     }
 
