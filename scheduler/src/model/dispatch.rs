@@ -81,7 +81,10 @@ impl Model {
             self.sessions.stowing().is_some()
                 || self.sessions.to_spill(self.config.sessions.disk_bytes).is_some()
         };
-        if self.running > 0 || (free < growth.min(AMPLE_GROWTH_BYTES) && waits_for_disk()) {
+        if self.running > 0
+            || self.fleet.gives_memory_back()
+            || (free < growth.min(AMPLE_GROWTH_BYTES) && waits_for_disk())
+        {
             return Room::Missing(bytes);
         }
         let cut = growth.min(free.max(LEAST_GROWTH_BYTES));

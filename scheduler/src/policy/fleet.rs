@@ -104,6 +104,13 @@ impl Fleet {
         self.slot_bytes.saturating_add(self.kept_bytes)
     }
 
+    /// Whether a worker makes itself ready whose interpreter has memory of its own.
+    pub(crate) fn gives_memory_back(&self) -> bool {
+        let gives =
+            |worker: &Worker| worker.activity == Activity::Preparing && worker.slot_bytes > 0;
+        self.workers.values().any(gives)
+    }
+
     /// Why no worker is left, if none is.
     pub(crate) fn lost(&self) -> Option<&str> {
         self.lost.as_deref()

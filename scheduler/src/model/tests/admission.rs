@@ -170,6 +170,17 @@ fn what_a_job_took_is_in_use_until_its_interpreter_was_reset() {
 }
 
 #[test]
+fn no_job_is_cut_for_what_another_gives_back() {
+    let mut told = mebibytes(1_500);
+    let (_, _) = (told.ready(1), told.ready(2));
+    let _ = told.submit_as(1, growing(1_000, 0));
+    let _ = told.submit_as(2, growing(1_000, 0));
+    let report = Report { own_memory_bytes: 1_000 << 20, ..Report::default() };
+    assert_eq!(told.finish_as(2, 1, report), [conclude(1)]);
+    assert_eq!(told.ready(2), [dispatch(2, 2)]);
+}
+
+#[test]
 fn a_job_that_runs_alone_is_cut_to_what_is_there() {
     let mut told = mebibytes(600);
     let _ = told.ready(1);
