@@ -37,12 +37,27 @@ def adapt_pillow(module):
     image.register_encoder("jpeg", JpegEncoder)
 
 
-def encode(picture, rawmode, quality, *config):
+def encode(
+    picture,
+    rawmode,
+    quality,
+    is_progressive,
+    smoothing,
+    is_optimized,
+    keeps_rgb,
+    stream_type,
+    dpi,
+    subsampling,
+    restart_blocks,
+    restart_rows,
+    tables,
+    comment,
+    extra,
+    exif,
+):
     """The bytes of a JPEG file; the arguments are those of Pillow's own encoder."""
     import numpy
 
-    keeps_rgb, dpi, subsampling = config[3], config[5], config[6]
-    tables, comment, extra, exif = config[9:]
     width, height = picture.size
     if picture.mode in ("1", "L"):
         samples = numpy.asarray(picture.convert("L"))[:, :, None]
