@@ -38,8 +38,7 @@ fn devices_are_read_written_and_told_apart_from_files() {
         for mode in ('w', 'a'):
             with open(os.devnull, mode) as file:
                 print('x' * 100_000, file=file)
-        import numpy
-        seen.append(numpy.fromfile('/dev/zero', 'u1', 3_000_000).sum().item())
+        seen.append(open('/dev/zero', 'rb').read(3_000_000) == bytes(3_000_000))
         entries = {entry.name: entry.is_file() for entry in os.scandir('/dev')}
         [seen, entries, open('/dev/urandom', 'rb').read(16) != open('/dev/random', 'rb').read(16)]
     ";
@@ -52,7 +51,7 @@ fn devices_are_read_written_and_told_apart_from_files() {
         other("zero", true, 4),
         other("random", false, 4),
         other("urandom", false, 4),
-        0
+        true
     ]);
     let entries = json!({ "null": false, "random": false, "urandom": false, "zero": false });
     assert_eq!(value(&outcome), json!([seen, entries, true]));

@@ -120,7 +120,7 @@ def quantization(numpy, tables, quality):
     scale = 5000 // quality if quality < 50 else 200 - 2 * quality
     tables = tables or [[int(n) for n in text.split()] for text in (LUMINANCE, CHROMINANCE)]
     tables = [tables[0], tables[min(1, len(tables) - 1)]]
-    scaled = (numpy.array(tables, dtype=numpy.int64) * scale + 50) // 100
+    scaled = (numpy.array(tables, dtype=numpy.intp) * scale + 50) // 100
     return numpy.clip(scaled, 1, 255)
 
 
@@ -186,7 +186,7 @@ class Tokens:
             colours += [colour] * (unit[0] * unit[1])
         self._difference(blocks)
         blocks = numpy.concatenate(blocks, axis=1)
-        colours = numpy.tile(numpy.array(colours, dtype=numpy.int64), len(blocks))
+        colours = numpy.tile(numpy.array(colours, dtype=numpy.intp), len(blocks))
         self._tokenize(blocks.reshape(-1, 64), colours)
 
     def _units(self, plane, unit, colour):
@@ -229,7 +229,7 @@ class Tokens:
             (zeroes & 15) << 4 | sizes,
             numpy.full(len(ends), END_OF_BLOCK),
         ]
-        none = lambda items: numpy.zeros(len(items), dtype=numpy.int64)
+        none = lambda items: numpy.zeros(len(items), dtype=numpy.intp)
         bits = [ones_complement(numpy, blocks[:, 0], dc_sizes), none(symbols[1])]
         bits += [ones_complement(numpy, values, sizes), none(ends)]
         lengths = [dc_sizes, none(symbols[1]), sizes, none(ends)]
@@ -247,7 +247,7 @@ class Tokens:
     def bits(self, codes):
         """All tokens in these codes, as bytes; what is missing of the last one is ones."""
         numpy = self._numpy
-        code_at, length_at = numpy.zeros((2, 1024), dtype=numpy.int64)
+        code_at, length_at = numpy.zeros((2, 1024), dtype=numpy.intp)
         for (is_ac, colour), (symbols, lengths, of_symbols) in codes.items():
             places = (is_ac * 2 + colour) * 256 + numpy.array(symbols)
             code_at[places], length_at[places] = of_symbols, lengths
@@ -269,12 +269,12 @@ def padded(numpy, plane, across, down):
 
 
 def bit_lengths(numpy, values):
-    return numpy.frexp(numpy.abs(values).astype(numpy.float64))[1].astype(numpy.int64)
+    return numpy.frexp(numpy.abs(values).astype(numpy.float64))[1].astype(numpy.intp)
 
 
 def ones_complement(numpy, values, sizes):
     """Values in as many bits as their sizes say, negative ones less one."""
-    values = values.astype(numpy.int64)
+    values = values.astype(numpy.intp)
     return numpy.where(values < 0, values + (1 << sizes) - 1, values)
 
 
