@@ -13,7 +13,8 @@ def owner():
 
 
 def install():
-    for name in ("getuid", "geteuid", "getgid", "getegid"):
+    # Not `geteuid`: of who is root by that, `tarfile` takes for granted that `os.chown` is there.
+    for name in ("getuid", "getgid"):
         if not hasattr(os, name):
             setattr(os, name, owner)
     # There is no such file, and Python's word for that is an empty one: programs that would read
