@@ -1,5 +1,7 @@
 //! What the Python build has: the page about it, and what is done here about what it lacks.
 
+use std::time::Duration;
+
 use hatchery::{Deterministic, Job};
 use serde_json::json;
 
@@ -13,7 +15,9 @@ fn with_reader(source: &str) -> Job {
 
 #[test]
 fn the_page_says_what_the_build_says() {
-    let job = Job::code(include_str!("../../docs/python-build.py"));
+    // It imports all there is.
+    let job =
+        Job::code(include_str!("../../docs/python-build.py")).timeout(Duration::from_secs(90));
     let outcome = with_preloaded_pool(|pool| async { pool.run(job).await.unwrap() });
     assert!(outcome.is_success(), "{outcome:?}");
     let page = include_str!("../../docs/python-build.md");
