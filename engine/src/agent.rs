@@ -21,7 +21,7 @@ pub(crate) mod marshal;
 pub(crate) mod wire;
 
 /// The files of the guest's package, each behind those that it imports from.
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 14] = [
     ("__init__", include_str!("agent/hatchery/__init__.py")),
     ("_wire", include_str!("agent/hatchery/_wire.py")),
     ("_streams", include_str!("agent/hatchery/_streams.py")),
@@ -33,15 +33,19 @@ const FILES: [(&str, &str); 13] = [
     ("_image", include_str!("agent/hatchery/_image.py")),
     ("_host", include_str!("agent/hatchery/_host.py")),
     ("_late", include_str!("agent/hatchery/_late.py")),
+    ("_system", include_str!("agent/hatchery/_system.py")),
     ("_locks", include_str!("agent/hatchery/_locks.py")),
     ("_agent", include_str!("agent/hatchery/_agent.py")),
 ];
 
 /// Files of it that are run when a program first needs them.
-const LATE_FILES: [(&str, &str); 3] = [
+const LATE_FILES: [(&str, &str); 6] = [
     ("_loop", include_str!("agent/hatchery/_loop.py")),
     ("_network", include_str!("agent/hatchery/_network.py")),
     ("_archives", include_str!("agent/hatchery/_archives.py")),
+    ("_threads", include_str!("agent/hatchery/_threads.py")),
+    ("_jpeg", include_str!("agent/hatchery/_jpeg.py")),
+    ("_pytest", include_str!("agent/hatchery/_pytest.py")),
 ];
 
 /// What a turn of the guest is given in place of source, once the agent serves turns: a run.
@@ -89,6 +93,8 @@ pub(crate) fn boot_source() -> String {
          \x20       codes[f'hatchery.{{file}}'] = code\n\
          \x20   from hatchery._late import install\n\
          \x20   install(codes)\n\
+         \x20   from hatchery import _system\n\
+         \x20   _system.install()\n\
          \x20   from hatchery._agent import Agent\n\
          \x20   from hatchery._streams import open_streams\n\
          \x20   open_streams()\n\

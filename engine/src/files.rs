@@ -6,6 +6,7 @@
 //! /usr/local/lib/hatchery/…         packages of the image, fixed
 //! /workspace                        the working directory, where input files appear
 //! /tmp  /home                       writable as well
+//! /dev                              devices, fixed
 //! ```
 
 use std::sync::Arc;
@@ -14,12 +15,14 @@ use crate::errno::Errno;
 use crate::library::{ARCHIVE_PATH, Library};
 use crate::packages::{self, Package, SITE};
 use crate::program::InputFile;
+use device::Device;
 use mount::Mount;
 use resolve::{Base, Links, Place};
 use tree::{Kind, NodeId, Timestamp, Tree};
 
 pub(crate) mod changes;
 mod contents;
+pub(crate) mod device;
 #[cfg(target_os = "linux")]
 pub(crate) mod mount;
 #[cfg(not(target_os = "linux"))]
@@ -34,6 +37,14 @@ pub(crate) mod workspace;
 const MATPLOTLIB_DATA_FOLDER: &str = "/usr/local/share/mpl-data";
 /// Folders that guests can write to.
 const WRITABLE: [&str; 3] = ["/workspace", "/tmp", "/home"];
+
+/// What programs for Unix expect to be there.
+const DEVICES: [(&str, Device); 4] = [
+    ("/dev/null", Device::Null),
+    ("/dev/zero", Device::Zero),
+    ("/dev/random", Device::Random),
+    ("/dev/urandom", Device::Random),
+];
 
 /// The files that every guest of a build begins with. A clone is a few references.
 #[derive(Debug, Clone)]
@@ -53,6 +64,9 @@ impl Layout {
             for file in &library.matplotlib_data {
                 let contents = Kind::Fixed(Arc::clone(&file.contents));
                 put(&mut tree, matplotlib_data, &file.path, contents, 0)?;
+            }
+            for (path, device) in DEVICES {
+                put(&mut tree, NodeId::ROOT, path, Kind::Device(device), 0)?;
             }
             let mut writable = Vec::new();
             for path in WRITABLE {

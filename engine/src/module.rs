@@ -19,11 +19,13 @@ use crate::error::{EngineError, ModuleError};
 use crate::seal::Sealer;
 use crate::tunables::GuestTunables;
 use checkpoints::AddCheckpoints;
+use locks::GrantLocks;
 use throws::CountThrows;
 
 mod checkpoints;
 pub(crate) mod imports;
 mod key;
+mod locks;
 pub(crate) mod throws;
 pub(crate) mod writes;
 
@@ -35,6 +37,7 @@ pub(crate) fn new_engine() -> Engine {
     let mut compiler = Cranelift::default();
     compiler.push_middleware(Arc::new(AddCheckpoints::default()));
     compiler.push_middleware(Arc::new(CountThrows::default()));
+    compiler.push_middleware(Arc::new(GrantLocks::default()));
     let mut engine: Engine =
         EngineBuilder::new(compiler).set_features(Some(features)).engine().into();
     engine.set_tunables(GuestTunables::new());

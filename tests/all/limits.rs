@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use hatchery::{Job, LimitKind, Limits, Outcome, Verdict};
+use hatchery::{Job, LimitHit, LimitKind, Limits, Outcome, Verdict};
 use serde_json::json;
 
-use crate::support::{run, run_job, value, with_pool};
+use crate::support::{exception, run, run_job, value, with_pool};
 
 fn limit_of(outcome: &Outcome) -> LimitKind {
     match &outcome.verdict {
@@ -42,6 +42,26 @@ fn whatever_loops_ends_at_its_wall_limit_and_the_next_job_runs() {
         let over = outcome.usage.wall.saturating_sub(Duration::from_millis(300));
         assert!(over < Duration::from_secs(1), "{source}: {over:?} late");
         assert_eq!(value(&run("1 + 1")), json!(2), "after {source}");
+    }
+}
+
+/// However memory is taken, it is the limit on memory that a program meets, and not that on time.
+#[test]
+fn memory_that_grows_in_turns_or_between_holes_ends_at_its_limit() {
+    for source in [
+        "blocks = [bytearray() for _ in range(1000)]\nwhile True:\n for b in blocks: b += bytes(4096)",
+        "blocks = [bytearray() for _ in range(10)]\nwhile True:\n for b in blocks: b += bytes(1 << 20)",
+        "kept, size = [], 100\nwhile True:\n new = [bytearray(size) for _ in range(10_000)]\n \
+         kept += new[::2]; size += size // 10",
+        "kept, size = [], 10_000\nwhile True:\n kept += [bytearray(size) for _ in range(100)][::2]\n \
+         size += size // 100",
+    ] {
+        let cpu_time = Duration::from_secs(8);
+        let limits = Limits { memory_bytes: 512 << 20, cpu_time, ..Limits::default() };
+        let outcome = run_job(Job::code(source).limits(limits));
+        assert_eq!(exception(&outcome).type_name, "MemoryError", "{source}");
+        let is_memory = |hit: &LimitHit| hit.limit == LimitKind::Memory;
+        assert!(outcome.limits_met.iter().any(is_memory), "{source}: {outcome:?}");
     }
 }
 

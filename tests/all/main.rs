@@ -2,6 +2,8 @@
 
 /// Plain functions of the host that block, and what they leave to others.
 mod blocking;
+/// What the Python build has: the page about it, and what is done here about what it lacks.
+mod build;
 /// Tickets that are cancelled, dropped and streamed from.
 mod cancellation;
 /// Runs that are the same every time.

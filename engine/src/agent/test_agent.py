@@ -266,6 +266,21 @@ class AgentTest(AgentCase):
         for source in ("import os\nos.nothing", "(5).fork", "raise OSError(58, 'x')", "raise OSError"):
             self.assertNotIn("sandbox", self.run_program(source)["traceback"], source)
 
+    def test_what_the_build_lacks_comes_with_advice(self):
+        path = "/usr/local/lib/python315.zip/statsmodels/datasets/spector/spector.csv"
+        for source, expected in [
+            (f"raise FileNotFoundError({path!r})", "The build leaves `statsmodels/datasets/spector/spector.csv` out"),
+            (f"raise FileNotFoundError(44, 'x', {path!r})", "The build leaves `statsmodels"),
+            ("raise ImportError(\"cannot import name '_imagingft' from 'PIL'\")", "in fonts from files"),
+            ("raise OSError('decoder jpeg not available')", "writes JPEG without reading it"),
+            ("raise KeyError('WEBP')", "knows no AVIF"),
+            ("class OperationalError(Exception): 1\nraise OperationalError('database is locked')", "one thread"),
+        ]:
+            last = self.run_program(source)["traceback"].splitlines()[-1]
+            self.assertIn(expected, last, source)
+        for source in ("raise FileNotFoundError('/x')", "raise FileNotFoundError", "raise OSError(2)", "raise KeyError(7)"):
+            self.assertNotIn("build", self.run_program(source)["traceback"], source)
+
     def test_no_advice_is_given_on_other_imports(self):
         for source in [
             "import json.nowhere",

@@ -7,7 +7,7 @@ import tempfile
 import types
 import unittest
 
-from hatchery import _archives, _locks, _network
+from hatchery import _archives, _jpeg, _locks, _network, _pytest, _threads
 
 
 class Lock:
@@ -101,11 +101,41 @@ type(socket.__spec__.loader) is type(urllib.__spec__.loader) or exit(8)
         self.assertEqual((report.returncode, report.stderr), (0, b""))
 
     def test_modules_of_the_programs_own_are_left_alone(self):
-        for adapt in (*_network.ADAPT.values(), *_archives.ADAPT.values()):
+        ours = (_archives, _jpeg, _network, _pytest, _threads)
+        for adapt in (adapt for module in ours for adapt in module.ADAPT.values()):
             own = types.ModuleType("own")
             names = dict(own.__dict__)
             adapt(own)
             self.assertEqual(own.__dict__, names)
+
+    def test_progress_bars_start_no_thread(self):
+        module = types.SimpleNamespace(tqdm=types.SimpleNamespace(monitor_interval=10))
+        _threads.adapt_tqdm(module)
+        self.assertEqual(module.tqdm.monitor_interval, 0)
+
+    def test_pytest_copies_no_descriptor(self):
+        capture = types.SimpleNamespace(FDCapture=1, SysCapture=2, FDCaptureBinary=3, SysCaptureBinary=4)
+        _pytest.adapt_capture(capture)
+        self.assertEqual((capture.FDCapture, capture.FDCaptureBinary), (2, 4))
+        handler = types.SimpleNamespace(
+            fault_handler_stderr_fd_key=1, pytest_configure=2, pytest_unconfigure=3, pytest_addoption=4
+        )
+        _pytest.adapt_faulthandler(handler)
+        self.assertEqual(set(vars(handler)), {"fault_handler_stderr_fd_key", "pytest_addoption"})
+
+    def test_codes_of_pictures_are_no_longer_than_the_standard_has_them(self):
+        fibonacci = [1, 1]
+        while len(fibonacci) < 40:
+            fibonacci.append(sum(fibonacci[-2:]))
+        for counts in ({7: 5}, {0: 1, 1: 1}, dict(enumerate(fibonacci)), dict.fromkeys(range(256), 3)):
+            symbols, lengths, codes = _jpeg.code_of(counts)
+            self.assertEqual(set(symbols), set(counts))
+            self.assertEqual(lengths, sorted(lengths))
+            self.assertLessEqual(lengths[-1], 16)
+            texts = [format(code, f"0{length}b") for code, length in zip(codes, lengths)]
+            self.assertNotIn(True, ["0" not in text for text in texts])
+            for text in texts:
+                self.assertEqual([other for other in texts if text.startswith(other)], [text])
 
     def test_archives_hold_files_that_can_be_read(self):
         source = """

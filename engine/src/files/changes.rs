@@ -43,7 +43,8 @@ pub(super) fn files(tree: &Tree, folder: NodeId) -> BTreeMap<String, &Contents> 
             match tree.node(*id).map(|node| &node.kind) {
                 Ok(Kind::File(contents)) => drop(files.insert(path, contents)),
                 Ok(Kind::Folder { .. }) => pending.push((path, *id)),
-                Ok(Kind::Fixed(_) | Kind::Link(_) | Kind::Mount { .. }) | Err(_) => {}
+                Ok(Kind::Fixed(_) | Kind::Device(_) | Kind::Link(_) | Kind::Mount { .. })
+                | Err(_) => {}
             }
         }
     }

@@ -148,7 +148,9 @@ fn walk(tree: &Tree, base: Base, mut pending: Vec<Arc<str>>, links: Links) -> Re
                         node: child,
                         names: Vec::new(),
                     }),
-                    Kind::File(_) | Kind::Fixed(_) | Kind::Folder { .. } => Place::Node(child),
+                    Kind::File(_) | Kind::Fixed(_) | Kind::Device(_) | Kind::Folder { .. } => {
+                        Place::Node(child)
+                    }
                 },
             },
             (Place::Host(place), ".") => Place::Host(place),

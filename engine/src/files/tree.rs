@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rpds::RedBlackTreeMapSync;
 
 use super::contents::Contents;
+use super::device::Device;
 use super::mount::Mount;
 use super::quota::{FileQuota, FileUsage, Refusals};
 use crate::errno::Errno;
@@ -55,6 +56,7 @@ pub(crate) enum Kind {
     File(Contents),
     /// A file of the library, shared by every guest.
     Fixed(Arc<Vec<u8>>),
+    Device(Device),
     Folder {
         parent: NodeId,
         entries: Entries,
@@ -78,7 +80,7 @@ impl Node {
             Kind::File(contents) => contents.len(),
             Kind::Fixed(contents) => contents.len() as u64,
             Kind::Link(target) => target.len() as u64,
-            Kind::Folder { .. } | Kind::Mount { .. } => 0,
+            Kind::Device(_) | Kind::Folder { .. } | Kind::Mount { .. } => 0,
         }
     }
 
@@ -204,6 +206,14 @@ impl Tree {
         self.nodes.get(&id).is_some_and(|node| node.is_fixed)
     }
 
+    /// The device that a node is.
+    pub(crate) fn device(&self, id: NodeId) -> Option<Device> {
+        match self.nodes.get(&id)?.kind {
+            Kind::Device(device) => Some(device),
+            _ => None,
+        }
+    }
+
     /// The entries of a folder.
     pub(crate) fn entries(&self, folder: NodeId) -> Result<&Entries, Errno> {
         match &self.node(folder)?.kind {
@@ -235,7 +245,7 @@ impl Tree {
                 Ok(count)
             }
             Kind::Folder { .. } | Kind::Mount { .. } => Err(Errno::IsFolder),
-            Kind::Link(_) => Err(Errno::Invalid),
+            Kind::Device(_) | Kind::Link(_) => Err(Errno::Invalid),
         }
     }
 
@@ -292,7 +302,7 @@ impl Tree {
             Kind::File(contents) if !self.is_read_only => Ok(contents.len()),
             Kind::File(_) | Kind::Fixed(_) => Err(Errno::ReadOnly),
             Kind::Folder { .. } | Kind::Mount { .. } => Err(Errno::IsFolder),
-            Kind::Link(_) => Err(Errno::Invalid),
+            Kind::Device(_) | Kind::Link(_) => Err(Errno::Invalid),
         }
     }
 

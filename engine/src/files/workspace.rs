@@ -40,7 +40,7 @@ impl Workspace {
         match &self.find(path)?.kind {
             Kind::File(contents) => Some(contents.to_vec()),
             Kind::Fixed(contents) => Some(contents.to_vec()),
-            Kind::Folder { .. } | Kind::Link(_) | Kind::Mount { .. } => None,
+            Kind::Device(_) | Kind::Folder { .. } | Kind::Link(_) | Kind::Mount { .. } => None,
         }
     }
 

@@ -21,6 +21,7 @@ pub(crate) mod binding;
 pub(crate) mod bytes;
 pub(crate) mod clock;
 pub(crate) mod descriptors;
+mod device;
 mod fd;
 #[cfg(test)]
 mod fuzz;

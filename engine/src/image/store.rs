@@ -27,7 +27,7 @@ const FOLDER: &str = "images";
 const EXTENSION: &str = "image";
 /// Changes whenever something goes into images otherwise than before: the layout of the guest's
 /// files, its environment, what a template does.
-const SETTINGS: &str = "own-host 2";
+const SETTINGS: &str = "own-host 3";
 
 /// Finds the image in the cache, or makes it.
 pub(super) fn load_or_build(

@@ -8,9 +8,10 @@ use super::throws::MOST_THROWS;
 /// The version that `Cargo.toml` pins; `tests/layering.rs` compares the two.
 pub(crate) const WASMER_VERSION: &str = "7.4.2";
 
-/// Changes whenever the compiler settings in `module.rs` or the memory layout do, or how throws are
-/// counted.
-const SETTINGS: &str = "cranelift exceptions counted-throws static-memory-8GiB-64KiB 1";
+/// Changes whenever the compiler settings in `module.rs` or the memory layout do, how throws are
+/// counted, or which locks are granted.
+const SETTINGS: &str =
+    "cranelift exceptions counted-throws granted-locks static-memory-8GiB-64KiB 1";
 
 /// The key of the module that the bytes with hash `source` compile to here: 32 hexadecimal digits.
 pub(crate) fn module_key(source: &str) -> String {

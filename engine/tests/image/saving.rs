@@ -20,6 +20,7 @@ out = open('/tmp/out', 'ab', 0)
 out.write(b'begun, ')
 nameless = open('gone', 'w+')
 nameless.write('still here')
+null, noise = open('/dev/null', 'r+b', 0), open('/dev/urandom', 'rb', 0)
 os.remove('gone')
 sys.modules['made_up'] = types.SimpleNamespace(x=1)
 numbers = numpy.arange(1000.0)
@@ -37,7 +38,7 @@ out.write(b'ended')
 [
     text.read(3), raw.read(3).decode(), open('/tmp/out').read(), nameless.read(), made_up.x,
     float(numbers.sum()), kept['itself'] is kept, added(40), os.getcwd(), sorted(os.listdir('.')),
-    time.monotonic() >= started,
+    time.monotonic() >= started, null.write(b'xyz'), null.read().decode(), len(noise.read(5)),
 ]
 ";
 
@@ -57,7 +58,10 @@ fn expected() -> Value {
         42,
         "/workspace/data",
         ["notes"],
-        true
+        true,
+        3,
+        "",
+        5
     ])
 }
 

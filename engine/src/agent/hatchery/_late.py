@@ -15,6 +15,10 @@ ADAPTED = {
     "socket": "hatchery._network",
     "urllib.request": "hatchery._network",
     "tarfile": "hatchery._archives",
+    "tqdm.std": "hatchery._threads",
+    "PIL.JpegImagePlugin": "hatchery._jpeg",
+    "_pytest.capture": "hatchery._pytest",
+    "_pytest.faulthandler": "hatchery._pytest",
     "zipfile": "hatchery._archives",
 }
 

@@ -1,4 +1,5 @@
-"""What to say about an import of what isn't here, and about attempts at what no sandbox has.
+"""What to say about an import of what isn't here, about attempts at what no sandbox has, and about
+files and formats that the build leaves out.
 
 Nothing is hooked into imports: `try: import …` and `importlib.util.find_spec` work as ever. The
 advice is made when an exception that the program didn't catch is described.
@@ -48,6 +49,26 @@ _OF_PROCESSES = frozenset(
     "WNOHANG execl execle execlp execv execve execvp fork forkpty kill killpg pidfd_open pipe posix_spawn"
     " spawnl spawnv spawnve system wait waitpid".split()
 )
+# Where the build keeps the files of its packages; which of them it has is said elsewhere.
+_LIBRARY = "/usr/local/lib/python315.zip/"
+_MOST_PATH = 400
+_PAGE = "docs/python-build.md lists what the build has"
+# How Pillow and matplotlib say that a codec or FreeType is missing.
+_OF_PICTURES = (
+    ("ImportError", "cannot import name '_imagingft'"),
+    ("KeyError", "AVIF"),
+    ("KeyError", "WEBP"),
+    ("OSError", "decoder "),
+    ("OSError", "encoder "),
+    ("RuntimeError", "The installed pillow version does not support avif"),
+    ("UnidentifiedImageError", "cannot identify image file"),
+    ("ValueError", "unknown file extension: .avif"),
+    ("ValueError", "unknown file extension: .webp"),
+)
+_NO_CODECS = (
+    "The build's Pillow knows no AVIF, JPEG 2000 and WebP, writes JPEG without reading it, and draws no"
+    " text in fonts from files"
+)
 # A name that is longer is nobody's typing.
 _MOST_CHARACTERS = 100
 # Exceptions that one was raised from, to look at.
@@ -58,7 +79,7 @@ def advice_on(error):
     """What to do about an exception for want of a module, a network or processes; "" if there is
     nothing to say."""
     try:
-        return _advice_on_import(error) or _advice_on_attempt(error)
+        return _advice_on_import(error) or _advice_on_attempt(error) or _advice_on_build(error)
     except Exception:
         # The program has changed what is looked at here.
         return ""
@@ -90,6 +111,24 @@ def _advice_on_attempt(error):
     elif kind is NotImplementedError and "build lacks multiprocessing" in str(error):
         reason = _NO_PROCESSES
     return reason and f"{reason[0].upper()}{reason[1:]}."
+
+
+def _advice_on_build(error):
+    """What to do for want of a file, a codec or a second thread."""
+    kind, text = type(error).__name__, str(error.args[0]) if error.args else ""
+    if kind == "FileNotFoundError":
+        path = text if error.filename is None else str(error.filename)
+        if path.startswith(_LIBRARY) and len(path) < _MOST_PATH:
+            name = path.removeprefix(_LIBRARY)
+            return f"The build leaves `{name}` out: give the program its data with --input. {_PAGE}."
+    elif any(kind == of and text.startswith(beginning) for of, beginning in _OF_PICTURES):
+        return f"{_NO_CODECS}. {_PAGE}."
+    elif kind == "OperationalError" and text == "database is locked":
+        return (
+            "The lock is that of another connection of this program: end its transaction or its query"
+            " first. The sandbox has one thread, so nobody else would."
+        )
+    return ""
 
 
 def _advice_on_module(name):

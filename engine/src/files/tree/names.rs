@@ -141,7 +141,7 @@ impl Tree {
         self.changeable(folder)?;
         match &self.node(id)?.kind {
             Kind::Folder { .. } | Kind::Mount { .. } => return Err(Errno::IsFolder),
-            Kind::File(_) | Kind::Fixed(_) | Kind::Link(_) => {}
+            Kind::File(_) | Kind::Fixed(_) | Kind::Device(_) | Kind::Link(_) => {}
         }
         self.changeable(id)?;
         self.set_entry(folder, name, None, now);

@@ -56,7 +56,7 @@ impl Tree {
                     SavedKind::Folder { parent: *parent, entries }
                 }
                 Kind::Link(target) => SavedKind::Link(target.to_string()),
-                Kind::Fixed(_) | Kind::Mount { .. } => return None,
+                Kind::Fixed(_) | Kind::Device(_) | Kind::Mount { .. } => return None,
             };
             let Node { links, accessed, modified, changed, .. } = *node;
             Some((*id, SavedNode { kind, links, accessed, modified, changed }))
@@ -125,7 +125,9 @@ impl Tree {
                         pending.push((*id, depth + 1));
                     }
                     Kind::File(_) | Kind::Link(_) => {}
-                    Kind::Folder { .. } | Kind::Fixed(_) | Kind::Mount { .. } => return None,
+                    Kind::Folder { .. } | Kind::Fixed(_) | Kind::Device(_) | Kind::Mount { .. } => {
+                        return None;
+                    }
                 }
             }
             if depth > MOST_DEPTH {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::errno::Errno;
+use crate::files::device::Device;
 use crate::files::mount::Mount;
 use crate::files::resolve::{Base, HostPlace};
 use crate::files::tree::{NodeId, Tree};
@@ -19,6 +20,7 @@ pub(crate) enum Open {
     File { node: NodeId, offset: u64, access: Access },
     Folder { base: Base, listing: Option<Arc<Vec<Entry>>>, preopened_as: Option<&'static str> },
     HostFile { file: Arc<File>, offset: u64 },
+    Device { node: NodeId, device: Device, access: Access },
 }
 
 /// What may be done with an open file.
@@ -89,7 +91,7 @@ impl Descriptors {
         let counts = |slot: &&Option<Open>| match slot {
             None | Some(Open::Stdin | Open::Stdout | Open::Stderr) => false,
             Some(Open::Folder { preopened_as, .. }) => preopened_as.is_none(),
-            Some(Open::File { .. } | Open::HostFile { .. }) => true,
+            Some(Open::File { .. } | Open::HostFile { .. } | Open::Device { .. }) => true,
         };
         self.slots.iter().filter(counts).count()
     }
@@ -136,6 +138,10 @@ pub(crate) enum SavedOpen {
     },
     /// A folder that is open from the start.
     Preopened,
+    Device {
+        node: NodeId,
+        access: Access,
+    },
 }
 
 impl Descriptors {
@@ -150,6 +156,9 @@ impl Descriptors {
                 Open::Stderr => SavedOpen::Stderr,
                 Open::File { node, offset, access } if is_there(node) => {
                     SavedOpen::File { node: *node, offset: *offset, access: *access }
+                }
+                Open::Device { node, access, .. } => {
+                    SavedOpen::Device { node: *node, access: *access }
                 }
                 Open::Folder { preopened_as: Some(_), .. } => SavedOpen::Preopened,
                 Open::Folder { base: Base::Node(node), .. } if is_there(node) => {
@@ -193,6 +202,10 @@ impl Descriptors {
                 Some(SavedOpen::File { node, offset, access }) => {
                     tree.node(*node).ok().filter(|node| node.is_file())?;
                     Some(Open::File { node: *node, offset: *offset, access: *access })
+                }
+                Some(SavedOpen::Device { node, access }) => {
+                    let device = tree.device(*node)?;
+                    Some(Open::Device { node: *node, device, access: *access })
                 }
                 Some(SavedOpen::Folder { node }) => {
                     tree.entries(*node).ok()?;

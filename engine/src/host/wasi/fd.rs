@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::bytes::{Buffer, GuestBytes};
 use super::descriptors::{Access, Entry, Open};
+use super::device::write_device;
 use super::stat::{self, Filestat};
 use super::{Alarm, Wasi};
 use crate::errno::Errno;
@@ -66,7 +67,7 @@ impl Wasi {
         fd: u32,
         flags: u32,
     ) -> Result<(), Errno> {
-        if let Open::File { access, .. } = self.open.get_mut(fd)? {
+        if let Open::File { access, .. } | Open::Device { access, .. } = self.open.get_mut(fd)? {
             access.append = flags & APPEND != 0;
         }
         // Nothing here ever blocks, so the other flags change nothing.
@@ -84,9 +85,9 @@ impl Wasi {
             Open::Folder { base: Base::Node(node), .. } if self.tree.node(*node).is_err() => {
                 Filestat::removed_folder(*node)
             }
-            Open::File { node, .. } | Open::Folder { base: Base::Node(node), .. } => {
-                Filestat::node(&self.tree, *node)?
-            }
+            Open::File { node, .. }
+            | Open::Device { node, .. }
+            | Open::Folder { base: Base::Node(node), .. } => Filestat::node(&self.tree, *node)?,
             Open::Folder { base: Base::Host(place), .. } => {
                 Filestat::host(&place.mount.stat(&place.path())?)
             }
@@ -114,7 +115,9 @@ impl Wasi {
         flags: u32,
     ) -> Result<(), Errno> {
         let node = match self.open.get(fd)? {
-            Open::File { node, .. } | Open::Folder { base: Base::Node(node), .. } => *node,
+            Open::File { node, .. }
+            | Open::Device { node, .. }
+            | Open::Folder { base: Base::Node(node), .. } => *node,
             Open::HostFile { .. } | Open::Folder { .. } => return Err(Errno::ReadOnly),
             Open::Stdin | Open::Stdout | Open::Stderr => return Err(Errno::Invalid),
         };
@@ -134,6 +137,10 @@ impl Wasi {
             Open::Stdin => self.read_stdin(guest, &buffers)?,
             Open::Stdout | Open::Stderr => return Err(Errno::BadDescriptor),
             Open::Folder { .. } => return Err(Errno::IsFolder),
+            Open::Device { device, access, .. } => {
+                let (device, access) = (*device, *access);
+                self.read_device(guest, device, access, &buffers)?
+            }
             Open::File { offset, .. } | Open::HostFile { offset, .. } => {
                 let offset = *offset;
                 self.read_at(guest, fd, &buffers, offset)?
@@ -155,7 +162,13 @@ impl Wasi {
         out: u32,
     ) -> Result<(), Errno> {
         let buffers = guest.buffers(buffers, count)?;
-        let read = self.read_at(guest, fd, &buffers, offset)?;
+        let read = match self.open.get(fd)? {
+            Open::Device { device, access, .. } => {
+                let (device, access) = (*device, *access);
+                self.read_device(guest, device, access, &buffers)?
+            }
+            _ => self.read_at(guest, fd, &buffers, offset)?,
+        };
         guest.write_u32(out, read)
     }
 
@@ -172,6 +185,7 @@ impl Wasi {
             Open::Stdout => self.write_stream(guest, Stream::Stdout, &buffers)?,
             Open::Stderr => self.write_stream(guest, Stream::Stderr, &buffers)?,
             Open::Stdin => return Err(Errno::BadDescriptor),
+            Open::Device { access, .. } => write_device(guest, *access, &buffers)?,
             Open::File { .. } | Open::Folder { .. } | Open::HostFile { .. } => {
                 let (node, offset, access) = self.file(fd, Access::WRITE)?;
                 let start = if access.append { self.tree.node(node)?.len() } else { offset };
@@ -195,8 +209,13 @@ impl Wasi {
         out: u32,
     ) -> Result<(), Errno> {
         let buffers = guest.buffers(buffers, count)?;
-        let (node, ..) = self.file(fd, Access::WRITE)?;
-        let written = self.write_at(guest, node, &buffers, offset)?;
+        let written = match self.open.get(fd)? {
+            Open::Device { access, .. } => write_device(guest, *access, &buffers)?,
+            _ => {
+                let (node, ..) = self.file(fd, Access::WRITE)?;
+                self.write_at(guest, node, &buffers, offset)?
+            }
+        };
         guest.write_u32(out, written)
     }
 
@@ -269,6 +288,8 @@ impl Wasi {
         let (current, end) = match self.open.get(fd)? {
             Open::File { node, offset, .. } => (*offset, self.tree.node(*node)?.len()),
             Open::HostFile { file, offset } => (*offset, mount::stat_file(file)?.len),
+            // As Linux has it, wherever one goes.
+            Open::Device { .. } => return guest.write_u64(out, 0),
             Open::Stdin | Open::Stdout | Open::Stderr => return Err(Errno::NotSeekable),
             Open::Folder { .. } => return Err(Errno::IsFolder),
         };
@@ -305,6 +326,7 @@ impl Wasi {
             }
             Open::Folder { .. } => Err(Errno::IsFolder),
             Open::HostFile { .. } => Err(Errno::BadDescriptor),
+            Open::Device { .. } => Err(Errno::Invalid),
             Open::Stdin | Open::Stdout | Open::Stderr => Err(Errno::NotSeekable),
         }
     }

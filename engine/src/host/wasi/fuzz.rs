@@ -35,7 +35,7 @@ const TEXTS_AT: u32 = 1024;
 const TABLES_AT: u32 = 16 << 10;
 const QUOTA: FileQuota = FileQuota { bytes: 1 << 20, count: 100, open: 20 };
 
-const TEXTS: [&str; 24] = [
+const TEXTS: [&str; 28] = [
     "a",
     "b",
     "c",
@@ -58,6 +58,10 @@ const TEXTS: [&str; 24] = [
     "/mounted/../a",
     "\0",
     "ä",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/urandom",
+    "/dev/new",
     "d/../../../../a",
     "",
 ];

@@ -284,6 +284,9 @@ impl Wasi {
         if how & FOLDER != 0 {
             return Err(Errno::NotFolder);
         }
+        if let Some(device) = self.tree.device(node) {
+            return Ok(Open::Device { node, device, access });
+        }
         if access.write || how & TRUNCATE != 0 {
             self.tree.writable(node)?;
         }

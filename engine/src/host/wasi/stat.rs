@@ -1,11 +1,12 @@
 //! What `stat` and its like tell a guest. Layouts: WASI preview 1, `filestat` (64 bytes) and
 //! `fdstat` (24 bytes).
 
-use super::descriptors::{Entry, Open};
+use super::descriptors::{Access, Entry, Open};
 use crate::errno::Errno;
 use crate::files::mount::HostStat;
 use crate::files::tree::{Kind, NodeId, Tree};
 
+/// A character device, as streams are.
 pub(super) const STREAM: u8 = 2;
 pub(super) const FOLDER: u8 = 3;
 pub(super) const FILE: u8 = 4;
@@ -98,16 +99,8 @@ pub(super) fn fdstat(open: &Open) -> [u8; 24] {
         Open::Stdin | Open::Stdout | Open::Stderr => (STREAM, 0, EVERY_RIGHT),
         Open::Folder { .. } => (FOLDER, 0, EVERY_RIGHT),
         Open::HostFile { .. } => (FILE, 0, EVERY_RIGHT & !RIGHT_WRITE),
-        Open::File { access, .. } => {
-            let mut rights = EVERY_RIGHT;
-            if !access.read {
-                rights &= !RIGHT_READ;
-            }
-            if !access.write {
-                rights &= !RIGHT_WRITE;
-            }
-            (FILE, if access.append { APPEND } else { 0 }, rights)
-        }
+        Open::Device { access, .. } => (STREAM, flags(*access), rights(*access)),
+        Open::File { access, .. } => (FILE, flags(*access), rights(*access)),
     };
     let mut bytes = [0; 24];
     bytes[0] = kind;
@@ -117,9 +110,27 @@ pub(super) fn fdstat(open: &Open) -> [u8; 24] {
     bytes
 }
 
+/// The flags of a file that was opened for `access`.
+fn flags(access: Access) -> u16 {
+    if access.append { APPEND } else { 0 }
+}
+
+/// What a file that was opened for `access` allows.
+fn rights(access: Access) -> u64 {
+    let mut rights = EVERY_RIGHT;
+    if !access.read {
+        rights &= !RIGHT_READ;
+    }
+    if !access.write {
+        rights &= !RIGHT_WRITE;
+    }
+    rights
+}
+
 pub(super) fn filetype(kind: &Kind) -> u8 {
     match kind {
         Kind::File(_) | Kind::Fixed(_) => FILE,
+        Kind::Device(_) => STREAM,
         Kind::Folder { .. } | Kind::Mount { .. } => FOLDER,
         Kind::Link(_) => LINK,
     }
