@@ -21,7 +21,7 @@ pub(crate) mod marshal;
 pub(crate) mod wire;
 
 /// The files of the guest's package, each behind those that it imports from.
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 14] = [
     ("__init__", include_str!("agent/hatchery/__init__.py")),
     ("_wire", include_str!("agent/hatchery/_wire.py")),
     ("_streams", include_str!("agent/hatchery/_streams.py")),
@@ -32,6 +32,7 @@ const FILES: [(&str, &str); 13] = [
     ("_display", include_str!("agent/hatchery/_display.py")),
     ("_image", include_str!("agent/hatchery/_image.py")),
     ("_host", include_str!("agent/hatchery/_host.py")),
+    ("_warnings", include_str!("agent/hatchery/_warnings.py")),
     ("_late", include_str!("agent/hatchery/_late.py")),
     ("_locks", include_str!("agent/hatchery/_locks.py")),
     ("_agent", include_str!("agent/hatchery/_agent.py")),
@@ -381,7 +382,7 @@ ours = [name for name in sys.modules if name.split('.')[0] == 'hatchery']
 for module in [sys.modules[name] for name in ours]:
     assert not hasattr(module, '__file__') and module.__package__ == 'hatchery', module
     assert module.__spec__.name == module.__name__, module
-assert len(ours) == 14 and hatchery.__path__ == [], ours
+assert len(ours) == 15 and hatchery.__path__ == [], ours
 assert wire.reply_frame.__code__.co_filename == '<hatchery/_wire.py>'
 import asyncio
 from hatchery import host
