@@ -20,6 +20,10 @@ mod ends;
 #[path = "all/images.rs"]
 mod images;
 
+/// Notebooks beside Jupyter: kinds of them, with the outputs that it gives.
+#[path = "all/jupyter.rs"]
+mod jupyter;
+
 /// Notebooks: run side by side, with their outputs in a copy, and gone on with where they failed.
 #[path = "all/notebooks.rs"]
 mod notebooks;

@@ -28,6 +28,8 @@ mod results;
 mod scheduling;
 /// State from job to job, and its end.
 mod sessions;
+/// Tasks of asyncio that live from job to job.
+mod tasks;
 /// Some hundred programs of every kind, each with everything that is to come of it.
 mod table;
 

@@ -186,7 +186,7 @@ fn an_interrupted_notebook_goes_on() {
     let path = write(folder.path(), "a.ipynb", &sources);
     let waiting = write(folder.path(), "b.ipynb", &["1"]);
     let mut child = hatchery()
-        .args(["notebook", "run", "--workers", "1", "--timeout", "1h"])
+        .args(["notebook", "run", "--workers", "1", "--timeout", "1h", "-v"])
         .args([&path, &waiting])
         .stderr(Stdio::piped())
         .spawn()
@@ -238,10 +238,94 @@ fn errors_can_be_allowed() {
         write(folder.path(), "a.ipynb", &["open('f', 'w').write('x')\n1/0", "open('f').read()"]);
     let output = run_notebook(&path, &["--allow-errors"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("ran whole, 1 cell raised an error that was allowed, outputs in"), "{said}");
     let copy = folder.path().join("a.executed.ipynb");
     check_schema(&copy);
     assert_eq!(cells(&copy)[0]["outputs"][0]["evalue"], "division by zero");
     assert_eq!(cells(&copy)[1]["outputs"], json!([result(2, &["'x'"])]));
+}
+
+#[test]
+fn a_pipe_gets_one_line_for_each_notebook_and_only_problems_if_quiet() {
+    let folder = tempfile::tempdir().unwrap();
+    let [good, bad] = [("good.ipynb", "1 + 1"), ("bad.ipynb", "1 / 0")]
+        .map(|(name, source)| write(folder.path(), name, &["x = 1", source]));
+    let said = |options: &[&str]| {
+        let mut arguments = vec!["notebook", "run", good.to_str().unwrap(), bad.to_str().unwrap()];
+        arguments.extend(options);
+        let output = run(&arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        // Not those of the first start.
+        let said = text(&output.stderr);
+        let lines = said.lines().filter(|line| line.contains("ipynb") || line.contains("notebooks"));
+        let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let lines = said(&[]);
+    let [total, failed, whole] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!(total, "hatchery: 1 of 2 notebooks ran whole, 1 failed");
+    assert!(failed.contains("bad.ipynb: cell 2 of 2 failed: ZeroDivisionError"), "{failed}");
+    assert!(whole.contains("good.ipynb: ran whole, outputs in"), "{whole}");
+    let lines = said(&["-q"]);
+    assert!(lines.len() == 1 && lines[0].contains("bad.ipynb: cell 2 of 2 failed"), "{lines:?}");
+    let lines = said(&["--verbose"]);
+    assert_eq!(lines.iter().filter(|line| line.contains(".ipynb: cell ")).count(), 5, "{lines:?}");
+}
+
+#[test]
+fn displays_of_earlier_cells_are_updated() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = ["h = display('a', display_id=True)", "print('b')\nh.update('c')"];
+    let path = write(folder.path(), "a.ipynb", &sources);
+    assert_eq!(run_notebook(&path, &[]).status.code(), Some(0));
+    let copy = folder.path().join("a.executed.ipynb");
+    check_schema(&copy);
+    assert_eq!(cells(&copy)[0]["outputs"][0]["data"]["text/plain"], json!(["'c'"]));
+    assert_eq!(cells(&copy)[1]["outputs"], json!([stream(&["b\n"])]));
+}
+
+#[test]
+fn a_notebook_that_goes_on_has_its_tasks_and_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = |third: &'static str| {
+        let first = "import asyncio\n6 * 7";
+        let second = "task = asyncio.create_task(asyncio.sleep(0.01, 'slept'))";
+        [first, second, third, "await task, _1, In[1] == _i1, asyncio.run(asyncio.sleep(0, 'own'))"]
+    };
+    let path = write(folder.path(), "a.ipynb", &sources("1 / 0"));
+    assert_eq!(run_notebook(&path, &[]).status.code(), Some(1));
+    let path = write(folder.path(), "a.ipynb", &sources("x = 1"));
+    let output = run_notebook(&path, &["--resume"]);
+    assert!(text(&output.stderr).contains("going on at cell 3 of 4"), "{output:?}");
+    let copy = folder.path().join("a.executed.ipynb");
+    assert_eq!(cells(&copy)[3]["outputs"], json!([result(4, &["('slept', 42, True, 'own')"])]));
+}
+
+#[test]
+fn the_environment_and_what_is_awaited_are_a_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = [
+        "import os\nos.environ['A'] = '1'",
+        "kept = os.environ['A']\nos.environ.clear()\n(kept, len(os.environ))",
+        "len(os.environ)",
+        "%%time\nimport asyncio\nawait asyncio.sleep(0.01, 'slept')",
+        "async def work(): pass\nwork()\nNone",
+        "import warnings\nwarnings.warn('far', stacklevel=3)",
+    ];
+    let path = write(folder.path(), "a.ipynb", &sources);
+    let output = run_notebook(&path, &[]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let cells = cells(&folder.path().join("a.executed.ipynb"));
+    assert_eq!(cells[1]["outputs"], json!([result(2, &["('1', 0)"])]));
+    assert_eq!(cells[2]["outputs"], json!([result(3, &["0"])]));
+    assert_eq!(cells[3]["outputs"][1], result(4, &["'slept'"]));
+    // Warnings name the cell, or nobody, and no file of ours.
+    let awaited = cells[4]["outputs"].to_string();
+    assert!(awaited.contains("In[5]:2: RuntimeWarning: coroutine 'work' was never"), "{awaited}");
+    let far = cells[5]["outputs"].to_string();
+    assert!(far.contains("<sys>:0: UserWarning: far") && !far.contains("<hatchery"), "{far}");
 }
 
 #[test]
@@ -307,7 +391,7 @@ fn each_thing_that_can_not_be_written_is_told_and_the_first_decides() {
     let folder = tempfile::tempdir().unwrap();
     let path = write(folder.path(), "a.ipynb", &["x = 1", "import time\ntime.sleep(3600)", "x"]);
     let mut child = hatchery()
-        .args(["notebook", "run", "--timeout", "1h"])
+        .args(["notebook", "run", "--timeout", "1h", "-v"])
         .arg(&path)
         .stderr(Stdio::piped())
         .spawn()
@@ -341,7 +425,7 @@ fn a_copy_that_can_not_be_written_is_written_by_going_on() {
     let path = write(folder.path(), "a.ipynb", &["x = 41\nprint('once')", waits]);
     let options = ["--mount", shared.to_str().unwrap(), "--resume"];
     let mut child = hatchery()
-        .args(["notebook", "run"])
+        .args(["notebook", "run", "-v"])
         .arg(&path)
         .args(options)
         .stderr(Stdio::piped())

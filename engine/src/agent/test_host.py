@@ -266,6 +266,7 @@ class HostTest(unittest.TestCase):
         task = asyncio.create_task(work())
         future = asyncio.ensure_future(asyncio.sleep(0, "soon"))
         self.assertEqual((seen, future.done()), ([], False))
+        self.assertEqual((len(asyncio.all_tasks()), asyncio.current_task()), (2, None))
         bridge.catch_up()
         self.assertEqual((seen, future.result()), ([0], "soon"))
         # One of its own runs beside it, and the task waits meanwhile.

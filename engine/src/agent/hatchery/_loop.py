@@ -9,6 +9,7 @@ can be made in one turn and awaited in a later one.
 
 import atexit
 import errno
+import functools
 import sys
 
 from asyncio import base_events, events, tasks
@@ -144,6 +145,15 @@ def get_running_loop():
     raise RuntimeError("no running event loop")
 
 
+def of_running_loop(function):
+    """A function of asyncio that takes a loop, with that one where it is given none."""
+
+    def with_loop(loop=None):
+        return function(get_running_loop() if loop is None else loop)
+
+    return functools.wraps(function)(with_loop)
+
+
 def install():
     """Makes this the event loop of `asyncio.run` and all else that asks for a new one, and a
     session's own loop that of whoever asks for the one there is."""
@@ -162,6 +172,10 @@ def install():
     policy.get_event_loop = get_event_loop
     asyncio = sys.modules["asyncio"]
     events.get_running_loop = asyncio.get_running_loop = get_running_loop
+    for name in ("all_tasks", "current_task"):
+        function = of_running_loop(getattr(tasks, name))
+        setattr(tasks, name, function)
+        setattr(asyncio, name, function)
     for module in (loops, asyncio):
         for name in ("SelectorEventLoop", "EventLoop"):
             if name in module.__dict__:

@@ -39,12 +39,16 @@ class Formatter:
             self.type_printers[kind] = self.deferred_printers.pop(name)
         return self.type_printers.get(kind, default)
 
+    def find(self, kind):
+        """The function that was registered for this class, or the first that it derives from."""
+        found = (self.get(one) for one in inspect.getmro(kind))
+        return next((function for function in found if function is not None), None)
+
     def lookup_by_type(self, kind):
-        for one in inspect.getmro(kind):
-            function = self.get(one)
-            if function is not None:
-                return function
-        raise KeyError(f"nothing is registered for {kind}")
+        function = self.find(kind)
+        if function is None:
+            raise KeyError(f"nothing is registered for {kind}")
+        return function
 
     def lookup(self, value):
         return self.lookup_by_type(type(value))
@@ -85,14 +89,7 @@ class Formatter:
         """The form of an object; `None` if it has none."""
         if not self.enabled:
             return None
-        try:
-            function = self.lookup(value)
-        except KeyError:
-            if isinstance(value, type):
-                return None
-            function = method_of(value, self.print_method)
-            return None if function is None else function()
-        return function(value)
+        return ask(self, value)
 
 
 class PlainFormatter(Formatter):
@@ -162,27 +159,26 @@ def method_of(value, name):
     return method if callable(method) else None
 
 
+def ask(formatter, value, **options):
+    """What a function that was registered, or the object's own method, gives for an object."""
+    function = formatter.find(type(value))
+    if function is not None:
+        return function(value, **options)
+    method = None if isinstance(value, type) else method_of(value, formatter.print_method)
+    return None if method is None else method(**options)
+
+
 def shows_itself(formatter, value):
-    try:
-        function = formatter.lookup(value)
-    except KeyError:
-        method = None if isinstance(value, type) else method_of(value, formatter.print_method)
-        if method is None:
-            return False
-        method()
-    else:
-        function(value)
+    is_known = formatter.find(type(value)) is not None
+    if isinstance(value, type) or not is_known and method_of(value, formatter.print_method) is None:
+        return False
+    ask(formatter, value)
     return True
 
 
 def bundle_of(formatter, value, include, exclude):
     """Forms that an object gives at once, and what it says about them."""
-    try:
-        function = formatter.lookup(value)
-        given = function(value, include=include, exclude=exclude)
-    except KeyError:
-        method = None if isinstance(value, type) else method_of(value, formatter.print_method)
-        given = None if method is None else method(include=include, exclude=exclude)
+    given = ask(formatter, value, include=include, exclude=exclude)
     if given is None:
         return None
     forms, notes = given if isinstance(given, tuple) else (given, {})

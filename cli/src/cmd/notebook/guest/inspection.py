@@ -42,10 +42,10 @@ def whos(hidden, line):
     rows = [(name, type_of(names[name]), said_of(names[name])) for name in found]
     widths = [max(len(row[at]) for row in rows) for at in (0, 1)]
     widths = [max(widths[0], len("Variable")), max(widths[1], len("Type"))]
-    heading = f"{'Variable':{widths[0]}}   {'Type':{widths[1]}}   Data/Info"
+    heading = f"{'Variable':{widths[0]}}   {'Type':{widths[1]}}    Data/Info"
     print(f"{heading}\n{'-' * len(heading)}")
     for name, kind, text in rows:
-        print(f"{name:{widths[0]}}   {kind:{widths[1]}}   {text}")
+        print(f"{name:{widths[0]}}   {kind:{widths[1]}}    {text}")
 
 
 def type_of(value):
@@ -55,16 +55,23 @@ def type_of(value):
 def said_of(value):
     """What `%whos` says of a value."""
     kind = type_of(value)
-    if kind in ("dict", "list", "tuple", "set", "frozenset"):
+    if kind in ("dict", "list", "tuple"):
         return f"n={len(value)}"
     if kind == "ndarray":
         shape = "x".join(map(str, value.shape))
         size = f"{value.size} elems, type `{value.dtype}`, {value.nbytes} bytes"
-        return f"{shape}: {size}" + (f" ({value.nbytes / 1024} kb)" if value.nbytes >= 1e5 else "")
-    if kind == "DataFrame":
+        return f"{shape}: {size}{in_units(value.nbytes)}"
+    if kind in ("DataFrame", "Series"):
         return f"Shape: {value.shape}"
-    text = " ".join(str(value).split("\n")) if kind == "str" else str(value).replace("\n", "\\n")
+    text = str(value).replace("\n", "\\n")
     return text if len(text) < LONGEST else f"{text[:25]}<...>{text[-25:]}"
+
+
+def in_units(size):
+    """A size once more, if it is one that is better told in other units."""
+    if size < 100_000:
+        return ""
+    return f" ({size / 1024} kb)" if size < 1 << 20 else f" ({size / (1 << 20)} Mb)"
 
 
 def reset(hidden, line):

@@ -5,7 +5,7 @@ import runpy
 import shlex
 import sys
 
-from hatchery_notebook import inspection, showing, timing
+from hatchery_notebook import inspection, objects, showing, timing
 from hatchery_notebook.capture import capture_output
 from hatchery_notebook.errors import UsageError
 from hatchery_notebook.execution import INTERACTIVITIES, namespace, run_value
@@ -13,19 +13,19 @@ from hatchery_notebook.formatting import FORMATS
 from hatchery_notebook.packages import pip
 
 # Magics that configure what isn't here, or is so anyway.
-SKIPPED = ("autoreload", "autosave", "colors", "gui", "matplotlib", "pdb", "xmode")
+SKIPPED = ("autoreload", "autosave", "colors", "gui", "matplotlib", "pdb")
 EXTENSIONS = ("autoreload", "storemagic")
 INSTALLERS = ("pip", "conda", "mamba", "uv")
 # What a magic of the cell shows its body as.
 FORMS = {
-    "html": "text/html",
-    "HTML": "text/html",
-    "javascript": "application/javascript",
-    "js": "application/javascript",
-    "latex": "text/latex",
-    "markdown": "text/markdown",
-    "svg": "image/svg+xml",
-    "SVG": "image/svg+xml",
+    "html": objects.HTML,
+    "HTML": objects.HTML,
+    "javascript": objects.Javascript,
+    "js": objects.Javascript,
+    "latex": objects.Latex,
+    "markdown": objects.Markdown,
+    "svg": objects.SVG,
+    "SVG": objects.SVG,
 }
 SHELLS = ("bash", "sh", "script", "system", "sx", "cmd", "perl", "ruby")
 COMMANDS = "The sandbox has no shell and no other programs: write it in Python."
@@ -84,8 +84,8 @@ def write_file(line, cell):
         file.write(cell)
 
 
-def shown_as(mime):
-    return lambda line, cell: showing.send({mime: cell, "text/plain": "<IPython.core.display object>"})
+def shown_as(kind):
+    return lambda line, cell: showing.display(kind(cell))
 
 
 def capture(shell):
@@ -261,6 +261,7 @@ def line_magics(shell):
         "who": lambda line: inspection.who(hidden, line),
         "who_ls": lambda line: inspection.variables(hidden, line),
         "whos": lambda line: inspection.whos(hidden, line),
+        "xmode": lambda line: print("Exception reporting mode:", line.strip().capitalize() or "Plain"),
     }
     magics |= {name: installer(name) for name in INSTALLERS}
     return magics | {name: lambda line: None for name in SKIPPED}
@@ -275,4 +276,4 @@ def cell_magics(shell):
         "timeit": timing.timeit,
         "writefile": write_file,
     }
-    return magics | {name: shown_as(mime) for name, mime in FORMS.items()}
+    return magics | {name: shown_as(kind) for name, kind in FORMS.items()}

@@ -100,6 +100,22 @@ def fill_pretty(module):
     module.for_type = lambda kind, function: pretty.WAYS.setdefault(kind, function)
 
 
+def latex_to_png(s, encode=False, backend=None, wrap=False, color="Black", scale=1.0):
+    """A formula as an image; `None` for one that matplotlib can't set."""
+    import base64
+    import io
+
+    from matplotlib import mathtext
+
+    target, formula = io.BytesIO(), s.replace("\\dfrac", "\\frac")
+    try:
+        formula = f"${formula}$" if wrap else formula
+        mathtext.math_to_image(formula, target, dpi=120 * scale, format="png", color=color.lower())
+    except (ValueError, RuntimeError):
+        return None
+    return base64.b64encode(target.getvalue()).decode() if encode else target.getvalue()
+
+
 PACKAGES = ("IPython", "IPython.core", "IPython.lib", "IPython.terminal", "IPython.utils")
 FILLERS = {
     "IPython": fill_package,
@@ -112,6 +128,7 @@ FILLERS = {
     "IPython.core.pylabtools": lambda module: None,
     "IPython.display": fill_display,
     "IPython.lib.display": lambda module: fill(module, objects.LIBRARY),
+    "IPython.lib.latextools": lambda module: fill(module, (latex_to_png,)),
     "IPython.lib.pretty": fill_pretty,
     "IPython.terminal.interactiveshell": fill_terminal,
     "IPython.utils.capture": lambda module: fill(

@@ -200,7 +200,8 @@ class InteractiveShell:
         self.results.clear()
         inspection.reset(self.hidden, "")
         self.last = dict.fromkeys(self.last, "")
-        names.update(self.last)
+        for name in self.last:
+            names.pop(name, None)
 
     # Magics and commands.
 

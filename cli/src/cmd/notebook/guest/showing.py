@@ -43,13 +43,16 @@ def display(*objs, include=None, exclude=None, metadata=None, transient=None, di
         if display_id is True:
             display_id = new_id()
         transient = {**(transient or {}), "display_id": display_id}
+        if not objs:
+            # An empty place, for what is shown later.
+            objs, raw = ({},), True
     elif update:
         raise TypeError("display_id required for update_display")
     if clear:
         clear_output(wait=True)
     for one in objs:
         forms, notes = (one, {}) if raw else formatter.format(one, include, exclude)
-        if forms:
+        if forms or raw:
             notes = {**notes, **(metadata or {})}
             publish_display_data(forms, notes, transient=transient, update=update)
     return DisplayHandle(display_id) if display_id is not None else None
