@@ -28,9 +28,9 @@ mod results;
 mod scheduling;
 /// State from job to job, and its end.
 mod sessions;
-/// Tasks of asyncio that live from job to job.
-mod tasks;
 /// Some hundred programs of every kind, each with everything that is to come of it.
 mod table;
+/// Tasks of asyncio that live from job to job.
+mod tasks;
 
 mod support;

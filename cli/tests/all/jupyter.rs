@@ -3,7 +3,7 @@
 //! sizes, and Jupyter's folder as ours.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn differences(name: &str) -> Vec<String> {
     assert_eq!(expected.len(), given.len());
     let pairs = expected.iter().zip(&given);
     let differing = pairs.filter_map(|(expected, given)| {
-        let [wanted, found] = [expected, given].map(|cell| outputs(cell));
+        let [wanted, found] = [expected, given].map(outputs);
         let are_alike = wanted.len() == found.len()
             && wanted.iter().zip(&found).all(|(wanted, found)| are_alike(wanted, found));
         let source = &expected["source"];
@@ -36,7 +36,7 @@ fn differences(name: &str) -> Vec<String> {
     differing.collect()
 }
 
-fn cells(path: &PathBuf) -> Vec<Value> {
+fn cells(path: &Path) -> Vec<Value> {
     let notebook: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     notebook["cells"].as_array().unwrap().clone()
 }
@@ -82,7 +82,8 @@ fn decoded(text: &str) -> Vec<u8> {
     let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digits = text.chars().take(32).map(|digit| alphabet.find(digit).map(|value| value as u32));
     let Some(digits) = digits.collect::<Option<Vec<u32>>>() else { return Vec::new() };
-    let groups = digits.chunks_exact(4).map(|group| group.iter().fold(0, |all, one| all << 6 | one));
+    let groups =
+        digits.chunks_exact(4).map(|group| group.iter().fold(0, |all, one| (all << 6) | one));
     groups.flat_map(|group| group.to_be_bytes()[1..].to_vec()).collect()
 }
 
@@ -97,7 +98,8 @@ fn without_addresses(text: &str) -> String {
 
 fn are_alike(wanted: &Value, found: &Value) -> bool {
     let image = |output: &Value| {
-        let size = output["data"]["image/png"].as_str()?.strip_suffix(" pixels")?.split_once(" x ")?;
+        let size =
+            output["data"]["image/png"].as_str()?.strip_suffix(" pixels")?.split_once(" x ")?;
         Some([size.0.parse::<u32>().ok()?, size.1.parse().ok()?])
     };
     let (Some(size), Some(other)) = (image(wanted), image(found)) else { return wanted == found };

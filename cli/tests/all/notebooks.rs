@@ -239,7 +239,10 @@ fn errors_can_be_allowed() {
     let output = run_notebook(&path, &["--allow-errors"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = text(&output.stderr);
-    assert!(said.contains("ran whole, 1 cell raised an error that was allowed, outputs in"), "{said}");
+    assert!(
+        said.contains("ran whole, 1 cell raised an error that was allowed, outputs in"),
+        "{said}"
+    );
     let copy = folder.path().join("a.executed.ipynb");
     check_schema(&copy);
     assert_eq!(cells(&copy)[0]["outputs"][0]["evalue"], "division by zero");
@@ -258,7 +261,8 @@ fn a_pipe_gets_one_line_for_each_notebook_and_only_problems_if_quiet() {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         // Not those of the first start.
         let said = text(&output.stderr);
-        let lines = said.lines().filter(|line| line.contains("ipynb") || line.contains("notebooks"));
+        let lines =
+            said.lines().filter(|line| line.contains("ipynb") || line.contains("notebooks"));
         let mut lines: Vec<String> = lines.map(str::to_owned).collect();
         lines.sort();
         lines
