@@ -105,13 +105,16 @@ def latex_to_png(s, encode=False, backend=None, wrap=False, color="Black", scale
     import base64
     import io
 
-    from matplotlib import mathtext
+    from matplotlib import font_manager, mathtext
 
-    target, formula = io.BytesIO(), s.replace("\\dfrac", "\\frac")
+    target, formula = io.BytesIO(), s.replace("$$", "$")
+    formula = f"${formula}$" if wrap else formula
+    size = font_manager.FontProperties(size=12)
     try:
-        formula = f"${formula}$" if wrap else formula
-        mathtext.math_to_image(formula, target, dpi=120 * scale, format="png", color=color.lower())
-    except (ValueError, RuntimeError):
+        mathtext.math_to_image(
+            formula, target, prop=size, dpi=120 * scale, format="png", color=color.lower()
+        )
+    except Exception:  # of the parser, one of several kinds
         return None
     return base64.b64encode(target.getvalue()).decode() if encode else target.getvalue()
 
