@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     });
     let tally = run_all(tasks, &settings, at_once).await?;
     if tally.count() > 1 {
-        board.say(&tally);
+        board.note(&tally);
     }
     Ok(tally.exit())
 }

@@ -38,14 +38,14 @@ impl Board {
     }
 
     /// Says something that is good to know.
-    pub(super) fn say(&self, text: impl Display) {
+    pub(super) fn note(&self, text: impl Display) {
         if !self.is_quiet {
-            self.note(text);
+            self.error(text);
         }
     }
 
-    /// Says something that went wrong.
-    pub(super) fn note(&self, text: impl Display) {
+    /// Says what went wrong, also if notes aren't wanted.
+    pub(super) fn error(&self, text: impl Display) {
         match &self.lines {
             Some(lines) => lines.suspend(|| terminal::note(text)),
             None => terminal::note(text),

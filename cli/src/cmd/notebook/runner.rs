@@ -117,7 +117,7 @@ pub(super) async fn run(
     interrupts: Interrupts,
 ) -> (Exit, usize) {
     if interrupts.count() > 0 {
-        settings.board.note(format_args!("{}: not begun", task.name));
+        settings.board.error(format_args!("{}: not begun", task.name));
         return (Exit::Interrupted, 0);
     }
     let mut errors = Errors { board: &settings.board, name: task.name.clone(), first: None };
@@ -144,7 +144,7 @@ async fn open(task: &mut Task, settings: &Settings) -> anyhow::Result<(Session, 
     };
     if settings.resumes {
         let name = &task.name;
-        settings.board.say(format_args!("{name}: running from its start, since {why}"));
+        settings.board.note(format_args!("{name}: running from its start, since {why}"));
     }
     Ok((settings.pool.session(&session_name(task)).await?, 0))
 }
@@ -172,7 +172,7 @@ async fn revived(task: &mut Task, settings: &Settings) -> Result<(Session, usize
 impl Errors<'_> {
     fn tell<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
         let tell = |error: &anyhow::Error| {
-            self.board.note(format_args!("{}: {error:#}", self.name));
+            self.board.error(format_args!("{}: {error:#}", self.name));
             self.first.get_or_insert(Exit::of_error(error));
         };
         result.inspect_err(tell).ok()
@@ -217,7 +217,7 @@ impl<'a> Run<'a> {
         let line = board.begin(&self.task.name, total);
         if self.done > 0 {
             let (name, next) = (&self.task.name, self.done + 1);
-            board.say(format_args!("{name}: going on at cell {next} of {total}"));
+            board.note(format_args!("{name}: going on at cell {next} of {total}"));
         }
         let ended = self.cells(total, &line).await;
         drop(line);
@@ -339,7 +339,8 @@ impl<'a> Run<'a> {
                 .map(|file| format!("{} ({} bytes)", file.path, file.contents.len()))
                 .collect();
             let names = names.join(", ");
-            board.say(format_args!("{name}: wrote {names}; keep such files with --output-dir DIR"));
+            board
+                .note(format_args!("{name}: wrote {names}; keep such files with --output-dir DIR"));
             return true;
         };
         let problems = match output.folder(folder) {
@@ -347,7 +348,7 @@ impl<'a> Run<'a> {
             Err(error) => vec![format!("can't make `{folder}` for its files: {error}")],
         };
         for problem in &problems {
-            board.note(format_args!("{name}: {problem}"));
+            board.error(format_args!("{name}: {problem}"));
         }
         problems.is_empty()
     }
@@ -373,7 +374,7 @@ impl<'a> Run<'a> {
                     0 => String::new(),
                     errors => format!("{}, ", allowed(errors)),
                 };
-                board.say(format_args!("{name}: ran whole, {errors}{outputs}"));
+                board.note(format_args!("{name}: ran whole, {errors}{outputs}"));
                 return Exit::Success;
             }
             End::Whole => {
@@ -394,7 +395,7 @@ impl<'a> Run<'a> {
             Some(false) => "it will run from its start",
             None => "it can't be gone on with",
         };
-        board.note(format_args!("{name}: {what}; {outputs}, {then}"));
+        board.error(format_args!("{name}: {what}; {outputs}, {then}"));
         exit
     }
 
