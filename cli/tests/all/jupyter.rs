@@ -80,7 +80,10 @@ fn pixels(image: &str) -> String {
 /// The beginning of what base64 holds; nothing of what is no base64.
 fn decoded(text: &str) -> Vec<u8> {
     let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digits = text.chars().take(32).map(|digit| alphabet.find(digit).map(|value| value as u32));
+    let digits = text
+        .chars()
+        .take(32)
+        .map(|digit| alphabet.find(digit).and_then(|value| u32::try_from(value).ok()));
     let Some(digits) = digits.collect::<Option<Vec<u32>>>() else { return Vec::new() };
     let groups =
         digits.chunks_exact(4).map(|group| group.iter().fold(0, |all, one| (all << 6) | one));

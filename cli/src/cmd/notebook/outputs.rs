@@ -100,7 +100,7 @@ impl Outputs {
     pub(super) fn take(&mut self, event: EventKind) {
         match event {
             EventKind::Output { stream, bytes } => self.say(stream, &bytes),
-            EventKind::Display(bundle) => self.show(&bundle),
+            EventKind::Display(bundle) => self.show(data_of(&bundle), control_of(&bundle)),
             _ => {}
         }
     }
@@ -115,9 +115,8 @@ impl Outputs {
     }
 
     /// Takes what the program shows, or does with what it has shown.
-    fn show(&mut self, bundle: &MimeBundle) {
-        let data = data_of(bundle);
-        let Control { kind, metadata, display_id, wait } = control_of(bundle);
+    fn show(&mut self, data: Value, control: Control) {
+        let Control { kind, metadata, display_id, wait } = control;
         match kind {
             Kind::Display => {
                 let output = json!({
@@ -137,7 +136,6 @@ impl Outputs {
             Kind::Update => {
                 let display_id = display_id.unwrap_or_default();
                 let update = Update { display_id, data, metadata: metadata.into() };
-                self.flush();
                 for (_, at) in self.places.iter().filter(|(id, _)| *id == update.display_id) {
                     update.apply(&mut self.finished[*at]);
                 }
@@ -290,11 +288,8 @@ fn data_of(bundle: &MimeBundle) -> Value {
 
 /// What a display is for. One that doesn't say so is shown.
 fn control_of(bundle: &MimeBundle) -> Control {
-    let form = bundle.iter().find(|(name, _)| *name == CONTROL);
-    match form {
-        Some((_, MimeData::Text(text))) => serde_json::from_str(text).unwrap_or_default(),
-        _ => Control::default(),
-    }
+    let control = bundle.text(CONTROL).and_then(|text| serde_json::from_str(text).ok());
+    control.unwrap_or_default()
 }
 
 fn is_json(mime_type: &str) -> bool {
@@ -317,8 +312,8 @@ mod tests {
 
     /// A display with a text, and what it is for.
     fn shown(outputs: &mut Outputs, text: &str, control: Value) {
-        let forms = [("text/plain", text.to_owned()), (CONTROL, control.to_string())];
-        outputs.take(EventKind::Display(forms.into_iter().collect()));
+        let control = serde_json::from_value(control).unwrap();
+        outputs.show(json!({ "text/plain": lines(text) }), control);
     }
 
     /// The texts of outputs that were shown, or said.
@@ -343,7 +338,8 @@ mod tests {
         let mut earlier = json!({ "data": {}, "metadata": { "k": 1 } });
         update.apply(&mut earlier);
         assert_eq!(earlier, json!({ "data": { "text/plain": ["d"] }, "metadata": {} }));
-        assert_eq!(finished.places, [("1", 0), ("2", 1), ("1", 2)].map(|(id, at)| (id.into(), at)));
+        let places = [("1", 0), ("2", 1), ("1", 2)].map(|(id, at)| (id.to_owned(), at));
+        assert_eq!(finished.places, places);
     }
 
     #[test]
