@@ -86,7 +86,7 @@ fn decoded(text: &str) -> Vec<u8> {
         .map(|digit| alphabet.find(digit).and_then(|value| u32::try_from(value).ok()));
     let Some(digits) = digits.collect::<Option<Vec<u32>>>() else { return Vec::new() };
     let groups =
-        digits.chunks_exact(4).map(|group| group.iter().fold(0, |all, one| (all << 6) | one));
+        digits.chunks_exact(4).map(|group| group.iter().fold(0_u32, |all, one| (all << 6) | one));
     groups.flat_map(|group| group.to_be_bytes()[1..].to_vec()).collect()
 }
 
