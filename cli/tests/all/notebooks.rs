@@ -296,15 +296,16 @@ fn a_notebook_that_goes_on_has_its_tasks_and_results() {
     let sources = |third: &'static str| {
         let first = "import asyncio\n6 * 7";
         let second = "task = asyncio.create_task(asyncio.sleep(0.01, 'slept'))";
-        [first, second, third, "await task, _1, In[1] == _i1, asyncio.run(asyncio.sleep(0, 'own'))"]
+        [first, second, third, "await task, own, _1, In[1] == _i1"]
     };
     let path = write(folder.path(), "a.ipynb", &sources("1 / 0"));
     assert_eq!(run_notebook(&path, &[]).status.code(), Some(1));
-    let path = write(folder.path(), "a.ipynb", &sources("x = 1"));
+    let own = "own = asyncio.run(asyncio.sleep(0, 'own'))";
+    let path = write(folder.path(), "a.ipynb", &sources(own));
     let output = run_notebook(&path, &["--resume"]);
     assert!(text(&output.stderr).contains("going on at cell 3 of 4"), "{output:?}");
     let copy = folder.path().join("a.executed.ipynb");
-    assert_eq!(cells(&copy)[3]["outputs"], json!([result(4, &["('slept', 42, True, 'own')"])]));
+    assert_eq!(cells(&copy)[3]["outputs"], json!([result(4, &["('slept', 'own', 42, True)"])]));
 }
 
 #[test]
