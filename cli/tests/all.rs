@@ -12,6 +12,10 @@ use serde_json::{Value, json};
 #[path = "all/batches.rs"]
 mod batches;
 
+/// Cells of notebooks: what they show, and what they have of IPython.
+#[path = "all/cells.rs"]
+mod cells;
+
 /// How programs end that are made to: by Ctrl-C, and by each limit.
 #[path = "all/ends.rs"]
 mod ends;
