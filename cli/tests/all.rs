@@ -16,6 +16,10 @@ mod batches;
 #[path = "all/containers.rs"]
 mod containers;
 
+/// Cells of notebooks: what they show, and what they have of IPython.
+#[path = "all/cells.rs"]
+mod cells;
+
 /// How programs end that are made to: by Ctrl-C, and by each limit.
 #[path = "all/ends.rs"]
 mod ends;
@@ -23,6 +27,10 @@ mod ends;
 /// Images of interpreters: made, found again, listed and removed.
 #[path = "all/images.rs"]
 mod images;
+
+/// Notebooks beside Jupyter: kinds of them, with the outputs that it gives.
+#[path = "all/jupyter.rs"]
+mod jupyter;
 
 /// Notebooks: run side by side, with their outputs in a copy, and gone on with where they failed.
 #[path = "all/notebooks.rs"]

@@ -32,6 +32,7 @@ const FILES: [(&str, &str); 14] = [
     ("_display", include_str!("agent/hatchery/_display.py")),
     ("_image", include_str!("agent/hatchery/_image.py")),
     ("_host", include_str!("agent/hatchery/_host.py")),
+    ("_warnings", include_str!("agent/hatchery/_warnings.py")),
     ("_late", include_str!("agent/hatchery/_late.py")),
     ("_system", include_str!("agent/hatchery/_system.py")),
     ("_locks", include_str!("agent/hatchery/_locks.py")),
@@ -387,7 +388,7 @@ ours = [name for name in sys.modules if name.split('.')[0] == 'hatchery']
 for module in [sys.modules[name] for name in ours]:
     assert not hasattr(module, '__file__') and module.__package__ == 'hatchery', module
     assert module.__spec__.name == module.__name__, module
-assert len(ours) == 14 and hatchery.__path__ == [], ours
+assert len(ours) == 15 and hatchery.__path__ == [], ours
 assert wire.reply_frame.__code__.co_filename == '<hatchery/_wire.py>'
 import asyncio
 from hatchery import host

@@ -32,5 +32,7 @@ mod scheduling;
 mod sessions;
 /// Some hundred programs of every kind, each with everything that is to come of it.
 mod table;
+/// Tasks of asyncio that live from job to job.
+mod tasks;
 
 mod support;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use hatchery::{Hatchery, Job, Limits};
+use hatchery::{Hatchery, Limits};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -24,26 +24,28 @@ use crate::{inputs, progress, signals};
 
 mod board;
 mod document;
+mod guest;
 mod magics;
 mod outputs;
 mod resume;
 mod runner;
 
-/// What a session of a notebook runs first.
-const GUEST: &str = include_str!("notebook/guest.py");
-
-/// The module that it becomes.
-const MODULE: &str = "hatchery_notebook";
+/// How often the cells of one notebook may show something each.
+const MOST_DISPLAYS: usize = 100_000;
 
 pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     let tasks = tasks(&arguments)?;
-    let limits = arguments.limits.limits();
-    let go_on = inputs::add_mounts(job("go_on", &limits), &arguments.mount)?;
-    let begin = inputs::add_mounts(begin(&limits), &arguments.mount)?;
+    // Bars and the like show themselves again and again, which the bytes of all displays bound.
+    let limits = Limits { display_count: MOST_DISPLAYS, ..arguments.limits.limits() };
+    let go_on = inputs::add_mounts(guest::go_on(&limits), &arguments.mount)?;
+    let begin = inputs::add_mounts(guest::begin(&limits), &arguments.mount)?;
     let begin = inputs::add_named(begin, &arguments.input)?;
     let inputs = digest(&arguments.input)?;
 
-    let builder = Hatchery::builder().limits(limits.clone()).progress(progress::sink());
+    let mut builder = Hatchery::builder().limits(limits.clone());
+    if !arguments.quiet {
+        builder = builder.progress(progress::sink());
+    }
     let mut builder = arguments.image.apply(builder)?;
     let mut at_once = std::thread::available_parallelism().map_or(1, usize::from);
     if let Some(workers) = &arguments.workers {
@@ -54,7 +56,7 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     }
     let pool = builder.start().await?;
     let image = pool.image().map(|image| image.key.clone()).unwrap_or_default();
-    let board = Board::new();
+    let board = Board::new(arguments.quiet, arguments.verbose);
     let settings = Arc::new(Settings {
         pool,
         limits,
@@ -94,7 +96,8 @@ async fn run_all(
         });
     }
     while let Some(ended) = running.join_next().await {
-        tally.add(ended.context("a task of a notebook died")?);
+        let (exit, errors) = ended.context("a task of a notebook died")?;
+        tally.add(exit, errors);
     }
     Ok(tally)
 }
@@ -105,12 +108,15 @@ struct Tally {
     whole: usize,
     failed: usize,
     interrupted: usize,
+    /// Cells that raised and were allowed to.
+    allowed_errors: usize,
     /// What is the sandbox's to put right, or the machine's.
     broken: Option<Exit>,
 }
 
 impl Tally {
-    fn add(&mut self, exit: Exit) {
+    fn add(&mut self, exit: Exit, allowed_errors: usize) {
+        self.allowed_errors += allowed_errors;
         match exit {
             Exit::Success => self.whole += 1,
             Exit::Interrupted => self.interrupted += 1,
@@ -144,33 +150,11 @@ impl std::fmt::Display for Tally {
                 write!(formatter, ", {count} {what}")?;
             }
         }
+        if self.allowed_errors > 0 {
+            write!(formatter, "; {}", runner::allowed(self.allowed_errors))?;
+        }
         Ok(())
     }
-}
-
-/// The first job of a fresh session, which gives it what notebooks expect.
-fn begin(limits: &Limits) -> Job {
-    // JSON's texts are Python's, since all beyond ASCII stands there as it is.
-    let source = serde_json::Value::from(GUEST);
-    let source = format!(
-        "def _hatchery_begin(source):\n    import sys, types\n    \
-         module = sys.modules[\"{MODULE}\"] = types.ModuleType(\"{MODULE}\")\n    \
-         exec(compile(source, \"<hatchery notebook>\", \"exec\"), module.__dict__)\n\
-         _hatchery_begin({source})\ndel _hatchery_begin\n"
-    );
-    Job::code(source).limits(own_limits(limits))
-}
-
-/// A job of ours between cells: calls a function of the module.
-fn job(function: &str, limits: &Limits) -> Job {
-    Job::call(&format!("{MODULE}:{function}"), Vec::<serde_json::Value>::new())
-        .limits(own_limits(limits))
-}
-
-/// Limits for our own jobs: memory and files as in cells, whose state they share.
-fn own_limits(limits: &Limits) -> Limits {
-    let Limits { memory_bytes, file_bytes, file_count, open_files, .. } = limits.clone();
-    Limits { memory_bytes, file_bytes, file_count, open_files, ..Limits::default() }
 }
 
 /// Reads every notebook and finds the places of the copies, before anything runs.
@@ -272,11 +256,14 @@ mod tests {
             (&[Exit::Sandbox, Exit::Interrupted], Exit::Interrupted),
         ] {
             let mut tally = Tally::default();
-            exits.iter().for_each(|exit| tally.add(*exit));
+            exits.iter().for_each(|exit| tally.add(*exit, 0));
             assert_eq!((tally.exit(), tally.count()), (expected, exits.len()));
         }
         let tally = Tally { whole: 2, failed: 1, ..Tally::default() };
         assert_eq!(tally.to_string(), "2 of 3 notebooks ran whole, 1 failed");
+        let tally = Tally { whole: 2, allowed_errors: 3, ..Tally::default() };
+        let expected = "2 of 2 notebooks ran whole; 3 cells raised errors that were allowed";
+        assert_eq!(tally.to_string(), expected);
     }
 
     #[test]

@@ -13,9 +13,10 @@ import tempfile
 import types
 import unittest
 import unittest.mock
+import warnings
 import weakref
 
-from hatchery import _agent, _compile, _describe, _image, _streams, _values
+from hatchery import _agent, _compile, _describe, _image, _streams, _values, _warnings
 from hatchery._agent import Agent
 from hatchery._wire import FETCH, HELLO, LAST, PROGRAM_BEGINS, PROGRAM_OVER, REHEARSE, REPLY, RESEED
 from hatchery._wire import encode_json, reply_frame
@@ -464,6 +465,17 @@ class AgentTest(AgentCase):
         self.run_program("1")
         frames = [HELLO, FETCH, PROGRAM_BEGINS, PROGRAM_OVER, REPLY]
         self.assertEqual(self.door.frames, frames)
+
+    def test_warnings_name_no_file_of_ours(self):
+        show = unittest.mock.patch.object(warnings, "_showwarnmsg", warnings._showwarnmsg)
+        self.enterContext(show)
+        _warnings.adapt(warnings)
+        source = (
+            "import warnings\nwith warnings.catch_warnings(record=True) as seen:\n"
+            " warnings.simplefilter('always')\n warnings.warn('far', stacklevel=3)\n"
+            " warnings.warn('here')\n[[one.filename, one.lineno] for one in seen]"
+        )
+        self.assertEqual(self.run_program(source)["value"], [["<sys>", 0], ["<job>", 5]])
 
     def test_an_interrupt_that_comes_late_is_the_programs_end(self):
         self.door.late = KeyboardInterrupt()

@@ -80,7 +80,7 @@ class Host:
 class HostTest(unittest.TestCase):
     def setUp(self):
         self.host = Host()
-        bridge.begin_turn()
+        bridge.begin_turn(False)
         bridge.connect(self.host.call)
         monotonic, time.monotonic = time.monotonic, lambda: self.host.now
         self.addCleanup(setattr, time, "monotonic", monotonic)
@@ -199,7 +199,7 @@ class HostTest(unittest.TestCase):
         task = loop.create_task(host.echo.aio(seconds=9))
         loop.run_until_complete(asyncio.sleep(1))
         self.assertEqual(len(bridge.awaited), 1)
-        bridge.begin_turn()
+        bridge.begin_turn(False)
         with self.assertRaisesRegex(hatchery.HostFunctionError, "has ended"):
             loop.run_until_complete(task)
         self.assertEqual(self.host.cancelled, [])
@@ -247,6 +247,55 @@ class HostTest(unittest.TestCase):
         _loop.close()
         self.assertEqual(seen[-1], "tidied")
         self.assertTrue(loop.is_closed())
+
+    def test_a_session_has_its_loop_while_nothing_is_awaited(self):
+        self.addCleanup(_loop.close)
+        self.addCleanup(bridge.begin_turn, False)
+        find = asyncio.get_running_loop
+        with self.assertRaisesRegex(RuntimeError, "no running event loop"):
+            find()
+        bridge.begin_turn(True)
+        seen = []
+
+        async def work():
+            for _ in range(2):
+                seen.append(self.host.now)
+                await asyncio.sleep(1)
+            return find()
+
+        task = asyncio.create_task(work())
+        future = asyncio.ensure_future(asyncio.sleep(0, "soon"))
+        self.assertEqual((seen, future.done()), ([], False))
+        self.assertEqual((len(asyncio.all_tasks()), asyncio.current_task()), (2, None))
+        bridge.catch_up()
+        self.assertEqual((seen, future.result()), ([0], "soon"))
+        # One of its own runs beside it, and the task waits meanwhile.
+        self.assertEqual(asyncio.run(asyncio.sleep(5, "own")), "own")
+        self.assertEqual(seen, [0])
+        bridge.begin_turn(True)
+        bridge.catch_up()
+        self.assertEqual((seen, task.done()), ([0, 5], False))
+
+        async def wait():
+            return await task
+
+        self.assertIs(_loop.run(wait()), find())
+        self.assertEqual(self.host.now, 6)
+
+    def test_a_task_that_never_rests_does_not_keep_a_turn(self):
+        self.addCleanup(_loop.close)
+        self.addCleanup(bridge.begin_turn, False)
+        bridge.begin_turn(True)
+        steps = []
+
+        async def spin():
+            while True:
+                steps.append(None)
+                await asyncio.sleep(0)
+
+        asyncio.create_task(spin())
+        bridge.catch_up()
+        self.assertEqual(len(steps), _loop.MOST_STEPS)
 
     async def running(self):
         return asyncio.get_running_loop()

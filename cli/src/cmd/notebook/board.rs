@@ -1,4 +1,5 @@
-//! Shows where notebooks are: a line for each that changes on a terminal, plain lines elsewhere.
+//! Shows where notebooks are: on a terminal a bar for each that runs, elsewhere one line for each as
+//! it ends, and with `--verbose` one for each cell.
 
 use std::fmt::Display;
 use std::io::IsTerminal;
@@ -14,8 +15,12 @@ const TICK: Duration = Duration::from_millis(200);
 /// The lines of all notebooks.
 #[derive(Clone)]
 pub(super) struct Board {
-    /// `None` without a terminal.
+    /// `None` without a terminal, and if nothing is to be shown there.
     lines: Option<MultiProgress>,
+    /// Only what went wrong is said.
+    is_quiet: bool,
+    /// Each cell is told of.
+    tells_cells: bool,
 }
 
 /// The line of one notebook, which goes when this is dropped.
@@ -23,15 +28,24 @@ pub(super) struct Line {
     name: String,
     total: usize,
     bar: Option<ProgressBar>,
+    board: Board,
 }
 
 impl Board {
-    pub(super) fn new() -> Self {
-        Self { lines: std::io::stderr().is_terminal().then(MultiProgress::new) }
+    pub(super) fn new(is_quiet: bool, tells_cells: bool) -> Self {
+        let has_bars = std::io::stderr().is_terminal() && !is_quiet;
+        Self { lines: has_bars.then(MultiProgress::new), is_quiet, tells_cells }
     }
 
-    /// Says something that stays.
+    /// Says something that is good to know.
     pub(super) fn note(&self, text: impl Display) {
+        if !self.is_quiet {
+            self.error(text);
+        }
+    }
+
+    /// Says what went wrong, also if notes aren't wanted.
+    pub(super) fn error(&self, text: impl Display) {
         match &self.lines {
             Some(lines) => lines.suspend(|| terminal::note(text)),
             None => terminal::note(text),
@@ -48,16 +62,18 @@ impl Board {
             bar.enable_steady_tick(TICK);
             bar
         });
-        Line { name: name.to_owned(), total, bar }
+        Line { name: name.to_owned(), total, bar, board: self.clone() }
     }
 }
 
 impl Line {
     /// This cell begins, counted from 1.
     pub(super) fn cell(&self, number: usize) {
-        match &self.bar {
-            Some(bar) => bar.set_position(number as u64 - 1),
-            None => terminal::note(format_args!("{}: cell {number} of {}", self.name, self.total)),
+        if let Some(bar) = &self.bar {
+            bar.set_position(number as u64 - 1);
+        }
+        if self.board.tells_cells {
+            self.board.note(format_args!("{}: cell {number} of {}", self.name, self.total));
         }
     }
 }

@@ -2,7 +2,7 @@
 //! `get_ipython()`, as IPython itself does it.
 //!
 //! A line is looked at where a statement can begin: not inside of brackets or strings, and not
-//! behind a backslash. Lines keep their numbers. What the calls do is in `guest.py`.
+//! behind a backslash. Lines keep their numbers. What the calls do is in `guest/`.
 
 use crate::cmd::repl::input::Scanner;
 
@@ -16,14 +16,11 @@ pub(super) struct Translated {
 
 pub(super) fn translate(cell: &str) -> Translated {
     let cell = cell.replace("\r\n", "\n");
-    match cell_magic(&cell) {
-        Some(source) => Translated { source, is_quiet: false },
-        None => translate_lines(&cell),
-    }
+    cell_magic(&cell).unwrap_or_else(|| translate_lines(&cell))
 }
 
 /// A cell whose first line that isn't empty begins with `%%`.
-fn cell_magic(cell: &str) -> Option<String> {
+fn cell_magic(cell: &str) -> Option<Translated> {
     let content = cell.trim_start_matches(['\n', ' ', '\t']);
     let above = cell[..cell.len() - content.len()].matches('\n').count();
     let (line, body) = content.split_once('\n').unwrap_or((content, ""));
@@ -31,10 +28,13 @@ fn cell_magic(cell: &str) -> Option<String> {
     // IPython's own ends each body with a line end.
     let end = if body.is_empty() || body.ends_with('\n') { "" } else { "\n" };
     let body = format!("{body}{end}");
-    // These run it as the rest of a notebook is run.
-    let body = if matches!(name, "time" | "timeit") { translate_lines(&body).source } else { body };
-    let call = call("run_cell_magic", &[name, arguments, &body]);
-    Some("\n".repeat(above) + &call)
+    let body = match name {
+        // These run it as the rest of a notebook is run.
+        "capture" | "time" | "timeit" => translate(&body),
+        _ => Translated { source: body, is_quiet: false },
+    };
+    let call = call("run_cell_magic", &[name, arguments, &body.source]);
+    Some(Translated { source: "\n".repeat(above) + &call, is_quiet: body.is_quiet })
 }
 
 fn translate_lines(cell: &str) -> Translated {
@@ -232,6 +232,11 @@ mod tests {
             "if x:\n    get_ipython().run_line_magic('time', 'f()')\n    get_ipython().system('ls   -l')\n\ny"
         );
         assert_eq!(python("\n%%html\n<b>"), "\nget_ipython().run_cell_magic('html', '', '<b>\\n')");
+        // What these run is translated as well, and may be such a cell itself.
+        let pwd = "get_ipython().run_line_magic('pwd', '')\n";
+        let timed = call("run_cell_magic", &["time", "", pwd]);
+        let captured = call("run_cell_magic", &["capture", "out", &timed]);
+        assert_eq!(python("%%capture out\n%%time\n%pwd"), captured);
         // Not at the top, it is a mistake that the guest speaks of.
         assert_eq!(python("x\n%%html\ny"), "x\nget_ipython().run_line_magic('%html', '')\ny");
         assert_eq!(python("x\r\n%time y\r\n"), "x\nget_ipython().run_line_magic('time', 'y')\n");
@@ -247,6 +252,8 @@ mod tests {
             ("plot(x); #\ny", false),
             ("f(';')", false),
             ("%time f();", true),
+            ("%%time\nf();", true),
+            ("%%html\n<b>;", false),
             ("", false),
         ] {
             assert_eq!(translate(cell).is_quiet, is_quiet, "{cell:?}");

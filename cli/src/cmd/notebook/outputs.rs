@@ -1,6 +1,7 @@
 //! From what happens in a cell's job to the outputs of the cell, as nbformat has them.
 
 use hatchery::{EventKind, Exception, LimitHit, MimeBundle, MimeData, Outcome, Stream, Verdict};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::escapes::harmless;
@@ -8,12 +9,77 @@ use crate::escapes::harmless;
 /// What is said of a problem outside of the notebook.
 const MOST_CHARACTERS: usize = 200;
 
+/// The form beside those of an object that says what is to be done with them. The guest's
+/// `showing.py` has the same name, and what stands in it.
+const CONTROL: &str = "application/vnd.hatchery.notebook+json";
+
+/// What a display is for.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Control {
+    kind: Kind,
+    metadata: Map<String, Value>,
+    display_id: Option<String>,
+    wait: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    /// It is shown.
+    #[default]
+    Display,
+    /// It is the value of an expression of the cell.
+    Result,
+    /// It is shown in place of what was shown under its id.
+    Update,
+    /// What the cell has shown goes.
+    Clear,
+    /// The cell has failed: the problem comes here, and perhaps more behind it.
+    Failed,
+}
+
 /// Outputs of one cell, in order. What one stream says without a break is one output.
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
+    /// The cell's, counted from 1.
+    number: usize,
     finished: Vec<Value>,
     /// What a stream has said since the last output of another kind.
     said: Option<(Stream, Vec<u8>)>,
+    /// Under which ids outputs are shown.
+    places: Vec<(String, usize)>,
+    updates: Vec<Update>,
+    /// The next output takes the place of all before.
+    clears_next: bool,
+    /// The output, `Null` so far, that the problem becomes.
+    problem_at: Option<usize>,
+}
+
+/// All outputs of a cell that has ended.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) outputs: Vec<Value>,
+    /// Under which ids some of them are shown: the id, and which output.
+    pub(super) places: Vec<(String, usize)>,
+    /// What is shown now in place of outputs of earlier cells.
+    pub(super) updates: Vec<Update>,
+}
+
+/// What is shown in place of all outputs with an id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Update {
+    pub(super) display_id: String,
+    data: Value,
+    metadata: Value,
+}
+
+impl Update {
+    /// Puts it into an output.
+    pub(super) fn apply(&self, output: &mut Value) {
+        output["data"] = self.data.clone();
+        output["metadata"] = self.metadata.clone();
+    }
 }
 
 /// What a cell ended in that isn't a success.
@@ -26,56 +92,111 @@ pub(super) struct Problem {
 }
 
 impl Outputs {
+    pub(super) fn of_cell(number: usize) -> Self {
+        Self { number, ..Self::default() }
+    }
+
     /// Takes what happened next.
     pub(super) fn take(&mut self, event: EventKind) {
         match event {
             EventKind::Output { stream, bytes } => self.say(stream, &bytes),
-            EventKind::Display(bundle) => {
-                let data = data_of(&bundle, None);
-                self.push(json!({ "data": data, "metadata": {}, "output_type": "display_data" }));
-            }
+            EventKind::Display(bundle) => self.show(data_of(&bundle), control_of(&bundle)),
             _ => {}
         }
     }
 
     /// Takes what a stream was given.
     pub(super) fn say(&mut self, stream: Stream, bytes: &[u8]) {
+        self.clear_if_due();
         if self.said.as_ref().is_some_and(|(last, _)| *last != stream) {
             self.flush();
         }
         self.said.get_or_insert_with(|| (stream, Vec::new())).1.extend_from_slice(bytes);
     }
 
-    /// Takes the value that the cell ends in.
-    pub(super) fn take_result(&mut self, repr: &str, bundle: &MimeBundle, execution_count: usize) {
-        self.push(json!({
-            "data": data_of(bundle, Some(repr)),
-            "execution_count": execution_count,
-            "metadata": {},
-            "output_type": "execute_result",
-        }));
+    /// Takes what the program shows, or does with what it has shown.
+    fn show(&mut self, data: Value, control: Control) {
+        let Control { kind, metadata, display_id, wait } = control;
+        match kind {
+            Kind::Display => {
+                let output = json!({
+                    "data": data,
+                    "metadata": metadata,
+                    "output_type": "display_data",
+                });
+                self.push(output);
+                self.places.extend(display_id.map(|id| (id, self.finished.len() - 1)));
+            }
+            Kind::Result => self.push(json!({
+                "data": data,
+                "execution_count": self.number,
+                "metadata": metadata,
+                "output_type": "execute_result",
+            })),
+            Kind::Update => {
+                let display_id = display_id.unwrap_or_default();
+                let update = Update { display_id, data, metadata: metadata.into() };
+                for (_, at) in self.places.iter().filter(|(id, _)| *id == update.display_id) {
+                    update.apply(&mut self.finished[*at]);
+                }
+                self.updates.push(update);
+            }
+            Kind::Clear => {
+                self.clears_next = true;
+                if !wait {
+                    self.clear_if_due();
+                }
+            }
+            Kind::Failed => {
+                self.push(Value::Null);
+                self.problem_at = Some(self.finished.len() - 1);
+            }
+        }
     }
 
     /// Takes what the cell failed with.
     pub(super) fn take_problem(&mut self, problem: &Problem) {
         let traceback: Vec<&str> = problem.traceback.lines().collect();
-        self.push(json!({
+        let output = json!({
             "ename": problem.name,
             "evalue": problem.message,
             "output_type": "error",
             "traceback": traceback,
-        }));
+        });
+        match self.problem_at.take() {
+            Some(at) => self.finished[at] = output,
+            None => self.push(output),
+        }
     }
 
     /// All of them, ended.
-    pub(super) fn finish(mut self) -> Vec<Value> {
+    pub(super) fn finish(mut self) -> Finished {
         self.flush();
-        self.finished
+        if let Some(at) = self.problem_at {
+            // The program itself said that it had failed.
+            self.finished.remove(at);
+            self.places.retain_mut(|(_, place)| {
+                *place -= usize::from(*place > at);
+                true
+            });
+        }
+        let Self { finished: outputs, places, updates, .. } = self;
+        Finished { outputs, places, updates }
     }
 
     fn push(&mut self, output: Value) {
+        self.clear_if_due();
         self.flush();
         self.finished.push(output);
+    }
+
+    fn clear_if_due(&mut self) {
+        if std::mem::take(&mut self.clears_next) {
+            self.finished.clear();
+            self.places.clear();
+            self.said = None;
+            self.problem_at = None;
+        }
     }
 
     fn flush(&mut self) {
@@ -149,10 +270,10 @@ impl std::fmt::Display for Problem {
 }
 
 /// The forms of an object as notebooks hold them: texts as lines, JSON as itself, bytes in base64.
-fn data_of(bundle: &MimeBundle, repr: Option<&str>) -> Value {
+fn data_of(bundle: &MimeBundle) -> Value {
     let encoded = serde_json::to_value(bundle).unwrap_or_default();
     let mut data = Map::new();
-    for (name, form) in bundle.iter() {
+    for (name, form) in bundle.iter().filter(|(name, _)| *name != CONTROL) {
         let form = match form {
             MimeData::Text(text) if is_json(name) => {
                 serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str()))
@@ -162,10 +283,13 @@ fn data_of(bundle: &MimeBundle, repr: Option<&str>) -> Value {
         };
         data.insert(name.to_owned(), form);
     }
-    if let Some(repr) = repr {
-        data.insert("text/plain".to_owned(), lines(repr));
-    }
     Value::Object(data)
+}
+
+/// What a display is for. One that doesn't say so is shown.
+fn control_of(bundle: &MimeBundle) -> Control {
+    let control = bundle.text(CONTROL).and_then(|text| serde_json::from_str(text).ok());
+    control.unwrap_or_default()
 }
 
 fn is_json(mime_type: &str) -> bool {
@@ -186,9 +310,69 @@ mod tests {
         outputs.take(EventKind::Output { stream, bytes: text.as_bytes().to_vec() });
     }
 
+    /// A display with a text, and what it is for.
+    fn shown(outputs: &mut Outputs, text: &str, control: Value) {
+        let control = serde_json::from_value(control).unwrap();
+        outputs.show(json!({ "text/plain": lines(text) }), control);
+    }
+
+    /// The texts of outputs that were shown, or said.
+    fn texts(outputs: &[Value]) -> Vec<String> {
+        let text = |output: &Value| output["data"]["text/plain"][0].as_str().map(str::to_owned);
+        let said = |output: &Value| output["text"][0].as_str().map(str::to_owned);
+        let name = |output: &Value| output["ename"].as_str().map(str::to_owned);
+        outputs.iter().filter_map(|one| text(one).or(said(one)).or(name(one))).collect()
+    }
+
+    #[test]
+    fn updates_take_the_place_of_what_was_shown_under_their_id() {
+        let mut outputs = Outputs::default();
+        for (text, id) in [("a", "1"), ("b", "2"), ("c", "1")] {
+            shown(&mut outputs, text, json!({ "display_id": id }));
+        }
+        shown(&mut outputs, "d", json!({ "kind": "update", "display_id": "1" }));
+        let finished = outputs.finish();
+        assert_eq!(texts(&finished.outputs), ["d", "b", "d"]);
+        // For outputs of cells before.
+        let [update] = &finished.updates[..] else { panic!("{finished:?}") };
+        let mut earlier = json!({ "data": {}, "metadata": { "k": 1 } });
+        update.apply(&mut earlier);
+        assert_eq!(earlier, json!({ "data": { "text/plain": ["d"] }, "metadata": {} }));
+        let places = [("1", 0), ("2", 1), ("1", 2)].map(|(id, at)| (id.to_owned(), at));
+        assert_eq!(finished.places, places);
+    }
+
+    #[test]
+    fn outputs_are_cleared_at_once_or_by_the_next_one() {
+        let mut outputs = Outputs::default();
+        said(&mut outputs, Stream::Stdout, "a");
+        shown(&mut outputs, "", json!({ "kind": "clear" }));
+        said(&mut outputs, Stream::Stdout, "b");
+        shown(&mut outputs, "", json!({ "kind": "clear", "wait": true }));
+        assert!(outputs.said.is_some());
+        shown(&mut outputs, "c", json!({}));
+        shown(&mut outputs, "", json!({ "kind": "clear", "wait": true }));
+        assert_eq!(texts(&outputs.finish().outputs), ["c"]);
+    }
+
+    #[test]
+    fn a_problem_comes_where_the_cell_failed() {
+        let mut outputs = Outputs::default();
+        shown(&mut outputs, "a", json!({}));
+        shown(&mut outputs, "", json!({ "kind": "failed" }));
+        shown(&mut outputs, "figure", json!({ "display_id": "f" }));
+        outputs.take_problem(&Problem::new("E", String::new()));
+        assert_eq!(texts(&outputs.finish().outputs), ["a", "E", "figure"]);
+        let mut forged = Outputs::default();
+        shown(&mut forged, "", json!({ "kind": "failed" }));
+        shown(&mut forged, "a", json!({ "display_id": "a" }));
+        let finished = forged.finish();
+        assert_eq!((finished.outputs.len(), finished.places), (1, vec![("a".to_owned(), 0)]));
+    }
+
     #[test]
     fn pieces_of_a_stream_are_one_output_and_the_order_stays() {
-        let mut outputs = Outputs::default();
+        let mut outputs = Outputs::of_cell(3);
         outputs.take(EventKind::Started);
         // A character whose bytes come in two pieces.
         outputs.take(EventKind::Output { stream: Stream::Stdout, bytes: b"a\n\xc3".to_vec() });
@@ -197,7 +381,7 @@ mod tests {
         said(&mut outputs, Stream::Stdout, "b");
         outputs.take(EventKind::Display(MimeBundle::default()));
         said(&mut outputs, Stream::Stdout, "c");
-        outputs.take_result("1\n2", &MimeBundle::default(), 3);
+        shown(&mut outputs, "1\n2", json!({ "kind": "result" }));
         outputs.take_problem(&Problem::new("Name", "why".to_owned()));
         let stream = |name: &str, lines: &[&str]| json!({ "name": name, "output_type": "stream", "text": lines });
         let expected = [
@@ -219,7 +403,7 @@ mod tests {
                 "traceback": ["Name: why"],
             }),
         ];
-        assert_eq!(outputs.finish(), expected);
+        assert_eq!(outputs.finish().outputs, expected);
     }
 
     #[test]

@@ -14,8 +14,8 @@ use hatchery::{
 
 use super::board::{Board, Line};
 use super::document::Notebook;
-use super::magics::translate;
-use super::outputs::{Outputs, Problem};
+use super::guest;
+use super::outputs::{Finished, Outputs, Problem};
 use super::resume::Places;
 use crate::exit::Exit;
 use crate::follow::remarks;
@@ -88,6 +88,10 @@ struct Run<'a> {
     done: usize,
     /// What the cells made or changed, by path.
     files: BTreeMap<String, ChangedFile>,
+    /// Outputs of cells that can be updated: the id, the cell from 0, and which of its outputs.
+    places: Vec<(String, usize, usize)>,
+    /// Cells that raised, and were allowed to.
+    allowed_errors: usize,
 }
 
 /// Errors of one notebook beside what its cells do. Each is told as it occurs, and the first one
@@ -98,25 +102,37 @@ struct Errors<'a> {
     first: Option<Exit>,
 }
 
-/// Runs a notebook, writes its copy, and says what became of it.
-pub(super) async fn run(mut task: Task, settings: &Settings, interrupts: Interrupts) -> Exit {
+/// What is said of cells that raised and were allowed to.
+pub(super) fn allowed(errors: usize) -> String {
+    let cells = if errors == 1 { "cell" } else { "cells" };
+    let them = if errors == 1 { "an error that was" } else { "errors that were" };
+    format!("{errors} {cells} raised {them} allowed")
+}
+
+/// Runs a notebook, writes its copy, and says what became of it. Returns that with the number of its
+/// cells that raised and were allowed to.
+pub(super) async fn run(
+    mut task: Task,
+    settings: &Settings,
+    interrupts: Interrupts,
+) -> (Exit, usize) {
     if interrupts.count() > 0 {
-        settings.board.note(format_args!("{}: not begun", task.name));
-        return Exit::Interrupted;
+        settings.board.error(format_args!("{}: not begun", task.name));
+        return (Exit::Interrupted, 0);
     }
     let mut errors = Errors { board: &settings.board, name: task.name.clone(), first: None };
     let opened = open(&mut task, settings).await;
     let Some((mut session, done)) = errors.tell(opened) else {
-        return errors.exit_or(Exit::Sandbox);
+        return (errors.exit_or(Exit::Sandbox), 0);
     };
     let begun = Run::begin(&mut task, settings, interrupts, &mut session, done).await;
-    let exit = match errors.tell(begun) {
+    let (exit, allowed_errors) = match errors.tell(begun) {
         Some(run) => run.finish(&mut errors).await,
-        None => Exit::Sandbox,
+        None => (Exit::Sandbox, 0),
     };
     // Whatever happened, it gives its memory back to the notebooks that follow.
     session.close();
-    errors.exit_or(exit)
+    (errors.exit_or(exit), allowed_errors)
 }
 
 /// A session for the notebook, and how many of its cells have run in it: the one that was kept, or a
@@ -156,7 +172,7 @@ async fn revived(task: &mut Task, settings: &Settings) -> Result<(Session, usize
 impl Errors<'_> {
     fn tell<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
         let tell = |error: &anyhow::Error| {
-            self.board.note(format_args!("{}: {error:#}", self.name));
+            self.board.error(format_args!("{}: {error:#}", self.name));
             self.first.get_or_insert(Exit::of_error(error));
         };
         result.inspect_err(tell).ok()
@@ -182,12 +198,21 @@ impl<'a> Run<'a> {
             anyhow::bail!("the session can't begin: {problem}");
         }
         let checkpoint = session.checkpoint().await?;
-        let files = BTreeMap::new();
-        Ok(Self { settings, task, interrupts, session, checkpoint, done, files })
+        Ok(Self {
+            settings,
+            task,
+            interrupts,
+            session,
+            checkpoint,
+            done,
+            files: BTreeMap::new(),
+            places: Vec::new(),
+            allowed_errors: 0,
+        })
     }
 
     /// Runs the cells, and keeps as much as can be, whatever happens.
-    async fn finish(mut self, errors: &mut Errors<'_>) -> Exit {
+    async fn finish(mut self, errors: &mut Errors<'_>) -> (Exit, usize) {
         let (board, total) = (&self.settings.board, self.task.notebook.code().count());
         let line = board.begin(&self.task.name, total);
         if self.done > 0 {
@@ -201,7 +226,8 @@ impl<'a> Run<'a> {
         let is_written = errors.tell(written).is_some();
         let are_kept = self.keep_files();
         let exit = self.conclude(end, total, is_written, errors).await;
-        if exit == Exit::Success && !are_kept { Exit::Failed } else { exit }
+        let exit = if exit == Exit::Success && !are_kept { Exit::Failed } else { exit };
+        (exit, self.allowed_errors)
     }
 
     /// Runs the cells that are left, up to one that fails.
@@ -222,6 +248,7 @@ impl<'a> Run<'a> {
                 if !may_raise || is_of_sandbox || !self.is_alive().await {
                     return Ok(End::Failed { cell: number, problem, is_of_sandbox });
                 }
+                self.allowed_errors += 1;
             } else if number < total && !self.is_alive().await {
                 let problem = Problem::new("SessionLost", "the cell took its session".to_owned());
                 return Ok(End::Failed { cell: number, problem, is_of_sandbox: false });
@@ -242,7 +269,7 @@ impl<'a> Run<'a> {
 
     /// Has the session remember where its random numbers are; whether it could.
     async fn is_alive(&self) -> bool {
-        let remember = super::job("remember", &self.settings.limits);
+        let remember = guest::remember(&self.settings.limits);
         let outcome = self.session.run(remember).await;
         outcome.is_ok_and(|outcome| !matches!(outcome.verdict, Verdict::SandboxFailed(_)))
     }
@@ -251,13 +278,11 @@ impl<'a> Run<'a> {
     async fn cell(&mut self, number: usize) -> anyhow::Result<Ran> {
         let may_raise = self.may_raise(number - 1);
         let cell = self.task.notebook.code_mut().nth(number - 1).expect("there are so many cells");
-        let translated = translate(&cell.source);
-        let job = Job::code(translated.source).named(format!("In[{number}]"));
-        let job = job.limits(self.settings.limits.clone());
+        let job = guest::cell(&cell.source, number, &self.settings.limits);
         // As in a notebook, a cell that raised has still done to files what it did.
         let job = if may_raise { job.keep_files() } else { job };
         cell.execution_count = Some(number);
-        let mut outputs = Outputs::default();
+        let mut outputs = Outputs::of_cell(number);
         let mut ticket = self.session.submit(job).await?;
         let mut events = ticket.events();
         let mut heard = 0;
@@ -280,16 +305,20 @@ impl<'a> Run<'a> {
         for remark in remarks(&outcome) {
             outputs.say(Stream::Stderr, format!("hatchery: {remark}\n").as_bytes());
         }
-        if let Verdict::Completed { repr: Some(repr), bundle, .. } = &outcome.verdict
-            && !translated.is_quiet
-        {
-            outputs.take_result(repr, bundle, number);
-        }
         let problem = Problem::of(&outcome);
         if let Some(problem) = &problem {
             outputs.take_problem(problem);
         }
-        cell.outputs = outputs.finish();
+        let Finished { outputs, places, updates } = outputs.finish();
+        cell.outputs = outputs;
+        for update in updates {
+            let earlier = self.places.iter().filter(|(id, ..)| *id == update.display_id);
+            for (_, cell, output) in earlier {
+                let cell = self.task.notebook.code_mut().nth(*cell).expect("it has run");
+                update.apply(&mut cell.outputs[*output]);
+            }
+        }
+        self.places.extend(places.into_iter().map(|(id, output)| (id, number - 1, output)));
         let is_of_sandbox = matches!(outcome.verdict, Verdict::SandboxFailed(_));
         Ok(Ran { problem, is_of_sandbox, files: outcome.files })
     }
@@ -319,7 +348,7 @@ impl<'a> Run<'a> {
             Err(error) => vec![format!("can't make `{folder}` for its files: {error}")],
         };
         for problem in &problems {
-            board.note(format_args!("{name}: {problem}"));
+            board.error(format_args!("{name}: {problem}"));
         }
         problems.is_empty()
     }
@@ -341,7 +370,11 @@ impl<'a> Run<'a> {
         let (what, exit) = match end {
             End::Whole if is_written => {
                 errors.tell(self.task.places.forget());
-                board.note(format_args!("{name}: ran whole, {outputs}"));
+                let errors = match self.allowed_errors {
+                    0 => String::new(),
+                    errors => format!("{}, ", allowed(errors)),
+                };
+                board.note(format_args!("{name}: ran whole, {errors}{outputs}"));
                 return Exit::Success;
             }
             End::Whole => {
@@ -362,7 +395,7 @@ impl<'a> Run<'a> {
             Some(false) => "it will run from its start",
             None => "it can't be gone on with",
         };
-        board.note(format_args!("{name}: {what}; {outputs}, {then}"));
+        board.error(format_args!("{name}: {what}; {outputs}, {then}"));
         exit
     }
 

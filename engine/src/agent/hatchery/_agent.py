@@ -126,7 +126,7 @@ class Agent:
         del request
         if moment & RESEED:
             reseed(self._generators)
-        self._bridge.begin_turn()
+        self._bridge.begin_turn(not moment & LAST)
         reopen_streams()
         sys.modules["__main__"] = self.main
         # What the program puts there is used between turns too otherwise, by the host's flush.
@@ -185,10 +185,12 @@ class Agent:
             else:
                 filename = self._prepare()
             try:
+                self._bridge.catch_up()
                 if given is None:
                     has_value, value = self._execute(source, filename)
                 else:
                     has_value, value = self._execute_with(given, source, filename)
+                self._bridge.catch_up()
             finally:
                 # Nothing is kept beyond the program's own end.
                 given = None

@@ -46,12 +46,17 @@ class Bridge:
         self.awaited = {}
         # Exceptions of the host's own types, by name.
         self._types = {}
+        # Whether this turn is one of a session, and the event loop that stays (`_loop.py`).
+        self.is_session = False
+        self.loop = None
 
     def connect(self, call):
         self._call = call
 
-    def begin_turn(self):
+    def begin_turn(self, is_session):
         """Forgets what was another run's: calls end with the run that made them."""
+        if self.is_session is not is_session:  # else a copy of an image would write for nothing
+            self.is_session = is_session
         if self._table is not None:
             self._table, self._made = None, {}
         if self.awaited:
@@ -62,6 +67,11 @@ class Bridge:
                     settle(future, error)
                 except Exception:
                     pass  # its loop was closed, or is the program's own
+
+    def catch_up(self):
+        """Has a session's tasks go on that can, before and behind what the turn itself does."""
+        if self.is_session and self.loop is not None:
+            self.loop.catch_up()
 
     def table(self):
         if self._table is None:

@@ -20,6 +20,7 @@ ADAPTED = {
     "_pytest.capture": "hatchery._pytest",
     "_pytest.faulthandler": "hatchery._pytest",
     "zipfile": "hatchery._archives",
+    "warnings": "hatchery._warnings",
 }
 
 
@@ -67,16 +68,23 @@ class AdaptingLoader:
     def exec_module(self, module):
         module.__loader__ = module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        name = ADAPTED[module.__name__]
-        try:
-            __import__(name)
-        except ImportError:
-            return  # the program took our package away
-        adapt = getattr(sys.modules[name], "ADAPT", {}).get(module.__name__)
-        if adapt is not None:
-            adapt(module)
+        adapt(module)
+
+
+def adapt(module):
+    """Has the module of ours adapt a module that was imported."""
+    name = ADAPTED[module.__name__]
+    try:
+        __import__(name)
+    except ImportError:
+        return  # the program took our package away
+    change = getattr(sys.modules[name], "ADAPT", {}).get(module.__name__)
+    if change is not None:
+        change(module)
 
 
 def install(codes):
     """Has imports find these modules, which come as code by name."""
     sys.meta_path.insert(0, LateFinder(codes))
+    if "warnings" in sys.modules:  # CPython itself may have imported it
+        adapt(sys.modules["warnings"])

@@ -1,14 +1,22 @@
 """asyncio's event loop in the sandbox: it waits in the host, for its timers and for host functions.
 
 There are no sockets, pipes, processes, signals and threads here, so nothing else wakes it up.
+
+All that an interpreter awaits outside of functions runs on one loop, the `bridge`'s. In a session it
+lives as long as the session's variables, and is there also while no turn awaits anything: a task
+can be made in one turn and awaited in a later one.
 """
 
 import atexit
 import errno
+import functools
 import sys
 
 from asyncio import base_events, events, tasks
 from hatchery._host import bridge
+
+# Steps of the loop that tasks may take between a session's turns, if they have always more to do.
+MOST_STEPS = 1000
 
 
 class HostSelector:
@@ -35,6 +43,19 @@ class HostLoop(base_events.BaseEventLoop):
     def _write_to_self(self):
         # Nobody waits while somebody else runs.
         pass
+
+    def catch_up(self):
+        """Lets tasks do what they can without waiting, as they would while nobody else runs."""
+        for _ in range(MOST_STEPS):
+            if self.is_closed() or self.is_running() or not self._is_due():
+                return
+            # Stopped beforehand, it does one step.
+            self.stop()
+            self.run_forever()
+
+    def _is_due(self):
+        timers = self._scheduled
+        return bool(self._ready) or bool(timers) and timers[0].when() <= self.time()
 
     def run_in_executor(self, executor, func, *args):
         if executor is None:
@@ -64,22 +85,23 @@ refuse(
 refuse("pipes", "connect_read_pipe connect_write_pipe")
 refuse("processes", "subprocess_exec subprocess_shell")
 
-# The loop of `run`, once there is one.
-_kept = None
+def kept_loop():
+    """The loop that stays, made when it is first needed."""
+    loop = bridge.loop
+    if loop is None or loop.is_closed():
+        if loop is None:
+            atexit.register(close)
+        loop = bridge.loop = HostLoop()
+    return loop
 
 
 def run(coroutine):
-    """Runs a coroutine to its end, on a loop that stays for the next one.
+    """Runs a coroutine to its end, on the loop that stays.
 
-    Tasks that it leaves are paused until then. A host function that such a task awaits fails: calls
-    end with the run that made them.
+    Tasks that it leaves go on when the loop runs next. A host function that such a task awaits
+    fails when the turn is over: calls end with the run that made them.
     """
-    global _kept
-    if _kept is None or _kept.is_closed():
-        if _kept is None:
-            atexit.register(close)
-        _kept = HostLoop()
-    loop = _kept
+    loop = kept_loop()
     task = loop.create_task(coroutine)
     try:
         return loop.run_until_complete(task)
@@ -94,8 +116,7 @@ def run(coroutine):
 
 def close():
     """Cancels what `run` has left, and closes its loop, as `asyncio.run` does at its end."""
-    global _kept
-    loop, _kept = _kept, None
+    loop, bridge.loop = bridge.loop, None
     if loop is None or loop.is_closed() or loop.is_running():
         return
     try:
@@ -109,15 +130,53 @@ def close():
         loop.close()
 
 
+# What asks for the loop that runs, before `install`.
+find_running_loop = events._get_running_loop
+
+
+def get_running_loop():
+    """The loop that runs. In a session that is its own one where none does, so that plain code can
+    make tasks; `asyncio.run` still works there, as that one waits for the turn to await."""
+    loop = find_running_loop()
+    if loop is not None:
+        return loop
+    if bridge.is_session:
+        return kept_loop()
+    raise RuntimeError("no running event loop")
+
+
+def of_running_loop(function):
+    """A function of asyncio that takes a loop, with that one where it is given none."""
+
+    def with_loop(loop=None):
+        return function(get_running_loop() if loop is None else loop)
+
+    return functools.wraps(function)(with_loop)
+
+
 def install():
-    """Makes this the event loop of `asyncio.run` and all else that asks for a new one."""
+    """Makes this the event loop of `asyncio.run` and all else that asks for a new one, and a
+    session's own loop that of whoever asks for the one there is."""
     loops = sys.modules.get("asyncio.unix_events")
     if loops is None:
         return
     name = "_DefaultEventLoopPolicy"
     policy = getattr(loops, name, None) or loops.DefaultEventLoopPolicy
     policy._loop_factory = HostLoop
-    for module in (loops, sys.modules["asyncio"]):
+    get_set_loop = policy.get_event_loop
+
+    def get_event_loop(self):
+        is_set = getattr(self._local, "_loop", None) is not None
+        return kept_loop() if bridge.is_session and not is_set else get_set_loop(self)
+
+    policy.get_event_loop = get_event_loop
+    asyncio = sys.modules["asyncio"]
+    events.get_running_loop = asyncio.get_running_loop = get_running_loop
+    for name in ("all_tasks", "current_task"):
+        function = of_running_loop(getattr(tasks, name))
+        setattr(tasks, name, function)
+        setattr(asyncio, name, function)
+    for module in (loops, asyncio):
         for name in ("SelectorEventLoop", "EventLoop"):
             if name in module.__dict__:
                 setattr(module, name, HostLoop)

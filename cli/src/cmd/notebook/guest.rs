@@ -1,0 +1,116 @@
+//! The jobs that notebooks run in their sessions: the one that gives a session what notebooks expect of
+//! IPython, cells, and what is done between them.
+//!
+//! The guest's side is the Python package in `guest/`, which lies in a session's memory alone.
+
+use hatchery::{Job, Limits};
+use serde_json::{Map, Value, json};
+
+use super::magics::translate;
+
+/// The package's name, as its own files import each other.
+const PACKAGE: &str = "hatchery_notebook";
+
+/// Its files. The first one is the package itself.
+const FILES: [(&str, &str); 15] = [
+    ("", include_str!("guest/__init__.py")),
+    ("capture", include_str!("guest/capture.py")),
+    ("errors", include_str!("guest/errors.py")),
+    ("execution", include_str!("guest/execution.py")),
+    ("formatting", include_str!("guest/formatting.py")),
+    ("inspection", include_str!("guest/inspection.py")),
+    ("magics", include_str!("guest/magics.py")),
+    ("modules", include_str!("guest/modules.py")),
+    ("objects", include_str!("guest/objects.py")),
+    ("packages", include_str!("guest/packages.py")),
+    ("pretty", include_str!("guest/pretty.py")),
+    ("randomness", include_str!("guest/randomness.py")),
+    ("shell", include_str!("guest/shell.py")),
+    ("showing", include_str!("guest/showing.py")),
+    ("timing", include_str!("guest/timing.py")),
+];
+
+/// What imports the package. Its files are named as the agent's are, so tracebacks leave them out.
+const IMPORT: &str = r#"
+def _hatchery_begin(sources):
+    import sys
+    from importlib.machinery import ModuleSpec
+
+    class Finder:
+        def find_spec(self, name, path=None, target=None):
+            return ModuleSpec(name, self, is_package="." not in name) if name in sources else None
+
+        def create_module(self, spec):
+            return None
+
+        def exec_module(self, module):
+            name = module.__name__
+            code = compile(sources[name], f"<hatchery/notebook/{name}.py>", "exec")
+            exec(code, module.__dict__)
+
+    sys.meta_path.append(Finder())
+    import hatchery_notebook
+"#;
+
+/// The first job of a fresh session.
+pub(super) fn begin(limits: &Limits) -> Job {
+    let sources: Map<String, Value> =
+        FILES.iter().map(|(file, source)| (module(file), Value::from(*source))).collect();
+    // JSON's texts are Python's, since all beyond ASCII stands there as it is.
+    let sources = Value::from(sources);
+    let source = format!("{IMPORT}\n_hatchery_begin({sources})\ndel _hatchery_begin\n");
+    Job::code(source).limits(own_limits(limits))
+}
+
+/// The first job of a session that goes on.
+pub(super) fn go_on(limits: &Limits) -> Job {
+    call("go_on", &[]).limits(own_limits(limits))
+}
+
+/// Has a session remember where its random numbers are.
+pub(super) fn remember(limits: &Limits) -> Job {
+    call("remember", &[]).limits(own_limits(limits))
+}
+
+/// The job of a cell, with its number.
+pub(super) fn cell(written: &str, number: usize, limits: &Limits) -> Job {
+    let translated = translate(written);
+    let arguments =
+        [json!(translated.source), json!(written), json!(number), json!(translated.is_quiet)];
+    call("run_cell", &arguments).limits(limits.clone())
+}
+
+/// A call of one of the package's functions.
+fn call(function: &str, arguments: &[Value]) -> Job {
+    Job::call(&format!("{PACKAGE}:{function}"), arguments.iter().cloned())
+}
+
+fn module(file: &str) -> String {
+    match file {
+        "" => PACKAGE.to_owned(),
+        _ => format!("{PACKAGE}.{file}"),
+    }
+}
+
+/// Limits for our own jobs: memory and files as in cells, whose state they share.
+fn own_limits(limits: &Limits) -> Limits {
+    let Limits { memory_bytes, file_bytes, file_count, open_files, .. } = limits.clone();
+    Limits { memory_bytes, file_bytes, file_count, open_files, ..Limits::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_package_is_carried() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cmd/notebook/guest");
+        let found = std::fs::read_dir(folder).unwrap().flatten();
+        let mut found: Vec<String> = found
+            .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".py").map(str::to_owned))
+            .map(|file| module(if file == "__init__" { "" } else { &file }))
+            .collect();
+        found.sort();
+        assert_eq!(found, FILES.map(|(file, _)| module(file)));
+    }
+}

@@ -1,0 +1,279 @@
+"""The magics of IPython that make sense in a sandbox: lines that begin with `%`, cells with `%%`."""
+
+import os
+import runpy
+import shlex
+import sys
+
+from hatchery_notebook import inspection, objects, showing, timing
+from hatchery_notebook.capture import capture_output
+from hatchery_notebook.errors import UsageError
+from hatchery_notebook.execution import INTERACTIVITIES, namespace, run_value
+from hatchery_notebook.formatting import FORMATS
+from hatchery_notebook.packages import pip
+
+# Magics that configure what isn't here, or is so anyway.
+SKIPPED = ("autoreload", "autosave", "colors", "gui", "matplotlib", "pdb")
+EXTENSIONS = ("autoreload", "storemagic")
+INSTALLERS = ("pip", "conda", "mamba", "uv")
+# What a magic of the cell shows its body as.
+FORMS = {
+    "html": objects.HTML,
+    "HTML": objects.HTML,
+    "javascript": objects.Javascript,
+    "js": objects.Javascript,
+    "latex": objects.Latex,
+    "markdown": objects.Markdown,
+    "svg": objects.SVG,
+    "SVG": objects.SVG,
+}
+SHELLS = ("bash", "sh", "script", "system", "sx", "cmd", "perl", "ruby")
+COMMANDS = "The sandbox has no shell and no other programs: write it in Python."
+
+
+def unknown(shell, name, is_cell):
+    """What is raised for a magic that isn't here."""
+    mark = "%%" if is_cell else "%"
+    if name in SHELLS:
+        return UsageError(f"`{mark}{name}` can't be had here. {COMMANDS}")
+    table = shell.cell_magics if is_cell else shell.line_magics
+    there = ", ".join(sorted(name for name in table if name not in SKIPPED))
+    return UsageError(f"`{mark}{name}` can't be had here. Of these magics there are: {there}")
+
+
+def system(command):
+    words = command.split()
+    if words[:1] == ["python"] or words[:1] == ["python3"]:
+        words = words[1:]
+    if words[:1] == ["-m"]:
+        words = words[1:]
+    if words[:1] and words[0].rstrip("3") in INSTALLERS:
+        return pip("!" + words[0], " ".join(words[1:]))
+    raise UsageError(f"`!{command.strip()}` can't be run. {COMMANDS}")
+
+
+def environment(line):
+    """Sets a variable of the environment, or tells one or all."""
+    name, equals, value = line.strip().partition("=")
+    if not equals:
+        name, equals, value = name.partition(" ")
+    name, value = name.strip(), value.strip()
+    if not name:
+        return dict(os.environ)
+    if not equals:
+        return os.environ.get(name)
+    os.environ[name] = value
+    print(f"env: {name}={value}")
+
+
+def change_folder(line):
+    os.chdir(os.path.expanduser(line.strip() or "~"))
+    print(os.getcwd())
+
+
+def write_file(line, cell):
+    words = line.split(None, 1)
+    appends = words[:1] in (["-a"], ["--append"])
+    name = words[-1].strip().strip("'\"") if len(words) > appends else ""
+    if not name:
+        raise UsageError("`%%writefile` wants the name of a file")
+    name = os.path.expanduser(name)
+    doing = "Appending to" if appends else "Overwriting" if os.path.exists(name) else "Writing"
+    print(doing, name)
+    with open(name, "a" if appends else "w", encoding="utf-8") as file:
+        file.write(cell)
+
+
+def shown_as(kind):
+    return lambda line, cell: showing.display(kind(cell))
+
+
+def capture(shell):
+    def magic(line, cell):
+        words = line.split()
+        name = next((word for word in words if not word.startswith("-")), None)
+        wanted = {kind: f"--no-{kind}" not in words for kind in ("stdout", "stderr", "display")}
+        with capture_output(**wanted) as captured:
+            shell.run_source(cell)
+        if name is not None:
+            namespace()[name] = captured
+
+    return magic
+
+
+def run_file(line):
+    """Runs a file, with arguments, and gives the notebook the names that it leaves."""
+    words = shlex.split(line)
+    options = set()
+    while words and words[0].startswith("-") and len(words[0]) > 1:
+        options.add(words.pop(0))
+    if not words or options - {"-i", "-n", "-e", "-m"}:
+        raise UsageError("`%run` wants [-i] [-n] [-e] FILE [ARGUMENTS], or -m MODULE [ARGUMENTS]")
+    name = "__run__" if "-n" in options else "__main__"
+    target = words[0]
+    if "-m" not in options and not os.path.exists(target) and os.path.exists(f"{target}.py"):
+        target += ".py"
+    if target.endswith(".ipynb"):
+        raise UsageError(f"`%run {target}` can't be had here: only files of Python can be run")
+    before, argv = dict(namespace()), sys.argv
+    sys.argv = [target, *words[1:]]
+    try:
+        if "-m" in options:
+            left = runpy.run_module(target, before if "-i" in options else None, name)
+        else:
+            left = runpy.run_path(target, before if "-i" in options else None, name)
+    except SystemExit as error:
+        if error.code and "-e" not in options:
+            raise
+        left = {}
+    finally:
+        sys.argv = argv
+    namespace().update((key, value) for key, value in left.items() if not key.startswith("__"))
+
+
+def precision(shell):
+    """Sets how many digits floats are shown with."""
+
+    def magic(line):
+        formatter = shell.display_formatter.formatters["text/plain"]
+        text = line.strip()
+        if text.isdecimal():
+            text = f"%.{text}f"
+        formatter.type_printers.pop(float, None)
+        formatter.float_format = text or "%r"
+        if text:
+            formatter.for_type(float, lambda value, printer, cycle: printer.text(text % value))
+        if "numpy" in sys.modules:
+            digits = line.strip()
+            sys.modules["numpy"].set_printoptions(precision=int(digits) if digits.isdecimal() else 8)
+        return formatter.float_format
+
+    return magic
+
+
+def pprint(shell):
+    def magic(line):
+        formatter = shell.display_formatter.formatters["text/plain"]
+        formatter.pprint = not formatter.pprint
+        print("Pretty printing has been turned", "ON" if formatter.pprint else "OFF")
+
+    return magic
+
+
+def configure(shell):
+    """`%config CLASS.NAME = VALUE`, for what there is to configure."""
+
+    def magic(line):
+        target, equals, value = line.partition("=")
+        owner, _, name = target.strip().rpartition(".")
+        if not equals:
+            return None
+        try:
+            value = run_value(value.strip(), "<config>")
+        except NameError:
+            value = value.strip()
+        if owner == "InlineBackend" and name in ("figure_format", "figure_formats"):
+            formats = [value] if isinstance(value, str) else list(value)
+            set_figure_formats(shell, *formats)
+        elif owner == "InlineBackend" and name == "print_figure_kwargs":
+            shell.figures.options = dict(value)
+        elif name == "ast_node_interactivity":
+            check_interactivity(value)
+            shell.ast_node_interactivity = value
+
+    return magic
+
+
+def check_interactivity(value):
+    if value not in INTERACTIVITIES:
+        raise UsageError(f"`ast_node_interactivity` is one of {', '.join(INTERACTIVITIES)}, not {value!r}")
+
+
+def set_figure_formats(shell, *formats, **options):
+    """Has figures shown in these forms: png, retina, svg, pdf, jpeg."""
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown:
+        raise ValueError(f"figures have the formats {', '.join(FORMATS)}, not {unknown[0]!r}")
+    shell.figures.formats = list(dict.fromkeys(formats))
+    shell.figures.options |= options
+    shell.figures.register(shell.display_formatter.formatters)
+
+
+def load_extension(shell):
+    def magic(line):
+        name = line.strip()
+        if name in EXTENSIONS:
+            return
+        try:
+            module = __import__(name, fromlist=["load_ipython_extension"])
+        except ImportError:
+            raise UsageError(f"the extension `{name}` of IPython isn't here") from None
+        load = getattr(module, "load_ipython_extension", None)
+        if load is None:
+            return print(f"The {name} module is not an IPython extension.")
+        load(shell)
+
+    return magic
+
+
+def installer(name):
+    return lambda line: pip(f"%{name}", line)
+
+
+def list_magics(shell):
+    def magic(line):
+        for title, mark, table in (("line", "%", shell.line_magics), ("cell", "%%", shell.cell_magics)):
+            print(f"Available {title} magics:\n" + "  ".join(mark + name for name in sorted(table)))
+
+    return magic
+
+
+def history(shell):
+    def magic(line):
+        for source in shell.history[1:]:
+            print(source)
+
+    return magic
+
+
+def line_magics(shell):
+    """The functions of lines, by name."""
+    hidden = shell.hidden
+    magics = {
+        "cd": change_folder,
+        "config": configure(shell),
+        "env": environment,
+        "history": history(shell),
+        "load_ext": load_extension(shell),
+        "lsmagic": list_magics(shell),
+        "pinfo": inspection.describe,
+        "pinfo2": lambda line: inspection.describe(line, with_source=True),
+        "pprint": pprint(shell),
+        "precision": precision(shell),
+        "pwd": lambda line: os.getcwd(),
+        "reload_ext": load_extension(shell),
+        "reset": lambda line: shell.reset(),
+        "reset_selective": lambda line: inspection.reset_selective(hidden, line.removeprefix("-f").strip()),
+        "run": run_file,
+        "set_env": environment,
+        "time": timing.timed,
+        "timeit": timing.timeit,
+        "who": lambda line: inspection.who(hidden, line),
+        "who_ls": lambda line: inspection.variables(hidden, line),
+        "whos": lambda line: inspection.whos(hidden, line),
+        "xmode": lambda line: print("Exception reporting mode:", line.strip().capitalize() or "Plain"),
+    }
+    magics |= {name: installer(name) for name in INSTALLERS}
+    return magics | {name: lambda line: None for name in SKIPPED}
+
+
+def cell_magics(shell):
+    """The functions of cells, by name."""
+    magics = {
+        "capture": capture(shell),
+        "file": write_file,
+        "time": lambda line, cell: timing.timed(cell),
+        "timeit": timing.timeit,
+        "writefile": write_file,
+    }
+    return magics | {name: shown_as(kind) for name, kind in FORMS.items()}

@@ -1,0 +1,306 @@
+"""What `get_ipython()` gives: the shell that runs a notebook's cells, and remembers them."""
+
+import ast
+import os
+import sys
+
+from hatchery_notebook import inspection, magics, showing
+from hatchery_notebook.errors import UsageError
+from hatchery_notebook.execution import namespace, parse, run_shown
+from hatchery_notebook.formatting import DisplayFormatter, Figures
+
+EVENTS = ("pre_execute", "pre_run_cell", "post_execute", "post_run_cell", "shell_initialized")
+
+
+class Events:
+    """Calls whoever wants to know that a cell begins or ends."""
+
+    def __init__(self):
+        self.callbacks = {event: [] for event in EVENTS}
+
+    def register(self, event, function):
+        if function not in self.callbacks[event]:
+            self.callbacks[event].append(function)
+
+    def unregister(self, event, function):
+        self.callbacks[event].remove(function)
+
+    def trigger(self, event, *arguments):
+        for function in list(self.callbacks[event]):
+            try:
+                function(*arguments)
+            except Exception as error:
+                print(f"Error in callback {function} (for {event}): {error!r}", file=sys.stderr)
+
+
+class ExecutionInfo:
+    """What functions of `pre_run_cell` are told."""
+
+    def __init__(self, raw_cell):
+        self.raw_cell, self.store_history, self.silent = raw_cell, True, False
+        self.shell_futures, self.cell_id = True, None
+
+
+class ExecutionResult:
+    """What functions of `post_run_cell` are told, and `run_cell` gives."""
+
+    def __init__(self, info, execution_count):
+        self.info, self.execution_count = info, execution_count
+        self.error_before_exec = self.error_in_exec = self.result = None
+
+    @property
+    def success(self):
+        return self.error_before_exec is None and self.error_in_exec is None
+
+    def raise_error(self):
+        if not self.success:
+            raise self.error_before_exec or self.error_in_exec
+
+
+class InteractiveShell:
+    """A shell of IPython, as far as a sandbox has use for one."""
+
+    ast_node_interactivity = "last_expr"
+    colors = "nocolor"
+    kernel = None
+
+    def __init__(self):
+        self.config = {}
+        self.events = Events()
+        self.display_formatter = DisplayFormatter()
+        self.figures = Figures()
+        self.figures.register(self.display_formatter.formatters)
+        self.ast_transformers = []
+        self.execution_count = 0
+        self.history, self.results, self.folders = [""], {}, [os.getcwd()]
+        # The last results, newest first, under the names that they have in the notebook.
+        self.last = {"_": "", "__": "", "___": ""}
+        # The result of the cell that runs, and whether it is to be shown.
+        self.result, self.is_quiet = None, False
+        self.environment = dict(os.environ)
+        self.hidden = {}
+        self.line_magics, self.cell_magics = magics.line_magics(self), magics.cell_magics(self)
+        self.begin()
+
+    @classmethod
+    def instance(cls, *arguments, **options):
+        return get_ipython()
+
+    @classmethod
+    def initialized(cls):
+        return True
+
+    def begin(self):
+        """Gives the notebook the names that all of them have."""
+        names = {
+            "In": self.history, "Out": self.results, "_ih": self.history, "_oh": self.results,
+            "_dh": self.folders, "get_ipython": get_ipython, **self.last,
+            "_i": "", "_ii": "", "_iii": "",
+        }
+        self.hidden |= {name: value for name, value in names.items() if not name.startswith("_")}
+        namespace().update(names)
+
+    @property
+    def user_ns(self):
+        return namespace()
+
+    @property
+    def user_module(self):
+        return sys.modules["__main__"]
+
+    # What runs.
+
+    def run_notebook_cell(self, source, written, number, is_quiet):
+        """Runs a cell: its source without IPython's additions, and as it is written."""
+        self.put_environment_back()
+        self.remember_source(written, number)
+        info = ExecutionInfo(written)
+        result = ExecutionResult(info, number)
+        self.result, self.is_quiet = None, is_quiet
+        self.events.trigger("pre_execute")
+        self.events.trigger("pre_run_cell", info)
+        try:
+            self.run_source(source, f"In[{number}]")
+        except BaseException as error:
+            result.error_in_exec = error
+            showing.captures.clear()
+            showing.send({}, "failed")
+            raise
+        finally:
+            result.result = self.result
+            if not isinstance(result.error_in_exec, KeyboardInterrupt):
+                self.events.trigger("post_execute")
+                showing.flush_figures()
+                self.events.trigger("post_run_cell", result)
+            self.environment = dict(os.environ)
+
+    def run_source(self, source, filename="<cell>"):
+        tree = parse(source, filename)
+        for transformer in self.ast_transformers:
+            tree = ast.fix_missing_locations(transformer.visit(tree))
+        magics.check_interactivity(self.ast_node_interactivity)
+        run_shown(tree, filename, self.ast_node_interactivity)
+
+    def run_cell(self, raw_cell, store_history=False, silent=False, **options):
+        """Runs a source from within a cell."""
+        result = ExecutionResult(ExecutionInfo(raw_cell), self.execution_count)
+        try:
+            self.run_source(raw_cell)
+        except Exception as error:
+            import traceback
+
+            result.error_in_exec = error
+            traceback.print_exc()
+        result.result = self.result
+        return result
+
+    def put_environment_back(self):
+        """Jobs begin with the variables of the environment that they are given, and all cells of a
+        notebook are one program."""
+        if os.environ != self.environment:
+            os.environ.clear()
+            os.environ.update(self.environment)
+
+    # What is remembered.
+
+    def remember_source(self, written, number):
+        self.execution_count = number
+        self.history += [""] * (number - len(self.history))
+        self.history.append(written)
+        names = namespace()
+        names["_iii"], names["_ii"] = names.get("_ii", ""), names.get("_i", "")
+        names["_i"] = self.history[-2]
+        names[f"_i{number}"] = written
+
+    def displayhook(self, value):
+        """Shows the value of an expression, and remembers it."""
+        if value is None or self.is_quiet:
+            return
+        forms, notes = self.display_formatter.format(value)
+        self.remember_result(value)
+        if forms:
+            showing.send(forms, "result", notes)
+
+    def remember_result(self, value):
+        self.result = value
+        if value is self.results:
+            return
+        names, number = namespace(), self.execution_count
+        # A program may have names of its own like that.
+        if all(names.get(name) is self.last[name] for name in self.last if name in names):
+            self.last = {"_": value, "__": self.last["_"], "___": self.last["__"]}
+            names.update(self.last)
+        names[f"_{number}"] = self.results[number] = value
+
+    def reset(self, new_session=True, aggressive=False):
+        """Deletes the program's variables, and forgets its results."""
+        names = namespace()
+        for number in self.results:
+            names.pop(f"_{number}", None)
+        self.results.clear()
+        inspection.reset(self.hidden, "")
+        self.last = dict.fromkeys(self.last, "")
+        for name in self.last:
+            names.pop(name, None)
+
+    # Magics and commands.
+
+    def magic(self, line):
+        name, _, rest = line.partition(" ")
+        return self.run_line_magic(name.lstrip("%"), rest.strip())
+
+    def run_line_magic(self, magic_name, line, _stack_depth=1):
+        if magic_name.startswith("%"):
+            raise UsageError(f"`%{magic_name}` has to be the first line of its cell")
+        function = self.line_magics.get(magic_name)
+        if function is None:
+            raise magics.unknown(self, magic_name, is_cell=False)
+        return function(line)
+
+    def run_cell_magic(self, magic_name, line, cell):
+        function = self.cell_magics.get(magic_name)
+        if function is None:
+            raise magics.unknown(self, magic_name, is_cell=True)
+        return function(line, cell)
+
+    def find_line_magic(self, name):
+        return self.line_magics.get(name)
+
+    def find_cell_magic(self, name):
+        return self.cell_magics.get(name)
+
+    def find_magic(self, name, magic_kind="line"):
+        return (self.line_magics if magic_kind == "line" else self.cell_magics).get(name)
+
+    def register_magic_function(self, func, magic_kind="line", magic_name=None):
+        name = magic_name or func.__name__
+        if magic_kind in ("line", "line_cell"):
+            self.line_magics[name] = func
+        if magic_kind in ("cell", "line_cell"):
+            self.cell_magics[name] = func
+
+    def register_magics(self, *groups):
+        """Takes the magics of objects, or of classes that can be made with this shell."""
+        for group in groups:
+            if isinstance(group, type):
+                group = group(self)
+            for name in dir(type(group)):
+                function = getattr(type(group), name)
+                for kind, given in getattr(function, "_hatchery_magics", ()):
+                    self.register_magic_function(getattr(group, name), kind, given)
+
+    def system(self, command):
+        return magics.system(command)
+
+    getoutput = system_piped = system
+
+    # What libraries set.
+
+    def push(self, variables, interactive=True):
+        namespace().update(variables)
+
+    def ev(self, expression):
+        return eval(expression, namespace())
+
+    def ex(self, source):
+        exec(source, namespace())
+
+    def enable_gui(self, gui=None):
+        pass
+
+    def enable_matplotlib(self, gui=None):
+        return None, "inline"
+
+    def set_custom_exc(self, kinds, handler):
+        pass
+
+    def set_next_input(self, text, replace=False):
+        pass
+
+    def showtraceback(self, *arguments, **options):
+        import traceback
+
+        traceback.print_exc()
+
+
+class ZMQInteractiveShell(InteractiveShell):
+    """The shell of notebooks, by which libraries know that they are in one."""
+
+
+InteractiveShell.__module__ = "IPython.core.interactiveshell"
+ZMQInteractiveShell.__module__ = "ipykernel.zmqshell"
+shell = None
+
+
+def get_ipython():
+    """The shell of this notebook."""
+    return shell
+
+
+def start():
+    """Makes the shell, which is there from now on."""
+    global shell
+    shell = ZMQInteractiveShell()
+    showing.formatter = shell.display_formatter
+    sys.displayhook = shell.displayhook
+    return shell

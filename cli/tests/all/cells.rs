@@ -1,0 +1,110 @@
+//! Cells of notebooks: displays, magics, the environment, and what is awaited.
+
+use serde_json::json;
+
+use crate::notebooks::{cells, check_schema, result, run_notebook, stream, write};
+use crate::text;
+
+#[test]
+fn displays_of_earlier_cells_are_updated() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = ["h = display('a', display_id=True)", "print('b')\nh.update('c')"];
+    let path = write(folder.path(), "a.ipynb", &sources);
+    assert_eq!(run_notebook(&path, &[]).status.code(), Some(0));
+    let copy = folder.path().join("a.executed.ipynb");
+    check_schema(&copy);
+    assert_eq!(cells(&copy)[0]["outputs"][0]["data"]["text/plain"], json!(["'c'"]));
+    assert_eq!(cells(&copy)[1]["outputs"], json!([stream(&["b\n"])]));
+}
+
+#[test]
+fn the_environment_and_what_is_awaited_are_a_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = [
+        "import os\nos.environ['A'] = '1'",
+        "kept = os.environ['A']\nos.environ.clear()\n(kept, len(os.environ))",
+        "len(os.environ)",
+        "%%time\nimport asyncio\nawait asyncio.sleep(0.01, 'slept')",
+        "async def work(): pass\nwork()\nNone",
+        "import warnings\nwarnings.warn('far', stacklevel=3)",
+    ];
+    let path = write(folder.path(), "a.ipynb", &sources);
+    let output = run_notebook(&path, &[]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let cells = cells(&folder.path().join("a.executed.ipynb"));
+    assert_eq!(cells[1]["outputs"], json!([result(2, &["('1', 0)"])]));
+    assert_eq!(cells[2]["outputs"], json!([result(3, &["0"])]));
+    assert_eq!(cells[3]["outputs"][1], result(4, &["'slept'"]));
+    // Warnings name the cell, or nobody, and no file of ours.
+    let awaited = cells[4]["outputs"].to_string();
+    assert!(awaited.contains("In[5]:2: RuntimeWarning: coroutine 'work' was never"), "{awaited}");
+    let far = cells[5]["outputs"].to_string();
+    assert!(far.contains("<sys>:0: UserWarning: far") && !far.contains("<hatchery"), "{far}");
+}
+
+#[test]
+fn what_ipython_adds_works_or_says_why_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = [
+        "%matplotlib inline\n%load_ext autoreload\n%autoreload 2\n%config InlineBackend.figure_format = 'png'",
+        "%%time\nx = sum(range(10))\nx",
+        "y = %time x + 1\n%timeit -n 2 -r 2 x",
+        "%%writefile made.py\nvalue = '''\n%time\n'''",
+        "import made\nmade.value",
+        "%%html\n<b>bold</b>",
+        "%pip install numpy",
+        "from IPython.display import Image, Markdown, clear_output\nclear_output()\nImage(data=b'\\x89PNG')",
+        "?len",
+        "%pip install requests",
+        "!ls",
+        "%%bash\nls",
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2]);",
+        "%env A=1\nimport os\nos.environ['B'] = '2'",
+        "os.environ['A'] + os.environ['B']",
+    ];
+    let path = write(folder.path(), "a.ipynb", &sources);
+    let output = run_notebook(&path, &["--allow-errors", "--timeout", "2m", "--cpu-time", "2m"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let copy = folder.path().join("a.executed.ipynb");
+    check_schema(&copy);
+    let cells = cells(&copy);
+    let outputs = |number: usize| cells[number - 1]["outputs"].clone();
+    assert_eq!(outputs(1), json!([]));
+    let timed = outputs(2);
+    assert!(timed[0]["text"][1].as_str().unwrap().starts_with("Wall time: "), "{timed}");
+    assert_eq!(timed[1], result(2, &["45"]));
+    assert!(outputs(3).to_string().contains("2 runs, 2 loops each"), "{}", outputs(3));
+    assert_eq!(outputs(4), json!([stream(&["Writing made.py\n"])]));
+    assert_eq!(outputs(5), json!([result(5, &["'\\n%time\\n'"])]));
+    assert_eq!(outputs(6)[0]["data"]["text/html"], json!(["<b>bold</b>\n"]));
+    assert_eq!(outputs(7), json!([stream(&["Requirement already satisfied: numpy\n"])]));
+    assert_eq!(outputs(8)[0]["data"]["image/png"], "iVBORw==");
+    assert!(outputs(9).to_string().contains("Return the number of items"), "{}", outputs(9));
+    for (number, advice) in [(10, "--package"), (11, "no shell"), (12, "no shell")] {
+        let failed = outputs(number);
+        assert_eq!(failed[0]["ename"], "UsageError", "{failed}");
+        assert!(failed[0]["evalue"].as_str().unwrap().contains(advice), "{failed}");
+    }
+    // The figure, and not what `plot` returns.
+    assert_eq!(outputs(13).as_array().unwrap().len(), 1);
+    assert!(outputs(13)[0]["data"]["image/png"].is_string());
+    assert_eq!(outputs(15), json!([result(15, &["'12'"])]));
+}
+
+#[test]
+fn a_notebook_that_goes_on_has_its_tasks_and_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = |third: &'static str| {
+        let first = "import asyncio\n6 * 7";
+        let second = "task = asyncio.create_task(asyncio.sleep(0.01, 'slept'))";
+        [first, second, third, "await task, own, _1, In[1] == _i1"]
+    };
+    let path = write(folder.path(), "a.ipynb", &sources("1 / 0"));
+    assert_eq!(run_notebook(&path, &[]).status.code(), Some(1));
+    let own = "own = asyncio.run(asyncio.sleep(0, 'own'))";
+    let path = write(folder.path(), "a.ipynb", &sources(own));
+    let output = run_notebook(&path, &["--resume"]);
+    assert!(text(&output.stderr).contains("going on at cell 3 of 4"), "{output:?}");
+    let copy = folder.path().join("a.executed.ipynb");
+    assert_eq!(cells(&copy)[3]["outputs"], json!([result(4, &["('slept', 'own', 42, True)"])]));
+}
