@@ -15,7 +15,7 @@ use crate::limits::{LimitKind, Limits};
 use crate::outcome::{Exception, Tampering, Verdict};
 use crate::packages::SITE;
 use crate::program::{Entry, Program};
-use crate::value;
+use crate::value::{self, number};
 
 pub(crate) mod marshal;
 pub(crate) mod wire;
@@ -148,7 +148,7 @@ pub(crate) fn identity() -> String {
 pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec<u8> {
     let mut items = vec![
         program.source.as_str().into(),
-        Value::Int(moment.number()),
+        Value::Int(moment.number() | (i64::from(*number::ARE_ALL_EXACT) << 3)),
         limits.result_bytes.into(),
         limits.result_data_bytes.into(),
     ];
@@ -319,6 +319,8 @@ pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampe
         } => {
             left_out = LeftOut { result: result_left_out, data: data_left_out };
             let room = limits.result_data_bytes;
+            let mut value = value;
+            number::normalise(&mut value).map_err(malformed)?;
             let bundle = wire::bundle_of(bundle, form_buffers).map_err(malformed)?;
             let data = data.map(|data| value::reply::parsed(data, data_buffers, room)).transpose();
             let data = data.map_err(malformed)?;
