@@ -122,6 +122,13 @@ impl Moment {
     }
 }
 
+/// Says beside a moment that integers of any size are taken; `hatchery/_wire.py` has the same.
+const TAKES_ALL_INTEGERS: i64 = 8;
+
+fn integers() -> i64 {
+    if *number::ARE_ALL_EXACT { TAKES_ALL_INTEGERS } else { 0 }
+}
+
 /// The request to prepare an interpreter for an image.
 pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
     let setup = spec.setup.as_ref();
@@ -148,7 +155,7 @@ pub(crate) fn identity() -> String {
 pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec<u8> {
     let mut items = vec![
         program.source.as_str().into(),
-        Value::Int(moment.number() | (i64::from(*number::ARE_ALL_EXACT) << 3)),
+        Value::Int(moment.number() | integers()),
         limits.result_bytes.into(),
         limits.result_data_bytes.into(),
     ];
@@ -441,12 +448,12 @@ sys.stdout.write(frames[-1][5:].decode())
         let limits = Limits { result_bytes: 5 << 30, ..Limits::default() };
         let moment = Moment { last: true, ..Moment::default() };
         let expected = serde_json::json!([
-            "print('ä')", 1, 5_u64 << 30, 64 << 20, [null, ["a"], {"NAME": "value"}, null],
+            "print('ä')", 9, 5_u64 << 30, 64 << 20, [null, ["a"], {"NAME": "value"}, null],
         ]);
         assert_eq!(marshal::as_python_reads(&request(&program, &limits, moment)), expected);
         let plain = Program { source: "x = 1".to_owned(), ..Program::default() };
         let moment = Moment { reseed: true, rehearse: true, ..Moment::default() };
-        let expected = serde_json::json!(["x = 1", 6, 5_u64 << 30, 64 << 20]);
+        let expected = serde_json::json!(["x = 1", 14, 5_u64 << 30, 64 << 20]);
         assert_eq!(marshal::as_python_reads(&request(&plain, &limits, moment)), expected);
         for (program, expected) in [
             (
@@ -484,6 +491,7 @@ sys.stdout.write(frames[-1][5:].decode())
             assert!(wire.contains(&format!("\n{name} = {}\n", moment.number())), "{name}");
         }
         assert_eq!(none.number(), 0);
+        assert!(wire.contains(&format!("\nTAKES_ALL_INTEGERS = {TAKES_ALL_INTEGERS}\n")));
     }
 
     #[test]
