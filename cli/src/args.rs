@@ -246,11 +246,12 @@ pub(crate) struct LimitArguments {
     pub(crate) grace: Duration,
 
     /// Memory of the guest, CPython's own included; from 32MiB to 4GiB.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory,
+        allow_hyphen_values = true)]
     pub(crate) memory: ByteSize,
 
     /// Standard output and standard error together; the rest is dropped.
-    #[arg(long, value_name = "SIZE", default_value = "512KiB")]
+    #[arg(long, value_name = "SIZE", default_value = "512KiB", allow_hyphen_values = true)]
     pub(crate) output: ByteSize,
 
     /// End a program that reaches the limit on output.
@@ -258,36 +259,36 @@ pub(crate) struct LimitArguments {
     pub(crate) stop_at_output_limit: bool,
 
     /// All files of the program together.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", allow_hyphen_values = true)]
     pub(crate) file_bytes: ByteSize,
 
     /// Files and folders of the program.
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, allow_hyphen_values = true)]
     pub(crate) file_count: u64,
 
     /// Files that are open at once.
-    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(long, value_name = "N", default_value_t = 256, allow_hyphen_values = true)]
     pub(crate) open_files: u64,
 
     /// Calls from the program to the host, such as reading, writing and looking at the clock.
-    #[arg(long, value_name = "N", default_value_t = 100_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 100_000_000, allow_hyphen_values = true)]
     pub(crate) host_calls: u64,
 
     /// The program's source.
-    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", allow_hyphen_values = true)]
     pub(crate) source: ByteSize,
 
     /// The value that a program ends in, as JSON, as its `repr` and in its other forms, and each
     /// text of an exception.
-    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", allow_hyphen_values = true)]
     pub(crate) result: ByteSize,
 
     /// All that a program displays together; the rest is dropped.
-    #[arg(long, value_name = "SIZE", default_value = "16MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", allow_hyphen_values = true)]
     pub(crate) display_bytes: ByteSize,
 
     /// How often a program displays something; the rest is dropped.
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000, allow_hyphen_values = true)]
     pub(crate) display_count: usize,
 }
 
@@ -499,6 +500,8 @@ mod tests {
             (&["run", "prog.py", "--verbose"], "behind `--`: hatchery run … -- --verbose"),
             (&["run", "prog.py", "--tim", "2s"], "'--timeout'"),
             (&["run", "-c", "1", "--timeout", "-5s"], "'-5s' for '--timeout <TIME>'"),
+            (&["run", "-c", "1", "--memory", "-1GiB"], "'-1GiB' for '--memory <SIZE>'"),
+            (&["run", "-c", "1", "--open-files", "-1"], "'-1' for '--open-files <N>'"),
             (&["batch", "-x"], "'-x'"),
         ] {
             let said = said(typed);

@@ -2,7 +2,6 @@
 
 use std::io::Read;
 
-use anyhow::Context;
 use hatchery::{Hatchery, Job, Session, ToolRefusal};
 use serde_json::Value;
 
@@ -74,14 +73,18 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
     // Before the result is printed, so that all is there for whoever reads it.
     let problems = output.map_or_else(Vec::new, |folder| folder.keep(&outcome.files));
     problems.iter().for_each(terminal::note);
-    if let (Some(kept), Some(session)) = (&mut kept, &session) {
-        kept.save(session).await.context("the session is not kept")?;
+    let mut are_kept = problems.is_empty();
+    if let (Some(kept), Some(session)) = (&mut kept, &session)
+        && let Err(error) = kept.save(session).await
+    {
+        terminal::note(format_args!("the session is not kept: {error:#}"));
+        are_kept = false;
     }
     let result = match arguments.file_contents {
         true => outcome.to_tool_json_with_files(),
         false => outcome.to_tool_json(),
     };
-    Ok((result, Exit::of_followed(&outcome, interrupts, problems.is_empty())))
+    Ok((result, Exit::of_followed(&outcome, interrupts, are_kept)))
 }
 
 /// The session that earlier calls left in the file, else a fresh one.
