@@ -239,9 +239,9 @@ const CUT_BYTES: usize = 64;
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 enum Reply {
+    /// With the field `value` beside these.
     Completed {
         has_value: bool,
-        value: Json,
         repr: Option<String>,
         #[serde(default)]
         bundle: Vec<ListedForm>,
@@ -284,10 +284,16 @@ impl LeftOut {
 /// What the agent says about how the run ended.
 pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampering> {
     let malformed = |why: String| Tampering(format!("its reply is malformed: {why}"));
-    let ReplyParts { header, buffers } =
+    let ReplyParts { mut header, buffers } =
         wire::split_reply(bytes, header_cap(limits), structure_cap(limits)).map_err(malformed)?;
+    // What serde's tagged enums go through holds no numbers of more than 64 bits.
+    let mut value = header.remove("value");
     let reply: Reply = serde_json::from_value(Json::Object(header))
         .map_err(|error| malformed(error.to_string()))?;
+    if matches!(reply, Reply::Completed { .. }) != value.is_some() {
+        return Err(malformed("only what completed has a value, and has one".to_owned()));
+    }
+    value.as_mut().map_or(Ok(()), number::normalise).map_err(malformed)?;
     let (forms, is_described) = match &reply {
         Reply::Completed { bundle, data, .. } => (bundle.len(), data.is_some()),
         Reply::Raised(_) | Reply::Exited { .. } => (0, false),
@@ -299,10 +305,10 @@ pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampe
         .ok_or_else(|| malformed(format!("{} buffers are not what it describes", buffers.len())))?;
     let cap = limits.result_bytes.saturating_add(CUT_BYTES);
     let is_within = match &reply {
-        Reply::Completed { value, repr, .. } => {
+        Reply::Completed { repr, .. } => {
             // The whole reply bounds the value; only a long one has to be measured.
             let is_short = bytes.len() <= limits.result_bytes;
-            let text = || serde_json::to_vec(value).map_or(usize::MAX, |text| text.len());
+            let text = || serde_json::to_vec(&value).map_or(usize::MAX, |text| text.len());
             (is_short || text() <= cap)
                 && repr.as_ref().is_none_or(|repr| repr.len() <= cap)
                 && form_buffers.iter().map(|buffer| buffer.len()).sum::<usize>() <= cap
@@ -315,23 +321,13 @@ pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampe
     }
     let mut left_out = LeftOut::default();
     let verdict = match reply {
-        Reply::Completed {
-            has_value,
-            value,
-            repr,
-            bundle,
-            data,
-            data_left_out,
-            result_left_out,
-        } => {
+        Reply::Completed { has_value, repr, bundle, data, data_left_out, result_left_out } => {
             left_out = LeftOut { result: result_left_out, data: data_left_out };
             let room = limits.result_data_bytes;
-            let mut value = value;
-            number::normalise(&mut value).map_err(malformed)?;
             let bundle = wire::bundle_of(bundle, form_buffers).map_err(malformed)?;
             let data = data.map(|data| value::reply::parsed(data, data_buffers, room)).transpose();
             let data = data.map_err(malformed)?;
-            Verdict::Completed { value: has_value.then_some(value), repr, bundle, data }
+            Verdict::Completed { value: value.filter(|_| has_value), repr, bundle, data }
         }
         Reply::Raised(exception) => Verdict::Raised(exception),
         Reply::Exited { code, message } => Verdict::Exited { code, message },
@@ -594,6 +590,23 @@ sys.stdout.write(frames[-1][5:].decode())
         }
         let limits = Limits { result_data_bytes: 2, ..Limits::default() };
         assert!(parse_reply(&reply(bytes), &limits).is_err());
+        for (value, expected) in [
+            ("12345678901234567890123", "12345678901234567890123"),
+            ("[-18446744073709551616, 1.50]", "[-18446744073709551616,1.5]"),
+        ] {
+            let reply =
+                format!(r#"{{"kind":"completed","has_value":true,"value":{value},"repr":"x"}}"#);
+            let answer = parse_reply(&wire::framed(&reply), &limits).unwrap();
+            let Verdict::Completed { value: Some(value), .. } = answer.verdict else { panic!() };
+            assert_eq!(value.to_string(), expected);
+        }
+        for lie in [
+            r#"{"kind":"completed","has_value":true,"value":1e400,"repr":"x"}"#,
+            r#"{"kind":"completed","has_value":true,"repr":"x"}"#,
+            r#"{"kind":"exited","code":0,"message":null,"value":null}"#,
+        ] {
+            assert!(parse_reply(&wire::framed(lie), &limits).is_err(), "{lie}");
+        }
         let left_out = r#"{"kind":"completed","has_value":false,"value":null,"repr":"b",
             "data_left_out":9,"result_left_out":8}"#;
         let answer = parse_reply(&wire::framed(left_out), &limits).unwrap();

@@ -81,6 +81,14 @@ impl LongInteger {
     }
 }
 
+fn is_of_64_bits(number: &Number) -> bool {
+    number.as_i64().is_some() || number.as_u64().is_some()
+}
+
+fn is_whole(number: &Number) -> bool {
+    is_of_64_bits(number) || whole(&number.to_string()).is_some()
+}
+
 /// The digits of a whole number; `None` if it has a fraction or an exponent.
 fn whole(text: &str) -> Option<&str> {
     let digits = text.strip_prefix('-').unwrap_or(text);
@@ -90,9 +98,7 @@ fn whole(text: &str) -> Option<&str> {
 /// Whether a guest can be given every number of a value; else what is wrong with one.
 pub(crate) fn check(json: &Json) -> Result<(), String> {
     match json {
-        Json::Number(number) if number.as_i64().is_none() && number.as_u64().is_none() => {
-            check_text(&number.to_string())
-        }
+        Json::Number(number) if !is_of_64_bits(number) => check_text(&number.to_string()),
         Json::Array(items) => items.iter().try_for_each(check),
         Json::Object(items) => items.values().try_for_each(check),
         Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => Ok(()),
@@ -117,7 +123,7 @@ fn check_text(text: &str) -> Result<(), String> {
 /// one that was made here: to Python 10²² is `1e+22`. Fails if one is no float.
 pub(crate) fn normalise(json: &mut Json) -> Result<(), String> {
     match json {
-        Json::Number(number) if number.is_f64() => {
+        Json::Number(number) if !is_whole(number) => {
             let float = number.as_f64().and_then(Number::from_f64);
             *number = float.ok_or("a number is no float")?;
             Ok(())
