@@ -190,6 +190,9 @@ impl LimitKind {
             Self::Cpu => Some("`--cpu-time` (`Limits::cpu_time`)"),
             Self::Deadline => Some("a later `deadline` (`Job::deadline`)"),
             Self::Memory => Some("`--memory` (`Limits::memory_bytes`)"),
+            Self::PoolMemory => {
+                Some("more memory for the pool (`Builder::memory_limit_bytes`, fewer `--workers`)")
+            }
             Self::Output => Some("`--output` (`Limits::output_bytes`)"),
             Self::FileBytes => Some("`--file-bytes` (`Limits::file_bytes`)"),
             Self::FileCount => Some("`--file-count` (`Limits::file_count`)"),
