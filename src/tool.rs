@@ -350,7 +350,9 @@ pub fn tool_result_schema() -> Json {
             "type": ["object", "null"],
             "properties": {
                 "kind": {
-                    "enum": ["exception", "limit", "cancelled", "sandbox", "usage", "refused"],
+                    "enum": [
+                        "exception", "limit", "cancelled", "tampered", "sandbox", "usage", "refused",
+                    ],
                 },
                 "message": { "type": "string" },
             },

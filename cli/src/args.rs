@@ -384,7 +384,7 @@ fn explained(mut error: clap::Error, typed: &[OsString]) -> clap::Error {
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
         return error;
     };
-    let own = (typed.get(1).is_some_and(|command| command == "run")).then(|| {
+    let own = typed.get(1).is_some_and(|command| command == "run").then(|| {
         let text = "arguments of the program itself come last, behind `--`: hatchery run … --";
         format!("{text} {unknown}")
     });
