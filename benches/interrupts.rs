@@ -131,7 +131,7 @@ async fn busy_machine(pool: &Hatchery, count: usize) {
     let (mut walls, mut cpus) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let limits = Limits {
-            cpu_time: Duration::from_secs(2),
+            cpu_time: Some(Duration::from_secs(2)),
             wall_time: Duration::from_secs(60),
             ..Limits::default()
         };

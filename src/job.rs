@@ -162,9 +162,8 @@ impl Job {
         Ok(self.file_given(file))
     }
 
-    /// Gives the program the input files and the mounted folders of another job as well, so that
-    /// many jobs share folders that were opened once. Its own take the place of those at the same
-    /// paths.
+    /// Gives the program the input files and the folders of another job as well, so that many jobs
+    /// share folders that were opened once. Its own take the place of those at the same paths.
     ///
     /// ```
     /// use hatchery::Job;
@@ -176,6 +175,8 @@ impl Job {
         // What comes later takes the place of what is there.
         self.program.files.splice(..0, other.program.files.iter().cloned());
         self.program.mounts.splice(..0, other.program.mounts.iter().cloned());
+        let beside = || other.program.beside.clone();
+        self.program.beside = self.program.beside.or_else(beside);
         self
     }
 
@@ -213,6 +214,25 @@ impl Job {
     ) -> Result<Self, Error> {
         let folder = Arc::new(Mount::open(folder)?);
         self.program.mounts.push(MountedFolder::new(path, folder)?);
+        Ok(self)
+    }
+
+    /// Shows the program what lies in a folder of the host as if it ran there: the files and folders
+    /// in it are in the workspace, and so in the working directory, where an input file or a file of
+    /// the session doesn't take their names. They can be read and not changed, and links of the host
+    /// lead nowhere. New files go into the workspace alone. A [script](Self::file) that lies in this
+    /// folder finds all of it beside itself as well. In a session the folder stays for later jobs,
+    /// but for what comes to lie in it later.
+    ///
+    /// # Errors
+    /// The folder can't be opened.
+    pub fn beside(mut self, folder: impl AsRef<Path>) -> Result<Self, Error> {
+        let folder = Arc::new(Mount::open(folder)?);
+        let is_own = |script: &&mut Script| script.folder.is_same_folder(&folder);
+        if let Some(script) = self.program.script.as_mut().filter(is_own) {
+            script.folder = Arc::clone(&folder);
+        }
+        self.program.beside = Some(folder);
         Ok(self)
     }
 
@@ -352,7 +372,7 @@ impl Job {
             limits.wall_time = limits.wall_time.min(at_most);
         }
         if let Some(cpu_time) = self.cpu_time {
-            limits.cpu_time = cpu_time;
+            limits.cpu_time = Some(cpu_time);
         }
         let Self { program, tenant, priority, deadline, idempotent, .. } = self;
         Ok(JobRequest { program, limits, session: None, tenant, priority, deadline, idempotent })

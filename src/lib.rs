@@ -27,7 +27,7 @@ pub use scheduler::{
 };
 pub use session::Session;
 pub use source::{BadSource, decode_source};
-pub use tool::{BadToolCall, tool_result_schema, tool_schema};
+pub use tool::{BadToolCall, ToolRefusal, tool_refusal, tool_result_schema, tool_schema};
 
 mod checkpoint;
 mod error;

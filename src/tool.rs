@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use engine::{BadPath, BadProgram, InputFile};
+use engine::{BadPath, BadProgram, InputFile, Outcome, Verdict};
 use serde_json::{Map, Value as Json, json};
 
 use crate::error::Error;
@@ -236,7 +236,39 @@ pub fn tool_schema() -> Json {
     })
 }
 
-/// The JSON schema of a result, as `Outcome::to_tool_json` and `to_tool_json_with_files` make it.
+/// Why a call has no outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolRefusal {
+    /// The call, or what the tool was given besides, is wrong.
+    Usage,
+    /// The pool didn't take it.
+    Refused,
+    /// The sandbox couldn't be set up.
+    Sandbox,
+}
+
+/// The result of a call that didn't run, with all fields of other results: its `status` is
+/// `not_run`, and its `error` has the kind and the message, which says what to do.
+///
+/// ```
+/// use hatchery::{Job, ToolRefusal, tool_refusal};
+/// let bad = Job::from_tool_call(&serde_json::json!({ "cod": "1" })).unwrap_err();
+/// let result = tool_refusal(ToolRefusal::Usage, &bad.to_string());
+/// assert_eq!(result["error"]["message"], bad.to_string());
+/// ```
+pub fn tool_refusal(kind: ToolRefusal, message: &str) -> Json {
+    let mut result = Outcome::not_run(Verdict::Cancelled).to_tool_json();
+    result["status"] = NOT_RUN.into();
+    result["error"] = json!({ "kind": kind, "message": message });
+    result
+}
+
+/// The status of a call that didn't run.
+const NOT_RUN: &str = "not_run";
+
+/// The JSON schema of a result, as `Outcome::to_tool_json` and `to_tool_json_with_files` and
+/// [`tool_refusal`] make it.
 pub fn tool_result_schema() -> Json {
     let text = |description: &str| json!({ "type": "string", "description": description });
     let perhaps =
@@ -281,12 +313,20 @@ pub fn tool_result_schema() -> Json {
         "exception": perhaps("The traceback of the exception that ended the program."),
         "success": {
             "type": "boolean",
-            "description": "Whether it ran to its end, or left with sys.exit(0).",
+            "description": "Whether it ran to its end, or left with sys.exit(0) before.",
         },
         "execution_time": { "type": "number", "description": "Seconds." },
         "timed_out": { "type": "boolean", "description": "Whether a limit on time or a deadline ended it." },
+        "passed": {
+            "type": "boolean",
+            "description": "Whether it ran to its very end. Not so if it left with sys.exit(0) or \
+                os._exit(0), which is a success: what follows there hasn't run.",
+        },
         "status": {
-            "enum": ["completed", "raised", "exited", "limit", "cancelled", "tampered", "sandbox_failed"],
+            "enum": [
+                "completed", "raised", "exited", "limit", "cancelled", "tampered", "sandbox_failed",
+                NOT_RUN,
+            ],
         },
         "value": { "description": "The last expression, if it is JSON." },
         "repr": perhaps("The last expression's repr, unless it is None."),
@@ -309,7 +349,11 @@ pub fn tool_result_schema() -> Json {
         "error": {
             "type": ["object", "null"],
             "properties": {
-                "kind": { "enum": ["exception", "limit", "cancelled", "sandbox"] },
+                "kind": {
+                    "enum": [
+                        "exception", "limit", "cancelled", "tampered", "sandbox", "usage", "refused",
+                    ],
+                },
                 "message": { "type": "string" },
             },
             "required": ["kind", "message"],

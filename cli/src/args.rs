@@ -1,9 +1,12 @@
 //! Exactly what the user typed.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use hatchery::{Deterministic, Limits};
 
@@ -79,7 +82,8 @@ pub(crate) struct RunArguments {
     #[arg(short, long, value_name = "CODE", conflicts_with = "file", allow_hyphen_values = true)]
     pub(crate) code: Option<String>,
 
-    /// Call a function in place of a program; with `--json` what it returns is the value.
+    /// Call a function in place of a program, and print what it returns as Python's prompt does;
+    /// with `--json` that is the value.
     #[arg(long, value_name = "MODULE:FUNCTION", conflicts_with_all = ["file", "code"])]
     pub(crate) call: Option<String>,
 
@@ -96,6 +100,12 @@ pub(crate) struct RunArguments {
     /// from there, and so read the Python source below it, and nothing else.
     #[arg(long)]
     pub(crate) alone: bool,
+
+    /// Let the program read the folder that FILE lies in, as if it ran there: what is in it is in
+    /// the program's working directory too. Without a FILE it is the folder that this command runs
+    /// in. The program can't change what is there; new files are its own.
+    #[arg(long, conflicts_with = "alone")]
+    pub(crate) beside: bool,
 
     /// The program's working directory, in its workspace or an absolute path there.
     #[arg(long, value_name = "PATH")]
@@ -221,23 +231,27 @@ pub(crate) struct ReplArguments {
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArguments {
     /// Time on the clock, such as `500ms`, `30s` or `2m`.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time,
+        allow_hyphen_values = true)]
     pub(crate) timeout: Duration,
 
-    /// Time on the CPU, whatever else the machine does.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
-    pub(crate) cpu_time: Duration,
+    /// Time on the CPU, whatever else the machine does. Without it the time on the clock is the
+    /// only limit on time.
+    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
+    pub(crate) cpu_time: Option<Duration>,
 
     /// How long a program may go on after it was interrupted, by a limit on time or by Ctrl-C.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_grace,
+        allow_hyphen_values = true)]
     pub(crate) grace: Duration,
 
     /// Memory of the guest, CPython's own included; from 32MiB to 4GiB.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory,
+        allow_hyphen_values = true)]
     pub(crate) memory: ByteSize,
 
     /// Standard output and standard error together; the rest is dropped.
-    #[arg(long, value_name = "SIZE", default_value = "512KiB")]
+    #[arg(long, value_name = "SIZE", default_value = "512KiB", allow_hyphen_values = true)]
     pub(crate) output: ByteSize,
 
     /// End a program that reaches the limit on output.
@@ -245,24 +259,37 @@ pub(crate) struct LimitArguments {
     pub(crate) stop_at_output_limit: bool,
 
     /// All files of the program together.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", allow_hyphen_values = true)]
     pub(crate) file_bytes: ByteSize,
 
     /// Files and folders of the program.
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, allow_hyphen_values = true)]
     pub(crate) file_count: u64,
 
     /// Files that are open at once.
-    #[arg(long, value_name = "N", default_value_t = 256)]
+    #[arg(long, value_name = "N", default_value_t = 256, allow_hyphen_values = true)]
     pub(crate) open_files: u64,
 
     /// Calls from the program to the host, such as reading, writing and looking at the clock.
-    #[arg(long, value_name = "N", default_value_t = 100_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 100_000_000, allow_hyphen_values = true)]
     pub(crate) host_calls: u64,
 
     /// The program's source.
-    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", allow_hyphen_values = true)]
     pub(crate) source: ByteSize,
+
+    /// The value that a program ends in, as JSON, as its `repr` and in its other forms, and each
+    /// text of an exception.
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", allow_hyphen_values = true)]
+    pub(crate) result: ByteSize,
+
+    /// All that a program displays together; the rest is dropped.
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", allow_hyphen_values = true)]
+    pub(crate) display_bytes: ByteSize,
+
+    /// How often a program displays something; the rest is dropped.
+    #[arg(long, value_name = "N", default_value_t = 1000, allow_hyphen_values = true)]
+    pub(crate) display_count: usize,
 }
 
 impl LimitArguments {
@@ -280,6 +307,9 @@ impl LimitArguments {
             open_files: self.open_files,
             host_calls: self.host_calls,
             source_bytes: bytes(self.source),
+            result_bytes: bytes(self.result),
+            display_bytes: bytes(self.display_bytes),
+            display_count: self.display_count,
             ..Limits::default()
         }
     }
@@ -293,12 +323,18 @@ pub(crate) enum ToolCommand {
         #[arg(long)]
         result: bool,
     },
-    /// Read one call from standard input, run it and print the result.
+    /// Read one call from standard input, run it and print the result. A call that can't be run has
+    /// a result as well, whose `error` says why.
     Run(Box<ToolRunArguments>),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ToolRunArguments {
+    /// Run the call in the session in this file, and keep the session there for the next call:
+    /// variables, modules and files. Without the file a session begins.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) session: Option<PathBuf>,
+
     /// Give the program a copy of a file: HOST, or HOST=NAME for another name in its workspace.
     /// Can be repeated. A file that the call gives by the same name takes its place.
     #[arg(long, value_name = "HOST[=NAME]")]
@@ -333,6 +369,37 @@ pub(crate) enum PythonCommand {
     Info,
 }
 
+/// What the user typed; ends the process where that is nothing that can be done.
+pub(crate) fn parse() -> Arguments {
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    Arguments::try_parse_from(&typed).unwrap_or_else(|error| explained(error, &typed).exit())
+}
+
+/// The error with a tip that helps. clap's own advises `-- ARGUMENT` for whatever it doesn't know,
+/// which holds for the arguments of a program alone.
+fn explained(mut error: clap::Error, typed: &[OsString]) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let own = typed.get(1).is_some_and(|command| command == "run").then(|| {
+        let text = "arguments of the program itself come last, behind `--`: hatchery run … --";
+        format!("{text} {unknown}")
+    });
+    let tips = match error.remove(ContextKind::Suggested) {
+        Some(ContextValue::StyledStrs(tips)) => tips,
+        _ => Vec::new(),
+    };
+    let tips = tips.into_iter().filter(|tip| !tip.to_string().starts_with("to pass "));
+    let tips: Vec<StyledStr> = tips.chain(own.map(StyledStr::from)).collect();
+    if !tips.is_empty() {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+    }
+    error
+}
+
 /// What makes a run the same every time, if it is to be.
 pub(crate) fn deterministic(seed: Option<u64>, start: Option<u64>) -> Option<Deterministic> {
     let start = start.map(|seconds| seconds.saturating_mul(1_000_000_000));
@@ -348,9 +415,13 @@ fn parse_memory(text: &str) -> Result<ByteSize, String> {
     Err("CPython needs 32MiB, and no guest can have more than 4GiB".to_owned())
 }
 
+fn parse_grace(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write a number with a unit, such as 500ms or 30s"))
+}
+
 fn parse_time(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; write a number with a unit, such as 500ms or 30s"))?;
+    let time = parse_grace(text)?;
     if time.is_zero() {
         return Err("no program ends in no time; give at least 1ms".to_owned());
     }
@@ -392,13 +463,51 @@ mod tests {
         assert_eq!(arguments.limits.limits(), Limits::default());
     }
 
+    /// A time limit that is raised isn't cut short by one that nobody set.
+    #[test]
+    fn the_cpu_time_has_a_limit_of_its_own_only_if_it_is_given() {
+        let limits = |options: &[&str]| {
+            let arguments = ["hatchery", "run", "-c", "1"].iter().chain(options);
+            let Command::Run(arguments) = Arguments::parse_from(arguments).command else {
+                panic!("that was `run`")
+            };
+            arguments.limits.limits()
+        };
+        let raised = limits(&["--timeout", "2m"]);
+        assert_eq!((raised.wall_time, raised.cpu_time), (Duration::from_secs(120), None));
+        let both = limits(&["--timeout", "2m", "--cpu-time", "40s"]);
+        assert_eq!(both.cpu_time, Some(Duration::from_secs(40)));
+    }
+
     #[test]
     fn times_need_a_unit_and_an_amount() {
         assert_eq!(parse_time("1s"), Ok(Duration::from_secs(1)));
         assert!(parse_time("1").is_err());
         assert!(parse_time("0s").is_err());
+        assert!(parse_time("-5s").is_err_and(|problem| problem.contains("500ms")));
         assert!(parse_variable("A=b=c").is_ok_and(|pair| pair.1 == "b=c"));
         assert!(parse_variable("=b").is_err());
+    }
+
+    #[test]
+    fn tips_lead_somewhere() {
+        let said = |typed: &[&str]| {
+            let typed: Vec<OsString> = ["hatchery"].iter().chain(typed).map(Into::into).collect();
+            explained(Arguments::try_parse_from(&typed).unwrap_err(), &typed).to_string()
+        };
+        for (typed, expected) in [
+            (&["run", "prog.py", "a", "b"][..], "behind `--`: hatchery run … -- a"),
+            (&["run", "prog.py", "--verbose"], "behind `--`: hatchery run … -- --verbose"),
+            (&["run", "prog.py", "--tim", "2s"], "'--timeout'"),
+            (&["run", "-c", "1", "--timeout", "-5s"], "'-5s' for '--timeout <TIME>'"),
+            (&["run", "-c", "1", "--memory", "-1GiB"], "'-1GiB' for '--memory <SIZE>'"),
+            (&["run", "-c", "1", "--open-files", "-1"], "'-1' for '--open-files <N>'"),
+            (&["batch", "-x"], "'-x'"),
+        ] {
+            let said = said(typed);
+            assert!(said.contains(expected), "{typed:?}: {said}");
+            assert!(!said.contains("as a value"), "{typed:?}: {said}");
+        }
     }
 
     #[test]

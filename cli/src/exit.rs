@@ -59,15 +59,17 @@ impl Exit {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
         match kind {
             Some(io::ErrorKind::BrokenPipe) => Self::BrokenPipe,
-            _ if error.is::<UsageError>() || is_bad_image(error) => Self::Usage,
+            _ if error.is::<UsageError>() || is_bad_input(error) => Self::Usage,
             _ => Self::Sandbox,
         }
     }
 }
 
-/// Whether what the user wants in an image can't go there, whatever the machine is like.
-fn is_bad_image(error: &anyhow::Error) -> bool {
+/// Whether what the user wants in an image can't go there, or the file of a session is none of this
+/// image, whatever the machine is like.
+fn is_bad_input(error: &anyhow::Error) -> bool {
     use hatchery::ImageError::{ModuleName, NoSuchImage, Package, Prepare};
+    use hatchery::SessionError::{NotASession, OtherImage};
     match error.downcast_ref::<hatchery::Error>() {
         Some(hatchery::Error::Package(error) | hatchery::Error::Image(Package(error))) => {
             !matches!(
@@ -78,6 +80,7 @@ fn is_bad_image(error: &anyhow::Error) -> bool {
         Some(hatchery::Error::Image(Prepare { .. } | ModuleName { .. } | NoSuchImage { .. })) => {
             true
         }
+        Some(hatchery::Error::Session(NotASession { .. } | OtherImage { .. })) => true,
         _ => false,
     }
 }

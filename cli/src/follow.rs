@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use anyhow::Context;
-use hatchery::{Event, EventKind, LimitKind, Outcome, Stream, Ticket, Verdict};
+use hatchery::{Event, EventKind, LimitHit, LimitKind, Outcome, Stream, Ticket, Verdict};
 use tokio::task::JoinHandle;
 
 use crate::escapes::Escapes;
@@ -142,17 +142,18 @@ pub(crate) fn report(outcome: &Outcome) {
 
 /// What limits kept from the program without ending it, a line each.
 pub(crate) fn remarks(outcome: &Outcome) -> Vec<String> {
-    let hits = outcome.limits_met.iter().filter(|hit| hit.limit != LimitKind::Output);
-    let refused = hits.map(|hit| {
-        let (name, unit) = (hit.limit.name(), hit.limit.unit());
-        let (allowed, used) = (hit.allowed, hit.used);
-        format!("the program was refused {used}{unit}: the {name} limit is {allowed}{unit}")
-    });
-    let mut remarks: Vec<String> = refused.collect();
+    // Output is told of below, and raw data of a result is nothing that a command prints.
+    let is_told = |hit: &&LimitHit| !matches!(hit.limit, LimitKind::Output | LimitKind::ResultData);
+    let hits = outcome.limits_met.iter().filter(is_told);
+    let mut remarks: Vec<String> = hits.map(LimitHit::refusal).collect();
     if outcome.output_truncated {
         let kept = outcome.stdout.len() + outcome.stderr.len();
-        let written = outcome.usage.output_bytes;
-        remarks.push(format!("of {written} bytes of output, all but {kept} were dropped"));
+        let amount = |bytes| LimitKind::Output.amount(bytes);
+        remarks.push(format!(
+            "of {} of output, all but {} were dropped; `--output` raises the limit",
+            amount(outcome.usage.output_bytes),
+            amount(kept as u64)
+        ));
     }
     remarks
 }

@@ -17,7 +17,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use hatchery::{EngineConfig, Hatchery, Job, PackageInfo};
+use hatchery::{EngineConfig, Hatchery, Job, Outcome, PackageInfo, Verdict};
 
 use crate::exit::UsageError;
 use crate::{progress, terminal};
@@ -76,6 +76,42 @@ pub(crate) fn add_mounts(mut job: Job, mounts: &[String]) -> anyhow::Result<Job>
         job = job.mount(host, path).map_err(|error| UsageError(error.to_string()))?;
     }
     Ok(job)
+}
+
+/// Shows the program the folder that this file lies in, with links followed, as CPython has it.
+pub(crate) fn add_beside(job: Job, file: &Path) -> anyhow::Result<Job> {
+    let unfound = |error| UsageError(format!("can't find `{}`: {error}", file.display()));
+    let file = file.canonicalize().map_err(unfound)?;
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    if is_of_descriptors(folder) {
+        let text = "what comes through a descriptor lies in no folder that could be shown";
+        return Err(UsageError(text.to_owned()).into());
+    }
+    Ok(job.beside(folder).map_err(|error| UsageError(error.to_string()))?)
+}
+
+/// Says that a file which the program didn't find lies beside its script, and how it is given that:
+/// the guest's own advice knows nothing of the host.
+pub(crate) fn mention_missed_file(outcome: &Outcome, script: &Path) {
+    let Verdict::Raised(exception) = &outcome.verdict else { return };
+    let folder = script.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let (Some(folder), "FileNotFoundError") = (folder, exception.type_name.as_str()) else {
+        return;
+    };
+    // As `OSError` writes itself: `[Errno 44] No such file or directory: 'data.csv'`.
+    let name = exception.message.strip_suffix('\'').and_then(|message| message.rsplit_once(": '"));
+    let Some((_, name)) = name.filter(|(_, name)| hatchery::check_path(name).is_ok()) else {
+        return;
+    };
+    let path = folder.join(name);
+    if path.is_file() {
+        let (path, is_nested) = (path.display(), name.contains('/'));
+        let place = if is_nested { format!("={name}") } else { String::new() };
+        terminal::note(format_args!(
+            "`{path}` is there, and the program isn't given it: add `--input {path}{place}`, or \
+             `--beside` for its whole folder"
+        ));
+    }
 }
 
 fn file_name(path: &Path) -> Result<String, UsageError> {

@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::args::{Arguments, Command, NotebookCommand, PythonCommand, ToolCommand};
 use crate::exit::Exit;
 
@@ -22,7 +20,7 @@ mod signals;
 mod terminal;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = args::parse();
     start_log();
     match block_on(arguments) {
         Ok(exit) => exit.into(),

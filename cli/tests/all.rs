@@ -48,6 +48,14 @@ mod repl;
 #[path = "all/programs.rs"]
 mod programs;
 
+/// `hatchery tool run`: JSON in and out, also where a call can't be run, and sessions of calls.
+#[path = "all/tools.rs"]
+mod tools;
+
+/// Values that go in by options, lines and calls, and come out in results.
+#[path = "all/values.rs"]
+mod values;
+
 /// A batch while it runs: its metrics, its status, and `hatchery top`.
 #[path = "all/watching.rs"]
 mod watching;
@@ -163,6 +171,8 @@ fn mistakes_in_the_usage_say_what_to_do() {
         (&["run", "missing.py"], "missing.py"),
         (&["run", "-c", "1", "--timeout", "soon"], "500ms"),
         (&["run", "-c", "1", "--timeout", "0s"], "at least 1ms"),
+        (&["run", "-c", "1", "--timeout", "-5s"], "such as 500ms"),
+        (&["run", "prog.py", "a", "b"], "behind `--`: hatchery run … -- a"),
         (&["run", "-c", "1", "--input", "missing.csv"], "missing.csv"),
         (&["run", "-c", "1", "--input", "Cargo.toml=../x"], "relative path"),
         (&["run", "-c", "1", "--env", "A"], "NAME=VALUE"),

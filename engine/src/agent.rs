@@ -15,7 +15,7 @@ use crate::limits::{LimitKind, Limits};
 use crate::outcome::{Exception, Tampering, Verdict};
 use crate::packages::SITE;
 use crate::program::{Entry, Program};
-use crate::value;
+use crate::value::{self, number};
 
 pub(crate) mod marshal;
 pub(crate) mod wire;
@@ -129,6 +129,13 @@ impl Moment {
     }
 }
 
+/// Says beside a moment that integers of any size are taken; `hatchery/_wire.py` has the same.
+const TAKES_ALL_INTEGERS: i64 = 8;
+
+fn integers() -> i64 {
+    if *number::ARE_ALL_EXACT { TAKES_ALL_INTEGERS } else { 0 }
+}
+
 /// The request to prepare an interpreter for an image.
 pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
     let setup = spec.setup.as_ref();
@@ -155,7 +162,7 @@ pub(crate) fn identity() -> String {
 pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec<u8> {
     let mut items = vec![
         program.source.as_str().into(),
-        Value::Int(moment.number()),
+        Value::Int(moment.number() | integers()),
         limits.result_bytes.into(),
         limits.result_data_bytes.into(),
     ];
@@ -239,9 +246,9 @@ const CUT_BYTES: usize = 64;
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 enum Reply {
+    /// With the field `value` beside these.
     Completed {
         has_value: bool,
-        value: Json,
         repr: Option<String>,
         #[serde(default)]
         bundle: Vec<ListedForm>,
@@ -284,10 +291,16 @@ impl LeftOut {
 /// What the agent says about how the run ended.
 pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampering> {
     let malformed = |why: String| Tampering(format!("its reply is malformed: {why}"));
-    let ReplyParts { header, buffers } =
+    let ReplyParts { mut header, buffers } =
         wire::split_reply(bytes, header_cap(limits), structure_cap(limits)).map_err(malformed)?;
+    // What serde's tagged enums go through holds no numbers of more than 64 bits.
+    let mut value = header.remove("value");
     let reply: Reply = serde_json::from_value(Json::Object(header))
         .map_err(|error| malformed(error.to_string()))?;
+    if matches!(reply, Reply::Completed { .. }) != value.is_some() {
+        return Err(malformed("only what completed has a value, and has one".to_owned()));
+    }
+    value.as_mut().map_or(Ok(()), number::normalise).map_err(malformed)?;
     let (forms, is_described) = match &reply {
         Reply::Completed { bundle, data, .. } => (bundle.len(), data.is_some()),
         Reply::Raised(_) | Reply::Exited { .. } => (0, false),
@@ -299,10 +312,10 @@ pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampe
         .ok_or_else(|| malformed(format!("{} buffers are not what it describes", buffers.len())))?;
     let cap = limits.result_bytes.saturating_add(CUT_BYTES);
     let is_within = match &reply {
-        Reply::Completed { value, repr, .. } => {
+        Reply::Completed { repr, .. } => {
             // The whole reply bounds the value; only a long one has to be measured.
             let is_short = bytes.len() <= limits.result_bytes;
-            let text = || serde_json::to_vec(value).map_or(usize::MAX, |text| text.len());
+            let text = || serde_json::to_vec(&value).map_or(usize::MAX, |text| text.len());
             (is_short || text() <= cap)
                 && repr.as_ref().is_none_or(|repr| repr.len() <= cap)
                 && form_buffers.iter().map(|buffer| buffer.len()).sum::<usize>() <= cap
@@ -315,21 +328,13 @@ pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampe
     }
     let mut left_out = LeftOut::default();
     let verdict = match reply {
-        Reply::Completed {
-            has_value,
-            value,
-            repr,
-            bundle,
-            data,
-            data_left_out,
-            result_left_out,
-        } => {
+        Reply::Completed { has_value, repr, bundle, data, data_left_out, result_left_out } => {
             left_out = LeftOut { result: result_left_out, data: data_left_out };
             let room = limits.result_data_bytes;
             let bundle = wire::bundle_of(bundle, form_buffers).map_err(malformed)?;
             let data = data.map(|data| value::reply::parsed(data, data_buffers, room)).transpose();
             let data = data.map_err(malformed)?;
-            Verdict::Completed { value: has_value.then_some(value), repr, bundle, data }
+            Verdict::Completed { value: value.filter(|_| has_value), repr, bundle, data }
         }
         Reply::Raised(exception) => Verdict::Raised(exception),
         Reply::Exited { code, message } => Verdict::Exited { code, message },
@@ -446,12 +451,12 @@ sys.stdout.write(frames[-1][5:].decode())
         let limits = Limits { result_bytes: 5 << 30, ..Limits::default() };
         let moment = Moment { last: true, ..Moment::default() };
         let expected = serde_json::json!([
-            "print('ä')", 1, 5_u64 << 30, 64 << 20, [null, ["a"], {"NAME": "value"}, null],
+            "print('ä')", 9, 5_u64 << 30, 64 << 20, [null, ["a"], {"NAME": "value"}, null],
         ]);
         assert_eq!(marshal::as_python_reads(&request(&program, &limits, moment)), expected);
         let plain = Program { source: "x = 1".to_owned(), ..Program::default() };
         let moment = Moment { reseed: true, rehearse: true, ..Moment::default() };
-        let expected = serde_json::json!(["x = 1", 6, 5_u64 << 30, 64 << 20]);
+        let expected = serde_json::json!(["x = 1", 14, 5_u64 << 30, 64 << 20]);
         assert_eq!(marshal::as_python_reads(&request(&plain, &limits, moment)), expected);
         for (program, expected) in [
             (
@@ -489,6 +494,7 @@ sys.stdout.write(frames[-1][5:].decode())
             assert!(wire.contains(&format!("\n{name} = {}\n", moment.number())), "{name}");
         }
         assert_eq!(none.number(), 0);
+        assert!(wire.contains(&format!("\nTAKES_ALL_INTEGERS = {TAKES_ALL_INTEGERS}\n")));
     }
 
     #[test]
@@ -591,6 +597,23 @@ sys.stdout.write(frames[-1][5:].decode())
         }
         let limits = Limits { result_data_bytes: 2, ..Limits::default() };
         assert!(parse_reply(&reply(bytes), &limits).is_err());
+        for (value, expected) in [
+            ("12345678901234567890123", "12345678901234567890123"),
+            ("[-18446744073709551616, 1.50]", "[-18446744073709551616,1.5]"),
+        ] {
+            let reply =
+                format!(r#"{{"kind":"completed","has_value":true,"value":{value},"repr":"x"}}"#);
+            let answer = parse_reply(&wire::framed(&reply), &limits).unwrap();
+            let Verdict::Completed { value: Some(value), .. } = answer.verdict else { panic!() };
+            assert_eq!(value.to_string(), expected);
+        }
+        for lie in [
+            r#"{"kind":"completed","has_value":true,"value":1e400,"repr":"x"}"#,
+            r#"{"kind":"completed","has_value":true,"repr":"x"}"#,
+            r#"{"kind":"exited","code":0,"message":null,"value":null}"#,
+        ] {
+            assert!(parse_reply(&wire::framed(lie), &limits).is_err(), "{lie}");
+        }
         let left_out = r#"{"kind":"completed","has_value":false,"value":null,"repr":"b",
             "data_left_out":9,"result_left_out":8}"#;
         let answer = parse_reply(&wire::framed(left_out), &limits).unwrap();

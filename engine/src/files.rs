@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::errno::Errno;
 use crate::library::{ARCHIVE_PATH, Library};
 use crate::packages::{self, Package, SITE};
-use crate::program::InputFile;
+use crate::program::{BESIDE_FOLDER, InputFile};
 use device::Device;
 use mount::Mount;
 use resolve::{Base, Links, Place};
@@ -128,6 +128,25 @@ pub(crate) fn put_mount(
     }
     let kind = Kind::Mount { parent: folder, mount: Arc::clone(mount) };
     tree.create_fixed(folder, name, kind, now).map(drop)
+}
+
+/// Shows a folder of the host in the workspace, to read: a link for each name in it that isn't taken
+/// there, by what is there already or by an input file.
+pub(crate) fn put_beside(
+    tree: &mut Tree,
+    workspace: NodeId,
+    mount: &Arc<Mount>,
+    inputs: &[InputFile],
+    now: Timestamp,
+) -> Result<(), Errno> {
+    put_mount(tree, BESIDE_FOLDER, mount, now)?;
+    let is_input = |name: &str| inputs.iter().any(|file| file.path.split('/').next() == Some(name));
+    for (name, _) in mount.list(".")? {
+        if tree.lookup(workspace, &name)?.is_none() && !is_input(&name) {
+            tree.create_link(workspace, &name, &format!("{BESIDE_FOLDER}/{name}"), now)?;
+        }
+    }
+    Ok(())
 }
 
 /// Sees to a working directory at an absolute path: where guests can write it is made.

@@ -123,7 +123,7 @@ impl Interpreter {
 
     /// Prepares this interpreter for an image to be taken of it.
     pub(crate) fn prepare(&mut self, spec: &ImageSpec) -> Prepared {
-        let limits = Limits { wall_time: START_LIMIT, cpu_time: START_LIMIT, ..Limits::default() };
+        let limits = Limits { wall_time: START_LIMIT, ..Limits::default() };
         let transcript = Arc::<Transcript>::default();
         transcript.begin(&limits);
         let turn = Turn { kind: TurnKind::Prepare, request: agent::prepare_request(spec, &limits) };

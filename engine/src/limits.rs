@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytesize::ByteSize;
+
 /// What one run may use.
 ///
 /// A program whose time, host calls or output (if asked) are over is interrupted, and stopped
@@ -15,11 +17,12 @@ pub struct Limits {
     /// Zero ends every program about as it begins; there is no "none", but days are fine.
     pub wall_time: Duration,
     /// Time on the CPU clock of the thread that runs the guest, so that a busy machine doesn't
-    /// turn a right answer into a timeout. Default: 30 s, which the wall time reaches first.
+    /// turn a right answer into a timeout. Default: `None`, no limit beside `wall_time`, which one
+    /// thread reaches first.
     ///
     /// For a budget that doesn't depend on the machine's load set this one, and `wall_time` to
     /// what you are ready to wait.
-    pub cpu_time: Duration,
+    pub cpu_time: Option<Duration>,
     /// How long a program may go on after it was interrupted, to catch `KeyboardInterrupt` and
     /// finish. Default: 1 s. With zero it is stopped at once, and what it did in its session is undone;
     /// below 0.2 s that can happen to a program that listens, since describing the first exception of an
@@ -77,7 +80,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             wall_time: Duration::from_secs(30),
-            cpu_time: Duration::from_secs(30),
+            cpu_time: None,
             grace: Duration::from_secs(1),
             memory_bytes: 1 << 30,
             output_bytes: 512 << 10,
@@ -179,10 +182,40 @@ impl LimitKind {
         }
     }
 
-    /// The unit of its amounts; empty for a number of things.
-    pub fn unit(self) -> &'static str {
+    /// What raises it: the option of the command line, if there is one, and the field or method of
+    /// this library. `None` for what is the same for every program.
+    pub fn raised_by(self) -> Option<&'static str> {
         match self {
-            Self::Wall | Self::Cpu | Self::Deadline => " ms",
+            Self::Wall => Some("`--timeout` (`Limits::wall_time`)"),
+            Self::Cpu => Some("`--cpu-time` (`Limits::cpu_time`)"),
+            Self::Deadline => Some("a later `deadline` (`Job::deadline`)"),
+            Self::Memory => Some("`--memory` (`Limits::memory_bytes`)"),
+            Self::PoolMemory => {
+                Some("more memory for the pool (`Builder::memory_limit_bytes`, fewer `--workers`)")
+            }
+            Self::Output => Some("`--output` (`Limits::output_bytes`)"),
+            Self::FileBytes => Some("`--file-bytes` (`Limits::file_bytes`)"),
+            Self::FileCount => Some("`--file-count` (`Limits::file_count`)"),
+            Self::OpenFiles => Some("`--open-files` (`Limits::open_files`)"),
+            Self::HostCalls => Some("`--host-calls` (`Limits::host_calls`)"),
+            Self::FunctionCalls => Some("`Limits::function_calls`"),
+            Self::FunctionsInFlight => Some("`Limits::functions_in_flight`"),
+            Self::FunctionArguments => Some("`Limits::function_argument_bytes`"),
+            Self::FunctionResults => Some("`Limits::function_result_bytes`"),
+            Self::Source => Some("`--source` (`Limits::source_bytes`)"),
+            Self::Result => Some("`--result` (`Limits::result_bytes`)"),
+            Self::ResultData => Some("`Limits::result_data_bytes`"),
+            Self::DisplayBytes => Some("`--display-bytes` (`Limits::display_bytes`)"),
+            Self::DisplayCount => Some("`--display-count` (`Limits::display_count`)"),
+            Self::NativeExceptions | Self::Stack => None,
+        }
+    }
+
+    /// An amount of what it limits, with its unit: `1.5 s`, `100.0 MiB`, or a mere number of things.
+    pub fn amount(self, amount: u64) -> String {
+        match self {
+            Self::Wall | Self::Cpu | Self::Deadline if amount < 1000 => format!("{amount} ms"),
+            Self::Wall | Self::Cpu | Self::Deadline => format!("{} s", amount as f64 / 1e3),
             Self::Memory
             | Self::PoolMemory
             | Self::Output
@@ -193,14 +226,14 @@ impl LimitKind {
             | Self::DisplayBytes
             | Self::Result
             | Self::ResultData
-            | Self::Stack => " bytes",
+            | Self::Stack => ByteSize(amount).to_string(),
             Self::FileCount
             | Self::OpenFiles
             | Self::HostCalls
             | Self::FunctionCalls
             | Self::FunctionsInFlight
             | Self::DisplayCount
-            | Self::NativeExceptions => "",
+            | Self::NativeExceptions => amount.to_string(),
         }
     }
 }
@@ -232,10 +265,59 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+impl LimitHit {
+    /// Says what the program was refused, and what would grant it.
+    pub fn refusal(&self) -> String {
+        let Self { limit, allowed, used } = *self;
+        let (name, allowed, used) = (limit.name(), limit.amount(allowed), limit.amount(used));
+        format!("the program was refused {used}: the {name} limit is {allowed}{}", limit.advice())
+    }
+}
+
+impl LimitKind {
+    fn advice(self) -> String {
+        self.raised_by().map_or_else(String::new, |raises| format!("; {raises} raises it"))
+    }
+}
+
 impl std::fmt::Display for LimitHit {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { limit, allowed, used } = self;
-        let (name, unit) = (limit.name(), limit.unit());
-        write!(formatter, "the {name} limit of {allowed}{unit} was reached with {used}{unit}")
+        let Self { limit, allowed, used } = *self;
+        let (name, allowed, used) = (limit.name(), limit.amount(allowed), limit.amount(used));
+        let advice = limit.advice();
+        write!(formatter, "the {name} limit of {allowed} was reached with {used}{advice}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_says_what_raises_it_and_amounts_have_units() {
+        for (hit, expected) in [
+            (
+                LimitHit { limit: LimitKind::Wall, allowed: 300, used: 1003 },
+                "the wall limit of 300 ms was reached with 1.003 s; `--timeout` \
+                 (`Limits::wall_time`) raises it",
+            ),
+            (
+                LimitHit { limit: LimitKind::Cpu, allowed: 120_000, used: 120_000 },
+                "the cpu limit of 120 s was reached with 120 s; `--cpu-time` (`Limits::cpu_time`) \
+                 raises it",
+            ),
+            (
+                LimitHit { limit: LimitKind::Stack, allowed: 16 << 20, used: 16 << 20 },
+                "the stack limit of 16.0 MiB was reached with 16.0 MiB",
+            ),
+        ] {
+            assert_eq!(hit.to_string(), expected);
+        }
+        let memory = LimitHit { limit: LimitKind::Memory, allowed: 100 << 20, used: 3 << 29 };
+        assert_eq!(
+            memory.refusal(),
+            "the program was refused 1.5 GiB: the memory limit is 100.0 MiB; `--memory` \
+             (`Limits::memory_bytes`) raises it"
+        );
     }
 }

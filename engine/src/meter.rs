@@ -70,7 +70,7 @@ impl Stopwatch {
             interrupt,
             overdue,
             watch: *self,
-            cpu_time: limits.cpu_time,
+            cpu_time: limits.cpu_time.unwrap_or(Duration::MAX),
             grace: limits.grace,
             is_ending: false,
             is_stopped: false,
@@ -79,7 +79,7 @@ impl Stopwatch {
             state.last += 1;
             let id = WatchId(state.last);
             // A limit beyond the clock's range never passes.
-            for (after, due) in [(limits.wall_time, Due::Wall), (limits.cpu_time, Due::Cpu)] {
+            for (after, due) in [(limits.wall_time, Due::Wall), (watched.cpu_time, Due::Cpu)] {
                 if let Some(at) = self.wall.checked_add(after) {
                     *wake |= state.schedule(at, id, due);
                 }
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn waiting_takes_no_cpu_time() {
         let gate = gate();
-        let limits = Limits { cpu_time: Duration::from_millis(20), ..limits(60_000, 0) };
+        let limits = Limits { cpu_time: Some(Duration::from_millis(20)), ..limits(60_000, 0) };
         let guard = guard(&gate, &limits);
         gate.sleep(Duration::from_millis(60));
         assert_eq!(gate.end().stop, None);
@@ -403,7 +403,7 @@ mod tests {
     fn limits_beyond_the_clock_never_pass() {
         let limits = Limits {
             wall_time: Duration::MAX,
-            cpu_time: Duration::MAX,
+            cpu_time: None,
             grace: Duration::MAX,
             ..Limits::default()
         };

@@ -73,11 +73,20 @@ impl Outcome {
     }
 
     /// Whether the program ran to its end, or left with `sys.exit(0)`, and what it did to its
-    /// session stays.
+    /// session stays; [`Self::passed`] tells these apart.
     pub fn is_success(&self) -> bool {
         let ended =
             matches!(self.verdict, Verdict::Completed { .. } | Verdict::Exited { code: 0, .. });
         ended && !self.session_restored
+    }
+
+    /// Whether the program ran to its very end, and what it did to its session stays.
+    ///
+    /// That is less than [`Self::is_success`] takes: a program that leaves with `sys.exit(0)` or
+    /// `os._exit(0)` hasn't run what follows there, such as the tests of a grader behind the code
+    /// that is graded. So whoever asks whether all of it has run asks this.
+    pub fn passed(&self) -> bool {
+        matches!(self.verdict, Verdict::Completed { .. }) && !self.session_restored
     }
 
     /// Standard output as text; bytes that are no UTF-8 become U+FFFD. `stdout` has them as they
@@ -101,8 +110,11 @@ pub enum Verdict {
         /// The last expression as JSON, where that holds it: texts, numbers, booleans, `None`,
         /// lists, tuples and dictionaries of these, what derives from them, and scalars of NumPy.
         /// Keys that are numbers, booleans or `None` become texts, as in Python's `json.dumps`,
-        /// unless two would become the same. Integers of more than 64 bits, infinities and NaN, and
-        /// dates, decimals, sets and other objects have no value, but their `repr`. What is larger
+        /// unless two would become the same. Integers are exact, whatever their size; but those of
+        /// more than 64 bits have no value unless `serde_json` keeps them, by its feature
+        /// `arbitrary_precision`, nor have those of more digits than Python writes (4,300, unless
+        /// the program has raised that). Infinities and NaN, and dates, decimals, sets and other
+        /// objects have no value either, but their `repr`. What is larger
         /// than `Limits::result_bytes` is left out, and `Outcome::limits_met` says so.
         value: Option<serde_json::Value>,
         /// The last expression's `repr`; `None` if there is no last expression or it is `None`.

@@ -35,6 +35,8 @@ pub struct Program {
     pub files: Vec<InputFile>,
     /// Folders of the host that the program can read.
     pub mounts: Vec<MountedFolder>,
+    /// A folder of the host whose files and folders the program finds in its workspace too, to read.
+    pub beside: Option<Arc<Mount>>,
     /// Where the source lies, if it is a script beside modules that it imports.
     pub script: Option<Script>,
     /// The working directory, an absolute path; the workspace without one. In a session a job
@@ -109,7 +111,7 @@ pub enum BadProgram {
         name: String,
     },
     /// What a job calls.
-    #[error("`{target}` can't be called: write `module:function`")]
+    #[error("`{target}` can't be called: write `module:function`, such as `math:sqrt`")]
     Call {
         /// What was given.
         target: String,
@@ -119,6 +121,14 @@ pub enum BadProgram {
     Depth {
         /// Its name.
         name: String,
+    },
+    /// A variable or an argument has a number that Python would be given as another one.
+    #[error("the value of `{name}` has {problem}")]
+    Number {
+        /// Its name.
+        name: String,
+        /// What is wrong with the number.
+        problem: String,
     },
     /// An argument or the file name.
     #[error("`{text}` can't be an argument or a file name, since it has a NUL")]
@@ -141,7 +151,8 @@ impl Program {
     ///
     /// # Errors
     /// An environment name is empty or has a `=`, a text has a NUL, a variable or a call has a name
-    /// that is none, or a value that is nested too deep, or an input file is below another one.
+    /// that is none, or a value that is nested too deep or has a number that can't be passed as it
+    /// is, or an input file is below another one.
     pub fn check(&self) -> Result<(), BadProgram> {
         for (name, value) in &self.env {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
@@ -197,17 +208,20 @@ pub struct BadPath {
 pub const MAX_PATH_BYTES: usize = 1024;
 
 /// Where nothing can be mounted, as programs need what is there; below `/usr` nothing can be either.
-const TAKEN: [&str; 5] = ["/usr", "/tmp", "/home", "/workspace", SCRIPT_FOLDER];
+const TAKEN: [&str; 6] = ["/usr", "/tmp", "/home", "/workspace", SCRIPT_FOLDER, BESIDE_FOLDER];
 
 /// Where a program finds its script's folder; `_agent.py` has the same.
 pub(crate) const SCRIPT_FOLDER: &str = "/script";
+
+/// Where the folder beside a program is mounted, to which links in the workspace lead.
+pub(crate) const BESIDE_FOLDER: &str = "/beside";
 
 impl MountedFolder {
     /// A folder that the program finds at `path`, such as `/data`.
     ///
     /// # Errors
     /// The path is not absolute, has a part that is empty, `.` or `..`, or is one that programs
-    /// need: `/tmp`, `/home`, `/workspace`, `/script`, and what is below `/usr`.
+    /// need: `/tmp`, `/home`, `/workspace`, `/script`, `/beside`, and what is below `/usr`.
     pub fn new(path: impl Into<String>, folder: Arc<Mount>) -> Result<Self, BadMountPath> {
         let path = path.into();
         let is_taken = |taken: &str| {
@@ -225,7 +239,7 @@ impl MountedFolder {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{path}` can't be where a folder is mounted: use an absolute path such as /data, \
-     without `..` or empty parts, and not /tmp, /home, /workspace, /script or /usr"
+     without `..` or empty parts, and not /tmp, /home, /workspace, /script, /beside or /usr"
 )]
 pub struct BadMountPath {
     /// The path that was given.

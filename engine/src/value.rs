@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 pub use dtype::Element;
 
 pub(crate) mod dtype;
+pub(crate) mod number;
 pub(crate) mod reply;
 pub(crate) mod request;
 
@@ -19,7 +20,9 @@ pub type Variables = BTreeMap<String, Value>;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// What JSON holds: in Python `None`, `bool`, `int`, `float`, `str`, `list` and `dict`.
+    /// What JSON holds: in Python `None`, `bool`, `int`, `float`, `str`, `list` and `dict`. Whole
+    /// numbers are exact up to 4,300 digits; those that `serde_json` keeps as such are beyond 64 bits
+    /// only with its feature `arbitrary_precision`.
     Json(serde_json::Value),
     /// `bytes`.
     Bytes(Vec<u8>),
@@ -292,6 +295,7 @@ pub(crate) fn json_bytes(json: &serde_json::Value) -> usize {
     size_of::<Json>()
         + match json {
             Json::String(text) => text.len(),
+            Json::Number(number) => number::heap_bytes(number),
             Json::Array(items) if !items.is_empty() => {
                 LIST_BYTES + items.iter().map(json_bytes).sum::<usize>()
             }

@@ -5,8 +5,8 @@ use std::fs;
 use std::time::Duration;
 
 use hatchery::{
-    Array, Call, Column, Error, Frame, Job, LimitKind, Limits, Outcome, SandboxFailure, Value,
-    Verdict, tool_result_schema,
+    Array, Call, Column, Error, Frame, Job, LimitKind, Limits, Outcome, SandboxFailure,
+    ToolRefusal, Value, Verdict, tool_refusal, tool_result_schema,
 };
 use serde_json::{Value as Json, json};
 
@@ -262,6 +262,9 @@ fn a_tools_call_runs_and_its_result_is_as_the_schema_says() {
     let refused = Outcome::not_run(Verdict::SandboxFailed(SandboxFailure::NotDeterministic));
     check(&refused.to_tool_json(), &schema, "result");
     check(&Outcome::not_run(Verdict::Cancelled).to_tool_json(), &schema, "result");
+    for kind in [ToolRefusal::Usage, ToolRefusal::Refused, ToolRefusal::Sandbox] {
+        check(&tool_refusal(kind, "why"), &schema, "result");
+    }
     let long = json!({"code": "while True: pass", "timeout": 3600});
     let limits = Limits { wall_time: Duration::from_millis(500), ..Limits::default() };
     let outcome = run_job(Job::from_tool_call(&long).unwrap().limits(limits));

@@ -59,6 +59,11 @@ pub(crate) struct NotebookArguments {
     #[arg(long, value_name = "HOST[=NAME]")]
     pub(crate) input: Vec<String>,
 
+    /// Let each notebook read the folder that it lies in, as if it ran there: what is in it is in the
+    /// working directory too. Cells can't change what is there; new files are the notebook's own.
+    #[arg(long)]
+    pub(crate) beside: bool,
+
     /// Let the notebooks read a folder: HOST, or HOST=PATH for another place than /NAME. Can be
     /// repeated.
     #[arg(long, value_name = "HOST[=PATH]")]

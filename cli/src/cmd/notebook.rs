@@ -195,7 +195,11 @@ fn tasks(arguments: &NotebookArguments) -> anyhow::Result<Vec<Task>> {
             ))
         })?;
         let files = output.clone().zip(files);
-        tasks.push(Task { name, notebook, places: Places::of(copy), files });
+        let beside = match arguments.beside {
+            true => inputs::add_beside(Job::default(), source)?,
+            false => Job::default(),
+        };
+        tasks.push(Task { name, notebook, places: Places::of(copy), files, beside });
     }
     Ok(tasks)
 }

@@ -30,7 +30,7 @@ mod files;
 mod history;
 pub(super) mod input;
 mod reader;
-mod session_file;
+pub(super) mod session_file;
 mod terminal;
 mod workspace;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use hatchery::{ChangeKind, Hatchery, Job, Outcome};
+use hatchery::{ChangeKind, Hatchery, Job, Outcome, Verdict};
 
 use crate::args::{RunArguments, deterministic};
 use crate::exit::{Exit, UsageError};
@@ -36,7 +36,13 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
         };
         terminal::print(escapes::in_json(&result.to_string()))?;
     } else {
+        if let (Some(_), Some(repr)) = (&arguments.call, returned(&outcome)) {
+            terminal::print(repr)?;
+        }
         report(&outcome);
+        if let Some(script) = &arguments.file {
+            inputs::mention_missed_file(&outcome, script);
+        }
     }
     let are_shown = match &arguments.save_displays {
         Some(folder) => displays::keep(&outcome, folder),
@@ -51,6 +57,14 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     // Not aborted: that would wait for the interpreter that is being started for a next job, and
     // the process ends here.
     Ok(Exit::of_followed(&outcome, interrupts, are_kept))
+}
+
+/// What a called function returned, as Python's prompt shows it; nothing for `None`.
+fn returned(outcome: &Outcome) -> Option<&str> {
+    match &outcome.verdict {
+        Verdict::Completed { repr, .. } => repr.as_deref(),
+        _ => None,
+    }
 }
 
 /// Writes the files that the program made, or says that there are some. Returns whether each one
@@ -102,6 +116,11 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
     let job = inputs::add_named(job, &arguments.input)?;
     let job = arguments.env.iter().fold(job, |job, (name, value)| job.env(name, value));
     let job = inputs::add_mounts(job, &arguments.mount)?;
+    let job = match (arguments.beside, &arguments.file) {
+        (false, _) => job,
+        (true, Some(file)) if file != Path::new("-") => inputs::add_beside(job, file)?,
+        (true, _) => job.beside(".").map_err(|error| UsageError(error.to_string()))?,
+    };
     let job = if arguments.read_only { job.read_only() } else { job };
     let job = if arguments.keep_files { job.keep_files() } else { job };
     let deterministic = deterministic(arguments.deterministic, arguments.start);

@@ -2,8 +2,10 @@
 
 use std::io::Read;
 
-use hatchery::{Hatchery, Job};
+use hatchery::{Hatchery, Job, Session, ToolRefusal};
+use serde_json::Value;
 
+use super::repl::session_file::SessionFile;
 use crate::args::ToolRunArguments;
 use crate::exit::{Exit, UsageError};
 use crate::follow::follow;
@@ -20,8 +22,31 @@ pub(crate) fn schema(is_result: bool) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Runs the call on standard input.
+/// Runs the call on standard input. Whatever becomes of it, a result is printed: an agent reads
+/// nothing else.
 pub(crate) async fn run(arguments: ToolRunArguments) -> anyhow::Result<Exit> {
+    match run_call(&arguments).await {
+        Ok((result, exit)) => {
+            terminal::print(escapes::in_json(&result.to_string()))?;
+            Ok(exit)
+        }
+        Err(error) => {
+            let result = hatchery::tool_refusal(refusal(&error), &format!("{error:#}"));
+            terminal::print(escapes::in_json(&result.to_string()))?;
+            Err(error)
+        }
+    }
+}
+
+fn refusal(error: &anyhow::Error) -> ToolRefusal {
+    match (Exit::of_error(error), error.downcast_ref()) {
+        (Exit::Usage, _) => ToolRefusal::Usage,
+        (_, Some(hatchery::Error::Refused(_))) => ToolRefusal::Refused,
+        _ => ToolRefusal::Sandbox,
+    }
+}
+
+async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)> {
     let mut call = String::new();
     std::io::stdin()
         .read_to_string(&mut call)
@@ -29,23 +54,46 @@ pub(crate) async fn run(arguments: ToolRunArguments) -> anyhow::Result<Exit> {
     let call = serde_json::from_str(&call)
         .map_err(|error| UsageError(format!("the call is no JSON: {error}")))?;
     let job = Job::from_tool_call(&call).map_err(|error| UsageError(error.to_string()))?;
-    let job = given(job, &arguments)?;
+    let job = given(job, arguments)?;
     // Before the program runs, since its files would be lost otherwise.
     let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
+    let mut kept = arguments.session.as_deref().map(SessionFile::open).transpose()?;
     let builder = Hatchery::builder().workers(1).limits(arguments.limits.limits());
     let hatchery = arguments.image.apply(builder.progress(progress::sink()))?.start().await?;
+    let session = match &kept {
+        Some(kept) => Some(session(&hatchery, kept).await?),
+        None => None,
+    };
     let mut interrupts = signals::interrupts(3)?;
-    let mut ticket = hatchery.submit(job).await?;
+    let mut ticket = match &session {
+        Some(session) => session.submit(job).await?,
+        None => hatchery.submit(job).await?,
+    };
     let (outcome, interrupts) = follow(&mut ticket, false, &mut interrupts).await?;
-    // Before the result is printed, so that they are there for whoever reads it.
+    // Before the result is printed, so that all is there for whoever reads it.
     let problems = output.map_or_else(Vec::new, |folder| folder.keep(&outcome.files));
     problems.iter().for_each(terminal::note);
+    let mut are_kept = problems.is_empty();
+    if let (Some(kept), Some(session)) = (&mut kept, &session)
+        && let Err(error) = kept.save(session).await
+    {
+        terminal::note(format_args!("the session is not kept: {error:#}"));
+        are_kept = false;
+    }
     let result = match arguments.file_contents {
         true => outcome.to_tool_json_with_files(),
         false => outcome.to_tool_json(),
     };
-    terminal::print(escapes::in_json(&result.to_string()))?;
-    Ok(Exit::of_followed(&outcome, interrupts, problems.is_empty()))
+    Ok((result, Exit::of_followed(&outcome, interrupts, are_kept)))
+}
+
+/// The session that earlier calls left in the file, else a fresh one.
+async fn session(hatchery: &Hatchery, kept: &SessionFile) -> anyhow::Result<Session> {
+    const NAME: &str = "tool";
+    match kept.existing() {
+        Some(file) => Ok(hatchery.revive(NAME, file).await?),
+        None => Ok(hatchery.session(NAME).await?),
+    }
 }
 
 /// The job with the files and folders that the options give it as well.

@@ -86,20 +86,35 @@ fn interrupt_if_running(process: u32) {
 #[test]
 fn limits_are_set_and_named() {
     for (arguments, source, code, expected) in [
-        (["--cpu-time", "200ms"], "while True: pass", 124, "the cpu limit of 200 ms"),
-        (["--memory", "100MiB"], "bytearray(1 << 28)", 1, "the memory limit is 104857600 bytes"),
+        (
+            ["--cpu-time", "200ms"],
+            "while True: pass",
+            124,
+            "the cpu limit of 200 ms was reached with 2",
+        ),
+        (
+            ["--memory", "100MiB"],
+            "bytearray(1 << 28)",
+            1,
+            "the memory limit is 100.0 MiB; `--memory` (",
+        ),
         (
             ["--file-bytes", "1kB"],
             "import os; os.write(os.open('f', os.O_CREAT | os.O_WRONLY), bytes(2000))",
             1,
-            "refused 2000 bytes",
+            "refused 2.0 KiB: the file_bytes limit is 1000 B; `--file-bytes` (",
         ),
-        (["--file-count", "2"], "for i in range(9): open(str(i), 'w')", 1, "file_count limit is 2"),
+        (
+            ["--file-count", "2"],
+            "for i in range(9): open(str(i), 'w')",
+            1,
+            "file_count limit is 2; `--file-count` (",
+        ),
         (
             ["--open-files", "3"],
             "k = [open('f', 'w') for i in range(9)]",
             1,
-            "open_files limit is 3",
+            "open_files limit is 3; `--open-files` (",
         ),
         (
             ["--host-calls", "900"],
@@ -111,9 +126,18 @@ fn limits_are_set_and_named() {
             ["--output", "10B"],
             "print('x' * 99)",
             0,
-            "of 100 bytes of output, all but 10 were dropped",
+            "of 100 B of output, all but 10 B were dropped; `--output` raises",
         ),
-        (["--source", "10B"], "print('long')", 124, "the source limit of 10 bytes"),
+        (
+            ["--source", "10B"],
+            "print('long')",
+            124,
+            "`--source` (`Limits::source_bytes`) raises it",
+        ),
+        (["--timeout", "200ms"], "while True: pass", 124, "`--timeout` (`Limits::wall_time`)"),
+        (["--result", "1KiB"], "'x' * 2000", 0, "`--result` (`Limits::result_bytes`) raises it"),
+        (["--display-count", "1"], "display(1), display(2)", 0, "`--display-count` ("),
+        (["--display-bytes", "9B"], "display('x' * 99)", 0, "`--display-bytes` ("),
     ] {
         let mut all = vec!["run", "-c", source];
         all.extend(arguments);

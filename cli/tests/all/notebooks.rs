@@ -431,3 +431,27 @@ fn what_is_no_notebook_says_why() {
     assert!(text(&output.stderr).contains("another name"), "{output:?}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
 }
+
+#[test]
+fn a_notebook_reads_its_folder_if_that_is_granted() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    fs::create_dir(&data).unwrap();
+    fs::write(data.join("a.csv"), "x\n1\n").unwrap();
+    fs::write(folder.path().join("helper.py"), "two = 2").unwrap();
+    let sources = ["import helper", "print(open('data/a.csv').read(), helper.two)", "1/0"];
+    let path = write(folder.path(), "n.ipynb", &sources);
+    let output = run_notebook(&path, &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let copy = folder.path().join("n.executed.ipynb");
+    assert!(cells(&copy)[0]["outputs"][0]["ename"] == "ModuleNotFoundError");
+    let output = run_notebook(&path, &["--beside"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(cells(&copy)[1]["outputs"], json!([stream(&["x\n", "1\n", " 2\n"])]));
+    // One that goes on finds it too.
+    let sources = [sources[0], sources[1], "print(len(open('data/a.csv').read()))"];
+    let path = write(folder.path(), "n.ipynb", &sources);
+    let output = run_notebook(&path, &["--beside", "--resume"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(cells(&copy)[2]["outputs"], json!([stream(&["4\n"])]));
+}

@@ -80,6 +80,71 @@ fn dependencies_that_nothing_installs_are_said() {
     crate::images::remove(&arguments[2..]);
 }
 
+#[test]
+fn a_file_that_is_missed_comes_with_the_option_that_gives_it() {
+    for (path, expected) in [
+        ("data.csv", "--input data.csv (Job::input)"),
+        ("d/data 1.csv", "--input 'd/data 1.csv=d/data 1.csv' (Job::input)"),
+        ("../data.csv", "--input ../data.csv (Job::input) gives it a copy as data.csv"),
+        ("/srv/d/data.csv", "--mount /srv/d=/srv/d (Job::mount)"),
+    ] {
+        let output = run(&["run", "-c", &format!("open({path:?})")]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("given") && said.contains(expected), "{said}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script.py");
+    let data = folder.path().join("data.csv");
+    std::fs::write(&script, "open('data.csv')").unwrap();
+    let said = || text(&hatchery().arg("run").arg(&script).output().unwrap().stderr);
+    assert!(!said().contains("is there, and the program isn't given it"));
+    std::fs::write(&data, "a\n1\n").unwrap();
+    let expected = format!("add `--input {}`, or `--beside`", data.display());
+    assert!(said().contains(&expected), "{}", said());
+}
+
+#[test]
+fn a_script_reads_its_folder_if_that_is_granted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    std::fs::create_dir(path.join("sub")).unwrap();
+    std::fs::write(path.join("data.csv"), "a\n1\n").unwrap();
+    std::fs::write(path.join("sub/more.txt"), "more").unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", path.join("out")).unwrap();
+    let source = "import os, pathlib\n\
+                  print(open('data.csv').read().split(), open('sub/more.txt').read())\n\
+                  print((pathlib.Path(__file__).parent / 'data.csv').exists())\n\
+                  print(sorted(os.listdir()), os.path.exists('out'))\n\
+                  open('new.txt', 'w').write('new')\n\
+                  try: open('data.csv', 'w')\n\
+                  except OSError as error: print(error.strerror)\n";
+    let script = path.join("script.py");
+    std::fs::write(&script, source).unwrap();
+    let kept = tempfile::tempdir().unwrap();
+    let (script, kept_path) = (script.to_str().unwrap(), kept.path().to_str().unwrap());
+    let output = run(&["run", script, "--beside", "--output-dir", kept_path]);
+    assert_eq!(
+        text(&output.stdout),
+        "['a', '1'] more\nTrue\n['data.csv', 'script.py', 'sub'] False\nRead-only file system\n",
+        "{output:?}"
+    );
+    let names: Vec<_> = std::fs::read_dir(kept.path()).unwrap().flatten().collect();
+    assert_eq!((names.len(), names[0].file_name().to_str()), (1, Some("new.txt")));
+    assert_eq!(std::fs::read(path.join("data.csv")).unwrap(), b"a\n1\n");
+    assert!(!path.join("new.txt").exists());
+
+    // An input file comes before what is there, and without a script it is the current folder.
+    let input = format!("{}=data.csv", path.join("sub/more.txt").display());
+    let mut command = hatchery();
+    command.current_dir(path).args(["run", "-c", "print(open('data.csv').read())", "--beside"]);
+    assert_eq!(text(&command.output().unwrap().stdout), "a\n1\n\n");
+    command.args(["--input", &input]);
+    assert_eq!(text(&command.output().unwrap().stdout), "more\n");
+    let output = run(&["run", script, "--beside", "--alone"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
 /// What a terminal is given of a program, by `script` of util-linux; without it there is nothing to
 /// test with.
 fn on_a_terminal(script: &Path, arguments: &str) -> Option<String> {

@@ -7,6 +7,8 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
+use crate::value::number::{LongInteger, Numeral};
+
 /// What a guest can be sent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'a> {
@@ -15,6 +17,8 @@ pub(crate) enum Value<'a> {
     Int(i64),
     /// What is above the integers of `Int`.
     Unsigned(u64),
+    /// What is beyond 64 bits.
+    Long(LongInteger),
     Float(f64),
     Str(Cow<'a, str>),
     Bytes(Cow<'a, [u8]>),
@@ -45,6 +49,7 @@ impl<'a> Value<'a> {
         match self {
             Self::None | Self::Bool(_) => 1,
             Self::Int(_) | Self::Unsigned(_) => 15,
+            Self::Long(LongInteger { digits, .. }) => 5 + 2 * digits.len(),
             Self::Float(_) => 9,
             Self::Str(text) => 5 + text.len(),
             Self::Bytes(bytes) => 5 + bytes.len(),
@@ -72,6 +77,9 @@ impl<'a> Value<'a> {
                 Err(_) => write_long(bytes, number.unsigned_abs(), *number < 0),
             },
             Self::Unsigned(number) => write_long(bytes, *number, false),
+            Self::Long(LongInteger { digits, is_negative }) => {
+                write_digits(bytes, digits.iter().copied(), *is_negative);
+            }
             Self::Float(number) => {
                 bytes.push(b'g');
                 bytes.extend(number.to_le_bytes());
@@ -100,16 +108,23 @@ impl<'a> Value<'a> {
     }
 }
 
-fn write_long(bytes: &mut Vec<u8>, mut rest: u64, is_negative: bool) {
+fn write_long(bytes: &mut Vec<u8>, number: u64, is_negative: bool) {
+    let count = (u64::BITS - number.leading_zeros()).div_ceil(DIGIT_BITS);
+    let digit = |at| ((number >> (at * DIGIT_BITS)) & ((1 << DIGIT_BITS) - 1)) as u16;
+    write_digits(bytes, (0..count).map(digit), is_negative);
+}
+
+/// Writes digits, the lowest first; the highest one isn't 0.
+fn write_digits(
+    bytes: &mut Vec<u8>,
+    digits: impl ExactSizeIterator<Item = u16>,
+    is_negative: bool,
+) {
     bytes.push(b'l');
-    let digits = (u64::BITS - rest.leading_zeros()).div_ceil(DIGIT_BITS) as i32;
+    let count = i32::try_from(digits.len()).expect("numbers are checked before they are encoded");
     // The sign is in the number of digits.
-    bytes.extend((if is_negative { -digits } else { digits }).to_le_bytes());
-    while rest > 0 {
-        let digit = (rest & ((1 << DIGIT_BITS) - 1)) as u16;
-        bytes.extend(digit.to_le_bytes());
-        rest >>= DIGIT_BITS;
-    }
+    bytes.extend((if is_negative { -count } else { count }).to_le_bytes());
+    digits.for_each(|digit| bytes.extend(digit.to_le_bytes()));
 }
 
 fn write_sized(bytes: &mut Vec<u8>, code: u8, content: &[u8]) {
@@ -147,10 +162,11 @@ impl<'a> From<&'a Json> for Value<'a> {
         match json {
             Json::Null => Self::None,
             Json::Bool(value) => Self::Bool(*value),
-            Json::Number(number) => match (number.as_i64(), number.as_u64()) {
-                (Some(number), _) => Self::Int(number),
-                (None, Some(number)) => Self::Unsigned(number),
-                (None, None) => Self::Float(number.as_f64().unwrap_or(f64::NAN)),
+            Json::Number(number) => match number.into() {
+                Numeral::Int(number) => Self::Int(number),
+                Numeral::Unsigned(number) => Self::Unsigned(number),
+                Numeral::Long(integer) => Self::Long(integer),
+                Numeral::Float(number) => Self::Float(number),
             },
             Json::String(text) => text.as_str().into(),
             Json::Array(items) => Self::List(items.iter().map(Self::from).collect()),
@@ -179,7 +195,9 @@ pub(crate) fn as_python_reads(encoded: &[u8]) -> serde_json::Value {
         .output()
         .expect("python3 is installed; it also fetches the build");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    let mut read = serde_json::from_slice(&output.stdout).unwrap();
+    crate::value::number::normalise(&mut read).unwrap();
+    read
 }
 
 #[cfg(test)]
@@ -215,6 +233,10 @@ mod tests {
             (Value::Int(1 << 31), b"l\x03\0\0\0\0\0\0\0\x02\0"),
             (Value::Int(-(1 << 31) - 1), b"l\xfd\xff\xff\xff\x01\0\0\0\x02\0"),
             (Value::Unsigned(1 << 63), b"l\x05\0\0\0\0\0\0\0\0\0\0\0\x08\0"),
+            (
+                Value::Long(LongInteger { digits: vec![0, 0, 0, 0, 1 << 4], is_negative: true }),
+                b"l\xfb\xff\xff\xff\0\0\0\0\0\0\0\0\x10\0",
+            ),
             (Value::Float(1.0), b"g\0\0\0\0\0\0\xf0\x3f"),
             (Value::from("\u{e4}"), b"u\x02\0\0\0\xc3\xa4"),
             (Value::Bytes(Cow::Borrowed(b"\0\xff")), b"s\x02\0\0\0\0\xff"),
@@ -225,6 +247,14 @@ mod tests {
             assert_eq!(value.encode(), expected, "{value:?}");
             assert!(value.encoded_len() >= expected.len(), "{value:?}");
         }
+    }
+
+    #[test]
+    fn python_reads_whole_numbers_of_any_length() {
+        let longest = "7".repeat(4300);
+        let numbers = format!("[18446744073709551616,-12345678901234567890123,{longest}]");
+        let json: Json = serde_json::from_str(&numbers).unwrap();
+        assert_eq!(as_python_reads(&Value::from(&json).encode()).to_string(), numbers);
     }
 
     #[test]

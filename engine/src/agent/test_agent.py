@@ -19,7 +19,7 @@ import weakref
 from hatchery import _agent, _compile, _describe, _image, _streams, _values, _warnings
 from hatchery._agent import Agent
 from hatchery._wire import FETCH, HELLO, LAST, PROGRAM_BEGINS, PROGRAM_OVER, REHEARSE, REPLY, RESEED
-from hatchery._wire import encode_json, reply_frame
+from hatchery._wire import TAKES_ALL_INTEGERS, encode_json, reply_frame
 
 
 class Door:
@@ -82,10 +82,10 @@ def parts(frame):
 
 def request_for(
     source, filename=None, args=(), env=(), given=None, last=False, reseed=False, rehearse=False,
-    result_bytes=1 << 20, data_bytes=1 << 20,
+    result_bytes=1 << 20, data_bytes=1 << 20, is_wide=False,
 ):
     """What the host sends for a run."""
-    moment = LAST * last | RESEED * reseed | REHEARSE * rehearse
+    moment = LAST * last | RESEED * reseed | REHEARSE * rehearse | TAKES_ALL_INTEGERS * is_wide
     around = [filename, list(args), dict(env), given]
     return source, moment, result_bytes, data_bytes, *([around] if any(around) else ())
 
@@ -154,6 +154,18 @@ class AgentTest(AgentCase):
                 self.assertEqual(reply["kind"], "completed")
                 self.assertFalse(reply["has_value"])
                 self.assertIsInstance(reply["repr"], str)
+
+    def test_integers_are_as_large_as_the_host_takes_them(self):
+        for source, value in [
+            ("2**64", 2**64),
+            ("[-2**200, {'a': 10**4000}]", [-(2**200), {"a": 10**4000}]),
+            ("{2**64: 1}", {str(2**64): 1}),
+        ]:
+            self.assertFalse(self.run_program(source)["has_value"], source)
+            self.assertEqual(self.run_program(source, is_wide=True)["value"], value)
+        for source in ("10**5000", "{'$serde_json::private::Number': '1'}", "float('inf')"):
+            reply = self.run_program(source, is_wide=True)
+            self.assertEqual((reply["kind"], reply["has_value"]), ("completed", False), source)
 
     def test_values_are_what_they_derive_from_and_keys_are_texts(self):
         lying = "__int__ = __str__ = __repr__ = __iter__ = items = __len__ = lambda *a: 1 / 0"
@@ -254,6 +266,26 @@ class AgentTest(AgentCase):
                 last = reply["traceback"].splitlines()[-1]
                 self.assertIn(expected, last)
                 self.assertNotIn(expected, reply["message"])
+
+    def test_a_file_that_is_missing_comes_with_the_option_that_gives_it(self):
+        for path, expected in [
+            ("data.csv", "--input data.csv (Job::input) gives it a copy, --beside"),
+            ("./data.csv", "--input data.csv (Job"),
+            ("/workspace/data.csv", "--input data.csv (Job"),
+            ("d/e.csv", "--input d/e.csv=d/e.csv (Job"),
+            ("my data.csv", "--input 'my data.csv' (Job"),
+            ("../e.csv", "--input ../e.csv (Job::input) gives it a copy as e.csv"),
+            ("/home/me/e.csv", "--mount /home/me=/home/me (Job::mount)"),
+        ]:
+            source = f"raise FileNotFoundError(44, 'No such file', {path!r})"
+            last = self.run_program(source)["traceback"].splitlines()[-1]
+            self.assertIn("A program sees only the files that it is given", last)
+            self.assertIn(expected, last)
+        source = "raise FileNotFoundError('data.csv not found.')"
+        self.assertIn("--input FILE", self.run_program(source)["traceback"])
+        for path in ("/usr/share/x", "/tmp/x", "", "a" * 200, "a\nb", b"x", 5):
+            source = f"raise FileNotFoundError(44, 'No such file', {path!r})"
+            self.assertNotIn("that it is given", self.run_program(source)["traceback"], path)
 
     def test_attempts_at_processes_and_networks_come_with_advice(self):
         for source, expected in [

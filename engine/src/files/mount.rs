@@ -88,6 +88,12 @@ impl Mount {
         })
     }
 
+    /// Whether both are the same folder of the host.
+    pub fn is_same_folder(&self, other: &Self) -> bool {
+        let number = |mount: &Self| fstat(&mount.folder).map(|stat| (stat.st_dev, stat.st_ino));
+        number(self).is_ok_and(|own| number(other) == Ok(own))
+    }
+
     /// Whether a guest is shown what is under this path below the folder.
     fn shows(&self, path: &str, is_folder: bool) -> bool {
         let Some(script) = &self.script else { return true };

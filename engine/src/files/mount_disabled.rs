@@ -48,6 +48,11 @@ impl Mount {
         Self::open(path)
     }
 
+    /// There are none to compare.
+    pub fn is_same_folder(&self, _other: &Self) -> bool {
+        match self.0 {}
+    }
+
     pub(crate) fn stat(&self, _path: &str) -> Result<HostStat, Errno> {
         match self.0 {}
     }

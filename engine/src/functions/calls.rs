@@ -21,7 +21,7 @@ use crate::agent::marshal::Value;
 use crate::interrupt::Gate;
 use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::transcript::Transcript;
-use crate::value::json_bytes;
+use crate::value::{json_bytes, number};
 
 /// Answers that are handed to the guest at once, in bytes; at least one is.
 const DELIVERY_BYTES: usize = 1 << 20;
@@ -156,8 +156,10 @@ impl Calls {
         if call.len() > self.limits.argument_bytes {
             return Err(self.refuse_arguments(call.len()));
         }
-        let Described { name, arguments } = serde_json::from_slice(call)
-            .map_err(|error| HostError::new("ValueError", format!("no call: {error}")))?;
+        let no_call = |problem| HostError::new("ValueError", format!("no call: {problem}"));
+        let Described { name, mut arguments } =
+            serde_json::from_slice(call).map_err(|error| no_call(error.to_string()))?;
+        arguments.values_mut().try_for_each(number::normalise).map_err(no_call)?;
         let (ticket, room, is_replayed) = self.admit(&name, &arguments)?;
         let callee = self.functions.callee(&name);
         if is_replayed || callee.is_some() {
@@ -320,7 +322,13 @@ impl Calls {
             // Nobody wants it any more, nor what it would say in the log.
             return;
         }
-        let answer = match result {
+        let passed = |value| match number::check(&value) {
+            Ok(()) => Ok(value),
+            Err(problem) => {
+                Err(HostError::new("ValueError", format!("`{function}` returned {problem}")))
+            }
+        };
+        let answer = match result.and_then(passed) {
             Ok(value) => RecordedAnswer::Returned(value),
             Err(error) => {
                 let (type_name, message) = error.told(function);

@@ -13,10 +13,10 @@ use crate::error::StartError;
 use crate::files::changes::changes;
 use crate::files::quota::FileQuota;
 use crate::files::tree::Tree;
-use crate::files::{put_input, put_mount, put_workdir};
+use crate::files::{put_beside, put_input, put_mount, put_workdir};
 use crate::module::imports::{HOST, HOST_CALL, WASI};
 use crate::outcome::{SandboxFailure, Verdict};
-use crate::program::SCRIPT_FOLDER;
+use crate::program::{BESIDE_FOLDER, SCRIPT_FOLDER};
 
 /// Serves one guest.
 pub(crate) struct ReactorHost {
@@ -84,6 +84,10 @@ impl GuestHost for ReactorHost {
             if let Some(script) = &program.script {
                 put_mount(tree, SCRIPT_FOLDER, &script.folder, now)
                     .map_err(|errno| (SCRIPT_FOLDER.to_owned(), errno))?;
+            }
+            if let Some(folder) = &program.beside {
+                put_beside(tree, workspace, folder, &program.files, now)
+                    .map_err(|errno| (BESIDE_FOLDER.to_owned(), errno))?;
             }
             if let Some(workdir) = &program.workdir {
                 put_workdir(tree, workdir, now).map_err(|errno| (workdir.clone(), errno))?;

@@ -170,6 +170,7 @@ impl GuestHost for WasixHost {
         let RunSetup { program, transcript, .. } = setup;
         let missing = [
             (!program.mounts.is_empty(), "mounted folders"),
+            (program.beside.is_some(), "folders beside a program"),
             (program.workdir.is_some(), "working directories"),
             (program.is_read_only, "read-only jobs"),
             (program.deterministic.is_some(), "deterministic runs"),

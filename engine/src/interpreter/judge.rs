@@ -64,7 +64,7 @@ pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
     let allowed = match limit {
         // A deadline ends a run by its wall time; who set it knows the difference.
         LimitKind::Wall | LimitKind::Deadline => milliseconds(limits.wall_time),
-        LimitKind::Cpu => milliseconds(limits.cpu_time),
+        LimitKind::Cpu => milliseconds(limits.cpu_time.unwrap_or(limits.wall_time)),
         LimitKind::Memory | LimitKind::PoolMemory => (limits.memory_bytes as u64).min(4 << 30),
         LimitKind::Output => limits.output_bytes as u64,
         LimitKind::FileBytes => limits.file_bytes,

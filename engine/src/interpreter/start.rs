@@ -118,12 +118,7 @@ impl Interpreter {
 
     /// Initialises CPython and starts the agent.
     fn boot(&mut self, instance: &Instance) -> Result<(), StartError> {
-        let limits = Limits {
-            wall_time: START_LIMIT,
-            cpu_time: START_LIMIT,
-            output_bytes: 64 << 10,
-            ..Limits::default()
-        };
+        let limits = Limits { wall_time: START_LIMIT, output_bytes: 64 << 10, ..Limits::default() };
         let transcript = Arc::new(Transcript::default());
         transcript.begin(&limits);
         let program = Program::default();

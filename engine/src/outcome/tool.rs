@@ -19,6 +19,7 @@ struct ToolResult<'a> {
     /// Seconds on the clock.
     execution_time: f64,
     timed_out: bool,
+    passed: bool,
     status: &'static str,
     value: Option<&'a serde_json::Value>,
     repr: Option<&'a str>,
@@ -83,8 +84,10 @@ impl Outcome {
     ///
     /// The first six fields are those that REPL tools of agents agree on: `stdout`, `stderr`,
     /// `exception` (the traceback, or null), `success`, `execution_time` (seconds) and
-    /// `timed_out`. Ours follow: `status` (`completed`, `raised`, `exited`, `limit`, `cancelled`,
-    /// `tampered` or `sandbox_failed`), `value`, `repr`, `bundle`, `displays`, `exit_code`, `message`,
+    /// `timed_out`. Ours follow: `passed` ([`Self::passed`]: it ran to its very end, which a
+    /// `success` that left with `sys.exit(0)` didn't), `status` (`completed`, `raised`, `exited`,
+    /// `limit`, `cancelled`, `tampered` or `sandbox_failed`), `value`, `repr`, `bundle`,
+    /// `displays`, `exit_code`, `message`,
     /// `interrupted_at`, `session_restored`, `error`, `truncated`, `files`, `limits_met` and `usage`.
     /// `bundle` and each of `displays` are objects from MIME types to texts, bytes in base64.
     /// The `error` of an exception has the fields of [`Exception`].
@@ -123,6 +126,7 @@ impl Outcome {
             success: self.is_success(),
             execution_time: self.usage.wall.as_secs_f64(),
             timed_out: self.is_timeout(),
+            passed: self.passed(),
             status: self.verdict.name(),
             value,
             repr,
@@ -226,6 +230,28 @@ mod tests {
         assert_eq!(json["error"]["type"], "ValueError");
         assert_eq!(json["error"]["kind"], "exception");
         assert_eq!(json["error"]["context"]["type"], "KeyError");
+    }
+
+    /// A grader's tests stand behind the code that is graded, and don't run if that leaves.
+    #[test]
+    fn only_what_ran_to_its_end_has_passed() {
+        let completed = Verdict::Completed {
+            value: None,
+            repr: None,
+            bundle: MimeBundle::default(),
+            data: None,
+        };
+        let left = Verdict::Exited { code: 0, message: None };
+        for (verdict, session_restored, success, passed) in [
+            (completed.clone(), false, true, true),
+            (completed, true, false, false),
+            (left, false, true, false),
+            (Verdict::Cancelled, false, false, false),
+        ] {
+            let outcome = Outcome { session_restored, ..Outcome::not_run(verdict) };
+            let json = outcome.to_tool_json();
+            assert_eq!((&json["success"], &json["passed"]), (&json!(success), &json!(passed)));
+        }
     }
 
     #[test]

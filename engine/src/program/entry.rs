@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::BadProgram;
 use crate::files::mount::Mount;
 use crate::names::is_name;
-use crate::value::Value;
+use crate::value::{Value, number};
 
 /// What of a program runs.
 #[derive(Debug, Clone, Default)]
@@ -62,10 +62,15 @@ impl Call {
     pub(super) fn check(&self) -> Result<(), BadProgram> {
         let Self { module, function, args, keywords } = self;
         if ![module, function].into_iter().all(|dotted| dotted.split('.').all(is_name)) {
-            return Err(BadProgram::Call { target: format!("{module}:{function}") });
+            // As it was typed: without a function there may have been no colon.
+            let target = match function.as_str() {
+                "" => module.clone(),
+                function => format!("{module}:{function}"),
+            };
+            return Err(BadProgram::Call { target });
         }
         keywords.iter().try_for_each(|(name, value)| check_given(name, value))?;
-        args.iter().try_for_each(|value| check_depth("an argument", value))
+        args.iter().try_for_each(|value| check_value("an argument", value))
     }
 }
 
@@ -86,14 +91,16 @@ pub(super) fn check_given(name: &str, value: &Value) -> Result<(), BadProgram> {
     if !is_name(name) {
         return Err(BadProgram::Name { name: name.to_owned() });
     }
-    check_depth(name, value)
+    check_value(name, value)
 }
 
-fn check_depth(name: &str, value: &Value) -> Result<(), BadProgram> {
+fn check_value(name: &str, value: &Value) -> Result<(), BadProgram> {
     match value {
         Value::Json(json) if !is_within(json, MOST_DEPTH) => {
             Err(BadProgram::Depth { name: name.to_owned() })
         }
+        Value::Json(json) => number::check(json)
+            .map_err(|problem| BadProgram::Number { name: name.to_owned(), problem }),
         _ => Ok(()),
     }
 }

@@ -8,8 +8,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How much of what pip said goes into an error, in bytes.
-const DETAIL_BYTES: usize = 600;
+/// How much of what pip said goes into an error, in bytes: its last lines, whole.
+const DETAIL_BYTES: usize = 2000;
+/// How much of one line, in bytes. Of a longer one the beginning says what is wrong, and the rest lists
+/// versions or candidates.
+const LINE_BYTES: usize = 500;
 
 /// Why pip brought nothing.
 #[derive(Debug)]
@@ -58,14 +61,25 @@ pub(crate) fn download(
     Ok(wheels)
 }
 
-/// The last lines of `text`, as one line.
+/// The last lines of `text`, as one line. What is left out is marked by `…`.
 fn end_of(text: &str) -> String {
-    let text = text.trim();
-    let mut start = text.len().saturating_sub(DETAIL_BYTES);
-    while !text.is_char_boundary(start) {
-        start += 1;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut kept: Vec<String> = Vec::new();
+    let mut bytes = 0;
+    for line in lines.rev() {
+        let line = match line.len() {
+            0..=LINE_BYTES => line.to_owned(),
+            _ => format!("{} …", &line[..line.floor_char_boundary(LINE_BYTES)]),
+        };
+        bytes += line.len();
+        if bytes > DETAIL_BYTES {
+            kept.push("…".to_owned());
+            break;
+        }
+        kept.push(line);
     }
-    text[start..].lines().map(str::trim).collect::<Vec<_>>().join("; ")
+    kept.reverse();
+    kept.join("; ")
 }
 
 #[cfg(test)]
@@ -73,9 +87,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_long_text_is_cut_at_a_character() {
-        let text = "ä".repeat(DETAIL_BYTES);
-        assert!(end_of(&text).len() <= DETAIL_BYTES);
-        assert_eq!(end_of("  one\n  two \n"), "one; two");
+    fn no_line_loses_its_beginning() {
+        assert_eq!(end_of("  one\n\n  two \n"), "one; two");
+        let versions = "1.0, ".repeat(1000);
+        let said = format!("WARNING: x\nERROR: no version of ä==9 (from {versions})\nERROR: none");
+        let end = end_of(&said);
+        assert!(end.starts_with("WARNING: x; ERROR: no version of ä==9 (from 1.0, "), "{end}");
+        assert!(end.ends_with(" …; ERROR: none"), "{end}");
+        assert!(end.len() < LINE_BYTES + 100);
+        let lines: Vec<String> = (0..500).map(|number| format!("line {number}")).collect();
+        let end = end_of(&lines.join("\n"));
+        assert!(end.starts_with("…; line ") && end.ends_with("; line 499"), "{end}");
+        assert!(end.len() < 2 * DETAIL_BYTES);
     }
 }

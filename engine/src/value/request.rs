@@ -8,7 +8,7 @@ use crate::agent::marshal::Value as Marshal;
 /// A list whose first item says what the rest is.
 pub(crate) fn encoded(value: &Value) -> Marshal<'_> {
     match value {
-        Value::Json(json) => Marshal::List(vec!["plain".into(), plain(json)]),
+        Value::Json(json) => Marshal::List(vec!["plain".into(), json.into()]),
         Value::Bytes(bytes) => Marshal::List(vec!["plain".into(), raw(bytes)]),
         Value::Array(array) => encoded_array(array),
         Value::Frame(frame) => encoded_frame(frame),
@@ -64,22 +64,4 @@ fn encoded_column(column: &Column) -> Marshal<'_> {
 
 fn raw(bytes: &[u8]) -> Marshal<'_> {
     Marshal::Bytes(Cow::Borrowed(bytes))
-}
-
-fn plain(json: &serde_json::Value) -> Marshal<'_> {
-    use serde_json::Value as Json;
-    match json {
-        Json::Null => Marshal::None,
-        Json::Bool(value) => Marshal::Bool(*value),
-        Json::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
-            (Some(number), _, _) => Marshal::Int(number),
-            (None, Some(number), _) => Marshal::Unsigned(number),
-            (None, None, number) => Marshal::Float(number.unwrap_or(f64::NAN)),
-        },
-        Json::String(text) => text.as_str().into(),
-        Json::Array(items) => Marshal::List(items.iter().map(plain).collect()),
-        Json::Object(items) => {
-            Marshal::dict(items.iter().map(|(name, item)| (name.as_str(), plain(item))))
-        }
-    }
 }

@@ -75,6 +75,10 @@ pub(super) fn rows() -> Vec<Row> {
             "open('missing')",
             "FileNotFoundError",
             "[Errno 44] No such file or directory: 'missing'",
+        )
+        .ending(
+            "FileNotFoundError: [Errno 44] No such file or directory: 'missing'\n\
+             A program sees only the files that it is given. ‹*›--input missing ‹*›\n",
         ),
         raises("raise FloatingPointError('f')", "FloatingPointError", "f"),
         raises("raise GeneratorExit", "GeneratorExit", ""),

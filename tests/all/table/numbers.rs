@@ -1,9 +1,14 @@
 //! Numbers of every kind: what JSON holds is the value, all others have their `repr`.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::dsl::{Row, completes, fails, raises, shows};
 use super::error::error;
+
+/// JSON with all of its digits.
+fn exactly(json: &str) -> Value {
+    serde_json::from_str(json).expect("it is JSON")
+}
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -15,9 +20,13 @@ pub(super) fn rows() -> Vec<Row> {
             json!([-9223372036854775808_i64, 18446744073709551615_u64]),
             "(-9223372036854775808, 18446744073709551615)",
         ),
-        shows("2 ** 64", "18446744073709551616"),
-        shows("-(2 ** 63) - 1", "-9223372036854775809"),
-        shows("[1, 10 ** 30]", "[1, 1000000000000000000000000000000]"),
+        completes("2 ** 64", exactly("18446744073709551616"), "18446744073709551616"),
+        completes("-(2 ** 63) - 1", exactly("-9223372036854775809"), "-9223372036854775809"),
+        completes(
+            "[1, 10 ** 30]",
+            exactly("[1, 1000000000000000000000000000000]"),
+            "[1, 1000000000000000000000000000000]",
+        ),
         shows("10 ** 5000", "<unprintable int: ValueError>"),
         raises(
             "str(10 ** 5000)",

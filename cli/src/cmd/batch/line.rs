@@ -34,11 +34,25 @@ struct Line {
     /// Texts, or `{"base64": …}`, by their paths in the workspace.
     files: Option<Value>,
     /// Seconds.
-    timeout: Option<f64>,
+    timeout: Option<Seconds>,
     tenant: Option<String>,
     priority: Option<PriorityName>,
     /// Seconds from when the line is read.
-    deadline: Option<f64>,
+    deadline: Option<Seconds>,
+}
+
+/// A time, as a number in JSON.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Value")]
+struct Seconds(f64);
+
+impl TryFrom<Value> for Seconds {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        let seconds = value.as_f64().filter(|seconds| seconds.is_finite()).map(Self);
+        seconds.ok_or_else(|| format!("write a number of seconds, such as 1.5, and not {value}"))
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -51,7 +65,7 @@ enum PriorityName {
 
 /// A function in place of a program.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `function`, such as \"math:sqrt\"")]
 struct CallLine {
     /// `module:function`.
     function: String,
@@ -94,6 +108,7 @@ impl BadLine {
         json!({
             "id": self.id,
             "success": false,
+            "passed": false,
             "error": { "kind": "usage", "message": message },
         })
     }
@@ -229,7 +244,7 @@ impl From<PriorityName> for Priority {
     }
 }
 
-fn seconds(field: &str, seconds: f64) -> Result<Duration, String> {
+fn seconds(field: &str, Seconds(seconds): Seconds) -> Result<Duration, String> {
     let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
     time.ok_or_else(|| {
         // So that no number is told with hundreds of digits.
@@ -285,8 +300,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_with_its_field() {
         for (line, start) in [
-            (r#"{"code": "", "timeout": "1s"}"#, "`timeout`: invalid type: string"),
-            (r#"{"code": "", "tenant": 5}"#, "`tenant`: invalid type: integer"),
+            (
+                r#"{"code": "", "timeout": "1s"}"#,
+                "`timeout`: write a number of seconds, such as 1.5, and not \"1s\"",
+            ),
+            (r#"{"code": "", "deadline": [1]}"#, "`deadline`: write a number of seconds"),
+            (r#"{"call": 5}"#, "`call`: invalid type: number, expected an object with `function`"),
+            (r#"{"code": "", "tenant": 5}"#, "`tenant`: invalid type: number, expected a string"),
             (r#"{"code": "", "priority": "urgent"}"#, "`priority`: unknown variant `urgent`"),
             (r#"{"code": "", "priorit": "high"}"#, "unknown field `priorit`"),
             (r#"{"call": {"function": "a:b", "arg": 1}}"#, "`call`: unknown field `arg`"),
@@ -295,6 +315,13 @@ mod tests {
             let problem = problem(line).problem;
             assert!(problem.starts_with(start), "{line}: {problem}");
         }
+    }
+
+    #[test]
+    fn numbers_keep_all_their_digits() {
+        let id = "123456789012345678901234567890";
+        let request = parsed(format!(r#"{{"id": {id}, "code": "1"}}"#).as_bytes());
+        assert_eq!(request.unwrap().unwrap().id.to_string(), id);
     }
 
     #[test]

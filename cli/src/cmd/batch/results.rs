@@ -112,7 +112,7 @@ fn refusal(error: &hatchery::Error) -> Value {
     };
     let message = error.to_string();
     let error = json!({ "kind": "refused", "reason": reason, "message": message });
-    json!({ "success": false, "error": error })
+    json!({ "success": false, "passed": false, "error": error })
 }
 
 /// Writes the files of a line, and says in its result where, or what went wrong. Returns whether

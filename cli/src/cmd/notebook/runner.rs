@@ -31,6 +31,8 @@ pub(super) struct Task {
     pub(super) places: Places,
     /// Where the files go that its cells make: a folder of this name in that one.
     pub(super) files: Option<(Arc<OutputFolder>, String)>,
+    /// A job that is shown the folder that it lies in, if that is wanted, and nothing else.
+    pub(super) beside: Job,
 }
 
 /// What all notebooks have in common.
@@ -193,7 +195,7 @@ impl<'a> Run<'a> {
         done: usize,
     ) -> anyhow::Result<Self> {
         let first = if done == 0 { &settings.begin } else { &settings.go_on };
-        let outcome = session.run(first.clone()).await?;
+        let outcome = session.run(first.clone().with_files_of(&task.beside)).await?;
         if let Some(problem) = Problem::of(&outcome) {
             anyhow::bail!("the session can't begin: {problem}");
         }

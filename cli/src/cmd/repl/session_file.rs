@@ -19,7 +19,7 @@ const MOST_TRIES: usize = 10;
 
 /// The file of `--session`.
 #[derive(Debug)]
-pub(super) struct SessionFile {
+pub(in crate::cmd) struct SessionFile {
     path: PathBuf,
     /// The file that this prompt read or wrote last; `None` if there was none. It is locked.
     last: Option<(File, Stamp)>,
@@ -36,7 +36,7 @@ struct Stamp {
 
 impl SessionFile {
     /// Checks that a session can be kept in this file, and that no other prompt does so.
-    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+    pub(in crate::cmd) fn open(path: &Path) -> anyhow::Result<Self> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let is_place =
             folder.unwrap_or(Path::new(".")).is_dir() && (!path.exists() || path.is_file());
@@ -73,7 +73,7 @@ impl SessionFile {
     }
 
     /// The file, if there is one.
-    pub(super) fn existing(&self) -> Option<&Path> {
+    pub(in crate::cmd) fn existing(&self) -> Option<&Path> {
         self.last.as_ref().map(|_| self.path.as_path())
     }
 
@@ -84,7 +84,7 @@ impl SessionFile {
     }
 
     /// Writes the session to the file, unless somebody else has written there since.
-    pub(super) async fn save(&mut self, session: &Session) -> anyhow::Result<u64> {
+    pub(in crate::cmd) async fn save(&mut self, session: &Session) -> anyhow::Result<u64> {
         let (unfinished, _) = Unfinished::beside(&self.path, Access::Private)?;
         let bytes = session.save(unfinished.path()).await?;
         let file = File::open(unfinished.path())?;

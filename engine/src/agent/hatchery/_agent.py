@@ -27,7 +27,7 @@ from hatchery._streams import clear, flush_files, flush_streams, new_main, open_
 from hatchery._streams import reopen_streams, run_exit_functions
 from hatchery._values import data_fields, to_object
 from hatchery._wire import FETCH, HELLO, LAST, NO_ROOM, NO_VALUE, PREPARE_WORD, PROGRAM_BEGINS
-from hatchery._wire import PROGRAM_OVER, REHEARSE, RESEED, VALUE_IS_NONE
+from hatchery._wire import PROGRAM_OVER, REHEARSE, RESEED, TAKES_ALL_INTEGERS, VALUE_IS_NONE
 from hatchery._wire import decode_request, encode_json, put_forms, reply_frame
 
 # Enough to describe an exception in.
@@ -199,7 +199,8 @@ class Agent:
             if value is None:
                 reply = VALUE_IS_NONE if has_value else NO_VALUE
             else:
-                reply = self._described(value, cap, data_bytes, buffers)
+                is_wide = bool(moment & TAKES_ALL_INTEGERS)
+                reply = self._described(value, cap, data_bytes, is_wide, buffers)
             del value
         except SystemExit as error:
             self._reserve, buffers = None, ()
@@ -221,9 +222,9 @@ class Agent:
         flush_streams()
         return reply, buffers
 
-    def _described(self, value, cap, data_bytes, buffers):
+    def _described(self, value, cap, data_bytes, is_wide, buffers):
         """What a reply says of the value that a program ends in."""
-        reply = {"kind": "completed", **describe_value(True, value, cap, self._encode)}
+        reply = {"kind": "completed", **describe_value(True, value, cap, is_wide, self._encode)}
         forms, left_out = self._displays.rich_forms(value)
         if left_out:
             reply["result_left_out"] = max(left_out, reply.get("result_left_out", 0))

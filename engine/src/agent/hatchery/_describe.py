@@ -9,9 +9,11 @@ import traceback
 
 from hatchery._packages import advice_on
 
-# Integers that JSON readers take without loss: what fits 64 bits, signed or not.
+# Integers that every JSON reader of the host takes without loss: what fits 64 bits, signed or not.
 SMALLEST_INTEGER = -(1 << 63)
 LARGEST_INTEGER = (1 << 64) - 1
+# What the host's reader of JSON takes for marks of its own begins so.
+NO_KEYS = "$serde_json::private::"
 # Deeper values are no use as JSON, and readers refuse them (serde_json stops at 128).
 DEEPEST_VALUE = 100
 SCALARS = (str, int, float, bool)
@@ -34,14 +36,17 @@ NO_SITE = ". Site initialization is disabled"
 OUR_FILES = (lambda: None).__code__.co_filename.rpartition("_describe.py")[0]
 
 
-def describe_value(has_value, value, cap, encode):
-    """The last expression as JSON, where that holds it, and its `repr`."""
+def describe_value(has_value, value, cap, is_wide, encode):
+    """The last expression as JSON, where that holds it, and its `repr`.
+
+    Integers are as large as they like if the host is `is_wide`; else those beyond 64 bits are no JSON.
+    """
     if not has_value or value is None:
         return {"has_value": has_value, "value": None, "repr": None}
     is_json, told, size = False, None, 0
     try:
-        is_exact = is_exact_json(value, DEEPEST_VALUE)
-        told = value if is_exact else plain(value, DEEPEST_VALUE)
+        is_exact = is_exact_json(value, DEEPEST_VALUE, is_wide)
+        told = value if is_exact else plain(value, DEEPEST_VALUE, is_wide)
         text = encode(told)
         size = len(text) if text.isascii() else len(text.encode())
         is_json = size <= cap
@@ -73,22 +78,23 @@ def repr_of_bytes(value, cap):
     return f"{repr(value[:cap])[:cap]}… ({len(value)} bytes in all)"
 
 
-def is_exact_json(value, depth):
+def is_exact_json(value, depth, is_wide):
     """Whether JSON holds the value with nothing changed but a tuple's name."""
     kind = type(value)
     if value is None or kind is str or kind is bool:
         return True
     if kind is int:
-        return SMALLEST_INTEGER <= value <= LARGEST_INTEGER
+        return is_wide or SMALLEST_INTEGER <= value <= LARGEST_INTEGER
     if kind is float:
         return value - value == 0.0  # neither infinite nor NaN
     if depth == 0:
         return False
     if kind is list or kind is tuple:
-        return all(is_exact_json(item, depth - 1) for item in value)
+        return all(is_exact_json(item, depth - 1, is_wide) for item in value)
     if kind is dict:
         return all(
-            type(key) is str and is_exact_json(item, depth - 1) for key, item in value.items()
+            type(key) is str and not key.startswith(NO_KEYS) and is_exact_json(item, depth - 1, is_wide)
+            for key, item in value.items()
         )
     return False
 
@@ -97,7 +103,7 @@ class NoJson(Exception):
     """JSON can't hold a value."""
 
 
-def plain(value, depth):
+def plain(value, depth, is_wide):
     """The value in plain types, where those hold all of it: scalars of NumPy are numbers, subclasses
     are what they derive from, and keys are texts as in `json.dumps`, if no two become the same."""
     kind = type(value)
@@ -111,15 +117,15 @@ def plain(value, depth):
             raise NoJson
     if issubclass(kind, (str, int, float)):
         value = plain_scalar(value, kind)
-        if is_exact_json(value, 0):
+        if is_exact_json(value, 0, is_wide):
             return value
     elif depth > 0 and issubclass(kind, list):
-        return [plain(item, depth - 1) for item in list.__iter__(value)]
+        return [plain(item, depth - 1, is_wide) for item in list.__iter__(value)]
     elif depth > 0 and issubclass(kind, tuple):
-        return [plain(item, depth - 1) for item in tuple.__iter__(value)]
+        return [plain(item, depth - 1, is_wide) for item in tuple.__iter__(value)]
     elif depth > 0 and issubclass(kind, dict):
-        told = {plain_key(key): plain(item, depth - 1) for key, item in dict.items(value)}
-        if len(told) == dict.__len__(value):
+        told = {plain_key(key, is_wide): plain(item, depth - 1, is_wide) for key, item in dict.items(value)}
+        if len(told) == dict.__len__(value) and not any(key.startswith(NO_KEYS) for key in told):
             return told
     raise NoJson
 
@@ -133,9 +139,9 @@ def plain_scalar(value, kind):
     return int.__pos__(value) if issubclass(kind, int) else float.__pos__(value)
 
 
-def plain_key(key):
+def plain_key(key, is_wide):
     """What `json.dumps` makes of a key."""
-    key = plain(key, 0)
+    key = plain(key, 0, is_wide)
     if type(key) is str:
         return key
     return "null" if key is None else repr(key).lower() if type(key) is bool else repr(key)

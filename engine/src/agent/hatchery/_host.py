@@ -12,6 +12,7 @@ import types
 from _frozen_importlib import ModuleSpec
 
 import hatchery
+from hatchery._describe import NO_KEYS
 from hatchery._wire import CALL, CANCEL, FUNCTIONS, WAIT, decode_request, encode_json
 
 # Integers that arrive as they are.
@@ -205,6 +206,8 @@ def check(value, depth):
         for key, item in value.items():
             if type(key) is not str:
                 raise TypeError(f"keys for host functions are texts, not {type(key).__name__}")
+            if key.startswith(NO_KEYS):
+                raise ValueError(f"no host function takes the key {key!r}")
             check(item, depth - 1)
     else:
         for item in value:

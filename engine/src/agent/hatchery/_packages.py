@@ -1,5 +1,5 @@
-"""What to say about an import of what isn't here, about attempts at what no sandbox has, and about
-files and formats that the build leaves out.
+"""What to say about an import or a file that isn't here, about attempts at what no sandbox has, and
+about files and formats that the build leaves out.
 
 Nothing is hooked into imports: `try: import …` and `importlib.util.find_spec` work as ever. The
 advice is made when an exception that the program didn't catch is described.
@@ -69,6 +69,9 @@ _NO_CODECS = (
     "The build's Pillow knows no AVIF, JPEG 2000 and WebP, writes JPEG without reading it, and draws no"
     " text in fonts from files"
 )
+# Where programs make their files, or where there are none of their users; and the working directory.
+_OF_THE_GUEST = ("/usr/", "/tmp/", "/dev/", "/proc/", "/sys/", "/etc/", "/script/", "/beside/")
+_WORKSPACE = "/workspace/"
 # A name that is longer is nobody's typing.
 _MOST_CHARACTERS = 100
 # Exceptions that one was raised from, to look at.
@@ -76,10 +79,15 @@ _MOST_CAUSES = 8
 
 
 def advice_on(error):
-    """What to do about an exception for want of a module, a network or processes; "" if there is
-    nothing to say."""
+    """What to do about an exception for want of a module, a file, a network or processes; "" if there
+    is nothing to say."""
     try:
-        return _advice_on_import(error) or _advice_on_attempt(error) or _advice_on_build(error)
+        return (
+            _advice_on_import(error)
+            or _advice_on_build(error)
+            or _advice_on_file(error)
+            or _advice_on_attempt(error)
+        )
     except Exception:
         # The program has changed what is looked at here.
         return ""
@@ -95,6 +103,37 @@ def _advice_on_import(error):
         # Libraries say it in their own words: `raise ImportError("Missing optional …") from error`.
         error = BaseException.__dict__["__cause__"].__get__(error)
     return ""
+
+
+def _advice_on_file(error):
+    """How a program is given a file that it looks for as if it ran on its user's machine."""
+    if not issubclass(type(error), FileNotFoundError):
+        return ""
+    path = error.filename
+    if path is None:
+        # NumPy says which file only in its message.
+        path = "FILE"
+    if type(path) is not str or not path or len(path) > _MOST_CHARACTERS or not path.isprintable():
+        return ""
+    path = path.removeprefix(_WORKSPACE).removeprefix("./")
+    if path.startswith(_OF_THE_GUEST):
+        return ""
+    folder, slash, name = path.rpartition("/")
+    if path.startswith("/"):
+        way = f"--mount {_quoted(f'{folder}={folder}')} (Job::mount) shows it that folder"
+    else:
+        # Its name alone is the name of the copy, unless another one is given.
+        is_below = slash and ".." not in path.split("/")
+        option = _quoted(f"{path}={path}" if is_below else path)
+        opened = f" as {_quoted(name)}" if slash and not is_below else ""
+        way = f"--input {option} (Job::input) gives it a copy{opened}, --beside (Job::beside) the folder of"
+        way = f"{way} its script or notebook to read"
+    return f"A program sees only the files that it is given. If {_quoted(path)} is one of yours: {way}."
+
+
+def _quoted(text):
+    """The text as a word of a shell."""
+    return text if all(c.isalnum() or c in "_./=-+,:@%" for c in text) else f"'{text}'"
 
 
 def _advice_on_attempt(error):

@@ -30,6 +30,8 @@ PREPARE_WORD = b"prepare"
 LAST = 1
 RESEED = 2
 REHEARSE = 4
+# And of the host: that it takes integers of any size (`engine/src/value/number.rs`).
+TAKES_ALL_INTEGERS = 8
 
 
 def _refuse(value):

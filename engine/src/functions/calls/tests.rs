@@ -101,7 +101,7 @@ fn calls_beyond_a_limit_are_refused_and_told_of() {
     };
     let (calls, kept) = calls(&limits, false, None);
     let long = vec![b' '; 101];
-    assert!(calls.begin(&long).unwrap_err().message().contains("101 bytes"));
+    assert!(calls.begin(&long).unwrap_err().message().contains("101 B"));
     assert_eq!(begin(&calls, "f", 1), Ok(1));
     assert!(begin(&calls, "f", 2).is_err(), "one is under way");
     answer(&kept, Ok("x".repeat(200).into()));
@@ -136,7 +136,7 @@ fn arguments_under_way_take_so_much_memory_together_and_no_more() {
     let begin = || calls.begin(call.as_bytes());
     let begun = (0..100).map_while(|_| begin().ok()).last().unwrap();
     assert!((2..10).contains(&begun), "{begun}");
-    assert!(begin().unwrap_err().message().contains("268435456"));
+    assert!(begin().unwrap_err().message().contains("256.0 MiB"));
     // It is not the answer that makes room, whose time is by chance, but that the program has it.
     answer(&kept, Ok(Json::Null));
     assert!(begin().is_err());

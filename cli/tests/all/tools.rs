@@ -1,0 +1,57 @@
+//! `hatchery tool run`: JSON in and out, also where a call can't be run, and sessions of calls.
+
+use serde_json::{Value, json};
+
+use crate::{json_of, run_with_stdin, text};
+
+fn call(arguments: &[&str], call: &Value) -> Value {
+    let output = run_with_stdin(&[&["tool", "run"], arguments].concat(), &call.to_string());
+    json_of(&output)
+}
+
+#[test]
+fn a_call_that_can_not_be_run_has_a_result_that_says_why() {
+    for (arguments, call, expected) in [
+        (&[][..], "{\"code\": ", "no JSON"),
+        (&[], "{\"cod\": \"1\"}", "no field `cod`"),
+        (&[], "{\"code\": 1}", "`code` must be a string"),
+        (&["--input", "missing.csv"], "{\"code\": \"1\"}", "missing.csv"),
+        (&["--session", "Cargo.toml"], "{\"code\": \"1\"}", "no saved session"),
+    ] {
+        let output = run_with_stdin(&[&["tool", "run"], arguments].concat(), call);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let result = json_of(&output);
+        assert_eq!((&result["success"], &result["status"]), (&json!(false), &json!("not_run")));
+        assert_eq!(result["error"]["kind"], "usage");
+        let message = result["error"]["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{message}");
+        assert!(text(&output.stderr).contains(expected), "{output:?}");
+    }
+}
+
+#[test]
+fn calls_with_one_session_share_variables_and_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.session");
+    let session = ["--session", path.to_str().unwrap()];
+    let first = json!({ "code": "n = 20; open('f', 'w').write('text')" });
+    assert_eq!(call(&session, &first)["success"], true);
+    assert!(path.is_file());
+    let second = json!({ "code": "n += k; n", "variables": { "k": 1 } });
+    assert_eq!(call(&session, &second)["value"], 21);
+    // What fails does so in the session, which goes on.
+    assert_eq!(call(&session, &json!({ "code": "n = 5; 1/0" }))["success"], false);
+    let last = json!({ "code": "n, open('f').read()" });
+    assert_eq!(call(&session, &last)["value"], json!([5, "text"]));
+    assert_eq!(call(&[], &json!({ "code": "n" }))["error"]["type"], "NameError");
+
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let output = run_with_stdin(&["tool", "run", session[0], session[1]], "{\"code\": \"n\"}");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("is damaged"), "{output:?}");
+    let output = run_with_stdin(&["repl", session[0], session[1]], "n\n");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
