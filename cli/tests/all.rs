@@ -16,6 +16,10 @@ mod batches;
 #[path = "all/containers.rs"]
 mod containers;
 
+/// The cache: what it holds, what of it is in use, and making it smaller.
+#[path = "all/caches.rs"]
+mod caches;
+
 /// How programs end that are made to: by Ctrl-C, and by each limit.
 #[path = "all/ends.rs"]
 mod ends;
@@ -39,6 +43,10 @@ mod repl;
 /// Programs as files and streams hold them, and what a terminal is given of what they print.
 #[path = "all/programs.rs"]
 mod programs;
+
+/// What surrounds a command: its streams, its limits, and how much it says.
+#[path = "all/surroundings.rs"]
+mod surroundings;
 
 /// A batch while it runs: its metrics, its status, and `hatchery top`.
 #[path = "all/watching.rs"]

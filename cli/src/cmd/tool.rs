@@ -39,7 +39,7 @@ pub(crate) async fn run(arguments: ToolRunArguments) -> anyhow::Result<Exit> {
     let (outcome, interrupts) = follow(&mut ticket, false, &mut interrupts).await?;
     // Before the result is printed, so that they are there for whoever reads it.
     let problems = output.map_or_else(Vec::new, |folder| folder.keep(&outcome.files));
-    problems.iter().for_each(terminal::note);
+    problems.iter().for_each(terminal::error);
     let result = match arguments.file_contents {
         true => outcome.to_tool_json_with_files(),
         false => outcome.to_tool_json(),

@@ -27,7 +27,8 @@ pub(super) struct Line {
 
 impl Board {
     pub(super) fn new() -> Self {
-        Self { lines: std::io::stderr().is_terminal().then(MultiProgress::new) }
+        let is_shown = std::io::stderr().is_terminal() && !terminal::is_quiet();
+        Self { lines: is_shown.then(MultiProgress::new) }
     }
 
     /// Says something that stays.
@@ -35,6 +36,14 @@ impl Board {
         match &self.lines {
             Some(lines) => lines.suspend(|| terminal::note(text)),
             None => terminal::note(text),
+        }
+    }
+
+    /// Says what went wrong, also if notes aren't wanted.
+    pub(super) fn error(&self, text: impl Display) {
+        match &self.lines {
+            Some(lines) => lines.suspend(|| terminal::error(text)),
+            None => terminal::error(text),
         }
     }
 

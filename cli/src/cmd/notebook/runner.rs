@@ -156,7 +156,7 @@ async fn revived(task: &mut Task, settings: &Settings) -> Result<(Session, usize
 impl Errors<'_> {
     fn tell<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
         let tell = |error: &anyhow::Error| {
-            self.board.note(format_args!("{}: {error:#}", self.name));
+            self.board.error(format_args!("{}: {error:#}", self.name));
             self.first.get_or_insert(Exit::of_error(error));
         };
         result.inspect_err(tell).ok()
@@ -319,7 +319,7 @@ impl<'a> Run<'a> {
             Err(error) => vec![format!("can't make `{folder}` for its files: {error}")],
         };
         for problem in &problems {
-            board.note(format_args!("{name}: {problem}"));
+            board.error(format_args!("{name}: {problem}"));
         }
         problems.is_empty()
     }
@@ -362,7 +362,7 @@ impl<'a> Run<'a> {
             Some(false) => "it will run from its start",
             None => "it can't be gone on with",
         };
-        board.note(format_args!("{name}: {what}; {outputs}, {then}"));
+        board.error(format_args!("{name}: {what}; {outputs}, {then}"));
         exit
     }
 
