@@ -129,7 +129,7 @@ pub(crate) fn report(outcome: &Outcome) {
             report_place(outcome);
             terminal::error("interrupted");
         }
-        Verdict::Tampered(tampering) => terminal::note(tampering),
+        Verdict::Tampered(tampering) => terminal::error(tampering),
         // What the user gave, or asked of a session.
         Verdict::SandboxFailed(failure) if !failure.is_of_interpreter() => terminal::error(failure),
         Verdict::SandboxFailed(failure) => {

@@ -196,6 +196,9 @@ impl ProgramError {
                 Some(message) => ("SystemExit", cut(message, MOST_MESSAGE_BYTES)),
                 None => ("SystemExit", code.to_string()),
             },
+            Verdict::Tampered(tampering) => {
+                (verdict.name(), cut(&tampering.to_string(), MOST_MESSAGE_BYTES))
+            }
             _ => return None,
         };
         let exception = cut(exception, MOST_TYPE_BYTES);
@@ -375,6 +378,8 @@ mod tests {
         assert!(error(Verdict::Cancelled, 1).is_none());
         let left = error(Verdict::Exited { code: 3, message: None }, 1).unwrap();
         assert_eq!((&*left.exception, &*left.message), ("SystemExit", "3"));
+        let damaged = error(Verdict::Tampered(engine::Tampering("it lied".to_owned())), 1).unwrap();
+        assert!(damaged.exception == "tampered" && damaged.message.contains("it lied"));
         let long = engine::Exception::new("ä".repeat(1000), "ä".repeat(1000), "");
         let long = error(Verdict::Raised(long.into()), 1).unwrap();
         assert_eq!(

@@ -317,8 +317,8 @@ pub struct ProgramErrorStatus {
     pub worker: Option<WorkerId>,
     /// The job's tenant.
     pub tenant: String,
-    /// The name of the exception's type, such as `ValueError`; `SystemExit` for a code. At most 100
-    /// bytes of it.
+    /// The name of the exception's type, such as `ValueError`; `SystemExit` for a code, `tampered`
+    /// where the program damaged its interpreter. At most 100 bytes of it.
     pub exception: String,
     /// What it says, as the program wrote it, or the code. At most 500 bytes of it.
     pub message: String,
