@@ -397,6 +397,14 @@ impl Builder {
         self
     }
 
+    /// Bytes in the cache beyond which the start says that it has grown
+    /// ([`Progress::LargeCache`]); [`prune_cache`](crate::prune_cache) makes it smaller. Default:
+    /// `$HATCHERY_CACHE_BOUND`, else 5 GiB.
+    pub fn cache_bound_bytes(mut self, bytes: u64) -> Self {
+        self.engine.cache_bound_bytes = bytes;
+        self
+    }
+
     /// A wheel file of the Python build. Default: `$HATCHERY_PYTHON_WHEEL`, else pip fetches it.
     pub fn python_wheel(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.wheel = Some(path.into());

@@ -7,10 +7,11 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand};
 use hatchery::{Deterministic, Limits};
 
-pub(crate) use self::batch::BatchArguments;
+pub(crate) use self::batch::{BatchArguments, ProgressForm};
+pub(crate) use self::cache::{CacheCommand, PruneArguments};
 pub(crate) use self::image::{
     BuildArguments, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
 };
@@ -18,6 +19,7 @@ pub(crate) use self::notebook::{NotebookArguments, NotebookCommand};
 pub(crate) use self::top::TopArguments;
 
 mod batch;
+mod cache;
 mod image;
 mod notebook;
 mod top;
@@ -31,6 +33,15 @@ mod top;
 #[derive(Debug, Parser)]
 #[command(name = "hatchery", version, about, max_term_width = 100)]
 pub(crate) struct Arguments {
+    /// Say nothing but results and what went wrong: no progress, no notes, no warnings.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+
+    /// Print more of the log: steps and how long they took, with -vv details. `RUST_LOG`, where it
+    /// is set, says instead what is printed.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -65,11 +76,27 @@ pub(crate) enum Command {
     },
     /// List the packages that programs can import, with versions and where they come from.
     Packages(PackagesArguments),
+    /// Say what the cache holds, and remove what nobody used for long.
+    Cache {
+        #[command(subcommand)]
+        command: CacheCommand,
+    },
     /// Manage the Python build.
     Python {
         #[command(subcommand)]
         command: PythonCommand,
     },
+}
+
+impl Command {
+    /// Whether results go to standard output, where nobody would miss them if it was closed.
+    pub(crate) fn prints_results(&self) -> bool {
+        match self {
+            Self::Batch(arguments) => arguments.out.is_none(),
+            Self::Notebook { .. } => false,
+            _ => true,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

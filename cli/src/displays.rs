@@ -1,10 +1,10 @@
 //! Keeps what a program showed as files that other programs open.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use hatchery::{MimeBundle, MimeData, Outcome, Verdict};
+use hatchery::{ChangeKind, ChangedFile, MimeBundle, MimeData, Outcome, Verdict};
 
 use crate::terminal;
 
@@ -75,25 +75,23 @@ fn free_stem(stem: &str, folder: &Path) -> String {
     stems.find(is_free).expect("numbers go on")
 }
 
-/// Writes each display, and the result if it is more than text. Returns whether all were written.
-pub(crate) fn keep(outcome: &Outcome, folder: &Path) -> bool {
+/// Each display, and the result if it is more than text, as files.
+pub(crate) fn files(outcome: &Outcome) -> Vec<ChangedFile> {
     let numbered = outcome.displays.iter().zip(1_u32..);
-    let mut bundles: Vec<(String, &MimeBundle)> =
-        numbered.map(|(display, number)| (format!("display-{number}"), display)).collect();
-    if let Verdict::Completed { bundle, .. } = &outcome.verdict {
-        bundles.push(("result".to_owned(), bundle));
-    }
-    let mut are_kept = true;
-    for (stem, bundle) in bundles {
-        for (extension, data) in files_of(bundle) {
-            let path = folder.join(format!("{stem}.{extension}"));
-            if let Err(error) = fs::write(&path, data.as_bytes()) {
-                terminal::note(format_args!("can't write `{}`: {error}", path.display()));
-                are_kept = false;
-            }
-        }
-    }
-    are_kept
+    let displays = numbered.map(|(display, number)| (format!("display-{number}"), display));
+    let result = match &outcome.verdict {
+        Verdict::Completed { bundle, .. } => Some(("result".to_owned(), bundle)),
+        _ => None,
+    };
+    let bundles = displays.chain(result);
+    let files = bundles.flat_map(|(stem, bundle)| {
+        files_of(bundle).into_iter().map(move |(extension, data)| ChangedFile {
+            path: format!("{stem}.{extension}"),
+            kind: ChangeKind::Created,
+            contents: data.as_bytes().to_vec(),
+        })
+    });
+    files.collect()
 }
 
 /// The forms that are kept, with their extensions: the plain text only where there is no other.

@@ -115,7 +115,7 @@ pub(crate) fn report(outcome: &Outcome) {
         Verdict::Completed { .. } => {}
         // A message of `sys.exit` is among the program's own output already.
         Verdict::Exited { code: Outcome::ABORTED | Outcome::CRASHED, message: Some(message) } => {
-            terminal::note(message);
+            terminal::error(message);
         }
         Verdict::Exited { .. } => {}
         Verdict::Raised(exception) => {
@@ -123,19 +123,19 @@ pub(crate) fn report(outcome: &Outcome) {
         }
         Verdict::Limit(hit) => {
             report_place(outcome);
-            terminal::note(format_args!("stopped, {hit}"));
+            terminal::error(format_args!("stopped, {hit}"));
         }
         Verdict::Cancelled => {
             report_place(outcome);
-            terminal::note("interrupted");
+            terminal::error("interrupted");
         }
-        Verdict::Tampered(tampering) => terminal::note(tampering),
+        Verdict::Tampered(tampering) => terminal::error(tampering),
         // What the user gave, or asked of a session.
-        Verdict::SandboxFailed(failure) if !failure.is_of_interpreter() => terminal::note(failure),
+        Verdict::SandboxFailed(failure) if !failure.is_of_interpreter() => terminal::error(failure),
         Verdict::SandboxFailed(failure) => {
-            terminal::note(format_args!("the sandbox failed: {failure}"));
+            terminal::error(format_args!("the sandbox failed: {failure}"));
         }
-        verdict => terminal::note(format_args!("ended as {}", verdict.name())),
+        verdict => terminal::error(format_args!("ended as {}", verdict.name())),
     }
     remarks(outcome).iter().for_each(terminal::note);
 }

@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::FmtSpan;
+
 use crate::args::{Arguments, Command, NotebookCommand, PythonCommand, ToolCommand};
 use crate::exit::Exit;
 
@@ -17,33 +20,41 @@ mod output;
 mod progress;
 mod replace;
 mod signals;
+mod stdout;
 mod terminal;
+mod threads;
 
 fn main() -> ExitCode {
     let arguments = args::parse();
-    start_log();
-    match block_on(arguments) {
+    terminal::set_manner(arguments.quiet, arguments.verbose > 0);
+    start_log(&arguments);
+    match block_on(arguments.command) {
         Ok(exit) => exit.into(),
         Err(error) => {
             let exit = Exit::of_error(&error);
             if exit != Exit::BrokenPipe {
-                terminal::note(format_args!("{error:#}"));
+                terminal::error(format_args!("{error:#}"));
             }
             exit.into()
         }
     }
 }
 
-fn block_on(arguments: Arguments) -> anyhow::Result<Exit> {
+fn block_on(command: Command) -> anyhow::Result<Exit> {
+    if command.prints_results() {
+        stdout::check()?;
+    }
+    // Beyond this point nothing asks the system for a thread and can do without.
+    threads::check()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(run(arguments));
+    let result = runtime.block_on(run(command));
     // A thread that reads standard input can't be interrupted; the process doesn't wait for it.
     runtime.shutdown_background();
     result
 }
 
-async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
-    match arguments.command {
+async fn run(command: Command) -> anyhow::Result<Exit> {
+    match command {
         Command::Run(arguments) => cmd::run::run(*arguments).await,
         Command::Batch(arguments) => cmd::batch::run(*arguments).await,
         Command::Top(arguments) => cmd::top::run(arguments).await,
@@ -55,14 +66,32 @@ async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Tool { command: ToolCommand::Schema { result } } => cmd::tool::schema(result),
         Command::Tool { command: ToolCommand::Run(arguments) } => cmd::tool::run(*arguments).await,
         Command::Packages(arguments) => cmd::packages::run(arguments).await,
+        Command::Cache { command } => cmd::cache::run(command),
         Command::Python { command: PythonCommand::Install } => cmd::python::install().await,
         Command::Python { command: PythonCommand::Info } => cmd::python::info(),
     }
 }
 
-/// Writes what `RUST_LOG` asks for to standard error; warnings without it.
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+/// Whose log is Hatchery's own.
+const OWN_CRATES: [&str; 4] = ["hatchery", "scheduler", "pool", "engine"];
+
+/// Writes to standard error what `RUST_LOG` asks for, else what the options do, else warnings.
+fn start_log(arguments: &Arguments) {
+    let (level, own_level) = match (arguments.quiet, arguments.verbose) {
+        (true, _) => ("error", "error"),
+        (false, 0) => ("warn", "warn"),
+        (false, 1) => ("warn", "info"),
+        (false, _) => ("info", "debug"),
+    };
+    // How long steps took is said as they end.
+    let spans = if arguments.verbose > 0 { FmtSpan::CLOSE } else { FmtSpan::NONE };
+    let own = OWN_CRATES.map(|name| format!(",{name}={own_level}")).concat();
+    let wanted = || EnvFilter::new(format!("{level}{own}"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| wanted());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_span_events(spans)
+        .with_ansi(terminal::has_colors())
+        .with_writer(|| terminal::AboveBars)
+        .init();
 }

@@ -1,17 +1,21 @@
-//! Shows the slow first start: a bar on a terminal, plain lines elsewhere.
+//! Shows the slow first start: a bar on a terminal, plain lines elsewhere. And says when the cache has
+//! grown large.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hatchery::{Progress, ProgressSink};
+use bytesize::ByteSize;
+use hatchery::{CACHE_BOUND_VARIABLE, Progress, ProgressSink};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::terminal;
 
 /// A sink that suits standard error.
 pub(crate) fn sink() -> Display {
-    if std::io::stderr().is_terminal() {
+    if terminal::is_quiet() {
+        Display::Nothing
+    } else if std::io::stderr().is_terminal() {
         Display::Bar(Bar::default())
     } else {
         Display::Lines(Lines::default())
@@ -22,13 +26,24 @@ pub(crate) fn sink() -> Display {
 pub(crate) enum Display {
     Bar(Bar),
     Lines(Lines),
+    Nothing,
 }
 
 impl ProgressSink for Display {
     fn report(&self, progress: Progress) {
+        if let Progress::LargeCache { bytes, bound_bytes } = progress {
+            let [bytes, bound] = [bytes, bound_bytes].map(ByteSize::b);
+            terminal::note(format_args!(
+                "the cache has grown to {bytes}, beyond {bound}; `hatchery cache prune \
+                 --older-than 30d` removes what wasn't used for 30 days, and \
+                 {CACHE_BOUND_VARIABLE} moves the bound"
+            ));
+            return;
+        }
         match self {
             Self::Bar(bar) => bar.report(progress),
             Self::Lines(lines) => lines.report(progress),
+            Self::Nothing => {}
         }
     }
 }
@@ -63,7 +78,7 @@ impl Bar {
             return;
         }
         let Some(text) = text(progress) else { return };
-        let bar = bar.get_or_insert_with(ProgressBar::new_spinner);
+        let bar = bar.get_or_insert_with(|| terminal::bars().add(ProgressBar::new_spinner()));
         if let Progress::Compiling { done, total } = progress {
             if bar.length() != Some(total) {
                 let style = ProgressStyle::with_template("{msg} {wide_bar} {percent}% {eta}");

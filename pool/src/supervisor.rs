@@ -7,7 +7,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, DerivedActorRef, SupervisionEvent};
+use ractor::{
+    Actor, ActorId, ActorProcessingErr, ActorRef, DerivedActorRef, SpawnErr, SupervisionEvent,
+};
 use tokio::time::Instant;
 
 use crate::config::PoolConfig;
@@ -29,6 +31,9 @@ use stowing::Stowing;
 pub(crate) mod message;
 pub(crate) mod restart;
 pub(crate) mod stowing;
+
+/// What ractor says where an actor that is being ended starts another one.
+const ENDING: &str = "Supervisor is shutting down";
 
 /// The time of this crate.
 #[expect(clippy::disallowed_methods, reason = "this is the pool's clock file")]
@@ -161,6 +166,16 @@ impl Actor for Supervisor {
     }
 }
 
+/// Why a worker's actor could not be started. While the supervisor is being ended from outside that
+/// is no failure of the worker's.
+fn not_started(error: &SpawnErr) -> GoneReason {
+    match error {
+        SpawnErr::StartupFailed(error) if error.to_string() == ENDING => GoneReason::Stopped,
+        SpawnErr::StartupFailed(error) => GoneReason::StartFailed(error.to_string()),
+        error => GoneReason::StartFailed(error.to_string()),
+    }
+}
+
 impl SupervisorState {
     async fn spawn(&mut self, myself: &ActorRef<SupervisorMessage>, history: History) {
         let worker = WorkerId(self.next_worker);
@@ -179,10 +194,7 @@ impl SupervisorState {
             Ok((actor, _)) => {
                 self.workers.insert(actor.get_id(), Watched { actor, desk, history });
             }
-            Err(error) => {
-                let reason = GoneReason::StartFailed(error.to_string());
-                self.gone(myself, &desk, history, reason);
-            }
+            Err(error) => self.gone(myself, &desk, history, not_started(&error)),
         }
     }
 
@@ -222,7 +234,8 @@ impl SupervisorState {
         reason: GoneReason,
     ) {
         let worker = desk.worker();
-        let is_replaced = if self.closing.is_some() || desk.was_dismissed() {
+        let is_stopped = self.closing.is_some() || reason == GoneReason::Stopped;
+        let is_replaced = if is_stopped || desk.was_dismissed() {
             if let GoneReason::Died(_) | GoneReason::StartFailed(_) | GoneReason::Stuck = reason {
                 tracing::warn!(%worker, %reason, "a worker ended badly");
             }

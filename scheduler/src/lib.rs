@@ -29,8 +29,8 @@ pub use job::{JobRequest, Priority};
 pub use metrics::describe as describe_metrics;
 pub use scheduler::Scheduler;
 pub use status::{
-    ErrorStatus, Latencies, MemoryStatus, Percentiles, Phase, QueueDepth, SchedulerStatus,
-    SessionPlaces, SessionStatus, TenantStatus, Totals,
+    ErrorStatus, Latencies, MemoryStatus, Percentiles, Phase, ProgramErrorStatus, QueueDepth,
+    SchedulerStatus, SessionPlaces, SessionStatus, TenantStatus, Totals,
 };
 pub use ticket::{Events, Ticket};
 

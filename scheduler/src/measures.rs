@@ -4,12 +4,14 @@
 //! counted when somebody asks for them.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
+use engine::Verdict;
 use hdrhistogram::Histogram;
 use pool::WorkerId;
 
-use crate::status::{ErrorStatus, Latencies, Percentiles};
+use crate::status::{ErrorStatus, Latencies, Percentiles, ProgramErrorStatus};
 
 /// Longer times count as this one.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -19,8 +21,11 @@ const FINEST: Duration = Duration::from_nanos(64);
 const DIGITS: u8 = 3;
 /// The time over which the rate is measured, in seconds.
 const RATE_SECONDS: u64 = 60;
-/// Failures that are remembered.
+/// Failures that are remembered, and errors of programs.
 const ERROR_COUNT: usize = 10;
+/// What is remembered of an exception's type and of its message.
+const MOST_TYPE_BYTES: usize = 100;
+const MOST_MESSAGE_BYTES: usize = 500;
 
 /// What was measured since the scheduler began. Times are those since then.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ pub(crate) struct Measures {
     ended: [Second; RATE_SECONDS as usize],
     /// The last failures, the latest last.
     errors: VecDeque<Failure>,
+    /// The last errors of programs, the latest last.
+    program_errors: VecDeque<ProgramError>,
 }
 
 /// The distribution of a time, in nanoseconds.
@@ -54,6 +61,17 @@ struct Failure {
     message: String,
 }
 
+/// An error that ended a program.
+#[derive(Debug)]
+pub(crate) struct ProgramError {
+    at: Duration,
+    job: u64,
+    worker: Option<WorkerId>,
+    tenant: Arc<str>,
+    exception: String,
+    message: String,
+}
+
 impl Default for Measures {
     fn default() -> Self {
         Self {
@@ -63,6 +81,7 @@ impl Default for Measures {
             reset: Times::new(),
             ended: [Second::default(); RATE_SECONDS as usize],
             errors: VecDeque::with_capacity(ERROR_COUNT),
+            program_errors: VecDeque::with_capacity(ERROR_COUNT),
         }
     }
 }
@@ -126,10 +145,12 @@ impl Measures {
         worker: Option<WorkerId>,
         message: String,
     ) {
-        if self.errors.len() == ERROR_COUNT {
-            self.errors.pop_front();
-        }
-        self.errors.push_back(Failure { at: now, job, worker, message });
+        push_last(&mut self.errors, Failure { at: now, job, worker, message });
+    }
+
+    /// A program ended with an error.
+    pub(crate) fn program_failed(&mut self, error: ProgramError) {
+        push_last(&mut self.program_errors, error);
     }
 
     /// The last failures, the latest first.
@@ -142,6 +163,60 @@ impl Measures {
         };
         self.errors.iter().rev().map(told).collect()
     }
+
+    /// The last errors of programs, the latest first.
+    pub(crate) fn last_program_errors(&self, now: Duration) -> Vec<ProgramErrorStatus> {
+        let told = |error: &ProgramError| ProgramErrorStatus {
+            age: now.saturating_sub(error.at),
+            job: error.job,
+            worker: error.worker,
+            tenant: error.tenant.to_string(),
+            exception: error.exception.clone(),
+            message: error.message.clone(),
+        };
+        self.program_errors.iter().rev().map(told).collect()
+    }
+}
+
+impl ProgramError {
+    /// What is remembered of a verdict, if that is a program's error.
+    pub(crate) fn of(
+        verdict: &Verdict,
+        at: Duration,
+        job: u64,
+        worker: Option<WorkerId>,
+        tenant: &Arc<str>,
+    ) -> Option<Self> {
+        let (exception, message) = match verdict {
+            Verdict::Raised(raised) => {
+                (&*raised.type_name, cut(&raised.message, MOST_MESSAGE_BYTES))
+            }
+            Verdict::Exited { code: 0, .. } => return None,
+            Verdict::Exited { code, message } => match message {
+                Some(message) => ("SystemExit", cut(message, MOST_MESSAGE_BYTES)),
+                None => ("SystemExit", code.to_string()),
+            },
+            Verdict::Tampered(tampering) => {
+                (verdict.name(), cut(&tampering.to_string(), MOST_MESSAGE_BYTES))
+            }
+            _ => return None,
+        };
+        let exception = cut(exception, MOST_TYPE_BYTES);
+        Some(Self { at, job, worker, tenant: Arc::clone(tenant), exception, message })
+    }
+}
+
+/// Adds the latest one, in place of the oldest.
+fn push_last<T>(last: &mut VecDeque<T>, latest: T) {
+    if last.len() == ERROR_COUNT {
+        last.pop_front();
+    }
+    last.push_back(latest);
+}
+
+/// As much of a text as fits, which ends with a whole character.
+fn cut(text: &str, most_bytes: usize) -> String {
+    text[..text.floor_char_boundary(most_bytes)].to_owned()
 }
 
 impl Times {
@@ -273,5 +348,43 @@ mod tests {
         assert_eq!((latest.age, latest.job), (Duration::from_secs(9), None));
         assert_eq!((&*latest.message, latest.worker), ("failure 11", Some(WorkerId(11))));
         assert_eq!((errors[9].job, errors[9].message.as_str()), (Some(2), "failure 2"));
+        assert!(measures.last_program_errors(Duration::from_secs(20)).is_empty());
+    }
+
+    fn error(verdict: Verdict, job: u64) -> Option<ProgramError> {
+        let at = Duration::from_secs(job);
+        ProgramError::of(&verdict, at, job, Some(WorkerId(1)), &Arc::from("a"))
+    }
+
+    #[test]
+    fn the_last_ten_errors_of_programs_are_told_apart_from_failures() {
+        let mut measures = Measures::default();
+        for job in 0..12 {
+            let message = format!("number {job}");
+            let raised = engine::Exception::new("ValueError", message, "");
+            measures.program_failed(error(Verdict::Raised(raised.into()), job).unwrap());
+        }
+        let errors = measures.last_program_errors(Duration::from_secs(20));
+        assert_eq!((errors.len(), errors[9].job), (ERROR_COUNT, 2));
+        let latest = &errors[0];
+        assert_eq!((latest.age, latest.job, &*latest.tenant), (Duration::from_secs(9), 11, "a"));
+        assert_eq!((&*latest.exception, &*latest.message), ("ValueError", "number 11"));
+        assert!(measures.last_errors(Duration::from_secs(20)).is_empty());
+    }
+
+    #[test]
+    fn errors_of_programs_are_exceptions_and_codes_and_are_cut() {
+        assert!(error(Verdict::Exited { code: 0, message: None }, 1).is_none());
+        assert!(error(Verdict::Cancelled, 1).is_none());
+        let left = error(Verdict::Exited { code: 3, message: None }, 1).unwrap();
+        assert_eq!((&*left.exception, &*left.message), ("SystemExit", "3"));
+        let damaged = error(Verdict::Tampered(engine::Tampering("it lied".to_owned())), 1).unwrap();
+        assert!(damaged.exception == "tampered" && damaged.message.contains("it lied"));
+        let long = engine::Exception::new("ä".repeat(1000), "ä".repeat(1000), "");
+        let long = error(Verdict::Raised(long.into()), 1).unwrap();
+        assert_eq!(
+            (long.exception.len(), long.message.len()),
+            (MOST_TYPE_BYTES, MOST_MESSAGE_BYTES)
+        );
     }
 }

@@ -15,6 +15,8 @@ use crate::model::TenantView;
 /// The scheduler as it was after its last decision, with every worker as it is now.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SchedulerStatus {
+    /// The version of Hatchery.
+    pub version: &'static str,
     /// Whether jobs are taken.
     pub phase: Phase,
     /// Since the scheduler began.
@@ -48,6 +50,9 @@ pub struct SchedulerStatus {
     pub jobs_per_second: f64,
     /// The last failures of the sandbox and of workers, the latest first; at most 10.
     pub last_errors: Vec<ErrorStatus>,
+    /// The last errors that ended programs, the latest first; at most 10. What limits ended and
+    /// what callers cancelled isn't among them.
+    pub last_program_errors: Vec<ProgramErrorStatus>,
     /// The last decisions that were not about single jobs, the latest first: evictions,
     /// retirements, retries, workers, sessions. At most 50.
     pub last_decisions: Vec<Decision>,
@@ -59,11 +64,14 @@ impl SchedulerStatus {
         let snapshot = published.snapshot.read().clone();
         let sessions: Vec<_> = snapshot.sessions.iter().map(SessionStatus::of).collect();
         let workers = published.pool.get().map(pool::Pool::workers).unwrap_or_default();
-        let (latency, jobs_per_second, last_errors) = {
+        let (latency, jobs_per_second, last_errors, last_program_errors) = {
             let measures = published.measures.lock();
-            (measures.latencies(), measures.jobs_per_second(now), measures.last_errors(now))
+            let (errors, program_errors) =
+                (measures.last_errors(now), measures.last_program_errors(now));
+            (measures.latencies(), measures.jobs_per_second(now), errors, program_errors)
         };
         let status = Self {
+            version: env!("CARGO_PKG_VERSION"),
             phase: snapshot.phase,
             uptime: now,
             queue_depth: snapshot.queue_depth,
@@ -79,6 +87,7 @@ impl SchedulerStatus {
             latency,
             jobs_per_second,
             last_errors,
+            last_program_errors,
             last_decisions: published.told.last(),
         };
         published.metrics.gauges(&status);
@@ -293,6 +302,25 @@ pub struct ErrorStatus {
     /// The worker that failed or ran that job, if one did.
     pub worker: Option<WorkerId>,
     /// What failed.
+    pub message: String,
+}
+
+/// An exception that ended a program, or a code other than 0 that it left with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ProgramErrorStatus {
+    /// How long ago.
+    #[serde(rename = "age_seconds", serialize_with = "as_seconds")]
+    pub age: Duration,
+    /// The job.
+    pub job: u64,
+    /// The worker that ran it, if one did.
+    pub worker: Option<WorkerId>,
+    /// The job's tenant.
+    pub tenant: String,
+    /// The name of the exception's type, such as `ValueError`; `SystemExit` for a code, `tampered`
+    /// where the program damaged its interpreter. At most 100 bytes of it.
+    pub exception: String,
+    /// What it says, as the program wrote it, or the code. At most 500 bytes of it.
     pub message: String,
 }
 

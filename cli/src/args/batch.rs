@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::{ImageArguments, LimitArguments};
 
@@ -79,6 +79,12 @@ pub(crate) struct BatchArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
 
+    /// Write what programs show into this folder, each line's into one of its own, named as that of
+    /// `--output-dir`: figures and other displays as display-1.png and so on, the value of the last
+    /// line, where that is more than text, as result.html or the like.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) save_displays: Option<PathBuf>,
+
     /// Have results tell what those files hold, in base64.
     #[arg(long)]
     pub(crate) file_contents: bool,
@@ -98,11 +104,31 @@ pub(crate) struct BatchArguments {
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
 
+    /// How to show on standard error how far the batch is.
+    #[arg(long, value_name = "FORM", value_enum, default_value_t)]
+    pub(crate) progress: ProgressForm,
+
     #[command(flatten)]
     pub(crate) image: ImageArguments,
 
     #[command(flatten)]
     pub(crate) limits: LimitArguments,
+}
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProgressForm {
+    /// A bar at a terminal, unless the results go to the terminal as well; else nothing.
+    #[default]
+    Auto,
+    /// A bar, which only terminals can show.
+    Bar,
+    /// A line of text every 10 seconds, and one at the end.
+    Lines,
+    /// A JSON object on a line every second, and one at the end.
+    Json,
+    /// Nothing.
+    None,
 }
 
 pub(super) fn parse_workers(text: &str) -> Result<RangeInclusive<usize>, String> {

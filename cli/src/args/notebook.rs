@@ -46,14 +46,6 @@ pub(crate) struct NotebookArguments {
     #[arg(long)]
     pub(crate) allow_errors: bool,
 
-    /// Say only what goes wrong: no bars, and no line for a notebook that ran whole.
-    #[arg(short, long, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
-
-    /// Say when each cell begins.
-    #[arg(short, long)]
-    pub(crate) verbose: bool,
-
     /// Give each notebook a copy of a file: HOST, or HOST=NAME for another name in its workspace.
     /// Can be repeated.
     #[arg(long, value_name = "HOST[=NAME]")]

@@ -20,6 +20,10 @@ pub(crate) struct TopArguments {
     /// Print what there is now as text, and end.
     #[arg(long)]
     pub(crate) once: bool,
+
+    /// Print what there is now as one JSON object, with the fields of docs/status.md, and end.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 fn parse_interval(text: &str) -> Result<Duration, String> {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -17,26 +17,30 @@ use tokio::fs::File;
 use tokio::io::{AsyncBufRead, BufReader, BufWriter};
 use tokio::task::JoinSet;
 
-use crate::args::{BatchArguments, deterministic};
+use crate::args::{BatchArguments, ProgressForm, deterministic};
 use crate::exit::{Exit, UsageError};
 use crate::monitor::Monitor;
 use crate::output::OutputFolder;
-use crate::{inputs, progress, signals, terminal};
+use crate::{inputs, signals, terminal};
 
 use self::attempts::Attempts;
 use self::earlier::Earlier;
 use self::folders::Folders;
+use self::ids::Ids;
 use self::line::{BadLine, Request, Shared};
 use self::lines::Lines;
+use self::progress::Progress;
 use self::requests::Requests;
-use self::results::{Report, Results, Sink, Tally, line_of};
+use self::results::{Ending, Kept, Report, Results, Sink, Tally, line_of};
 use self::stragglers::Stragglers;
 
 mod attempts;
 mod earlier;
 mod folders;
+mod ids;
 mod line;
 mod lines;
+mod progress;
 mod requests;
 mod results;
 mod scripts;
@@ -60,14 +64,14 @@ struct Ended {
     /// What it took of `SMALL_BYTES`.
     bytes: usize,
     result: String,
-    is_success: bool,
+    ending: Ending,
 }
 
 pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     let lines = Lines::new(open(&arguments.jobs).await?);
     let builder = builder(&arguments)?;
     let shared = shared(&arguments)?;
-    let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
+    let kept = kept(&arguments)?;
     let monitor = match &arguments.metrics {
         Some(address) => Some(Monitor::start(address).await?),
         None => None,
@@ -86,7 +90,9 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         workers,
         attempts: Attempts::new(hatchery.clone(), arguments.cut_stragglers.map(Stragglers::new)),
         has_contents: arguments.file_contents,
-        output: output.map(|output| (Arc::new(output), Folders::default())),
+        kept,
+        folders: Folders::default(),
+        ids: Ids::default(),
         earlier,
         requests: Requests::new(lines, shared, workers),
         results: Results::new(sink, arguments.ordered),
@@ -94,6 +100,7 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         bytes_ahead: 0,
         place: 0,
         tally: Tally::default(),
+        progress: Progress::begin(arguments.progress, &arguments.jobs, arguments.out.is_some()),
     };
     let tally = tokio::select! {
         tally = batch.drive() => tally?,
@@ -107,7 +114,8 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         }
     };
     hatchery.drain().await;
-    let Tally { succeeded, failed, malformed, earlier } = tally;
+    let Tally { succeeded, malformed, earlier, .. } = tally;
+    let failed = tally.unsuccessful();
     let before = match earlier {
         0 => String::new(),
         count => format!("; {count} of these were done before"),
@@ -115,11 +123,19 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     terminal::note(format_args!(
         "{succeeded} succeeded, {failed} did not, {malformed} lines were no jobs{before}"
     ));
-    Ok(match tally {
-        Tally { malformed: 1.., .. } => Exit::Usage,
-        Tally { failed: 1.., .. } => Exit::Failed,
-        Tally { .. } => Exit::Success,
+    Ok(match (malformed, failed) {
+        (1.., _) => Exit::Usage,
+        (0, 1..) => Exit::Failed,
+        (0, 0) => Exit::Success,
     })
+}
+
+/// Where is kept what lines made.
+fn kept(arguments: &BatchArguments) -> Result<Kept, UsageError> {
+    let open = |path: &Option<PathBuf>| -> Result<_, UsageError> {
+        Ok(path.as_deref().map(OutputFolder::open).transpose()?.map(Arc::new))
+    };
+    Ok(Kept { files: open(&arguments.output_dir)?, displays: open(&arguments.save_displays)? })
 }
 
 /// What the options give to every line. Files are read and folders opened here, once.
@@ -136,7 +152,11 @@ fn shared(arguments: &BatchArguments) -> anyhow::Result<Shared> {
 
 fn builder(arguments: &BatchArguments) -> anyhow::Result<Builder> {
     // What waits is bounded here, so the pool must not refuse large jobs.
-    let builder = Hatchery::builder().queue_limit_bytes(usize::MAX).progress(progress::sink());
+    let start = match arguments.progress {
+        ProgressForm::None => crate::progress::Display::Nothing,
+        _ => crate::progress::sink(),
+    };
+    let builder = Hatchery::builder().queue_limit_bytes(usize::MAX).progress(start);
     let mut builder = arguments.image.apply(builder)?;
     if let Some(workers) = &arguments.workers {
         builder = builder.workers_between(workers.clone());
@@ -205,8 +225,10 @@ struct Batch {
     workers: usize,
     attempts: Attempts,
     has_contents: bool,
-    /// Where files of lines are kept, if they are.
-    output: Option<(Arc<OutputFolder>, Folders)>,
+    kept: Kept,
+    /// Where something is kept, the names of lines' folders there.
+    folders: Folders,
+    ids: Ids,
     earlier: Earlier,
     requests: Requests,
     results: Results,
@@ -215,6 +237,7 @@ struct Batch {
     /// Lines so far that have a result in this run.
     place: u64,
     tally: Tally,
+    progress: Progress,
 }
 
 impl Batch {
@@ -227,20 +250,28 @@ impl Batch {
             tokio::select! {
                 request = self.requests.next(others), if wants_more => match request {
                     Ok(Some(request)) => self.take(request).await?,
-                    Ok(None) => reading = Ok(Reading::Over),
+                    Ok(None) => {
+                        self.progress.is_read(self.place + self.tally.earlier as u64);
+                        reading = Ok(Reading::Over);
+                    }
                     // What was read before still has its results.
                     Err(error) => reading = Err(error),
                 },
                 Some(joined) = self.jobs.join_next() => {
                     let ended = joined.context("a task of the batch died")??;
                     self.bytes_ahead -= ended.bytes;
-                    self.tally.count(ended.is_success);
+                    self.tally.count(ended.ending);
                     self.results.put(ended.place, ended.result).await?;
+                }
+                () = self.progress.due(), if wants_more || others > 0 => {
+                    self.progress.show(&self.tally);
                 }
                 else => break,
             }
         }
+        self.progress.end(&self.tally);
         reading?;
+        self.ids.remark().iter().for_each(terminal::note);
         let left = self.earlier.left();
         if left > 0 {
             terminal::note(format_args!(
@@ -265,26 +296,28 @@ impl Batch {
             Ok(request) => request,
             Err(bad) => {
                 self.tally.malformed += 1;
+                self.ids.add(&bad.id, number);
                 let place = self.next_place();
                 return self.results.put(place, line_of(&bad.result(number))).await;
             }
         };
         let Request { id, digest, job, deadline, bytes } = request;
+        self.ids.add(&id, number);
         // Names depend on all lines before, also on those that aren't run.
-        let folder = self.output.as_mut();
-        let folder = folder.map(|(root, names)| (Arc::clone(root), names.name(&id, number)));
+        let kept = self.kept.clone();
+        let folder = if kept.is_any() { self.folders.name(&id, number) } else { String::new() };
         if let Some(was_success) = self.earlier.take(&id, &digest) {
             self.tally.earlier += 1;
-            self.tally.count(was_success);
+            self.tally.count(if was_success { Ending::Succeeded } else { Ending::Failed });
             return Ok(());
         }
         let place = self.next_place();
         let outcome = self.attempts.outcome(job, deadline);
-        let report = Report { id, digest, has_contents: self.has_contents, folder };
+        let report = Report { id, digest, has_contents: self.has_contents, kept, folder };
         self.bytes_ahead += bytes;
         self.jobs.spawn(async move {
-            let (result, is_success) = report.line(outcome.await).await?;
-            Ok(Ended { place, bytes, result, is_success })
+            let (result, ending) = report.line(outcome.await).await?;
+            Ok(Ended { place, bytes, result, ending })
         });
         Ok(())
     }

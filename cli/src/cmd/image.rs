@@ -187,7 +187,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// How long ago something was, in its largest unit.
-fn age(created: SystemTime, now: SystemTime) -> String {
+pub(super) fn age(created: SystemTime, now: SystemTime) -> String {
     // Clocks are set back at times; that is no reason to speak of the future.
     let seconds = now.duration_since(created).unwrap_or(Duration::ZERO).as_secs();
     let (count, unit) = match seconds {

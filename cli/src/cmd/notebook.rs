@@ -42,10 +42,7 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     let begin = inputs::add_named(begin, &arguments.input)?;
     let inputs = digest(&arguments.input)?;
 
-    let mut builder = Hatchery::builder().limits(limits.clone());
-    if !arguments.quiet {
-        builder = builder.progress(progress::sink());
-    }
+    let builder = Hatchery::builder().limits(limits.clone()).progress(progress::sink());
     let mut builder = arguments.image.apply(builder)?;
     let mut at_once = std::thread::available_parallelism().map_or(1, usize::from);
     if let Some(workers) = &arguments.workers {
@@ -56,7 +53,7 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     }
     let pool = builder.start().await?;
     let image = pool.image().map(|image| image.key.clone()).unwrap_or_default();
-    let board = Board::new(arguments.quiet, arguments.verbose);
+    let board = Board::new();
     let settings = Arc::new(Settings {
         pool,
         limits,
@@ -70,7 +67,7 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     });
     let tally = run_all(tasks, &settings, at_once).await?;
     if tally.count() > 1 {
-        board.note(&tally);
+        terminal::note(&tally);
     }
     Ok(tally.exit())
 }

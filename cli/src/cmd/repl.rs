@@ -98,7 +98,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     };
     if let Err(problem) = kept {
         if let Err(error) = &ended {
-            note(format_args!("{error:#}"));
+            screen::error(format_args!("{error:#}"));
         }
         let file = arguments.session.unwrap_or_default();
         return Err(problem.context(format!("the session is not kept in `{}`", file.display())));
@@ -290,7 +290,7 @@ impl Repl {
     async fn replace_lost(&mut self) -> anyhow::Result<()> {
         let fresh = self.hatchery.session(&self.present).await?;
         self.sessions.insert(self.present.clone(), fresh);
-        note("the session is lost, and its variables with it; this is a fresh one");
+        screen::error("the session is lost, and its variables with it; this is a fresh one");
         self.give_all().await
     }
 
@@ -408,7 +408,7 @@ impl Repl {
 
     /// Says what went wrong on the way. It ends nothing.
     fn complain(&mut self, exit: Exit, problem: impl std::fmt::Display) {
-        note(problem);
+        screen::error(problem);
         self.fail_with(exit);
     }
 

@@ -1,10 +1,9 @@
 //! `hatchery run`: one program in a fresh interpreter.
 
-use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use hatchery::{ChangeKind, Hatchery, Job, Outcome, Verdict};
+use hatchery::{ChangeKind, ChangedFile, Hatchery, Job, Outcome, Verdict};
 
 use crate::args::{RunArguments, deterministic};
 use crate::exit::{Exit, UsageError};
@@ -16,12 +15,9 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     terminal::set_raw(arguments.raw_output);
     let job = job(&arguments)?;
     let dependencies = inputs::header_dependencies(job.source());
-    for folder in arguments.output_dir.iter().chain(&arguments.save_displays) {
-        // Before the program runs, since its files would be lost otherwise.
-        fs::create_dir_all(folder)
-            .map_err(|error| UsageError(format!("can't make `{}`: {error}", folder.display())))?;
-    }
+    // Before the program runs, since its files would be lost otherwise.
     let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
+    let shown = arguments.save_displays.as_deref().map(OutputFolder::open).transpose()?;
     let builder = Hatchery::builder().workers(1).progress(progress::sink());
     let hatchery = arguments.image.apply(builder)?.start().await?;
     inputs::mention_missing(dependencies, &hatchery).await;
@@ -44,8 +40,8 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
             inputs::mention_missed_file(&outcome, script);
         }
     }
-    let are_shown = match &arguments.save_displays {
-        Some(folder) => displays::keep(&outcome, folder),
+    let are_shown = match shown {
+        Some(folder) => keep(&displays::files(&outcome), &folder),
         None => {
             if !arguments.json {
                 displays::mention(&outcome);
@@ -85,8 +81,13 @@ fn keep_files(outcome: &Outcome, output: Option<&OutputFolder>, arguments: &RunA
         }
         return true;
     };
-    let problems = folder.keep(&outcome.files);
-    problems.iter().for_each(terminal::note);
+    keep(&outcome.files, folder)
+}
+
+/// Writes files into a folder. Returns whether all were written.
+fn keep(files: &[ChangedFile], folder: &OutputFolder) -> bool {
+    let problems = folder.keep(files);
+    problems.iter().for_each(terminal::error);
     problems.is_empty()
 }
 

@@ -72,12 +72,12 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
     let (outcome, interrupts) = follow(&mut ticket, false, &mut interrupts).await?;
     // Before the result is printed, so that all is there for whoever reads it.
     let problems = output.map_or_else(Vec::new, |folder| folder.keep(&outcome.files));
-    problems.iter().for_each(terminal::note);
+    problems.iter().for_each(terminal::error);
     let mut are_kept = problems.is_empty();
     if let (Some(kept), Some(session)) = (&mut kept, &session)
         && let Err(error) = kept.save(session).await
     {
-        terminal::note(format_args!("the session is not kept: {error:#}"));
+        terminal::error(format_args!("the session is not kept: {error:#}"));
         are_kept = false;
     }
     let result = match arguments.file_contents {

@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::TopArguments;
 use crate::exit::{Exit, UsageError};
+use crate::terminal;
 
 use self::screen::Screen;
 use self::source::{Answer, Source};
@@ -32,6 +33,9 @@ const COLUMNS: u16 = 100;
 
 pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
     let source = Arc::new(Source::new(&arguments.address)?);
+    if arguments.json {
+        return print_json(source).await;
+    }
     let asked = Arc::clone(&source);
     let first = tokio::task::spawn_blocking(move || asked.ask()).await?;
     let first = first.map_err(|error| UsageError(source.advice(&error)))?;
@@ -49,6 +53,15 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
         return Err(UsageError(text.to_owned()).into());
     }
     watch_until_signal(source, screen, arguments.interval).await
+}
+
+/// Prints the status as the batch tells it.
+async fn print_json(source: Arc<Source>) -> anyhow::Result<Exit> {
+    let asked = Arc::clone(&source);
+    let status = tokio::task::spawn_blocking(move || asked.ask_json()).await?;
+    let status = status.and_then(|status| status.ok_or_else(|| "the pool is starting".to_owned()));
+    terminal::print(status.map_err(|error| UsageError(source.advice(&error)))?)?;
+    Ok(Exit::Success)
 }
 
 /// Shows the screen until the user or a signal ends it.

@@ -398,3 +398,86 @@ fn lines_wait_for_descriptors_and_are_jobs_all_the_same() {
     let expected = std::iter::repeat_n(COUNT, COUNT as usize).chain(0..COUNT);
     assert_eq!(values, expected.map(Value::from).collect::<Vec<_>>());
 }
+
+#[test]
+fn what_lines_show_is_kept_in_a_folder_for_each() {
+    let shows = "display({'image/png': b'\\x89', 'text/plain': 'x'}, raw=True)\n\
+                 class A: _repr_html_ = lambda self: '<b>'\nA()";
+    let jobs = Jobs::new(&[
+        json!({ "id": "a/b", "code": shows }),
+        json!({ "id": "plain", "code": "1" }),
+        json!({ "id": "raises", "code": format!("{shows}\n1/0") }),
+    ]);
+    let root = jobs.path("shown");
+    let arguments = ["--ordered", "--save-displays", root.to_str().unwrap()];
+    let output = jobs.run(&arguments);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let results = jobs.results();
+    let kept = |name: &str| fs::read(root.join(name)).unwrap();
+    assert_eq!(
+        (kept("a%2Fb/display-1.png"), kept("a%2Fb/result.html")),
+        (vec![0x89], b"<b>".into())
+    );
+    assert_eq!(results[0]["displays_dir"], root.join("a%2Fb").to_str().unwrap());
+    assert_eq!(results[0]["output_error"], Value::Null);
+    assert_eq!(kept("raises/display-1.png"), [0x89]);
+    assert!(results[0].get("output_dir").is_none(), "{results:?}");
+
+    fs::remove_dir_all(root.join("raises")).unwrap();
+    fs::write(root.join("raises"), "in the way").unwrap();
+    let output = jobs.run(&arguments);
+    assert!(text(&output.stderr).contains("of the line with id \"raises\""), "{output:?}");
+    let raises = &jobs.results()[2];
+    assert!(raises["output_error"].as_str().unwrap().contains("raises"), "{raises}");
+}
+
+#[test]
+fn ids_that_several_lines_have_are_told_once() {
+    let line = |id: u32| json!({ "id": id, "code": "1" });
+    let lines: Vec<Value> = (0..5).chain(0..5).map(line).collect();
+    let jobs = Jobs::new(&lines);
+    let output = jobs.run(&[]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("`id`").count(), 1, "{said}");
+    assert!(said.contains("5 lines have the `id` of an earlier line"), "{said}");
+    assert!(said.contains("line 6 with 0"), "{said}");
+    assert_eq!(jobs.results().len(), 10);
+    jobs.write(&lines[..5]);
+    assert!(!text(&jobs.run(&[]).stderr).contains("`id`"));
+}
+
+#[test]
+fn progress_is_told_by_kind_of_ending() {
+    let endless = json!({ "code": "while True: pass", "timeout": 0.2 });
+    let mut lines = vec![json!({ "code": "1/0" }), endless, json!({ "cod": "1" })];
+    lines.extend((0..6).map(|_| json!({ "code": "1" })));
+    let jobs = Jobs::new(&lines);
+    let output = jobs.run(&["--progress", "json", "-q"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = text(&output.stderr);
+    let last: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    for (name, expected) in [
+        ("done", json!(9)),
+        ("total", json!(9)),
+        ("succeeded", json!(6)),
+        ("failed", json!(1)),
+        ("limited", json!(1)),
+        ("sandbox_failed", json!(0)),
+        ("malformed", json!(1)),
+        ("earlier", json!(0)),
+        ("left_seconds", json!(0.0)),
+        ("is_over", json!(true)),
+    ] {
+        assert_eq!(last[name], expected, "{name}: {last}");
+    }
+    assert!(last["jobs_per_second"].as_f64().unwrap() > 0.0, "{last}");
+
+    let said = text(&jobs.run(&["--progress", "lines"]).stderr);
+    assert!(said.contains("9 of 9 done: 6 succeeded, 1 failed, 1 limited, 1 no jobs, "), "{said}");
+    for form in ["auto", "bar", "none"] {
+        let said = text(&jobs.run(&["--progress", form]).stderr);
+        assert!(!said.contains("done:") && !said.contains('\x1b'), "{form}: {said}");
+    }
+    assert_eq!(text(&jobs.run(&["-q"]).stderr), "");
+}

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStderr, ChildStdin, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{hatchery, interrupt, run, text};
+use super::{hatchery, interrupt, json_of, run, text};
 
 /// A batch that serves its metrics; it ends when its standard input does.
 struct Watched {
@@ -108,6 +108,11 @@ fn a_batch_is_scraped_while_it_runs() {
     assert_eq!(status["phase"], "open");
     assert_eq!(status["totals"]["succeeded"], 1);
     assert_eq!(status["totals"]["failed"], 1);
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(status["last_errors"], json!([]));
+    let error = &status["last_program_errors"][0];
+    assert_eq!((&error["exception"], &error["job"]), (&json!("ZeroDivisionError"), &json!(2)));
+    assert_eq!(error["message"], "division by zero");
     assert_eq!(status["tenants"][0]["tenant"], "web");
     assert_eq!(status["tenants"][0]["weight"], 3);
 
@@ -147,6 +152,9 @@ fn a_batch_is_scraped_while_it_runs() {
     for expected in ["Hatchery open", "succeeded 1", "failed 1", "web", "running", "Latency"] {
         assert!(shown.contains(expected), "{expected}: {shown}");
     }
+    assert!(shown.contains("ZeroDivisionError: division by zero"), "{shown}");
+    let told = json_of(&run(&["top", &batch.address, "--json"]));
+    assert_eq!((&told["phase"], &told["totals"]), (&status["phase"], &status["totals"]));
     interrupt(batch.child.id());
     assert_eq!(batch.child.wait().unwrap().code(), Some(130));
 }
@@ -207,6 +215,7 @@ fn watching_needs_an_address_and_a_terminal() {
     for (arguments, expected) in [
         (&["top", "nonsense"][..], "HOST:PORT"),
         (&["top", "127.0.0.1:1", "--once"], "--metrics 127.0.0.1:1"),
+        (&["top", "127.0.0.1:1", "--json"], "--metrics 127.0.0.1:1"),
         (&["top", "--interval", "1ms"], "at least 100ms"),
         (&["batch", "-", "--workers", "8..1"], "1..=1024"),
         (&["batch", "-", "--tenant", "web=0"], "NAME=WEIGHT"),

@@ -128,7 +128,7 @@ pub fn list(cache: &CacheDir) -> Result<Vec<ImageInfo>, CacheError> {
     let mut images = Vec::new();
     for key in keys(cache)? {
         let path = path_of(cache, &key);
-        let info = sealer.view(&path, &key).and_then(|view| format::read_info(view.bytes()));
+        let info = sealer.look_at(&path, &key).and_then(|view| format::read_info(view.bytes()));
         images.extend(info.map(|info| in_file(info, &path)));
     }
     images.sort_by(|a, b| (b.created, &b.key).cmp(&(a.created, &a.key)));

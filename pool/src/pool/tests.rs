@@ -324,6 +324,21 @@ async fn a_panic_of_the_thread_costs_the_worker_and_leaves_the_stop_handle_alone
     rig.close().await;
 }
 
+/// As at the end of a process, when whoever owns the pool can be gone before its supervisor is.
+#[tokio::test]
+async fn a_worker_that_is_asked_for_as_the_supervisor_ends_did_not_fail() {
+    let mut rig = rig().await;
+    rig.pool.add_worker();
+    rig.pool.supervisor.drain().unwrap();
+    let end = loop {
+        // Its thread may have been ready before.
+        if let PoolEvent::Gone { reason, is_replaced, .. } = rig.next().await {
+            break (reason, is_replaced);
+        }
+    };
+    assert_eq!(end, (GoneReason::Stopped, false));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_place_that_is_given_up_is_shown_until_another_worker_is_asked_for() {
     let mut rig = rig().await;

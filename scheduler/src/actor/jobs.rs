@@ -12,6 +12,7 @@ use crate::decision::DecisionKind;
 use crate::effect::Settlement;
 use crate::error::Refusal;
 use crate::job::{Growth, JobRequest, LiveJob};
+use crate::measures::ProgramError;
 use crate::model::{Ending, Event, Fault, Report};
 
 impl SchedulerState {
@@ -276,6 +277,8 @@ impl SchedulerState {
             if let Verdict::SandboxFailed(failure) = &outcome.verdict {
                 measures.failed(self.now, Some(job.0), ran_on, failure.to_string());
             }
+            let error = ProgramError::of(&outcome.verdict, self.now, job.0, ran_on, &live.tenant);
+            error.into_iter().for_each(|error| measures.program_failed(error));
         }
         if has_started {
             self.published.metrics.queued(queue_wait);

@@ -200,6 +200,7 @@ fn gauges_follow_the_status() {
 
 fn empty() -> SchedulerStatus {
     SchedulerStatus {
+        version: "",
         phase: Phase::Open,
         uptime: Duration::ZERO,
         queue_depth: 0,
@@ -215,6 +216,7 @@ fn empty() -> SchedulerStatus {
         latency: Latencies::default(),
         jobs_per_second: 0.0,
         last_errors: Vec::new(),
+        last_program_errors: Vec::new(),
         last_decisions: Vec::new(),
     }
 }

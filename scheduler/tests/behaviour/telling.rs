@@ -228,6 +228,19 @@ async fn the_status_measures_every_step() {
 }
 
 #[tokio::test]
+async fn errors_of_programs_are_told_apart_from_those_of_the_sandbox() {
+    let rig = rig(1).await;
+    assert!(!rig.run(script_of("raise", "a")).await.is_success());
+    assert!(rig.run(script("ok")).await.is_success());
+    let status = rig.status();
+    assert_eq!(status.version, env!("CARGO_PKG_VERSION"));
+    assert!(status.last_errors.is_empty(), "{:?}", status.last_errors);
+    let [error] = &status.last_program_errors[..] else { panic!("{status:?}") };
+    assert_eq!((&*error.tenant, &*error.exception, &*error.message), ("a", "ValueError", ""));
+    assert!(error.worker.is_some() && error.age <= status.uptime, "{error:?}");
+}
+
+#[tokio::test]
 async fn what_never_had_a_worker_is_no_measure_of_waiting() {
     let rig = rig(1).await;
     let running = rig.submit(script("wait")).await;

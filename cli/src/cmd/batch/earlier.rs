@@ -21,6 +21,8 @@ use crate::exit::UsageError;
 use crate::replace::{Access, replace, through_links};
 use crate::terminal;
 
+use super::ids::digest;
+
 /// The reason that results of stragglers carry.
 pub(super) const STRAGGLER: &str = "straggler";
 
@@ -101,11 +103,8 @@ impl Earlier {
     }
 }
 
-fn key(id: &Value, digest: &str) -> [u8; 16] {
-    let text = format!("{digest} {id}");
-    let mut key = [0; 16];
-    key.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
-    key
+fn key(id: &Value, line_digest: &str) -> [u8; 16] {
+    digest(&format!("{line_digest} {id}"))
 }
 
 /// Reads the results in the file, takes those out that don't count, and opens it for more. A file

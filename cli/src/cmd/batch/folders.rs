@@ -11,6 +11,8 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use super::ids::digest;
+
 /// Longer names end with a digest, so that no system finds them too long.
 const LONGEST_NAME_BYTES: usize = 150;
 
@@ -53,12 +55,6 @@ fn plain(id: &str) -> String {
         1..=LONGEST_NAME_BYTES => name,
         _ => format!("{}~{}", &name[..LONGEST_NAME_BYTES], blake3::hash(name.as_bytes()).to_hex()),
     }
-}
-
-fn digest(name: &str) -> [u8; 16] {
-    let mut digest = [0; 16];
-    digest.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..16]);
-    digest
 }
 
 #[cfg(test)]

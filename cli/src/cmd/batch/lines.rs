@@ -1,5 +1,9 @@
 //! The lines of the input.
 
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
 use serde_json::Value;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
@@ -60,6 +64,31 @@ impl Lines {
     }
 }
 
+/// How many lines of a file aren't empty: as many as will have a result.
+pub(super) fn count(path: &Path) -> io::Result<u64> {
+    let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
+    let mut count = 0;
+    let mut is_empty = true;
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(count);
+        }
+        for byte in buffer {
+            match byte {
+                b'\n' => is_empty = true,
+                byte if is_empty && !byte.is_ascii_whitespace() => {
+                    is_empty = false;
+                    count += 1;
+                }
+                _ => {}
+            }
+        }
+        let taken = buffer.len();
+        reader.consume(taken);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,5 +112,14 @@ mod tests {
         assert!(lines.next().await.unwrap().unwrap().is_err());
         assert_eq!(lines.next().await.unwrap().unwrap().unwrap(), b"next");
         assert!(lines.next().await.unwrap().is_none());
+    }
+
+    #[test]
+    fn lines_with_something_in_them_are_counted() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (text, expected) in [("", 0), ("a", 1), ("\n \r\n", 0), ("a\n\n b\n{}", 3)] {
+            std::fs::write(file.path(), text).unwrap();
+            assert_eq!(count(file.path()).unwrap(), expected, "{text:?}");
+        }
     }
 }

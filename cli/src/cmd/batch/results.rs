@@ -6,12 +6,12 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Context;
-use hatchery::{ChangeKind, ChangedFile};
+use hatchery::{ChangeKind, ChangedFile, Outcome, Verdict};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::output::OutputFolder;
-use crate::{escapes, terminal};
+use crate::{displays, escapes, terminal};
 
 use super::attempts;
 use super::earlier::STRAGGLER;
@@ -25,9 +25,25 @@ const MOST_HELD_BYTES: usize = 64 << 20;
 pub(super) struct Tally {
     pub(super) succeeded: usize,
     pub(super) failed: usize,
+    pub(super) limited: usize,
+    pub(super) cancelled: usize,
+    pub(super) sandbox_failed: usize,
+    pub(super) refused: usize,
     pub(super) malformed: usize,
-    /// Of those that succeeded and failed, how many were done before.
+    /// Of those that ended, how many did so before this run.
     pub(super) earlier: usize,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Succeeded,
+    /// The program failed, or what it made couldn't be kept.
+    Failed,
+    Limited,
+    Cancelled,
+    SandboxFailed,
+    Refused,
 }
 
 /// The result of a line, as it is being made.
@@ -36,8 +52,18 @@ pub(super) struct Report {
     pub(super) id: Value,
     pub(super) digest: String,
     pub(super) has_contents: bool,
-    /// Where the files of lines go, and the name of this line's folder there.
-    pub(super) folder: Option<(Arc<OutputFolder>, String)>,
+    pub(super) kept: Kept,
+    /// The name of this line's folder where something is kept.
+    pub(super) folder: String,
+}
+
+/// Where it is kept what lines made, as far as it is.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Kept {
+    /// Files that programs made or changed.
+    pub(super) files: Option<Arc<OutputFolder>>,
+    /// What programs showed.
+    pub(super) displays: Option<Arc<OutputFolder>>,
 }
 
 /// Where results go.
@@ -63,22 +89,67 @@ struct Order {
 }
 
 impl Tally {
-    pub(super) fn count(&mut self, is_success: bool) {
-        match is_success {
-            true => self.succeeded += 1,
-            false => self.failed += 1,
+    pub(super) fn count(&mut self, ending: Ending) {
+        *match ending {
+            Ending::Succeeded => &mut self.succeeded,
+            Ending::Failed => &mut self.failed,
+            Ending::Limited => &mut self.limited,
+            Ending::Cancelled => &mut self.cancelled,
+            Ending::SandboxFailed => &mut self.sandbox_failed,
+            Ending::Refused => &mut self.refused,
+        } += 1;
+    }
+
+    /// Jobs by how they ended, with the names that the status has for these.
+    pub(super) fn endings(&self) -> [(&'static str, usize); 6] {
+        [
+            ("succeeded", self.succeeded),
+            ("failed", self.failed),
+            ("limited", self.limited),
+            ("cancelled", self.cancelled),
+            ("sandbox_failed", self.sandbox_failed),
+            ("refused", self.refused),
+        ]
+    }
+
+    /// Lines that have their result.
+    pub(super) fn done(&self) -> usize {
+        self.malformed + self.endings().iter().map(|(_, count)| count).sum::<usize>()
+    }
+
+    /// Jobs that did not succeed.
+    pub(super) fn unsuccessful(&self) -> usize {
+        self.done() - self.malformed - self.succeeded
+    }
+}
+
+impl Ending {
+    fn of(outcome: &Outcome) -> Self {
+        match &outcome.verdict {
+            _ if outcome.is_success() => Self::Succeeded,
+            Verdict::Limit(_) => Self::Limited,
+            Verdict::Cancelled => Self::Cancelled,
+            Verdict::SandboxFailed(_) => Self::SandboxFailed,
+            _ => Self::Failed,
         }
     }
 }
 
+impl Kept {
+    /// Whether anything is.
+    pub(super) fn is_any(&self) -> bool {
+        self.files.is_some() || self.displays.is_some()
+    }
+}
+
 impl Report {
-    /// The line for how a job ended, and whether it was a success. Its files are written first, so
-    /// that they are there for whoever reads the line.
+    /// The line for how a job ended, and how it did. Its files are written first, so that they are
+    /// there for whoever reads the line.
     pub(super) async fn line(
         self,
         ended: Result<attempts::Ended, hatchery::Error>,
-    ) -> anyhow::Result<(String, bool)> {
-        let (mut result, is_success) = match ended {
+    ) -> anyhow::Result<(String, Ending)> {
+        let (mut result, ending) = match ended {
             Ok((outcome, cut)) => {
                 let mut result = match self.has_contents {
                     true => outcome.to_tool_json_with_files(),
@@ -90,17 +161,27 @@ impl Report {
                         json!({ "kind": kind, "reason": STRAGGLER, "message": message });
                 }
                 result["digest"] = self.digest.into();
-                let is_success = outcome.is_success();
-                let is_kept = match self.folder {
-                    Some(folder) => keep(folder, &self.id, outcome.files, &mut result).await?,
-                    None => true,
-                };
-                (result, is_success && is_kept)
+                let ending = Ending::of(&outcome);
+                let is_any_kept = self.kept.is_any();
+                let Kept { files, displays } = self.kept;
+                let shown = displays.map(|root| ("displays_dir", root, displays::files(&outcome)));
+                let made = files.map(|root| ("output_dir", root, outcome.files));
+                let mut problems = Vec::new();
+                for (field, root, files) in made.into_iter().chain(shown) {
+                    result[field] = keep(root, &self.folder, files, &mut problems).await?;
+                }
+                if is_any_kept {
+                    result["output_error"] = told(&problems, &self.id).into();
+                }
+                match ending {
+                    Ending::Succeeded if !problems.is_empty() => (result, Ending::Failed),
+                    ending => (result, ending),
+                }
             }
-            Err(error) => (refusal(&error), false),
+            Err(error) => (refusal(&error), Ending::Refused),
         };
         result["id"] = self.id;
-        Ok((line_of(&result), is_success))
+        Ok((line_of(&result), ending))
     }
 }
 
@@ -115,34 +196,35 @@ fn refusal(error: &hatchery::Error) -> Value {
     json!({ "success": false, "passed": false, "error": error })
 }
 
-/// Writes the files of a line, and says in its result where, or what went wrong. Returns whether
-/// all were written.
+/// Writes files of a line, unless there are none, and gives the path of their folder or null.
 async fn keep(
-    (root, name): (Arc<OutputFolder>, String),
-    id: &Value,
+    root: Arc<OutputFolder>,
+    name: &str,
     files: Vec<ChangedFile>,
-    result: &mut Value,
-) -> anyhow::Result<bool> {
-    let path = root.path().join(&name);
-    let is_any = files.iter().any(|file| file.kind != ChangeKind::Deleted);
-    result["output_dir"] = is_any.then(|| path.to_string_lossy()).into();
-    result["output_error"] = Value::Null;
-    if !is_any {
-        return Ok(true);
+    problems: &mut Vec<String>,
+) -> anyhow::Result<Value> {
+    if files.iter().all(|file| file.kind == ChangeKind::Deleted) {
+        return Ok(Value::Null);
     }
+    let path = root.path().join(name).to_string_lossy().into_owned();
+    let name = name.to_owned();
     let write = move || match root.folder(&name) {
         Ok(folder) => folder.keep(&files),
         Err(error) => vec![format!("can't make the folder `{name}`: {error}")],
     };
-    let problems = tokio::task::spawn_blocking(write).await.context("a write died")?;
-    let Some(first) = problems.first() else { return Ok(true) };
-    let more = match problems.len() {
-        1 => String::new(),
-        count => format!(" (and {} more)", count - 1),
+    problems.extend(tokio::task::spawn_blocking(write).await.context("a write died")?);
+    Ok(path.into())
+}
+
+/// Says what of a line with this id couldn't be kept, and gives the text for its result.
+fn told(problems: &[String], id: &Value) -> Option<String> {
+    let first = problems.first()?;
+    let text = match problems.len() {
+        1 => first.clone(),
+        count => format!("{first} (and {} more)", count - 1),
     };
-    terminal::note(format_args!("of the line with id {id}: {first}{more}"));
-    result["output_error"] = format!("{first}{more}").into();
-    Ok(false)
+    terminal::error(format_args!("of the line with id {id}: {text}"));
+    Some(text)
 }
 
 /// A result as it is written.
@@ -208,7 +290,6 @@ impl Sink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hatchery::{Outcome, Verdict};
 
     /// What is in the file after each result that comes.
     async fn written(is_ordered: bool, places: &[u64]) -> Vec<String> {
@@ -239,8 +320,9 @@ mod tests {
         assert_eq!((results.held(), results.has_room()), (0, true));
     }
 
-    fn report(folder: Option<(Arc<OutputFolder>, String)>) -> Report {
-        Report { id: json!([1]), digest: "d".to_owned(), has_contents: true, folder }
+    fn report(kept: Kept) -> Report {
+        let (digest, folder) = ("d".to_owned(), "a".to_owned());
+        Report { id: json!([1]), digest, has_contents: true, kept, folder }
     }
 
     fn with_file(path: &str) -> Outcome {
@@ -254,10 +336,10 @@ mod tests {
     async fn files_are_kept_before_their_line_is_made() {
         let base = tempfile::tempdir().unwrap();
         let root = Arc::new(OutputFolder::open(base.path()).unwrap());
-        let folder = || Some((Arc::clone(&root), "a".to_owned()));
-        let (line, is_success) = report(folder()).line(Ok((with_file("x/y"), None))).await.unwrap();
+        let kept = || Kept { files: Some(Arc::clone(&root)), displays: None };
+        let (line, ending) = report(kept()).line(Ok((with_file("x/y"), None))).await.unwrap();
         let result: Value = serde_json::from_str(&line).unwrap();
-        assert!(is_success && line.ends_with('\n'));
+        assert!(ending == Ending::Succeeded && line.ends_with('\n'));
         assert_eq!((&result["id"], &result["digest"]), (&json!([1]), &json!("d")));
         assert_eq!(result["output_dir"], base.path().join("a").to_str().unwrap());
         assert_eq!(
@@ -267,20 +349,22 @@ mod tests {
         assert_eq!(std::fs::read(base.path().join("a/x/y")).unwrap(), b"f");
 
         // `x` is a folder already.
-        let (line, is_success) = report(folder()).line(Ok((with_file("x"), None))).await.unwrap();
+        let (line, ending) = report(kept()).line(Ok((with_file("x"), None))).await.unwrap();
         let result: Value = serde_json::from_str(&line).unwrap();
-        assert!(!is_success && result["success"] == true);
+        assert!(ending == Ending::Failed && result["success"] == true);
         assert!(result["output_error"].as_str().unwrap().contains("can't keep `x`"), "{result}");
     }
 
     #[tokio::test]
     async fn a_line_without_files_has_no_folder() {
         let base = tempfile::tempdir().unwrap();
-        let folder = Some((Arc::new(OutputFolder::open(base.path()).unwrap()), "a".to_owned()));
+        let root = Some(Arc::new(OutputFolder::open(base.path()).unwrap()));
+        let kept = Kept { files: root.clone(), displays: root };
         let outcome = Outcome::not_run(Verdict::Cancelled);
-        let (line, _) = report(folder).line(Ok((outcome, None))).await.unwrap();
+        let (line, ending) = report(kept).line(Ok((outcome, None))).await.unwrap();
         let result: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(result["output_dir"], Value::Null);
+        assert_eq!(ending, Ending::Cancelled);
+        assert_eq!((&result["output_dir"], &result["displays_dir"]), (&Value::Null, &Value::Null));
         assert!(!base.path().join("a").exists());
         assert!(result["error"].get("reason").is_none());
     }

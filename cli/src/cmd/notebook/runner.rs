@@ -119,7 +119,7 @@ pub(super) async fn run(
     interrupts: Interrupts,
 ) -> (Exit, usize) {
     if interrupts.count() > 0 {
-        settings.board.error(format_args!("{}: not begun", task.name));
+        terminal::error(format_args!("{}: not begun", task.name));
         return (Exit::Interrupted, 0);
     }
     let mut errors = Errors { board: &settings.board, name: task.name.clone(), first: None };
@@ -146,7 +146,7 @@ async fn open(task: &mut Task, settings: &Settings) -> anyhow::Result<(Session, 
     };
     if settings.resumes {
         let name = &task.name;
-        settings.board.note(format_args!("{name}: running from its start, since {why}"));
+        terminal::note(format_args!("{name}: running from its start, since {why}"));
     }
     Ok((settings.pool.session(&session_name(task)).await?, 0))
 }
@@ -174,7 +174,7 @@ async fn revived(task: &mut Task, settings: &Settings) -> Result<(Session, usize
 impl Errors<'_> {
     fn tell<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
         let tell = |error: &anyhow::Error| {
-            self.board.error(format_args!("{}: {error:#}", self.name));
+            terminal::error(format_args!("{}: {error:#}", self.name));
             self.first.get_or_insert(Exit::of_error(error));
         };
         result.inspect_err(tell).ok()
@@ -219,7 +219,7 @@ impl<'a> Run<'a> {
         let line = board.begin(&self.task.name, total);
         if self.done > 0 {
             let (name, next) = (&self.task.name, self.done + 1);
-            board.note(format_args!("{name}: going on at cell {next} of {total}"));
+            terminal::note(format_args!("{name}: going on at cell {next} of {total}"));
         }
         let ended = self.cells(total, &line).await;
         drop(line);
@@ -350,7 +350,7 @@ impl<'a> Run<'a> {
             Err(error) => vec![format!("can't make `{folder}` for its files: {error}")],
         };
         for problem in &problems {
-            board.error(format_args!("{name}: {problem}"));
+            terminal::error(format_args!("{name}: {problem}"));
         }
         problems.is_empty()
     }
@@ -376,7 +376,7 @@ impl<'a> Run<'a> {
                     0 => String::new(),
                     errors => format!("{}, ", allowed(errors)),
                 };
-                board.note(format_args!("{name}: ran whole, {errors}{outputs}"));
+                terminal::note(format_args!("{name}: ran whole, {errors}{outputs}"));
                 return Exit::Success;
             }
             End::Whole => {
@@ -397,7 +397,7 @@ impl<'a> Run<'a> {
             Some(false) => "it will run from its start",
             None => "it can't be gone on with",
         };
-        board.error(format_args!("{name}: {what}; {outputs}, {then}"));
+        terminal::error(format_args!("{name}: {what}; {outputs}, {then}"));
         exit
     }
 

@@ -11,7 +11,7 @@ use anyhow::Context;
 use hatchery::{ChangeKind, ChangedFile, Outcome, Verdict};
 
 use crate::exit::UsageError;
-use crate::terminal::note;
+use crate::terminal;
 
 /// Where a session's files are.
 const WORKSPACE: &str = "/workspace/";
@@ -84,7 +84,7 @@ impl Outputs {
         let mut are_kept = true;
         for file in files.iter().filter(|file| file.kind != ChangeKind::Deleted) {
             if let Err(error) = self.keep_file(file) {
-                note(format_args!("can't keep `{}`: {error:#}", file.path));
+                terminal::error(format_args!("can't keep `{}`: {error:#}", file.path));
                 are_kept = false;
             }
         }

@@ -37,9 +37,10 @@ const ALARM: Style = Style::new().fg(Color::Red);
 
 /// The whole screen as text, with as many lines as it takes.
 pub(super) fn text(screen: &Screen, columns: u16) -> String {
-    let [upper, middle, errors] = heights(&screen.view);
+    let [upper, middle, errors, raised] = heights(&screen.view);
     let workers = u16::try_from(screen.view.workers.len()).unwrap_or(u16::MAX / 2);
-    let lines = [HEADER, upper, middle, FRAME + 1, workers.max(FEW_WORKERS), errors, FOOTER];
+    let workers = FRAME + 1 + workers.max(FEW_WORKERS);
+    let lines = [HEADER, upper, middle, workers, errors, raised, FOOTER];
     let lines = lines.into_iter().fold(0, u16::saturating_add);
     let mut buffer = Buffer::empty(Rect::new(0, 0, columns, lines));
     draw(screen, *buffer.area(), &mut buffer);
@@ -53,31 +54,37 @@ fn plain(buffer: &Buffer) -> String {
     (0..area.height).map(|y| format!("{}\n", line(y).trim_end())).collect()
 }
 
-/// Lines of the upper parts, the middle ones, and the errors.
-fn heights(view: &View) -> [u16; 3] {
+/// Lines of the upper parts, the middle ones, the errors of the sandbox and those of programs.
+fn heights(view: &View) -> [u16; 4] {
     let tenants = view.tenants.len().min(MOST_TENANTS) as u16;
-    let errors = view.last_errors.len().min(MOST_ERRORS) as u16;
+    let list = |errors: usize| match errors.min(MOST_ERRORS) as u16 {
+        0 => 0,
+        errors => FRAME + errors,
+    };
     [
         FRAME + LATENCIES.max(tenants + 2),
         FRAME + MEMORY,
-        if errors == 0 { 0 } else { FRAME + errors },
+        list(view.last_errors.len()),
+        list(view.last_program_errors.len()),
     ]
 }
 
 pub(super) fn draw(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     let view = &screen.view;
-    let [upper, middle, errors] = heights(view);
+    let [upper, middle, errors, raised] = heights(view);
     let rest = HEADER + upper + middle + FRAME + 1 + FEW_WORKERS + FOOTER;
     let errors = if rest + errors > area.height { 0 } else { errors };
+    let raised = if rest + errors + raised > area.height { 0 } else { raised };
     let parts = Layout::vertical([
         Constraint::Length(HEADER),
         Constraint::Length(upper),
         Constraint::Length(middle),
         Constraint::Min(FRAME + 1),
         Constraint::Length(errors),
+        Constraint::Length(raised),
         Constraint::Length(FOOTER),
     ]);
-    let [header, upper, middle, workers, errors, footer] = parts.areas(area);
+    let [header, upper, middle, workers, errors, raised, footer] = parts.areas(area);
     let halves = Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)]);
     draw_header(view, header, buffer);
     let [left, right] = halves.areas(upper);
@@ -88,6 +95,7 @@ pub(super) fn draw(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     draw_sessions(&view.places, right, buffer);
     draw_workers(screen, workers, buffer);
     draw_errors(view, errors, buffer);
+    draw_program_errors(view, raised, buffer);
     draw_footer(screen, footer, buffer);
 }
 
@@ -267,7 +275,7 @@ fn draw_workers(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     // The last line is not scrolled above the end of the room.
     let first = screen.first_worker.min(workers.len().saturating_sub(room));
     let last = workers.len().min(first + room);
-    let which = if workers.len() > room {
+    let which = if room > 0 && workers.len() > room {
         format!("{}–{} of {} ", first + 1, last, workers.len())
     } else {
         format!("{} ", workers.len())
@@ -318,6 +326,20 @@ fn draw_errors(view: &View, area: Rect, buffer: &mut Buffer) {
             Span::raw(job),
             Span::raw(one_line(&error.message)),
         ])
+    });
+    Paragraph::new(lines.collect::<Vec<_>>()).render(inner, buffer);
+}
+
+fn draw_program_errors(view: &View, area: Rect, buffer: &mut Buffer) {
+    if area.is_empty() {
+        return;
+    }
+    let inner = framed(Line::styled(" Last errors of programs ", BOLD), area, buffer);
+    let lines = view.last_program_errors.iter().take(MOST_ERRORS).map(|error| {
+        let job = format!("{}: job {}: ", one_line(&error.tenant), error.job);
+        let text = format!("{}: {}", one_line(&error.exception), one_line(&error.message));
+        let age = Span::styled(format!("{} ago  ", time(error.age_seconds)), DIM);
+        Line::from(vec![age, Span::raw(job), Span::raw(text)])
     });
     Paragraph::new(lines.collect::<Vec<_>>()).render(inner, buffer);
 }
@@ -386,6 +408,17 @@ mod tests {
             assert_eq!(text.lines().count(), usize::from(lines));
         }
         assert!(drawn(&screen, 80, 24).contains("backing off"));
+    }
+
+    #[test]
+    fn workers_without_room_are_only_counted() {
+        let mut screen = screen(View { phase: "open".to_owned(), ..View::default() });
+        screen.view.workers = (1..=3).map(worker).collect();
+        for lines in 1..=40 {
+            let text = drawn(&screen, 80, lines);
+            assert!(!text.contains("1–0"), "{text}");
+        }
+        assert!((1..20).any(|lines| drawn(&screen, 80, lines).contains("Workers 3")));
     }
 
     #[test]

@@ -54,20 +54,34 @@ impl Source {
     /// # Errors
     /// Nobody answers, or somebody who is no batch.
     pub(super) fn ask(&self) -> Result<Answer, String> {
+        let Some(text) = self.fetch()? else { return Ok(Answer::Starting) };
+        let view = serde_json::from_str(&text).map_err(other_version)?;
+        Ok(Answer::Status(Box::new(view)))
+    }
+
+    /// The status as it is told, on one line; `None` if the pool has not started. Waits for it.
+    ///
+    /// # Errors
+    /// As for `ask`.
+    pub(super) fn ask_json(&self) -> Result<Option<String>, String> {
+        let Some(text) = self.fetch()? else { return Ok(None) };
+        // Whatever answers there is known to be a batch before anybody reads it.
+        let _: View = serde_json::from_str(&text).map_err(other_version)?;
+        Ok(Some(text))
+    }
+
+    fn fetch(&self) -> Result<Option<String>, String> {
         let url = format!("http://{}/status", self.address);
         let mut response = self.agent.get(url).call().map_err(plain)?;
         let status = response.status();
         if status.as_u16() == STARTING {
-            return Ok(Answer::Starting);
+            return Ok(None);
         }
         if !status.is_success() {
             return Err(format!("what answers there is no batch: {status}"));
         }
         let body = response.body_mut().with_config().limit(MOST_BYTES);
-        let text = body.read_to_string().map_err(plain)?;
-        let view = serde_json::from_str(&text)
-            .map_err(|error| format!("what answers there is no batch of this version: {error}"))?;
-        Ok(Answer::Status(Box::new(view)))
+        body.read_to_string().map(Some).map_err(plain)
     }
 
     /// An error, and what to do about it.
@@ -78,6 +92,10 @@ impl Source {
              --metrics {address}`"
         )
     }
+}
+
+fn other_version(error: serde_json::Error) -> String {
+    format!("what answers there is no batch of this version: {error}")
 }
 
 fn plain(error: ureq::Error) -> String {

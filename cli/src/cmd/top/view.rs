@@ -31,6 +31,8 @@ pub(super) struct View {
     pub(super) jobs_per_second: f64,
     #[serde(default)]
     pub(super) last_errors: Vec<Failure>,
+    #[serde(default)]
+    pub(super) last_program_errors: Vec<ProgramError>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -109,6 +111,16 @@ pub(super) struct Failure {
     pub(super) age_seconds: f64,
     pub(super) job: Option<u64>,
     pub(super) worker: Option<u64>,
+    pub(super) message: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct ProgramError {
+    pub(super) age_seconds: f64,
+    pub(super) job: u64,
+    pub(super) tenant: String,
+    pub(super) exception: String,
     pub(super) message: String,
 }
 

@@ -1,0 +1,261 @@
+//! Shows how far a batch is: as a bar, as lines for people, or as JSON for programs.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+
+use super::attempts::now;
+use super::lines;
+use super::results::Tally;
+use crate::args::ProgressForm;
+use crate::terminal;
+
+/// How often each form is shown anew.
+const BAR_EVERY: Duration = Duration::from_millis(200);
+const LINE_EVERY: Duration = Duration::from_secs(10);
+const JSON_EVERY: Duration = Duration::from_secs(1);
+
+/// Shows how far a batch is, until it is dropped.
+pub(super) struct Progress {
+    form: Form,
+    interval: Interval,
+    began: Instant,
+    total: Total,
+}
+
+enum Form {
+    Bar(ProgressBar),
+    Lines,
+    Json,
+    Nothing,
+}
+
+/// The lines that will have a result, once they have been counted; 0 until then.
+#[derive(Clone, Default)]
+struct Total(Arc<AtomicU64>);
+
+impl Progress {
+    /// Begins to show the progress of a batch with the jobs in this file, or on a stream.
+    pub(super) fn begin(form: ProgressForm, jobs: &Path, has_out: bool) -> Self {
+        let (form, every) = match form {
+            ProgressForm::Auto if !suits_bar(has_out) => (Form::Nothing, LINE_EVERY),
+            ProgressForm::Auto | ProgressForm::Bar => (Form::Bar(bar()), BAR_EVERY),
+            ProgressForm::Lines => (Form::Lines, LINE_EVERY),
+            ProgressForm::Json => (Form::Json, JSON_EVERY),
+            ProgressForm::None => (Form::Nothing, LINE_EVERY),
+        };
+        let total = Total::default();
+        if !matches!(form, Form::Nothing) {
+            total.count(jobs);
+        }
+        let mut interval = interval(every);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        interval.reset();
+        Self { form, interval, began: now(), total }
+    }
+
+    /// All lines have been read: there are so many with a result.
+    pub(super) fn is_read(&self, lines: u64) {
+        self.total.0.store(lines, Ordering::Relaxed);
+    }
+
+    /// Waits until it is to be shown anew. Cancel-safe.
+    pub(super) async fn due(&mut self) {
+        match self.form {
+            Form::Nothing => std::future::pending().await,
+            _ => self.interval.tick().await,
+        };
+    }
+
+    pub(super) fn show(&self, tally: &Tally) {
+        let state = self.state(tally, false);
+        match &self.form {
+            Form::Bar(bar) => {
+                match state.total {
+                    Some(total) => bar.set_length(total),
+                    None => bar.unset_length(),
+                }
+                bar.set_position(state.done());
+                bar.set_message(state.details());
+            }
+            Form::Lines => terminal::error(state.line()),
+            Form::Json => terminal::say(&format!("{}\n", state.json())),
+            Form::Nothing => {}
+        }
+    }
+
+    /// Shows how it ended.
+    pub(super) fn end(&self, tally: &Tally) {
+        let state = self.state(tally, true);
+        match &self.form {
+            Form::Lines => terminal::error(state.line()),
+            Form::Json => terminal::say(&format!("{}\n", state.json())),
+            // What is said at the end of every batch takes its place.
+            Form::Bar(bar) => bar.finish_and_clear(),
+            Form::Nothing => {}
+        }
+    }
+
+    fn state<'a>(&self, tally: &'a Tally, is_over: bool) -> State<'a> {
+        let total = Some(self.total.0.load(Ordering::Relaxed)).filter(|total| *total > 0);
+        State { tally, total, elapsed: now() - self.began, is_over }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Form::Bar(bar) = &self.form {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Whether a bar would be seen, and not be torn by results.
+fn suits_bar(has_out: bool) -> bool {
+    use std::io::IsTerminal;
+    let is_free = has_out || !std::io::stdout().is_terminal();
+    std::io::stderr().is_terminal() && is_free && !terminal::is_quiet()
+}
+
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{pos}/{len} {wide_bar} {msg}");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    terminal::bars().add(ProgressBar::no_length().with_style(style))
+}
+
+impl Total {
+    /// Counts the lines of a file, on a thread beside the batch. A stream can't be read twice.
+    fn count(&self, jobs: &Path) {
+        if !jobs.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            return;
+        }
+        let (total, jobs) = (self.clone(), jobs.to_owned());
+        tokio::task::spawn_blocking(move || {
+            if let Ok(count) = lines::count(&jobs) {
+                // Those that were read count, should they differ.
+                let _ = total.0.compare_exchange(0, count, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        });
+    }
+}
+
+/// How far a batch is.
+struct State<'a> {
+    tally: &'a Tally,
+    /// `None` as long as it isn't known.
+    total: Option<u64>,
+    elapsed: Duration,
+    is_over: bool,
+}
+
+impl State<'_> {
+    fn done(&self) -> u64 {
+        self.tally.done() as u64
+    }
+
+    /// Jobs that ended in this run, a second; `None` before there is one.
+    fn rate(&self) -> Option<f64> {
+        let ended = self.tally.done() - self.tally.earlier;
+        let seconds = self.elapsed.as_secs_f64();
+        (ended > 0 && seconds > 0.0).then(|| ended as f64 / seconds)
+    }
+
+    /// How long the rest takes if it goes on like this.
+    fn left(&self) -> Option<Duration> {
+        let rest = self.total?.saturating_sub(self.done());
+        Duration::try_from_secs_f64(rest as f64 / self.rate()?).ok()
+    }
+
+    /// A line for people.
+    fn line(&self) -> String {
+        let done = match self.total {
+            Some(total) => format!("{} of {total} done", self.done()),
+            None => format!("{} done", self.done()),
+        };
+        format!("{done}: {}", self.details())
+    }
+
+    /// By kind of ending, with the rate and the time that is left.
+    fn details(&self) -> String {
+        let named = self.tally.endings().into_iter().chain([("no jobs", self.tally.malformed)]);
+        let some = named.filter(|(name, count)| *count > 0 || *name == "succeeded");
+        let mut parts: Vec<String> =
+            some.map(|(name, count)| format!("{count} {}", name.replace('_', " "))).collect();
+        parts.extend(self.rate().map(|rate| format!("{rate:.1}/s")));
+        if !self.is_over {
+            let whole = |left: Duration| Duration::from_secs(left.as_secs());
+            let left = self.left().map(|left| humantime::format_duration(whole(left)));
+            parts.extend(left.map(|left| format!("{left} left")));
+        }
+        parts.join(", ")
+    }
+
+    fn json(&self) -> Value {
+        let mut value = json!({
+            "done": self.done(),
+            "total": self.total,
+            "malformed": self.tally.malformed,
+            "earlier": self.tally.earlier,
+            "elapsed_seconds": self.elapsed.as_secs_f64(),
+            "jobs_per_second": self.rate(),
+            "left_seconds": self.left().map(|left| left.as_secs_f64()),
+            "is_over": self.is_over,
+        });
+        for (name, count) in self.tally.endings() {
+            value[name] = count.into();
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::batch::results::Ending;
+
+    fn tally() -> Tally {
+        let mut tally = Tally { malformed: 1, ..Tally::default() };
+        for ending in [Ending::Succeeded, Ending::Succeeded, Ending::Limited, Ending::Refused] {
+            tally.count(ending);
+        }
+        tally
+    }
+
+    fn state(tally: &Tally, total: Option<u64>) -> State<'_> {
+        State { tally, total, elapsed: Duration::from_secs(2), is_over: false }
+    }
+
+    #[test]
+    fn a_line_has_the_kinds_of_endings_the_rate_and_the_time_that_is_left() {
+        let tally = tally();
+        let line = state(&tally, Some(30)).line();
+        assert_eq!(
+            line,
+            "5 of 30 done: 2 succeeded, 1 limited, 1 refused, 1 no jobs, 2.5/s, 10s left"
+        );
+        let line = state(&tally, None).line();
+        assert_eq!(line, "5 done: 2 succeeded, 1 limited, 1 refused, 1 no jobs, 2.5/s");
+    }
+
+    #[test]
+    fn nothing_is_guessed_before_something_ended() {
+        let tally = Tally::default();
+        let state = state(&tally, Some(30));
+        assert_eq!(state.line(), "0 of 30 done: 0 succeeded");
+        assert_eq!(state.json()["left_seconds"], Value::Null);
+    }
+
+    #[test]
+    fn what_was_done_before_is_no_part_of_the_rate() {
+        let mut tally = tally();
+        tally.earlier = 3;
+        let value = state(&tally, Some(6)).json();
+        assert_eq!((&value["jobs_per_second"], &value["left_seconds"]), (&json!(1.0), &json!(1.0)));
+        assert_eq!((&value["done"], &value["succeeded"]), (&json!(5), &json!(2)));
+    }
+}

@@ -1,0 +1,121 @@
+//! The cache: what it holds, what of it is in use, and making it smaller.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use crate::{hatchery, json_of, run, text};
+
+/// Puts files of other versions into a cache, last used so many days ago.
+fn fill(cache: &Path, files: &[(&str, u64)]) {
+    for (name, days) in files {
+        let path = cache.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, vec![1; 100_000]).unwrap();
+        let then = SystemTime::now() - Duration::from_secs(days * 24 * 3600);
+        File::options().write(true).open(&path).unwrap().set_modified(then).unwrap();
+    }
+}
+
+fn cache(folder: &Path, arguments: &[&str]) -> Output {
+    let output = hatchery()
+        .arg("cache")
+        .args(arguments)
+        .env("HATCHERY_CACHE_DIR", folder)
+        .env_remove("HATCHERY_CACHE_BOUND")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    output
+}
+
+fn names(value: &Value) -> Vec<&str> {
+    value.as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn what_a_cache_holds_is_listed_and_pruned_by_age_and_by_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cache");
+    cache(&path, &["info"]);
+    fill(
+        &path,
+        &[
+            ("modules/aa.module", 50),
+            ("modules/bb.module", 3),
+            ("images/cc.image", 40),
+            ("images/dd.image", 1),
+            ("packages/ee/x.whl", 2),
+        ],
+    );
+    let info = json_of(&cache(&path, &["info", "--json"]));
+    assert_eq!(names(&info["entries"]), ["dd", "ee", "bb", "cc", "aa"]);
+    assert_eq!(info["entries"][1]["kind"], "packages");
+    assert_eq!(info["entries"][0]["is_in_use"], false);
+    assert!((500_000..600_000).contains(&info["bytes"].as_u64().unwrap()), "{info}");
+    let table = text(&cache(&path, &["info"]).stdout);
+    assert!(table.starts_with("KIND") && table.contains("50 days ago"), "{table}");
+
+    let old = ["prune", "--older-than", "30d"];
+    let dry = text(&cache(&path, &[&old[..], &["--dry-run"]].concat()).stdout);
+    assert!(dry.contains("would remove 2 entries") && dry.contains("aa"), "{dry}");
+    assert!(path.join("modules/aa.module").exists());
+    let pruned = json_of(&cache(&path, &[&old[..], &["--json"]].concat()));
+    assert_eq!(names(&pruned["removed"]), ["aa", "cc"]);
+    assert!(!path.join("modules/aa.module").exists());
+
+    let pruned = json_of(&cache(&path, &["prune", "--to-size", "150KB", "--json"]));
+    assert_eq!(names(&pruned["removed"]), ["bb", "ee"]);
+    assert_eq!(names(&json_of(&cache(&path, &["info", "--json"]))["entries"]), ["dd"]);
+}
+
+#[test]
+fn what_a_running_process_uses_is_shown_and_would_not_be_removed() {
+    let began = SystemTime::now() - Duration::from_secs(1);
+    let began = humantime::format_rfc3339_seconds(began).to_string();
+    let mut batch = hatchery()
+        .args(["batch", "-", "--workers", "1"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut jobs = batch.stdin.take().unwrap();
+    writeln!(jobs, "{}", json!({ "code": "1" })).unwrap();
+    let mut result = String::new();
+    BufReader::new(batch.stdout.take().unwrap()).read_line(&mut result).unwrap();
+    assert!(result.contains("\"success\":true"), "{result}");
+
+    let info = json_of(&run(&["cache", "info", "--json"]));
+    let entries = info["entries"].as_array().unwrap();
+    let used: Vec<_> = entries.iter().filter(|entry| entry["is_in_use"] == true).collect();
+    for kind in ["build", "module", "image"] {
+        let entry = used.iter().find(|entry| entry["kind"] == kind);
+        let entry = entry.unwrap_or_else(|| panic!("no {kind} in use: {info}"));
+        assert!(entry["last_used"].as_str().unwrap() >= began.as_str(), "{entry}");
+    }
+    let everything = ["cache", "prune", "--to-size", "0B", "--older-than", "0s"];
+    let removed = json_of(&run(&[&everything[..], &["--dry-run", "--json"]].concat()));
+    for entry in used {
+        assert!(!names(&removed["removed"]).contains(&entry["name"].as_str().unwrap()), "{entry}");
+    }
+    drop(jobs);
+    assert_eq!(batch.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn pruning_needs_to_be_told_what() {
+    for (arguments, expected) in [
+        (&["cache", "prune"][..], "--older-than"),
+        (&["cache", "prune", "--older-than", "long"], "--older-than"),
+        (&["cache", "prune", "--to-size", "much"], "--to-size"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        assert!(text(&output.stderr).contains(expected), "{arguments:?}: {output:?}");
+    }
+}
