@@ -1,6 +1,7 @@
 //! The subcommands.
 
 pub(crate) mod batch;
+mod guest;
 pub(crate) mod image;
 pub(crate) mod notebook;
 pub(crate) mod packages;

@@ -59,7 +59,9 @@ impl Exit {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
         match kind {
             Some(io::ErrorKind::BrokenPipe) => Self::BrokenPipe,
-            _ if error.is::<UsageError>() || is_bad_image(error) => Self::Usage,
+            _ if error.is::<UsageError>() || is_bad_image(error) || is_bad_session(error) => {
+                Self::Usage
+            }
             _ => Self::Sandbox,
         }
     }
@@ -80,6 +82,15 @@ fn is_bad_image(error: &anyhow::Error) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether the file that the user named holds no session, or none that can go on here.
+fn is_bad_session(error: &anyhow::Error) -> bool {
+    use hatchery::SessionError::{NotASession, OtherImage};
+    matches!(
+        error.downcast_ref::<hatchery::Error>(),
+        Some(hatchery::Error::Session(NotASession { .. } | OtherImage { .. }))
+    )
 }
 
 impl From<Exit> for ExitCode {

@@ -17,6 +17,7 @@ use self::board::Board;
 use self::document::Notebook;
 use self::resume::Places;
 use self::runner::{Settings, Task};
+use super::guest::{self, Module, TIMING};
 use crate::args::NotebookArguments;
 use crate::exit::{Exit, UsageError};
 use crate::output::OutputFolder;
@@ -24,7 +25,7 @@ use crate::{inputs, progress, signals};
 
 mod board;
 mod document;
-mod magics;
+pub(super) mod magics;
 mod outputs;
 mod resume;
 mod runner;
@@ -150,14 +151,7 @@ impl std::fmt::Display for Tally {
 
 /// The first job of a fresh session, which gives it what notebooks expect.
 fn begin(limits: &Limits) -> Job {
-    // JSON's texts are Python's, since all beyond ASCII stands there as it is.
-    let source = serde_json::Value::from(GUEST);
-    let source = format!(
-        "def _hatchery_begin(source):\n    import sys, types\n    \
-         module = sys.modules[\"{MODULE}\"] = types.ModuleType(\"{MODULE}\")\n    \
-         exec(compile(source, \"<hatchery notebook>\", \"exec\"), module.__dict__)\n\
-         _hatchery_begin({source})\ndel _hatchery_begin\n"
-    );
+    let source = guest::install(&[TIMING, Module { name: MODULE, source: GUEST }]);
     Job::code(source).limits(own_limits(limits))
 }
 

@@ -44,6 +44,8 @@ pub(crate) struct Calls {
     limits: CallLimits,
     gate: Arc<Gate>,
     transcript: Arc<Transcript>,
+    /// The function that standard input comes from.
+    stdin: Option<String>,
     /// Locked while the state is, never the other way round.
     rooms: Arc<Rooms>,
     state: Mutex<State>,
@@ -79,6 +81,8 @@ struct State {
     /// Answers that the guest has not fetched, in the order in which they came.
     ended: VecDeque<(u32, RecordedAnswer)>,
     is_over: bool,
+    /// The last call that reads standard input.
+    reading: Option<u32>,
     /// Limits that were met, with the largest amount that was refused.
     met: BTreeMap<&'static str, LimitHit>,
     recorder: Option<Recorder>,
@@ -133,7 +137,18 @@ impl Calls {
             ..State::default()
         };
         let (run, rooms) = (RUNS.fetch_add(1, Ordering::Relaxed), Rooms::new(&gate));
-        Self { run, functions, limits, gate, transcript, rooms, state: Mutex::new(state) }
+        let stdin = None;
+        Self { run, functions, limits, gate, transcript, stdin, rooms, state: Mutex::new(state) }
+    }
+
+    /// Has calls of this function count as reading standard input.
+    pub(crate) fn reading_by(self, stdin: Option<String>) -> Self {
+        Self { stdin, ..self }
+    }
+
+    /// Whether the call reads standard input, so that a wait for it is for who types there.
+    pub(crate) fn is_reading(&self, ticket: u32) -> bool {
+        self.state.lock().reading == Some(ticket)
     }
 
     pub(crate) fn table(&self) -> Vec<u8> {
@@ -216,6 +231,9 @@ impl Calls {
         state.begun += 1;
         let ticket = state.begun;
         state.pending.insert(ticket, None);
+        if self.stdin.as_deref() == Some(name) {
+            state.reading = Some(ticket);
+        }
         Ok((ticket, self.rooms.take(ticket, bytes), state.replayer.is_some()))
     }
 

@@ -29,7 +29,7 @@ impl Repl {
 
     /// Gives the present session what the command line names for every session.
     pub(super) async fn give_all(&mut self) -> anyhow::Result<()> {
-        self.give_mounts().await?;
+        self.begin().await?;
         if self.given.files.is_empty() {
             return Ok(());
         }
@@ -43,13 +43,11 @@ impl Repl {
         Ok(())
     }
 
-    /// Mounts folders, which neither copies of a session nor files have.
-    pub(super) async fn give_mounts(&mut self) -> anyhow::Result<()> {
-        if !self.given.has_mounts {
-            return Ok(());
-        }
-        let mounts = self.given.mounts.clone();
-        match self.ask(mounts).await? {
+    /// Gives the present session what the prompt has there, and mounts folders, which neither copies
+    /// of a session nor files have.
+    pub(super) async fn begin(&mut self) -> anyhow::Result<()> {
+        let begin = self.given.begin.clone();
+        match self.ask(begin).await? {
             Some(outcome) if !matches!(outcome.verdict, Verdict::Completed { .. }) => {
                 Err(UsageError(workspace::failure(&outcome)).into())
             }
