@@ -18,13 +18,14 @@ const STATEMENTS: [&str; 18] = [
 ];
 
 /// Words that an expression goes on with behind an operand.
-const JOINERS: [&str; 10] = ["and", "as", "async", "else", "for", "from", "if", "in", "is", "not"];
+const JOINERS: [&str; 11] =
+    ["and", "as", "async", "else", "for", "from", "if", "in", "is", "not", "or"];
 
 /// Other words of the language. These three are operands.
 const OPERANDS: [&str; 3] = ["False", "None", "True"];
 
 /// Other words of the language, which an operand follows.
-const OPERATORS: [&str; 4] = ["await", "lambda", "or", "yield"];
+const OPERATORS: [&str; 3] = ["await", "lambda", "yield"];
 
 /// Lines of one input, as far as it was typed.
 #[derive(Debug, Default)]

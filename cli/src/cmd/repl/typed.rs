@@ -18,8 +18,8 @@ type Answer = Option<String>;
 /// Calls of the function that wait for a line.
 pub(super) struct Calls {
     received: mpsc::UnboundedReceiver<oneshot::Sender<Answer>>,
-    /// The one that is next.
-    next: Option<oneshot::Sender<Answer>>,
+    /// The last one. If its line was given up it isn't answered: its program is being interrupted.
+    last: Option<oneshot::Sender<Answer>>,
 }
 
 /// The function, and where its calls come to.
@@ -28,15 +28,13 @@ pub(super) fn read_line() -> (HostFunction, Calls) {
     let function = HostFunction::future(READ_LINE, move |(): ()| {
         let (answer, answered) = oneshot::channel();
         let _ = sender.send(answer);
-        async move {
-            answered.await.map_err(|_| HostError::new("EOFError", "nobody types any more"))
-        }
+        async move { answered.await.map_err(|_| HostError::new("EOFError", "nobody types any more")) }
     });
     let function = function
         .doc("Reads a line that is typed, for standard input.")
         .no_parameters()
         .returns("str | None");
-    (function, Calls { received, next: None })
+    (function, Calls { received, last: None })
 }
 
 /// Reads lines for a program while it runs.
@@ -56,16 +54,17 @@ impl Lines for Typed<'_> {
     }
 
     async fn wanted(&mut self) {
-        while self.calls.next.as_ref().is_none_or(oneshot::Sender::is_closed) {
-            match self.calls.received.recv().await {
-                Some(call) => self.calls.next = Some(call),
-                None => std::future::pending().await,
-            }
+        match self.calls.received.recv().await {
+            Some(call) => self.calls.last = Some(call),
+            None => std::future::pending().await,
         }
     }
 
     async fn give(&mut self) -> anyhow::Result<()> {
-        let Some(call) = self.calls.next.take() else { return Ok(()) };
+        if self.calls.last.as_ref().is_none_or(oneshot::Sender::is_closed) {
+            // Its program has ended meanwhile.
+            return Ok(());
+        }
         let shown = String::from_utf8_lossy(&self.unfinished);
         let shown = shown.rsplit('\r').next().unwrap_or_default().to_owned();
         let heard = self.reader.read_for_program(&shown).await?;
@@ -73,12 +72,13 @@ impl Lines for Typed<'_> {
             // Whoever types ends the line.
             self.unfinished.clear();
         }
-        // If the program has ended meanwhile, the line is lost, as it is on a terminal.
-        let _ = call.send(match heard {
-            Heard::Line(line) => Some(line + "\n"),
-            Heard::End => Some(String::new()),
-            Heard::Discard | Heard::Interrupt => None,
-        });
+        if let Some(call) = self.calls.last.take() {
+            let _ = call.send(match heard {
+                Heard::Line(line) => Some(line + "\n"),
+                Heard::End => Some(String::new()),
+                Heard::Discard | Heard::Interrupt => None,
+            });
+        }
         Ok(())
     }
 }
