@@ -1,5 +1,7 @@
 //! Modules of ours that a session is given: what notebooks and the prompt have in it.
 
+use hatchery::Limits;
+
 /// `%time` and `%timeit`, for notebooks and the prompt.
 pub(in crate::cmd) const TIMING: Module =
     Module { name: "hatchery_timing", source: include_str!("timing.py") };
@@ -23,4 +25,10 @@ pub(in crate::cmd) fn install(modules: &[Module]) -> String {
          exec(compile(source, f\"<hatchery/{{name}}.py>\", \"exec\"), module.__dict__)\n\
          _hatchery_begin({modules})\ndel _hatchery_begin\n"
     )
+}
+
+/// Limits for our own jobs: memory and files as for the jobs whose state they share.
+pub(in crate::cmd) fn own_limits(limits: &Limits) -> Limits {
+    let Limits { memory_bytes, file_bytes, file_count, open_files, .. } = limits.clone();
+    Limits { memory_bytes, file_bytes, file_count, open_files, ..Limits::default() }
 }

@@ -152,19 +152,13 @@ impl std::fmt::Display for Tally {
 /// The first job of a fresh session, which gives it what notebooks expect.
 fn begin(limits: &Limits) -> Job {
     let source = guest::install(&[TIMING, Module { name: MODULE, source: GUEST }]);
-    Job::code(source).limits(own_limits(limits))
+    Job::code(source).limits(guest::own_limits(limits))
 }
 
 /// A job of ours between cells: calls a function of the module.
 fn job(function: &str, limits: &Limits) -> Job {
     Job::call(&format!("{MODULE}:{function}"), Vec::<serde_json::Value>::new())
-        .limits(own_limits(limits))
-}
-
-/// Limits for our own jobs: memory and files as in cells, whose state they share.
-fn own_limits(limits: &Limits) -> Limits {
-    let Limits { memory_bytes, file_bytes, file_count, open_files, .. } = limits.clone();
-    Limits { memory_bytes, file_bytes, file_count, open_files, ..Limits::default() }
+        .limits(guest::own_limits(limits))
 }
 
 /// Reads every notebook and finds the places of the copies, before anything runs.

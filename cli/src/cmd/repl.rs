@@ -21,6 +21,7 @@ use self::session_file::SessionFile;
 use self::typed::{Calls, READ_LINE, Typed};
 use self::workspace::Outputs;
 use crate::args::ReplArguments;
+use crate::cmd::guest::own_limits;
 use crate::exit::{Exit, UsageError};
 use crate::follow::{follow_with, report};
 use crate::signals::{self, Interrupts};
@@ -55,11 +56,13 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         fs::create_dir_all(folder)
             .map_err(|error| UsageError(format!("can't make `{}`: {error}", folder.display())))?;
     }
+    // The only function is the one that reads lines, of which there may be many.
+    let limits = Limits { function_calls: u64::MAX, ..arguments.limits.limits() };
+    let begin = Job::code(guest::begin()).named("<begin>").limits(own_limits(&limits));
     let given = Given {
         files: inputs::read_named(&arguments.input)?,
-        begin: inputs::add_mounts(Job::code(guest::begin()).named("<begin>"), &arguments.mount)?,
+        begin: inputs::add_mounts(begin, &arguments.mount)?,
     };
-    let limits = arguments.limits.limits();
     let (function, calls) = typed::read_line();
     let builder = Hatchery::builder().workers(1).limits(limits.clone()).progress(progress::sink());
     let hatchery = arguments.image.apply(builder.function(function))?.start().await?;
@@ -234,6 +237,7 @@ impl Repl {
             scanner: input.scanner().clone(),
             is_first: input.is_empty(),
             session: self.session(),
+            limits: own_limits(&self.limits),
             sessions: self.sessions.keys().cloned().collect(),
         }
     }

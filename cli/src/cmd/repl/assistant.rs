@@ -38,6 +38,8 @@ pub(super) struct Help {
     /// Whether there are none, so that a command can be typed.
     pub(super) is_first: bool,
     pub(super) session: Session,
+    /// What a job of our own may use there.
+    pub(super) limits: Limits,
     /// The names of all sessions.
     pub(super) sessions: Vec<String>,
 }
@@ -66,8 +68,8 @@ impl Help {
 
     /// The names in the session that a dotted name can end in. None if it doesn't say in time.
     fn names(&self, dotted: &str) -> Vec<String> {
-        let limits =
-            Limits { wall_time: LONGEST_LOOK, cpu_time: LONGEST_LOOK, ..Limits::default() };
+        let (wall_time, cpu_time) = (LONGEST_LOOK, LONGEST_LOOK);
+        let limits = Limits { wall_time, cpu_time, ..self.limits.clone() };
         let job = Job::call(COMPLETE, [dotted]).limits(limits);
         let asked = tokio::time::timeout(2 * LONGEST_LOOK, self.session.run(job));
         let Ok(Ok(outcome)) = Handle::current().block_on(asked) else { return Vec::new() };

@@ -48,11 +48,17 @@ impl Repl {
     pub(super) async fn begin(&mut self) -> anyhow::Result<()> {
         let begin = self.given.begin.clone();
         match self.ask(begin).await? {
-            Some(outcome) if !matches!(outcome.verdict, Verdict::Completed { .. }) => {
-                Err(UsageError(workspace::failure(&outcome)).into())
+            Some(outcome) if matches!(outcome.verdict, Verdict::SandboxFailed(_)) => {
+                return Err(UsageError(workspace::failure(&outcome)).into());
             }
-            _ => Ok(()),
+            Some(outcome) if !matches!(outcome.verdict, Verdict::Completed { .. }) => {
+                // It has no memory left, for instance.
+                let failure = workspace::failure(&outcome);
+                note(format_args!("Tab and `%time` don't work in this session: {failure}"));
+            }
+            _ => {}
         }
+        Ok(())
     }
 
     /// Puts a file into the present session's workspace.
