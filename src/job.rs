@@ -152,8 +152,8 @@ impl Job {
     /// Has standard input come from a host function, as lines come that somebody types. It is called
     /// without arguments whenever the program reads on and gives a text, most often a line with its
     /// end; an empty one is an end, after which more can come, and `None` raises
-    /// `KeyboardInterrupt`. While the program waits for it, its wall time stands still. A function
-    /// that the pool doesn't have raises an exception when the program reads.
+    /// `KeyboardInterrupt`. While the program waits for it, its wall time stands still, and so does a
+    /// deadline. A function that the pool doesn't have raises an exception when the program reads.
     pub fn stdin_from(mut self, function: impl Into<String>) -> Self {
         self.program.stdin_function = Some(function.into());
         self

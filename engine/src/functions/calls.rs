@@ -22,6 +22,9 @@ use crate::interrupt::Gate;
 use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::transcript::Transcript;
 use crate::value::json_bytes;
+pub use cancellation::Cancellation;
+
+mod cancellation;
 
 /// Answers that are handed to the guest at once, in bytes; at least one is.
 const DELIVERY_BYTES: usize = 1 << 20;
@@ -468,33 +471,6 @@ impl Drop for Reply {
             };
             let failed = Err(HostError::private(text));
             self.calls.answer(self.ticket, &self.function, failed);
-        }
-    }
-}
-
-/// Tells of the end of a call that nobody wants any more.
-pub struct Cancellation {
-    calls: Arc<Calls>,
-    ticket: u32,
-}
-
-impl Debug for Cancellation {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Cancellation").field("ticket", &self.ticket).finish_non_exhaustive()
-    }
-}
-
-impl Cancellation {
-    /// Runs `hook` when the program gives the call up or its run ends, on the thread of the guest;
-    /// at once if that has happened or the call was answered. It must not block.
-    pub fn on_cancel(self, hook: impl FnOnce() + Send + 'static) {
-        let mut state = self.calls.state.lock();
-        match state.pending.get_mut(&self.ticket) {
-            Some(pending) => *pending = Some(Box::new(hook)),
-            None => {
-                drop(state);
-                hook();
-            }
         }
     }
 }
