@@ -118,6 +118,13 @@ fn a_program_reads_what_is_typed() {
     typist.sees("'Ada!'");
     typist.types("import sys; sys.stdin.readline()\rline\r");
     typist.sees("'line\\n'");
+    // What is pasted at once is as many lines as it has.
+    typist.types("name, last = input('fir' + 'st? '), input('la' + 'st? ')\r");
+    typist.sees("first? ");
+    typist.types("\x1b[200~Ada\rLovelace\x1b[201~\r");
+    typist.sees("last? Lovelace\r\n");
+    typist.types("last * 2\r");
+    typist.sees("'LovelaceLovelace'");
     typist.types("if 1: 2/0\r\r");
     typist.sees("ZeroDivisionError");
     typist.sees(">>> ");

@@ -80,7 +80,7 @@ impl Terminal {
         };
         Ok(Heard::Line(match text.split_once('\n') {
             Some((first, rest)) => {
-                self.pasted = Some(rest.to_owned());
+                self.pasted = (!rest.is_empty()).then(|| rest.to_owned());
                 first.to_owned()
             }
             None => text,
