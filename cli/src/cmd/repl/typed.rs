@@ -17,18 +17,21 @@ type Answer = Option<String>;
 
 /// Calls of the function that wait for a line.
 pub(super) struct Calls {
-    received: mpsc::UnboundedReceiver<oneshot::Sender<Answer>>,
+    received: mpsc::Receiver<oneshot::Sender<Answer>>,
     /// The last one. If its line was given up it isn't answered: its program is being interrupted.
     last: Option<oneshot::Sender<Answer>>,
 }
 
 /// The function, and where its calls come to.
 pub(super) fn read_line() -> (HostFunction, Calls) {
-    let (sender, received) = mpsc::unbounded_channel();
+    let (sender, received) = mpsc::channel::<oneshot::Sender<Answer>>(1);
     let function = HostFunction::future(READ_LINE, move |(): ()| {
-        let (answer, answered) = oneshot::channel();
-        let _ = sender.send(answer);
-        async move { answered.await.map_err(|_| HostError::new("EOFError", "nobody types any more")) }
+        let sender = sender.clone();
+        async move {
+            let (answer, answered) = oneshot::channel();
+            let _ = sender.send(answer).await;
+            answered.await.map_err(|_| HostError::new("EOFError", "nobody types any more"))
+        }
     });
     let function = function
         .doc("Reads a line that is typed, for standard input.")
