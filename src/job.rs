@@ -149,6 +149,16 @@ impl Job {
         self
     }
 
+    /// Has standard input come from a host function, as lines come that somebody types. It is called
+    /// without arguments whenever the program reads on and gives a text, most often a line with its
+    /// end; an empty one is an end, after which more can come, and `None` raises
+    /// `KeyboardInterrupt`. While the program waits for it, its wall time stands still, and so does a
+    /// deadline. A function that the pool doesn't have raises an exception when the program reads.
+    pub fn stdin_from(mut self, function: impl Into<String>) -> Self {
+        self.program.stdin_function = Some(function.into());
+        self
+    }
+
     /// Puts a file into the workspace, which is the working directory of the program.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod cache;
+mod guest;
 pub(crate) mod image;
 pub(crate) mod notebook;
 pub(crate) mod packages;

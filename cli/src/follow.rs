@@ -11,12 +11,49 @@ use crate::escapes::Escapes;
 use crate::signals::Interrupts;
 use crate::{displays, terminal};
 
+/// Where a program's lines come from that it reads while it runs.
+pub(crate) trait Lines {
+    /// Takes note of what was shown to the user.
+    fn shown(&mut self, bytes: &[u8]);
+
+    /// Waits until the program wants a line. Cancel-safe.
+    async fn wanted(&mut self);
+
+    /// Reads the line and gives it to the program. Dropped before that, it gives none.
+    async fn give(&mut self) -> anyhow::Result<()>;
+}
+
+/// A program that reads no line.
+struct NoLines;
+
+impl Lines for NoLines {
+    fn shown(&mut self, _bytes: &[u8]) {}
+
+    async fn wanted(&mut self) {
+        std::future::pending().await
+    }
+
+    async fn give(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+}
+
 /// Waits for the outcome, passing output on as it comes, and says how often Ctrl-C came. The first
 /// one interrupts the program, the second one stops it.
 pub(crate) async fn follow(
     ticket: &mut Ticket,
     passes_on: bool,
     interrupts: &mut Interrupts,
+) -> anyhow::Result<(Outcome, u32)> {
+    follow_with(ticket, passes_on, interrupts, &mut NoLines).await
+}
+
+/// Likewise for a program that reads lines. It is given one when all that it wrote before is shown.
+pub(crate) async fn follow_with(
+    ticket: &mut Ticket,
+    passes_on: bool,
+    interrupts: &mut Interrupts,
+    lines: &mut impl Lines,
 ) -> anyhow::Result<(Outcome, u32)> {
     let mut heard = 0;
     let mut events = ticket.events();
@@ -25,12 +62,10 @@ pub(crate) async fn follow(
     let mut writing: Option<JoinHandle<std::io::Result<()>>> = None;
     loop {
         tokio::select! {
+            biased;
             count = interrupts.more_than(heard) => {
                 heard = count;
-                match heard {
-                    1 => ticket.interrupt(),
-                    _ => ticket.stop(),
-                }
+                end(ticket, heard);
             }
             written = async { writing.as_mut().expect("there is a write").await },
                 if writing.is_some() =>
@@ -42,8 +77,19 @@ pub(crate) async fn follow(
                 let Some(Event { kind, .. }) = event else { break };
                 if let Some((stream, bytes)) = text_of(kind).filter(|_| passes_on) {
                     let bytes = screen.show(stream, bytes);
+                    lines.shown(&bytes);
                     let write = move || pass_on(stream, &bytes);
                     writing = Some(tokio::task::spawn_blocking(write));
+                }
+            }
+            // The last one, since what the program has shown is there before it wants a line.
+            () = lines.wanted(), if writing.is_none() => tokio::select! {
+                given = lines.give() => given?,
+                // It doesn't wait for the line any more.
+                _ = ticket.outcome() => {}
+                count = interrupts.more_than(heard) => {
+                    heard = count;
+                    end(ticket, heard);
                 }
             }
         }
@@ -52,6 +98,14 @@ pub(crate) async fn follow(
         pass_on(stream, &bytes)?;
     }
     Ok((ticket.outcome().await, heard))
+}
+
+/// Has a program end that was told to so often.
+fn end(ticket: &Ticket, heard: u32) {
+    match heard {
+        1 => ticket.interrupt(),
+        _ => ticket.stop(),
+    }
 }
 
 /// What a program writes, as whoever reads it is given it.

@@ -48,6 +48,10 @@ mod packages;
 #[path = "all/repl.rs"]
 mod repl;
 
+/// The prompt on a terminal: what is typed, pasted, completed and coloured there.
+#[path = "all/terminal.rs"]
+mod terminal;
+
 /// Programs as files and streams hold them, and what a terminal is given of what they print.
 #[path = "all/programs.rs"]
 mod programs;

@@ -21,7 +21,7 @@ pub(crate) mod marshal;
 pub(crate) mod wire;
 
 /// The files of the guest's package, each behind those that it imports from.
-const FILES: [(&str, &str); 14] = [
+const FILES: [(&str, &str); 15] = [
     ("__init__", include_str!("agent/hatchery/__init__.py")),
     ("_wire", include_str!("agent/hatchery/_wire.py")),
     ("_streams", include_str!("agent/hatchery/_streams.py")),
@@ -40,7 +40,8 @@ const FILES: [(&str, &str); 14] = [
 ];
 
 /// Files of it that are run when a program first needs them.
-const LATE_FILES: [(&str, &str); 6] = [
+const LATE_FILES: [(&str, &str); 7] = [
+    ("_stdin", include_str!("agent/hatchery/_stdin.py")),
     ("_loop", include_str!("agent/hatchery/_loop.py")),
     ("_network", include_str!("agent/hatchery/_network.py")),
     ("_archives", include_str!("agent/hatchery/_archives.py")),
@@ -183,7 +184,7 @@ pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec
 
 /// What only some programs are given.
 fn given(program: &Program) -> Vec<(&'static str, Value<'_>)> {
-    let Program { entry, variables, script, workdir, is_prompt, .. } = program;
+    let Program { entry, variables, script, workdir, is_prompt, stdin_function, .. } = program;
     let mut given = Vec::new();
     match entry {
         Entry::Statements => {}
@@ -209,6 +210,9 @@ fn given(program: &Program) -> Vec<(&'static str, Value<'_>)> {
     }
     if *is_prompt {
         given.push(("prompt", true.into()));
+    }
+    if let Some(function) = stdin_function {
+        given.push(("stdin", function.as_str().into()));
     }
     given
 }
@@ -470,6 +474,10 @@ sys.stdout.write(frames[-1][5:].decode())
             (
                 Program { is_prompt: true, ..Program::default() },
                 serde_json::json!([null, [], {}, {"prompt": true}]),
+            ),
+            (
+                Program { stdin_function: Some("read".to_owned()), ..Program::default() },
+                serde_json::json!([null, [], {}, {"stdin": "read"}]),
             ),
         ] {
             let sent = request(&program, &limits, Moment::default());

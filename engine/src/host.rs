@@ -14,7 +14,7 @@ use crate::error::StartError;
 use crate::interrupt::Gate;
 use crate::limits::{LimitHit, Limits};
 use crate::memory::GuestMemory;
-use crate::meter::Asker;
+use crate::meter::{Asker, Pause};
 use crate::outcome::{ChangedFile, StopReason, Verdict};
 use crate::program::Program;
 use crate::transcript::Transcript;
@@ -88,7 +88,7 @@ pub(crate) struct GuestEnv {
     pub(crate) alloc: Option<TypedFunction<u32, u32>>,
 }
 
-/// Has the run that goes end, when a host function finds that it must.
+/// Has the run that goes end, when a host function finds that it must, or its time stand still.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     asker: Mutex<Option<Asker>>,
@@ -98,6 +98,12 @@ impl Bell {
     /// Says whom to ask, for the run that begins.
     pub(crate) fn hang(&self, asker: Asker) {
         *self.asker.lock() = Some(asker);
+    }
+
+    /// Has the wall time of the run that goes stand still.
+    pub(crate) fn pause(&self) -> Option<Pause> {
+        let asker = *self.asker.lock();
+        asker.map(|asker| asker.pause())
     }
 
     pub(crate) fn ring(&self, alarm: Alarm) {

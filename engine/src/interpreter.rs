@@ -266,7 +266,8 @@ impl Interpreter {
         let (functions, replays) = (program.functions.clone(), program.replays.clone());
         let gate = Arc::clone(&self.gate);
         let (transcript, records) = (Arc::clone(transcript), program.records_calls);
-        Arc::new(Calls::new(functions, limits, gate, transcript, records, replays))
+        let calls = Calls::new(functions, limits, gate, transcript, records, replays);
+        Arc::new(calls.reading_by(program.stdin_function.clone()))
     }
 
     /// Hands `source` to the guest's `turn` and returns its status.

@@ -65,26 +65,27 @@ impl Stopwatch {
         interrupt: InterruptHandle,
         overdue: Option<OverdueHook>,
     ) -> WatchGuard {
+        let cpu_time = limits.cpu_time.unwrap_or(Duration::MAX);
         let watched = Watched {
             run,
             interrupt,
             overdue,
             watch: *self,
-            cpu_time: limits.cpu_time.unwrap_or(Duration::MAX),
+            cpu_time,
             grace: limits.grace,
+            wall: Wall::Endless,
             is_ending: false,
             is_stopped: false,
         };
         let id = WATCHDOG.change(|state, wake| {
             state.last += 1;
             let id = WatchId(state.last);
-            // A limit beyond the clock's range never passes.
-            for (after, due) in [(limits.wall_time, Due::Wall), (watched.cpu_time, Due::Cpu)] {
-                if let Some(at) = self.wall.checked_add(after) {
-                    *wake |= state.schedule(at, id, due);
-                }
-            }
             state.watched.insert(id, watched);
+            // A limit beyond the clock's range never passes.
+            *wake |= state.end_wall_at(id, self.wall.checked_add(limits.wall_time));
+            if let Some(at) = self.wall.checked_add(cpu_time) {
+                *wake |= state.schedule(at, id, Due::Cpu);
+            }
             id
         });
         WatchGuard { id }
@@ -136,6 +137,27 @@ impl Asker {
     pub(crate) fn expect_end(&self) {
         WATCHDOG.change(|state, wake| *wake |= state.expect_end(self.id, Instant::now()));
     }
+
+    /// Has the wall time of the run stand still until the guard is dropped.
+    #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
+    pub(crate) fn pause(&self) -> Pause {
+        WATCHDOG.change(|state, _| state.pause_wall(self.id, Instant::now()));
+        Pause { id: self.id }
+    }
+}
+
+/// Keeps the wall time of a run from going on.
+#[derive(Debug)]
+#[must_use = "dropping it has the time go on"]
+pub(crate) struct Pause {
+    id: WatchId,
+}
+
+impl Drop for Pause {
+    #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
+    fn drop(&mut self) {
+        WATCHDOG.change(|state, wake| *wake |= state.resume_wall(self.id, Instant::now()));
+    }
 }
 
 static WATCHDOG: LazyLock<Watchdog> = LazyLock::new(Watchdog::start);
@@ -166,10 +188,22 @@ struct Watched {
     watch: Stopwatch,
     cpu_time: Duration,
     grace: Duration,
+    wall: Wall,
     /// It was interrupted or stopped.
     is_ending: bool,
     /// It was stopped, and its end is awaited.
     is_stopped: bool,
+}
+
+/// Where the wall time of a run is.
+#[derive(Debug, Clone, Copy)]
+enum Wall {
+    /// It never passes.
+    Endless,
+    /// It passes then.
+    Due(Key),
+    /// It stands still, with so much left.
+    Paused(Duration),
 }
 
 struct Watchdog {
@@ -222,6 +256,31 @@ impl State {
         self.scheduled += 1;
         self.pending.insert((at, self.scheduled), (id, due));
         self.wakes.is_none_or(|wakes| at < wakes)
+    }
+
+    /// Has the wall time of a run pass then, if ever.
+    fn end_wall_at(&mut self, id: WatchId, at: Option<Instant>) -> bool {
+        let Some(at) = at else { return false };
+        let wakes = self.schedule(at, id, Due::Wall);
+        if let Some(watched) = self.watched.get_mut(&id) {
+            watched.wall = Wall::Due((at, self.scheduled));
+        }
+        wakes
+    }
+
+    fn pause_wall(&mut self, id: WatchId, now: Instant) {
+        let Some(watched) = self.watched.get_mut(&id) else { return };
+        if let Wall::Due(key) = watched.wall {
+            self.pending.remove(&key);
+            watched.wall = Wall::Paused(key.0.saturating_duration_since(now));
+        }
+    }
+
+    fn resume_wall(&mut self, id: WatchId, now: Instant) -> bool {
+        match self.watched.get(&id).map(|watched| watched.wall) {
+            Some(Wall::Paused(left)) => self.end_wall_at(id, now.checked_add(left)),
+            _ => false,
+        }
     }
 
     /// Interrupts a run, or stops it at once if it has no grace. Returns whether the watchdog has
@@ -397,6 +456,20 @@ mod tests {
         }
         assert!(watch.cpu() >= Duration::from_millis(20));
         assert_eq!(gate.end().stop, Some(StopReason::CpuTime));
+    }
+
+    #[test]
+    fn a_pause_takes_no_wall_time() {
+        let gate = gate();
+        let guard = guard(&gate, &limits(60, 0));
+        let pause = guard.asker().pause();
+        gate.sleep(Duration::from_millis(120));
+        assert_eq!(gate.stop_requested(), None);
+        let watch = Stopwatch::start();
+        drop(pause);
+        gate.sleep(Duration::from_secs(30));
+        assert!(watch.wall() < Duration::from_secs(20), "what was left of it passes");
+        assert_eq!(gate.end().stop, Some(StopReason::WallTime));
     }
 
     #[test]

@@ -31,6 +31,10 @@ pub struct Program {
     pub env: BTreeMap<String, String>,
     /// Standard input; it ends after these bytes.
     pub stdin: Vec<u8>,
+    /// The function of the host that gives standard input in place of these bytes: a text each time
+    /// that the program reads on, which is empty at the end, or `None`, which raises
+    /// `KeyboardInterrupt`. The program's wall time stands still while it waits for that.
+    pub stdin_function: Option<String>,
     /// Files put into the workspace before the program begins.
     pub files: Vec<InputFile>,
     /// Folders of the host that the program can read.

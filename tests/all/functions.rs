@@ -56,7 +56,7 @@ async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-fn functions() -> [HostFunction; 8] {
+fn functions() -> [HostFunction; 9] {
     let price = |Price { item, count }: Price| match item.as_str() {
         "chair" => Ok(87.5 * f64::from(count)),
         _ => Err(HostError::new("KeyError", item)),
@@ -90,6 +90,17 @@ fn functions() -> [HostFunction; 8] {
             Ok::<_, HostError>(forever.key.clone())
         })
         .parameter_with_default("key", "str", "any"),
+        HostFunction::future("line", async |(): ()| {
+            static READ: AtomicU64 = AtomicU64::new(0);
+            pass(Duration::from_millis(300)).await;
+            Ok::<_, HostError>(match READ.fetch_add(1, Ordering::SeqCst) {
+                0 => Some("first\n"),
+                1 => Some(""),
+                2 => None,
+                _ => Some("later\n"),
+            })
+        })
+        .no_parameters(),
         HostFunction::sync("echo", |value: Value| Ok::<_, HostError>(value)),
         HostFunction::sync("large", |(): ()| Ok::<_, HostError>("x".repeat(100_000)))
             .no_parameters(),
@@ -148,7 +159,8 @@ fn a_function_looks_like_one_of_python() {
                   str(inspect.signature(host.price.aio)), str(inspect.signature(host.echo))]";
     let outcome = call(source);
     let signature = "(item: str, count: int = 1) -> float";
-    let names = ["echo", "fail", "forever", "large", "price", "roll", "wait", "wait_shortly"];
+    let names =
+        ["echo", "fail", "forever", "large", "line", "price", "roll", "wait", "wait_shortly"];
     let expected = json!([names, signature, "What so ", signature, "(**arguments)"]);
     assert_eq!(value(&outcome), expected);
     let help = outcome.stdout_text();
@@ -306,6 +318,33 @@ fn interrupts_reach_a_program_that_waits_for_the_host() {
         }
         let outcome = session.run(job("[seen, host.price('chair')]")).await.unwrap();
         assert_eq!(value(&outcome), json!([["tidied"], 87.5]));
+        session.close();
+    });
+}
+
+/// Who types takes time, which is none of the program's.
+#[test]
+fn standard_input_can_come_from_a_function() {
+    POOL.with(|pool| async move {
+        let session = pool.session("reads lines").await.unwrap();
+        let reads = |source: &str| {
+            let limits = Limits { wall_time: Duration::from_millis(200), ..Limits::default() };
+            Job::code(source).stdin_from("line").limits(limits)
+        };
+        let outcome = session.run(reads("input('? ')")).await.unwrap();
+        assert_eq!((value(&outcome), outcome.stdout_text()), (json!("first"), "? ".to_owned()));
+        for expected in ["EOFError", "KeyboardInterrupt"] {
+            let outcome = session.run(reads("x = 1; input()")).await.unwrap();
+            let exception = exception(&outcome);
+            assert_eq!((&*exception.type_name, exception.frames.len()), (expected, 1));
+        }
+        let source = "import sys\n[x, input(), sys.stdin.readline()]";
+        let outcome = session.run(reads(source)).await.unwrap();
+        assert_eq!(value(&outcome), json!([1, "later", "later\n"]));
+        let outcome = session.run(reads("input()\nwhile True: pass")).await.unwrap();
+        assert!(matches!(&outcome.verdict, Verdict::Limit(hit) if hit.limit == LimitKind::Wall));
+        let outcome = session.run(Job::code("input()").stdin_from("nothing")).await.unwrap();
+        assert!(exception(&outcome).message.contains("no function `nothing`"), "{outcome:?}");
         session.close();
     });
 }

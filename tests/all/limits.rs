@@ -56,7 +56,7 @@ fn memory_that_grows_in_turns_or_between_holes_ends_at_its_limit() {
         "kept, size = [], 10_000\nwhile True:\n kept += [bytearray(size) for _ in range(100)][::2]\n \
          size += size // 100",
     ] {
-        let cpu_time = Duration::from_secs(8);
+        let cpu_time = Some(Duration::from_secs(8));
         let limits = Limits { memory_bytes: 512 << 20, cpu_time, ..Limits::default() };
         let outcome = run_job(Job::code(source).limits(limits));
         assert_eq!(exception(&outcome).type_name, "MemoryError", "{source}");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use hatchery::{Hatchery, Limits};
+use hatchery::{Hatchery, Job, Limits};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -20,12 +20,12 @@ use self::runner::{Settings, Task};
 use crate::args::NotebookArguments;
 use crate::exit::{Exit, UsageError};
 use crate::output::OutputFolder;
-use crate::{inputs, progress, signals};
+use crate::{inputs, progress, signals, terminal};
 
 mod board;
 mod document;
 mod guest;
-mod magics;
+pub(super) mod magics;
 mod outputs;
 mod resume;
 mod runner;

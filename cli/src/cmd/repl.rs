@@ -13,25 +13,31 @@ use std::time::Duration;
 use anyhow::Context;
 use hatchery::{Error, Hatchery, Job, Limits, MimeBundle, Outcome, Refusal, Session, Verdict};
 
+use self::assistant::Help;
 use self::command::Command;
 use self::input::Input;
 use self::reader::{Heard, Reader};
 use self::session_file::SessionFile;
+use self::typed::{Calls, READ_LINE, Typed};
 use self::workspace::Outputs;
 use crate::args::ReplArguments;
+use crate::cmd::guest::own_limits;
 use crate::exit::{Exit, UsageError};
-use crate::follow::{follow, report};
+use crate::follow::{follow_with, report};
 use crate::signals::{self, Interrupts};
 use crate::terminal::{self as screen, note, print};
 use crate::{inputs, progress};
 
+mod assistant;
 mod command;
 mod files;
+mod guest;
 mod history;
 pub(super) mod input;
 mod reader;
 pub(super) mod session_file;
 mod terminal;
+mod typed;
 mod workspace;
 
 /// The session that is there from the start. The prompt doesn't show its name.
@@ -50,14 +56,16 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         fs::create_dir_all(folder)
             .map_err(|error| UsageError(format!("can't make `{}`: {error}", folder.display())))?;
     }
+    // The only function is the one that reads lines, of which there may be many.
+    let limits = Limits { function_calls: u64::MAX, ..arguments.limits.limits() };
+    let begin = Job::code(guest::begin()).named("<begin>").limits(own_limits(&limits));
     let given = Given {
         files: inputs::read_named(&arguments.input)?,
-        mounts: inputs::add_mounts(Job::code("").named("<mounts>"), &arguments.mount)?,
-        has_mounts: !arguments.mount.is_empty(),
+        begin: inputs::add_mounts(begin, &arguments.mount)?,
     };
-    let limits = arguments.limits.limits();
+    let (function, calls) = typed::read_line();
     let builder = Hatchery::builder().workers(1).limits(limits.clone()).progress(progress::sink());
-    let hatchery = arguments.image.apply(builder)?.start().await?;
+    let hatchery = arguments.image.apply(builder.function(function))?.start().await?;
     let session = open(&hatchery, kept.as_ref().and_then(SessionFile::existing)).await?;
     let mut reader = Reader::open()?;
     let mut repl = Repl {
@@ -69,6 +77,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         input_count: 0,
         limits,
         given,
+        calls,
         kept,
         outputs,
         display_folder: arguments.save_displays,
@@ -121,9 +130,9 @@ async fn open(hatchery: &Hatchery, file: Option<&Path>) -> anyhow::Result<Sessio
 struct Given {
     /// Names in the workspace, and contents.
     files: Vec<(String, Vec<u8>)>,
-    /// A job that does nothing and mounts the folders.
-    mounts: Job,
-    has_mounts: bool,
+    /// A job that gives it what the prompt has there, and mounts the folders. It changes nothing
+    /// where that was done already.
+    begin: Job,
 }
 
 /// A conversation with the user.
@@ -139,6 +148,8 @@ struct Repl {
     /// What each input may use.
     limits: Limits,
     given: Given,
+    /// What programs read that run.
+    calls: Calls,
     /// Where the present session is kept at the end.
     kept: Option<SessionFile>,
     outputs: Option<Outputs>,
@@ -164,7 +175,8 @@ impl Repl {
         let mut input = Input::default();
         loop {
             let prompt = self.prompt(&input);
-            match reader.read(&prompt, &mut self.interrupts).await? {
+            let help = self.help(&input);
+            match reader.read(&prompt, help, &mut self.interrupts).await? {
                 Heard::Discard => {
                     input = Input::default();
                     continue;
@@ -210,7 +222,24 @@ impl Repl {
             return Ok(ControlFlow::Continue(()));
         }
         reader.remember(&source);
-        self.evaluate(source).await
+        match guest::magic(&source).unwrap_or(Ok(source)) {
+            Ok(source) => self.evaluate(source, reader).await,
+            Err(problem) => {
+                self.complain(Exit::Usage, problem);
+                Ok(ControlFlow::Continue(()))
+            }
+        }
+    }
+
+    /// What helps who types the next line.
+    fn help(&self, input: &Input) -> Help {
+        Help {
+            scanner: input.scanner().clone(),
+            is_first: input.is_empty(),
+            session: self.session(),
+            limits: own_limits(&self.limits),
+            sessions: self.sessions.keys().cloned().collect(),
+        }
     }
 
     fn prompt(&self, input: &Input) -> String {
@@ -223,11 +252,15 @@ impl Repl {
     }
 
     /// Runs an input and shows what comes of it.
-    async fn evaluate(&mut self, source: String) -> anyhow::Result<ControlFlow<Exit>> {
+    async fn evaluate(
+        &mut self,
+        source: String,
+        reader: &mut Reader,
+    ) -> anyhow::Result<ControlFlow<Exit>> {
         self.input_count += 1;
         // As at Python's own prompt, an input that raised has still done to files what it did.
         let name = format!("<input-{}>", self.input_count);
-        let job = Job::code(source).named(name).keep_files().prompt();
+        let job = Job::code(source).named(name).keep_files().prompt().stdin_from(READ_LINE);
         let mut ticket = match self.session().submit(job).await {
             Ok(ticket) => ticket,
             Err(Error::Refused(Refusal::SessionGone { .. })) => {
@@ -240,9 +273,12 @@ impl Repl {
                 return Ok(ControlFlow::Continue(()));
             }
         };
-        let (outcome, _) = follow(&mut ticket, true, &mut self.interrupts).await?;
+        let mut typed = Typed { calls: &mut self.calls, reader, unfinished: Vec::new() };
+        let followed = follow_with(&mut ticket, true, &mut self.interrupts, &mut typed).await;
+        let is_unfinished = !typed.unfinished.is_empty();
+        let (outcome, _) = followed?;
         self.interrupts.forget();
-        if self.is_interactive && outcome.stdout.last().is_some_and(|byte| *byte != b'\n') {
+        if self.is_interactive && is_unfinished {
             // Else the prompt would be drawn over it.
             print("")?;
         }
@@ -281,7 +317,7 @@ impl Repl {
     /// Whether the present session is gone. Only running something in it says so for certain.
     async fn is_lost(&self) -> bool {
         // What it mounts may have gone with the input.
-        match self.session().run(self.given.mounts.clone()).await {
+        match self.session().run(self.given.begin.clone()).await {
             Ok(outcome) => matches!(outcome.verdict, Verdict::SandboxFailed(_)),
             Err(error) => matches!(error, Error::Refused(Refusal::SessionGone { .. })),
         }
@@ -358,10 +394,12 @@ impl Repl {
         let name = self.free_name(&command::name_of_file(file));
         match self.hatchery.revive(&name, file).await {
             Ok(session) => self.go_to(name, session).await?,
-            Err(error) => self.complain(
-                Exit::Sandbox,
-                format_args!("can't load the session in `{}`: {error}", file.display()),
-            ),
+            Err(error) => {
+                let error = anyhow::Error::from(error);
+                let exit = Exit::of_error(&error);
+                let file = file.display();
+                self.complain(exit, format_args!("can't load the session in `{file}`: {error:#}"));
+            }
         }
         Ok(())
     }
@@ -403,7 +441,7 @@ impl Repl {
         note(format_args!("this is the session `{name}` now"));
         self.sessions.insert(name.clone(), session);
         self.present = name;
-        self.give_mounts().await
+        self.begin().await
     }
 
     /// Says what went wrong on the way. It ends nothing.

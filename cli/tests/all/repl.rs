@@ -172,7 +172,7 @@ fn a_session_that_can_not_be_kept_is_no_success() {
     stdin.write_all(b"print('on')\n").unwrap();
     let mut first = [0_u8; 1];
     child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
-    std::fs::remove_dir(file.parent().unwrap()).unwrap();
+    std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
     drop(stdin);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(125), "{output:?}");
@@ -259,6 +259,97 @@ fn a_session_that_somebody_else_has_is_left_alone() {
     assert_eq!(std::fs::read(&file).unwrap(), b"another's");
     let output = run_with_stdin(&["repl", "--session", &format!("{name}.1")], "x");
     assert_eq!(text(&output.stdout), "2\n", "{output:?}");
+}
+
+#[test]
+fn a_file_that_is_not_there_yet_belongs_to_one_prompt() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("new.session");
+    let name = file.to_str().unwrap();
+    let mut first = spawned_with_session(&file, "x = 1\nprint('on')\n");
+    let second = run_with_stdin(&["repl", "--session", name], "x = 2");
+    assert_eq!(second.status.code(), Some(2), "{second:?}");
+    assert!(text(&second.stderr).contains("another prompt"), "{second:?}");
+    drop(first.stdin.take());
+    assert_eq!(first.wait().unwrap().code(), Some(0));
+    assert_eq!(text(&run_with_stdin(&["repl", "--session", name], "x").stdout), "1\n");
+    // What is refused leaves nothing behind, and a file that was left empty is a new one.
+    let other = folder.path().join("other.session");
+    let arguments = ["repl", "--session", other.to_str().unwrap(), "--input", "/nonexistent"];
+    assert_eq!(run_with_stdin(&arguments, "x").status.code(), Some(2));
+    assert!(!other.exists());
+    std::fs::write(&other, "").unwrap();
+    assert_eq!(text(&run_with_stdin(&arguments[..3], "3").stdout), "3\n");
+    assert!(std::fs::metadata(&other).unwrap().len() > 0);
+}
+
+#[test]
+fn a_damaged_session_is_a_mistake_of_the_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("damaged.session");
+    let name = file.to_str().unwrap();
+    std::fs::write(&file, "HTCHSES and no more").unwrap();
+    let output = run_with_stdin(&["repl", "--session", name], "print(1)");
+    assert_eq!(
+        (output.status.code(), text(&output.stdout)),
+        (Some(2), String::new()),
+        "{output:?}"
+    );
+    assert!(text(&output.stderr).contains("damaged"), "{output:?}");
+    assert_eq!(std::fs::read(&file).unwrap(), b"HTCHSES and no more");
+    let output = typed(&format!(":load {name}\n'goes on'"));
+    assert_eq!(text(&output.stdout), "'goes on'\n", "{output:?}");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+/// As at Python's own prompt, `python -i`.
+#[test]
+fn a_bracket_that_was_left_open_takes_one_line_more() {
+    let output = typed("print((2\nprint(3)\nprint(4)\nx = [1,\n2]\nx\n");
+    assert_eq!(text(&output.stdout), "4\n[1, 2]\n", "{output:?}");
+    assert!(text(&output.stderr).contains("SyntaxError"), "{output:?}");
+}
+
+/// As by `python -i`, it is the input itself.
+#[test]
+fn a_program_reads_the_lines_that_follow_it() {
+    let output = "x = input('name? ')\nAda\nx\nimport sys; y = sys.stdin.read()\n1\n\n";
+    assert_eq!(printed(output), "name? 'Ada'\n");
+    let output = typed("x = 1\nx = input()");
+    assert!(text(&output.stderr).contains("EOFError"), "{output:?}");
+}
+
+#[test]
+fn times_are_told_of_code() {
+    let output = typed(
+        "import random\n%time x = [random.random(),\n0]\nlen(x)\n%time len(x) + 40\n_\n\
+         %timeit -n 2 -r 3 len(x)\n%time 1 / 0\n%cd /\n",
+    );
+    let printed = text(&output.stdout);
+    assert_eq!(printed.matches("CPU times: ").count(), 3, "{output:?}");
+    assert!(printed.contains("\n2\n") && printed.contains("\n42\n42\n"), "{output:?}");
+    assert!(printed.contains("3 runs, 2 loops each"), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("File \"<magic>\", line 1") && !said.contains("hatchery/"), "{said}");
+    assert!(said.contains("`%timeit` here, and no `%cd`"), "{said}");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+/// What Tab asks the session, which is the same everywhere.
+#[test]
+fn names_are_looked_up_without_running_anything() {
+    let input = "class P:\n    own = 'text'\n    def __dir__(self): print('called')\n    \
+                 def __getattr__(self, name): print('called')\n    @property\n    \
+                 def seen(self): print('called')\n\np = P()\np.field = {}\n\
+                 look = __import__('hatchery_prompt').complete\n\
+                 look('p.')\nlook('p.seen.')\nlook('p.none.')\nlook('p.own.capit')\n\
+                 look('p.field.po')\nlook('P.ow')\nlook('loo')\nlook('nowhere.x')\n\
+                 look('P.__na')\nglobals()['\\x1b'] = globals()[3] = 1\n'\\x1b' in look('')\n\
+                 import json\nlook('json.decoder.JSONDecodeE')\nlook('cont')\n";
+    let expected = "['field', 'own', 'seen']\n[]\n[]\n['capitalize']\n['pop', 'popitem']\n\
+                    ['own']\n['look']\n[]\n['__name__']\nFalse\n['JSONDecodeError']\n\
+                    ['continue']\n";
+    assert_eq!(printed(input), expected);
 }
 
 #[test]

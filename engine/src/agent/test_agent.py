@@ -669,6 +669,26 @@ class AgentTest(AgentCase):
         self.given("_ = 'own'; 1", prompt=True)
         self.assertEqual(self.given("_", prompt=True)["value"], "own")
 
+    def test_lines_of_the_host_are_standard_input(self):
+        from hatchery import _stdin
+
+        given = ["a\n", "", "b\n", "no end", ""]
+        stream = _stdin.open_lines(lambda name, arguments: given.pop(0), "read")
+        with unittest.mock.patch("sys.stdin", stream), contextlib.redirect_stdout(io.StringIO()) as shown:
+            self.assertEqual(input("name? "), "a")
+            self.assertRaises(EOFError, input)
+            self.assertEqual([input(), stream.read()], ["b", "no end"])
+            # As at a terminal, more may follow an end.
+            given += ["x" * 10_000 + "\n", None]
+            self.assertEqual(len(stream.readline()), 10_001)
+            self.assertRaises(KeyboardInterrupt, input)
+        self.assertEqual(shown.getvalue(), "name? ")
+
+    def test_a_program_reads_from_a_function(self):
+        with unittest.mock.patch.object(self.agent._bridge, "call", lambda name, arguments: f"{name}\n"):
+            self.assertEqual(self.given("input()", stdin="lines")["value"], "lines")
+        self.assertNotEqual(self.run_program("import sys; sys.stdin.buffer.raw.name")["value"], "<stdin>")
+
     def test_variables_are_there_and_stay(self):
         variables = {"x": ["plain", {"a": [1, 2.5, None]}], "y": ["plain", b"raw"]}
         self.assertEqual(self.given("x['a'], y == b'raw'", variables=variables)["value"], [[1, 2.5, None], True])

@@ -22,6 +22,9 @@ use crate::interrupt::Gate;
 use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::transcript::Transcript;
 use crate::value::{json_bytes, number};
+pub use cancellation::Cancellation;
+
+mod cancellation;
 
 /// Answers that are handed to the guest at once, in bytes; at least one is.
 const DELIVERY_BYTES: usize = 1 << 20;
@@ -44,6 +47,8 @@ pub(crate) struct Calls {
     limits: CallLimits,
     gate: Arc<Gate>,
     transcript: Arc<Transcript>,
+    /// The function that standard input comes from.
+    stdin: Option<String>,
     /// Locked while the state is, never the other way round.
     rooms: Arc<Rooms>,
     state: Mutex<State>,
@@ -79,6 +84,8 @@ struct State {
     /// Answers that the guest has not fetched, in the order in which they came.
     ended: VecDeque<(u32, RecordedAnswer)>,
     is_over: bool,
+    /// The last call that reads standard input.
+    reading: Option<u32>,
     /// Limits that were met, with the largest amount that was refused.
     met: BTreeMap<&'static str, LimitHit>,
     recorder: Option<Recorder>,
@@ -133,7 +140,18 @@ impl Calls {
             ..State::default()
         };
         let (run, rooms) = (RUNS.fetch_add(1, Ordering::Relaxed), Rooms::new(&gate));
-        Self { run, functions, limits, gate, transcript, rooms, state: Mutex::new(state) }
+        let stdin = None;
+        Self { run, functions, limits, gate, transcript, stdin, rooms, state: Mutex::new(state) }
+    }
+
+    /// Has calls of this function count as reading standard input.
+    pub(crate) fn reading_by(self, stdin: Option<String>) -> Self {
+        Self { stdin, ..self }
+    }
+
+    /// Whether the call reads standard input, so that a wait for it is for who types there.
+    pub(crate) fn is_reading(&self, ticket: u32) -> bool {
+        self.state.lock().reading == Some(ticket)
     }
 
     pub(crate) fn table(&self) -> Vec<u8> {
@@ -218,6 +236,9 @@ impl Calls {
         state.begun += 1;
         let ticket = state.begun;
         state.pending.insert(ticket, None);
+        if self.stdin.as_deref() == Some(name) {
+            state.reading = Some(ticket);
+        }
         Ok((ticket, self.rooms.take(ticket, bytes), state.replayer.is_some()))
     }
 
@@ -458,33 +479,6 @@ impl Drop for Reply {
             };
             let failed = Err(HostError::private(text));
             self.calls.answer(self.ticket, &self.function, failed);
-        }
-    }
-}
-
-/// Tells of the end of a call that nobody wants any more.
-pub struct Cancellation {
-    calls: Arc<Calls>,
-    ticket: u32,
-}
-
-impl Debug for Cancellation {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Cancellation").field("ticket", &self.ticket).finish_non_exhaustive()
-    }
-}
-
-impl Cancellation {
-    /// Runs `hook` when the program gives the call up or its run ends, on the thread of the guest;
-    /// at once if that has happened or the call was answered. It must not block.
-    pub fn on_cancel(self, hook: impl FnOnce() + Send + 'static) {
-        let mut state = self.calls.state.lock();
-        match state.pending.get_mut(&self.ticket) {
-            Some(pending) => *pending = Some(Box::new(hook)),
-            None => {
-                drop(state);
-                hook();
-            }
         }
     }
 }

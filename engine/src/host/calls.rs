@@ -1,6 +1,7 @@
 //! Host functions at the door: a guest begins calls, waits for their ends, and gives them up.
 //!
 //! A wait is the only frame that takes time. Like a sleep it ends early when the run is interrupted.
+//! While it is for a line of standard input, the run's wall time stands still.
 //! A virtual clock doesn't move while the guest waits for the host, but by the whole time when that
 //! is over; where nothing is under way, it does so at once.
 
@@ -85,6 +86,8 @@ fn wait(
     match (found, calls) {
         (Found::Ended(ended), _) => return encode(&ended),
         (Found::Pending, Some(calls)) => {
+            let is_reading = ticket.is_some_and(|ticket| calls.is_reading(ticket));
+            let _pause = if is_reading { env.bell.pause() } else { None };
             match env.gate.wait(time, || calls.has_ended(ticket)) {
                 Woken::Ready => {
                     if let Found::Ended(ended) = calls.look(ticket) {

@@ -7,6 +7,7 @@ use hatchery::{Job, Limits};
 use serde_json::{Map, Value, json};
 
 use super::magics::translate;
+use crate::cmd::guest::{Module, TIMING, own_limits};
 
 /// The package's name, as its own files import each other.
 const PACKAGE: &str = "hatchery_notebook";
@@ -54,8 +55,10 @@ def _hatchery_begin(sources):
 
 /// The first job of a fresh session.
 pub(super) fn begin(limits: &Limits) -> Job {
-    let sources: Map<String, Value> =
-        FILES.iter().map(|(file, source)| (module(file), Value::from(*source))).collect();
+    let Module { name, source } = TIMING;
+    let shared = (name.to_owned(), Value::from(source));
+    let own = FILES.iter().map(|(file, source)| (module(file), Value::from(*source)));
+    let sources: Map<String, Value> = own.chain([shared]).collect();
     // JSON's texts are Python's, since all beyond ASCII stands there as it is.
     let sources = Value::from(sources);
     let source = format!("{IMPORT}\n_hatchery_begin({sources})\ndel _hatchery_begin\n");
@@ -90,12 +93,6 @@ fn module(file: &str) -> String {
         "" => PACKAGE.to_owned(),
         _ => format!("{PACKAGE}.{file}"),
     }
-}
-
-/// Limits for our own jobs: memory and files as in cells, whose state they share.
-fn own_limits(limits: &Limits) -> Limits {
-    let Limits { memory_bytes, file_bytes, file_count, open_files, .. } = limits.clone();
-    Limits { memory_bytes, file_bytes, file_count, open_files, ..Limits::default() }
 }
 
 #[cfg(test)]

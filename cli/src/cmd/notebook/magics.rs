@@ -153,7 +153,7 @@ fn call(method: &str, arguments: &[&str]) -> String {
 }
 
 /// A text as Python writes it, on one line.
-fn literal(text: &str) -> String {
+pub(in crate::cmd) fn literal(text: &str) -> String {
     let mut literal = String::with_capacity(text.len() + 2);
     literal.push('\'');
     for character in text.chars() {

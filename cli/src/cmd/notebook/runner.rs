@@ -21,6 +21,7 @@ use crate::exit::Exit;
 use crate::follow::remarks;
 use crate::output::OutputFolder;
 use crate::signals::Interrupts;
+use crate::terminal;
 
 /// One notebook that is to be run.
 #[derive(Debug)]
@@ -98,8 +99,7 @@ struct Run<'a> {
 
 /// Errors of one notebook beside what its cells do. Each is told as it occurs, and the first one
 /// decides the exit code.
-struct Errors<'a> {
-    board: &'a Board,
+struct Errors {
     name: String,
     first: Option<Exit>,
 }
@@ -122,7 +122,7 @@ pub(super) async fn run(
         terminal::error(format_args!("{}: not begun", task.name));
         return (Exit::Interrupted, 0);
     }
-    let mut errors = Errors { board: &settings.board, name: task.name.clone(), first: None };
+    let mut errors = Errors { name: task.name.clone(), first: None };
     let opened = open(&mut task, settings).await;
     let Some((mut session, done)) = errors.tell(opened) else {
         return (errors.exit_or(Exit::Sandbox), 0);
@@ -171,7 +171,7 @@ async fn revived(task: &mut Task, settings: &Settings) -> Result<(Session, usize
     }
 }
 
-impl Errors<'_> {
+impl Errors {
     fn tell<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
         let tell = |error: &anyhow::Error| {
             terminal::error(format_args!("{}: {error:#}", self.name));
@@ -214,7 +214,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs the cells, and keeps as much as can be, whatever happens.
-    async fn finish(mut self, errors: &mut Errors<'_>) -> (Exit, usize) {
+    async fn finish(mut self, errors: &mut Errors) -> (Exit, usize) {
         let (board, total) = (&self.settings.board, self.task.notebook.code().count());
         let line = board.begin(&self.task.name, total);
         if self.done > 0 {
@@ -329,7 +329,6 @@ impl<'a> Run<'a> {
     /// was written that should have been.
     fn keep_files(&self) -> bool {
         let name = &self.task.name;
-        let board = &self.settings.board;
         let files: Vec<ChangedFile> =
             self.files.values().filter(|file| file.kind != ChangeKind::Deleted).cloned().collect();
         if files.is_empty() {
@@ -341,8 +340,9 @@ impl<'a> Run<'a> {
                 .map(|file| format!("{} ({} bytes)", file.path, file.contents.len()))
                 .collect();
             let names = names.join(", ");
-            board
-                .note(format_args!("{name}: wrote {names}; keep such files with --output-dir DIR"));
+            terminal::note(format_args!(
+                "{name}: wrote {names}; keep such files with --output-dir DIR"
+            ));
             return true;
         };
         let problems = match output.folder(folder) {
@@ -361,9 +361,9 @@ impl<'a> Run<'a> {
         end: End,
         total: usize,
         is_written: bool,
-        errors: &mut Errors<'_>,
+        errors: &mut Errors,
     ) -> Exit {
-        let (board, name) = (&self.settings.board, self.task.name.clone());
+        let name = self.task.name.clone();
         let outputs = match is_written {
             true => format!("outputs in {}", self.task.places.copy.display()),
             false => "its outputs are not written".to_owned(),

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use rustyline::completion::unescape;
+
 /// What `:help` prints.
 pub(super) const HELP: &str = "\
 :fork NAME        go on in a copy of this session; the session stays as it is
@@ -17,11 +19,29 @@ pub(super) const HELP: &str = "\
 :help             show this
 :quit             leave; so do Ctrl-D and `sys.exit()`
 
-Ctrl-C interrupts the program, and a second one stops it, which undoes what it did here.
+Tab completes names, attributes, commands and files. `%time CODE` and `%timeit CODE` say how long
+code takes. Ctrl-C interrupts the program, and a second one stops it, which undoes what it did here.
 Everything else is Python. A block ends with an empty line.";
 
 /// The longest name of a session, which the prompt shows.
 const LONGEST_NAME: usize = 40;
+
+/// The words that commands begin with, behind the `:`.
+pub(super) fn words() -> impl Iterator<Item = &'static str> {
+    usages().filter_map(|usage| usage.split(' ').next())
+}
+
+/// Whether a command names files of the host.
+pub(super) fn takes_file(word: &str) -> bool {
+    let mut usages = usages().filter(|usage| usage.split(' ').next() == Some(word));
+    usages.any(|usage| usage.contains("FILE") || usage.contains("DIR"))
+}
+
+/// What the help says of how to write commands, without the `:`.
+fn usages() -> impl Iterator<Item = &'static str> {
+    let usages = HELP.lines().filter_map(|line| line.strip_prefix(':'));
+    usages.map(|line| line.split("  ").next().unwrap_or(line))
+}
 
 /// What the user wants of the prompt itself.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,7 +79,7 @@ fn command(word: &str, argument: &str) -> Result<Command, String> {
     };
     let path = || match argument {
         "" => Err(format!("`:{word}` wants a file: `:{word} FILE`")),
-        _ => Ok(PathBuf::from(argument)),
+        _ => Ok(PathBuf::from(plain(argument))),
     };
     match word {
         "help" => alone(Command::Help),
@@ -74,23 +94,34 @@ fn command(word: &str, argument: &str) -> Result<Command, String> {
             .map(|(path, file)| Command::Get(path, file.map(PathBuf::from))),
         "files" => alone(Command::Files),
         "displays" if argument.is_empty() => Err("write `:displays DIR`".to_owned()),
-        "displays" => Ok(Command::Displays(argument.into())),
+        "displays" => Ok(Command::Displays(plain(argument).into())),
         "reset" => alone(Command::Reset),
         "quit" => alone(Command::Quit),
         _ => Err(format!("there is no command `:{word}`; `:help` lists them")),
     }
 }
 
-/// One or two words. One with spaces stands in quotes.
+/// A file's name as the filesystem has it: completion puts a backslash before spaces.
+fn plain(text: &str) -> String {
+    unescape(text, Some('\\')).into_owned()
+}
+
+/// One or two words. One with spaces stands in quotes, or has a backslash before each space.
 fn one_or_two(text: &str, usage: &str) -> Result<(String, Option<String>), String> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
         let (word, behind) = match first {
-            '\'' | '"' => rest[1..].split_once(first).ok_or("a quote is not closed")?,
-            _ => rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len())),
+            '\'' | '"' => {
+                let (word, behind) = rest[1..].split_once(first).ok_or("a quote is not closed")?;
+                (word.to_owned(), behind)
+            }
+            _ => {
+                let (word, behind) = rest.split_at(end_of_word(rest));
+                (plain(word), behind)
+            }
         };
-        words.push(word.to_owned());
+        words.push(word);
         rest = behind.trim_start();
     }
     let mut words = words.into_iter();
@@ -98,6 +129,17 @@ fn one_or_two(text: &str, usage: &str) -> Result<(String, Option<String>), Strin
         (Some(first), second, None) => Ok((first, second)),
         _ => Err(format!("write {usage}; names with spaces stand in quotes")),
     }
+}
+
+/// Where the word that a text begins with ends.
+fn end_of_word(text: &str) -> usize {
+    let mut is_escaped = false;
+    let end = text.find(|character: char| {
+        let ends = character.is_whitespace() && !is_escaped;
+        is_escaped = character == '\\' && !is_escaped;
+        ends
+    });
+    end.unwrap_or(text.len())
 }
 
 /// A name that the prompt can show: a word of letters, digits, `_`, `-` and `.`.
@@ -143,6 +185,8 @@ mod tests {
             (":load /tmp/x", Command::Load("/tmp/x".into())),
             (":put a.csv", Command::Put("a.csv".into(), None)),
             (":put 'a b.csv'  \"x y\"", Command::Put("a b.csv".into(), Some("x y".to_owned()))),
+            (r":put a\ b.csv x\ y", Command::Put("a b.csv".into(), Some("x y".to_owned()))),
+            (r":save a\ b.session", Command::Save("a b.session".into())),
             (":get out/a.csv", Command::Get("out/a.csv".to_owned(), None)),
             (":get a ../b", Command::Get("a".to_owned(), Some("../b".into()))),
             (":files", Command::Files),
@@ -195,6 +239,13 @@ mod tests {
             let usage = line.split("  ").next().unwrap().replace(['[', ']'], "");
             assert!(matches!(parse(&usage), Some(Ok(_))), "{usage}");
         }
+    }
+
+    #[test]
+    fn commands_that_name_files_are_known() {
+        let takers: Vec<_> = words().filter(|word| takes_file(word)).collect();
+        assert_eq!(takers, ["save", "load", "put", "get", "displays"]);
+        assert_eq!(words().count(), 12);
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl Repl {
 
     /// Gives the present session what the command line names for every session.
     pub(super) async fn give_all(&mut self) -> anyhow::Result<()> {
-        self.give_mounts().await?;
+        self.begin().await?;
         if self.given.files.is_empty() {
             return Ok(());
         }
@@ -43,18 +43,22 @@ impl Repl {
         Ok(())
     }
 
-    /// Mounts folders, which neither copies of a session nor files have.
-    pub(super) async fn give_mounts(&mut self) -> anyhow::Result<()> {
-        if !self.given.has_mounts {
-            return Ok(());
-        }
-        let mounts = self.given.mounts.clone();
-        match self.ask(mounts).await? {
-            Some(outcome) if !matches!(outcome.verdict, Verdict::Completed { .. }) => {
-                Err(UsageError(workspace::failure(&outcome)).into())
+    /// Gives the present session what the prompt has there, and mounts folders, which neither copies
+    /// of a session nor files have.
+    pub(super) async fn begin(&mut self) -> anyhow::Result<()> {
+        let begin = self.given.begin.clone();
+        match self.ask(begin).await? {
+            Some(outcome) if matches!(outcome.verdict, Verdict::SandboxFailed(_)) => {
+                return Err(UsageError(workspace::failure(&outcome)).into());
             }
-            _ => Ok(()),
+            Some(outcome) if !matches!(outcome.verdict, Verdict::Completed { .. }) => {
+                // It has no memory left, for instance.
+                let failure = workspace::failure(&outcome);
+                note(format_args!("Tab and `%time` don't work in this session: {failure}"));
+            }
+            _ => {}
         }
+        Ok(())
     }
 
     /// Puts a file into the present session's workspace.

@@ -2,13 +2,30 @@
 //!
 //! Lines are read once each, as far as it takes to know what is open: brackets, strings with their
 //! replacement fields, a backslash at the end, and blocks, which go on until an empty line. This
-//! knows no Python beyond that. What is wrong counts as whole, since Python then says what is wrong.
+//! knows no Python beyond that. What is wrong counts as whole, since Python then says what is wrong:
+//! so a bracket that was left open doesn't take all that follows.
 
 /// Words that open a block even if the line goes on behind its `:`, since `else` may follow.
 const OPENERS: [&str; 8] = ["async", "class", "def", "for", "if", "try", "while", "with"];
 
 /// Words that go on with a block although they aren't indented.
 const CONTINUERS: [&str; 4] = ["elif", "else", "except", "finally"];
+
+/// Words that no expression has, so that one in brackets is wrong.
+const STATEMENTS: [&str; 18] = [
+    "assert", "break", "class", "continue", "def", "del", "elif", "except", "finally", "global",
+    "import", "nonlocal", "pass", "raise", "return", "try", "while", "with",
+];
+
+/// Words that an expression goes on with behind an operand.
+const JOINERS: [&str; 11] =
+    ["and", "as", "async", "else", "for", "from", "if", "in", "is", "not", "or"];
+
+/// Other words of the language. These three are operands.
+const OPERANDS: [&str; 3] = ["False", "None", "True"];
+
+/// Other words of the language, which an operand follows.
+const OPERATORS: [&str; 3] = ["await", "lambda", "yield"];
 
 /// Lines of one input, as far as it was typed.
 #[derive(Debug, Default)]
@@ -37,6 +54,11 @@ impl Input {
 
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
+    }
+
+    /// What the lines so far leave open.
+    pub(super) fn scanner(&self) -> &Scanner {
+        &self.scanner
     }
 
     pub(super) fn len(&self) -> usize {
@@ -75,8 +97,19 @@ struct Quotes {
     has_fields: bool,
 }
 
+/// What a part of a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Keyword,
+    Number,
+    String,
+    Comment,
+    /// Names, operators and spaces.
+    Other,
+}
+
 /// Reads lines one after another.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(in crate::cmd) struct Scanner {
     open: Vec<Open>,
     /// The last line ended with a backslash that joins the next one.
@@ -91,6 +124,8 @@ pub(in crate::cmd) struct Scanner {
     is_broken: bool,
     /// The last character of the present logical line that is neither space nor comment.
     last: Option<char>,
+    /// What was read last ends an operand, so that no other one can follow.
+    ends_operand: bool,
 }
 
 impl Scanner {
@@ -110,23 +145,52 @@ impl Scanner {
 
     /// Reads one line without its end.
     pub(in crate::cmd) fn line(&mut self, line: &str) {
-        if self.is_broken {
-            return;
+        if !self.is_broken {
+            self.parts(line, |_, _| {});
+            self.end();
         }
+    }
+
+    /// Reads a line, or the beginning of one, and says what its parts are.
+    pub(super) fn parts<'a>(&mut self, line: &'a str, mut visit: impl FnMut(Part, &'a str)) {
         let starts_logical_line = self.open.is_empty() && !self.is_joined;
         self.is_joined = false;
         if starts_logical_line {
             self.start(line);
+        } else {
+            self.is_broken |= self.is_at_odds_with(line);
         }
         let mut rest = line;
         while let Some(first) = rest.chars().next() {
-            rest = match self.open.last().copied() {
+            let is_text = self.is_in_text();
+            let behind = match self.open.last().copied() {
                 Some(Open::String(quotes)) => self.in_string(quotes, first, rest),
                 Some(Open::Format(quotes)) => self.in_format(quotes, first, rest),
                 Some(Open::Bracket(_) | Open::Field(_)) | None => self.in_code(first, rest),
             };
+            let read = &rest[..rest.len() - behind.len()];
+            visit(if is_text { Part::String } else { Part::of_code(first, read) }, read);
+            rest = behind;
         }
-        self.end();
+    }
+
+    /// Whether what follows belongs to a string.
+    pub(super) fn is_in_text(&self) -> bool {
+        matches!(self.open.last(), Some(Open::String(_) | Open::Format(_)))
+    }
+
+    /// Whether a line can't go on with what is open: it begins with a statement, or an operand that
+    /// follows another one.
+    fn is_at_odds_with(&self, line: &str) -> bool {
+        let content = line.trim_start_matches(is_space);
+        let length = content.find(|character| !is_word(character)).unwrap_or(content.len());
+        let (word, behind) = content.split_at(length);
+        let is_string = behind.starts_with(['\'', '"']) && is_prefix(word);
+        let is_in_code = matches!(self.open.last(), Some(Open::Bracket(_) | Open::Field(_)));
+        if !is_in_code || word.is_empty() || is_string {
+            return false;
+        }
+        STATEMENTS.contains(&word) || (self.ends_operand && !JOINERS.contains(&word))
     }
 
     /// Whether this line belongs to no block that is open.
@@ -161,7 +225,7 @@ impl Scanner {
     }
 
     /// At the end of a line.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         match self.open.last() {
             // Unless a backslash joins the lines, such a string ends on the line it began on.
             Some(Open::String(quotes) | Open::Format(quotes)) if !quotes.is_triple => {
@@ -190,6 +254,7 @@ impl Scanner {
             return behind;
         }
         self.last = Some(first);
+        self.ends_operand = matches!(first, ')' | ']' | '}');
         match first {
             '\'' | '"' => self.open_string("", rest),
             '(' | '[' | '{' => {
@@ -223,6 +288,7 @@ impl Scanner {
                 if behind.starts_with(['\'', '"']) && is_prefix(word) {
                     return self.open_string(word, behind);
                 }
+                self.ends_operand = !is_keyword(word) || OPERANDS.contains(&word);
                 behind
             }
             _ => behind,
@@ -238,6 +304,13 @@ impl Scanner {
         &rest[if is_triple { 3 } else { 1 }..]
     }
 
+    /// Opens a replacement field, whose code is `behind`.
+    fn open_field<'a>(&mut self, quotes: Quotes, behind: &'a str) -> &'a str {
+        self.open.push(Open::Field(quotes));
+        self.ends_operand = false;
+        behind
+    }
+
     fn in_string<'a>(&mut self, quotes: Quotes, first: char, rest: &'a str) -> &'a str {
         let behind = &rest[first.len_utf8()..];
         match first {
@@ -245,10 +318,7 @@ impl Scanner {
             _ if first == quotes.quote => self.quote(quotes, rest),
             '{' if quotes.has_fields => match behind.strip_prefix('{') {
                 Some(behind) => behind,
-                None => {
-                    self.open.push(Open::Field(quotes));
-                    behind
-                }
+                None => self.open_field(quotes, behind),
             },
             _ => behind,
         }
@@ -258,10 +328,7 @@ impl Scanner {
         let behind = &rest[first.len_utf8()..];
         match first {
             '\\' => self.escaped(quotes, behind),
-            '{' => {
-                self.open.push(Open::Field(quotes));
-                behind
-            }
+            '{' => self.open_field(quotes, behind),
             '}' => {
                 self.open.pop();
                 behind
@@ -294,6 +361,7 @@ impl Scanner {
         if ends {
             self.open.pop();
             self.last = Some(quotes.quote);
+            self.ends_operand = true;
         }
         &rest[if ends && quotes.is_triple { 3 } else { 1 }..]
     }
@@ -308,8 +376,29 @@ fn is_space(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\x0c')
 }
 
-fn is_word(character: char) -> bool {
+pub(super) fn is_word(character: char) -> bool {
     character == '_' || character.is_alphanumeric()
+}
+
+/// Whether a word is the language's own.
+fn is_keyword(word: &str) -> bool {
+    STATEMENTS.contains(&word)
+        || JOINERS.contains(&word)
+        || OPERANDS.contains(&word)
+        || OPERATORS.contains(&word)
+}
+
+impl Part {
+    /// That of what was read of code, which begins with `first`.
+    fn of_code(first: char, read: &str) -> Self {
+        match first {
+            '#' => Self::Comment,
+            _ if read.ends_with(['\'', '"']) => Self::String,
+            _ if first.is_numeric() => Self::Number,
+            _ if is_keyword(read) => Self::Keyword,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// Whether a word before a quote belongs to the string.
@@ -395,6 +484,65 @@ mod tests {
         check(&["x = ')' + (", "]"]);
         check(&["def f(:)", ""]);
         assert_eq!(whole_after(&["'open", "("]), [true, true]);
+    }
+
+    /// As CPython's own prompt has it, which tries to parse what there is after each line.
+    #[test]
+    fn a_bracket_that_was_left_open_ends_where_nothing_could_follow() {
+        for (before, line) in [
+            ("print((2", "print(3)"),
+            ("f(", "def g():"),
+            ("x = [1", "2]"),
+            ("f(x)[0", "  y"),
+            ("('a'", "x"),
+            ("(None", "x"),
+            ("{1: (2)", "x: 3}"),
+            ("f'{x", "y}'"),
+            ("(1,", "return x"),
+        ] {
+            check(&[before, line]);
+        }
+        check(&["x = (1 if y", "else 2)"]);
+        check(&["x = (1", "or 2", "if y else not", "z)"]);
+        check(&["[x", "for x in y", "if x", "is not", "None]"]);
+        check(&["('a'", "f'b'", "'c')"]);
+        check(&["(lambda", "x:", "x", "# why", "+ 1)"]);
+        check(&["(yield", "x)"]);
+        check(&["f'''{x}", "y {", "z}'''"]);
+        check(&["{'a': 1,", "b: 2}"]);
+    }
+
+    #[test]
+    fn parts_of_lines_are_told_apart() {
+        let mut scanner = Scanner::default();
+        let parts = |scanner: &mut Scanner, line: &'static str| {
+            let mut found = Vec::new();
+            scanner.parts(line, |part, text| found.push((part, text)));
+            found.retain(|(_, text)| *text != " ");
+            found
+        };
+        use Part::{Comment, Keyword, Number, Other, String};
+        assert_eq!(
+            parts(&mut scanner, "if x1 == 12: rb'a' # if"),
+            [
+                (Keyword, "if"),
+                (Other, "x1"),
+                (Other, "="),
+                (Other, "="),
+                (Number, "12"),
+                (Other, ":"),
+                (String, "rb'"),
+                (String, "a"),
+                (String, "'"),
+                (Comment, "# if"),
+            ]
+        );
+        assert_eq!(
+            parts(&mut scanner, "'''for"),
+            [(String, "'''"), (String, "f"), (String, "o"), (String, "r"),]
+        );
+        assert!(scanner.is_in_text());
+        assert_eq!(parts(&mut scanner, "'''in")[1], (Keyword, "in"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Stdin};
 
+use super::assistant::Help;
 use super::terminal::Terminal;
 use crate::exit::UsageError;
 use crate::signals::Interrupts;
@@ -34,6 +35,8 @@ pub(super) enum Reader {
 /// Standard input that is no terminal.
 pub(super) struct Pipe {
     stdin: BufReader<Stdin>,
+    /// The line that is being read, as far as it has come.
+    begun: Vec<u8>,
     /// Nothing was read yet.
     is_new: bool,
 }
@@ -44,7 +47,8 @@ impl Reader {
         if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
             return Ok(Self::Terminal(Box::new(Terminal::open()?)));
         }
-        Ok(Self::Pipe(Pipe { stdin: BufReader::new(tokio::io::stdin()), is_new: true }))
+        let stdin = BufReader::new(tokio::io::stdin());
+        Ok(Self::Pipe(Pipe { stdin, begun: Vec::new(), is_new: true }))
     }
 
     pub(super) fn is_terminal(&self) -> bool {
@@ -55,14 +59,32 @@ impl Reader {
     pub(super) async fn read(
         &mut self,
         prompt: &str,
+        help: Help,
         interrupts: &mut Interrupts,
     ) -> anyhow::Result<Heard> {
         match self {
-            Self::Terminal(terminal) => terminal.read(prompt, interrupts).await,
+            Self::Terminal(terminal) => {
+                let mut reading = std::pin::pin!(terminal.read(prompt, help));
+                loop {
+                    tokio::select! {
+                        heard = &mut reading => return heard,
+                        // Sent by somebody else, since the terminal sends none while this reads.
+                        _ = interrupts.more_than(0) => interrupts.forget(),
+                    }
+                }
+            }
             Self::Pipe(pipe) => tokio::select! {
                 line = pipe.line() => line,
                 _ = interrupts.more_than(0) => Ok(Heard::Interrupt),
             },
+        }
+    }
+
+    /// Waits for a line that a program reads, which has shown this on the present line.
+    pub(super) async fn read_for_program(&mut self, shown: &str) -> anyhow::Result<Heard> {
+        match self {
+            Self::Terminal(terminal) => terminal.read_for_program(shown).await,
+            Self::Pipe(pipe) => pipe.line().await,
         }
     }
 
@@ -84,10 +106,13 @@ impl Reader {
 }
 
 impl Pipe {
+    /// The next line. Cancel-safe.
     async fn line(&mut self) -> anyhow::Result<Heard> {
-        let mut bytes = Vec::new();
-        let mut limited = (&mut self.stdin).take(LONGEST_LINE_BYTES);
-        let count = limited.read_until(b'\n', &mut bytes).await?;
+        let room = LONGEST_LINE_BYTES.saturating_sub(self.begun.len() as u64);
+        let mut limited = (&mut self.stdin).take(room);
+        limited.read_until(b'\n', &mut self.begun).await?;
+        let mut bytes = std::mem::take(&mut self.begun);
+        let count = bytes.len();
         if count == 0 {
             return Ok(Heard::End);
         }

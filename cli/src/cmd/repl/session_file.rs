@@ -2,11 +2,12 @@
 //!
 //! Two prompts on one file would each keep a session of their own there, and the last one would win.
 //! So the file is locked while a prompt is open, as far as the filesystem has locks, and if it has
-//! changed all the same, the session goes into a file beside it.
+//! changed all the same, the session goes into a file beside it. A file that isn't there yet is made,
+//! empty, and counts as none.
 
-use std::fs::{self, File, Metadata, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use hatchery::Session;
@@ -21,8 +22,8 @@ const MOST_TRIES: usize = 10;
 #[derive(Debug)]
 pub(in crate::cmd) struct SessionFile {
     path: PathBuf,
-    /// The file that this prompt read or wrote last; `None` if there was none. It is locked.
-    last: Option<(File, Stamp)>,
+    /// The file that this prompt made, read or wrote last, locked, and what it was like.
+    last: (File, Stamp),
 }
 
 /// Tells whether a file is the one that it was.
@@ -47,14 +48,11 @@ impl SessionFile {
         }
         for _ in 0..MOST_TRIES {
             let file = match File::open(path) {
-                Ok(file) => file,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Ok(Self { path: path.to_owned(), last: None });
-                }
-                Err(error) => {
-                    return Err(UsageError(format!("can't read `{shown}`: {error}")).into());
-                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => make(path),
+                opened => opened,
             };
+            let file =
+                file.map_err(|error| UsageError(format!("can't open `{shown}`: {error}")))?;
             if let Err(TryLockError::WouldBlock) = file.try_lock() {
                 let text = format!(
                     "another prompt goes on with the session in `{shown}`; end that one, or copy \
@@ -66,21 +64,20 @@ impl SessionFile {
             // Another prompt may have ended since it was opened, and left a file of its own.
             if stamp_at(path)?.as_ref() == Some(&stamp) {
                 let path = through_links(path);
-                return Ok(Self { path, last: Some((file, stamp)) });
+                return Ok(Self { path, last: (file, stamp) });
             }
         }
         Err(UsageError(format!("`{shown}` is replaced again and again")).into())
     }
 
-    /// The file, if there is one.
+    /// The file, if there is a session in it.
     pub(in crate::cmd) fn existing(&self) -> Option<&Path> {
-        self.last.as_ref().map(|_| self.path.as_path())
+        (!self.last.1.is_empty()).then_some(self.path.as_path())
     }
 
     /// Whether this path names the same file.
     pub(super) fn is_at(&self, path: &Path) -> bool {
-        let is_last = |stamp: Stamp| self.last.as_ref().is_some_and(|(_, last)| *last == stamp);
-        path == self.path || stamp_at(path).ok().flatten().is_some_and(is_last)
+        path == self.path || stamp_at(path).ok().flatten().is_some_and(|stamp| stamp == self.last.1)
     }
 
     /// Writes the session to the file, unless somebody else has written there since.
@@ -90,9 +87,7 @@ impl SessionFile {
         let file = File::open(unfinished.path())?;
         // Where there are no locks, the stamps have to do.
         let _ = file.try_lock();
-        if stamp_at(&self.path)?.as_ref() != self.last.as_ref().map(|(_, stamp)| stamp)
-            && self.path.exists()
-        {
+        if stamp_at(&self.path)?.is_some_and(|stamp| stamp != self.last.1) {
             let other = free_beside(&self.path);
             unfinished.finish(&other)?;
             anyhow::bail!(
@@ -103,12 +98,31 @@ impl SessionFile {
         }
         unfinished.finish(&self.path)?;
         let stamp = Stamp::of(&file.metadata()?);
-        self.last = Some((file, stamp));
+        self.last = (file, stamp);
         Ok(bytes)
     }
 }
 
+impl Drop for SessionFile {
+    /// Removes a file that no session came into.
+    fn drop(&mut self) {
+        let (_, stamp) = &self.last;
+        if stamp.is_empty() && stamp_at(&self.path).is_ok_and(|now| now.as_ref() == Some(stamp)) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Makes an empty file, unless another prompt has done so just now.
+fn make(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
 impl Stamp {
+    fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
     fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
@@ -168,7 +182,12 @@ mod tests {
     fn one_prompt_at_a_time_has_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("work.session");
-        assert!(SessionFile::open(&path).unwrap().existing().is_none());
+        let new = SessionFile::open(&path).unwrap();
+        assert!(new.existing().is_none());
+        let second = SessionFile::open(&path).unwrap_err();
+        assert!(second.is::<UsageError>() && second.to_string().contains("another prompt"));
+        drop(new);
+        assert!(!path.exists(), "nothing was kept there");
         fs::write(&path, "state").unwrap();
         let first = SessionFile::open(&path).unwrap();
         assert_eq!(first.existing(), Some(path.as_path()));

@@ -1,73 +1,116 @@
 //! A prompt on a terminal: editing and history, by rustyline.
 //!
 //! It has the terminal only while it reads, so that Ctrl-C at the prompt is a key and while a
-//! program runs a signal.
+//! program runs a signal. What was typed or pasted beyond a line stays for the next one.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
-use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
-use rustyline::highlight::Highlighter;
-use rustyline::hint::Hinter;
 use rustyline::history::{History as _, MemHistory};
-use rustyline::validate::Validator;
-use rustyline::{Config, Context, Editor, Helper};
+use rustyline::{ColorMode, CompletionType, Config, Editor};
+use tokio::task::JoinHandle;
 
+use super::assistant::{Assistant, Help};
 use super::history::{self, History};
 use super::reader::Heard;
-use crate::signals::Interrupts;
 use crate::terminal::note;
 
-/// What Tab inserts, and an indentation is.
-const INDENTATION: &str = "    ";
+type LineEditor = Editor<Assistant, MemHistory>;
 
 /// The terminal, and the history that it goes through.
 pub(super) struct Terminal {
     /// `None` while a thread reads.
-    editor: Option<Editor<Indenter, MemHistory>>,
+    editor: Option<LineEditor>,
+    /// The thread that reads.
+    reading: Option<JoinHandle<(LineEditor, rustyline::Result<String>)>>,
+    /// Lines that a program was pasted beyond the one that it read.
+    pasted: Option<String>,
     /// `None` if there is no file to keep it in.
     history: Option<History>,
 }
 
 impl Terminal {
     pub(super) fn open() -> anyhow::Result<Self> {
+        let has_colors = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let config = Config::builder()
             .max_history_size(2 * history::KEPT_COUNT)?
             .auto_add_history(false)
+            .completion_type(CompletionType::List)
+            .color_mode(if has_colors { ColorMode::Enabled } else { ColorMode::Disabled })
             .build();
         let entries = MemHistory::with_config(&config);
         let mut editor = Editor::with_history(config, entries)?;
-        editor.set_helper(Some(Indenter));
+        editor.set_helper(Some(Assistant::default()));
         let history = open_history().map(|(history, entries)| {
             for entry in entries {
                 let _ = editor.history_mut().add_owned(entry);
             }
             history
         });
-        Ok(Self { editor: Some(editor), history })
+        Ok(Self { editor: Some(editor), reading: None, pasted: None, history })
     }
 
-    /// Reads a line, or several that were pasted or come from the history.
-    pub(super) async fn read(
-        &mut self,
-        prompt: &str,
-        interrupts: &mut Interrupts,
-    ) -> anyhow::Result<Heard> {
-        let mut editor = self.editor.take().context("the prompt was given up")?;
-        let prompt = prompt.to_owned();
-        let mut reading = tokio::task::spawn_blocking(move || {
-            let read = editor.readline(&prompt);
-            (editor, read)
-        });
-        let (editor, read) = loop {
-            tokio::select! {
-                read = &mut reading => break read.context("the prompt died")?,
-                // Sent by somebody else, since the terminal sends none while this reads.
-                _ = interrupts.more_than(0) => interrupts.forget(),
+    /// Reads a line of Python, or several that were pasted or come from the history.
+    pub(super) async fn read(&mut self, prompt: &str, help: Help) -> anyhow::Result<Heard> {
+        if let Some(pasted) = self.pasted.take() {
+            crate::terminal::print(format_args!("{prompt}{pasted}"))?;
+            return Ok(Heard::Line(pasted));
+        }
+        self.begin(prompt, Some(help)).await?;
+        self.finish().await
+    }
+
+    /// Reads a line for a program, behind what is on the screen's line already. If that is given up,
+    /// the next call waits until what is typed now has ended, and drops it.
+    pub(super) async fn read_for_program(&mut self, shown: &str) -> anyhow::Result<Heard> {
+        let text = match self.pasted.take() {
+            Some(pasted) => {
+                crate::terminal::print(pasted.split('\n').next().unwrap_or_default())?;
+                pasted
+            }
+            None => {
+                self.begin(shown, None).await?;
+                match self.finish().await? {
+                    Heard::Line(text) => text,
+                    heard => return Ok(heard),
+                }
             }
         };
+        Ok(Heard::Line(match text.split_once('\n') {
+            Some((first, rest)) => {
+                self.pasted = (!rest.is_empty()).then(|| rest.to_owned());
+                first.to_owned()
+            }
+            None => text,
+        }))
+    }
+
+    /// Has a thread read.
+    async fn begin(&mut self, prompt: &str, help: Option<Help>) -> anyhow::Result<()> {
+        if self.reading.is_some() {
+            note("the program waits for input no longer: press Enter to go on");
+            self.finish().await?;
+        }
+        let mut editor = self.editor.take().context("the prompt was given up")?;
+        if let Some(assistant) = editor.helper_mut() {
+            assistant.help = help;
+        }
+        let columns = editor.dimensions().map_or(80, |(columns, _)| usize::from(columns));
+        let prompt = last_row(prompt, columns).to_owned();
+        self.reading = Some(tokio::task::spawn_blocking(move || {
+            let read = editor.readline(&prompt);
+            (editor, read)
+        }));
+        Ok(())
+    }
+
+    /// Waits for what the thread reads. Cancel-safe.
+    async fn finish(&mut self) -> anyhow::Result<Heard> {
+        let reading = self.reading.as_mut().context("nobody reads")?;
+        let (editor, read) = reading.await.context("the prompt died")?;
+        self.reading = None;
         self.editor = Some(editor);
         match read {
             Ok(line) => Ok(Heard::Line(line)),
@@ -108,6 +151,14 @@ impl Terminal {
     }
 }
 
+/// What of a prompt stands on its last row on the screen: the editor draws that row anew.
+fn last_row(prompt: &str, columns: usize) -> &str {
+    let count = prompt.chars().count();
+    let above = count.saturating_sub(1) / columns.max(1) * columns.max(1);
+    let start = prompt.char_indices().nth(above).map_or(prompt.len(), |(start, _)| start);
+    &prompt[start..]
+}
+
 /// A prompt without a history is better than none.
 fn open_history() -> Option<(History, Vec<String>)> {
     let path = history::default_path()?;
@@ -118,31 +169,16 @@ fn open_history() -> Option<(History, Vec<String>)> {
         .ok()
 }
 
-/// Makes Tab indent where a line has nothing yet. Of names it knows none: they are the guest's.
-struct Indenter;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Completer for Indenter {
-    type Candidate = String;
-
-    fn complete(
-        &self,
-        line: &str,
-        position: usize,
-        _context: &Context<'_>,
-    ) -> rustyline::Result<(usize, Vec<String>)> {
-        let before = line[..position].rsplit('\n').next().unwrap_or("");
-        let is_indentation = before.chars().all(|character| character == ' ');
-        let candidates = if is_indentation { vec![INDENTATION.to_owned()] } else { Vec::new() };
-        Ok((position, candidates))
+    #[test]
+    fn the_last_row_of_a_prompt_is_drawn_anew() {
+        for (prompt, expected) in
+            [("", ""), ("name? ", "name? "), ("12345678", "12345678"), ("123456789é", "9é")]
+        {
+            assert_eq!(last_row(prompt, 8), expected);
+        }
     }
 }
-
-impl Hinter for Indenter {
-    type Hint = String;
-}
-
-impl Highlighter for Indenter {}
-
-impl Validator for Indenter {}
-
-impl Helper for Indenter {}

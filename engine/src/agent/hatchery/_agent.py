@@ -299,7 +299,7 @@ class Agent:
         return name
 
     def _place(self, given):
-        """Sets where the program's script and its working directory are."""
+        """Sets where the program's script, its working directory and its standard input are."""
         script = given.get("script")
         if script is not None:
             self.main.__file__ = f"{SCRIPT_FOLDER}/{script}"
@@ -311,6 +311,10 @@ class Agent:
                     del sys.path_importer_cache[path]
         if "workdir" in given:
             os.chdir(given["workdir"])
+        if "stdin" in given:
+            from hatchery._stdin import open_lines
+
+            sys.stdin = open_lines(self._bridge.call, given["stdin"])
 
     def _execute_with(self, given, source, filename):
         """Like `_execute`, with what the job is given besides its source."""

@@ -57,12 +57,12 @@ fn sets_by_loop(operators: &[Operator<'_>]) -> Vec<HashMap<u32, Vec<Sources>>> {
                 sets.push(HashMap::new());
             }
             Operator::End => drop(blocks.pop()),
-            Operator::LocalSet { local_index } | Operator::LocalTee { local_index } => {
-                if blocks.iter().any(Option::is_some) {
-                    let sources = sources_before(operators, at);
-                    for number in blocks.iter().flatten() {
-                        sets[*number].entry(*local_index).or_default().push(sources.clone());
-                    }
+            Operator::LocalSet { local_index } | Operator::LocalTee { local_index }
+                if blocks.iter().any(Option::is_some) =>
+            {
+                let sources = sources_before(operators, at);
+                for number in blocks.iter().flatten() {
+                    sets[*number].entry(*local_index).or_default().push(sources.clone());
                 }
             }
             _ => {}

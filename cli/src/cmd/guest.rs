@@ -1,0 +1,34 @@
+//! Modules of ours that a session is given: what notebooks and the prompt have in it.
+
+use hatchery::Limits;
+
+/// `%time` and `%timeit`, for notebooks and the prompt.
+pub(in crate::cmd) const TIMING: Module =
+    Module { name: "hatchery_timing", source: include_str!("timing.py") };
+
+/// A module of Python.
+pub(in crate::cmd) struct Module {
+    pub(in crate::cmd) name: &'static str,
+    pub(in crate::cmd) source: &'static str,
+}
+
+/// Source that puts modules where imports find them, each behind those that it imports, and leaves
+/// no other trace. Tracebacks are without their frames.
+pub(in crate::cmd) fn install(modules: &[Module]) -> String {
+    // JSON's texts are Python's, since all beyond ASCII stands there as it is.
+    let modules: serde_json::Value =
+        modules.iter().map(|Module { name, source }| vec![*name, *source]).collect();
+    format!(
+        "def _hatchery_begin(modules):\n    import sys, types\n    \
+         for name, source in modules:\n        \
+         module = sys.modules[name] = types.ModuleType(name)\n        \
+         exec(compile(source, f\"<hatchery/{{name}}.py>\", \"exec\"), module.__dict__)\n\
+         _hatchery_begin({modules})\ndel _hatchery_begin\n"
+    )
+}
+
+/// Limits for our own jobs: memory and files as for the jobs whose state they share.
+pub(in crate::cmd) fn own_limits(limits: &Limits) -> Limits {
+    let Limits { memory_bytes, file_bytes, file_count, open_files, .. } = limits.clone();
+    Limits { memory_bytes, file_bytes, file_count, open_files, ..Limits::default() }
+}

@@ -1,0 +1,238 @@
+//! What helps who types at the prompt: completion, and colours.
+//!
+//! Names are those of the session, which is asked for them while it has nothing else to do. It looks
+//! them up without running code of the program (`guest.py`).
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use hatchery::{Job, Limits, Session, Verdict};
+use rustyline::completion::{Completer, FilenameCompleter, Pair};
+use rustyline::highlight::{CmdKind, Highlighter};
+use rustyline::hint::Hinter;
+use rustyline::validate::Validator;
+use rustyline::{Context, Helper};
+use tokio::runtime::Handle;
+
+use super::command;
+use super::guest::COMPLETE;
+use super::input::{Part, Scanner, is_word};
+
+/// What Tab inserts where a line has nothing yet, and an indentation is.
+const INDENTATION: &str = "    ";
+
+/// How long the session may take to say its names. Nobody waits longer for a Tab.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+
+/// Helps with what is typed, if it knows what that is.
+#[derive(Default)]
+pub(super) struct Assistant {
+    /// `None` while a program reads.
+    pub(super) help: Option<Help>,
+}
+
+/// What is known about what is typed.
+pub(super) struct Help {
+    /// What the lines before leave open.
+    pub(super) scanner: Scanner,
+    /// Whether there are none, so that a command can be typed.
+    pub(super) is_first: bool,
+    pub(super) session: Session,
+    /// What a job of our own may use there.
+    pub(super) limits: Limits,
+    /// The names of all sessions.
+    pub(super) sessions: Vec<String>,
+}
+
+impl Help {
+    /// What begins with the last word before the cursor, and where that word begins.
+    fn python(&self, before: &str) -> (usize, Vec<Pair>) {
+        let mut scanner = self.scanner.clone();
+        let mut is_comment = false;
+        scan(&mut scanner, before, |part, _| is_comment = part == Part::Comment);
+        let is_dotted = |character| is_word(character) || character == '.';
+        let start = before.rfind(|character| !is_dotted(character));
+        let start =
+            start.map_or(0, |at| at + before[at..].chars().next().map_or(0, char::len_utf8));
+        let dotted = &before[start..];
+        if dotted.is_empty()
+            || dotted.starts_with(|first: char| first.is_numeric())
+            || is_comment
+            || scanner.is_in_text()
+        {
+            return (before.len(), Vec::new());
+        }
+        let word = dotted.rfind('.').map_or(start, |dot| start + dot + 1);
+        (word, pairs(self.names(dotted)))
+    }
+
+    /// The names in the session that a dotted name can end in. None if it doesn't say in time.
+    fn names(&self, dotted: &str) -> Vec<String> {
+        let (wall_time, cpu_time) = (LONGEST_LOOK, LONGEST_LOOK);
+        let limits = Limits { wall_time, cpu_time: Some(cpu_time), ..self.limits.clone() };
+        let job = Job::call(COMPLETE, [dotted]).limits(limits);
+        let asked = tokio::time::timeout(2 * LONGEST_LOOK, self.session.run(job));
+        let Ok(Ok(outcome)) = Handle::current().block_on(asked) else { return Vec::new() };
+        let Verdict::Completed { value: Some(value), .. } = outcome.verdict else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> = serde_json::from_value(value).unwrap_or_default();
+        // A program can say what it likes, and a terminal would do it.
+        names.retain(|name| name.chars().all(is_word));
+        names
+    }
+
+    /// Likewise for a line that is a command.
+    fn command(
+        &self,
+        line: &str,
+        position: usize,
+        context: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let before = &line[..position];
+        let start = before.find(':').map_or(0, |colon| colon + 1);
+        let Some((word, _)) = before[start..].split_once(char::is_whitespace) else {
+            let begun = &before[start..];
+            let words = command::words().filter(|word| word.starts_with(begun));
+            return Ok((start, pairs(words)));
+        };
+        if word == "switch" {
+            let start = before.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+            let names = self.sessions.iter().filter(|name| name.starts_with(&before[start..]));
+            return Ok((start, pairs(names)));
+        }
+        if command::takes_file(word) {
+            return FilenameCompleter::new().complete(line, position, context);
+        }
+        Ok((position, Vec::new()))
+    }
+
+    fn is_command(&self, line: &str) -> bool {
+        self.is_first && line.trim_start().starts_with(':')
+    }
+}
+
+fn pairs(words: impl IntoIterator<Item = impl Into<String>>) -> Vec<Pair> {
+    let words = words.into_iter().map(Into::into);
+    words.map(|word: String| Pair { display: word.clone(), replacement: word }).collect()
+}
+
+/// Reads lines of which the last one may go on, and says what their parts are; line ends are parts.
+fn scan<'a>(scanner: &mut Scanner, text: &'a str, mut visit: impl FnMut(Part, &'a str)) {
+    let mut lines = text.split('\n').peekable();
+    while let Some(line) = lines.next() {
+        scanner.parts(line, &mut visit);
+        if lines.peek().is_some() {
+            scanner.end();
+            visit(Part::Other, "\n");
+        }
+    }
+}
+
+/// Source with colours for a terminal.
+fn colored(scanner: &mut Scanner, source: &str) -> String {
+    let mut colored = String::with_capacity(2 * source.len());
+    let mut present = Part::Other;
+    scan(scanner, source, |part, text| {
+        if part != present {
+            colored.push_str(color(part));
+            present = part;
+        }
+        colored.push_str(text);
+    });
+    if present != Part::Other {
+        colored.push_str(color(Part::Other));
+    }
+    colored
+}
+
+/// The colours of Python's own prompt, as the terminal's theme has them.
+fn color(part: Part) -> &'static str {
+    match part {
+        Part::Keyword => "\x1b[0;1;34m",
+        Part::Number => "\x1b[0;33m",
+        Part::String => "\x1b[0;32m",
+        Part::Comment => "\x1b[0;31m",
+        Part::Other => "\x1b[0m",
+    }
+}
+
+impl Completer for Assistant {
+    type Candidate = Pair;
+
+    fn complete(
+        &self,
+        line: &str,
+        position: usize,
+        context: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let Some(help) = &self.help else { return Ok((position, Vec::new())) };
+        let before = &line[..position];
+        if before.rsplit('\n').next().unwrap_or("").chars().all(|character| character == ' ') {
+            return Ok((position, pairs([INDENTATION])));
+        }
+        if help.is_command(line) {
+            return help.command(line, position, context);
+        }
+        Ok(help.python(before))
+    }
+}
+
+impl Highlighter for Assistant {
+    fn highlight<'l>(&self, line: &'l str, _position: usize) -> Cow<'l, str> {
+        match &self.help {
+            Some(help) if !help.is_command(line) => {
+                Cow::Owned(colored(&mut help.scanner.clone(), line))
+            }
+            _ => Cow::Borrowed(line),
+        }
+    }
+
+    fn highlight_char(&self, _line: &str, _position: usize, kind: CmdKind) -> bool {
+        self.help.is_some() && kind != CmdKind::MoveCursor
+    }
+}
+
+impl Hinter for Assistant {
+    type Hint = String;
+}
+
+impl Validator for Assistant {}
+
+impl Helper for Assistant {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Colours with names that can be read.
+    fn shown(lines: &[&str], source: &str) -> String {
+        let mut scanner = Scanner::default();
+        lines.iter().for_each(|line| scanner.line(line));
+        let mut text = colored(&mut scanner, source);
+        for (part, mark) in [
+            (Part::Keyword, "<k>"),
+            (Part::Number, "<n>"),
+            (Part::String, "<s>"),
+            (Part::Comment, "<c>"),
+            (Part::Other, "<>"),
+        ] {
+            text = text.replace(color(part), mark);
+        }
+        text
+    }
+
+    #[test]
+    fn source_is_colored_as_far_as_it_goes() {
+        for (lines, source, expected) in [
+            (&[][..], "x", "x"),
+            (&[], "if x: # f", "<k>if<> x: <c># f<>"),
+            (&[], "f'{x} 1' + 2", "<s>f'{<>x}<s> 1'<> + <n>2<>"),
+            (&[], "x = '''a\n1''' in y", "x = <s>'''a<>\n<s>1'''<> <k>in<> y"),
+            (&["'''"], "for ''' for", "<s>for '''<> <k>for<>"),
+            (&["(1"], "or 2)", "<k>or<> <n>2<>)"),
+        ] {
+            assert_eq!(shown(lines, source), expected);
+        }
+    }
+}

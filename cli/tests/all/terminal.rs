@@ -1,0 +1,225 @@
+//! The prompt on a terminal, which `script` of util-linux stands in for; without it there is nothing
+//! to test with.
+
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::text;
+
+/// How long anything may take to be shown, with room for a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const CTRL_C: &str = "\x03";
+const CTRL_D: &str = "\x04";
+const CTRL_U: &str = "\x15";
+
+/// Somebody who types at a prompt and reads what it shows.
+struct Typist {
+    child: Child,
+    keys: ChildStdin,
+    screen: Receiver<Vec<u8>>,
+    /// What was shown and not read yet.
+    shown: String,
+    _home: TempDir,
+}
+
+impl Typist {
+    /// Sits down at a prompt. `None` where there is no `script`.
+    fn begin(arguments: &str, variables: &[(&str, &str)]) -> Option<Self> {
+        let home = tempfile::tempdir().unwrap();
+        let program = env!("CARGO_BIN_EXE_hatchery");
+        let command = format!("echo process $$; exec '{program}' repl {arguments}");
+        let mut terminal = Command::new("script");
+        terminal
+            .args(["-qec", &command, "/dev/null"])
+            .env("TERM", "xterm")
+            .env("SHELL", "/bin/sh")
+            .env("XDG_STATE_HOME", home.path())
+            .env_remove("NO_COLOR")
+            .envs(variables.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = terminal.spawn().ok()?;
+        let (keys, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (sender, screen) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = output.read(&mut bytes) {
+                if sender.send(bytes[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Some(Self { child, keys, screen, shown: String::new(), _home: home })
+    }
+
+    /// Likewise, up to where the prompt waits.
+    fn at_prompt(arguments: &str) -> Option<Self> {
+        let mut typist = Self::begin(arguments, &[])?;
+        typist.sees(">>> ");
+        Some(typist)
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+        self.keys.flush().unwrap();
+    }
+
+    /// Waits until this is shown, and returns what was shown before it.
+    fn sees(&mut self, expected: &str) -> String {
+        loop {
+            if let Some(at) = self.shown.find(expected) {
+                let before = self.shown[..at].to_owned();
+                self.shown.drain(..at + expected.len());
+                return before;
+            }
+            let more = self.screen.recv_timeout(PATIENCE);
+            let more = more.unwrap_or_else(|_| panic!("{expected:?} isn't in {:?}", self.shown));
+            self.shown.push_str(&text(&more));
+        }
+    }
+
+    /// Leaves, and returns what was shown meanwhile.
+    fn leaves(mut self) -> String {
+        self.types(&format!("{CTRL_U}:quit\r"));
+        while let Ok(more) = self.screen.recv_timeout(PATIENCE) {
+            self.shown.push_str(&text(&more));
+        }
+        assert!(self.child.wait().unwrap().success(), "{}", self.shown);
+        self.shown
+    }
+}
+
+#[test]
+fn a_burst_of_lines_is_run_whole() {
+    let Some(mut typist) = Typist::at_prompt("") else { return };
+    typist.types("print('o' + 'ne')\rprint('t' + 'wo')\rprint('th' + 'ree')\r");
+    for expected in ["one\r\n", "two\r\n", "three\r\n"] {
+        typist.sees(expected);
+    }
+    // Lines that a program reads come from it as well.
+    typist.types("x, y = input(), input()\rfirst\rsecond\rx + ' ' + y\r");
+    typist.sees("'first second'\r\n");
+    typist.leaves();
+}
+
+#[test]
+fn a_program_reads_what_is_typed() {
+    let Some(mut typist) = Typist::at_prompt("--timeout 5s") else { return };
+    typist.types("print('who', end=': '); name = input('na' + 'me? ')\r");
+    typist.sees("who: name? ");
+    typist.types("Adx\x7fa\r");
+    typist.sees(">>> ");
+    typist.types("name + '!'\r");
+    typist.sees("'Ada!'");
+    typist.types("import sys; sys.stdin.readline()\rline\r");
+    typist.sees("'line\\n'");
+    // What is pasted at once is as many lines as it has.
+    typist.types("name, last = input('fir' + 'st? '), input('la' + 'st? ')\r");
+    typist.sees("first? ");
+    typist.types("\x1b[200~Ada\rLovelace\x1b[201~\r");
+    typist.sees("last? Lovelace\r\n");
+    typist.types("last * 2\r");
+    typist.sees("'LovelaceLovelace'");
+    typist.types("if 1: 2/0\r\r");
+    typist.sees("ZeroDivisionError");
+    typist.sees(">>> ");
+    typist.types("name\r");
+    typist.sees("'Ada'");
+    typist.leaves();
+}
+
+#[test]
+fn ctrl_c_and_ctrl_d_at_an_input_are_exceptions() {
+    let Some(mut typist) = Typist::at_prompt("--grace 100ms") else { return };
+    typist.types("x = 1; input('a' + '? ')\r");
+    typist.sees("a? ");
+    typist.types(CTRL_C);
+    let traceback = typist.sees("\r\nKeyboardInterrupt\r\n");
+    assert!(traceback.contains("File \"<input-1>\", line 1, in <module>"), "{traceback}");
+    assert_eq!(traceback.matches("File").count(), 1, "{traceback}");
+    typist.types("input('b' + '? ')\r");
+    typist.sees("b? ");
+    typist.types(CTRL_D);
+    typist.sees("EOFError: EOF when reading a line\r\n");
+    // As often as the program likes, and for as long.
+    typist.types(
+        "for n in range(3):\r    try: input(f'{n}? ')\r    except KeyboardInterrupt: x += 1\r\r",
+    );
+    for n in 0..3 {
+        typist.sees(&format!("\r\x1b[K{n}? "));
+        typist.types(CTRL_C);
+    }
+    typist.sees(">>> ");
+    typist.types("x * 1000\r");
+    typist.sees("4000\r\n");
+    typist.leaves();
+}
+
+#[test]
+fn an_interrupt_from_outside_ends_a_program_that_waits_for_input() {
+    let Some(mut typist) = Typist::begin("", &[]) else { return };
+    typist.sees("process ");
+    let process: u32 = typist.sees("\r\n").trim().parse().unwrap();
+    typist.sees(">>> ");
+    typist.types("x = 1; input('a' + '? ')\r");
+    typist.sees("a? ");
+    crate::interrupt(process);
+    typist.sees("\r\nKeyboardInterrupt\r\n");
+    typist.sees("press Enter to go on");
+    typist.types("not for Python\r");
+    typist.sees(">>> ");
+    typist.types("x * 1000\r");
+    typist.sees("1000\r\n");
+    let shown = typist.leaves();
+    assert!(!shown.contains("SyntaxError"), "{shown}");
+}
+
+#[test]
+fn tab_completes_what_the_session_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a table.csv");
+    std::fs::write(&file, "1,2\n").unwrap();
+    let Some(mut typist) = Typist::at_prompt("") else { return };
+    typist.types("alphabetical = [1000]; import math\r");
+    typist.sees(">>> ");
+    for (keys, expected) in [
+        ("alphab\t[0] + 1\r", "1001\r\n"),
+        ("alphabetical.cou\t(1000) + 1001\r", "1002\r\n"),
+        ("math.factor\t(6) + 283\r", "1003\r\n"),
+        ("(lamb\t: 1004)()\r", "1004\r\n"),
+        ("len('x' + 'alphab\t') + 998\r", "1005\r\n"),
+        ("if 1:\r\tprint(1006)\r\r", "1006\r\n"),
+        (":sess\t\r", "* repl\r\n"),
+    ] {
+        typist.types(keys);
+        typist.sees(expected);
+        typist.sees(">>> ");
+    }
+    let path = folder.path().join("a\t").display().to_string();
+    typist.types(&format!(":put {path}\r"));
+    typist.sees("put `a table.csv`, 4 bytes");
+    // Several are listed.
+    typist.types("math.cos\t\t");
+    typist.sees("cos   cosh");
+    typist.leaves();
+}
+
+#[test]
+fn code_has_colors_where_they_are_wanted() {
+    let Some(mut typist) = Typist::at_prompt("") else { return };
+    typist.types("x = 'te' + 'xt'  # why\r");
+    let shown = typist.sees("\x1b[0;31m# why\x1b[0m");
+    assert!(shown.contains("\x1b[0;32m'te'\x1b[0m"), "{shown:?}");
+    typist.leaves();
+    let mut typist = Typist::begin("", &[("NO_COLOR", "1")]).unwrap();
+    typist.sees(">>> ");
+    typist.types("x = 'te' + 'xt'; print(x)  # why\r");
+    let shown = typist.sees("text\r\n");
+    assert!(!shown.contains("\x1b[0;32m"), "{shown:?}");
+    typist.leaves();
+}

@@ -1,0 +1,37 @@
+"""Standard input that a function of the host gives, a line at a time, as a terminal does."""
+
+import io
+
+
+class Lines(io.RawIOBase):
+    """Asks the host for a line when there is nothing left to read.
+
+    An empty one is an end, after which more can come. `None` stands for Ctrl-C.
+    """
+
+    name = "<stdin>"
+    mode = "r"
+
+    def __init__(self, call, function):
+        self._call = call
+        self._function = function
+        self._left = b""
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        if not self._left:
+            line = self._call(self._function, {})
+            if line is None:
+                raise KeyboardInterrupt
+            self._left = line.encode("utf-8", "surrogateescape")
+        part, self._left = self._left[: len(buffer)], self._left[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+
+def open_lines(call, function):
+    """A stream of texts that reads from a function of the host."""
+    lines = io.BufferedReader(Lines(call, function))
+    return io.TextIOWrapper(lines, encoding="utf-8", errors="surrogateescape")
