@@ -16,11 +16,11 @@ const BEGIN: &str = "import asyncio\n\
                      loop = asyncio.get_running_loop()";
 
 async fn ask(session: &Session, source: &str) -> Value {
-    value(&session.run(Job::code(source)).await.unwrap())
+    value(&session.run(Job::code(source)).await.expect("the session is open"))
 }
 
 async fn begin(session: &Session, source: &str) {
-    let outcome = session.run(Job::code(source)).await.unwrap();
+    let outcome = session.run(Job::code(source)).await.expect("the session is open");
     assert!(outcome.is_success(), "{outcome:?}");
 }
 
