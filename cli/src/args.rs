@@ -524,7 +524,7 @@ mod tests {
         };
         for (typed, expected) in [
             (&["run", "prog.py", "a", "b"][..], "behind `--`: hatchery run … -- a"),
-            (&["run", "prog.py", "--verbose"], "behind `--`: hatchery run … -- --verbose"),
+            (&["run", "prog.py", "--colour"], "behind `--`: hatchery run … -- --colour"),
             (&["run", "prog.py", "--tim", "2s"], "'--timeout'"),
             (&["run", "-c", "1", "--timeout", "-5s"], "'-5s' for '--timeout <TIME>'"),
             (&["run", "-c", "1", "--memory", "-1GiB"], "'-1GiB' for '--memory <SIZE>'"),

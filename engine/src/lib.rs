@@ -62,6 +62,11 @@ mod config;
 mod engine;
 mod errno;
 mod error;
+#[cfg(target_os = "linux")]
+mod faults;
+#[cfg(not(target_os = "linux"))]
+#[path = "faults_disabled.rs"]
+mod faults;
 mod files;
 mod functions;
 mod host;

@@ -256,8 +256,11 @@ fn more_than_the_memory_goes_to_disk_or_is_refused() {
     const SESSIONS: usize = 12;
     // As random as they are, compressing them gains nothing.
     const FILL: &str = "import os\nkept = os.urandom(16 << 20)\nkept[0]";
-    let limit = bytes_at_rest() + (96 << 20);
-    with_own_pool(Hatchery::builder().memory_limit_bytes(limit), |pool| async move {
+    // All that these allow is kept free for a job that runs.
+    let small = Limits { memory_bytes: 80 << 20, file_bytes: 4 << 20, ..Limits::default() };
+    let limit = bytes_at_rest() + (224 << 20);
+    let builder = Hatchery::builder().limits(small.clone()).memory_limit_bytes(limit);
+    with_own_pool(builder, |pool| async move {
         let mut open: Vec<(Session, Value)> = Vec::new();
         for number in 0..SESSIONS {
             let filled = match pool.session(&number.to_string()).await {
@@ -284,7 +287,7 @@ fn more_than_the_memory_goes_to_disk_or_is_refused() {
         }
 
         // What would have to wait, in memory, is refused.
-        let little = Limits { display_bytes: 0, ..Limits::default() };
+        let little = Limits { display_bytes: 0, ..small };
         let blocker = || endless().tenant("blockers").limits(little.clone());
         let mut blockers = Vec::new();
         while blockers.len() < 2 {

@@ -10,6 +10,7 @@ use super::{Interpreter, START_LIMIT, TurnFailure, panic_text};
 use crate::agent;
 use crate::engine::Engine;
 use crate::error::StartError;
+use crate::faults;
 use crate::host::wasi::Wasi;
 use crate::host::{Bell, GuestEnv, GuestHost, RunSetup};
 use crate::image::Image;
@@ -66,6 +67,7 @@ impl Interpreter {
         image: Option<Arc<GuestMemory>>,
     ) -> Result<(Self, Instance), StartError> {
         let mut store = Store::new(engine.wasmer().clone());
+        faults::tell_apart();
         // The gate guards a memory that the instance will bring, and the imports need the gate
         // before there is an instance; so the gate is told of the memory afterwards.
         let (door, gate, bell) = (Arc::default(), Arc::new(Gate::new()), Arc::new(Bell::default()));

@@ -1,0 +1,30 @@
+//! Signals of faults that somebody sends. Alone in its process, since they are for all of it.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use std::process::Command;
+use std::time::Duration;
+
+use hatchery::{Hatchery, Job, LimitKind, Limits, Verdict};
+
+fn send(signal: &str) {
+    let process = std::process::id().to_string();
+    assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
+}
+
+/// Before, the first one took wasmer's handler away, and the next hard stop ended the process.
+#[tokio::test(flavor = "multi_thread")]
+async fn sent_signals_of_faults_change_nothing() {
+    let pool = Hatchery::builder().workers(1).start().await.unwrap();
+    let limits =
+        Limits { wall_time: Duration::from_millis(50), grace: Duration::ZERO, ..Limits::default() };
+    for signal in ["-SEGV", "-ILL", "-FPE", "-SEGV"] {
+        let running = pool.submit(Job::code("while True: pass").limits(limits.clone()));
+        let ticket = running.await.unwrap();
+        send(signal);
+        let outcome = ticket.await;
+        let Verdict::Limit(hit) = &outcome.verdict else { panic!("{signal}: {outcome:?}") };
+        assert_eq!(hit.limit, LimitKind::Wall, "{signal}");
+        let answer = pool.run(Job::code("print(6 * 7)")).await.unwrap();
+        assert_eq!(answer.stdout_text(), "42\n", "after {signal}");
+    }
+}
