@@ -83,11 +83,12 @@ fn start_log(arguments: &Arguments) {
         (false, 1) => ("warn", "info"),
         (false, _) => ("info", "debug"),
     };
+    let from_environment = EnvFilter::try_from_default_env().ok();
     // How long steps took is said as they end.
-    let spans = if arguments.verbose > 0 { FmtSpan::CLOSE } else { FmtSpan::NONE };
+    let tells_steps = arguments.verbose > 0 || from_environment.is_some();
+    let spans = if tells_steps { FmtSpan::CLOSE } else { FmtSpan::NONE };
     let own = OWN_CRATES.map(|name| format!(",{name}={own_level}")).concat();
-    let wanted = || EnvFilter::new(format!("{level}{own}"));
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| wanted());
+    let filter = from_environment.unwrap_or_else(|| EnvFilter::new(format!("{level}{own}")));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(spans)

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::{hatchery, interrupt, run, text};
+use crate::{hatchery, interrupt, notebooks, run, run_with_stdin, text};
 
 /// Starts a program, and sends Ctrl-C after each of its first lines. How it ended, and what it
 /// said on both streams.
@@ -209,4 +209,26 @@ fn peak_resident_kib(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}
+
+/// CPython doubles the number until it is zero, which it never is, and touches no memory for that:
+/// before, nothing ended these.
+#[test]
+fn a_loop_that_touches_no_memory_ends_in_a_notebook_and_at_the_prompt() {
+    const ENDLESS: &str = "f.__code__ = f.__code__.replace(co_stacksize=300_000_000)";
+    let folder = tempfile::tempdir().unwrap();
+    let begin = "kept = 7\ndef f(): pass";
+    let end = format!("{ENDLESS}\nf()");
+    let path = notebooks::write(folder.path(), "endless.ipynb", &[begin, &end]);
+    let limits = ["--timeout", "500ms", "--grace", "50ms"];
+    let output = notebooks::run_notebook(&path, &limits);
+    assert_eq!(output.status.code(), Some(124), "{}", text(&output.stderr));
+
+    let typed = format!("kept = 7\ndef f(): pass\n\n{ENDLESS}; f()\nprint(kept)\n");
+    let mut arguments = vec!["repl"];
+    arguments.extend(limits);
+    let output = run_with_stdin(&arguments, &typed);
+    let said = text(&output.stderr);
+    assert!(said.contains("wall limit"), "{said}");
+    assert_eq!(text(&output.stdout), "7\n", "{said}");
 }

@@ -83,7 +83,9 @@ async fn start_with(config: SchedulerConfig, pool: PoolConfig, source: FakeSourc
 
 fn script(source: &str) -> JobRequest {
     let program = Program { source: source.to_owned(), ..Program::default() };
-    JobRequest { program, limits: Limits::default(), ..JobRequest::default() }
+    // Fake interpreters have neither memory nor files.
+    let limits = Limits { memory_bytes: 0, file_bytes: 0, ..Limits::default() };
+    JobRequest { program, limits, ..JobRequest::default() }
 }
 
 fn script_in(source: &str, session: SessionId) -> JobRequest {

@@ -148,7 +148,7 @@ fn arguments_under_way_take_so_much_memory_together_and_no_more() {
     // Nor does giving one up: what works on it has its arguments.
     calls.cancel(3);
     let refused = begin().unwrap();
-    assert!(told_of_a_limit(&calls, refused).contains("268435456"));
+    assert!(told_of_a_limit(&calls, refused).contains("256.0 MiB"));
     drop(kept.0.lock().pop_front());
     assert!(begin().is_ok() && begin().is_err());
 }
