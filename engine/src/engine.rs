@@ -87,6 +87,10 @@ impl Engine {
             result => result?,
         };
         let library = Arc::new(library);
+        let (bytes, bound_bytes) = (prune::total_bytes(&cache), config.cache_bound_bytes);
+        if bytes > bound_bytes {
+            progress.report(Progress::LargeCache { bytes, bound_bytes });
+        }
         Ok(Self {
             inner: Arc::new(EngineInner {
                 engine,
