@@ -137,13 +137,14 @@ fn a_program_reads_what_is_typed() {
 fn ctrl_c_and_ctrl_d_at_an_input_are_exceptions() {
     let Some(mut typist) = Typist::at_prompt("--grace 100ms") else { return };
     typist.types("x = 1; input('a' + '? ')\r");
-    typist.sees("a? ");
+    // As the editor draws it: before, Ctrl-C is a signal of the terminal's.
+    typist.sees("\x1b[Ka? ");
     typist.types(CTRL_C);
     let traceback = typist.sees("\r\nKeyboardInterrupt\r\n");
     assert!(traceback.contains("File \"<input-1>\", line 1, in <module>"), "{traceback}");
     assert_eq!(traceback.matches("File").count(), 1, "{traceback}");
     typist.types("input('b' + '? ')\r");
-    typist.sees("b? ");
+    typist.sees("\x1b[Kb? ");
     typist.types(CTRL_D);
     typist.sees("EOFError: EOF when reading a line\r\n");
     // As often as the program likes, and for as long.
