@@ -284,7 +284,7 @@ impl Desk {
         let (phase, step) = controls.phase.next(input);
         controls.phase = phase;
         let activity = match phase {
-            _ if step == Step::Ignore => return step,
+            _ if step == Step::Ignore || controls.is_left_behind => return step,
             Phase::Starting => WorkerActivity::Starting,
             Phase::Ready => WorkerActivity::Ready,
             Phase::Running(job) => WorkerActivity::Running(job),
