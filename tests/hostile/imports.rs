@@ -140,6 +140,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import sysconfig; print(sysconfig.get_platform(), [v for v in sysconfig.get_config_vars().values() if 'hatchery' in str(v)])", Prints("wasi-0.0.0-wasm32 []")),
     ("import sys; print(repr(sys.executable), sys.orig_argv, sys.argv)", Prints("'' ['python'] ['']")),
     ("import os; print(os.getpid())", Prints("42")),
+    ("import os; print(os.umask(0o77), os.umask(0o7022), os.umask(0))", Prints("18 63 18")),
     ("import os; print(os.getuid(), os.getgid(), os.stat('.').st_uid, os.stat('.').st_gid)", Prints("0 0 0 0")),
     ("import os; os.getppid()", Raises("AttributeError")),
     ("import os; os.getlogin()", Raises("AttributeError")),

@@ -1,5 +1,6 @@
 """What programs for Unix ask their system for, and this build leaves out."""
 
+import operator
 import os
 import sys
 
@@ -12,7 +13,20 @@ def owner():
     return OWNER
 
 
+class Mask:
+    """The mask of modes of new files, which have none here: it is only kept."""
+
+    def __init__(self):
+        self.value = 0o022
+
+    def __call__(self, mask):
+        before, self.value = self.value, operator.index(mask) & 0o777
+        return before
+
+
 def install():
+    if not hasattr(os, "umask"):
+        os.umask = Mask()
     # Not `geteuid`: of who is root by that, `tarfile` takes for granted that `os.chown` is there.
     for name in ("getuid", "getgid"):
         if not hasattr(os, name):
