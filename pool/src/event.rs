@@ -5,9 +5,10 @@ use std::time::Duration;
 use engine::Outcome;
 
 use crate::error::StowError;
+use crate::ids::{JobId, SessionId, WorkerId};
 use crate::session::Stowage;
-use crate::task::{JobId, SessionId, WorkerId};
-use crate::worker::Seat;
+use crate::worker::seat::Seat;
+use crate::worker::state::GoneReason;
 
 /// What the pool tells its owner.
 ///
@@ -93,36 +94,4 @@ pub enum PoolEvent {
         /// Whether another worker takes its place.
         is_replaced: bool,
     },
-}
-
-/// Why a worker is no more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GoneReason {
-    /// The pool was closed.
-    Stopped,
-    /// It was told to end, since it isn't needed.
-    Dismissed,
-    /// No interpreter could be started.
-    StartFailed(String),
-    /// Its thread or its actor died.
-    Died(String),
-    /// Its run went on for [`OVERDUE_AFTER`](engine::OVERDUE_AFTER) after it was stopped. Its
-    /// thread is left behind, and nothing that it does is heard of any more.
-    Stuck,
-}
-
-impl std::fmt::Display for GoneReason {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Stopped => formatter.write_str("it was stopped"),
-            Self::Dismissed => formatter.write_str("it was not needed"),
-            Self::StartFailed(detail) => write!(formatter, "its interpreter can't start: {detail}"),
-            Self::Died(detail) => write!(formatter, "it died: {detail}"),
-            Self::Stuck => write!(
-                formatter,
-                "its run went on for {} s after it was stopped, and its thread was left behind",
-                engine::OVERDUE_AFTER.as_secs()
-            ),
-        }
-    }
 }

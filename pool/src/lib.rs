@@ -28,17 +28,21 @@
 pub use self::metrics::describe as describe_metrics;
 pub use config::PoolConfig;
 pub use error::{PoolError, StowError};
-pub use event::{GoneReason, PoolEvent};
+pub use event::PoolEvent;
+pub use ids::{JobId, SessionId, WorkerId};
 pub use interpreter::{Interpreter, InterpreterSource, Packed, Parked};
 pub use pool::Pool;
 pub use session::{Away, Discarded, SessionCell, SessionPlace, Stowage};
 pub use status::{WorkerActivity, WorkerStatus};
-pub use task::{JobId, SessionId, Task, WorkerId};
-pub use worker::Seat;
+pub use task::Task;
+pub use worker::seat::Seat;
+pub use worker::state::GoneReason;
 
+mod clock;
 mod config;
 mod error;
 mod event;
+mod ids;
 pub mod interpreter;
 pub mod metrics;
 mod pool;

@@ -23,9 +23,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use crate::interpreter::Parked;
+use crate::ids::{SessionId, WorkerId};
+use crate::interpreter::parked::Parked;
 use crate::stowed::Stowed;
-use crate::task::{SessionId, WorkerId};
 
 #[cfg(test)]
 mod tests;

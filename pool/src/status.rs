@@ -9,9 +9,9 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
+use crate::clock::now;
+use crate::ids::{JobId, SessionId, WorkerId};
 use crate::session::SessionCell;
-use crate::supervisor::now;
-use crate::task::{JobId, SessionId, WorkerId};
 
 /// What a worker is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]

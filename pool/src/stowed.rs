@@ -17,9 +17,7 @@ use std::any::Any;
 use std::io;
 use std::sync::Arc;
 
-use crate::error::StowError;
-use crate::interpreter::{InterpreterSource, Packed, Parked};
-use crate::session::{Rest, SessionCell, Stowage};
+use crate::interpreter::parked::Packed;
 use crate::spill::{Extent, Spill};
 
 const PIECE_BYTES: usize = 4 << 20;
@@ -54,15 +52,11 @@ impl std::fmt::Debug for Stowed {
 }
 
 impl Stowed {
-    /// Compresses what `source` makes of a state, in memory.
-    ///
-    /// # Errors
-    /// The state can't be packed.
-    pub(crate) fn of(parked: &Parked, source: &dyn InterpreterSource) -> Result<Self, String> {
-        let Packed { bytes, rest } = source.pack(parked).map_err(|error| error.to_string())?;
-        let plain_bytes = bytes.len();
+    /// Compresses a packed state, in memory.
+    pub(crate) fn of(packed: Packed) -> Self {
+        let Packed { bytes, rest } = packed;
         let kept = Kept::InMemory(compress(&bytes));
-        Ok(Self { inner: Arc::new(Inner { kept, plain_bytes, rest }) })
+        Self { inner: Arc::new(Inner { kept, plain_bytes: bytes.len(), rest }) }
     }
 
     /// The same on disk.
@@ -77,22 +71,18 @@ impl Stowed {
         Ok(Self { inner: Arc::new(Inner { kept: Kept::OnDisk(extent), plain_bytes, rest }) })
     }
 
-    /// The state again.
+    /// Returns the packed state again.
     ///
     /// # Errors
-    /// The disk fails, or what was there is damaged.
-    pub(crate) fn unpack(&self, source: &dyn InterpreterSource) -> Result<Parked, String> {
+    /// The disk fails, or the bytes are damaged.
+    pub(crate) fn packed(&self) -> io::Result<Packed> {
         let Inner { kept, plain_bytes, rest } = &*self.inner;
         let plain = match kept {
             Kept::InMemory(bytes) => decompress(bytes, *plain_bytes),
-            Kept::OnDisk(extent) => {
-                let read = extent.read().map_err(|error| error.to_string())?;
-                decompress(&read, *plain_bytes)
-            }
+            Kept::OnDisk(extent) => decompress(&extent.read()?, *plain_bytes),
         };
-        let bytes = plain.ok_or("what was stowed is damaged")?;
-        let packed = Packed { bytes, rest: rest.clone() };
-        source.unpack(&packed).map_err(|error| error.to_string())
+        let bytes = plain.ok_or_else(|| io::Error::other("what was stowed is damaged"))?;
+        Ok(Packed { bytes, rest: rest.clone() })
     }
 
     /// What it takes where it is, in bytes.
@@ -110,44 +100,6 @@ impl Stowed {
     /// Whether both are clones of one.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
-    }
-}
-
-/// Puts the state of a session that rests where it takes less memory, unless it moves on
-/// meanwhile; nobody waits for this. Returns the bytes that it takes there.
-///
-/// # Errors
-/// Why the state isn't there.
-pub(crate) fn stow(
-    cell: &SessionCell,
-    stowage: Stowage,
-    source: &dyn InterpreterSource,
-    spill: &Spill,
-) -> Result<u64, StowError> {
-    let before = cell.at_rest().map_err(StowError::Unchanged)?;
-    let compressed = match &before {
-        Rest::Fresh => return Err(StowError::unchanged("nothing has run in it")),
-        Rest::Parked(parked) => Stowed::of(parked, source).map_err(StowError::Unchanged)?,
-        Rest::Stowed(stowed) => stowed.clone(),
-    };
-    let (stowed, not_written) = match stowage {
-        Stowage::Compressed if compressed.is_on_disk() => {
-            return Err(StowError::unchanged("it is on disk already"));
-        }
-        Stowage::Compressed => (compressed, None),
-        Stowage::Disk => match compressed.spilled(spill) {
-            Ok(spilled) => (spilled, None),
-            // The work of compressing it is done, and whoever asked is short of memory.
-            Err(error) => (compressed, Some(error.to_string())),
-        },
-    };
-    let bytes = stowed.bytes();
-    if !cell.exchange(&before, Rest::Stowed(stowed)) {
-        return Err(StowError::unchanged("it has moved on"));
-    }
-    match not_written {
-        None => Ok(bytes),
-        Some(reason) => Err(StowError::NotWritten { reason, bytes }),
     }
 }
 

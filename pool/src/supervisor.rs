@@ -1,7 +1,5 @@
 //! The supervisor: starts workers when it is asked to, watches them, replaces those that end and
 //! weren't told to, and has sessions stowed and old states dropped.
-//!
-//! It is also the pool's clock file: nothing else in the crate reads a clock or waits on one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,18 +8,18 @@ use std::time::Duration;
 use ractor::{
     Actor, ActorId, ActorProcessingErr, ActorRef, DerivedActorRef, SpawnErr, SupervisionEvent,
 };
-use tokio::time::Instant;
 
 use crate::config::PoolConfig;
 use crate::error::StowError;
-use crate::event::{GoneReason, PoolEvent};
+use crate::event::PoolEvent;
+use crate::ids::WorkerId;
 use crate::interpreter::InterpreterSource;
 use crate::metrics;
 use crate::spill::Spill;
 use crate::status::{Board, WorkerActivity};
-use crate::task::WorkerId;
 use crate::worker::desk::Desk;
 use crate::worker::message::WorkerMessage;
+use crate::worker::state::GoneReason;
 use crate::worker::{Worker, WorkerArguments, WorkerState};
 
 use message::SupervisorMessage;
@@ -34,12 +32,6 @@ pub(crate) mod stowing;
 
 /// What ractor says where an actor that is being ended starts another one.
 const ENDING: &str = "Supervisor is shutting down";
-
-/// The time of this crate.
-#[expect(clippy::disallowed_methods, reason = "this is the pool's clock file")]
-pub(crate) fn now() -> Instant {
-    Instant::now()
-}
 
 /// What the supervisor is made from.
 pub(crate) struct SupervisorArguments {

@@ -1,39 +1,12 @@
-//! What a worker is given, and the names of things.
+//! What a worker is given to run.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Limits, Program, StopHandle, Transcript};
-use serde::Serialize;
 
+use crate::ids::JobId;
 use crate::session::SessionCell;
-
-/// One job, for as long as the process lives. Later jobs have larger numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct JobId(pub u64);
-
-/// One session, for as long as the process lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct SessionId(pub u64);
-
-impl std::fmt::Display for SessionId {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "session-{}", self.0)
-    }
-}
-
-/// One worker, for as long as the process lives; a replacement has a new one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct WorkerId(pub u64);
-
-impl std::fmt::Display for WorkerId {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "worker-{}", self.0)
-    }
-}
 
 /// One program for one interpreter.
 #[derive(Debug, Clone)]

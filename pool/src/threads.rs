@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use crate::supervisor::now;
+use crate::clock::now;
 
 /// What every worker's thread is named by, up to its number; the system keeps 15 characters.
 const WORKERS: &str = "hatchery-worker";

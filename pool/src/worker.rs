@@ -1,4 +1,4 @@
-//! The actor of one worker, and the seats that it offers.
+//! The actor of one worker.
 //!
 //! The actor owns the life and death of the worker's thread, and nothing else: orders and what
 //! comes of them pass it by (`worker/desk.rs`), and what may follow what is in `worker/state.rs`.
@@ -10,63 +10,16 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use crate::event::GoneReason;
-use crate::session::SessionCell;
-use crate::task::{JobId, Task, WorkerId};
-
 use desk::{Desk, Orders};
-use message::{Order, WorkerMessage};
+use message::WorkerMessage;
+use state::GoneReason;
 
 pub(crate) mod desk;
 pub(crate) mod message;
+pub(crate) mod seat;
 mod slot;
 pub(crate) mod state;
 mod thread;
-
-/// The right to give one worker one thing to do. It goes straight to the worker's thread.
-///
-/// A worker may end before it is used. That is no error: `Gone` follows, and settles what the seat
-/// took.
-#[derive(Debug)]
-#[must_use = "a worker that offers a seat waits until it is used"]
-pub struct Seat {
-    desk: Arc<Desk>,
-}
-
-impl Seat {
-    /// The worker that offers it.
-    pub fn worker(&self) -> WorkerId {
-        self.desk.worker()
-    }
-
-    /// Gives the worker a task. `Finished` or `Gone` follows.
-    pub fn assign(self, task: Task) {
-        self.desk.order(Order::Run(task));
-    }
-
-    /// Has the worker copy a session's state out, or unpack one that was stowed, to where its cell
-    /// shows it, until somebody has it stowed again. It counts as a job. `Parked` or `Gone` follows.
-    pub fn park(self, job: JobId, session: Arc<SessionCell>) {
-        self.desk.order(Order::Park { job, session });
-    }
-
-    /// Has the worker put the session aside that is there. `Ready` or `Gone` follows, after
-    /// `SessionParked` if there was one.
-    pub fn vacate(self) {
-        self.desk.order(Order::Vacate);
-    }
-
-    /// The same, and the worker goes on with another interpreter. If none can be started it ends.
-    pub fn renew(self) {
-        self.desk.order(Order::Renew);
-    }
-
-    /// Has the worker put the session aside that is there, and end. `Gone` follows; nobody takes its
-    /// place.
-    pub fn dismiss(self) {
-        self.desk.order(Order::Dismiss);
-    }
-}
 
 /// What a worker is made from.
 pub(crate) struct WorkerArguments {

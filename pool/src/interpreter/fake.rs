@@ -20,8 +20,9 @@ use engine::{
 use parking_lot::{Condvar, Mutex};
 
 use super::{Interpreter, InterpreterSource, Packed, Parked};
-use crate::supervisor::now;
-use crate::task::{JobId, Task};
+use crate::clock::now;
+use crate::ids::JobId;
+use crate::task::Task;
 
 #[cfg(test)]
 mod tests;

@@ -10,11 +10,11 @@ use ractor::ActorProcessingErr;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::event::GoneReason;
+use crate::ids::{JobId, SessionId, WorkerId};
 use crate::interpreter::fake::{FakeSource, Gate, Step};
 use crate::session::{Away, SessionPlace};
 use crate::status::WorkerActivity;
-use crate::task::{JobId, SessionId, Task, WorkerId};
+use crate::task::Task;
 use crate::worker::Seat;
 
 mod faults;

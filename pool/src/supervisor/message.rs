@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ractor::{ActorId, RpcReplyPort};
 
 use super::restart::History;
-use crate::event::GoneReason;
 use crate::session::{Discarded, SessionCell, Stowage};
+use crate::worker::state::GoneReason;
 
 /// What the supervisor is told.
 #[derive(Debug)]

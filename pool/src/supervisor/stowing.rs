@@ -7,14 +7,14 @@ use std::sync::Arc;
 use ractor::{ActorRef, DerivedActorRef};
 
 use super::message::SupervisorMessage;
-use super::now;
+use crate::clock::now;
 use crate::error::StowError;
 use crate::event::PoolEvent;
 use crate::interpreter::InterpreterSource;
 use crate::metrics;
-use crate::session::{Discarded, SessionCell, Stowage};
+use crate::session::{Discarded, Rest, SessionCell, Stowage};
 use crate::spill::Spill;
-use crate::stowed::stow;
+use crate::stowed::Stowed;
 
 /// Sessions that are being stowed at once. It is done when memory is short, and each takes some
 /// more meanwhile; nobody waits for it.
@@ -122,6 +122,47 @@ impl Stowing {
                 let _ = myself.cast(SupervisorMessage::StowEnded);
             }));
         }
+    }
+}
+
+/// Puts the state of a session that rests where it takes less memory, unless it moves on
+/// meanwhile; nobody waits for this. Returns the bytes that it takes there.
+///
+/// # Errors
+/// Why the state isn't there.
+fn stow(
+    cell: &SessionCell,
+    stowage: Stowage,
+    source: &dyn InterpreterSource,
+    spill: &Spill,
+) -> Result<u64, StowError> {
+    let before = cell.at_rest().map_err(StowError::Unchanged)?;
+    let compressed = match &before {
+        Rest::Fresh => return Err(StowError::unchanged("nothing has run in it")),
+        Rest::Parked(parked) => {
+            let packed = source.pack(parked);
+            Stowed::of(packed.map_err(|error| StowError::Unchanged(error.to_string()))?)
+        }
+        Rest::Stowed(stowed) => stowed.clone(),
+    };
+    let (stowed, not_written) = match stowage {
+        Stowage::Compressed if compressed.is_on_disk() => {
+            return Err(StowError::unchanged("it is on disk already"));
+        }
+        Stowage::Compressed => (compressed, None),
+        Stowage::Disk => match compressed.spilled(spill) {
+            Ok(spilled) => (spilled, None),
+            // The work of compressing it is done, and whoever asked is short of memory.
+            Err(error) => (compressed, Some(error.to_string())),
+        },
+    };
+    let bytes = stowed.bytes();
+    if !cell.exchange(&before, Rest::Stowed(stowed)) {
+        return Err(StowError::unchanged("it has moved on"));
+    }
+    match not_written {
+        None => Ok(bytes),
+        Some(reason) => Err(StowError::NotWritten { reason, bytes }),
     }
 }
 

@@ -16,14 +16,14 @@ use engine::{Outcome, Overdue, StopHandle, StopReason, Verdict};
 use parking_lot::{Condvar, Mutex};
 use ractor::{ActorRef, DerivedActorRef};
 
-use super::Seat;
 use super::message::{Order, WorkerMessage};
-use super::state::{Input, Phase, Step};
-use crate::event::{GoneReason, PoolEvent};
+use super::seat::Seat;
+use super::state::{GoneReason, Input, Phase, Step};
+use crate::event::PoolEvent;
+use crate::ids::{JobId, WorkerId};
 use crate::interpreter::InterpreterSource;
 use crate::session::SessionCell;
 use crate::status::{BoardEntry, WorkerActivity};
-use crate::task::{JobId, WorkerId};
 
 /// What a worker's seat, its thread and its actor share.
 pub(crate) struct Desk {
@@ -153,7 +153,7 @@ impl Desk {
                 return;
             }
         }
-        let seat = Seat { desk: Arc::clone(self) };
+        let seat = Seat::new(Arc::clone(self));
         self.tell(PoolEvent::Ready { seat, memory_bytes, kept_bytes, reset });
     }
 

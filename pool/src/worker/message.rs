@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::state::Input;
-use crate::event::GoneReason;
+use super::state::{GoneReason, Input};
+use crate::ids::JobId;
 use crate::session::SessionCell;
-use crate::task::{JobId, Task};
+use crate::task::Task;
 
 /// What a worker actor is told.
 #[derive(Debug)]

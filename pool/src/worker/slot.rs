@@ -12,12 +12,13 @@ use tokio::time::Instant;
 
 use super::desk::Desk;
 use super::message::Order;
+use crate::clock::now;
+use crate::ids::WorkerId;
 use crate::interpreter::{Interpreter, InterpreterSource, Parked};
 use crate::metrics;
 use crate::session::{Claim, Rest, SessionCell};
 use crate::stowed::Stowed;
-use crate::supervisor::now;
-use crate::task::{Task, WorkerId};
+use crate::task::Task;
 
 /// A thread's interpreter and what it holds.
 pub(super) struct Slot<'a> {
@@ -229,7 +230,10 @@ impl<'a> Slot<'a> {
 
     /// Makes a state of a stowed one. If that can't be, the session has lost it.
     fn unpack(&self, session: &SessionCell, stowed: &Stowed) -> Result<Parked, String> {
-        stowed.unpack(self.source).map_err(|error| {
+        let packed = stowed.packed().map_err(|error| error.to_string());
+        let unpacked = packed
+            .and_then(|packed| self.source.unpack(&packed).map_err(|error| error.to_string()));
+        unpacked.map_err(|error| {
             let reason = format!("its state could not be unpacked: {error}");
             session.spoil(self.worker(), &Rest::Stowed(stowed.clone()), &reason);
             reason

@@ -1,6 +1,6 @@
 //! What may follow what in a worker's life. Pure.
 
-use crate::task::JobId;
+use crate::ids::JobId;
 
 /// Where a worker is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +82,38 @@ impl Phase {
                 Self::Starting | Self::Ready | Self::Resetting | Self::Leaving | Self::Ended,
                 Input::Finished,
             ) => (self, Step::Ignore),
+        }
+    }
+}
+
+/// Why a worker is no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GoneReason {
+    /// The pool was closed.
+    Stopped,
+    /// It was told to end, since it isn't needed.
+    Dismissed,
+    /// No interpreter could be started.
+    StartFailed(String),
+    /// Its thread or its actor died.
+    Died(String),
+    /// Its run went on for [`OVERDUE_AFTER`](engine::OVERDUE_AFTER) after it was stopped. Its
+    /// thread is left behind, and nothing that it does is heard of any more.
+    Stuck,
+}
+
+impl std::fmt::Display for GoneReason {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Stopped => formatter.write_str("it was stopped"),
+            Self::Dismissed => formatter.write_str("it was not needed"),
+            Self::StartFailed(detail) => write!(formatter, "its interpreter can't start: {detail}"),
+            Self::Died(detail) => write!(formatter, "it died: {detail}"),
+            Self::Stuck => write!(
+                formatter,
+                "its run went on for {} s after it was stopped, and its thread was left behind",
+                engine::OVERDUE_AFTER.as_secs()
+            ),
         }
     }
 }

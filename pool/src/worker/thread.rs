@@ -14,7 +14,7 @@ use engine::StartError;
 
 use super::desk::{Desk, Orders};
 use super::slot::{Next, Slot};
-use crate::event::GoneReason;
+use super::state::GoneReason;
 
 /// Host functions run on this stack, while the guest has one of its own. Address space until used.
 const STACK_BYTES: usize = 8 << 20;
