@@ -5,12 +5,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::source::BadSource;
-use crate::tool::BadToolCall;
 use engine::{
     BadFunction, BadMount, BadMountPath, BadPath, BadProgram, CacheError, EngineError, ImageError,
     PackageError, SessionError,
 };
 use scheduler::{Refusal, SchedulerStartError};
+
+/// The longest time that a call can ask for, in seconds; the pool's own limit comes first.
+pub(crate) const MOST_TOOL_CALL_SECONDS: f64 = 86_400.0;
+
+/// The fields of a call.
+pub(crate) const TOOL_CALL_FIELDS: [&str; 7] =
+    ["code", "timeout", "stdin", "args", "env", "files", "variables"];
 
 /// No outcome can be had.
 #[derive(Debug, thiserror::Error)]
@@ -92,5 +98,54 @@ impl Error {
             Self::Refused(refusal) => refusal.retry_after(),
             _ => None,
         }
+    }
+}
+
+/// A call that can't be run, said so that whoever wrote it can put it right.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadToolCall {
+    /// A field is of another type, or the whole call is.
+    #[error("`{field}` must be {expected}")]
+    Type {
+        /// The field, such as `args`.
+        field: &'static str,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// There is no code.
+    #[error("give the program as `code`")]
+    NoCode,
+    /// There is a field that calls don't have.
+    #[error("there is no field `{field}`; use {}", TOOL_CALL_FIELDS.join(", "))]
+    Unknown {
+        /// The field.
+        field: String,
+    },
+    /// The time is no time.
+    #[error("`timeout` is {seconds}; give seconds above 0, at most {MOST_TOOL_CALL_SECONDS}")]
+    Timeout {
+        /// What was given.
+        seconds: f64,
+    },
+    /// The contents of a file are no base64.
+    #[error(
+        "the `base64` of the file `{path}` is none; use the digits A-Z a-z 0-9 + / with padding"
+    )]
+    Base64 {
+        /// The file.
+        path: String,
+    },
+    /// A file can't have this name.
+    #[error(transparent)]
+    Path(#[from] BadPath),
+    /// A variable, or one of the environment, can't be one.
+    #[error(transparent)]
+    Program(#[from] BadProgram),
+}
+
+impl From<BadToolCall> for Error {
+    fn from(bad: BadToolCall) -> Self {
+        Self::ToolCall(bad)
     }
 }

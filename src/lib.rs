@@ -14,7 +14,7 @@ pub use engine::{
     Recording, SandboxFailure, SessionError, Silent, StackFrame, Stream, SyntaxPosition, Usage,
     Value, Verdict, WHEEL_REQUIREMENT, Workspace, check_path,
 };
-pub use error::Error;
+pub use error::{BadToolCall, Error};
 pub use functions::HostFunction;
 pub use image::{build_packages, find_image, image_keys, images, remove_image};
 pub use job::Job;
@@ -29,7 +29,7 @@ pub use scheduler::{
 };
 pub use session::Session;
 pub use source::{BadSource, decode_source};
-pub use tool::{BadToolCall, ToolRefusal, tool_refusal, tool_result_schema, tool_schema};
+pub use tool::{ToolRefusal, tool_refusal, tool_result_schema, tool_schema};
 
 mod cache;
 mod checkpoint;

@@ -1,16 +1,15 @@
 //! The runtime: wires engine, pool and scheduler together and owns their end.
 
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
     CacheDir, Engine, EngineConfig, HostFunctions, HostKind, Image, ImageError, ImageInfo,
-    ImageSpec, Limits, Outcome, Package, Progress, ProgressSink, SessionError, SessionState, Setup,
-    Silent,
+    ImageSpec, Limits, Outcome, Package, Progress, ProgressSink, SessionError, Setup, Silent,
 };
-use pool::{InterpreterSource, Parked, PoolConfig, SessionId};
+use pool::{InterpreterSource, PoolConfig, SessionId};
 use scheduler::{
     Decisions, Explanation, JobRequest, Scheduler, SchedulerConfig, SchedulerStatus,
     SessionsConfig, TenantConfig, Ticket, WorkersConfig,
@@ -19,7 +18,6 @@ use scheduler::{
 use crate::error::Error;
 use crate::functions::{self, HostFunction};
 use crate::job::Job;
-use crate::session::Session;
 
 /// A pool of sandboxed interpreters with its scheduler. Cheap to clone; clones are the same pool.
 ///
@@ -55,30 +53,6 @@ impl Hatchery {
     /// The job was refused.
     pub async fn submit(&self, job: Job) -> Result<Ticket, Error> {
         self.submit_to(job, None).await
-    }
-
-    /// The session with this name, opened if it isn't open.
-    ///
-    /// # Errors
-    /// Too many sessions are open, no memory is left and no session at rest could give some back,
-    /// or the pool is shutting down.
-    pub async fn session(&self, name: &str) -> Result<Session, Error> {
-        let session = self.scheduler.open_session(name).await?;
-        Ok(Session::new(self.clone(), name, session))
-    }
-
-    /// Opens a session that [`Session::save`] wrote, here or in another process, under a new name.
-    ///
-    /// # Errors
-    /// The file can't be read, is damaged, or began from another image; a session with this name
-    /// is open, or too many are.
-    pub async fn revive(&self, name: &str, path: impl AsRef<Path>) -> Result<Session, Error> {
-        let image = self.image.clone().ok_or(SessionError::NotParkable)?;
-        let path = path.as_ref().to_owned();
-        let reading = tokio::task::spawn_blocking(move || SessionState::revive(&image, &path));
-        let state = reading.await.map_err(|error| Error::Load(error.to_string()))??;
-        let session = self.scheduler.adopt(name, Some(parked(state))).await?;
-        Ok(Session::new(self.clone(), name, session))
     }
 
     /// What interpreters begin from; `None` under a host that has no images.
@@ -124,10 +98,9 @@ impl Hatchery {
         self.scheduler.abort().await;
     }
 
-    /// What a session begins from.
-    pub(crate) fn fresh_state(&self) -> Result<SessionState, Error> {
-        let image = self.image.as_ref().ok_or(SessionError::NotParkable)?;
-        Ok(SessionState::fresh(image))
+    /// Returns the image that sessions begin from.
+    pub(crate) fn session_image(&self) -> Result<&Image, SessionError> {
+        self.image.as_ref().ok_or(SessionError::NotParkable)
     }
 
     pub(crate) fn scheduler(&self) -> &Scheduler {
@@ -150,12 +123,6 @@ impl Hatchery {
 pub fn describe_metrics() {
     pool::describe_metrics();
     scheduler::describe_metrics();
-}
-
-/// A session's state as the pool has it.
-pub(crate) fn parked(state: SessionState) -> Parked {
-    let bytes = state.bytes();
-    Parked::new(Arc::new(state), bytes)
 }
 
 /// How a pool is to be. Every value has a default that suits the machine.

@@ -1,6 +1,7 @@
 //! A session: a state that lives from job to job.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use engine::{Outcome, SessionError, SessionState, Workspace};
 use pool::{Parked, SessionId};
@@ -9,7 +10,7 @@ use scheduler::Ticket;
 use crate::checkpoint::Checkpoint;
 use crate::error::Error;
 use crate::job::Job;
-use crate::runtime::{Hatchery, parked};
+use crate::runtime::Hatchery;
 
 /// A session: jobs run one after another on one state and see what earlier ones left.
 ///
@@ -147,8 +148,34 @@ impl Session {
     async fn state(&self) -> Result<SessionState, Error> {
         match self.hatchery.scheduler().capture(self.session).await? {
             Some(parked) => Ok(state_of(&parked)?.clone()),
-            None => self.hatchery.fresh_state(),
+            None => Ok(SessionState::fresh(self.hatchery.session_image()?)),
         }
+    }
+}
+
+impl Hatchery {
+    /// The session with this name, opened if it isn't open.
+    ///
+    /// # Errors
+    /// Too many sessions are open, no memory is left and no session at rest could give some back,
+    /// or the pool is shutting down.
+    pub async fn session(&self, name: &str) -> Result<Session, Error> {
+        let session = self.scheduler().open_session(name).await?;
+        Ok(Session::new(self.clone(), name, session))
+    }
+
+    /// Opens a session that [`Session::save`] wrote, here or in another process, under a new name.
+    ///
+    /// # Errors
+    /// The file can't be read, is damaged, or began from another image; a session with this name
+    /// is open, or too many are.
+    pub async fn revive(&self, name: &str, path: impl AsRef<Path>) -> Result<Session, Error> {
+        let image = self.session_image()?.clone();
+        let path = path.as_ref().to_owned();
+        let reading = tokio::task::spawn_blocking(move || SessionState::revive(&image, &path));
+        let state = reading.await.map_err(|error| Error::Load(error.to_string()))??;
+        let session = self.scheduler().adopt(name, Some(parked(state))).await?;
+        Ok(Session::new(self.clone(), name, session))
     }
 }
 
@@ -160,4 +187,10 @@ fn copy(state: &Parked) -> Parked {
 
 fn state_of(parked: &Parked) -> Result<&SessionState, SessionError> {
     parked.downcast_ref().ok_or(SessionError::NotParkable)
+}
+
+/// A session's state as the pool has it.
+fn parked(state: SessionState) -> Parked {
+    let bytes = state.bytes();
+    Parked::new(Arc::new(state), bytes)
 }

@@ -5,63 +5,14 @@
 
 use std::time::Duration;
 
-use engine::{BadPath, BadProgram, InputFile, Outcome, Verdict};
+use engine::{InputFile, Outcome, Verdict};
 use serde_json::{Map, Value as Json, json};
 
-use crate::error::Error;
+use crate::error::{BadToolCall, MOST_TOOL_CALL_SECONDS, TOOL_CALL_FIELDS};
 use crate::job::Job;
-
-/// The longest time that a call can ask for, in seconds; the pool's own limit comes first.
-const MOST_SECONDS: f64 = 86_400.0;
-
-/// The fields of a call.
-const FIELDS: [&str; 7] = ["code", "timeout", "stdin", "args", "env", "files", "variables"];
 
 /// What the field `files` must be.
 const FILES: &str = "an object of strings, or for bytes of {\"base64\": string}";
-
-/// A call that can't be run, said so that whoever wrote it can put it right.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BadToolCall {
-    /// A field is of another type, or the whole call is.
-    #[error("`{field}` must be {expected}")]
-    Type {
-        /// The field, such as `args`.
-        field: &'static str,
-        /// What it must be.
-        expected: &'static str,
-    },
-    /// There is no code.
-    #[error("give the program as `code`")]
-    NoCode,
-    /// There is a field that calls don't have.
-    #[error("there is no field `{field}`; use {}", FIELDS.join(", "))]
-    Unknown {
-        /// The field.
-        field: String,
-    },
-    /// The time is no time.
-    #[error("`timeout` is {seconds}; give seconds above 0, at most {MOST_SECONDS}")]
-    Timeout {
-        /// What was given.
-        seconds: f64,
-    },
-    /// The contents of a file are no base64.
-    #[error(
-        "the `base64` of the file `{path}` is none; use the digits A-Z a-z 0-9 + / with padding"
-    )]
-    Base64 {
-        /// The file.
-        path: String,
-    },
-    /// A file can't have this name.
-    #[error(transparent)]
-    Path(#[from] BadPath),
-    /// A variable, or one of the environment, can't be one.
-    #[error(transparent)]
-    Program(#[from] BadProgram),
-}
 
 impl Job {
     /// The job of a tool's call, which [`tool_schema`] describes: an object with `code`, and
@@ -80,7 +31,7 @@ impl Job {
     pub fn from_tool_call(call: &Json) -> Result<Self, BadToolCall> {
         let expected = "an object";
         let call = call.as_object().ok_or(BadToolCall::Type { field: "call", expected })?;
-        if let Some(field) = call.keys().find(|field| !FIELDS.contains(&field.as_str())) {
+        if let Some(field) = call.keys().find(|field| !TOOL_CALL_FIELDS.contains(&field.as_str())) {
             return Err(BadToolCall::Unknown { field: field.clone() });
         }
         let code = text_field(call, "code")?.ok_or(BadToolCall::NoCode)?;
@@ -172,14 +123,8 @@ fn texts_field<'a>(
 fn timeout(seconds: f64) -> Result<Duration, BadToolCall> {
     Duration::try_from_secs_f64(seconds)
         .ok()
-        .filter(|timeout| !timeout.is_zero() && seconds <= MOST_SECONDS)
+        .filter(|timeout| !timeout.is_zero() && seconds <= MOST_TOOL_CALL_SECONDS)
         .ok_or(BadToolCall::Timeout { seconds })
-}
-
-impl From<BadToolCall> for Error {
-    fn from(bad: BadToolCall) -> Self {
-        Self::ToolCall(bad)
-    }
 }
 
 /// The JSON schema of a call, for whatever offers tools to a model: its title is the tool's name,
@@ -207,7 +152,7 @@ pub fn tool_schema() -> Json {
                 "description": "Seconds that the program may take. It can be shorter than the \
                     tool's own limit, not longer.",
                 "exclusiveMinimum": 0,
-                "maximum": MOST_SECONDS,
+                "maximum": MOST_TOOL_CALL_SECONDS,
             },
             "stdin": { "type": "string", "description": "Standard input; empty without it." },
             "args": {
@@ -399,7 +344,7 @@ mod tests {
         assert!(Job::from_tool_call(&json!({"code": "", "timeout": null})).is_ok());
         let schema = tool_schema();
         let described: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
-        let mut fields = FIELDS;
+        let mut fields = TOOL_CALL_FIELDS;
         fields.sort_unstable();
         assert_eq!(described, fields);
     }
