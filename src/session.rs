@@ -1,7 +1,6 @@
 //! A session: a state that lives from job to job.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use engine::{Outcome, SessionError, SessionState, Workspace};
 use pool::{Parked, SessionId};
@@ -84,7 +83,7 @@ impl Session {
     /// too many are, or there is no memory for another one.
     pub async fn fork(&self, name: &str) -> Result<Self, Error> {
         let state = self.hatchery.scheduler().capture(self.session).await?;
-        let state = state.as_ref().map(copy);
+        let state = state.as_ref().map(Parked::fork);
         let session = self.hatchery.scheduler().adopt(name, state).await?;
         Ok(Self::new(self.hatchery.clone(), name, session))
     }
@@ -104,7 +103,7 @@ impl Session {
     /// # Errors
     /// A job of the session runs or waits, or the session is gone.
     pub async fn restore(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
-        let state = checkpoint.state().as_ref().map(copy);
+        let state = checkpoint.state().as_ref().map(Parked::fork);
         Ok(self.hatchery.scheduler().replace(self.session, state).await?)
     }
 
@@ -174,23 +173,11 @@ impl Hatchery {
         let path = path.as_ref().to_owned();
         let reading = tokio::task::spawn_blocking(move || SessionState::revive(&image, &path));
         let state = reading.await.map_err(|error| Error::Load(error.to_string()))??;
-        let session = self.scheduler().adopt(name, Some(parked(state))).await?;
+        let session = self.scheduler().adopt(name, Some(Parked::new(state))).await?;
         Ok(Session::new(self.clone(), name, session))
     }
 }
 
-/// A copy that a session of its own goes on from.
-fn copy(state: &Parked) -> Parked {
-    // What isn't the engine's is a test's, and has no random numbers to be seeded anew.
-    state_of(state).map_or_else(|_| state.clone(), |state| parked(state.fork()))
-}
-
 fn state_of(parked: &Parked) -> Result<&SessionState, SessionError> {
     parked.downcast_ref().ok_or(SessionError::NotParkable)
-}
-
-/// A session's state as the pool has it.
-fn parked(state: SessionState) -> Parked {
-    let bytes = state.bytes();
-    Parked::new(Arc::new(state), bytes)
 }

@@ -5,7 +5,7 @@ use engine::{Afterwards, Outcome, StartError};
 
 use crate::task::Task;
 
-pub use parked::{Packed, Parked};
+pub use parked::{Packed, Parked, ParkedState};
 
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
@@ -23,12 +23,6 @@ pub trait InterpreterSource: Send + Sync + 'static {
     /// Memory that all its interpreters share, in bytes.
     fn shared_bytes(&self) -> u64 {
         0
-    }
-
-    /// The state for a session that goes back to it. What the session drew by chance since then is
-    /// not drawn again, unless it is deterministic.
-    fn anew(&self, parked: &Parked) -> Parked {
-        parked.clone()
     }
 
     /// Makes bytes of a parked state. Blocks, and may take as much memory again for a moment.

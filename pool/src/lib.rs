@@ -30,7 +30,7 @@ pub use config::PoolConfig;
 pub use error::{PoolError, StowError};
 pub use event::PoolEvent;
 pub use ids::{JobId, SessionId, WorkerId};
-pub use interpreter::{Interpreter, InterpreterSource, Packed, Parked};
+pub use interpreter::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
 pub use pool::Pool;
 pub use session::{Away, Discarded, SessionCell, SessionPlace, Stowage};
 pub use status::{WorkerActivity, WorkerStatus};

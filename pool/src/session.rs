@@ -339,11 +339,12 @@ impl SessionCell {
         });
     }
 
-    /// A run on `worker` will never end: the state is that of before again, as `anew` makes it.
-    pub(crate) fn rolls_back(&self, worker: WorkerId, anew: impl FnOnce(&Parked) -> Parked) {
+    /// A run on `worker` will never end: the state is that of before again, and draws other
+    /// random numbers than the run did, unless it is deterministic.
+    pub(crate) fn rolls_back(&self, worker: WorkerId) {
         self.hold(worker, |held| match held {
             Held::Changing(Some(Rest::Parked(parked))) => {
-                let parked = anew(parked);
+                let parked = parked.fork();
                 std::mem::replace(held, Held::Same(Rest::Parked(parked)))
             }
             Held::Changing(_) | Held::Same(_) | Held::Changed => Held::Changed,

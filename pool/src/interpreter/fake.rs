@@ -19,7 +19,7 @@ use engine::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use super::{Interpreter, InterpreterSource, Packed, Parked};
+use super::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
 use crate::clock::now;
 use crate::ids::JobId;
 use crate::task::Task;
@@ -184,7 +184,7 @@ impl FakeSource {
 impl FakeSource {
     /// A state in which so many programs ran.
     pub(crate) fn parked(&self, runs: u64) -> Parked {
-        parked(FakeState { runs, memory_bytes: 0 })
+        Parked::new(FakeState { runs, memory_bytes: 0 })
     }
 
     /// How many programs ran in a state.
@@ -266,15 +266,21 @@ impl InterpreterSource for FakeSource {
         let numbers: Vec<u64> = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
         match (numbers.as_slice(), rest) {
             ([runs, memory_bytes, both], []) if *both == runs ^ memory_bytes => {
-                Ok(parked(FakeState { runs: *runs, memory_bytes: *memory_bytes }))
+                Ok(Parked::new(FakeState { runs: *runs, memory_bytes: *memory_bytes }))
             }
             _ => Err(StartError::Boot("the packed state is damaged".to_owned())),
         }
     }
 }
 
-fn parked(state: FakeState) -> Parked {
-    Parked::new(Arc::new(state), LEAST_BYTES + state.memory_bytes)
+impl ParkedState for FakeState {
+    fn bytes(&self) -> u64 {
+        LEAST_BYTES + self.memory_bytes
+    }
+
+    fn fork(&self) -> Parked {
+        Parked::new(*self)
+    }
 }
 
 fn state_of(parked: &Parked) -> FakeState {
@@ -392,7 +398,7 @@ impl Interpreter for FakeInterpreter {
 
     fn park(&mut self) -> Result<Parked, StartError> {
         self.shared.pass(Step::Park, None)?;
-        Ok(parked(self.state))
+        Ok(Parked::new(self.state))
     }
 
     fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {

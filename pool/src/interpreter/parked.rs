@@ -4,30 +4,49 @@ use std::any::Any;
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 
-/// The state of a session as its interpreter left it. Nothing changes it; clones share it.
+/// The state of a session as its interpreter left it. It never changes.
+pub trait ParkedState: Any + Send + Sync {
+    /// Returns the memory that it takes, in bytes.
+    fn bytes(&self) -> u64;
+
+    /// Returns a state for a session that continues from this one. Random numbers drawn there
+    /// differ, unless the session is deterministic.
+    fn fork(&self) -> Parked;
+}
+
+/// A parked state. Clones share it.
 #[derive(Clone)]
 pub struct Parked {
-    state: Arc<dyn Any + Send + Sync>,
+    state: Arc<dyn ParkedState>,
+    /// Adding it up takes a while.
     bytes: u64,
 }
 
 impl Parked {
-    /// Wraps what an interpreter copied out, which takes this many bytes of memory.
-    pub fn new<T: Any + Send + Sync>(state: Arc<T>, bytes: u64) -> Self {
-        Self { state, bytes }
+    /// Wraps a state that an interpreter copied out.
+    pub fn new(state: impl ParkedState) -> Self {
+        let bytes = state.bytes();
+        Self { state: Arc::new(state), bytes }
     }
 
-    /// The memory that it takes, in bytes.
+    /// Returns the memory that it takes, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What was wrapped, if it is a `T`.
-    pub fn downcast_ref<T: Any>(&self) -> Option<&T> {
-        self.state.downcast_ref()
+    /// Returns a state for a session that continues from this one.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        self.state.fork()
     }
 
-    /// Whether both are clones of one.
+    /// Returns the wrapped state if it is a `T`.
+    pub fn downcast_ref<T: ParkedState>(&self) -> Option<&T> {
+        let state: &dyn Any = &*self.state;
+        state.downcast_ref()
+    }
+
+    /// Whether both are clones of the same state.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
     }

@@ -8,8 +8,18 @@ use engine::{
     StartError,
 };
 
-use super::{Interpreter, InterpreterSource, Packed, Parked};
+use super::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
 use crate::task::Task;
+
+impl ParkedState for SessionState {
+    fn bytes(&self) -> u64 {
+        SessionState::bytes(self)
+    }
+
+    fn fork(&self) -> Parked {
+        Parked::new(SessionState::fork(self))
+    }
+}
 
 impl InterpreterSource for Image {
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
@@ -18,11 +28,6 @@ impl InterpreterSource for Image {
 
     fn shared_bytes(&self) -> u64 {
         Image::shared_bytes(self)
-    }
-
-    fn anew(&self, parked: &Parked) -> Parked {
-        let state = parked.downcast_ref::<SessionState>();
-        state.map_or_else(|| parked.clone(), |state| self::parked(state.fork()))
     }
 
     fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
@@ -34,7 +39,7 @@ impl InterpreterSource for Image {
     fn unpack(&self, packed: &Packed) -> Result<Parked, StartError> {
         let rest = packed.rest.as_ref().and_then(|rest| rest.downcast_ref::<PackedRest>());
         let rest = rest.ok_or(SessionError::NotParkable)?;
-        Ok(parked(SessionState::unpack(self, &packed.bytes, rest)?))
+        Ok(Parked::new(SessionState::unpack(self, &packed.bytes, rest)?))
     }
 }
 
@@ -49,7 +54,7 @@ impl Interpreter for engine::Interpreter {
     }
 
     fn park(&mut self) -> Result<Parked, StartError> {
-        Ok(parked(engine::Interpreter::park(self)?))
+        Ok(Parked::new(engine::Interpreter::park(self)?))
     }
 
     fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
@@ -60,11 +65,6 @@ impl Interpreter for engine::Interpreter {
     fn memory_bytes(&self) -> u64 {
         self.private_bytes()
     }
-}
-
-fn parked(state: SessionState) -> Parked {
-    let bytes = state.bytes();
-    Parked::new(Arc::new(state), bytes)
 }
 
 impl InterpreterSource for Engine {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::*;
 use crate::error::StowError;
 use crate::interpreter::fake::{FakeSource, Gate, Step};
+use crate::interpreter::{InterpreterSource, ParkedState};
 use crate::spill::Spill;
-use crate::stowed::stow;
+use crate::supervisor::stowing::stow;
 
 const FIRST: WorkerId = WorkerId(1);
 const SECOND: WorkerId = WorkerId(2);
@@ -15,13 +16,25 @@ fn cell() -> SessionCell {
     SessionCell::new(SessionId(1), None)
 }
 
+struct Number(u64);
+
+impl ParkedState for Number {
+    fn bytes(&self) -> u64 {
+        8
+    }
+
+    fn fork(&self) -> Parked {
+        parked(self.0)
+    }
+}
+
 fn parked(state: u64) -> Parked {
-    Parked::new(Arc::new(state), 8)
+    Parked::new(Number(state))
 }
 
 /// The number in a parked state.
 fn number(state: Option<&Parked>) -> Option<u64> {
-    state.and_then(|parked| parked.downcast_ref().copied())
+    Some(state?.downcast_ref::<Number>()?.0)
 }
 
 fn lost(reason: &str) -> Option<Away> {
@@ -128,7 +141,9 @@ fn rig() -> (SessionCell, FakeSource, Spill, tempfile::TempDir) {
 fn claimed_runs(cell: &SessionCell, source: &FakeSource) -> u64 {
     match cell.claim(FIRST) {
         Claim::MoveIn(Rest::Parked(parked)) => source.runs_in(&parked),
-        Claim::MoveIn(Rest::Stowed(stowed)) => source.runs_in(&stowed.unpack(source).unwrap()),
+        Claim::MoveIn(Rest::Stowed(stowed)) => {
+            source.runs_in(&source.unpack(&stowed.packed().unwrap()).unwrap())
+        }
         other => panic!("{other:?}"),
     }
 }

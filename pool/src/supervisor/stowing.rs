@@ -130,7 +130,7 @@ impl Stowing {
 ///
 /// # Errors
 /// Why the state isn't there.
-fn stow(
+pub(crate) fn stow(
     cell: &SessionCell,
     stowage: Stowage,
     source: &dyn InterpreterSource,

@@ -270,7 +270,7 @@ impl Desk {
     /// Takes a session away from the worker, which won't come to an end with it. What it takes at
     /// rest, if it rests because of this.
     pub(super) fn gives_back(&self, session: &SessionCell, reason: &str) -> Option<u64> {
-        session.rolls_back(self.worker, |parked| self.source.anew(parked));
+        session.rolls_back(self.worker);
         session.leave(self.worker, reason)
     }
 
