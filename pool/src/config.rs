@@ -1,37 +1,39 @@
-//! The knobs of the pool. How many workers there are is up to its owner.
+//! The configuration of the pool. Its owner decides how many workers there are.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The knobs of the pool.
+/// The configuration of the pool.
 #[derive(Debug, Clone)]
 pub struct PoolConfig {
-    /// The first wait before a worker that failed to start is replaced; it doubles with each such
-    /// failure in a row, up to `longest_back_off`. The first replacement comes at once.
+    /// The delay before a worker that failed to start a second time is replaced. It doubles with
+    /// each further consecutive failure, up to `longest_back_off`. The first replacement comes at
+    /// once.
     ///
     /// Default: 100 ms. Zero turns a broken machine into a busy loop until `most_failures`.
     pub first_back_off: Duration,
-    /// The longest wait before a worker is replaced.
+    /// The longest delay before a worker is replaced.
     ///
     /// Default: 10 s.
     pub longest_back_off: Duration,
-    /// When this many workers in a row fail to start in a place where none ever started, the place
-    /// is given up. Places that once worked are tried for ever, with `longest_back_off` between.
+    /// A place is given up after this many consecutive workers failed to start in it and none ever
+    /// started. Places that once worked are retried forever, every `longest_back_off`.
     ///
-    /// Default: 5. One gives up at the first failure; a large number never does.
+    /// Default: 5. With 1 a place is given up at its first failure; with a large number it never
+    /// is.
     pub most_failures: u32,
-    /// The folder on whose disk sessions are spilled, into a file without a name.
+    /// The folder on whose disk sessions are spilled, in an unnamed file.
     ///
-    /// Default: none, and nothing is spilled. Whatever fills that disk keeps sessions in memory,
-    /// and nothing else comes of it. A folder in memory, as `/tmp` often is, gains nothing.
+    /// Default: none, and sessions are never spilled. If that disk fills up, sessions stay in
+    /// memory; nothing else happens. A folder in memory, as `/tmp` often is, gains nothing.
     pub spill_dir: Option<PathBuf>,
-    /// The state of a session that rests on a worker is copied after each of its runs, if the
-    /// worker's interpreter has at most so many bytes of its own. A run that ends by force, or with
-    /// the end of its worker, then takes the session back to where it was before that run, instead
-    /// of with it.
+    /// The largest private memory of an interpreter, in bytes, at which the state of its session is
+    /// copied after each turn. If a turn is stopped by force or its worker dies, the session then
+    /// continues from its state before that turn instead of being lost.
     ///
-    /// Default: 128 MiB. A copy takes half a millisecond and what the run changed, while nobody waits but
-    /// the session's next run, and as much memory as a parked session. At zero sessions are lost.
+    /// Default: 128 MiB. A copy takes half a millisecond plus the time to copy what the turn
+    /// changed, during which only the session's next turn waits, and as much memory as a parked
+    /// session. At zero sessions are lost.
     pub rollback_bytes: u64,
 }
 

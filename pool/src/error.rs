@@ -1,6 +1,6 @@
-//! What can go wrong when a pool starts or is used.
+//! The errors of the pool.
 
-/// The pool can't do what was asked.
+/// An operation of the pool failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
@@ -12,10 +12,10 @@ pub enum PoolError {
     Closed,
 }
 
-/// A session's state isn't where it was to be put.
+/// A session's state could not be stowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StowError {
-    /// The disk doesn't take it: it stays in memory, compressed.
+    /// It can't be written to disk: it stays in memory, compressed.
     #[error("it can't be spilled: {reason}; it is compressed in memory")]
     NotWritten {
         /// What failed.
@@ -23,7 +23,7 @@ pub enum StowError {
         /// The memory that it takes now, in bytes.
         bytes: u64,
     },
-    /// It is what it was before, or has moved on.
+    /// The state is unchanged, or the session has moved on.
     #[error("{0}")]
     Unchanged(String),
 }

@@ -1,4 +1,8 @@
-//! What the pool tells whoever owns it. Owned here, so that nothing is imported upwards.
+//! The events that the pool sends to its owner. Defined here, so that the pool imports nothing from
+//! the crates above it.
+//!
+//! This file, `worker/seat.rs` and `worker/desk.rs` depend on each other: an event carries a seat,
+//! a seat sends its order to a desk, and a desk sends events.
 
 use std::time::Duration;
 
@@ -10,15 +14,15 @@ use crate::session::Stowage;
 use crate::worker::seat::Seat;
 use crate::worker::state::GoneReason;
 
-/// What the pool tells its owner.
+/// An event of the pool.
 ///
 /// # Order
 ///
-/// A worker's thread tells its owner directly, so what it says comes in the order in which it
-/// happened:
+/// A worker's thread sends its events directly to the owner, so they arrive in the order in which
+/// they happened:
 ///
 /// ```text
-/// Ready, then for what its seat took:
+/// Ready, then for the order:
 ///    assign   SessionParked?  Finished
 ///    park     SessionParked?  Parked
 ///    vacate   SessionParked?
@@ -26,26 +30,26 @@ use crate::worker::state::GoneReason;
 /// then Ready again, or SessionParked? and Gone
 /// ```
 ///
-/// `Gone` comes after the thread was joined, or left behind because it is stuck: it is the last of a
-/// worker, and everything that its thread said comes before it. It comes for every worker, once. What a seat took and wasn't told
-/// of by then died with the worker. What different workers say, and `Stowed`, comes in no order;
-/// yet a session's state is where its cell says before anybody is told of it.
+/// `Gone` is sent exactly once for each worker, as its last event: the thread has been joined by
+/// then, or left behind because it is stuck. An order that had no event by then died with the
+/// worker. Events of different workers, and `Stowed`, come in no particular order; but a session's
+/// cell always shows where the state is before the event that announces it.
 #[derive(Debug)]
 pub enum PoolEvent {
-    /// A worker waits for something to do.
+    /// A worker waits for an order.
     Ready {
-        /// To give it something.
+        /// Takes the order.
         seat: Seat,
-        /// Memory that its interpreter has of its own, in bytes: what
-        /// [`Interpreter::memory_bytes`](crate::Interpreter::memory_bytes) says.
+        /// The private memory of its interpreter, in bytes, as
+        /// [`Interpreter::memory_bytes`](crate::Interpreter::memory_bytes) returns it.
         memory_bytes: u64,
-        /// What the copy of its session's state takes, in bytes.
+        /// The size of the copy of its session's state, in bytes.
         kept_bytes: u64,
-        /// How long it took to make the interpreter fresh after what ran last; `None` if nothing
-        /// was to be done, or a session stays.
+        /// How long it took to make the interpreter fresh after its last job; `None` if it was
+        /// fresh already, or a session stays.
         reset: Option<Duration>,
     },
-    /// A worker's task has ended. Whether its session lives on is to be seen in the session's cell.
+    /// A worker's task has ended. The session's cell says whether its session is still alive.
     Finished {
         /// The worker.
         worker: WorkerId,
@@ -53,30 +57,30 @@ pub enum PoolEvent {
         job: JobId,
         /// How it ended.
         outcome: Box<Outcome>,
-        /// From taking the task to the start of its run: what was there is put aside, and the state
-        /// that it needs is brought.
+        /// The time from taking the task to the start of its run: the worker parks its previous
+        /// session and brings the state that the task needs.
         attach: Duration,
-        /// What the worker's interpreter had of its own when the run was over, in bytes.
+        /// The private memory of the worker's interpreter when the run ended, in bytes.
         memory_bytes: u64,
     },
-    /// A worker has copied a session's state out: it is at hand in the session's cell, or lost.
+    /// A worker has copied a session's state out: the state is in the session's cell, or lost.
     Parked {
         /// The worker.
         worker: WorkerId,
         /// The job that this counted as.
         job: JobId,
-        /// Why the state could not be copied; its session has it still.
+        /// Why the state could not be copied; its session still has it.
         result: Result<(), String>,
     },
-    /// A worker has put a session's state aside, where any worker can take it up: to make room for
-    /// something else, or since it ends; or it has unpacked one that was stowed.
+    /// A worker has parked a session, so that any worker can attach it: to make room for another
+    /// job, or because the worker is ending; or it has unpacked a stowed state.
     SessionParked {
         /// The session.
         session: SessionId,
         /// The memory that its state takes now, in bytes; 0 if nothing has run in it.
         bytes: u64,
     },
-    /// What [`Pool::stow`](crate::Pool::stow) asked for is done, or isn't.
+    /// A request of [`Pool::stow`](crate::Pool::stow) has succeeded or failed.
     Stowed {
         /// The session.
         session: SessionId,
@@ -85,11 +89,11 @@ pub enum PoolEvent {
         /// The bytes that it takes there, or why it isn't there.
         result: Result<u64, StowError>,
     },
-    /// A worker is no more. What its seat took died with it, if that has not been told of.
+    /// A worker has ended. If its order had no event yet, none will follow.
     Gone {
         /// The worker.
         worker: WorkerId,
-        /// Why.
+        /// Why it ended.
         reason: GoneReason,
         /// Whether another worker takes its place.
         is_replaced: bool,

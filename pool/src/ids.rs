@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-/// One job, for as long as the process lives. Later jobs have larger numbers.
+/// The id of a job, unique in the process. Later jobs have larger numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct JobId(pub u64);
 
-/// One session, for as long as the process lives.
+/// The id of a session, unique in the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct SessionId(pub u64);
@@ -18,7 +18,7 @@ impl std::fmt::Display for SessionId {
     }
 }
 
-/// One worker, for as long as the process lives; a replacement has a new one.
+/// The id of a worker, unique in the process; a replacement has a new id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct WorkerId(pub u64);

@@ -1,5 +1,5 @@
-//! The seam to the engine: what a worker thread needs of an interpreter, and the pool of its
-//! source.
+//! The seam to the engine: what a worker thread needs of an interpreter, and the pool of a source
+//! of interpreters.
 
 use engine::{Afterwards, Outcome, StartError};
 
@@ -12,60 +12,61 @@ pub mod fake;
 pub(crate) mod parked;
 mod real;
 
-/// Starts interpreters, on the thread where they are to live.
+/// Starts interpreters on the threads that own them.
 pub trait InterpreterSource: Send + Sync + 'static {
-    /// Starts one that nothing has run on. Blocks for as long as that takes.
+    /// Starts a fresh interpreter. Blocks meanwhile.
     ///
     /// # Errors
-    /// None can be started here and now.
+    /// No interpreter can be started.
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError>;
 
-    /// Memory that all its interpreters share, in bytes.
+    /// Returns the memory that all its interpreters share, in bytes.
     fn shared_bytes(&self) -> u64 {
         0
     }
 
-    /// Makes bytes of a parked state. Blocks, and may take as much memory again for a moment.
+    /// Converts a parked state to bytes. Blocks, and may temporarily take as much memory again.
     ///
     /// # Errors
-    /// The state can't be packed, and stays what it is.
+    /// The state can't be packed, and is unchanged.
     fn pack(&self, parked: &Parked) -> Result<Packed, StartError>;
 
-    /// The state that `pack` made bytes of: the same session, which goes on. Blocks.
+    /// Restores a state that `pack` converted to bytes. Blocks.
     ///
     /// # Errors
-    /// The bytes were damaged, or are no state of this source.
+    /// The bytes are damaged, or aren't a state of this source.
     fn unpack(&self, packed: &Packed) -> Result<Parked, StartError>;
 }
 
 /// Runs programs on one thread.
 ///
-/// After an error the interpreter may hold anything, and only `reset` and `attach` make sense; but
-/// a failed `park` leaves it as it was.
+/// After an error the interpreter is in an unknown state, and only `reset` and `attach` may be
+/// called; but a failed `park` leaves it unchanged.
 pub trait Interpreter {
-    /// Runs one program to its end. `last` says that no other will follow on this state.
+    /// Runs one program to its end. `last` says that no other program will run on this state.
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards);
 
-    /// Goes back to where it started: nothing of what ran remains.
+    /// Returns the interpreter to its image: nothing of what ran remains.
     ///
     /// # Errors
-    /// It can't; another interpreter is needed.
+    /// The interpreter can't be reset and must be replaced.
     fn reset(&mut self) -> Result<(), StartError>;
 
-    /// Copies its state out, and keeps it too.
+    /// Copies its state out. The interpreter keeps its state too.
     ///
     /// # Errors
     /// The state can't be copied.
     fn park(&mut self) -> Result<Parked, StartError>;
 
-    /// Takes a parked state in place of whatever it holds, which is dropped.
+    /// Replaces its state by a parked one.
     ///
     /// # Errors
-    /// The state can't be taken.
+    /// The state can't be attached.
     fn attach(&mut self, parked: &Parked) -> Result<(), StartError>;
 
-    /// Memory that it has of its own, in bytes: of the real one, what its guest memory has grown by
-    /// beyond the image, and the pages of the image that it had copied when it was last reset,
-    /// parked or attached. Runs since then may have copied more, at most the image. Cheap.
+    /// Returns its private memory, in bytes. For a real interpreter these are the pages by which
+    /// its guest memory has grown beyond the image, and the pages of the image that it had copied
+    /// when it was last reset, parked or attached. Runs since then may have copied more, up to the
+    /// size of the image. Cheap.
     fn memory_bytes(&self) -> u64;
 }

@@ -12,16 +12,17 @@
 //! ```
 //!
 //! A worker is `Starting`, `Ready`, `Running`, `Resetting`, `Leaving` or `Ended`
-//! (`worker/state.rs`). It offers a `Seat` when it is ready; a seat takes exactly one order, and
-//! hands it to the thread itself (`worker/desk.rs`). Workers are all alike: each runs isolated jobs,
-//! after which its interpreter is reset, and jobs of any session, whose state stays until something
-//! else is ordered and is then parked (`worker/slot.rs`). A session's state is where its
-//! `SessionCell` says (`session.rs`), which scheduler and threads share; while it rests it can be
-//! compressed (`stowed.rs`), and written to disk (`spill.rs`).
+//! (`worker/state.rs`). A ready worker offers a `Seat`. A seat takes exactly one order and sends it
+//! straight to the thread (`worker/desk.rs`). All workers are alike: each runs isolated jobs, after
+//! which it resets its interpreter, and jobs of any session, whose state stays until the worker
+//! gets another order and then parks it (`worker/slot.rs`). A `SessionCell` says where a session's
+//! state is (`session.rs`); the scheduler and the threads share it. A parked state can be
+//! compressed (`stowed.rs`) and spilled to disk (`spill.rs`).
 //!
-//! How many workers there are, and what is stowed, is up to the owner. Supervision rule: when a
-//! worker ends and wasn't told to, the owner hears `Gone`, so that it can settle what ran there, and
-//! the worker is replaced, at once or after a back-off (`supervisor/restart.rs`).
+//! The owner decides how many workers there are and which states are compressed or spilled.
+//! Supervision rule: when a worker ends without having been told to, the owner gets `Gone`, so that
+//! it can settle the job that ran there, and the supervisor replaces the worker, at once or after a
+//! backoff (`supervisor/restart.rs`).
 
 #![forbid(unsafe_code)]
 

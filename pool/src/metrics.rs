@@ -1,4 +1,4 @@
-//! What the pool alone knows to measure. The names are the ones that operators see.
+//! The metrics that only the pool can measure, under the names that operators see.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ const SPAWN_DURATION: &str = "hatchery_spawn_duration_seconds";
 const RESTARTS: &str = "hatchery_actor_restarts_total";
 const STOW_DURATION: &str = "hatchery_stow_duration_seconds";
 
-/// Describes them to the recorder that is installed.
+/// Describes the metrics to the installed recorder.
 pub fn describe() {
-    describe_histogram!(SPAWN_DURATION, Unit::Seconds, "Starts of interpreters.");
-    describe_counter!(RESTARTS, "Actors that ended and were replaced.");
+    describe_histogram!(SPAWN_DURATION, Unit::Seconds, "Time to start an interpreter.");
+    describe_counter!(RESTARTS, "Actors that were replaced after they ended.");
     describe_histogram!(
         STOW_DURATION,
         Unit::Seconds,
-        "Putting parked sessions where they take less memory."
+        "Time to compress a parked session or spill it to disk."
     );
 }
 
-/// An interpreter was started in this time.
+/// Records that an interpreter was started in this time.
 pub(crate) fn spawned(took: Duration) {
     histogram!(SPAWN_DURATION).record(took);
 }
 
-/// A worker takes the place of one that ended.
+/// Records that a worker replaces one that ended.
 pub(crate) fn worker_restarted() {
     counter!(RESTARTS, "actor" => "worker").increment(1);
 }
 
-/// A session was stowed in this time.
+/// Records that a session was stowed in this time.
 pub(crate) fn stowed(stowage: Stowage, took: Duration) {
     let to = match stowage {
         Stowage::Compressed => "compressed",

@@ -32,8 +32,8 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Starts a pool without workers. `owner` hears of all that happens in it; the pool is linked
-    /// to it, so the owner hears of the supervisor's end, and the pool ends with its owner.
+    /// Starts a pool without workers. `owner` receives the pool's events. The pool is linked to its
+    /// owner: the owner learns when the supervisor ends, and the pool ends with its owner.
     ///
     /// # Errors
     /// The supervisor can't be started.
@@ -44,51 +44,50 @@ impl Pool {
     ) -> Result<Self, PoolError> {
         let link = owner.get_cell();
         let board = Board::default();
-        let (told, shown) = (owner.clone(), board.clone());
-        let arguments = SupervisorArguments { config, source, owner: told, board: shown };
+        let arguments =
+            SupervisorArguments { config, source, owner: owner.clone(), board: board.clone() };
         let (supervisor, _) = Actor::spawn_linked(None, Supervisor, arguments, link)
             .await
             .map_err(|error| PoolError::Start(error.to_string()))?;
         Ok(Self { supervisor, owner, board })
     }
 
-    /// Asks for another worker. `PoolEvent::Ready` follows, or `PoolEvent::Gone`; nothing if the
-    /// pool was closed before.
+    /// Requests another worker. `PoolEvent::Ready` or `PoolEvent::Gone` follows; nothing follows if
+    /// the pool is already closed.
     pub fn add_worker(&self) {
         if self.supervisor.cast(SupervisorMessage::AddWorker).is_err() {
-            tracing::debug!("a closed pool was asked for a worker");
+            tracing::debug!("ignored a request for a worker: the pool is closed");
         }
     }
 
-    /// Has the state of a session that rests put where it takes less memory: compressed or written
-    /// to disk, on a thread for blocking work. `PoolEvent::Stowed` follows, always. Jobs of the
-    /// session don't wait for that.
+    /// Compresses a parked session's state or spills it to disk, on a thread for blocking work.
+    /// `PoolEvent::Stowed` always follows. Jobs of the session don't wait for it.
     pub fn stow(&self, session: Arc<SessionCell>, stowage: Stowage) {
-        let asked = SupervisorMessage::Stow(Arc::clone(&session), stowage);
-        if self.supervisor.cast(asked).is_err() {
+        let request = SupervisorMessage::Stow(Arc::clone(&session), stowage);
+        if self.supervisor.cast(request).is_err() {
             tell(&self.owner, &session, stowage, Err(StowError::unchanged("the pool is closed")));
         }
     }
 
-    /// Drops a state on a thread for blocking work. Closing waits for that.
+    /// Drops a state on a thread for blocking work. Closing the pool waits for that.
     pub fn discard(&self, state: Discarded) {
         if state.is_light() {
             return;
         }
-        // If the pool is closed, it is dropped here: nobody waits any more.
+        // If the pool is closed, the state is dropped here: nobody waits for it any more.
         let _ = self.supervisor.cast(SupervisorMessage::Discard(state));
     }
 
-    /// Every worker as it is now. Never waits for anybody.
+    /// Returns the status of every worker. Never blocks.
     pub fn workers(&self) -> Vec<WorkerStatus> {
         self.board.snapshot()
     }
 
-    /// Ends every worker after what it is doing, and waits until all threads have ended and nothing
-    /// is being stowed any more.
+    /// Ends every worker after its current order, and waits until all threads have ended and no
+    /// state is being stowed.
     ///
     /// # Errors
-    /// The pool is closed already.
+    /// The pool is already closed.
     pub async fn close(&self) -> Result<(), PoolError> {
         let closed = self.supervisor.call(SupervisorMessage::Close, None).await;
         match closed {

@@ -1,23 +1,23 @@
-//! Where the state of a session is, as the scheduler and the workers' threads share it.
+//! Where a session's state is, shared by the scheduler and the worker threads.
 //!
 //! The scheduler decides on which worker a session's next job runs; the state follows through this
-//! cell. A thread that is to run it waits here until the one that holds it has parked it.
+//! cell. A thread that needs the state waits here until the thread that has it has parked it.
 //!
 //! ```text
 //!          claim                        captured, leave
 //! Fresh --------> on a worker: same --------------------> Parked --stow--> Compressed --> OnDisk
-//!                    | begins       ^                       ^                  |            |
+//!                    | begin_run    ^                       ^                  |            |
 //!                    v              | captured              +---- unpacked ----+------------+
 //!                 on a worker:      |                             (claim unpacks, too)
 //!                 changing ------> changed
-//!                            ends
+//!                           end_run
 //! ```
 //!
-//! P-6: who leaves while a run changes the state, whether the run was ended by force or the worker
-//! died, leaves the state of before the run, if that is known.
+//! P-6: if a worker leaves during a run, because the run was stopped by force or the worker died,
+//! the session returns to its state before that run, if there is a copy.
 //!
-//! P-1: who replaces or closes the session has the last word; a thread changes only what is still
-//! its own.
+//! P-1: replacing or closing a session overrides the threads; a thread changes the place only while
+//! its worker has the state.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde::ser::SerializeStruct;
@@ -30,7 +30,7 @@ use crate::stowed::Stowed;
 #[cfg(test)]
 mod tests;
 
-/// One session's state, wherever it is.
+/// The cell of one session, which knows where its state is.
 #[derive(Debug)]
 pub struct SessionCell {
     session: SessionId,
@@ -44,11 +44,11 @@ enum Place {
     AtRest(Rest),
     /// The interpreter of this worker has it.
     On { worker: WorkerId, held: Held },
-    /// It is gone, for this reason.
+    /// It is lost, for this reason.
     Lost(String),
 }
 
-/// A state that nothing changes. Clones share it.
+/// An immutable state. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) enum Rest {
     /// That of a fresh interpreter.
@@ -59,18 +59,19 @@ pub(crate) enum Rest {
     Stowed(Stowed),
 }
 
-/// What is known of a state that an interpreter has.
+/// What is known about a state that an interpreter has.
 #[derive(Debug)]
 enum Held {
-    /// It is still this one.
+    /// It is still this state.
     Same(Rest),
-    /// A run changes it, which began with this one; `None` if only the interpreter knew it then.
+    /// A run that began with this state is changing it; `None` if only the interpreter knew that
+    /// state.
     Changing(Option<Rest>),
     /// Only the interpreter knows it.
     Changed,
 }
 
-/// Where the state of a session that rests is put, to take less memory.
+/// How the state of a session at rest is stowed, so that it takes less memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stowage {
@@ -86,56 +87,56 @@ pub enum Stowage {
 pub enum SessionPlace {
     /// Nowhere yet: nothing has run.
     Fresh,
-    /// Put aside until the next job.
+    /// Parked in memory.
     Parked {
         /// The memory that it takes, in bytes.
         bytes: u64,
     },
-    /// Put aside in memory, compressed.
+    /// Parked in memory, compressed.
     Compressed {
         /// The memory that it takes, in bytes.
         bytes: u64,
     },
-    /// Put aside on disk, compressed.
+    /// Spilled to disk, compressed.
     OnDisk {
-        /// What it takes there, in bytes.
+        /// The disk space that it takes, in bytes.
         bytes: u64,
     },
     /// In the interpreter of this worker.
     OnWorker(#[serde(serialize_with = "with_worker")] WorkerId),
-    /// Gone; the session's next job will say why.
+    /// Lost; the outcome of the session's next job says why.
     Lost,
 }
 
-/// Why a session's state is not at hand.
+/// Why a session's state is not available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Away {
     /// This worker has to park it first.
     OnWorker(WorkerId),
-    /// It was stowed; any worker can unpack it by [`Seat::park`](crate::Seat::park).
+    /// It is stowed; any worker can unpack it by [`Seat::park`](crate::Seat::park).
     Packed,
-    /// It is gone, for this reason.
+    /// It is lost, for this reason.
     Lost(String),
 }
 
-/// A state that no session has any more. To drop it may take a while: it may be large, or on disk.
-/// [`Pool::discard`](crate::Pool::discard) does it where nobody waits for that.
+/// A state that no session has any more. Dropping it may take a while: it may be large, or on disk.
+/// [`Pool::discard`](crate::Pool::discard) drops it without blocking the caller.
 #[derive(Debug)]
-#[must_use = "whoever drops it here waits for that"]
+#[must_use = "dropping it here may block for a while"]
 pub struct Discarded(Place);
 
-/// What a thread finds that is to run a job of a session.
+/// What a thread finds when it claims a session's state for a job.
 #[derive(Debug)]
 pub(crate) enum Claim {
     /// Its interpreter has the state.
     AlreadyHere,
-    /// Its interpreter is to take this state.
+    /// Its interpreter has to attach this state.
     MoveIn(Rest),
-    /// The state is gone, for this reason.
+    /// The state is lost, for this reason.
     Lost(String),
 }
 
-/// A tag has room beside fields only.
+/// An internally tagged variant can only hold fields.
 fn with_worker<S: Serializer>(worker: &WorkerId, serializer: S) -> Result<S::Ok, S::Error> {
     let mut place = serializer.serialize_struct("OnWorker", 1)?;
     place.serialize_field("worker", worker)?;
@@ -158,7 +159,7 @@ impl Rest {
         }
     }
 
-    /// The memory that it takes, in bytes.
+    /// Returns the memory that it takes, in bytes.
     fn bytes(&self) -> u64 {
         match self.place() {
             SessionPlace::Parked { bytes } | SessionPlace::Compressed { bytes } => bytes,
@@ -177,7 +178,7 @@ impl Rest {
         }
     }
 
-    /// Whether both are clones of one.
+    /// Returns whether both are clones of the same state.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Fresh, Self::Fresh) => true,
@@ -189,7 +190,7 @@ impl Rest {
 }
 
 impl Discarded {
-    /// Whether dropping it takes no time.
+    /// Returns whether dropping it takes no time.
     pub(crate) fn is_light(&self) -> bool {
         match &self.0 {
             Place::AtRest(rest)
@@ -202,18 +203,18 @@ impl Discarded {
 }
 
 impl SessionCell {
-    /// A session with this state, `None` being that of a fresh interpreter.
+    /// Returns the cell of a session with this state; `None` is the state of a fresh interpreter.
     pub fn new(session: SessionId, state: Option<Parked>) -> Self {
         let place = Mutex::new(Place::AtRest(Rest::of(state)));
         Self { session, place, moved: Condvar::new() }
     }
 
-    /// The session.
+    /// Returns the session.
     pub fn session(&self) -> SessionId {
         self.session
     }
 
-    /// Where the state is now.
+    /// Returns where the state is now.
     pub fn place(&self) -> SessionPlace {
         match &*self.place.lock() {
             Place::AtRest(rest) => rest.place(),
@@ -222,10 +223,11 @@ impl SessionCell {
         }
     }
 
-    /// The state, `None` being that of a fresh interpreter, if it can be had without a worker.
+    /// Returns the state if no worker is needed for that; `None` is the state of a fresh
+    /// interpreter.
     ///
     /// # Errors
-    /// An interpreter has changed it since it was last copied, it was stowed, or it is gone.
+    /// An interpreter has changed the state since the last copy, or it is stowed or lost.
     pub fn at_hand(&self) -> Result<Option<Parked>, Away> {
         match &*self.place.lock() {
             Place::AtRest(rest) | Place::On { held: Held::Same(rest), .. } => rest.at_hand(),
@@ -236,21 +238,22 @@ impl SessionCell {
         }
     }
 
-    /// Gives the session another state, `None` being that of a fresh interpreter. An interpreter
-    /// that has the present one drops it. To be used while no job of the session runs.
+    /// Gives the session another state; `None` is the state of a fresh interpreter. An interpreter
+    /// that has the present one drops it. Must be called only while no job of the session runs.
     pub fn replace(&self, state: Option<Parked>) -> Discarded {
         Discarded(self.put(self.place.lock(), Place::AtRest(Rest::of(state))))
     }
 
-    /// Gives the state up, so that nobody parks it in vain.
+    /// Gives up the state, so that no worker parks it in vain.
     pub fn lose(&self, reason: &str) -> Discarded {
         Discarded(self.put(self.place.lock(), Place::Lost(reason.to_owned())))
     }
 
-    /// Makes `worker` the one that has the state. Waits while another has it.
+    /// Makes `worker` the holder of the state. Blocks while another worker has it.
     ///
-    /// That other has been given another job, or the scheduler would have sent this one there. It
-    /// parks what it has before it waits for anything, so no two wait for each other.
+    /// That worker has been given another job; otherwise the scheduler would have sent this job
+    /// there. It parks the state before it waits for anything, so no two workers wait for each
+    /// other.
     pub(crate) fn claim(&self, worker: WorkerId) -> Claim {
         let mut place = self.settled(worker);
         match &*place {
@@ -264,17 +267,17 @@ impl SessionCell {
         }
     }
 
-    /// Waits while another worker than `worker` has the state, as `claim` does.
+    /// Blocks while another worker has the state, as `claim` does.
     pub(crate) fn settle(&self, worker: WorkerId) {
         drop(self.settled(worker));
     }
 
-    /// Whether `worker` has the state.
+    /// Returns whether `worker` has the state.
     pub(crate) fn is_on(&self, worker: WorkerId) -> bool {
         matches!(&*self.place.lock(), Place::On { worker: on, .. } if *on == worker)
     }
 
-    /// What the copy takes of a state that an interpreter has, in bytes.
+    /// Returns the size of the copy of a state that an interpreter has, in bytes.
     pub(crate) fn kept_bytes(&self) -> u64 {
         match &*self.place.lock() {
             Place::On { held: Held::Same(rest), .. } => rest.bytes(),
@@ -284,16 +287,16 @@ impl SessionCell {
         }
     }
 
-    /// Whether `worker` alone knows the state.
+    /// Returns whether only `worker` knows the state.
     pub(crate) fn is_changed_on(&self, worker: WorkerId) -> bool {
         let place = self.place.lock();
         matches!(&*place, Place::On { worker: on, held: Held::Changed } if *on == worker)
     }
 
-    /// The state, if no interpreter has it.
+    /// Returns the state, if no interpreter has it.
     ///
     /// # Errors
-    /// Where it is instead, as a sentence.
+    /// Where it is instead, as a clause.
     pub(crate) fn at_rest(&self) -> Result<Rest, String> {
         match &*self.place.lock() {
             Place::AtRest(rest) => Ok(rest.clone()),
@@ -302,8 +305,8 @@ impl SessionCell {
         }
     }
 
-    /// Puts `now` in place of `before`, which holds the same, if that still rests here; says
-    /// whether it did.
+    /// Replaces `before` by `now`, another form of the same state, if `before` is still at rest
+    /// here. Returns whether it was.
     pub(crate) fn exchange(&self, before: &Rest, now: Rest) -> bool {
         let place = self.place.lock();
         let is_here = matches!(&*place, Place::AtRest(rest) if rest.is_same(before));
@@ -313,7 +316,8 @@ impl SessionCell {
         is_here
     }
 
-    /// `before`, which rests here or was claimed by `worker`, can't be unpacked, for this reason.
+    /// Marks the session as lost because `before`, which is at rest here or claimed by `worker`,
+    /// can't be unpacked.
     pub(crate) fn spoil(&self, worker: WorkerId, before: &Rest, reason: &str) {
         let place = self.place.lock();
         let is_it = match &*place {
@@ -328,9 +332,9 @@ impl SessionCell {
         }
     }
 
-    /// A run on `worker` begins to change the state. What it was is kept until the run ends, if
-    /// that takes no more than `most_bytes` of memory.
-    pub(crate) fn begins(&self, worker: WorkerId, most_bytes: u64) {
+    /// Notes that a run on `worker` begins to change the state. The state before the run is kept
+    /// until the run ends, if it takes at most `most_bytes` of memory.
+    pub(crate) fn begin_run(&self, worker: WorkerId, most_bytes: u64) {
         self.hold(worker, |held| match std::mem::replace(held, Held::Changing(None)) {
             Held::Same(rest) if most_bytes > 0 && rest.bytes() <= most_bytes => {
                 std::mem::replace(held, Held::Changing(Some(rest)))
@@ -339,9 +343,10 @@ impl SessionCell {
         });
     }
 
-    /// A run on `worker` will never end: the state is that of before again, and draws other
-    /// random numbers than the run did, unless it is deterministic.
-    pub(crate) fn rolls_back(&self, worker: WorkerId) {
+    /// Notes that a run on `worker` was cut short: the state is again the one before the run.
+    /// Random numbers drawn from it differ from those of the run, unless the session is
+    /// deterministic.
+    pub(crate) fn roll_back(&self, worker: WorkerId) {
         self.hold(worker, |held| match held {
             Held::Changing(Some(Rest::Parked(parked))) => {
                 let parked = parked.fork();
@@ -351,20 +356,21 @@ impl SessionCell {
         });
     }
 
-    /// The run on `worker` has ended, and what it made of the state is the state.
-    pub(crate) fn ends(&self, worker: WorkerId) {
+    /// Notes that the run on `worker` has ended and the state is what it left.
+    pub(crate) fn end_run(&self, worker: WorkerId) {
         self.hold(worker, |held| std::mem::replace(held, Held::Changed));
     }
 
-    /// `worker` has copied the state, and keeps it.
+    /// Notes that `worker` has copied the state and still has it.
     pub(crate) fn captured(&self, worker: WorkerId, parked: Parked) {
         let copy = Held::Same(Rest::Parked(parked));
         self.hold(worker, |held| std::mem::replace(held, copy));
     }
 
-    /// `worker` no longer has the state. If it alone knew it, it is lost for this reason. Else it
-    /// rests, that of before the run if one changes it, and takes so many bytes; `None` if nothing
-    /// rests because of this.
+    /// Notes that `worker` no longer has the state. If only that worker knew it, the session is
+    /// lost for this reason. Otherwise the session is at rest, with the state before a run that was
+    /// changing it. Returns the bytes that it takes then; `None` if the session isn't at rest
+    /// because of this call.
     pub(crate) fn leave(&self, worker: WorkerId, reason: &str) -> Option<u64> {
         let place = self.place.lock();
         let (next, bytes) = match &*place {
@@ -384,8 +390,8 @@ impl SessionCell {
         bytes
     }
 
-    /// Lets `change` put something in place of what is known of the state on `worker`. What was
-    /// there before is dropped when nobody waits for the lock.
+    /// Lets `change` replace what is known about the state on `worker`. The previous value is
+    /// dropped after the lock has been released.
     fn hold(&self, worker: WorkerId, change: impl FnOnce(&mut Held) -> Held) {
         let before = match &mut *self.place.lock() {
             Place::On { worker: on, held } if *on == worker => Some(change(held)),
@@ -394,15 +400,15 @@ impl SessionCell {
         drop(before);
     }
 
-    /// Gives what was there before, so that it is dropped when nobody waits for the lock: it may be
-    /// large, or on disk.
+    /// Sets the place and returns the previous one, to be dropped after the lock has been released:
+    /// it may be large, or on disk.
     fn put(&self, mut place: MutexGuard<'_, Place>, next: Place) -> Place {
         let before = std::mem::replace(&mut *place, next);
         self.moved.notify_all();
         before
     }
 
-    /// The place, once no other worker than `worker` has the state.
+    /// Locks the place once no worker other than `worker` has the state.
     fn settled(&self, worker: WorkerId) -> MutexGuard<'_, Place> {
         let mut place = self.place.lock();
         self.moved.wait_while(

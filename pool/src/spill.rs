@@ -1,16 +1,16 @@
-//! Where sessions are on disk: one file without a name, so nothing of it is left when the process
-//! ends, in whatever way.
+//! The spill file: one unnamed file for all spilled sessions, so nothing is left of it when the
+//! process ends, in whatever way.
 //!
 //! ```text
 //!  0                8192            12288                     end
 //!  | extent, padded | hole          | extent, padded | ...    |
 //! ```
 //!
-//! P-5: no two extents overlap, and when none is left the file is empty.
+//! P-5: no two extents overlap, and without extents the file is empty.
 //!
-//! Extents begin at multiples of 4 KiB and are never written to again. Each goes into the smallest
-//! hole that has room for it, or where the file ends; one that is dropped becomes a hole. When none
-//! is left the file is cut to nothing. What is where is known in memory alone.
+//! Extents begin at multiples of 4 KiB and are never rewritten. Each goes into the smallest hole
+//! that fits, or to the end of the file; a dropped extent becomes a hole. When no extent is left
+//! the file is truncated to zero bytes. The map of the file is kept in memory only.
 
 use std::fs::File;
 use std::io;
@@ -29,12 +29,12 @@ mod holes;
 #[path = "spill/holes_disabled.rs"]
 mod holes;
 
-/// Holes are whole blocks of the disk, and those of common filesystems have this size.
+/// Holes are whole disk blocks, and common filesystems have blocks of this size.
 const BLOCK_BYTES: u64 = 4096;
-/// Offsets of files are signed.
+/// File offsets are signed.
 const MOST_BLOCKS: u64 = i64::MAX as u64 / BLOCK_BYTES;
 
-/// The file, once it is needed.
+/// The spill file, opened when it is first needed.
 #[derive(Debug, Default)]
 pub(crate) struct Spill {
     folder: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub(crate) struct Spill {
 #[derive(Debug)]
 struct Heap {
     file: File,
-    /// Which blocks have no extent.
+    /// The blocks without an extent.
     blocks: Mutex<RangeAllocator<u64>>,
     has_failed_to_punch: AtomicBool,
 }
@@ -58,22 +58,22 @@ pub(crate) struct Extent {
 }
 
 impl Spill {
-    /// Into this folder; without one, nothing can be spilled.
+    /// Spills into this folder; without one, nothing can be spilled.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
         Self { folder, heap: Mutex::new(None) }
     }
 
-    /// Writes `bytes` to the disk.
+    /// Writes `bytes` to disk.
     ///
     /// # Errors
-    /// There is no folder to spill to, or no space on its disk.
+    /// No spill folder is configured, or its disk has no space left.
     pub(crate) fn put(&self, bytes: &[u8]) -> io::Result<Extent> {
         let heap = self.heap()?;
         let len = bytes.len() as u64;
         let blocks = heap.blocks.lock().allocate_range(len.div_ceil(BLOCK_BYTES).max(1));
         let blocks = blocks.map_err(|_| io::ErrorKind::FileTooLarge)?;
         let extent = Extent { heap: Arc::clone(&heap), blocks, len };
-        // If this fails, the extent is dropped, and what of it was written becomes a hole.
+        // If this fails, the extent is dropped, and whatever was written becomes a hole.
         heap.file.write_all_at(bytes, extent.at())?;
         Ok(extent)
     }
@@ -83,7 +83,8 @@ impl Spill {
         if let Some(heap) = &*heap {
             return Ok(Arc::clone(heap));
         }
-        let no_folder = || io::Error::other("there is no folder to spill sessions to");
+        let no_folder =
+            || io::Error::other("no folder is set to spill sessions to; set `Builder::spill_dir`");
         let file = tempfile::tempfile_in(self.folder.as_ref().ok_or_else(no_folder)?)?;
         let blocks = Mutex::new(RangeAllocator::new(0..MOST_BLOCKS));
         let opened = Heap { file, blocks, has_failed_to_punch: false.into() };
@@ -96,12 +97,12 @@ impl Extent {
         self.blocks.start * BLOCK_BYTES
     }
 
-    /// How many bytes they are.
+    /// Returns the number of bytes.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Reads them.
+    /// Reads the bytes.
     ///
     /// # Errors
     /// The disk fails.
@@ -116,19 +117,19 @@ impl Extent {
 impl Drop for Extent {
     fn drop(&mut self) {
         let heap = &self.heap;
-        // It is a hole before another extent may go there.
+        // Punch the hole before another extent may take these blocks.
         let len = self.blocks.end * BLOCK_BYTES - self.at();
         if let Err(error) = holes::punch(&heap.file, self.at(), len)
             && !heap.has_failed_to_punch.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(%error, "space of sessions that leave the disk is only used by others");
+            tracing::warn!(%error, "the disk gets no space back when a session leaves it; only other spilled sessions can use that space");
         }
         let mut blocks = heap.blocks.lock();
         blocks.free_range(self.blocks.clone());
         if blocks.is_empty()
             && let Err(error) = heap.file.set_len(0)
         {
-            tracing::warn!(%error, "the file of spilled sessions can't be made shorter");
+            tracing::warn!(%error, "the file of spilled sessions can't be truncated");
         }
     }
 }
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_are_what_was_put_and_apart() {
+    fn extents_hold_what_was_put_and_do_not_overlap() {
         let (folder, spill) = spill();
         let texts: [&[u8]; 4] = [b"one", b"", &[2; 10_000], b"three"];
         let extents = texts.map(|text| spill.put(text).unwrap());
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_gives_its_space_back_and_the_last_one_all_of_it() {
+    fn dropped_extents_free_their_space_and_the_last_one_empties_the_file() {
         let (_folder, spill) = spill();
         let first = spill.put(&[1; 1 << 20]).unwrap();
         let second = spill.put(&[2; 1 << 20]).unwrap();
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_takes_no_more_of_the_file() {
+    fn freed_space_is_reused() {
         let (_folder, spill) = spill();
         let lives = spill.put(&[1; 10]).unwrap();
         let mut last = spill.put(&[0; 9_000]).unwrap();
@@ -193,7 +194,7 @@ mod tests {
             assert_eq!(last.read().unwrap(), [round; 9_000]);
         }
         assert_eq!(metadata(&spill).len(), (1 + 3) * BLOCK_BYTES + 9_000);
-        // The two holes beside it are one now.
+        // The two adjacent holes are merged.
         drop(last);
         let large = spill.put(&[2; 7 * BLOCK_BYTES as usize]).unwrap();
         assert_eq!((large.at(), lives.read().unwrap()), (BLOCK_BYTES, vec![1; 10]));

@@ -1,4 +1,4 @@
-//! Every worker's state, readable at any time without asking anybody.
+//! The status of every worker, readable at any time without blocking.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,47 +23,47 @@ pub enum WorkerActivity {
     Ready,
     /// It runs this job.
     Running(#[serde(serialize_with = "with_job")] JobId),
-    /// Its interpreter is made ready for another job, or for its end.
+    /// Its interpreter is being prepared for the next job, or for its end.
     Resetting,
-    /// It will be replaced after a back-off.
+    /// It will be replaced after a backoff.
     BackingOff,
-    /// It failed too often in a row and is not replaced.
+    /// It failed too often in a row and won't be replaced.
     GivenUp,
-    /// Its run went on long after it was stopped. Another worker has its place; its thread is left
-    /// behind, and is shown until it ends.
+    /// Its run continued long after it was stopped. Another worker has its place; its thread is
+    /// left behind, and shown until it ends.
     Stuck,
 }
 
-/// One worker as it is now.
+/// The status of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WorkerStatus {
     /// The worker.
     pub worker: WorkerId,
-    /// The session whose state its interpreter has.
+    /// The session that its interpreter holds.
     pub session: Option<SessionId>,
     /// What it is doing.
     #[serde(flatten)]
     pub activity: WorkerActivity,
-    /// For how long.
+    /// How long it has been doing that.
     #[serde(rename = "since_seconds", serialize_with = "as_seconds")]
     pub since: Duration,
-    /// Since it was made.
+    /// How long ago it was created.
     #[serde(rename = "age_seconds", serialize_with = "as_seconds")]
     pub age: Duration,
-    /// Jobs that it has run.
+    /// How many jobs it has run.
     pub jobs_served: u64,
-    /// How often it was given a new interpreter because its owner wanted that.
+    /// How often its owner gave it a new interpreter.
     pub renewals: u64,
-    /// Memory that its interpreter had of its own when it was last ready, and the copy of its
-    /// session's state, in bytes.
+    /// The private memory of its interpreter when it was last ready, and the copy of its session's
+    /// state, in bytes.
     pub memory_bytes: u64,
     /// How often the sandbox failed on it, its own end included.
     pub failures: u64,
-    /// The last of them.
+    /// The last of these failures.
     pub last_error: Option<String>,
 }
 
-/// A tag has room beside fields only.
+/// An internally tagged variant can only hold fields.
 fn with_job<S: Serializer>(job: &JobId, serializer: S) -> Result<S::Ok, S::Error> {
     let mut activity = serializer.serialize_struct("Running", 1)?;
     activity.serialize_field("job", job)?;
@@ -80,7 +80,7 @@ pub(crate) struct Board {
     entries: Arc<DashMap<WorkerId, BoardEntry>>,
 }
 
-/// The entry of one worker, by which it is changed.
+/// The entry of one worker, by which it is updated.
 #[derive(Debug, Clone)]
 pub(crate) struct BoardEntry {
     entry: Arc<Mutex<Entry>>,
@@ -88,7 +88,7 @@ pub(crate) struct BoardEntry {
 
 #[derive(Debug)]
 struct Entry {
-    /// The session that it was last given something to do for. Its cell says whether it is here.
+    /// The session of its last order. The session's cell says whether it is still here.
     session: Option<Arc<SessionCell>>,
     activity: WorkerActivity,
     made: Instant,
@@ -98,7 +98,7 @@ struct Entry {
     memory_bytes: u64,
     failures: u64,
     last_error: Option<String>,
-    /// Nothing is left of it.
+    /// Its thread, which was left behind, has ended.
     is_over: bool,
 }
 
@@ -121,42 +121,42 @@ impl Entry {
 }
 
 impl BoardEntry {
-    pub(crate) fn activity(&self, activity: WorkerActivity) {
+    pub(crate) fn set_activity(&self, activity: WorkerActivity) {
         let mut entry = self.entry.lock();
         entry.activity = activity;
         entry.changed = now();
     }
 
-    /// It is to be replaced. One that is stuck says so for as long as it is.
-    pub(crate) fn backs_off(&self) {
+    /// Notes that it is waiting to be replaced. A stuck worker remains shown as stuck.
+    pub(crate) fn back_off(&self) {
         if self.entry.lock().activity != WorkerActivity::Stuck {
-            self.activity(WorkerActivity::BackingOff);
+            self.set_activity(WorkerActivity::BackingOff);
         }
     }
 
-    /// The thread that was left behind has ended.
-    pub(crate) fn over(&self) {
+    /// Notes that the thread that was left behind has ended.
+    pub(crate) fn thread_ended(&self) {
         self.entry.lock().is_over = true;
     }
 
-    /// What it is given is for this session, or for none.
-    pub(crate) fn holds(&self, session: Option<Arc<SessionCell>>) {
+    /// Sets the session of its current order.
+    pub(crate) fn set_session(&self, session: Option<Arc<SessionCell>>) {
         self.entry.lock().session = session;
     }
 
-    pub(crate) fn served(&self) {
+    pub(crate) fn count_job(&self) {
         self.entry.lock().jobs_served += 1;
     }
 
-    pub(crate) fn renewed(&self) {
+    pub(crate) fn count_renewal(&self) {
         self.entry.lock().renewals += 1;
     }
 
-    pub(crate) fn has_memory(&self, bytes: u64) {
+    pub(crate) fn set_memory(&self, bytes: u64) {
         self.entry.lock().memory_bytes = bytes;
     }
 
-    pub(crate) fn failed(&self, error: String) {
+    pub(crate) fn record_failure(&self, error: String) {
         let mut entry = self.entry.lock();
         entry.failures += 1;
         entry.last_error = Some(error);
@@ -187,7 +187,7 @@ impl Board {
         self.entries.remove(&worker);
     }
 
-    /// Another worker takes its place. One that is stuck is shown until its thread ends.
+    /// Removes a worker that is replaced. A stuck one is shown until its thread ends.
     pub(crate) fn replaced(&self, worker: WorkerId) {
         self.entries.remove_if(&worker, |_, entry| {
             let entry = entry.entry.lock();
@@ -199,7 +199,7 @@ impl Board {
         self.entries.clear();
     }
 
-    /// Every worker, in the order in which they were made.
+    /// Returns the status of every worker, in order of creation.
     pub(crate) fn snapshot(&self) -> Vec<WorkerStatus> {
         let now = now();
         self.entries.retain(|_, entry| !entry.entry.lock().is_over);
@@ -215,13 +215,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_is_told_with_what_it_does() {
+    fn a_status_serializes_its_activity() {
         let board = Board::default();
         let entry = board.add(WorkerId(2));
         board.add(WorkerId(1));
-        entry.activity(WorkerActivity::Running(JobId(7)));
-        entry.has_memory(5);
-        entry.failed("it trapped".to_owned());
+        entry.set_activity(WorkerActivity::Running(JobId(7)));
+        entry.set_memory(5);
+        entry.record_failure("it trapped".to_owned());
         let [first, second] = &board.snapshot()[..] else { panic!("{board:?}") };
         assert_eq!(first.activity, WorkerActivity::Starting);
         let told = serde_json::to_value(second).unwrap();

@@ -1,7 +1,7 @@
-//! A parked state that was made bytes and compressed, in memory or on disk, and the way there and
-//! back.
+//! A packed state, compressed, in memory or on disk.
 //!
-//! Its bytes are compressed in pieces, so that neither way needs room for all of it twice:
+//! Its bytes are compressed in pieces, so that neither compression nor decompression needs memory
+//! for both forms of the whole state at once:
 //!
 //! ```text
 //! for each 4 MiB of the bytes:
@@ -10,8 +10,8 @@
 //!  8   …  the piece, as an LZ4 block
 //! ```
 //!
-//! What is on disk may come back damaged: lengths are bounded before anything is allocated, the
-//! whole length is known in memory, and the source's own checksum is over the rest.
+//! Data on disk may come back damaged: lengths are bounded before anything is allocated, the total
+//! length is kept in memory, and the source's own checksum covers the rest.
 
 use std::any::Any;
 use std::io;
@@ -23,7 +23,7 @@ use crate::spill::{Extent, Spill};
 const PIECE_BYTES: usize = 4 << 20;
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// A state that was stowed. Clones share it.
+/// A stowed state. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Stowed {
     inner: Arc<Inner>,
@@ -31,7 +31,7 @@ pub(crate) struct Stowed {
 
 struct Inner {
     kept: Kept,
-    /// Length of the bytes before they were compressed.
+    /// Length of the bytes before compression.
     plain_bytes: usize,
     rest: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -59,10 +59,10 @@ impl Stowed {
         Self { inner: Arc::new(Inner { kept, plain_bytes: bytes.len(), rest }) }
     }
 
-    /// The same on disk.
+    /// Returns the same state on disk.
     ///
     /// # Errors
-    /// It can't be written there.
+    /// It can't be written.
     pub(crate) fn spilled(&self, spill: &Spill) -> io::Result<Self> {
         let Inner { kept, plain_bytes, rest } = &*self.inner;
         let Kept::InMemory(bytes) = kept else { return Ok(self.clone()) };
@@ -81,11 +81,11 @@ impl Stowed {
             Kept::InMemory(bytes) => decompress(bytes, *plain_bytes),
             Kept::OnDisk(extent) => decompress(&extent.read()?, *plain_bytes),
         };
-        let bytes = plain.ok_or_else(|| io::Error::other("what was stowed is damaged"))?;
+        let bytes = plain.ok_or_else(|| io::Error::other("the stowed state is damaged"))?;
         Ok(Packed { bytes, rest: rest.clone() })
     }
 
-    /// What it takes where it is, in bytes.
+    /// Returns its size where it is kept, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         match &self.inner.kept {
             Kept::InMemory(bytes) => bytes.len() as u64,
@@ -97,7 +97,7 @@ impl Stowed {
         matches!(self.inner.kept, Kept::OnDisk(_))
     }
 
-    /// Whether both are clones of one.
+    /// Returns whether both are clones of the same state.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
@@ -115,7 +115,7 @@ fn compress(plain: &[u8]) -> Vec<u8> {
     compressed
 }
 
-/// What `compress` made of so many bytes; `None` if it can't have.
+/// Returns the `plain_bytes` bytes that `compress` was given; `None` if `compressed` is damaged.
 fn decompress(mut compressed: &[u8], plain_bytes: usize) -> Option<Vec<u8>> {
     let mut plain = Vec::with_capacity(plain_bytes);
     while plain.len() < plain_bytes {
@@ -151,13 +151,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_compressed_comes_back(plain: Vec<u8>) {
+        fn compression_is_reversible(plain: Vec<u8>) {
             let compressed = compress(&plain);
             prop_assert_eq!(decompress(&compressed, plain.len()), Some(plain));
         }
 
         #[test]
-        fn damage_is_refused_or_as_long_as_it_should_be(
+        fn damaged_bytes_are_refused_or_keep_their_length(
             plain: Vec<u8>, at: proptest::sample::Index, bit in 0..8, cut: proptest::sample::Index,
         ) {
             prop_assume!(!plain.is_empty());

@@ -1,5 +1,5 @@
-//! The supervisor: starts workers when it is asked to, watches them, replaces those that end and
-//! weren't told to, and has sessions stowed and old states dropped.
+//! The supervisor: starts workers on request, watches them, replaces those that end without having
+//! been told to, and has parked states stowed and old ones dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -30,10 +30,10 @@ pub(crate) mod message;
 pub(crate) mod restart;
 pub(crate) mod stowing;
 
-/// What ractor says where an actor that is being ended starts another one.
+/// The error of ractor when an actor that is being stopped spawns another one.
 const ENDING: &str = "Supervisor is shutting down";
 
-/// What the supervisor is made from.
+/// The arguments of the supervisor.
 pub(crate) struct SupervisorArguments {
     pub(crate) config: PoolConfig,
     pub(crate) source: Arc<dyn InterpreterSource>,
@@ -51,13 +51,13 @@ pub(crate) struct SupervisorState {
     board: Board,
     workers: HashMap<ActorId, Watched>,
     next_worker: u64,
-    /// Places that were given up, as the board shows them, the oldest first.
+    /// Workers whose places were given up, as the board shows them, the oldest first.
     given_up: VecDeque<WorkerId>,
     stowing: Stowing,
     closing: Option<ractor::RpcReplyPort<()>>,
 }
 
-/// A worker whose thread may live.
+/// A worker whose thread may still be running.
 struct Watched {
     actor: ActorRef<WorkerMessage>,
     desk: Arc<Desk>,
@@ -97,7 +97,7 @@ impl Actor for Supervisor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             SupervisorMessage::AddWorker => {
-                // It takes the place of one that was given up, so these never pile up.
+                // It replaces a worker on the board that was given up, so these never pile up.
                 if let Some(worker) = state.given_up.pop_front() {
                     state.board.remove(worker);
                 }
@@ -158,8 +158,8 @@ impl Actor for Supervisor {
     }
 }
 
-/// Why a worker's actor could not be started. While the supervisor is being ended from outside that
-/// is no failure of the worker's.
+/// Returns why a worker's actor could not be started. If the supervisor itself is being stopped
+/// from outside, the worker is not to blame.
 fn not_started(error: &SpawnErr) -> GoneReason {
     match error {
         SpawnErr::StartupFailed(error) if error.to_string() == ENDING => GoneReason::Stopped,
@@ -175,7 +175,7 @@ impl SupervisorState {
         let entry = self.board.add(worker);
         let (desk, orders) = Desk::new(worker, self.owner.clone(), Arc::clone(&self.source), entry);
         if self.closing.is_some() {
-            // It was asked for before anybody closed, and is told of all the same.
+            // It was requested before the pool was closed, and its owner still expects an event.
             self.gone(myself, &desk, history, GoneReason::Stopped);
             return;
         }
@@ -190,7 +190,7 @@ impl SupervisorState {
         }
     }
 
-    /// Has the thread ended of a worker whose actor ended first, without waiting for that here.
+    /// Ends the thread of a worker whose actor ended first, on another thread.
     fn join(
         &self,
         myself: &ActorRef<SupervisorMessage>,
@@ -200,7 +200,7 @@ impl SupervisorState {
     ) {
         let Some(Watched { desk, .. }) = self.workers.get(&actor) else { return };
         let (desk, myself) = (Arc::clone(desk), myself.clone());
-        // Whoever waits for it waits for `Joined`.
+        // Completion is reported by `Joined`.
         drop(tokio::task::spawn_blocking(move || {
             drop(last);
             desk.end();
@@ -208,16 +208,16 @@ impl SupervisorState {
         }));
     }
 
-    /// A worker's thread was joined.
+    /// Notes that a worker's thread has been joined.
     fn ended(&mut self, myself: &ActorRef<SupervisorMessage>, actor: ActorId, reason: GoneReason) {
         if let Some(Watched { desk, history, .. }) = self.workers.remove(&actor) {
             self.gone(myself, &desk, history, reason);
         }
     }
 
-    /// Tells the owner of a worker's end, and decides on its replacement.
+    /// Reports a worker's end to the owner and decides on its replacement.
     ///
-    /// P-4: its thread was joined or left behind, so nothing of it comes later.
+    /// P-4: the thread has been joined or left behind, so no event of it comes later.
     fn gone(
         &mut self,
         myself: &ActorRef<SupervisorMessage>,
@@ -229,22 +229,22 @@ impl SupervisorState {
         let is_stopped = self.closing.is_some() || reason == GoneReason::Stopped;
         let is_replaced = if is_stopped || desk.was_dismissed() {
             if let GoneReason::Died(_) | GoneReason::StartFailed(_) | GoneReason::Stuck = reason {
-                tracing::warn!(%worker, %reason, "a worker ended badly");
+                tracing::warn!(%worker, %reason, "a worker failed while it was ending");
             }
             self.board.remove(worker);
             false
         } else {
-            desk.entry().failed(reason.to_string());
+            desk.entry().record_failure(reason.to_string());
             match history.died(desk.had_interpreter(), &self.config) {
                 Decision::ReplaceAfter(delay) => {
-                    desk.entry().backs_off();
-                    tracing::warn!(%worker, %reason, ?delay, "a worker is replaced");
+                    desk.entry().back_off();
+                    tracing::warn!(%worker, %reason, ?delay, "a worker failed and is replaced");
                     self.replace_after(myself, worker, history, delay);
                     true
                 }
                 Decision::Leave => {
-                    desk.entry().activity(WorkerActivity::GivenUp);
-                    tracing::error!(%worker, %reason, "a worker is given up");
+                    desk.entry().set_activity(WorkerActivity::GivenUp);
+                    tracing::error!(%worker, %reason, "a worker failed and its place is given up");
                     self.given_up.push_back(worker);
                     false
                 }
@@ -269,13 +269,13 @@ impl SupervisorState {
         });
     }
 
-    /// Answers `Close` once nothing is left.
+    /// Replies to `Close` once no worker and no stowing is left.
     fn finish_closing(&mut self, myself: &ActorRef<SupervisorMessage>) {
         if self.workers.is_empty()
             && self.stowing.is_idle()
             && let Some(reply) = self.closing.take()
         {
-            // What waited out a back-off or was given up is no worker any more.
+            // Places that are backing off or were given up are no longer shown.
             self.board.clear();
             let _ = reply.send(());
             myself.stop(None);

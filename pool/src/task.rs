@@ -1,4 +1,4 @@
-//! What a worker is given to run.
+//! The task that a worker is given to run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +17,15 @@ pub struct Task {
     pub program: Arc<Program>,
     /// What it may use.
     pub limits: Limits,
-    /// When its outcome is due, from when a worker has it: the run gets what is left of that when
-    /// its state has been brought, and a run that this ends has reached `LimitKind::Deadline`.
+    /// When its outcome is due, measured from when a worker takes it. The run gets the time that is
+    /// left once its state is attached; a run that this stops has reached `LimitKind::Deadline`.
     pub due_in: Option<Duration>,
     /// Where its output appears.
     pub transcript: Arc<Transcript>,
-    /// Ends it early.
+    /// Stops it early.
     pub stop: StopHandle,
-    /// The session whose state it runs on; without one, it runs on a state of its own.
+    /// The session on whose state it runs; `None` for a fresh state of its own.
     pub session: Option<Arc<SessionCell>>,
-    /// What its steps are traced in.
+    /// The span of its steps.
     pub span: tracing::Span,
 }

@@ -1,4 +1,4 @@
-//! This process's threads by name, for tests of what a pool leaves behind.
+//! The worker threads of this process, for tests of what a pool leaves behind.
 
 use std::fs;
 use std::io;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::clock::now;
 
-/// What every worker's thread is named by, up to its number; the system keeps 15 characters.
+/// The prefix of the names of worker threads; the system keeps 15 characters of a name.
 const WORKERS: &str = "hatchery-worker";
-/// A thread that was joined may be in the system's list for a moment longer.
-const LISTED_ON: Duration = Duration::from_secs(10);
+/// How long a joined thread may remain in the system's list.
+const LISTED_AFTER_JOIN: Duration = Duration::from_secs(10);
 
-/// How many threads of workers the system lists: `/proc/self/task` of Linux.
+/// Returns how many worker threads the system lists, from Linux's `/proc/self/task`.
 ///
 /// # Errors
 ///
@@ -19,26 +19,26 @@ const LISTED_ON: Duration = Duration::from_secs(10);
 pub fn workers() -> io::Result<usize> {
     let mut workers = 0;
     for task in fs::read_dir("/proc/self/task")? {
-        // One that ends in between is none.
+        // A thread may have ended since the folder was read.
         let name = fs::read_to_string(task?.path().join("comm")).unwrap_or_default();
         workers += usize::from(name.starts_with(WORKERS));
     }
     Ok(workers)
 }
 
-/// Whether no thread of a worker is left, waiting for the system's list to say so: at most 10
-/// seconds, on the thread that asks.
+/// Returns whether no worker thread is left. Waits for the system's list to show that, at most 10
+/// seconds, on the calling thread.
 ///
 /// # Errors
 ///
 /// The system has no such list.
 pub fn no_worker_is_left() -> io::Result<bool> {
-    let asked = now();
+    let began = now();
     loop {
         if workers()? == 0 {
             return Ok(true);
         }
-        if now().duration_since(asked) > LISTED_ON {
+        if now().duration_since(began) > LISTED_AFTER_JOIN {
             return Ok(false);
         }
         std::thread::yield_now();

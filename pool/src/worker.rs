@@ -1,10 +1,9 @@
 //! The actor of one worker.
 //!
-//! The actor owns the life and death of the worker's thread, and nothing else: orders and what
-//! comes of them pass it by (`worker/desk.rs`), and what may follow what is in `worker/state.rs`.
-//! The thread is joined before the actor ends, unless it is stuck. When the actor is killed or panics, its run is
-//! stopped and the thread is joined as the state is dropped; the supervisor waits for that before it
-//! tells of the end.
+//! The actor owns the lifetime of the worker's thread and nothing else: orders and results bypass
+//! it (`worker/desk.rs`), and `worker/state.rs` has the transitions. The thread is joined before
+//! the actor ends, unless it is stuck. When the actor is killed or panics, dropping its state stops
+//! the run and joins the thread; the supervisor waits for that before it reports the end.
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ mod slot;
 pub(crate) mod state;
 mod thread;
 
-/// What a worker is made from.
+/// The arguments of a worker.
 pub(crate) struct WorkerArguments {
     pub(crate) rollback_bytes: u64,
     pub(crate) desk: Arc<Desk>,
@@ -31,16 +30,16 @@ pub(crate) struct WorkerArguments {
 /// The actor of one worker.
 pub(crate) struct Worker;
 
-/// What the actor holds. Dropping it ends the thread, whatever the actor died of.
+/// The state of the actor. Dropping it ends the thread, however the actor ended.
 pub(crate) struct WorkerState {
     desk: Arc<Desk>,
-    /// Why the thread ended, once it was joined. The supervisor is handed this state when the actor
-    /// has ended.
+    /// Why the thread ended, set once it has been joined. The supervisor gets this state when the
+    /// actor has ended.
     gone: Option<GoneReason>,
 }
 
 impl WorkerState {
-    /// Why the worker is no more; `None` if its actor ended before its thread did.
+    /// Returns why the worker ended; `None` if its actor ended before its thread.
     pub(crate) fn gone(&self) -> Option<GoneReason> {
         self.gone.clone()
     }
@@ -65,7 +64,7 @@ impl Actor for Worker {
         let WorkerArguments { rollback_bytes, desk, orders } = arguments;
         let actor = myself.clone();
         let ended = move |reason| {
-            // The actor outlives its thread, but for a kill; then nobody is left to tell.
+            // The actor outlives its thread unless it was killed, and then nobody listens.
             let _ = myself.cast(WorkerMessage::Ended(reason));
         };
         let thread = thread::spawn(Arc::clone(&desk), rollback_bytes, orders, ended)?;

@@ -1,10 +1,10 @@
-//! The state of a session apart from its interpreter, as it is and as bytes.
+//! Parked states: the state of a session without an interpreter, as it is and as bytes.
 
 use std::any::Any;
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 
-/// The state of a session as its interpreter left it. It never changes.
+/// The state of a session as its interpreter left it. It is immutable.
 pub trait ParkedState: Any + Send + Sync {
     /// Returns the memory that it takes, in bytes.
     fn bytes(&self) -> u64;
@@ -18,7 +18,7 @@ pub trait ParkedState: Any + Send + Sync {
 #[derive(Clone)]
 pub struct Parked {
     state: Arc<dyn ParkedState>,
-    /// Adding it up takes a while.
+    /// Cached, since adding it up takes a while.
     bytes: u64,
 }
 
@@ -58,12 +58,12 @@ impl Debug for Parked {
     }
 }
 
-/// A parked state as bytes, with what can't be bytes beside them.
+/// A parked state as bytes, with the part that can't be bytes.
 #[derive(Clone)]
 pub struct Packed {
-    /// They are compressed, and may go to disk and back.
+    /// The bytes, which may be compressed and spilled to disk.
     pub bytes: Vec<u8>,
-    /// It stays in memory as it is.
+    /// The rest, which stays in memory.
     pub rest: Option<Arc<dyn Any + Send + Sync>>,
 }
 

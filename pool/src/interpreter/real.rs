@@ -1,5 +1,5 @@
-//! The seam on the engine: interpreters on an image, and for hosts that have none, interpreters
-//! that start anew.
+//! The seam implemented on the engine: interpreters that begin from an image, and, for hosts
+//! without images, interpreters that are restarted.
 
 use std::sync::Arc;
 
@@ -86,10 +86,10 @@ impl InterpreterSource for Engine {
     }
 }
 
-/// An interpreter that goes back to its start by starting again.
+/// An interpreter that is reset by starting it again.
 struct Restarted {
     engine: Engine,
-    /// `None` after a start that failed.
+    /// `None` after a failed start.
     interpreter: Option<engine::Interpreter>,
 }
 
@@ -100,7 +100,7 @@ impl Interpreter for Restarted {
     }
 
     fn reset(&mut self) -> Result<(), StartError> {
-        // The old one goes first: two at a time would take twice the memory.
+        // Drop the old one first: two at a time would take twice the memory.
         self.interpreter = None;
         self.interpreter = Some(self.engine.start()?);
         Ok(())

@@ -46,7 +46,7 @@ fn a_state_goes_from_worker_to_worker() {
     let cell = cell();
     assert_eq!(cell.place(), SessionPlace::Fresh);
     assert!(matches!(cell.claim(FIRST), Claim::MoveIn(Rest::Fresh)));
-    cell.begins(FIRST, 100);
+    cell.begin_run(FIRST, 100);
     assert_eq!(cell.at_hand().err(), Some(Away::OnWorker(FIRST)));
     assert!(matches!(cell.claim(FIRST), Claim::AlreadyHere));
     cell.captured(FIRST, parked(7));
@@ -64,10 +64,10 @@ fn what_only_a_worker_knew_is_lost_with_it() {
     for is_running in [false, true] {
         let cell = cell();
         let _ = cell.claim(FIRST);
-        cell.begins(FIRST, 100);
-        cell.ends(FIRST);
+        cell.begin_run(FIRST, 100);
+        cell.end_run(FIRST);
         if is_running {
-            cell.begins(FIRST, 100);
+            cell.begin_run(FIRST, 100);
         }
         cell.leave(FIRST, "it died");
         assert_eq!(cell.at_hand().err(), lost("it died"));
@@ -79,13 +79,13 @@ fn what_only_a_worker_knew_is_lost_with_it() {
 fn a_run_that_never_ends_leaves_what_was_known_before_it() {
     let cell = cell();
     let _ = cell.claim(FIRST);
-    cell.begins(FIRST, 100);
+    cell.begin_run(FIRST, 100);
     assert_eq!(cell.leave(FIRST, "it died"), Some(0));
     assert_eq!(cell.place(), SessionPlace::Fresh);
     let _ = cell.claim(FIRST);
     cell.captured(FIRST, parked(5));
     assert_eq!(cell.kept_bytes(), 8);
-    cell.begins(FIRST, 100);
+    cell.begin_run(FIRST, 100);
     assert_eq!((cell.kept_bytes(), cell.at_hand().err()), (0, Some(Away::OnWorker(FIRST))));
     assert_eq!(cell.leave(FIRST, "it died"), Some(8));
     assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(5));
@@ -103,7 +103,7 @@ fn what_was_never_changed_outlives_its_worker() {
 fn who_replaces_or_closes_a_session_has_the_last_word() {
     let cell = cell();
     let _ = cell.claim(FIRST);
-    cell.begins(FIRST, 100);
+    cell.begin_run(FIRST, 100);
     drop(cell.replace(Some(parked(5))));
     cell.captured(FIRST, parked(9));
     cell.leave(FIRST, "unused");
@@ -118,7 +118,7 @@ fn who_replaces_or_closes_a_session_has_the_last_word() {
 fn a_claim_waits_for_the_worker_that_has_the_state() {
     let cell = Arc::new(cell());
     let _ = cell.claim(FIRST);
-    cell.begins(FIRST, 100);
+    cell.begin_run(FIRST, 100);
     let claiming = std::thread::spawn({
         let cell = Arc::clone(&cell);
         move || cell.claim(SECOND)
@@ -231,7 +231,7 @@ fn who_claims_a_state_while_it_is_stowed_gets_it_as_it_was() {
     let (cell, source, spill, _folder) = rig();
     let (cell, stowed) = stow_and(cell, source, spill, |cell| {
         assert!(matches!(cell.claim(FIRST), Claim::MoveIn(Rest::Parked(_))));
-        cell.begins(FIRST, 100);
+        cell.begin_run(FIRST, 100);
     });
     assert!(stowed.unwrap_err().to_string().contains("moved on"));
     assert_eq!(cell.at_hand().err(), Some(Away::OnWorker(FIRST)));
@@ -243,7 +243,7 @@ fn a_state_that_came_back_changed_is_not_the_one_that_was_stowed() {
     let now = source.parked(4);
     let (cell, stowed) = stow_and(cell, source.clone(), spill, |cell| {
         let _ = cell.claim(FIRST);
-        cell.begins(FIRST, 100);
+        cell.begin_run(FIRST, 100);
         cell.captured(FIRST, now);
         assert!(cell.leave(FIRST, "unused").is_some());
     });

@@ -1,9 +1,9 @@
-//! The same where files get no holes: space comes back when nothing is spilled any more.
+//! The fallback where files can't have holes: space is freed when no spilled session is left.
 
 use std::fs::File;
 use std::io;
 
-/// Refuses.
+/// Returns an error: holes are unsupported here.
 pub(super) fn punch(_file: &File, _at: u64, _len: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

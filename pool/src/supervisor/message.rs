@@ -8,24 +8,26 @@ use super::restart::History;
 use crate::session::{Discarded, SessionCell, Stowage};
 use crate::worker::state::GoneReason;
 
-/// What the supervisor is told.
+/// A message to the supervisor.
 #[derive(Debug)]
 pub(crate) enum SupervisorMessage {
-    /// From the owner, at any time: another worker. It says that it is ready, or is gone.
+    /// From the owner, at any time: start another worker. `PoolEvent::Ready` or `PoolEvent::Gone`
+    /// follows.
     AddWorker,
-    /// From a timer: a back-off is over in a place with this history.
+    /// From a timer: the backoff of a place with this history is over.
     Replace(History),
-    /// From the thread that waited for a worker's thread whose actor ended first, for this reason.
+    /// From the thread that joined the thread of a worker whose actor had ended first, for this
+    /// reason.
     Joined(ActorId, GoneReason),
     /// From the owner, at any time. `PoolEvent::Stowed` follows.
     Stow(Arc<SessionCell>, Stowage),
-    /// From the thread that stowed a session, and has told the owner.
+    /// From the thread that stowed a session and has notified the owner.
     StowEnded,
-    /// From the owner, at any time. Nothing follows.
+    /// From the owner, at any time. No event follows.
     Discard(Discarded),
     /// From the thread that dropped a state.
     DiscardEnded,
-    /// From the owner, once. Every worker ends after what it is doing; the answer comes when all
-    /// have ended and nothing is being stowed or dropped, then the supervisor ends.
+    /// From the owner, once. Every worker ends after its current order. The reply comes when all
+    /// have ended and no state is being stowed or dropped; then the supervisor ends.
     Close(RpcReplyPort<()>),
 }

@@ -1,32 +1,33 @@
-//! Whether and when a worker that ended is replaced. Pure.
+//! Decides whether and when a worker that ended is replaced. Pure.
 
 use std::time::Duration;
 
 use crate::config::PoolConfig;
 
-/// What happened in one place of the pool, handed from worker to replacement.
+/// The history of one place in the pool, passed from a worker to its replacement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct History {
-    /// Workers in a row that died before they had an interpreter.
+    /// Consecutive workers that died before they had an interpreter.
     failures: u32,
-    /// Some worker here once had an interpreter, so the machine can run one.
+    /// A worker in this place once had an interpreter, so the machine can run one.
     was_healthy: bool,
 }
 
-/// What becomes of a worker's place.
+/// What happens to a worker's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Decision {
-    /// Another worker takes it after this time.
+    /// Another worker takes it after this delay.
     ReplaceAfter(Duration),
-    /// Nobody does.
+    /// The place is given up.
     Leave,
 }
 
 impl History {
-    /// A worker died. One that had an interpreter is replaced at once: what it ran may have killed
-    /// it, and says nothing about the next. The first that had none as well; later ones wait twice
-    /// as long each time. A place that never worked is given up in the end, one that did never.
+    /// Records that a worker died. A worker that had an interpreter is replaced at once: what it
+    /// ran may have killed it, which says nothing about the next worker. So is the first that had
+    /// none; after that the delay doubles each time. A place where no worker ever started is
+    /// eventually given up; one that worked never is.
     pub(super) fn died(&mut self, had_interpreter: bool, config: &PoolConfig) -> Decision {
         if had_interpreter {
             *self = Self { failures: 0, was_healthy: true };

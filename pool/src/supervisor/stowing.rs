@@ -1,4 +1,4 @@
-//! Stowing sessions, a few at a time, and dropping old states, on threads for blocking work.
+//! Stows sessions, a few at a time, and drops old states, on threads for blocking work.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,17 +16,17 @@ use crate::session::{Discarded, Rest, SessionCell, Stowage};
 use crate::spill::Spill;
 use crate::stowed::Stowed;
 
-/// Sessions that are being stowed at once. It is done when memory is short, and each takes some
-/// more meanwhile; nobody waits for it.
+/// Sessions that are stowed concurrently. Stowing is done when memory is short and needs extra
+/// memory meanwhile, and nobody waits for it.
 const MOST_AT_ONCE: usize = 2;
 
-/// What is being stowed, and what waits for that.
+/// The states that are being stowed or wait to be.
 pub(super) struct Stowing {
     source: Arc<dyn InterpreterSource>,
     owner: DerivedActorRef<PoolEvent>,
     spill: Arc<Spill>,
     under_way: usize,
-    /// What is to be dropped next, and whether something is.
+    /// States to drop next, and whether a thread is dropping some.
     discarded: Vec<Discarded>,
     is_discarding: bool,
     waiting: VecDeque<(Arc<SessionCell>, Stowage)>,
@@ -43,12 +43,12 @@ impl Stowing {
         Self { source, owner, spill, under_way: 0, discarded, is_discarding, waiting }
     }
 
-    /// Whether nothing is being stowed or dropped.
+    /// Returns whether no state is being stowed or dropped.
     pub(super) fn is_idle(&self) -> bool {
         self.under_way == 0 && !self.is_discarding
     }
 
-    /// Stows a session, once it is its turn.
+    /// Queues a session to be stowed.
     pub(super) fn add(
         &mut self,
         myself: &ActorRef<SupervisorMessage>,
@@ -56,16 +56,16 @@ impl Stowing {
         stowage: Stowage,
     ) {
         self.waiting.push_back((cell, stowage));
-        self.go_on(myself);
+        self.start_next(myself);
     }
 
-    /// One has been stowed.
+    /// Notes that a session has been stowed.
     pub(super) fn ended(&mut self, myself: &ActorRef<SupervisorMessage>) {
         self.under_way -= 1;
-        self.go_on(myself);
+        self.start_next(myself);
     }
 
-    /// Drops a state, once those before it are.
+    /// Drops a state after those queued before it.
     pub(super) fn discard(&mut self, myself: &ActorRef<SupervisorMessage>, state: Discarded) {
         self.discarded.push(state);
         if !self.is_discarding {
@@ -73,7 +73,7 @@ impl Stowing {
         }
     }
 
-    /// What was to be dropped is.
+    /// Notes that the thread has dropped its states.
     pub(super) fn discard_ended(&mut self, myself: &ActorRef<SupervisorMessage>) {
         self.is_discarding = false;
         if !self.discarded.is_empty() {
@@ -84,7 +84,7 @@ impl Stowing {
     fn discard_all(&mut self, myself: &ActorRef<SupervisorMessage>) {
         self.is_discarding = true;
         let (states, myself) = (std::mem::take(&mut self.discarded), myself.clone());
-        // Whoever waits for it waits for `DiscardEnded`.
+        // Completion is reported by `DiscardEnded`.
         drop(tokio::task::spawn_blocking(move || {
             let dropped = catch_unwind(AssertUnwindSafe(|| drop(states)));
             if dropped.is_err() {
@@ -94,27 +94,28 @@ impl Stowing {
         }));
     }
 
-    /// Refuses what waits.
+    /// Refuses the sessions that still wait.
     pub(super) fn close(&mut self) {
         for (cell, stowage) in self.waiting.drain(..) {
             tell(&self.owner, &cell, stowage, Err(StowError::unchanged("the pool is closing")));
         }
     }
 
-    fn go_on(&mut self, myself: &ActorRef<SupervisorMessage>) {
+    fn start_next(&mut self, myself: &ActorRef<SupervisorMessage>) {
         while self.under_way < MOST_AT_ONCE
             && let Some((cell, stowage)) = self.waiting.pop_front()
         {
             self.under_way += 1;
             let (source, spill) = (Arc::clone(&self.source), Arc::clone(&self.spill));
             let (owner, myself) = (self.owner.clone(), myself.clone());
-            // Whoever waits for it waits for `StowEnded`.
+            // Completion is reported by `StowEnded`.
             drop(tokio::task::spawn_blocking(move || {
                 let began = now();
                 let stowed = || stow(&cell, stowage, source.as_ref(), &spill);
                 let stowed = catch_unwind(AssertUnwindSafe(stowed));
-                let result =
-                    stowed.unwrap_or_else(|_| Err(StowError::unchanged("stowing it panicked")));
+                let result = stowed.unwrap_or_else(|_| {
+                    Err(StowError::unchanged("compressing or spilling it panicked"))
+                });
                 if result.is_ok() {
                     metrics::stowed(stowage, now().saturating_duration_since(began));
                 }
@@ -125,11 +126,11 @@ impl Stowing {
     }
 }
 
-/// Puts the state of a session that rests where it takes less memory, unless it moves on
+/// Compresses the state of a parked session or spills it to disk, unless the session moves on
 /// meanwhile; nobody waits for this. Returns the bytes that it takes there.
 ///
 /// # Errors
-/// Why the state isn't there.
+/// The state couldn't be stowed, for the reason given.
 pub(crate) fn stow(
     cell: &SessionCell,
     stowage: Stowage,
@@ -152,7 +153,7 @@ pub(crate) fn stow(
         Stowage::Compressed => (compressed, None),
         Stowage::Disk => match compressed.spilled(spill) {
             Ok(spilled) => (spilled, None),
-            // The work of compressing it is done, and whoever asked is short of memory.
+            // Keep the compressed state: the work is done, and the caller is short of memory.
             Err(error) => (compressed, Some(error.to_string())),
         },
     };
@@ -166,7 +167,7 @@ pub(crate) fn stow(
     }
 }
 
-/// Tells the owner what came of stowing a session.
+/// Sends the owner the result of stowing a session.
 pub(crate) fn tell(
     owner: &DerivedActorRef<PoolEvent>,
     cell: &SessionCell,

@@ -1,11 +1,10 @@
-//! What a worker's seat, its thread and its actor share: the way in, the way out, and the state
-//! between.
+//! The desk of a worker: what its seat, its thread and its actor share to pass orders and events.
 //!
-//! An order goes from whoever holds the seat to the thread, and what the thread says goes to the
-//! pool's owner; the actor takes no part in that. It is woken only when the worker ends.
+//! Orders go from the holder of the seat to the thread, and events from the thread to the pool's
+//! owner; the actor is woken only when the worker ends.
 //!
-//! A thread whose run doesn't end by a stop is left behind: its desk lets go of it, says nothing of
-//! what it does any more, and gives back the session that it had.
+//! A thread whose run doesn't end when it is stopped is left behind: its desk abandons it,
+//! suppresses its later events, and gives up its session.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -32,21 +31,21 @@ pub(crate) struct Desk {
     source: Arc<dyn InterpreterSource>,
     entry: BoardEntry,
     controls: Mutex<Controls>,
-    /// The thread has ended, or was left behind.
-    let_go: Condvar,
+    /// Notified when the thread has ended or was left behind.
+    thread_gone: Condvar,
 }
 
 struct Controls {
     phase: Phase,
-    /// `None` once no orders are taken: the thread then ends after its present one.
+    /// `None` once no orders are accepted: the thread then ends after its current one.
     orders: Option<Sender<Order>>,
-    /// Ends the task that runs, or is about to.
+    /// Stops the task that runs or is about to.
     stop: Option<StopHandle>,
     had_interpreter: bool,
     was_dismissed: bool,
-    /// The thread is stuck, and what it says is no longer passed on.
+    /// The thread is stuck, and its events are suppressed.
     is_left_behind: bool,
-    /// The session that it was last given something to do for.
+    /// The session of its last order.
     session: Option<Arc<SessionCell>>,
     thread: Option<JoinHandle<()>>,
     actor: Option<ActorRef<WorkerMessage>>,
@@ -59,14 +58,14 @@ impl std::fmt::Debug for Desk {
 }
 
 impl Desk {
-    /// The desk of a worker that has no thread yet, and where that thread finds its orders.
+    /// Returns the desk of a worker that has no thread yet, and the queue of that thread's orders.
     pub(crate) fn new(
         worker: WorkerId,
         owner: DerivedActorRef<PoolEvent>,
         source: Arc<dyn InterpreterSource>,
         entry: BoardEntry,
     ) -> (Arc<Self>, Orders) {
-        // One order at a time: a seat takes one, and the next seat comes after its end.
+        // A seat takes one order, and the next seat is offered after that has been carried out.
         let (orders, receiver) = crossbeam_channel::bounded(1);
         let controls = Controls {
             phase: Phase::Starting,
@@ -79,8 +78,11 @@ impl Desk {
             thread: None,
             actor: None,
         };
-        let (controls, let_go) = (Mutex::new(controls), Condvar::new());
-        (Arc::new(Self { worker, owner, source, entry, controls, let_go }), Orders { receiver })
+        let (controls, thread_gone) = (Mutex::new(controls), Condvar::new());
+        (
+            Arc::new(Self { worker, owner, source, entry, controls, thread_gone }),
+            Orders { receiver },
+        )
     }
 
     pub(crate) fn worker(&self) -> WorkerId {
@@ -91,50 +93,50 @@ impl Desk {
         &self.entry
     }
 
-    /// What interpreters are started from.
+    /// Returns the source of interpreters.
     pub(super) fn source(&self) -> &dyn InterpreterSource {
         self.source.as_ref()
     }
 
-    /// Whether an interpreter was ever up here.
+    /// Returns whether the worker ever had an interpreter.
     pub(crate) fn had_interpreter(&self) -> bool {
         self.controls.lock().had_interpreter
     }
 
-    /// Whether it was told to end because it isn't needed.
+    /// Returns whether the worker was dismissed because it wasn't needed.
     pub(crate) fn was_dismissed(&self) -> bool {
         self.controls.lock().was_dismissed
     }
 
-    /// Takes an order for the thread. If that has ended, `Gone` settles it.
+    /// Sends an order to the thread. If the thread has ended, `Gone` settles the order.
     pub(super) fn order(self: &Arc<Self>, order: Order) {
         let mut controls = self.controls.lock();
         let input = order.input();
         if self.step(&mut controls, input) != Step::Send {
-            tracing::debug!(worker = %self.worker, ?input, "an order came after the worker's end");
+            tracing::debug!(worker = %self.worker, ?input, "ignored an order: the worker has ended");
             return;
         }
         controls.was_dismissed |= input == Input::Dismissed;
-        // P-3: before the order is sent, so that there is no run that can't be stopped.
+        // P-3: set before the order is sent, so that every run can be stopped.
         controls.stop = match &order {
             Order::Run(task) => {
-                let hears: Weak<Self> = Arc::downgrade(self);
-                task.stop.when_overdue(hears, task.job.0);
+                let observer: Weak<Self> = Arc::downgrade(self);
+                task.stop.when_overdue(observer, task.job.0);
                 Some(task.stop.clone())
             }
             Order::Park { .. } | Order::Vacate | Order::Renew | Order::Dismiss => None,
         };
         if let Input::Assigned(_) = input {
             controls.session = order.session().cloned();
-            self.entry.holds(order.session().cloned());
+            self.entry.set_session(order.session().cloned());
         }
         let sent = controls.orders.as_ref().is_some_and(|orders| orders.try_send(order).is_ok());
         if !sent {
-            tracing::debug!(worker = %self.worker, ?input, "an order came as the worker ended");
+            tracing::debug!(worker = %self.worker, ?input, "dropped an order: the worker is ending");
         }
     }
 
-    /// From the thread: it waits for an order.
+    /// Called by the thread when it waits for an order.
     pub(super) fn idle(
         self: &Arc<Self>,
         memory_bytes: u64,
@@ -144,9 +146,9 @@ impl Desk {
         {
             let mut controls = self.controls.lock();
             controls.had_interpreter = true;
-            self.entry.has_memory(memory_bytes.saturating_add(kept_bytes));
+            self.entry.set_memory(memory_bytes.saturating_add(kept_bytes));
             if controls.orders.is_none() {
-                // Nothing could come of a seat.
+                // A seat could not be used.
                 return;
             }
             if self.step(&mut controls, Input::Idle) != Step::OfferSeat {
@@ -157,7 +159,7 @@ impl Desk {
         self.tell(PoolEvent::Ready { seat, memory_bytes, kept_bytes, reset });
     }
 
-    /// From the thread: its task has ended.
+    /// Called by the thread when its task has ended.
     pub(super) fn finished(
         &self,
         job: JobId,
@@ -165,11 +167,11 @@ impl Desk {
         attach: Duration,
         memory_bytes: u64,
     ) {
-        self.entry.served();
+        self.entry.count_job();
         if let Verdict::SandboxFailed(failure) = &outcome.verdict
             && failure.is_of_interpreter()
         {
-            self.entry.failed(failure.to_string());
+            self.entry.record_failure(failure.to_string());
         }
         self.job_ended();
         let outcome = Box::new(outcome);
@@ -177,43 +179,43 @@ impl Desk {
         self.tell(PoolEvent::Finished { worker, job, outcome, attach, memory_bytes });
     }
 
-    /// From the thread: it has copied a state out, or couldn't.
+    /// Called by the thread when it has copied a state out, or failed to.
     pub(super) fn parked(&self, job: JobId, result: Result<(), String>) {
         self.job_ended();
         self.tell(PoolEvent::Parked { worker: self.worker, job, result });
     }
 
-    /// From the thread: it has put a state aside.
+    /// Called by the thread when it has parked a session.
     pub(super) fn session_parked(&self, session: &SessionCell, bytes: u64) {
         self.tell(PoolEvent::SessionParked { session: session.session(), bytes });
     }
 
-    /// From the thread: it does nothing more.
+    /// Called by the thread as the last thing that it does.
     pub(super) fn ended(&self) {
         let mut controls = self.controls.lock();
-        // What ran has ended.
+        // Nothing is left to stop.
         controls.stop = None;
         let _ = self.step(&mut controls, Input::Ended);
         if controls.is_left_behind {
-            self.entry.over();
+            self.entry.thread_ended();
         }
-        self.let_go.notify_all();
+        self.thread_gone.notify_all();
     }
 
-    /// Gives the desk its thread, and the actor that hears of the thread's end.
+    /// Sets the thread, and the actor that is told when the thread is stuck.
     pub(super) fn seat_thread(&self, thread: JoinHandle<()>, actor: ActorRef<WorkerMessage>) {
         let mut controls = self.controls.lock();
         controls.thread = Some(thread);
         controls.actor = Some(actor);
     }
 
-    /// Takes no more orders: the thread ends after the present one.
+    /// Accepts no more orders: the thread ends after its current one.
     pub(super) fn close(&self) {
         self.controls.lock().orders = None;
     }
 
-    /// Stops what runs, and waits until the thread has ended: no time if it has said so, else until
-    /// its present task has been stopped, and its session parked. Whoever comes second waits too.
+    /// Stops the run and waits until the thread has ended, which includes parking its session. A
+    /// concurrent caller waits too.
     pub(crate) fn end(&self) {
         self.close();
         let stop = self.controls.lock().stop.take();
@@ -223,13 +225,13 @@ impl Desk {
         self.join();
     }
 
-    /// Waits until the thread has ended. One that is stuck is not waited for.
+    /// Waits until the thread has ended, unless it is stuck.
     pub(super) fn join(&self) {
         let mut controls = self.controls.lock();
         let is_over = |controls: &Controls| {
             controls.phase == Phase::Ended || controls.is_left_behind || controls.thread.is_none()
         };
-        self.let_go.wait_while(&mut controls, |controls| !is_over(controls));
+        self.thread_gone.wait_while(&mut controls, |controls| !is_over(controls));
         let thread = controls.thread.take().filter(|_| !controls.is_left_behind);
         drop(controls);
         if let Some(thread) = thread
@@ -239,8 +241,8 @@ impl Desk {
         }
     }
 
-    /// Lets go of the thread, if it still runs this job. What the job was to change of a session is
-    /// undone if there is a copy of the state before it; else the session is lost.
+    /// Abandons the thread if it still runs this job. The session rolls back to its state before
+    /// the job if a copy exists; otherwise it is lost.
     fn leave_behind(&self, job: JobId) {
         let (session, actor) = {
             let mut controls = self.controls.lock();
@@ -252,25 +254,25 @@ impl Desk {
             controls.stop = None;
             (controls.session.take(), controls.actor.take())
         };
-        tracing::error!(worker = %self.worker, ?job, "a worker's thread is left behind");
-        self.entry.activity(WorkerActivity::Stuck);
+        tracing::error!(worker = %self.worker, ?job, "a worker's thread is stuck and is left behind");
+        self.entry.set_activity(WorkerActivity::Stuck);
         if let Some(session) = session {
-            let bytes = self.gives_back(&session, "its worker's thread is stuck");
+            let bytes = self.give_up_session(&session, "its worker's thread is stuck");
             if let Some(bytes) = bytes {
                 self.pass_on(PoolEvent::SessionParked { session: session.session(), bytes });
             }
         }
-        self.let_go.notify_all();
+        self.thread_gone.notify_all();
         if let Some(actor) = actor {
-            // An actor that is gone has been told of already.
+            // If the actor has ended, the supervisor has heard of it already.
             let _ = actor.cast(WorkerMessage::Ended(GoneReason::Stuck));
         }
     }
 
-    /// Takes a session away from the worker, which won't come to an end with it. What it takes at
-    /// rest, if it rests because of this.
-    pub(super) fn gives_back(&self, session: &SessionCell, reason: &str) -> Option<u64> {
-        session.rolls_back(self.worker);
+    /// Takes a session away from the worker, which can't finish with it. Returns the bytes that the
+    /// session takes if it is at rest because of this call.
+    pub(super) fn give_up_session(&self, session: &SessionCell, reason: &str) -> Option<u64> {
+        session.roll_back(self.worker);
         session.leave(self.worker, reason)
     }
 
@@ -291,11 +293,11 @@ impl Desk {
             Phase::Resetting | Phase::Leaving => WorkerActivity::Resetting,
             Phase::Ended => return step,
         };
-        self.entry.activity(activity);
+        self.entry.set_activity(activity);
         step
     }
 
-    /// Says what the thread has to say, unless that was left behind.
+    /// Sends an event of the thread, unless the thread was left behind.
     fn tell(&self, event: PoolEvent) {
         if !self.controls.lock().is_left_behind {
             self.pass_on(event);
@@ -315,13 +317,13 @@ impl Overdue for Desk {
     }
 }
 
-/// Where a thread finds its orders.
+/// The queue of a thread's orders.
 pub(crate) struct Orders {
     receiver: Receiver<Order>,
 }
 
 impl Orders {
-    /// The next order; `None` when none will come.
+    /// Waits for the next order; `None` when no more will come.
     pub(super) fn next(&self) -> Option<Order> {
         self.receiver.recv().ok()
     }

@@ -1,4 +1,4 @@
-//! The messages of a worker actor, and the orders that its thread takes.
+//! The messages of a worker actor, and the orders of its thread.
 
 use std::sync::Arc;
 
@@ -7,42 +7,42 @@ use crate::ids::JobId;
 use crate::session::SessionCell;
 use crate::task::Task;
 
-/// What a worker actor is told.
+/// A message to a worker actor.
 #[derive(Debug)]
 pub(crate) enum WorkerMessage {
-    /// From the supervisor, at any time. The present order is carried out, then the worker ends.
+    /// From the supervisor, at any time. The worker finishes its current order, then ends.
     Stop,
-    /// From the worker's own thread, which does nothing more and has dropped its interpreter; or from
-    /// the watchdog, which says that the thread is stuck. The actor ends.
+    /// From the worker's own thread, which has finished and dropped its interpreter; or from the
+    /// watchdog, which reports that the thread is stuck. The actor ends.
     Ended(GoneReason),
 }
 
-/// What a worker's thread is to do: straight from the holder of its seat.
+/// An order for a worker's thread, sent by the holder of its seat.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "there is one at a time for each worker, and a box would cost every job an allocation"
+    reason = "each worker has at most one, and a box would cost every job an allocation"
 )]
 pub(super) enum Order {
     /// Run a task. `PoolEvent::Finished` follows.
     Run(Task),
-    /// Copy the state of a session out, to where its cell shows it. `PoolEvent::Parked` follows.
+    /// Copy a session's state out to its cell. `PoolEvent::Parked` follows.
     Park {
         /// The job that this counts as.
         job: JobId,
         /// The session.
         session: Arc<SessionCell>,
     },
-    /// Put the session aside that is there.
+    /// Park the session that the worker holds.
     Vacate,
-    /// The same, and go on with another interpreter.
+    /// Park it and start a new interpreter.
     Renew,
-    /// The same, and end.
+    /// Park it and end.
     Dismiss,
 }
 
 impl Order {
-    /// What it is to the worker's state.
+    /// Returns the input that it is to the worker's state machine.
     pub(super) fn input(&self) -> Input {
         match self {
             Self::Run(Task { job, .. }) | Self::Park { job, .. } => Input::Assigned(*job),
@@ -51,7 +51,7 @@ impl Order {
         }
     }
 
-    /// The session that it needs.
+    /// Returns the session that it needs.
     pub(super) fn session(&self) -> Option<&Arc<SessionCell>> {
         match self {
             Self::Run(task) => task.session.as_ref(),

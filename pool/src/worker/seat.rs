@@ -1,4 +1,4 @@
-//! The seats that a worker offers.
+//! The seat that a worker offers.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::ids::{JobId, WorkerId};
 use crate::session::SessionCell;
 use crate::task::Task;
 
-/// The right to give one worker one thing to do. It goes straight to the worker's thread.
+/// The right to give a worker one order, which goes straight to its thread.
 ///
-/// A worker may end before it is used. That is no error: `Gone` follows, and settles what the seat
-/// took.
+/// A worker may end before its seat is used. That is no error: `Gone` follows and settles the
+/// order.
 #[derive(Debug)]
 #[must_use = "a worker that offers a seat waits until it is used"]
 pub struct Seat {
@@ -23,7 +23,7 @@ impl Seat {
         Self { desk }
     }
 
-    /// The worker that offers it.
+    /// Returns the worker that offers it.
     pub fn worker(&self) -> WorkerId {
         self.desk.worker()
     }
@@ -33,25 +33,25 @@ impl Seat {
         self.desk.order(Order::Run(task));
     }
 
-    /// Has the worker copy a session's state out, or unpack one that was stowed, to where its cell
-    /// shows it, until somebody has it stowed again. It counts as a job. `Parked` or `Gone` follows.
+    /// Makes the worker copy a session's state out, or unpack a stowed one, to the session's cell,
+    /// where it stays until it is stowed again. It counts as a job. `Parked` or `Gone` follows.
     pub fn park(self, job: JobId, session: Arc<SessionCell>) {
         self.desk.order(Order::Park { job, session });
     }
 
-    /// Has the worker put the session aside that is there. `Ready` or `Gone` follows, after
+    /// Makes the worker park the session that it holds. `Ready` or `Gone` follows, after
     /// `SessionParked` if there was one.
     pub fn vacate(self) {
         self.desk.order(Order::Vacate);
     }
 
-    /// The same, and the worker goes on with another interpreter. If none can be started it ends.
+    /// Makes the worker park its session and start a new interpreter. If none can be started the
+    /// worker ends.
     pub fn renew(self) {
         self.desk.order(Order::Renew);
     }
 
-    /// Has the worker put the session aside that is there, and end. `Gone` follows; nobody takes its
-    /// place.
+    /// Makes the worker park its session and end. `Gone` follows; the worker isn't replaced.
     pub fn dismiss(self) {
         self.desk.order(Order::Dismiss);
     }

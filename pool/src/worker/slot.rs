@@ -1,8 +1,8 @@
-//! A thread's interpreter: whose state it holds, and how one state makes way for another.
+//! A thread's interpreter: whose state it holds, and how one state replaces another.
 //!
-//! After whatever ran without a session the interpreter is reset, when its caller has the outcome
-//! already. A session stays until something else is ordered, and its state is copied meanwhile: if
-//! its next run takes the interpreter with it, the session goes back to that.
+//! After a job without a session the interpreter is reset, when the caller already has the outcome.
+//! A session stays until the worker gets another order; its state is copied meanwhile, and if its
+//! next turn loses the interpreter, the session rolls back to that copy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,26 +24,27 @@ use crate::task::Task;
 pub(super) struct Slot<'a> {
     desk: &'a Arc<Desk>,
     source: &'a dyn InterpreterSource,
-    /// States of up to so many bytes are copied between runs.
+    /// The largest private memory, in bytes, at which states are copied between turns.
     rollback_bytes: u64,
     /// `None` before the first start and after a loss.
     interpreter: Option<Box<dyn Interpreter>>,
     /// Nothing has run since the interpreter was started or reset.
     is_pristine: bool,
-    /// The session whose state is here, unless its cell says otherwise by now.
+    /// The session whose state is here, unless its cell now says otherwise.
     session: Option<Arc<SessionCell>>,
 }
 
 /// What a thread does after an order.
 pub(super) enum Next {
-    /// It waits for another, after it took this long to make its interpreter fresh, if it had to.
+    /// It waits for the next order. The duration is the time that resetting its interpreter took,
+    /// if it had to.
     Order(Option<Duration>),
     /// It ends.
     End,
 }
 
 impl<'a> Slot<'a> {
-    /// A slot with an interpreter that nothing has run on.
+    /// Returns a slot with a fresh interpreter.
     pub(super) fn start(desk: &'a Arc<Desk>, rollback_bytes: u64) -> Result<Self, StartError> {
         let mut slot = Self {
             desk,
@@ -57,12 +58,12 @@ impl<'a> Slot<'a> {
         Ok(slot)
     }
 
-    /// Carries an order out. An error ends the thread: no interpreter can be had.
-    pub(super) fn follow(&mut self, order: Order) -> Result<Next, StartError> {
+    /// Carries out an order. An error ends the thread: it can't get an interpreter.
+    pub(super) fn carry_out(&mut self, order: Order) -> Result<Next, StartError> {
         match order {
             Order::Run(task) => self.run(task)?,
             Order::Park { job, session } => {
-                let result = self.bring_to_hand(&session).map_err(|error| error.to_string());
+                let result = self.make_available(&session).map_err(|error| error.to_string());
                 self.desk.parked(job, result);
             }
             Order::Vacate => self.vacate(),
@@ -71,7 +72,7 @@ impl<'a> Slot<'a> {
                 self.interpreter = None;
                 self.is_pristine = false;
                 self.make_pristine()?;
-                self.desk.entry().renewed();
+                self.desk.entry().count_renewal();
                 return Ok(Next::Order(None));
             }
             Order::Dismiss => {
@@ -79,7 +80,7 @@ impl<'a> Slot<'a> {
                 return Ok(Next::End);
             }
         }
-        // Only now, when nobody waits for what was ordered any more.
+        // This comes last, because nobody waits for the order's result any more.
         if let Some(session) = self.session.clone() {
             self.keep_copy(&session);
             return Ok(Next::Order(None));
@@ -93,23 +94,23 @@ impl<'a> Slot<'a> {
         Ok(Next::Order(Some(since(began))))
     }
 
-    /// Parks the session that is here, if one is, so that other workers can have it.
+    /// Parks the session that is here, if any, so that other workers can have it.
     pub(super) fn vacate(&mut self) {
         let Some(session) = self.session.clone() else { return };
         let reason = match self.copy_out(&session) {
             Ok(()) => String::new(),
-            Err(error) => format!("its state could not be put aside: {error}"),
+            Err(error) => format!("its state could not be parked: {error}"),
         };
         self.leave(&session, &reason);
         self.session = None;
     }
 
-    /// What the copy of its session's state takes, in bytes.
+    /// Returns the size of the copy of its session's state, in bytes.
     pub(super) fn kept_bytes(&self) -> u64 {
         self.session.as_ref().map_or(0, |session| session.kept_bytes())
     }
 
-    /// Memory that the interpreter has of its own, in bytes.
+    /// Returns the interpreter's private memory, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.interpreter.as_ref().map_or(0, |interpreter| interpreter.memory_bytes())
     }
@@ -124,14 +125,14 @@ impl<'a> Slot<'a> {
         let _in_task = span.enter();
         let attached = tracing::info_span!("attach").in_scope(|| self.attach(&task))?;
         let attach = since(taken);
-        let kept_from_running = match attached {
+        let not_run = match attached {
             Err(failure) => Some(Verdict::SandboxFailed(failure)),
             Ok(()) => task
                 .due_in
                 .filter(|due_in| *due_in <= attach)
                 .map(|due_in| Verdict::Limit(LimitHit::deadline(due_in, attach))),
         };
-        if let Some(verdict) = kept_from_running {
+        if let Some(verdict) = not_run {
             self.desk.finished(task.job, Outcome::not_run(verdict), attach, 0);
             return Ok(());
         }
@@ -139,11 +140,12 @@ impl<'a> Slot<'a> {
         let due_in = due_in.filter(|due_in| *due_in < task.limits.wall_time);
         task.limits.wall_time = due_in.unwrap_or(task.limits.wall_time);
         if let Some(session) = &task.session {
-            session.begins(self.worker(), self.rollback_bytes);
+            session.begin_run(self.worker(), self.rollback_bytes);
         }
         self.is_pristine = false;
         let is_last = task.session.is_none();
-        let interpreter = self.interpreter.as_mut().expect("what was attached is in one");
+        let interpreter =
+            self.interpreter.as_mut().expect("a state is attached, so there is an interpreter");
         let (mut outcome, afterwards) =
             tracing::info_span!("run").in_scope(|| interpreter.run(&task, is_last));
         if let (Verdict::Limit(hit), Some(_)) = (&mut outcome.verdict, due_in)
@@ -154,13 +156,15 @@ impl<'a> Slot<'a> {
         let memory_bytes = self.memory_bytes();
         let is_lost = afterwards == Afterwards::Lost;
         if !is_lost && let Some(session) = &task.session {
-            session.ends(self.worker());
+            session.end_run(self.worker());
         }
         if is_lost && let Some(session) = self.session.take() {
-            outcome.session_restored = self
-                .leave(&session, "a run that was ended took its state, of which no copy was kept");
+            outcome.session_restored = self.leave(
+                &session,
+                "a run that was stopped by force took its state with it, and there was no copy",
+            );
             if outcome.session_restored {
-                // The session has them no more.
+                // The session no longer has these changes.
                 outcome.files.clear();
             }
         }
@@ -171,18 +175,19 @@ impl<'a> Slot<'a> {
         Ok(())
     }
 
-    /// Copies the state of the session that is here, if nobody has a copy and it isn't large.
+    /// Copies the state of the session that is here, if there is no copy yet and the state isn't
+    /// large.
     fn keep_copy(&mut self, session: &SessionCell) {
         if self.rollback_bytes == 0 || self.memory_bytes() > self.rollback_bytes {
             return;
         }
         if let Err(error) = self.copy_out(session) {
-            tracing::debug!(worker = %self.worker(), %error, "a session's state isn't copied");
+            tracing::debug!(worker = %self.worker(), %error, "a session's state could not be copied");
         }
     }
 
-    /// Brings what the task is to run on. The inner error is the task's, the outer one ends the
-    /// thread.
+    /// Attaches the state that the task runs on. The inner error is the task's; the outer one ends
+    /// the thread.
     fn attach(&mut self, task: &Task) -> Result<Result<(), SandboxFailure>, StartError> {
         match &task.session {
             Some(session) => Ok(self.move_in(session)),
@@ -194,12 +199,12 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Brings the state of a session here. If that fails, the session has it still, unless it was
+    /// Attaches a session's state. If that fails, the session still has its state, unless it was
     /// lost before or can't be unpacked.
     fn move_in(&mut self, session: &Arc<SessionCell>) -> Result<(), SandboxFailure> {
         self.make_way_for(session);
         let claim = session.claim(self.worker());
-        // From here on a panic gives it back.
+        // From here on a panic gives the session back.
         self.session = Some(Arc::clone(session));
         let moved = match claim {
             Claim::AlreadyHere => Ok(()),
@@ -208,7 +213,7 @@ impl<'a> Slot<'a> {
             Claim::MoveIn(Rest::Stowed(stowed)) => {
                 let unpacked = self.unpack(session, &stowed).map_err(SandboxFailure::SessionLost);
                 unpacked.and_then(|parked| {
-                    // What it came from takes no more room.
+                    // This drops the stowed form, which takes memory or disk space.
                     session.captured(self.worker(), parked.clone());
                     self.take_up(&parked)
                 })
@@ -228,7 +233,7 @@ impl<'a> Slot<'a> {
         attached.map_err(failed_start)
     }
 
-    /// Makes a state of a stowed one. If that can't be, the session has lost it.
+    /// Unpacks a stowed state. If that fails, the session has lost it.
     fn unpack(&self, session: &SessionCell, stowed: &Stowed) -> Result<Parked, String> {
         let packed = stowed.packed().map_err(|error| error.to_string());
         let unpacked = packed
@@ -240,12 +245,12 @@ impl<'a> Slot<'a> {
         })
     }
 
-    /// Makes a copy of a session's state that is at hand. An error says why there is none, and the
-    /// session has its state still.
-    fn bring_to_hand(&mut self, session: &Arc<SessionCell>) -> Result<(), StartError> {
+    /// Puts a copy of a session's state into its cell. On error there is no copy, and the session
+    /// still has its state.
+    fn make_available(&mut self, session: &Arc<SessionCell>) -> Result<(), StartError> {
         self.make_way_for(session);
         session.settle(self.worker());
-        // It may be stowed further meanwhile, and then it is to be unpacked from there.
+        // Another thread may spill it meanwhile; then it has to be unpacked from disk.
         while let Ok(before @ Rest::Stowed(_)) = session.at_rest()
             && let Rest::Stowed(stowed) = &before
         {
@@ -258,16 +263,17 @@ impl<'a> Slot<'a> {
         self.copy_out(session)
     }
 
-    /// Parks whatever session is here but `session`.
+    /// Parks the session that is here, unless it is `session`.
     ///
-    /// P-2: it comes before any wait for another worker, so no two wait for each other.
+    /// P-2: this comes before any wait for another worker, so that no two workers wait for each
+    /// other.
     fn make_way_for(&mut self, session: &Arc<SessionCell>) {
         if !self.session.as_ref().is_some_and(|here| Arc::ptr_eq(here, session)) {
             self.vacate();
         }
     }
 
-    /// Copies a state out to its cell, if this interpreter alone has it.
+    /// Copies a state out to its cell, if only this interpreter has it.
     fn copy_out(&mut self, session: &SessionCell) -> Result<(), StartError> {
         if session.is_changed_on(self.worker()) {
             let parked = self.interpreter()?.park()?;
@@ -276,9 +282,10 @@ impl<'a> Slot<'a> {
         Ok(())
     }
 
-    /// Gives a session's state up; says whether it rests now, and tells the owner if so.
+    /// Gives up a session's state. If the session is at rest because of that, notifies the owner
+    /// and returns true.
     fn leave(&self, session: &SessionCell, reason: &str) -> bool {
-        let rests = self.desk.gives_back(session, reason);
+        let rests = self.desk.give_up_session(session, reason);
         if let Some(bytes) = rests {
             self.desk.session_parked(session, bytes);
         }
@@ -292,7 +299,7 @@ impl<'a> Slot<'a> {
         if let Some(interpreter) = &mut self.interpreter
             && let Err(error) = interpreter.reset()
         {
-            tracing::warn!(worker = %self.worker(), %error, "an interpreter is replaced");
+            tracing::warn!(worker = %self.worker(), %error, "an interpreter could not be reset and is replaced");
             self.interpreter = None;
         }
         self.interpreter()?;
@@ -300,7 +307,7 @@ impl<'a> Slot<'a> {
         Ok(())
     }
 
-    /// The interpreter, started if there is none.
+    /// Returns the interpreter, starting one if there is none.
     fn interpreter(&mut self) -> Result<&mut Box<dyn Interpreter>, StartError> {
         let interpreter = match self.interpreter.take() {
             Some(interpreter) => interpreter,
@@ -317,7 +324,7 @@ impl<'a> Slot<'a> {
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        // In order, the slot was vacated before. After a panic nobody knows the state.
+        // Normally the slot has been vacated by now. After a panic the state is unknown.
         if let Some(session) = &self.session {
             self.leave(session, "its worker died");
         }

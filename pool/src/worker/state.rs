@@ -1,57 +1,57 @@
-//! What may follow what in a worker's life. Pure.
+//! The state machine of a worker's life. Pure.
 
 use crate::ids::JobId;
 
-/// Where a worker is in its life.
+/// The phase of a worker's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Its interpreter is being started.
     Starting,
     /// It has offered a seat.
     Ready,
-    /// Its thread has this job.
+    /// Its thread runs this job.
     Running(JobId),
-    /// Its thread is to be ready for another order, and isn't yet.
+    /// Its thread is preparing for the next order.
     Resetting,
     /// Its thread was told to end.
     Leaving,
-    /// Its thread is done.
+    /// Its thread has ended.
     Ended,
 }
 
-/// What happens to a worker.
+/// An input of the state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
     /// The thread waits for an order.
     Idle,
     /// Its seat was used for this job.
     Assigned(JobId),
-    /// Its seat was used to make room, or for another interpreter.
+    /// Its seat was used to park its session or to get another interpreter.
     Cleared,
     /// Its seat was used to end it.
     Dismissed,
     /// The thread's job has ended.
     Finished,
-    /// The thread is done.
+    /// The thread has ended.
     Ended,
 }
 
-/// What is done about it.
+/// What to do after a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Step {
-    /// The owner is offered a seat.
+    /// Offer the owner a seat.
     OfferSeat,
-    /// The thread is handed the order.
+    /// Send the order to the thread.
     Send,
-    /// Nothing more.
+    /// Nothing.
     Note,
-    /// What came is dropped: it can't be served, and the worker's end will say so.
+    /// Drop the input: it can't be served, and the worker's end will settle it.
     Ignore,
 }
 
 impl Phase {
-    /// The phase after `input`, and what to do.
+    /// Returns the phase after `input`, and what to do.
     pub(crate) fn next(self, input: Input) -> (Self, Step) {
         match (self, input) {
             (Self::Starting | Self::Resetting, Input::Idle) => (Self::Ready, Step::OfferSeat),
@@ -68,11 +68,12 @@ impl Phase {
                 | Self::Ended,
                 Input::Ended,
             ) => (Self::Ended, Step::Note),
-            // A seat that is used when its thread has ended: `Gone` is on its way.
+            // The seat was used after the thread ended: `Gone` is on its way.
             (Self::Ended, Input::Assigned(_) | Input::Cleared | Input::Dismissed) => {
                 (self, Step::Ignore)
             }
-            // A seat takes one order, and a thread finishes what it was given before it asks.
+            // Impossible: a seat takes one order, and a thread finishes an order before it asks for
+            // the next.
             (
                 Self::Starting | Self::Running(_) | Self::Resetting | Self::Leaving,
                 Input::Assigned(_) | Input::Cleared | Input::Dismissed,
@@ -86,19 +87,19 @@ impl Phase {
     }
 }
 
-/// Why a worker is no more.
+/// Why a worker ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GoneReason {
     /// The pool was closed.
     Stopped,
-    /// It was told to end, since it isn't needed.
+    /// It was dismissed because it wasn't needed.
     Dismissed,
     /// No interpreter could be started.
     StartFailed(String),
     /// Its thread or its actor died.
     Died(String),
-    /// Its run went on for [`OVERDUE_AFTER`](engine::OVERDUE_AFTER) after it was stopped. Its
-    /// thread is left behind, and nothing that it does is heard of any more.
+    /// Its run continued for [`OVERDUE_AFTER`](engine::OVERDUE_AFTER) after it was stopped. Its
+    /// thread is left behind, and its events are ignored from then on.
     Stuck,
 }
 

@@ -1,8 +1,7 @@
-//! The OS thread that owns an interpreter: orders come in through a channel, events go out.
+//! The OS thread that owns an interpreter: it receives orders through a channel and sends events.
 //!
-//! The wasmer store lives and dies here. Whatever happens on this thread, panics included, the last
-//! thing that it does is to say that it ended, after the interpreter has been dropped and the
-//! session that it held was parked or given up.
+//! The wasmer store never leaves this thread. However the thread ends, panics included, it reports
+//! its end last: after it has dropped the interpreter and parked or given up its session.
 
 use std::any::Any;
 use std::io;
@@ -16,11 +15,11 @@ use super::desk::{Desk, Orders};
 use super::slot::{Next, Slot};
 use super::state::GoneReason;
 
-/// Host functions run on this stack, while the guest has one of its own. Address space until used.
+/// The stack of host code; the guest has its own. Only used pages take memory.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Starts the thread. It ends when no more orders can come, when it is told to, or when it can't go
-/// on.
+/// Starts the thread. It ends when no more orders can come, when it is told to, or when it has no
+/// interpreter and can't start one.
 pub(super) fn spawn(
     desk: Arc<Desk>,
     rollback_bytes: u64,
@@ -50,7 +49,7 @@ fn serve(desk: &Arc<Desk>, rollback_bytes: u64, orders: &Orders) -> Result<GoneR
             slot.vacate();
             return Ok(GoneReason::Stopped);
         };
-        match slot.follow(order)? {
+        match slot.carry_out(order)? {
             Next::Order(took) => reset = took,
             Next::End => return Ok(GoneReason::Dismissed),
         }
@@ -60,5 +59,5 @@ fn serve(desk: &Arc<Desk>, rollback_bytes: u64, orders: &Orders) -> Result<GoneR
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without a text".to_owned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
 }

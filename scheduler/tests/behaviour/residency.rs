@@ -323,6 +323,7 @@ async fn a_session_that_a_job_moves_aside_is_told_of_and_a_lost_one_says_why() {
 
     rig.run(script_in("lose", session)).await;
     let refused = rig.scheduler.submit(script_in("ok", session)).await.unwrap_err();
-    let reason = "a run that was ended took its state, of which no copy was kept".to_owned();
+    let reason =
+        "a run that was stopped by force took its state with it, and there was no copy".to_owned();
     assert_eq!(refused, Refusal::SessionGone { reason });
 }
