@@ -1,13 +1,13 @@
 //! A scripted interpreter, for the layers above: no wasm, no real time.
 //!
-//! The program's source is the script, of parts between semicolons: `ok`, `raise`, `lose` (the
-//! interpreter is lost), `trap` (the sandbox fails), `panic` (the thread panics), `wait` (until the
-//! gate opens or the run is stopped), `stick` (until the gate opens, and it says that it is overdue
-//! once it is stopped), `count` (the value is the number of runs in this state, this
-//! one included, which tells whose state it is), `memory N` (it had so many bytes), `cpu N` (it took
-//! so many microseconds, of no real time) or `spin N` (the same, of real time).
+//! The program's source is the script, a list of parts separated by semicolons: `ok`, `raise`,
+//! `lose` (the interpreter is lost), `trap` (the sandbox fails), `panic` (the thread panics),
+//! `wait` (until the gate opens or the run is stopped), `stick` (until the gate opens; once it is
+//! stopped it reports that it is overdue), `count` (the value is the number of runs in this state,
+//! this one included, which identifies the state), `memory N` (it has N bytes), `cpu N` (it took N
+//! microseconds, of no real time) or `spin N` (the same, of real time).
 //!
-//! Beside that each step of any interpreter passes a gate, which tests script too.
+//! In addition each step of an interpreter passes a gate, which tests script too.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -27,46 +27,46 @@ use crate::task::Task;
 #[cfg(test)]
 mod tests;
 
-/// How often a wait that nobody ends looks whether the run was stopped.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// Looks of a slow gate.
-const SLOW_LOOKS: u32 = 5;
-/// What a parked state takes that had no memory of its own.
+/// How often a wait that nothing notifies checks whether the run was stopped.
+const POLL_EVERY: Duration = Duration::from_millis(1);
+/// How often a slow gate checks.
+const SLOW_POLLS: u32 = 5;
+/// The size of a parked state without memory of its own.
 const LEAST_BYTES: u64 = 8;
 
-/// What an interpreter or its source does.
+/// A step of an interpreter or its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
     /// An interpreter is started.
     Start,
     /// A program runs.
     Run,
-    /// An interpreter goes back to where it started.
+    /// An interpreter is reset.
     Reset,
-    /// A state is copied out.
+    /// A state is parked.
     Park,
-    /// A state is taken up.
+    /// A state is attached.
     Attach,
-    /// A state is made bytes.
+    /// A state is packed.
     Pack,
-    /// A state is made of bytes.
+    /// A state is unpacked.
     Unpack,
 }
 
-/// How a step goes.
+/// How a step behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Gate {
-    /// At once.
+    /// It succeeds at once.
     Ok,
-    /// It fails. A run is one in which the sandbox failed.
+    /// It fails. For a run, the sandbox fails.
     Err,
-    /// After 5 ms of real time, or when the run is stopped.
+    /// It succeeds after 5 ms of real time, or when the run is stopped.
     Slow,
-    /// After `FakeSource::release`, or when the run is stopped.
+    /// It succeeds after `FakeSource::release`, or when the run is stopped.
     Never,
 }
 
-/// Starts scripted interpreters and steers them. Clones share everything.
+/// A source of scripted interpreters, and their controls. Clones share everything.
 #[derive(Debug, Clone, Default)]
 pub struct FakeSource {
     shared: Arc<Shared>,
@@ -84,7 +84,7 @@ struct State {
     gates: HashMap<Step, VecDeque<Gates>>,
     /// How often `release` was called.
     releases: u64,
-    /// Calls of each step that reached their gate.
+    /// How many calls of each step have reached their gate.
     reached: HashMap<Step, u64>,
     /// While true, starts wait.
     starts_held: bool,
@@ -92,7 +92,7 @@ struct State {
     running: Vec<JobId>,
 }
 
-/// The next `count` calls of a step, scripted after so many releases.
+/// The gate of the next `count` calls of a step, scripted after this many releases.
 #[derive(Debug, Clone, Copy)]
 struct Gates {
     gate: Gate,
@@ -100,24 +100,24 @@ struct Gates {
     releases: u64,
 }
 
-/// What an interpreter holds.
+/// The state of an interpreter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct FakeState {
     /// How many programs ran in it.
     runs: u64,
-    /// What its last `memory` said.
+    /// The number of its last `memory`.
     memory_bytes: u64,
 }
 
 impl FakeSource {
-    /// Lets every waiting run go on, and those to come.
+    /// Lets all waiting and future runs continue.
     pub fn open(&self) {
         self.shared.state.lock().is_open = true;
         self.shared.changed.notify_all();
     }
 
-    /// The next calls of `step` that aren't scripted yet go as `gates` say, one after another; all
-    /// later ones are `Gate::Ok`.
+    /// Scripts the next calls of `step` that aren't scripted yet: each takes the next of `gates`;
+    /// all later ones are `Gate::Ok`.
     pub fn gate(&self, step: Step, gates: impl IntoIterator<Item = Gate>) {
         let mut state = self.shared.state.lock();
         let releases = state.releases;
@@ -125,8 +125,8 @@ impl FakeSource {
         state.gates.entry(step).or_default().extend(gates);
     }
 
-    /// Lets every step go on that was scripted so far as `Gate::Never`, whether it waits already or
-    /// not. Tests end with it: nothing else ends those waits.
+    /// Lets every step continue that was scripted as `Gate::Never` so far, whether it has been
+    /// reached or not. Tests end with it, since nothing else ends those waits.
     pub fn release(&self) {
         self.shared.state.lock().releases += 1;
         self.shared.changed.notify_all();
@@ -152,23 +152,23 @@ impl FakeSource {
         self.fail(Step::Attach, count);
     }
 
-    /// Holds starts back, or lets them go.
+    /// Holds starts, or lets them continue.
     pub fn hold_starts(&self, held: bool) {
         self.shared.state.lock().starts_held = held;
         self.shared.changed.notify_all();
     }
 
-    /// Interpreters asked for so far.
+    /// Returns how many interpreters have been started so far.
     pub fn starts(&self) -> u64 {
         self.shared.starts.load(Ordering::SeqCst)
     }
 
-    /// The jobs that run now.
+    /// Returns the jobs that run now.
     pub fn running(&self) -> Vec<JobId> {
         self.shared.state.lock().running.clone()
     }
 
-    /// How often `step` was come to.
+    /// Returns how often `step` was reached.
     pub fn reached(&self, step: Step) -> u64 {
         self.shared.state.lock().reached.get(&step).copied().unwrap_or(0)
     }
@@ -182,24 +182,24 @@ impl FakeSource {
 
 #[cfg(test)]
 impl FakeSource {
-    /// A state in which so many programs ran.
+    /// Returns a state in which this many programs ran.
     pub(crate) fn parked(&self, runs: u64) -> Parked {
         Parked::new(FakeState { runs, memory_bytes: 0 })
     }
 
-    /// How many programs ran in a state.
+    /// Returns how many programs ran in a state.
     pub(crate) fn runs_in(&self, parked: &Parked) -> u64 {
         state_of(parked).runs
     }
 
-    /// Waits until `step` was come to once.
+    /// Waits until `step` was reached once.
     pub(crate) fn wait_for(&self, step: Step) {
         self.shared.wait_until(|state| state.reached.contains_key(&step));
     }
 }
 
 impl Shared {
-    /// Goes through the next gate of `step`; says whether it may go on.
+    /// Passes the next gate of `step`; an error if the gate fails.
     fn pass(&self, step: Step, stop: Option<&StopHandle>) -> Result<(), StartError> {
         let Some(Gates { gate, releases, .. }) = self.next(step) else { return Ok(()) };
         let is_stopped = || stop.is_some_and(|stop| stop.requested().is_some());
@@ -207,9 +207,9 @@ impl Shared {
             Gate::Ok => Ok(()),
             Gate::Err => Err(StartError::Boot("scripted to fail".to_owned())),
             Gate::Slow => {
-                for _ in (0..SLOW_LOOKS).take_while(|_| !is_stopped()) {
-                    // Nobody notifies this one, so it waits all the time.
-                    Condvar::new().wait_for(&mut Mutex::new(()).lock(), LOOK_EVERY);
+                for _ in (0..SLOW_POLLS).take_while(|_| !is_stopped()) {
+                    // Nothing notifies this condition, so it waits for the whole interval.
+                    Condvar::new().wait_for(&mut Mutex::new(()).lock(), POLL_EVERY);
                 }
                 Ok(())
             }
@@ -233,11 +233,11 @@ impl Shared {
         Some(*next)
     }
 
-    /// A stop has no way to notify the condition, so it is looked for.
+    /// A stop can't notify the condition, so this polls.
     fn wait_until(&self, is_over: impl Fn(&State) -> bool) {
         let mut state = self.state.lock();
         while !is_over(&state) {
-            self.changed.wait_for(&mut state, LOOK_EVERY);
+            self.changed.wait_for(&mut state, POLL_EVERY);
         }
     }
 }
@@ -254,7 +254,7 @@ impl InterpreterSource for FakeSource {
     fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
         self.shared.pass(Step::Pack, None)?;
         let FakeState { runs, memory_bytes } = state_of(parked);
-        // The last number is against damage.
+        // The last number is a checksum.
         let numbers = [runs, memory_bytes, runs ^ memory_bytes];
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         Ok(Packed { bytes, rest: None })
@@ -284,7 +284,7 @@ impl ParkedState for FakeState {
 }
 
 fn state_of(parked: &Parked) -> FakeState {
-    *parked.downcast_ref().expect("only fakes park for fakes")
+    *parked.downcast_ref().expect("only a fake interpreter parked it")
 }
 
 struct FakeInterpreter {
@@ -292,7 +292,7 @@ struct FakeInterpreter {
     state: FakeState,
 }
 
-/// What a script says.
+/// A parsed script.
 #[derive(Debug, Default)]
 struct Script {
     raises: bool,
@@ -331,7 +331,7 @@ impl Script {
     }
 }
 
-/// Takes real time, all of it on the CPU, unless the run is stopped.
+/// Uses the CPU for this long, unless the run is stopped.
 fn spin(time: Duration, stop: &StopHandle) {
     let began = now();
     while now().saturating_duration_since(began) < time && stop.requested().is_none() {

@@ -1,4 +1,4 @@
-//! A pool of scripted interpreters as its owner sees it. Threads are real, and so is the time.
+//! A pool of scripted interpreters as its owner sees it. Threads and time are real.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::worker::Seat;
 mod faults;
 mod stuck;
 
-/// Passes on what it hears.
+/// An owner that forwards every event.
 struct Owner;
 
 impl Actor for Owner {
@@ -67,7 +67,7 @@ async fn rig() -> Rig {
     rig_that_keeps(0).await
 }
 
-/// A rig whose sessions are copied up to this size.
+/// Returns a rig that keeps copies of sessions up to this size.
 async fn rig_that_keeps(rollback_bytes: u64) -> Rig {
     let folder = tempfile::tempdir().unwrap();
     let config = PoolConfig {
@@ -88,10 +88,10 @@ async fn rig_that_keeps(rollback_bytes: u64) -> Rig {
 impl Rig {
     async fn next(&mut self) -> PoolEvent {
         let event = tokio::time::timeout(Duration::from_secs(20), self.events.recv()).await;
-        event.expect("something happens").expect("the owner lives")
+        event.expect("an event is sent in time").expect("the owner is alive")
     }
 
-    /// Waits for a seat, with nothing else before it.
+    /// Waits for a seat, which must be the next event.
     async fn seat(&mut self) -> Seat {
         self.ready().await.0
     }
@@ -136,7 +136,7 @@ impl Rig {
         self.seat().await
     }
 
-    /// Closes the pool, and says what was told meanwhile.
+    /// Closes the pool and returns the events sent meanwhile.
     async fn close(mut self) -> Vec<PoolEvent> {
         self.source.release();
         self.pool.close().await.unwrap();
@@ -168,7 +168,7 @@ fn session() -> Arc<SessionCell> {
     Arc::new(SessionCell::new(SessionId(1), None))
 }
 
-/// What `count` said.
+/// Returns the value of `count`.
 fn count(outcome: &Outcome) -> u64 {
     match &outcome.verdict {
         Verdict::Completed { value: Some(value), .. } => value.as_u64().unwrap(),
@@ -177,7 +177,7 @@ fn count(outcome: &Outcome) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_starts_without_workers_and_makes_those_that_are_wanted() {
+async fn a_pool_starts_without_workers_and_adds_them_on_request() {
     let mut rig = rig().await;
     assert_eq!(rig.pool.workers(), []);
     let (first, second) = (rig.worker().await, rig.worker().await);
@@ -205,7 +205,7 @@ async fn an_isolated_job_leaves_a_fresh_interpreter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bringing_a_state_takes_from_the_time_that_a_task_has() {
+async fn attaching_a_state_counts_towards_the_deadline_of_a_task() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "count", Some(&cell)));
     rig.finished().await;
@@ -220,7 +220,7 @@ async fn bringing_a_state_takes_from_the_time_that_a_task_has() {
     }
     let due_in = Some(Duration::from_secs(100));
     rig.seat().await.assign(Task { due_in, ..task(3, "count", Some(&cell)) });
-    assert_eq!(count(&rig.finished().await), 2, "the one that was late has not run");
+    assert_eq!(count(&rig.finished().await), 2, "the job that was late has not run");
     rig.close().await;
 }
 
@@ -239,12 +239,12 @@ async fn a_session_stays_until_its_worker_is_vacated() {
     assert!(reset.is_some() && rig.pool.workers()[0].session.is_none());
     seat.vacate();
     let (_seat, reset) = rig.ready().await;
-    assert_eq!(reset, None, "nothing was there");
+    assert_eq!(reset, None, "the interpreter was fresh");
     rig.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_job_makes_room_and_says_so_before_it_has_ended() {
+async fn another_job_parks_the_session_and_the_event_precedes_its_end() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "ok", Some(&cell)));
     rig.finished().await;
@@ -259,7 +259,7 @@ async fn another_job_makes_room_and_says_so_before_it_has_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewed_worker_has_another_interpreter_and_no_session() {
+async fn a_renewed_worker_has_a_new_interpreter_and_no_session() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "ok", Some(&cell)));
     rig.finished().await;
@@ -276,7 +276,7 @@ async fn a_renewed_worker_has_another_interpreter_and_no_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dismissed_worker_puts_its_session_aside_and_is_not_replaced() {
+async fn a_dismissed_worker_parks_its_session_and_is_not_replaced() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "ok", Some(&cell)));
     rig.finished().await;
@@ -319,19 +319,20 @@ async fn a_panic_of_the_thread_costs_the_worker_and_leaves_the_stop_handle_alone
     rig.worker().await.assign(panicking);
     let (_, reason, is_replaced) = rig.gone().await;
     assert_eq!(reason, GoneReason::Died("scripted to panic".to_owned()));
-    assert!(is_replaced && stop.requested().is_none(), "the job may be tried again");
+    assert!(is_replaced && stop.requested().is_none(), "the job may be retried");
     assert_eq!(rig.seat().await.worker(), WorkerId(2));
     rig.close().await;
 }
 
-/// As at the end of a process, when whoever owns the pool can be gone before its supervisor is.
+/// This happens at the end of a process, when the pool's owner can be gone before its supervisor
+/// is.
 #[tokio::test]
-async fn a_worker_that_is_asked_for_as_the_supervisor_ends_did_not_fail() {
+async fn a_worker_that_is_requested_while_the_supervisor_ends_did_not_fail() {
     let mut rig = rig().await;
     rig.pool.add_worker();
     rig.pool.supervisor.drain().unwrap();
     let end = loop {
-        // Its thread may have been ready before.
+        // Its thread may have become ready before.
         if let PoolEvent::Gone { reason, is_replaced, .. } = rig.next().await {
             break (reason, is_replaced);
         }
@@ -340,7 +341,7 @@ async fn a_worker_that_is_asked_for_as_the_supervisor_ends_did_not_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_that_is_given_up_is_shown_until_another_worker_is_asked_for() {
+async fn a_place_that_is_given_up_is_shown_until_another_worker_is_requested() {
     let mut rig = rig().await;
     let good = rig.worker().await;
     rig.source.fail_starts(2);
@@ -370,7 +371,7 @@ async fn a_seat_that_outlives_its_worker_is_no_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_is_stowed_and_goes_on_anywhere() {
+async fn a_stowed_session_continues_on_any_worker() {
     let (mut rig, cell) = (rig().await, session());
     rig.worker().await.assign(task(1, "ok", Some(&cell)));
     rig.finished().await;
@@ -430,7 +431,7 @@ async fn a_session_that_can_not_be_unpacked_is_lost_with_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn closing_waits_for_what_is_being_stowed_and_refuses_the_rest() {
+async fn closing_waits_for_stowing_in_progress_and_refuses_the_rest() {
     let mut rig = rig().await;
     rig.source.gate(Step::Pack, [Gate::Never, Gate::Never]);
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! What may happen to a session's state at once, and who wins.
+//! Concurrent operations on a session's state, and which of them wins.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn parked(state: u64) -> Parked {
     Parked::new(Number(state))
 }
 
-/// The number in a parked state.
+/// Returns the number in a parked state.
 fn number(state: Option<&Parked>) -> Option<u64> {
     Some(state?.downcast_ref::<Number>()?.0)
 }
@@ -60,7 +60,7 @@ fn a_state_goes_from_worker_to_worker() {
 }
 
 #[test]
-fn what_only_a_worker_knew_is_lost_with_it() {
+fn a_state_that_only_a_worker_knew_is_lost_with_it() {
     for is_running in [false, true] {
         let cell = cell();
         let _ = cell.claim(FIRST);
@@ -76,7 +76,7 @@ fn what_only_a_worker_knew_is_lost_with_it() {
 }
 
 #[test]
-fn a_run_that_never_ends_leaves_what_was_known_before_it() {
+fn a_run_that_is_cut_short_rolls_back_to_the_copy_before_it() {
     let cell = cell();
     let _ = cell.claim(FIRST);
     cell.begin_run(FIRST, 100);
@@ -92,7 +92,7 @@ fn a_run_that_never_ends_leaves_what_was_known_before_it() {
 }
 
 #[test]
-fn what_was_never_changed_outlives_its_worker() {
+fn an_unchanged_state_outlives_its_worker() {
     let cell = SessionCell::new(SessionId(1), Some(parked(3)));
     let _ = cell.claim(FIRST);
     cell.leave(FIRST, "unused");
@@ -100,7 +100,7 @@ fn what_was_never_changed_outlives_its_worker() {
 }
 
 #[test]
-fn who_replaces_or_closes_a_session_has_the_last_word() {
+fn replacing_or_closing_a_session_overrides_its_worker() {
     let cell = cell();
     let _ = cell.claim(FIRST);
     cell.begin_run(FIRST, 100);
@@ -137,7 +137,7 @@ fn rig() -> (SessionCell, FakeSource, Spill, tempfile::TempDir) {
     (cell, source, spill, folder)
 }
 
-/// The number of runs in a claimed state.
+/// Returns the number of runs in a claimed state.
 fn claimed_runs(cell: &SessionCell, source: &FakeSource) -> u64 {
     match cell.claim(FIRST) {
         Claim::MoveIn(Rest::Parked(parked)) => source.runs_in(&parked),
@@ -164,7 +164,7 @@ fn a_state_is_compressed_then_spilled_and_comes_back() {
 }
 
 #[test]
-fn what_is_spilled_at_once_is_compressed_too() {
+fn a_state_that_is_spilled_directly_is_compressed_too() {
     let (cell, source, spill, _folder) = rig();
     let bytes = stow(&cell, Stowage::Disk, &source, &spill).unwrap();
     assert_eq!(cell.place(), SessionPlace::OnDisk { bytes });
@@ -173,7 +173,7 @@ fn what_is_spilled_at_once_is_compressed_too() {
 }
 
 #[test]
-fn only_a_state_that_rests_is_stowed() {
+fn only_a_state_at_rest_is_stowed() {
     let (cell, source, spill, _folder) = rig();
     let stowed =
         |cell: &SessionCell| stow(cell, Stowage::Disk, &source, &spill).unwrap_err().to_string();
@@ -185,7 +185,7 @@ fn only_a_state_that_rests_is_stowed() {
 }
 
 #[test]
-fn what_can_not_be_packed_or_spilled_stays_as_it_is() {
+fn a_state_that_cannot_be_packed_or_spilled_is_unchanged() {
     let (cell, source, spill, _folder) = rig();
     source.gate(Step::Pack, [Gate::Err]);
     let error = stow(&cell, Stowage::Compressed, &source, &spill).unwrap_err();
@@ -194,7 +194,7 @@ fn what_can_not_be_packed_or_spilled_stays_as_it_is() {
 }
 
 #[test]
-fn what_no_disk_takes_is_compressed_in_memory_and_goes_there_later() {
+fn a_state_that_cannot_be_written_is_compressed_and_can_be_spilled_later() {
     let (cell, source, spill, _folder) = rig();
     for _ in 0..2 {
         let error = stow(&cell, Stowage::Disk, &source, &Spill::default()).unwrap_err();
@@ -208,7 +208,7 @@ fn what_no_disk_takes_is_compressed_in_memory_and_goes_there_later() {
     assert_eq!(claimed_runs(&cell, &source), 3);
 }
 
-/// Stows the cell and lets `meanwhile` happen while the state is being packed.
+/// Stows the cell and runs `meanwhile` while the state is being packed.
 fn stow_and(
     cell: SessionCell,
     source: FakeSource,
@@ -227,7 +227,7 @@ fn stow_and(
 }
 
 #[test]
-fn who_claims_a_state_while_it_is_stowed_gets_it_as_it_was() {
+fn a_claim_while_a_state_is_being_stowed_gets_the_original_state() {
     let (cell, source, spill, _folder) = rig();
     let (cell, stowed) = stow_and(cell, source, spill, |cell| {
         assert!(matches!(cell.claim(FIRST), Claim::MoveIn(Rest::Parked(_))));
@@ -238,7 +238,7 @@ fn who_claims_a_state_while_it_is_stowed_gets_it_as_it_was() {
 }
 
 #[test]
-fn a_state_that_came_back_changed_is_not_the_one_that_was_stowed() {
+fn a_state_that_changed_meanwhile_is_not_replaced_by_the_stowed_one() {
     let (cell, source, spill, _folder) = rig();
     let now = source.parked(4);
     let (cell, stowed) = stow_and(cell, source.clone(), spill, |cell| {
@@ -263,7 +263,7 @@ fn a_state_that_came_back_unchanged_is_stowed() {
 }
 
 #[test]
-fn who_replaces_or_closes_a_session_wins_over_who_stows_it() {
+fn replacing_or_closing_a_session_overrides_stowing() {
     let (cell, source, spill, _folder) = rig();
     let now = source.parked(9);
     let (cell, stowed) =
@@ -277,7 +277,7 @@ fn who_replaces_or_closes_a_session_wins_over_who_stows_it() {
 }
 
 #[test]
-fn what_can_not_be_unpacked_is_lost_unless_it_was_replaced_meanwhile() {
+fn a_state_that_cannot_be_unpacked_is_lost_unless_it_was_replaced_meanwhile() {
     let (cell, source, spill, _folder) = rig();
     stow(&cell, Stowage::Compressed, &source, &spill).unwrap();
     let Claim::MoveIn(before) = cell.claim(FIRST) else { panic!("{cell:?}") };
@@ -291,7 +291,7 @@ fn what_can_not_be_unpacked_is_lost_unless_it_was_replaced_meanwhile() {
 }
 
 #[test]
-fn an_unpacked_state_takes_the_place_of_the_one_it_was_made_of() {
+fn an_unpacked_state_replaces_the_stowed_one() {
     let (cell, source, spill, _folder) = rig();
     stow(&cell, Stowage::Disk, &source, &spill).unwrap();
     let before = cell.at_rest().unwrap();
@@ -301,7 +301,7 @@ fn an_unpacked_state_takes_the_place_of_the_one_it_was_made_of() {
 }
 
 #[test]
-fn places_are_told_by_name() {
+fn places_serialize_by_name() {
     let (cell, source, spill, _folder) = rig();
     let told = |cell: &SessionCell| serde_json::to_value(cell.place()).unwrap();
     assert_eq!(told(&cell), serde_json::json!({ "place": "parked", "bytes": 8 }));

@@ -1,9 +1,9 @@
-//! What the scripted interpreter does when it is told to.
+//! The scripted interpreter follows its script.
 
 use super::*;
 
 #[test]
-fn gates_go_one_after_another_and_then_stay_open() {
+fn gates_apply_in_order_and_then_stay_open() {
     let source = FakeSource::default();
     source.gate(Step::Start, [Gate::Err, Gate::Ok, Gate::Slow, Gate::Err]);
     let started: Vec<bool> = (0..6).map(|_| source.start().is_ok()).collect();
@@ -12,7 +12,7 @@ fn gates_go_one_after_another_and_then_stay_open() {
 }
 
 #[test]
-fn a_release_is_for_what_was_scripted_before_it() {
+fn a_release_applies_only_to_gates_scripted_before_it() {
     let source = FakeSource::default();
     source.gate(Step::Pack, [Gate::Never, Gate::Never]);
     let packing = std::thread::spawn({
@@ -25,7 +25,7 @@ fn a_release_is_for_what_was_scripted_before_it() {
 }
 
 #[test]
-fn a_packed_state_is_the_same_again_unless_it_was_damaged() {
+fn a_packed_state_is_restored_unless_it_is_damaged() {
     let source = FakeSource::default();
     let state = FakeState { runs: 3, memory_bytes: 5 };
     let mut packed = source.pack(&Parked::new(state)).unwrap();

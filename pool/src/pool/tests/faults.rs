@@ -1,5 +1,5 @@
-//! Every gate at every step while jobs are stopped: whatever a seat took is settled once, and
-//! closing ends.
+//! Every gate at every step while jobs are stopped: each order is settled exactly once, and closing
+//! the pool terminates.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ const STEPS: [Step; 7] =
 const GATES: [Gate; 4] = [Gate::Ok, Gate::Err, Gate::Slow, Gate::Never];
 const JOBS: u64 = 24;
 
-/// What was given to workers and isn't settled.
+/// Orders that workers have and that aren't settled.
 #[derive(Default)]
 struct Ledger {
     taken: BTreeMap<WorkerId, JobId>,
@@ -19,11 +19,11 @@ struct Ledger {
 
 impl Ledger {
     fn take(&mut self, worker: WorkerId, job: JobId) {
-        assert_eq!(self.taken.insert(worker, job), None, "{worker} had something to do");
+        assert_eq!(self.taken.insert(worker, job), None, "{worker} already had an order");
     }
 
     fn settle(&mut self, worker: WorkerId, job: JobId) {
-        assert_eq!(self.taken.remove(&worker), Some(job), "{worker} wasn't given {job:?}");
+        assert_eq!(self.taken.remove(&worker), Some(job), "{worker} did not have {job:?}");
         *self.settled.entry(job).or_default() += 1;
     }
 
@@ -53,14 +53,14 @@ async fn settles(step: Step, gate: Gate) {
     rig.source.gate(step, [Gate::Ok, gate, Gate::Ok, gate]);
     let mut dismissed = 0;
     while next <= JOBS || !ledger.taken.is_empty() {
-        // What waits at a gate goes on when nothing else happens.
+        // A step that waits at a gate continues when no event comes.
         let wait = tokio::time::timeout(Duration::from_millis(10), rig.events.recv());
         let Ok(Some(event)) = wait.await else {
             rig.source.release();
             continue;
         };
         match event {
-            // Others may wait for a session that is here.
+            // Other workers may wait for a session that is here.
             PoolEvent::Ready { seat, .. } if next > JOBS => {
                 if cells.iter().any(|cell| cell.is_on(seat.worker())) {
                     seat.vacate();

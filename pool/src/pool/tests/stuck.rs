@@ -1,9 +1,9 @@
-//! A thread that a stop doesn't bring back: it is left behind, shown, and never waited for.
+//! A thread that doesn't end when it is stopped: it is left behind, shown, and never waited for.
 
 use super::*;
 
 #[tokio::test]
-async fn a_stuck_thread_is_replaced_shown_until_it_ends_and_not_heard_of() {
+async fn a_stuck_thread_is_replaced_and_shown_until_it_ends_and_sends_no_events() {
     let mut rig = rig().await;
     let seat = rig.worker().await;
     let task = task(1, "stick", None);
@@ -18,14 +18,14 @@ async fn a_stuck_thread_is_replaced_shown_until_it_ends_and_not_heard_of() {
     let activities: Vec<_> = shown.iter().map(|worker| (worker.worker, worker.activity)).collect();
     let expected = [(WorkerId(1), WorkerActivity::Stuck), (WorkerId(2), WorkerActivity::Ready)];
     assert_eq!(activities, expected);
-    // It comes back after all: nothing is told of it, and then it is no longer shown.
+    // The thread ends after all: it sends no event, and is no longer shown.
     rig.source.open();
     while rig.pool.workers().len() > 1 {
         tokio::task::yield_now().await;
     }
     seat.assign(super::task(2, "ok", None));
     assert!(matches!(rig.finished().await.verdict, Verdict::Completed { .. }));
-    let PoolEvent::Ready { .. } = rig.next().await else { panic!("the worker goes on") };
+    let PoolEvent::Ready { .. } = rig.next().await else { panic!("the worker continues") };
     assert!(rig.close().await.iter().all(|event| matches!(event, PoolEvent::Gone { .. })));
 }
 
@@ -47,7 +47,7 @@ async fn closing_a_pool_does_not_wait_for_a_stuck_thread() {
 }
 
 #[tokio::test]
-async fn the_session_of_a_stuck_thread_is_lost_or_goes_back() {
+async fn the_session_of_a_stuck_thread_is_lost_or_rolls_back() {
     for has_copy in [false, true] {
         let mut rig = rig_that_keeps(if has_copy { 1 << 20 } else { 0 }).await;
         let seat = rig.worker().await;
