@@ -1,5 +1,5 @@
-//! A batch pipeline: every order of a CSV goes through an untrusted Python rule, many at once, and
-//! the totals are put together here.
+//! A batch pipeline: an untrusted Python rule processes every order of a CSV, many at once, and the
+//! totals are combined here.
 //!
 //! `cargo run --release --example batch_pipeline`
 
@@ -27,7 +27,7 @@ revenue
 async fn main() -> Result<(), Box<dyn Error>> {
     let pool = Hatchery::builder().workers(2).start().await?;
     let mut lines = ORDERS.lines();
-    let header = lines.next().ok_or("the file has a header")?;
+    let header = lines.next().ok_or("the file has no header")?;
     let orders: Vec<&str> = lines.collect();
 
     let mut tickets = Vec::new();
@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for ticket in tickets {
         match ticket.await.verdict {
             Verdict::Completed { value: Some(part), .. } => {
-                for (region, amount) in part.as_object().ok_or("the rule returns an object")? {
+                for (region, amount) in part.as_object().ok_or("the rule returned no object")? {
                     *revenue.entry(region.clone()).or_default() += amount.as_f64().unwrap_or(0.0);
                 }
             }

@@ -1,5 +1,5 @@
-//! A benchmark harness: grades candidate functions that nobody has read, among them wrong, crashing
-//! and endless ones. A candidate's failure and a failure of ours are never mixed up.
+//! A benchmark harness: grades candidate functions that nobody has read, including wrong, crashing
+//! and endless ones. It never confuses a failure of a candidate with one of the sandbox.
 //!
 //! `cargo run --release --example benchmark_harness`
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hatchery::{Hatchery, Job, Verdict};
 
-/// What a candidate is to do: the n-th Fibonacci number.
+/// The checks of a candidate: the n-th Fibonacci number.
 const CHECKS: &str = "
 for n, expected in [(0, 0), (1, 1), (2, 1), (10, 55), (90, 2880067194370816120)]:
     got = fibonacci(n)
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let pool = Hatchery::builder().workers(2).start().await?;
     let mut tickets = Vec::new();
     for (name, source) in CANDIDATES {
-        // The last expression tells a finished check from a candidate that left early.
+        // The last expression distinguishes a finished check from a candidate that exited early.
         let program = format!("{source}\n{CHECKS}\n'passed'");
         // A budget of CPU time grades alike on a busy machine and on an idle one.
         let job = Job::code(program).named("candidate.py").cpu_time(Duration::from_secs(2));
@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Verdict::Raised(exception) => {
                 format!("failed: {}: {}", exception.type_name, exception.message)
             }
-            Verdict::Exited { code, .. } => format!("failed: left with code {code}"),
+            Verdict::Exited { code, .. } => format!("failed: exited with code {code}"),
             Verdict::Limit(hit) => format!("failed: {hit}"),
             Verdict::SandboxFailed(failure) => format!("not graded, our fault: {failure}"),
             verdict => format!("failed: {verdict:?}"),

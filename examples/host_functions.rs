@@ -1,5 +1,5 @@
-//! Functions of the host: a program that nobody has read orders by the prices and the stock that
-//! this program lends it, with as many questions at once as it likes.
+//! Host functions: an untrusted program composes offers from prices and stock that this program
+//! provides, with many calls in flight at once.
 //!
 //! `cargo run --release --example host_functions`
 
@@ -38,7 +38,7 @@ fn price(Item { item }: Item) -> Result<f64, HostError> {
     found.map(|(_, price)| *price).ok_or_else(|| HostError::new("KeyError", item))
 }
 
-#[expect(clippy::disallowed_methods, reason = "stands for a question to a warehouse")]
+#[expect(clippy::disallowed_methods, reason = "stands for a query to a warehouse")]
 async fn stock(Item { item }: Item) -> Result<usize, HostError> {
     tokio::time::sleep(Duration::from_millis(50)).await;
     Ok(item.len())
@@ -47,11 +47,11 @@ async fn stock(Item { item }: Item) -> Result<usize, HostError> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let price = HostFunction::sync("price", price)
-        .doc("What an item costs.")
+        .doc("Returns the price of an item.")
         .parameter("item", "str")
         .returns("float");
     let stock = HostFunction::future("stock", stock)
-        .doc("How many there are.")
+        .doc("Returns how many are in stock.")
         .parameter("item", "str")
         .returns("int");
     let pool = Hatchery::builder().workers(1).function(price).function(stock).start().await?;
@@ -62,12 +62,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     println!("a rug costs {value}");
 
-    // The same once more, without any of the functions.
-    let recording = outcome.recording.ok_or("it was to be recorded")?;
+    // Replay it without any of the functions.
+    let recording = outcome.recording.ok_or("the run was not recorded")?;
     println!("{} calls", recording.calls.len());
     let again = pool.run(Job::code(PROGRAM).replay_host_calls(recording)).await?;
     if again.stdout != outcome.stdout {
-        return Err("a replay printed something else".into());
+        return Err("the replay printed something else".into());
     }
     pool.drain().await;
     Ok(())

@@ -1,5 +1,5 @@
-//! Two notebooks at once: each runs its code cells in order in a session of its own. One fails, is
-//! put right, and goes on at the cell that failed; the cells before it don't run again.
+//! Two notebooks at once: each runs its code cells in order in its own session. One fails, is
+//! corrected, and resumes at the cell that failed; the cells before it don't run again.
 //!
 //! `cargo run --release --example parallel_notebooks`
 
@@ -17,19 +17,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let pool = Hatchery::builder().workers(2).start().await?;
     let trend = Notebook::open(&pool, "trend", TREND).await?;
     let mut products = Notebook::open(&pool, "products", PRODUCTS).await?;
-    let right = products.cells.last().ok_or("the notebook has cells")?.clone();
+    let right = products.cells.last().ok_or("the notebook has no cells")?.clone();
     if let Some(last) = products.cells.last_mut() {
         *last = format!("no_such_name\n{right}");
     }
 
-    let (trend, products) = (tokio::spawn(trend.go_on()), tokio::spawn(products.go_on()));
+    let (trend, products) = (tokio::spawn(trend.resume()), tokio::spawn(products.resume()));
     let (trend, mut products) = (trend.await??, products.await??);
     assert!(trend.is_over() && !products.is_over());
     println!("products stopped at cell {} of {}", products.done + 1, products.cells.len());
 
-    // Another cell, and the state from before it.
+    // Correct the cell, and resume from the state before it.
     products.cells[products.done] = right;
-    let products = products.go_on().await?;
+    let products = products.resume().await?;
     assert!(products.is_over());
     assert_eq!(products.shown.matches("Out[2]").count(), 1, "the second cell ran once");
     for notebook in [trend, products] {
@@ -40,20 +40,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A notebook as far as it has run.
+/// A notebook and how far it has run.
 struct Notebook {
     session: Session,
     cells: Vec<String>,
-    /// The cells that have run to their end.
+    /// How many cells have completed.
     done: usize,
-    /// The state that they left.
+    /// The state after them.
     checkpoint: Checkpoint,
-    /// What a reader sees under the cells.
+    /// The output that a reader sees below the cells.
     shown: String,
 }
 
 impl Notebook {
-    /// The first cell finds the data in the workspace, and so do all after it.
+    /// Opens a session with the data in its workspace, where every cell finds it.
     async fn open(pool: &Hatchery, name: &str, file: &str) -> Result<Self, Box<dyn Error>> {
         let session = pool.session(name).await?;
         session.run(Job::code("").input("sales.csv", SALES)?).await?;
@@ -65,8 +65,8 @@ impl Notebook {
         self.done == self.cells.len()
     }
 
-    /// Runs the cells that are left, up to one that fails.
-    async fn go_on(mut self) -> Result<Self, hatchery::Error> {
+    /// Runs the remaining cells, up to one that fails.
+    async fn resume(mut self) -> Result<Self, hatchery::Error> {
         self.session.restore(&self.checkpoint).await?;
         while let Some(cell) = self.cells.get(self.done) {
             let number = self.done + 1;
@@ -96,12 +96,12 @@ impl Notebook {
 
 fn code_cells(notebook: &str) -> Result<Vec<String>, Box<dyn Error>> {
     let notebook: Value = serde_json::from_str(notebook)?;
-    let cells = notebook["cells"].as_array().ok_or("a notebook has cells")?;
+    let cells = notebook["cells"].as_array().ok_or("the notebook has no cells")?;
     let code = cells.iter().filter(|cell| cell["cell_type"] == "code");
     Ok(code.map(|cell| source_of(&cell["source"])).collect())
 }
 
-/// A cell's source is a string, or an array of lines.
+/// Returns a cell's source, which is a string or an array of lines.
 fn source_of(source: &Value) -> String {
     match source {
         Value::Array(lines) => lines.iter().filter_map(Value::as_str).collect(),

@@ -1,5 +1,5 @@
-//! Two tenants on one pool: one floods it, the other asks a question now and then, and both are
-//! told what becomes of their jobs.
+//! Two tenants on one pool: one floods it, the other submits a job now and then, and both follow
+//! what happens to their jobs.
 //!
 //! `cargo run --release --example tenants`
 
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .start()
         .await?;
     let mut decisions = pool.decisions();
-    // The first jobs wait for the workers.
+    // The first job waits for the workers to start.
     pool.run(Job::code("1")).await?;
 
     let (mut tickets, mut refused) = (Vec::new(), None);
@@ -58,11 +58,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     let count = tickets.len();
-    // What isn't finished by then is stopped.
+    // Jobs that aren't finished by then are stopped.
     pool.drain_for(Duration::from_secs(20)).await;
     for ticket in tickets {
         if !ticket.await.is_success() {
-            return Err("a job of the batch was not finished".into());
+            return Err("a job of the batch did not finish".into());
         }
     }
     println!("batch: {count} jobs finished");

@@ -1,4 +1,4 @@
-//! What a cache holds, and making it smaller.
+//! Lists what a cache holds, and prunes it.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -7,9 +7,9 @@ use engine::{CacheDir, CacheEntry, Prune, Pruned};
 
 use crate::error::Error;
 
-/// What the cache holds, what was used last first: Python builds, their compiled forms, images and
-/// fetched packages. The cache is the one that
-/// [`Builder::cache_dir`](crate::Builder::cache_dir) names, or the default one.
+/// Returns the entries of the cache, the most recently used first: Python builds, their compiled
+/// modules, images and fetched packages. `cache_dir` is the directory of
+/// [`Builder::cache_dir`](crate::Builder::cache_dir); `None` is the default one.
 ///
 /// # Errors
 /// The cache can't be used.
@@ -17,11 +17,11 @@ pub fn cache_entries(cache_dir: Option<&Path>) -> Result<Vec<CacheEntry>, Error>
     Ok(engine::cache_entries(&CacheDir::open(cache_dir)?)?)
 }
 
-/// Removes from the cache what `prune` says, and nothing that a process uses. What was removed is
-/// made or fetched again when a start needs it.
+/// Removes from the cache what `prune` selects, except what a process is using. Removed entries are
+/// made or fetched again when a start needs them.
 ///
 /// # Errors
-/// The cache can't be used, or something can't be removed; what was removed before is gone.
+/// The cache can't be used, or an entry can't be removed; entries removed before that stay removed.
 pub fn prune_cache(cache_dir: Option<&Path>, prune: &Prune) -> Result<Pruned, Error> {
     Ok(engine::prune_cache(&CacheDir::open(cache_dir)?, prune, SystemTime::now())?)
 }

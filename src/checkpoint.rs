@@ -1,11 +1,11 @@
-//! A checkpoint: the state of a session at one moment, to go back to.
+//! A checkpoint: the state of a session at one moment, to return to.
 
 use pool::Parked;
 
 /// The state of a session at one moment. Cheap to clone; clones share it.
 ///
 /// It holds the variables, the files and everything else that the session's jobs left in the
-/// interpreter, and is independent of the session from then on: see
+/// interpreter, and doesn't depend on the session any more: see
 /// [`Session::checkpoint`](crate::Session::checkpoint).
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
@@ -18,9 +18,9 @@ impl Checkpoint {
         Self { state }
     }
 
-    /// The memory that it takes, in bytes: what the session's jobs changed. It is freed when the
-    /// last clone, and the last session that goes on from it unchanged, are gone. It is never
-    /// spilled, and doesn't count towards
+    /// Returns the memory that it takes, in bytes: what the session's jobs changed. It is freed
+    /// when the last clone is dropped and no session continues from it unchanged. A checkpoint is
+    /// never spilled, and doesn't count towards
     /// [`Builder::memory_limit_bytes`](crate::Builder::memory_limit_bytes).
     pub fn bytes(&self) -> u64 {
         self.state.as_ref().map_or(0, Parked::bytes)

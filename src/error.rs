@@ -1,4 +1,5 @@
-//! Everything that keeps a job from having an outcome. What a program does is an outcome.
+//! The errors of the facade: whatever prevents a job from having an outcome. How a program ends is
+//! an outcome.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,27 +12,27 @@ use engine::{
 };
 use scheduler::{Refusal, SchedulerStartError};
 
-/// The longest time that a call can ask for, in seconds; the pool's own limit comes first.
+/// The longest time that a tool call can ask for, in seconds; the pool's own limit applies first.
 pub(crate) const MOST_TOOL_CALL_SECONDS: f64 = 86_400.0;
 
-/// The fields of a call.
+/// The fields of a tool call.
 pub(crate) const TOOL_CALL_FIELDS: [&str; 7] =
     ["code", "timeout", "stdin", "args", "env", "files", "variables"];
 
-/// No outcome can be had.
+/// An operation failed before a program ran.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The Python build can't be had or loaded.
+    /// The Python build can't be installed or loaded.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The image can't be made or found.
+    /// The image can't be built or found.
     #[error(transparent)]
     Image(#[from] ImageError),
     /// A package can't be added to an image.
     #[error(transparent)]
     Package(#[from] PackageError),
-    /// A session can't be put aside, saved or revived.
+    /// A session can't be parked, saved or revived.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The cache can't be used.
@@ -40,25 +41,25 @@ pub enum Error {
     /// The scheduler can't be started.
     #[error(transparent)]
     Start(#[from] SchedulerStartError),
-    /// The job or the session was not taken.
+    /// The job or the session was refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// A file can't be given to a job under this path.
+    /// A file can't be given to a job at this path.
     #[error(transparent)]
     Path(#[from] BadPath),
-    /// A folder of the host can't be given to a job.
+    /// A folder of the host can't be mounted.
     #[error(transparent)]
     Mount(#[from] BadMount),
     /// A folder can't be mounted at this path.
     #[error(transparent)]
     MountPath(#[from] BadMountPath),
-    /// A program is given something that no process could be given.
+    /// A program has an argument, a variable or another input that it can't be given.
     #[error(transparent)]
     Program(#[from] BadProgram),
-    /// A tool's call is none.
+    /// A tool call is invalid.
     #[error(transparent)]
     ToolCall(BadToolCall),
-    /// A host function can't be had in Python.
+    /// A host function can't be offered to Python.
     #[error(transparent)]
     Function(#[from] BadFunction),
     /// A file of a job can't be read.
@@ -66,10 +67,10 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A program is no text.
+    /// A file isn't Python source.
     #[error("can't read `{}` as Python source: {cause}", path.display())]
     NotText {
         /// The file.
@@ -79,20 +80,20 @@ pub enum Error {
         cause: BadSource,
     },
     /// The thread that loads, reads or writes died.
-    #[error("the thread that loads and stores died: {0}")]
+    #[error("the thread that loads or stores the data died: {0}")]
     Load(String),
 }
 
 impl Error {
-    /// Whether the same call may well succeed later, once there is less load: a queue is full,
-    /// memory is short, or the deadline can't be met.
+    /// Returns whether the same call may succeed later, under less load: a queue is full, memory is
+    /// short, or the deadline can't be met.
     pub fn is_overloaded(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.is_overload())
     }
 
-    /// When the same call may succeed, by the measured service times; `None` if nothing was
-    /// measured yet, or time alone doesn't help. For [`Refusal::NoWorker`], which isn't for load, it
-    /// is when a worker is tried again.
+    /// Returns when the same call may succeed, estimated from measured service times; `None` if
+    /// nothing has been measured yet, or waiting doesn't help. For [`Refusal::NoWorker`], which
+    /// isn't caused by load, it is when a worker is started again.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(refusal) => refusal.retry_after(),
@@ -101,11 +102,11 @@ impl Error {
     }
 }
 
-/// A call that can't be run, said so that whoever wrote it can put it right.
+/// An invalid tool call. The message tells its author how to correct it.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadToolCall {
-    /// A field is of another type, or the whole call is.
+    /// A field, or the whole call, has the wrong type.
     #[error("`{field}` must be {expected}")]
     Type {
         /// The field, such as `args`.
@@ -113,33 +114,33 @@ pub enum BadToolCall {
         /// What it must be.
         expected: &'static str,
     },
-    /// There is no code.
+    /// The field `code` is missing.
     #[error("give the program as `code`")]
     NoCode,
-    /// There is a field that calls don't have.
+    /// A field is unknown.
     #[error("there is no field `{field}`; use {}", TOOL_CALL_FIELDS.join(", "))]
     Unknown {
         /// The field.
         field: String,
     },
-    /// The time is no time.
+    /// The timeout is out of range.
     #[error("`timeout` is {seconds}; give seconds above 0, at most {MOST_TOOL_CALL_SECONDS}")]
     Timeout {
         /// What was given.
         seconds: f64,
     },
-    /// The contents of a file are no base64.
+    /// The contents of a file aren't valid base64.
     #[error(
-        "the `base64` of the file `{path}` is none; use the digits A-Z a-z 0-9 + / with padding"
+        "the `base64` of the file `{path}` is invalid; use the digits A-Z a-z 0-9 + / with padding"
     )]
     Base64 {
         /// The file.
         path: String,
     },
-    /// A file can't have this name.
+    /// A file can't have this path.
     #[error(transparent)]
     Path(#[from] BadPath),
-    /// A variable, or one of the environment, can't be one.
+    /// A variable, or an environment variable, is invalid.
     #[error(transparent)]
     Program(#[from] BadProgram),
 }

@@ -1,7 +1,7 @@
-//! Host functions: closures that programs can call, with the tokio runtime that runs them.
+//! Host functions: closures that programs can call, run on tokio.
 //!
-//! A plain closure runs on a thread for blocking work, a future as a task, so that the program's
-//! thread only ever waits, and can be interrupted there.
+//! Plain closures run on blocking threads and futures as tasks, so the program's thread only waits
+//! and can be interrupted meanwhile.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Formatter};
@@ -20,13 +20,13 @@ use tokio::task::AbortHandle;
 
 use crate::error::Error;
 
-/// Plain functions of a pool that run at once, those included that nobody waits for any more: an
-/// eighth of the threads for blocking work that tokio's runtimes have unless they are built otherwise,
-/// as the pool and the program around it need some too.
+/// How many plain functions of a pool run at once, including those that nobody waits for any more:
+/// an eighth of the blocking threads that tokio's runtimes have by default, since the pool and the
+/// embedding program need some too.
 const PLAIN_AT_ONCE: usize = 64;
 
-/// Of them those of one job, so that a call waits behind a few of each other job, not behind all that
-/// one has begun.
+/// How many of them one job may run at once, so that a call waits behind a few calls of each other
+/// job, not behind all calls of one job.
 const PLAIN_AT_ONCE_OF_A_JOB: usize = PLAIN_AT_ONCE / 2;
 
 type Arguments = Map<String, Value>;
@@ -35,23 +35,23 @@ type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// A function of the host that programs can call.
 ///
-/// Its arguments are a type that serde reads, most often a struct with a field for each parameter,
-/// and its result one that serde writes. In Python, `host.price(item="chair")` waits for the result
-/// and `await host.price.aio(item="chair")` lets other tasks run meanwhile, so that
-/// `asyncio.gather` has many calls under way at once; `help(host.price)` shows parameters and
-/// documentation.
+/// Its arguments are a type that serde deserializes, usually a struct with a field for each
+/// parameter, and its result is a type that serde serializes. In Python, `host.price(item="chair")`
+/// waits for the result; `await host.price.aio(item="chair")` lets other tasks run meanwhile, so
+/// that `asyncio.gather` can have many calls in flight at once. `help(host.price)` shows parameters
+/// and documentation.
 ///
-/// An error that [`HostError::new`] makes raises an exception of its type; of any other error, and of
+/// An error made by [`HostError::new`] raises an exception of its type; of any other error, and of
 /// a panic, the program learns only that the function failed. A call whose program is interrupted,
-/// cancelled or ended is dropped: a future at its next `await`, a plain closure if no thread has taken
-/// it yet. One that has begun runs to its end unheard, and until then counts towards
-/// [`Limits::functions_in_flight`](crate::Limits::functions_in_flight) and what arguments may take. So
-/// a plain closure that may wait for long should have a timeout of its own.
+/// cancelled or ended is dropped: a future at its next `await`, a plain closure only if no thread
+/// has started it. A plain closure that has started runs to its end unheard, and until then counts
+/// towards [`Limits::functions_in_flight`](crate::Limits::functions_in_flight) and the limit on
+/// arguments. So a plain closure that may block for long should have a timeout of its own.
 ///
-/// Plain closures run on the threads for blocking work of the runtime on which the pool was started,
-/// at most 64 of a pool at once, and 32 of one job. What a job calls beyond its 32 waits for one of
-/// them to end; what it calls within them waits in line with other jobs, first come, first served.
-/// There is no such bound on futures.
+/// Plain closures run on the blocking threads of the runtime on which the pool was started, at most
+/// 64 of a pool at once, and 32 of one job. A job's calls beyond its 32 wait for one of them to
+/// end; calls within them queue with those of other jobs, first come, first served. Futures have no
+/// such bound.
 ///
 /// ```
 /// use hatchery::{HostError, HostFunction};
@@ -66,14 +66,14 @@ type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 ///     "chair" => Ok(87.5 * f64::from(count)),
 ///     _ => Err(HostError::new("KeyError", item)),
 /// })
-/// .doc("What so many of an item cost.")
+/// .doc("Returns the price of `count` items.")
 /// .parameter("item", "str")
 /// .parameter_with_default("count", "int", 1)
 /// .returns("float");
 /// # drop(price);
 /// ```
 #[derive(Clone)]
-#[must_use = "a function is there once a builder has it"]
+#[must_use = "a function has no effect until it is given to a builder"]
 pub struct HostFunction {
     signature: Signature,
     body: Body,
@@ -97,9 +97,9 @@ impl Debug for HostFunction {
 }
 
 impl HostFunction {
-    /// A function that does its work on a thread, which it may block. 64 of a pool run at once, so
-    /// one that waits for a job of the same pool, which calls others, may wait for itself: that is
-    /// for [`future`](Self::future).
+    /// Creates a function that runs on a blocking thread. A pool runs 64 at once, so a function
+    /// that waits for a job of the same pool, which calls further functions, may deadlock; use
+    /// [`future`](Self::future) for that.
     pub fn sync<A, R, E, F>(name: impl Into<String>, work: F) -> Self
     where
         A: DeserializeOwned,
@@ -111,7 +111,7 @@ impl HostFunction {
         Self::new(name.into(), Body::Plain(Arc::new(work)))
     }
 
-    /// A function that does its work in a future.
+    /// Creates a function that runs as a future.
     pub fn future<A, R, E, F, W>(name: impl Into<String>, work: F) -> Self
     where
         A: DeserializeOwned + Send,
@@ -133,19 +133,19 @@ impl HostFunction {
         Self { signature: Signature { name, ..Signature::default() }, body, timeout: None }
     }
 
-    /// Documents it, for `help` and `__doc__`.
+    /// Sets its documentation, for `help` and `__doc__`.
     pub fn doc(mut self, text: impl Into<String>) -> Self {
         self.signature.doc = text.into();
         self
     }
 
-    /// Adds a parameter, with its type in Python's words, such as `list[str]`, for whoever reads the
-    /// signature. A function without any takes whatever named arguments a call has.
+    /// Adds a parameter with its type in Python's notation, such as `list[str]`, for readers of the
+    /// signature. A function without parameters accepts any keyword arguments.
     pub fn parameter(self, name: impl Into<String>, hint: impl Into<String>) -> Self {
         self.add(Parameter { name: name.into(), hint: hint.into(), default: None })
     }
 
-    /// Adds a parameter that calls may leave out.
+    /// Adds an optional parameter.
     pub fn parameter_with_default(
         self,
         name: impl Into<String>,
@@ -156,20 +156,21 @@ impl HostFunction {
         self.add(Parameter { name: name.into(), hint: hint.into(), default })
     }
 
-    /// Says that it takes no arguments. Its closure is given `()`.
+    /// Declares that it takes no arguments. Its closure is given `()`.
     pub fn no_parameters(mut self) -> Self {
         self.signature.parameters = Some(Vec::new());
         self
     }
 
-    /// Says the type of its result in Python's words.
+    /// Sets the type of its result in Python's notation.
     pub fn returns(mut self, hint: impl Into<String>) -> Self {
         self.signature.returns = hint.into();
         self
     }
 
-    /// Ends calls that take longer, with `TimeoutError` in Python; a wait for a thread counts. A plain
-    /// closure that has begun runs on, unheard. Default: they may take as long as their job.
+    /// Ends calls that take longer, with `TimeoutError` in Python; waiting for a thread counts. A
+    /// plain closure that has started runs on unheard. Default: none, so a call may take as long as
+    /// its job.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = Some(time);
         self
@@ -181,7 +182,7 @@ impl HostFunction {
     }
 }
 
-/// Has functions run on the runtime that this is called on.
+/// Binds functions to the current runtime.
 pub(crate) fn bind(functions: Vec<HostFunction>) -> Result<HostFunctions, Error> {
     let threads = Arc::new(Threads::new(PLAIN_AT_ONCE, PLAIN_AT_ONCE_OF_A_JOB));
     let bound = functions.into_iter().map(|HostFunction { signature, body, timeout }| {
@@ -192,7 +193,7 @@ pub(crate) fn bind(functions: Vec<HostFunction>) -> Result<HostFunctions, Error>
     Ok(HostFunctions::new(bound)?)
 }
 
-/// A function with the runtime that it runs on.
+/// A function bound to the runtime that it runs on.
 struct Bound {
     body: Body,
     timeout: Option<Duration>,
@@ -229,15 +230,15 @@ impl Callee for Bound {
     }
 }
 
-/// The threads that plain functions of a pool may take.
+/// The threads that plain functions of a pool may use.
 struct Threads {
     all: Arc<Semaphore>,
     of_a_run: usize,
-    /// What each run may take, of those that have some or wait for it.
+    /// The share of each run that uses threads or waits for them.
     shares: Mutex<BTreeMap<u64, Weak<Semaphore>>>,
 }
 
-/// Leave to take a thread: of the run's own share, and of all.
+/// The permit to use a thread: one of the run's share, and one of all.
 type Permit = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
 impl Threads {
@@ -245,9 +246,9 @@ impl Threads {
         Self { all: Arc::new(Semaphore::new(count)), of_a_run, shares: Mutex::default() }
     }
 
-    /// Waits for leave to take a thread for a run. It is kept until what it was for has ended.
+    /// Waits for the permit to use a thread for a run. It must be held until the work has ended.
     async fn permit(&self, run: u64) -> Permit {
-        // Its own first: what a run has beyond its share doesn't stand in line with other runs.
+        // The run's share comes first: calls beyond it don't queue with those of other runs.
         let own = permit_of(self.share(run)).await;
         (own, permit_of(Arc::clone(&self.all)).await)
     }
@@ -265,11 +266,11 @@ impl Threads {
 }
 
 async fn permit_of(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
-    semaphore.acquire_owned().await.expect("nobody closes it")
+    semaphore.acquire_owned().await.expect("the semaphore is never closed")
 }
 
-/// Runs work on a thread for blocking work. What is `held` is dropped once the work has ended, or was
-/// taken out of the queue: a call that is cancelled doesn't end what has begun.
+/// Runs work on a blocking thread. `held` is dropped once the work has ended or was taken out of
+/// the queue: cancelling a call doesn't end work that has started.
 async fn on_a_thread<T: Send + 'static>(
     held: T,
     work: impl FnOnce() -> Answer + Send + 'static,
@@ -278,20 +279,20 @@ async fn on_a_thread<T: Send + 'static>(
         let _held = held;
         work()
     });
-    let _given_up = AbortOnDrop(task.abort_handle());
+    let _abort_on_drop = AbortOnDrop(task.abort_handle());
     match task.await {
         Ok(answer) => answer,
         Err(error) => Err(HostError::private(error.to_string())),
     }
 }
 
-/// Takes room until a future has ended or was dropped.
+/// Holds room until a future has ended or was dropped.
 async fn in_room(_room: Room, work: Answering) -> Answer {
     work.await
 }
 
-/// Takes work out of the queue for threads that nobody waits for any more. A program could else fill
-/// that with calls that it cancels, for other programs to wait behind.
+/// Takes abandoned work out of the queue for threads. Otherwise a program could fill that queue
+/// with calls that it cancels, and other programs would wait behind them.
 struct AbortOnDrop(AbortHandle);
 
 impl Drop for AbortOnDrop {
@@ -300,12 +301,12 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// The arguments as the function wants them. What serde says of wrong ones is about what the program
-/// passed, so the program may know.
+/// Deserializes the arguments. An error of serde is about what the program passed, so the program
+/// may see it.
 fn read<A: DeserializeOwned>(arguments: Arguments) -> Result<A, HostError> {
     let is_empty = arguments.is_empty();
     serde_json::from_value(Value::Object(arguments))
-        // So that `()` is no arguments.
+        // `()` accepts no arguments.
         .or_else(|error| match is_empty {
             true => serde_json::from_value(Value::Null).map_err(|_| error),
             false => Err(error),
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_become_what_the_function_takes() {
+    fn arguments_deserialize_to_the_type_of_the_function() {
         let left = arguments(json!({"left": 1}));
         assert_eq!(read::<Pair>(left), Ok(Pair { left: 1, right: 0 }));
         assert_eq!(read::<()>(Arguments::new()), Ok(()));
@@ -354,7 +355,7 @@ mod tests {
         }
     }
 
-    /// Whether something isn't there yet, after a look.
+    /// Polls once, and returns whether the future is pending.
     async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
         tokio::select! {
             biased;
@@ -374,14 +375,14 @@ mod tests {
         assert!(is_pending(&mut late).await, "all are taken");
         drop(other);
         let late = late.await;
-        assert!(is_pending(&mut third).await, "its run has two");
+        assert!(is_pending(&mut third).await, "its run has two already");
         drop(first);
         let third = third.await;
         drop((third, late));
-        // What waits and is given up leaves nothing behind.
-        let given_up = [1, 1, 2, 3].map(|run| Box::pin(threads.permit(run)));
-        for mut one in given_up {
-            is_pending(&mut one).await;
+        // Abandoned waits leave nothing behind.
+        let abandoned = [1, 1, 2, 3].map(|run| Box::pin(threads.permit(run)));
+        for mut wait in abandoned {
+            is_pending(&mut wait).await;
         }
         assert_eq!(threads.all.available_permits(), 2);
         let _fourth = threads.permit(4).await;
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_calls_of_one_run_are_not_before_the_first_of_another() {
+    async fn many_calls_of_one_run_do_not_delay_the_first_call_of_another() {
         let threads = Threads::new(2, 1);
         let (first, _second) = (threads.permit(1).await, threads.permit(2).await);
         let mut many: Vec<_> = (0..100).map(|_| Box::pin(threads.permit(1))).collect();
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_closure_holds_is_held_until_it_ends_and_not_until_it_is_given_up() {
+    async fn a_closure_holds_its_room_until_it_ends_even_if_it_is_abandoned() {
         let (begins, begun) = tokio::sync::oneshot::channel();
         let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
         let (held, mut dropped) = tokio::sync::oneshot::channel::<()>();
@@ -425,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closure_that_is_given_up_before_it_has_a_thread_never_begins() {
+    fn a_closure_that_is_abandoned_before_it_has_a_thread_never_starts() {
         use std::sync::atomic::{AtomicBool, Ordering};
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
         let (release, released) = std::sync::mpsc::sync_channel::<()>(1);
@@ -446,7 +447,7 @@ mod tests {
             assert!(second.await.unwrap_err().is_cancelled());
             release.send(()).unwrap();
             assert_eq!(first.await.unwrap(), Ok(json!(1)));
-            // It would have come before this one.
+            // The second would have run before this one.
             assert_eq!(on_a_thread((), || Ok(json!(3))).await, Ok(json!(3)));
         });
         assert!(!has_begun.load(Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! The images in a cache: which there are, and removing them; and what every image has.
+//! Lists and removes the images in a cache, and lists the packages that every image has.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use engine::{CacheDir, EngineConfig, ImageInfo, PackageInfo, ProgressSink, Pytho
 
 use crate::error::Error;
 
-/// Every image in the cache that is whole and was made by this user, newest first. The cache is
-/// the one that [`Builder::cache_dir`](crate::Builder::cache_dir) names, or the default one.
+/// Returns every intact image in the cache that this user made, newest first. `cache_dir` is the
+/// directory of [`Builder::cache_dir`](crate::Builder::cache_dir); `None` is the default one.
 ///
 /// # Errors
 /// The cache can't be used.
@@ -15,7 +15,8 @@ pub fn images(cache_dir: Option<&Path>) -> Result<Vec<ImageInfo>, Error> {
     Ok(engine::images(&CacheDir::open(cache_dir)?)?)
 }
 
-/// The keys of all images in the cache, also of those that are damaged or of another version.
+/// Returns the keys of all images in the cache, including those that are damaged or have another
+/// version.
 ///
 /// # Errors
 /// The cache can't be used.
@@ -23,27 +24,28 @@ pub fn image_keys(cache_dir: Option<&Path>) -> Result<Vec<String>, Error> {
     Ok(engine::image_keys(&CacheDir::open(cache_dir)?)?)
 }
 
-/// The one image whose key begins with `prefix`.
+/// Returns the only image whose key begins with `prefix`.
 ///
 /// # Errors
-/// None has, or several have, or the cache can't be used.
+/// No image or several images match, or the cache can't be used.
 pub fn find_image(cache_dir: Option<&Path>, prefix: &str) -> Result<ImageInfo, Error> {
     Ok(engine::find_image(&CacheDir::open(cache_dir)?, prefix)?)
 }
 
-/// Removes the image whose key begins with `prefix`, also a damaged one. Processes that use it go on using it.
+/// Removes the image whose key begins with `prefix`, even if it is damaged. Processes that have
+/// loaded it are not affected.
 ///
 /// # Errors
-/// None has, or several have, or the file can't be removed.
+/// No image or several images match, or the file can't be removed.
 pub fn remove_image(cache_dir: Option<&Path>, prefix: &str) -> Result<(), Error> {
     Ok(engine::remove_image(&CacheDir::open(cache_dir)?, prefix)?)
 }
 
-/// The packages of the Python build, which every image has, with their versions. Gets the build if
-/// the cache doesn't have it, which fetches 98 MB; blocks the thread.
+/// Returns the packages of the Python build, which every image has, with their versions. Installs
+/// the build if the cache doesn't have it, which fetches 98 MB. Blocks the thread.
 ///
 /// # Errors
-/// The cache can't be used, or the build can't be had.
+/// The cache can't be used, or the build can't be installed.
 pub fn build_packages(
     config: &EngineConfig,
     progress: &dyn ProgressSink,

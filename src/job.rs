@@ -1,4 +1,4 @@
-//! A job: a program, what it is given and what it may use.
+//! A job: a program with its inputs and limits.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,11 +16,11 @@ use engine::{
 use crate::error::Error;
 use crate::source::decode_source;
 
-/// Bytes of a script that are read at most, so that a device doesn't fill the memory: far above what
-/// `Limits::source_bytes` is by default.
+/// The longest script that is read, in bytes, so that a device doesn't fill the memory. Far above
+/// the default of `Limits::source_bytes`.
 const LONGEST_SCRIPT_BYTES: u64 = 64 << 20;
 
-/// A job: a program, what it is given and what it may use.
+/// A job: a program with its inputs and limits.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct Job {
     program: Program,
     limits: Option<Limits>,
     timeout: Option<Duration>,
-    /// A wall time that is taken if the limits have no shorter one.
+    /// An upper bound on the wall time of the limits.
     at_most: Option<Duration>,
     cpu_time: Option<Duration>,
     tenant: Option<Arc<str>>,
@@ -44,23 +44,24 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job that runs this source. Tracebacks call it `<job>`.
+    /// Creates a job that runs this source. Tracebacks call it `<job>`.
     pub fn code(source: impl Into<String>) -> Self {
         let program = Program { source: source.into(), ..Program::default() };
         Self { program, ..Self::default() }
     }
 
-    /// A job that runs one expression, which is its value. Other source is a `SyntaxError`.
+    /// Creates a job that evaluates one expression. Any other source is a `SyntaxError`.
     pub fn expression(source: impl Into<String>) -> Self {
         let mut job = Self::code(source);
         job.program.entry = Entry::Expression;
         job
     }
 
-    /// A job that calls a function, `module:function`, with arguments by position; what it returns
-    /// is the value, and is awaited if it can be. The module is imported from wherever the job
-    /// finds modules: the image, packages, input files, mounts. In a session `__main__` has the
-    /// functions that earlier jobs defined. [`Call`] has arguments by name as well.
+    /// Creates a job that calls a function, `module:function`, with positional arguments. The
+    /// function's result is the job's value, and is awaited if it is awaitable. The module is
+    /// imported from wherever the job finds modules: the image, packages, input files, mounts. In a
+    /// session `__main__` has the functions that earlier jobs defined. [`Call`] supports keyword
+    /// arguments as well.
     ///
     /// ```
     /// use hatchery::{Array, Call, Job, Value};
@@ -71,20 +72,20 @@ impl Job {
         args.into_iter().fold(Call::new(target), Call::arg).into()
     }
 
-    /// A job that runs a script of the host as `python path` does: tracebacks have its path, and it
-    /// imports modules that lie beside it.
+    /// Creates a job that runs a script of the host as `python path` does: tracebacks show its
+    /// path, and it can import modules from its folder.
     ///
-    /// For that the program can read the Python source below the script's folder, `*.py` in folders
-    /// without a dot in their names, and nothing else there. It is mounted at `/script`, which is
-    /// `sys.path[0]`, so `__file__` is `/script/NAME`. [`Self::alone`] leaves all of that out. The
-    /// working directory is the workspace all the same. Jobs of scripts in one folder share it: they
-    /// hold one descriptor together, however many there are.
+    /// The program can read the Python source below the script's folder, `*.py` in folders without
+    /// a dot in their names, and nothing else there. The folder is mounted at `/script`, which is
+    /// `sys.path[0]`, so `__file__` is `/script/NAME`. [`Self::alone`] disables that. The working
+    /// directory is still the workspace. Jobs of scripts in one folder share the folder's
+    /// descriptor, however many there are.
     ///
-    /// A pipe is read to its end, which blocks until it comes; one without a name, such as standard
-    /// input, is a script with nothing beside it.
+    /// A pipe is read to its end, which blocks until then; one without a name, such as standard
+    /// input, is a script without a folder.
     ///
     /// # Errors
-    /// The file can't be read, is larger than 64 MiB, or can't be read as [`decode_source`] does, or
+    /// The file can't be read, is larger than 64 MiB, or can't be decoded by [`decode_source`]; or
     /// its folder can't be read.
     pub fn file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
@@ -98,13 +99,13 @@ impl Job {
         Ok(job)
     }
 
-    /// Gives the program nothing of its script's folder.
+    /// Hides the script's folder from the program.
     pub fn alone(mut self) -> Self {
         self.program.script = None;
         self
     }
 
-    /// The source that the job runs.
+    /// Returns the source that the job runs.
     pub fn source(&self) -> &str {
         &self.program.source
     }
@@ -115,9 +116,9 @@ impl Job {
         self
     }
 
-    /// Gives the program a variable of its main module: anything that JSON holds, bytes, a NumPy
-    /// array or a frame, which travel as raw bytes. In a session it stays. A name that no variable
-    /// can have is refused when the job is submitted.
+    /// Sets a variable of the program's main module: anything that JSON can represent, or bytes, a
+    /// NumPy array or a frame, which travel as raw bytes. In a session it stays. An invalid name is
+    /// refused when the job is submitted.
     ///
     /// ```
     /// use hatchery::{Array, Job};
@@ -130,14 +131,14 @@ impl Job {
         self
     }
 
-    /// Adds to `sys.argv[1:]`.
+    /// Appends to `sys.argv[1:]`.
     pub fn args(mut self, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.program.args.extend(args.into_iter().map(Into::into));
         self
     }
 
-    /// Sets a variable of the environment. The host's own environment is never passed on. A name
-    /// that no environment can hold is refused when the job is submitted.
+    /// Sets an environment variable. The host's own environment is never passed on. An invalid name
+    /// is refused when the job is submitted.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.program.env.insert(name.into(), value.into());
         self
@@ -149,17 +150,18 @@ impl Job {
         self
     }
 
-    /// Has standard input come from a host function, as lines come that somebody types. It is called
-    /// without arguments whenever the program reads on and gives a text, most often a line with its
-    /// end; an empty one is an end, after which more can come, and `None` raises
-    /// `KeyboardInterrupt`. While the program waits for it, its wall time stands still, and so does a
-    /// deadline. A function that the pool doesn't have raises an exception when the program reads.
+    /// Makes standard input come from a host function, line by line, as if somebody typed it. The
+    /// function is called without arguments whenever the program needs more input and returns a
+    /// text, usually a line with its newline. An empty text is an end of file, after which more can
+    /// come, and `None` raises `KeyboardInterrupt`. While the program waits for the function, its
+    /// wall time and its deadline stand still. If the pool has no such function, reading raises an
+    /// exception.
     pub fn stdin_from(mut self, function: impl Into<String>) -> Self {
         self.program.stdin_function = Some(function.into());
         self
     }
 
-    /// Puts a file into the workspace, which is the working directory of the program.
+    /// Puts a file into the workspace, which is the program's working directory.
     ///
     /// # Errors
     /// The path is not a plain relative path.
@@ -169,11 +171,11 @@ impl Job {
         contents: impl Into<Vec<u8>>,
     ) -> Result<Self, Error> {
         let file = InputFile::new(path, contents)?;
-        Ok(self.file_given(file))
+        Ok(self.with_file(file))
     }
 
-    /// Gives the program the input files and the folders of another job as well, so that many jobs
-    /// share folders that were opened once. Its own take the place of those at the same paths.
+    /// Adds the input files and folders of another job, so that many jobs share folders that were
+    /// opened once. This job's own files and folders take precedence at the same paths.
     ///
     /// ```
     /// use hatchery::Job;
@@ -182,7 +184,7 @@ impl Job {
     /// # Ok::<(), hatchery::Error>(())
     /// ```
     pub fn with_files_of(mut self, other: &Self) -> Self {
-        // What comes later takes the place of what is there.
+        // A later entry replaces an earlier one at the same path.
         self.program.files.splice(..0, other.program.files.iter().cloned());
         self.program.mounts.splice(..0, other.program.mounts.iter().cloned());
         let beside = || other.program.beside.clone();
@@ -190,19 +192,19 @@ impl Job {
         self
     }
 
-    /// How large its input files are together, in bytes.
+    /// Returns the total size of its input files, in bytes.
     pub fn input_bytes(&self) -> usize {
         self.program.files.iter().map(|file| file.contents.len()).sum()
     }
 
-    pub(crate) fn file_given(mut self, file: InputFile) -> Self {
+    pub(crate) fn with_file(mut self, file: InputFile) -> Self {
         self.program.files.push(file);
         self
     }
 
-    /// Sets the working directory: a path in the workspace, or an absolute one. Where programs can
-    /// write (`/workspace`, `/tmp`, `/home`) it is made if it isn't there. Without it that is the
-    /// workspace, or, in a session, where the job before ended.
+    /// Sets the working directory: a path in the workspace, or an absolute one. It is created if it
+    /// is missing and programs can write there (`/workspace`, `/tmp`, `/home`). Default: the
+    /// workspace, or, in a session, the directory in which the previous job ended.
     ///
     /// # Errors
     /// The path is empty, or has a part that is empty, `.` or `..`.
@@ -211,9 +213,9 @@ impl Job {
         Ok(self)
     }
 
-    /// Lets the program read a folder of the host, at an absolute path such as `/data`. It can't
-    /// write there, and no link and no `..` leads it out of the folder. In a session the folder
-    /// stays for later jobs.
+    /// Lets the program read a folder of the host, at an absolute path such as `/data`. The program
+    /// can't write there, and neither links nor `..` lead out of the folder. In a session the
+    /// folder stays for later jobs.
     ///
     /// # Errors
     /// The folder can't be opened, or the path is not a plain absolute one.
@@ -227,12 +229,12 @@ impl Job {
         Ok(self)
     }
 
-    /// Shows the program what lies in a folder of the host as if it ran there: the files and folders
-    /// in it are in the workspace, and so in the working directory, where an input file or a file of
-    /// the session doesn't take their names. They can be read and not changed, and links of the host
-    /// lead nowhere. New files go into the workspace alone. A [script](Self::file) that lies in this
-    /// folder finds all of it beside itself as well. In a session the folder stays for later jobs,
-    /// but for what comes to lie in it later.
+    /// Shows the program the contents of a folder of the host as if it ran there: its files and
+    /// folders appear in the workspace, and so in the working directory, except where an input file
+    /// or a file of the session has the same name. They are read-only, and symbolic links of the
+    /// host lead nowhere. New files go into the workspace only. A [script](Self::file) in this
+    /// folder can import everything in it as well. In a session the folder stays for later jobs,
+    /// without the files that are added to it later.
     ///
     /// # Errors
     /// The folder can't be opened.
@@ -246,30 +248,30 @@ impl Job {
         Ok(self)
     }
 
-    /// Has later jobs of the session find the value that this one ends in as `_`, unless that is
-    /// `None`: what is typed at Python's own prompt is run so. A variable `_` comes before it.
+    /// Makes the value of this job available to later jobs of the session as `_`, unless it is
+    /// `None`, as Python's interactive prompt does. A variable `_` takes precedence.
     pub fn prompt(mut self) -> Self {
         self.program.is_prompt = true;
         self
     }
 
-    /// Lets the program change no file at all, not even its own workspace.
+    /// Prevents the program from changing any file, even in its own workspace.
     pub fn read_only(mut self) -> Self {
         self.program.is_read_only = true;
         self
     }
 
-    /// Keeps what the program does to files also if it fails or is ended. Else that is undone, and
-    /// a session goes on with the files from before.
+    /// Keeps the program's changes to files even if it fails or is stopped. By default they are
+    /// undone then, and a session continues with its files from before.
     pub fn keep_files(mut self) -> Self {
         self.program.keeps_files = true;
         self
     }
 
-    /// Makes the job the same at every run: its clock starts at the same instant and moves with the
-    /// program alone, and every random number in it comes from the seed. Hashes of texts are always the
-    /// same: their seed is that of the image. In
-    /// a session the first job decides, and later ones go on with its clock and its numbers.
+    /// Makes the job reproducible: its clock starts at a fixed instant and advances only with the
+    /// program, and every random number derives from the seed. Hashes of texts are always the same,
+    /// as their seed is part of the image. In a session the first job decides, and later ones
+    /// continue with its clock and its random numbers.
     ///
     /// ```
     /// use hatchery::{Deterministic, Job};
@@ -280,62 +282,62 @@ impl Job {
         self
     }
 
-    /// Has the outcome keep the job's calls of host functions, as
+    /// Records the job's calls of host functions, in
     /// [`Outcome::recording`](crate::Outcome::recording).
     pub fn record_host_calls(mut self) -> Self {
         self.program.records_calls = true;
         self
     }
 
-    /// Answers the job's calls of host functions from a recording, in the order in which they were
-    /// answered there; the functions themselves need not be there. A deterministic job then gives
-    /// the same bytes. A call that isn't the recorded one raises `ReplayError`, which is a
-    /// `hatchery.HostFunctionError`, and says how it differs.
+    /// Answers the job's calls of host functions from a recording, in the recorded order; the
+    /// functions themselves need not exist. A deterministic job then gives the same bytes. A call
+    /// that differs from the recorded one raises `ReplayError`, a `hatchery.HostFunctionError`,
+    /// which says how it differs.
     pub fn replay_host_calls(mut self, recording: impl Into<Arc<Recording>>) -> Self {
         self.program.replays = Some(recording.into());
         self
     }
 
-    /// Sets what the job may use, instead of the defaults of the [`Hatchery`](crate::Hatchery).
+    /// Sets the job's limits, in place of the defaults of the [`Hatchery`](crate::Hatchery).
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
         self
     }
 
-    /// Sets the wall time alone.
+    /// Sets only the wall time.
     pub fn timeout(mut self, wall_time: Duration) -> Self {
         self.timeout = Some(wall_time);
         self
     }
 
-    /// Sets the CPU time alone: a budget that doesn't depend on what else the machine does.
+    /// Sets only the CPU time: a budget that doesn't depend on the load of the machine.
     pub fn cpu_time(mut self, cpu_time: Duration) -> Self {
         self.cpu_time = Some(cpu_time);
         self
     }
 
-    /// Says whose job it is. Tenants share the CPU time by their weights, whatever each submits;
-    /// see [`Builder::tenant`](crate::Builder::tenant). Any text will do. Without one it
-    /// is the tenant `default`.
+    /// Sets the tenant whose job it is. Tenants share the CPU time by their weights, however many
+    /// jobs each submits; see [`Builder::tenant`](crate::Builder::tenant). Any name is allowed.
+    /// Default: `default`.
     pub fn tenant(mut self, name: impl Into<Arc<str>>) -> Self {
         self.tenant = Some(name.into());
         self
     }
 
-    /// Says how urgent it is among the jobs of its tenant. Nothing waits for ever: a normal job
-    /// counts as submitted 30 seconds later than it was, one of low priority 60. The turns of a
-    /// session keep their order all the same. Default: [`Priority::Normal`].
+    /// Sets its priority among the jobs of its tenant. No job waits forever: a job of normal
+    /// priority counts as submitted 30 seconds later than it was, one of low priority 60. The turns
+    /// of a session still run in order. Default: [`Priority::Normal`].
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Says when the outcome is due, from submission. If by the measured times it can't be had by
-    /// then, the job is refused at once with the estimate,
-    /// [`Refusal::DeadlineTooSoon`](crate::Refusal::DeadlineTooSoon), as is one that is due in no
-    /// time; if the time comes while the job waits or runs, it ends with the limit
-    /// [`LimitKind::Deadline`](crate::LimitKind::Deadline), by an interrupt as at any limit on
-    /// time. A job doesn't go first because it is due soon. Default: none.
+    /// Sets when the outcome is due, from submission. If the measured times say that it can't be
+    /// met, or it is zero, the job is refused at once with the estimate,
+    /// [`Refusal::DeadlineTooSoon`](crate::Refusal::DeadlineTooSoon). If the deadline passes while
+    /// the job waits or runs, the job ends with the limit
+    /// [`LimitKind::Deadline`](crate::LimitKind::Deadline), by an interrupt as for any limit on
+    /// time. An early deadline doesn't move a job ahead. Default: none.
     ///
     /// ```
     /// use std::time::Duration;
@@ -350,18 +352,17 @@ impl Job {
         self
     }
 
-    /// Says whether running the job twice does no harm. Then it is tried again, on a fresh
-    /// interpreter, when the sandbox fails or its worker dies, as often as
-    /// [`Builder::retries`](crate::Builder::retries) says; what the program itself does is never a
-    /// reason. A job of a session is never tried again. A reader of its events finds
-    /// [`EventKind::Retried`](crate::EventKind::Retried) between two tries.
-    /// Default: yes for a job without a session, in a pool without host functions.
+    /// Sets whether the job may safely run twice. If so, it is retried in a fresh interpreter when
+    /// the sandbox fails or its worker dies, up to [`Builder::retries`](crate::Builder::retries)
+    /// times; a failure of the program itself is never retried. A job of a session is never
+    /// retried. Readers of its events see [`EventKind::Retried`](crate::EventKind::Retried) between
+    /// two tries. Default: yes for a job without a session, in a pool without host functions.
     pub fn idempotent(mut self, is_idempotent: bool) -> Self {
         self.idempotent = Some(is_idempotent);
         self
     }
 
-    /// Shortens the wall time to this, if it is longer.
+    /// Bounds the wall time.
     pub(crate) fn at_most(mut self, wall_time: Duration) -> Self {
         self.at_most = Some(wall_time);
         self
@@ -371,7 +372,7 @@ impl Job {
         self.program.check()
     }
 
-    /// What the scheduler is asked for, in no session and without host functions.
+    /// Converts the job to a request to the scheduler, without a session or host functions.
     pub(crate) fn into_request(self, defaults: &Limits) -> Result<JobRequest, Error> {
         self.check()?;
         let mut limits = self.limits.unwrap_or_else(|| defaults.clone());
@@ -400,24 +401,25 @@ fn read(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let length = file.take(LONGEST_SCRIPT_BYTES + 1).read_to_end(&mut bytes)?;
     if length as u64 > LONGEST_SCRIPT_BYTES {
-        let problem = "it is larger than 64 MiB; a script has to be smaller";
+        let problem = "it is larger than 64 MiB, the limit for scripts";
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
     }
     Ok(bytes)
 }
 
-/// Whether an open file lies in a folder. What only a descriptor names doesn't: a pipe, or a file
-/// that was removed, as shells make long here-documents.
+/// Returns whether an open file has a path in a folder. A file that only a descriptor refers to has
+/// none: a pipe, or a removed file, which shells use for long here-documents.
 fn has_place(path: &Path) -> bool {
     !path.canonicalize().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Where a script lies, with links followed, as CPython does; `None` where that can't be granted.
+/// Returns the script's folder and name, with links resolved, as CPython does; `None` if the folder
+/// can't be shown to the program.
 fn script(path: &Path) -> Result<Option<Script>, Error> {
     let unreadable = |source| Error::Read { path: path.to_owned(), source };
     let path = path.canonicalize().map_err(unreadable)?;
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
-    // A program can't be told a name that is no UTF-8.
+    // Programs can't be given a name that isn't UTF-8.
     let Some(name) = name.to_str() else { return Ok(None) };
     match Mount::open_modules(folder, name) {
         Ok(folder) => Ok(Some(Script { folder: Arc::new(folder), name: name.to_owned() })),
@@ -431,14 +433,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_of_a_script_is_bounded() {
+    fn reading_a_script_is_bounded() {
         let error = Job::file("/dev/zero").unwrap_err().to_string();
         assert!(error.contains("`/dev/zero`") && error.contains("larger than 64 MiB"), "{error}");
         assert!(Job::file("/").is_err());
     }
 
     #[test]
-    fn a_pipe_without_a_name_has_nothing_beside_it() {
+    fn an_unnamed_pipe_has_no_folder() {
         use std::io::Write;
         use std::os::fd::AsRawFd;
         let (reader, mut writer) = io::pipe().unwrap();

@@ -11,37 +11,37 @@ use crate::error::Error;
 use crate::job::Job;
 use crate::runtime::Hatchery;
 
-/// A session: jobs run one after another on one state and see what earlier ones left.
+/// A session: jobs run one after another on one state, and each sees what earlier ones left.
 ///
 /// It has no interpreter of its own: its state stays with the worker that ran its last job until
-/// that worker is needed for something else, or the session has rested for a while, and is then put
-/// aside in memory. When memory is short, or the session rests for longer, it is compressed there
-/// or written to disk; [`SessionsConfig`](crate::SessionsConfig) has the times and bounds. So there
-/// can be many more sessions than workers. Wherever its state is, the next job finds everything as
-/// the last one left it, and pays for bringing it. [`Status::sessions`](crate::Status::sessions)
-/// says where it is and why it last had to make room, and [`Hatchery::decisions`] tells of it.
+/// that worker is needed for something else or the session has been idle for a while. Then the
+/// state is parked in memory. When memory is short, or the session stays idle for longer, the state
+/// is compressed or spilled to disk; [`SessionsConfig`](crate::SessionsConfig) has the times and
+/// bounds. So there can be many more sessions than workers. Wherever the state is, the next job
+/// finds everything as the last one left it, and pays for attaching it.
+/// [`Status::sessions`](crate::Status::sessions) shows where it is and why it was last evicted, and
+/// [`Hatchery::decisions`] reports evictions as they happen.
 ///
-/// Its jobs run in the order in which they were submitted, one at a time, whatever their
-/// priorities.
+/// Its jobs run in order of submission, one at a time, whatever their priorities.
 ///
-/// Between jobs the state can be copied: [`fork`](Self::fork) gives another session that goes on
-/// from it, and a [`checkpoint`](Self::checkpoint) is there to go back to. While a job of the
-/// session runs or waits, that is refused with
+/// Between jobs the state can be copied: [`fork`](Self::fork) opens another session that continues
+/// from it, and a [`checkpoint`](Self::checkpoint) can be restored later. While a job of the
+/// session runs or waits, both are refused with
 /// [`Refusal::SessionBusy`](crate::Refusal::SessionBusy).
 ///
 /// A job that reaches a limit on time or is cancelled is interrupted by `KeyboardInterrupt`, and
-/// the session goes on with its variables; what the job did to files is undone. A job that goes on
-/// regardless for [`Limits::grace`](crate::Limits::grace), that leaves by `os._exit` or traps, or
-/// whose worker dies is undone altogether: the session goes on from where it was before, and
-/// [`Outcome::session_restored`] says so.
+/// the session keeps its variables; what the job did to files is undone. A job is undone altogether
+/// if it ignores the interrupt for [`Limits::grace`](crate::Limits::grace), leaves by `os._exit`,
+/// traps, or loses its worker: the session then continues from its state before the job, and
+/// [`Outcome::session_restored`] is true.
 ///
-/// That takes a copy of the state, which is made between jobs unless its interpreter has more
-/// memory of its own than [`Builder::rollback_bytes`](crate::Builder::rollback_bytes). Without one
-/// the session is gone: jobs that wait end with
+/// That needs a copy of the state, which is made between jobs unless the interpreter's private
+/// memory exceeds [`Builder::rollback_bytes`](crate::Builder::rollback_bytes). Without a copy the
+/// session is lost: waiting jobs end with
 /// [`SandboxFailure::SessionLost`](crate::SandboxFailure::SessionLost), further ones are refused
 /// with [`Refusal::SessionGone`](crate::Refusal::SessionGone),
 /// [`DecisionKind::SessionEnded`](crate::DecisionKind::SessionEnded) has the reason, and
-/// [`Hatchery::session`] opens a fresh one under the same name. Clones are the same session.
+/// [`Hatchery::session`] opens a fresh session under the same name. Clones are the same session.
 #[derive(Debug, Clone)]
 pub struct Session {
     hatchery: Hatchery,
@@ -54,7 +54,7 @@ impl Session {
         Self { hatchery, name: name.to_owned(), session }
     }
 
-    /// The name under which it was opened.
+    /// Returns the name under which it was opened.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -75,12 +75,12 @@ impl Session {
         self.hatchery.submit_to(job, Some(self.session)).await
     }
 
-    /// Opens a session under this name that goes on from this one's state. From then on each goes
-    /// its own way.
+    /// Opens a session under this name that continues from this one's state. The two are
+    /// independent from then on.
     ///
     /// # Errors
     /// A job of the session runs or waits, the session is gone, a session with this name is open,
-    /// too many are, or there is no memory for another one.
+    /// too many sessions are open, or there is no memory for another one.
     pub async fn fork(&self, name: &str) -> Result<Self, Error> {
         let state = self.hatchery.scheduler().capture(self.session).await?;
         let state = state.as_ref().map(Parked::fork);
@@ -88,7 +88,7 @@ impl Session {
         Ok(Self::new(self.hatchery.clone(), name, session))
     }
 
-    /// The session's state as it is now, to go back to.
+    /// Captures the session's present state, to return to it later.
     ///
     /// # Errors
     /// A job of the session runs or waits, or the session is gone.
@@ -96,9 +96,9 @@ impl Session {
         Ok(Checkpoint::new(self.hatchery.scheduler().capture(self.session).await?))
     }
 
-    /// Goes back to a checkpoint, of this session or another one of the same pool. What happened
-    /// since is dropped; random numbers are others than after the checkpoint, unless the session is
-    /// deterministic.
+    /// Restores a checkpoint of this session or of another one of the same pool, dropping what
+    /// happened since. Random numbers drawn from then on differ from those drawn after the
+    /// checkpoint, unless the session is deterministic.
     ///
     /// # Errors
     /// A job of the session runs or waits, or the session is gone.
@@ -107,9 +107,9 @@ impl Session {
         Ok(self.hatchery.scheduler().replace(self.session, state).await?)
     }
 
-    /// The files of the session's workspace as they are now: which there are, and what is in them.
-    /// A job with [inputs](crate::Job::input) puts files there. Like [`fork`](Self::fork) it has the
-    /// session's state copied, unless that was done since its last job.
+    /// Returns the files of the session's workspace as they are now, with their contents. A job
+    /// with [inputs](crate::Job::input) puts files there. Like [`fork`](Self::fork) this copies the
+    /// session's state, unless it was copied since the last job.
     ///
     /// # Errors
     /// A job of the session runs or waits, or the session is gone.
@@ -117,10 +117,10 @@ impl Session {
         Ok(self.state().await?.workspace())
     }
 
-    /// Writes the session's state to a file, in one step, for [`Hatchery::revive`] in this process
-    /// or another one with the same image. Variables, modules, files, what is open and where it
-    /// was read to, and a deterministic clock go along; mounted folders don't, and are mounted
-    /// again by the jobs that want them. Returns the bytes written.
+    /// Writes the session's state to a file, atomically, for [`Hatchery::revive`] in this process
+    /// or another one with the same image. Variables, modules, files, open files with their
+    /// positions, and a deterministic clock are saved; mounted folders aren't, and later jobs must
+    /// mount them again. Returns the bytes written.
     ///
     /// # Errors
     /// A job of the session runs or waits, the session is gone, or the file can't be written.
@@ -131,7 +131,7 @@ impl Session {
         Ok(writing.await.map_err(|error| Error::Load(error.to_string()))??)
     }
 
-    /// Goes back to where a fresh session starts.
+    /// Resets the session to the state of a fresh one.
     ///
     /// # Errors
     /// A job of the session runs or waits, or the session is gone.
@@ -139,7 +139,7 @@ impl Session {
         Ok(self.hatchery.scheduler().replace(self.session, None).await?)
     }
 
-    /// Ends the session once its jobs have ended. Its state is dropped.
+    /// Closes the session once its jobs have ended, and drops its state.
     pub fn close(self) {
         self.hatchery.scheduler().close_session(self.session);
     }
@@ -153,21 +153,22 @@ impl Session {
 }
 
 impl Hatchery {
-    /// The session with this name, opened if it isn't open.
+    /// Returns the session with this name, and opens it if it isn't open.
     ///
     /// # Errors
-    /// Too many sessions are open, no memory is left and no session at rest could give some back,
+    /// Too many sessions are open, there is no memory left and no idle session can give some back,
     /// or the pool is shutting down.
     pub async fn session(&self, name: &str) -> Result<Session, Error> {
         let session = self.scheduler().open_session(name).await?;
         Ok(Session::new(self.clone(), name, session))
     }
 
-    /// Opens a session that [`Session::save`] wrote, here or in another process, under a new name.
+    /// Opens a session from a file written by [`Session::save`], here or in another process, under
+    /// a new name.
     ///
     /// # Errors
-    /// The file can't be read, is damaged, or began from another image; a session with this name
-    /// is open, or too many are.
+    /// The file can't be read, is damaged, or belongs to another image; a session with this name is
+    /// open, or too many are.
     pub async fn revive(&self, name: &str, path: impl AsRef<Path>) -> Result<Session, Error> {
         let image = self.session_image()?.clone();
         let path = path.as_ref().to_owned();

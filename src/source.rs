@@ -1,10 +1,10 @@
-//! Python source as files hold it: in the encoding that it names, as PEP 263 has it.
+//! Decodes Python source files, following PEP 263.
 
-/// A file can't be read as Python source.
+/// A file can't be decoded as Python source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadSource {
-    /// It names no encoding, and isn't in the one that Python then takes.
+    /// It isn't UTF-8, the encoding of source that names none.
     #[error(
         "it isn't UTF-8, which Python source has to be unless its first or second line says \
          otherwise, as `# coding: latin-1` does"
@@ -16,15 +16,15 @@ pub enum BadSource {
         /// The encoding.
         encoding: String,
     },
-    /// It begins with the mark of UTF-8, and names another encoding.
-    #[error("it names the encoding `{encoding}`, and begins with the byte order mark of UTF-8")]
+    /// It begins with the byte order mark of UTF-8, but names another encoding.
+    #[error("it names the encoding `{encoding}`, but begins with the byte order mark of UTF-8")]
     Marked {
         /// The encoding.
         encoding: String,
     },
-    /// It names an encoding that is none of those that are known here.
+    /// It names an encoding that isn't supported.
     #[error(
-        "it names the encoding `{encoding}`, and only UTF-8, ASCII and Latin-1 are known here; \
+        "it names the encoding `{encoding}`, but only UTF-8, ASCII and Latin-1 are supported; \
          save it as UTF-8"
     )]
     Unknown {
@@ -33,7 +33,7 @@ pub enum BadSource {
     },
 }
 
-/// Encodings that source can be in.
+/// The supported encodings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encoding {
     Utf8,
@@ -41,12 +41,12 @@ enum Encoding {
     Latin1,
 }
 
-/// What CPython skips, and some editors put in front of UTF-8.
+/// The byte order mark of UTF-8, which some editors write and CPython skips.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The text of Python source as a file holds it: UTF-8, with or without a byte order mark, or what
-/// its first or second line names, as [PEP 263](https://peps.python.org/pep-0263/) has it, if that
-/// is UTF-8, ASCII or Latin-1 by one of their usual names.
+/// Decodes Python source. Its encoding is UTF-8, with or without a byte order mark, unless its
+/// first or second line names another one, as [PEP 263](https://peps.python.org/pep-0263/)
+/// describes. UTF-8, ASCII and Latin-1 are supported, by their usual names.
 ///
 /// ```
 /// let source = hatchery::decode_source(b"# coding: latin-1\nprint('\xe9')")?;
@@ -55,7 +55,7 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 /// ```
 ///
 /// # Errors
-/// The bytes aren't in their encoding, or that is another one.
+/// The bytes aren't in their encoding, or that encoding isn't supported.
 pub fn decode_source(bytes: &[u8]) -> Result<String, BadSource> {
     let unmarked = bytes.strip_prefix(MARK);
     let is_marked = unmarked.is_some();
@@ -81,7 +81,7 @@ pub fn decode_source(bytes: &[u8]) -> Result<String, BadSource> {
     })
 }
 
-/// The encoding that the first line names, or the second one behind a line without code.
+/// Returns the encoding named in the first line, or in the second one if the first has no code.
 fn named_encoding(source: &[u8]) -> Option<String> {
     let (first, rest) = split_line(source);
     if let Some(name) = encoding_in(first) {
@@ -100,7 +100,7 @@ fn split_line(source: &[u8]) -> (&[u8], &[u8]) {
     (line, rest.strip_prefix(b"\r\n").unwrap_or(&rest[1..]))
 }
 
-/// The name behind `coding:` or `coding=` in a line that is a comment.
+/// Returns the name after `coding:` or `coding=` in a comment line.
 fn encoding_in(line: &[u8]) -> Option<String> {
     let comment = line.trim_ascii_start().strip_prefix(b"#")?;
     let word = b"coding";
@@ -117,7 +117,7 @@ fn encoding_in(line: &[u8]) -> Option<String> {
 
 fn encoding_of(name: &str) -> Option<Encoding> {
     let name = name.to_ascii_lowercase().replace('_', "-");
-    // As CPython's tokenizer has it, which says `utf-8-unix` for what Emacs writes.
+    // As in CPython's tokenizer; Emacs writes `utf-8-unix`.
     let begins = |known: &str| {
         name.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
@@ -154,7 +154,7 @@ mod tests {
                 "\n \t# vim: set fileencoding=latin1 :\n'é'",
             ),
             (b"# coding of coding: ascii\rx", "# coding of coding: ascii\rx"),
-            // Neither of these names one.
+            // None of these names an encoding.
             (b"x = 1\n# coding: latin-1\n'\xc3\xa9'", "x = 1\n# coding: latin-1\n'é'"),
             (b"\n\n# coding: latin-1\n'\xc3\xa9'", "\n\n# coding: latin-1\n'é'"),
             (b"'# coding: latin-1 \xc3\xa9'", "'# coding: latin-1 é'"),
@@ -165,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_says_why() {
+    fn source_that_cannot_be_decoded_is_an_error_that_says_why() {
         for (bytes, expected) in [
             (&b"'\xe9'"[..], "isn't UTF-8"),
             (b"# coding: utf8\n'\xe9'", "`utf8` that it names"),
             (b"# coding: ascii\n'\xc3\xa9'", "`ascii` that it names"),
             (b"\xef\xbb\xbf# coding: latin-1\n", "begins with the byte order mark"),
-            (b"# coding: cp1252\n'x'", "`cp1252`, and only"),
-            (b"# coding: iso-8859-15\n", "`iso-8859-15`, and only"),
+            (b"# coding: cp1252\n'x'", "`cp1252`, but only"),
+            (b"# coding: iso-8859-15\n", "`iso-8859-15`, but only"),
         ] {
             let problem = decode_source(bytes).unwrap_err().to_string();
             assert!(problem.contains(expected), "{problem}");

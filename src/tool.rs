@@ -1,7 +1,7 @@
 //! A job as a tool of agents: the call, as a model writes it, and the JSON schemas of the call and
 //! of its result (`Outcome::to_tool_json`).
 //!
-//! A call is not trusted: it can have nothing of the host, and no more time than the pool gives.
+//! Calls are not trusted: a call gets no access to the host, and no more time than the pool allows.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::job::Job;
 const FILES: &str = "an object of strings, or for bytes of {\"base64\": string}";
 
 impl Job {
-    /// The job of a tool's call, which [`tool_schema`] describes: an object with `code`, and
-    /// perhaps `timeout` (seconds), `stdin`, `args`, `env`, `files` (by their paths in the
-    /// workspace, as [`Self::json_files`] has them) and `variables` (JSON by name).
+    /// Creates the job of a tool call, as [`tool_schema`] describes it: an object with `code` and
+    /// optionally `timeout` (seconds), `stdin`, `args`, `env`, `files` (by their paths in the
+    /// workspace, as in [`Self::json_files`]) and `variables` (JSON by name).
     ///
-    /// The time can only be shorter than what the pool's limits allow.
+    /// The timeout can only shorten the wall time of the pool's limits.
     ///
     /// ```
     /// let call = serde_json::json!({ "code": "n * 2", "variables": { "n": 21 }, "timeout": 5 });
@@ -27,7 +27,7 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// A field is unknown, missing, of another type, or has a value that no job can have.
+    /// A field is unknown or missing, or has the wrong type or an invalid value.
     pub fn from_tool_call(call: &Json) -> Result<Self, BadToolCall> {
         let expected = "an object";
         let call = call.as_object().ok_or(BadToolCall::Type { field: "call", expected })?;
@@ -66,8 +66,8 @@ impl Job {
         Ok(job)
     }
 
-    /// Puts files into the workspace that JSON has: an object from paths to contents, each a text
-    /// or an object whose one field, `base64`, has bytes (RFC 4648, padded).
+    /// Puts files into the workspace from JSON: an object from paths to contents. Each content is a
+    /// text, or an object whose only field, `base64`, has bytes (RFC 4648, padded).
     ///
     /// ```
     /// let files = serde_json::json!({ "a.csv": "x,y\n1,2\n", "b.bin": { "base64": "/wA=" } });
@@ -75,7 +75,7 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// It has another form, the base64 is none, or a path is not a plain relative one.
+    /// The JSON has another form, the base64 is invalid, or a path is not a plain relative one.
     pub fn json_files(mut self, files: &Json) -> Result<Self, BadToolCall> {
         let bad = || BadToolCall::Type { field: "files", expected: FILES };
         for (path, contents) in files.as_object().ok_or_else(bad)? {
@@ -88,13 +88,13 @@ impl Job {
                 },
                 _ => return Err(bad()),
             };
-            self = self.file_given(InputFile::new(path, contents)?);
+            self = self.with_file(InputFile::new(path, contents)?);
         }
         Ok(self)
     }
 }
 
-/// The field, unless it is missing or null.
+/// Returns the field, unless it is missing or null.
 fn given<'a>(call: &'a Map<String, Json>, field: &str) -> Option<&'a Json> {
     call.get(field).filter(|value| !value.is_null())
 }
@@ -108,7 +108,7 @@ fn text_field<'a>(
     given(call, field).map(text).transpose()
 }
 
-/// The texts of an object by name.
+/// Returns the strings of an object field, by name.
 fn texts_field<'a>(
     call: &'a Map<String, Json>,
     field: &'static str,
@@ -127,8 +127,8 @@ fn timeout(seconds: f64) -> Result<Duration, BadToolCall> {
         .ok_or(BadToolCall::Timeout { seconds })
 }
 
-/// The JSON schema of a call, for whatever offers tools to a model: its title is the tool's name,
-/// its description the tool's.
+/// Returns the JSON schema of a call, for software that offers tools to a model. The schema's title
+/// is the tool's name, and its description the tool's description.
 pub fn tool_schema() -> Json {
     let texts = json!({ "type": "string" });
     let bytes = json!({
@@ -185,15 +185,15 @@ pub fn tool_schema() -> Json {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolRefusal {
-    /// The call, or what the tool was given besides, is wrong.
+    /// The call, or the configuration of the tool, is invalid.
     Usage,
-    /// The pool didn't take it.
+    /// The pool refused it.
     Refused,
     /// The sandbox couldn't be set up.
     Sandbox,
 }
 
-/// The result of a call that didn't run, with all fields of other results: its `status` is
+/// Returns the result of a call that didn't run, with all fields of other results: its `status` is
 /// `not_run`, and its `error` has the kind and the message, which says what to do.
 ///
 /// ```
@@ -212,8 +212,8 @@ pub fn tool_refusal(kind: ToolRefusal, message: &str) -> Json {
 /// The status of a call that didn't run.
 const NOT_RUN: &str = "not_run";
 
-/// The JSON schema of a result, as `Outcome::to_tool_json` and `to_tool_json_with_files` and
-/// [`tool_refusal`] make it.
+/// Returns the JSON schema of a result, as made by `Outcome::to_tool_json`,
+/// `to_tool_json_with_files` and [`tool_refusal`].
 pub fn tool_result_schema() -> Json {
     let text = |description: &str| json!({ "type": "string", "description": description });
     let perhaps =
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_what_the_schema_says() {
+    fn calls_match_the_schema() {
         let everything = json!({
             "code": "1", "timeout": 0.5, "stdin": "in", "args": ["a"], "env": {"A": "b"},
             "files": {"dir/a.csv": "1", "b": {"base64": "/w=="}}, "variables": {"x": [1, null]},
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_field() {
         let files = "`files` must be an object of strings, or for bytes of {\"base64\": string}";
         for (call, expected) in [
             (json!([]), "`call` must be an object"),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_has_no_more_time_than_the_pool_gives() {
+    fn a_call_gets_no_more_time_than_the_pool_allows() {
         let limits = engine::Limits::default();
         for (seconds, expected) in [(1, Duration::from_secs(1)), (60, limits.wall_time)] {
             let job = Job::from_tool_call(&json!({"code": "", "timeout": seconds})).unwrap();
