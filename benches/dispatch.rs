@@ -1,8 +1,8 @@
-//! What do scheduler and pool add to a job? Measures submission to outcome and submission to the
-//! first instruction on scripted interpreters that do nothing, against a bare channel to a thread
-//! and back, and what a job costs while many others wait.
+//! What do the scheduler and the pool add to a job? Measures the time from submission to the
+//! outcome and to the first instruction on scripted interpreters that do nothing, against a bare
+//! channel to a thread and back, and the cost of a job while many others wait.
 //!
-//! Doesn't measure: Python, wasm, the start of interpreters (the scripted one starts in no time).
+//! Doesn't measure: Python, wasm, or starting interpreters (a scripted one starts instantly).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,8 @@ mod support;
 
 type Reply = oneshot::Sender<Instant>;
 
-/// The least that handing work to a thread and hearing back can cost: says when it had the work.
+/// A bare thread: the least that passing work to a thread and getting a reply can cost. It replies
+/// with the time at which it got the work.
 fn bare_thread() -> crossbeam_channel::Sender<Reply> {
     let (sender, receiver) = crossbeam_channel::bounded::<Reply>(1024);
     std::thread::spawn(move || {
@@ -52,10 +53,10 @@ fn config(workers: usize) -> SchedulerConfig {
 
 async fn start(config: SchedulerConfig, source: Arc<dyn InterpreterSource>) -> Scheduler {
     let scheduler = Scheduler::start(config, PoolConfig::default(), source).await;
-    scheduler.expect("the configuration makes sense")
+    scheduler.expect("the configuration is valid")
 }
 
-/// Scripted interpreters that tell when each run begins.
+/// Scripted interpreters that report when each run begins.
 struct Watched {
     fake: FakeSource,
     begun: mpsc::Sender<Instant>,
@@ -83,7 +84,7 @@ impl InterpreterSource for Watched {
 
 impl Interpreter for WatchedInterpreter {
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards) {
-        // Nobody listens once a bench is over.
+        // Nobody listens once the bench is over.
         let _ = self.begun.blocking_send(clock());
         self.fake.run(task, last)
     }
@@ -107,14 +108,14 @@ impl Interpreter for WatchedInterpreter {
 
 /// One job at a time: latency.
 fn one_at_a_time(criterion: &mut Criterion) {
-    let runtime = Runtime::new().expect("threads can be had");
+    let runtime = Runtime::new().expect("the runtime starts");
     let mut group = criterion.benchmark_group("submit_to_outcome");
     let channel = bare_thread();
     group.bench_function("bare_channel", |bencher| {
         bencher.iter(|| {
             runtime.block_on(async {
                 let (reply, answer): (Reply, _) = oneshot::channel();
-                channel.send(reply).expect("the thread lives");
+                channel.send(reply).expect("the thread is alive");
                 assert!(answer.await.is_ok());
             });
         });
@@ -123,7 +124,7 @@ fn one_at_a_time(criterion: &mut Criterion) {
     group.bench_function("scheduler_and_pool", |bencher| {
         bencher.iter(|| {
             runtime.block_on(async {
-                let outcome = scheduler.submit(request()).await.expect("it is taken").await;
+                let outcome = scheduler.submit(request()).await.expect("the job is admitted").await;
                 assert!(outcome.is_success());
             });
         });
@@ -133,21 +134,21 @@ fn one_at_a_time(criterion: &mut Criterion) {
 }
 
 /// From the call of `submit` to the run on a worker's thread, one job at a time. Prints medians and
-/// tails, and those of a bare channel in the same minute.
+/// tails, and those of a bare channel measured in the same minute.
 fn submit_to_running(_criterion: &mut Criterion) {
     const JOBS: usize = 20_000;
     if !is_wanted("submit_to_running") {
         return;
     }
-    let runtime = Runtime::new().expect("threads can be had");
+    let runtime = Runtime::new().expect("the runtime starts");
     let channel = bare_thread();
     let bare = runtime.block_on(async {
         let mut times = Vec::with_capacity(JOBS);
         for _ in 0..JOBS {
             let (reply, answer): (Reply, _) = oneshot::channel();
             let sent = clock();
-            channel.send(reply).expect("the thread lives");
-            times.push(answer.await.expect("the thread lives") - sent);
+            channel.send(reply).expect("the thread is alive");
+            times.push(answer.await.expect("the thread is alive") - sent);
         }
         times
     });
@@ -159,8 +160,8 @@ fn submit_to_running(_criterion: &mut Criterion) {
         for _ in 0..JOBS {
             let request = request();
             let submitted = clock();
-            let ticket = scheduler.submit(request).await.expect("it is taken");
-            times.push(runs.recv().await.expect("the worker lives") - submitted);
+            let ticket = scheduler.submit(request).await.expect("the job is admitted");
+            times.push(runs.recv().await.expect("a worker is alive") - submitted);
             assert!(ticket.await.is_success());
         }
         times
@@ -168,14 +169,14 @@ fn submit_to_running(_criterion: &mut Criterion) {
     let bare = print("submit_to_running/bare_channel", bare);
     let through = print("submit_to_running/scheduler_and_pool", through);
     let more = at(&through, 500).saturating_sub(at(&bare, 500));
-    println!("submit_to_running: {more:?} more than the channel, by medians; promised: p50 20µs");
+    println!("submit_to_running: {more:?} more than the channel at the median; promised: p50 20µs");
     runtime.block_on(scheduler.abort());
 }
 
 /// A thousand jobs at once: throughput.
 fn many_at_once(criterion: &mut Criterion) {
     const JOBS: u64 = 1_000;
-    let runtime = Runtime::new().expect("threads can be had");
+    let runtime = Runtime::new().expect("the runtime starts");
     let mut group = criterion.benchmark_group("thousand_jobs");
     group.throughput(Throughput::Elements(JOBS));
     let channel = bare_thread();
@@ -185,7 +186,7 @@ fn many_at_once(criterion: &mut Criterion) {
                 let mut answers = Vec::with_capacity(JOBS as usize);
                 for _ in 0..JOBS {
                     let (reply, answer): (Reply, _) = oneshot::channel();
-                    channel.send(reply).expect("the thread lives");
+                    channel.send(reply).expect("the thread is alive");
                     answers.push(answer);
                 }
                 for answer in answers {
@@ -201,7 +202,8 @@ fn many_at_once(criterion: &mut Criterion) {
                 runtime.block_on(async {
                     let mut tickets = Vec::with_capacity(JOBS as usize);
                     for _ in 0..JOBS {
-                        tickets.push(scheduler.submit(request()).await.expect("it is taken"));
+                        tickets
+                            .push(scheduler.submit(request()).await.expect("the job is admitted"));
                     }
                     for ticket in tickets {
                         assert!(ticket.await.is_success());
@@ -214,21 +216,21 @@ fn many_at_once(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What a job costs in all, submission, decisions, run and end, while so many others wait: each
-/// that begins is followed by another. Prints the ratio.
+/// The whole cost of a job, from submission through its run to its end, with a given number of jobs
+/// waiting: each job that begins is followed by another submission. Prints the ratio.
 fn backlog(_criterion: &mut Criterion) {
     const FEW: usize = 100;
     const MANY: usize = 100_000;
     if !is_wanted("backlog") {
         return;
     }
-    let runtime = Runtime::new().expect("threads can be had");
+    let runtime = Runtime::new().expect("the runtime starts");
     let mut best = [Duration::MAX; 2];
-    // In turn, so that a busy minute of the machine meets both.
+    // Alternate, so that a busy minute of the machine affects both.
     for _ in 0..3 {
         for (place, waiting) in [FEW, MANY].into_iter().enumerate() {
             let each = runtime.block_on(job_with_backlog(waiting));
-            println!("backlog/{waiting}: {each:?} a job");
+            println!("backlog/{waiting}: {each:?} per job");
             best[place] = best[place].min(each);
         }
     }
@@ -236,12 +238,12 @@ fn backlog(_criterion: &mut Criterion) {
     println!("backlog: with {MANY} jobs {ratio:.2} times as long as with {FEW}; promised: 2");
 }
 
-/// Jobs of ten tenants and three priorities wait for workers; then 5,000 of them run, on two.
+/// Queues jobs of ten tenants and three priorities; then two workers run 5,000 of them.
 async fn job_with_backlog(waiting: usize) -> Duration {
     const JOBS: usize = 5_000;
     let fake = FakeSource::default();
     fake.hold_starts(true);
-    // One, so that the workers are never far ahead of what is submitted.
+    // Capacity 1, so that the workers never get far ahead of the submissions.
     let (begun, mut runs) = mpsc::channel(1);
     let source = Arc::new(Watched { fake: fake.clone(), begun });
     let config = SchedulerConfig { queued_count: 2 * waiting, ..config(2) };
@@ -254,20 +256,20 @@ async fn job_with_backlog(waiting: usize) -> Duration {
         ..request()
     };
     for place in 0..waiting {
-        tickets.push(scheduler.submit(of_place(place)).await.expect("it is taken"));
+        tickets.push(scheduler.submit(of_place(place)).await.expect("the job is admitted"));
     }
     assert_eq!(scheduler.status().queue_depth, waiting);
     fake.hold_starts(false);
-    runs.recv().await.expect("the workers live");
+    runs.recv().await.expect("a worker is alive");
     let started = clock();
     for place in 0..JOBS {
-        tickets.push(scheduler.submit(of_place(place)).await.expect("it is taken"));
-        runs.recv().await.expect("the workers live");
+        tickets.push(scheduler.submit(of_place(place)).await.expect("the job is admitted"));
+        runs.recv().await.expect("a worker is alive");
     }
     let each = started.elapsed() / JOBS as u32;
     let left = scheduler.status().queue_depth;
-    assert!(left + 50 >= waiting, "{left} of {waiting} jobs waited in the end");
-    // Or workers would wait to tell of their runs.
+    assert!(left + 50 >= waiting, "only {left} of {waiting} jobs still waited at the end");
+    // Otherwise workers would block reporting their runs.
     drop(runs);
     scheduler.abort().await;
     each

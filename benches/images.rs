@@ -1,8 +1,8 @@
-//! What does a fresh interpreter with numpy and pandas cost, for one job? Measures a turn of `x = 1`
-//! on a slot and the reset after it, on the engine alone, and jobs through the whole pool, against
+//! What does a fresh interpreter with numpy and pandas cost a job? Measures a turn of `x = 1` on a
+//! slot and the reset after it, on the engine alone, and jobs through the whole pool, against
 //! starting the machine's own Python with nothing imported.
 //!
-//! Doesn't measure: making the image, and importing anything, since the image has that.
+//! Doesn't measure: building the image, or imports, which are in the image.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ fn program(source: &str) -> Program {
     Program { source: source.to_owned(), ..Program::default() }
 }
 
-/// One slot: the turn, and the reset apart from it.
+/// One slot: the turn and the reset, separately and together.
 #[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn one_slot(criterion: &mut Criterion) {
     let image = image();
-    let mut slot = image.start().expect("memory can be had");
+    let mut slot = image.start().expect("there is memory");
     turn(&mut slot, &program("import sys; assert {'numpy', 'pandas'} <= sys.modules.keys()"));
-    slot.reset().expect("memory can be had");
+    slot.reset().expect("there is memory");
     let program = program("x = 1");
     let mut group = criterion.benchmark_group("fresh_x_is_1_with_numpy_and_pandas");
     group.sample_size(50).measurement_time(Duration::from_secs(10));
@@ -52,7 +52,7 @@ fn one_slot(criterion: &mut Criterion) {
                     let started = Instant::now();
                     turn(&mut slot, &program);
                     let turned = Instant::now();
-                    slot.reset().expect("memory can be had");
+                    slot.reset().expect("there is memory");
                     let reset = turned.elapsed();
                     total += if counts_turn { turned - started } else { Duration::ZERO };
                     total += if counts_reset { reset } else { Duration::ZERO };
@@ -70,8 +70,8 @@ fn start_native_python() {
     assert!(status.expect("python3 is installed").success());
 }
 
-/// Prints what criterion doesn't: medians and tails of single turns and resets, and how many fit
-/// into one start of the machine's own Python.
+/// Prints what criterion doesn't: medians and tails of single turns and resets, and how many of
+/// them fit into one start of the machine's own Python.
 #[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn percentiles(slot: &mut Interpreter, program: &Program) {
     let (mut turns, mut resets) = (Vec::new(), Vec::new());
@@ -80,7 +80,7 @@ fn percentiles(slot: &mut Interpreter, program: &Program) {
         turn(slot, program);
         turns.push(started.elapsed());
         let started = Instant::now();
-        slot.reset().expect("memory can be had");
+        slot.reset().expect("there is memory");
         resets.push(started.elapsed());
     }
     let mut starts = Vec::new();
@@ -98,10 +98,10 @@ fn percentiles(slot: &mut Interpreter, program: &Program) {
         *median = at(500);
     }
     let [turn, reset, start] = medians.map(|median| median.as_secs_f64());
-    println!("one start takes {:.0} times as long as turn and reset", start / (turn + reset));
+    println!("one start takes {:.0} times as long as a turn and a reset", start / (turn + reset));
 }
 
-/// Slots side by side, each with its thread: the copying doesn't get in each other's way.
+/// Concurrent slots, each on its own thread: copying pages on one doesn't slow the others.
 fn slots_side_by_side(criterion: &mut Criterion) {
     const JOBS: u64 = 1_000;
     let image = image();
@@ -122,12 +122,12 @@ fn run_on_slots(image: &Image, slots: u64, jobs: u64) -> Duration {
         let threads: Vec<_> = (0..slots)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut slot = image.start().expect("memory can be had");
+                    let mut slot = image.start().expect("there is memory");
                     let program = program("x = 1");
                     ready.wait();
                     for _ in 0..jobs / slots {
                         turn(&mut slot, &program);
-                        slot.reset().expect("memory can be had");
+                        slot.reset().expect("there is memory");
                     }
                 })
             })
@@ -139,22 +139,24 @@ fn run_on_slots(image: &Image, slots: u64, jobs: u64) -> Duration {
     })
 }
 
-/// Through scheduler and pool.
+/// Jobs through the scheduler and the pool.
 fn through_the_pool(criterion: &mut Criterion) {
     const JOBS: u64 = 1_000;
-    let runtime = Runtime::new().expect("threads can be had");
+    let runtime = Runtime::new().expect("the runtime starts");
     let mut group = criterion.benchmark_group("thousand_fresh_jobs_through_the_pool");
     group.throughput(Throughput::Elements(JOBS)).sample_size(10);
     for workers in [1, 2] {
         let pool = runtime
             .block_on(Hatchery::builder().workers(workers).preload(PRELOAD).start())
-            .expect("the build can be had");
+            .expect("the build is available");
         group.bench_function(BenchmarkId::new("workers", workers), |bencher| {
             bencher.iter(|| {
                 runtime.block_on(async {
                     let mut tickets = Vec::with_capacity(JOBS as usize);
                     for _ in 0..JOBS {
-                        tickets.push(pool.submit(Job::code("x = 1")).await.expect("it is taken"));
+                        tickets.push(
+                            pool.submit(Job::code("x = 1")).await.expect("the job is admitted"),
+                        );
                     }
                     for ticket in tickets {
                         assert!(ticket.await.is_success());

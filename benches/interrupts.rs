@@ -1,9 +1,9 @@
-//! How soon does a program end that is to end? Measures the way from a request to the program's
-//! `KeyboardInterrupt`, how far a hard stop overshoots its deadline, right answers between many
-//! interrupts, and whether a CPU limit holds on a busy machine. Prints percentiles, and fails if an
-//! answer is wrong.
+//! How soon does a program end after it is told to? Measures the time from a request to the
+//! program's `KeyboardInterrupt`, how far a hard stop overshoots its deadline, whether answers are
+//! right between many interrupts, and whether a CPU limit is exact on a busy machine. Prints
+//! percentiles, and fails if an answer is wrong.
 //!
-//! Doesn't measure: replacing an interpreter that was stopped; `benches/start.rs` has that.
+//! Doesn't measure: replacing a stopped interpreter; `benches/start.rs` does.
 
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hatchery::{Hatchery, Job, LimitKind, Limits, Verdict};
 use tokio::runtime::Runtime;
 
-/// Says that it was interrupted as the first thing that it does about it.
+/// Bodies of programs that report an interrupt as the first thing in their handler.
 const LISTENERS: [&str; 5] = [
     "while True: pass",
     "while True: [i * i for i in range(100)]",
@@ -20,7 +20,7 @@ const LISTENERS: [&str; 5] = [
     "for _ in iter(int, 1): pass",
 ];
 
-/// Endless in twenty ways: in Python, in C, in the host, and deaf to every exception.
+/// Twenty endless programs: in Python, in C, in the host, and ignoring every exception.
 const ENDLESS: [&str; 20] = [
     "while True: pass",
     "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
@@ -45,9 +45,9 @@ const ENDLESS: [&str; 20] = [
 ];
 
 fn main() {
-    let runtime = Runtime::new().expect("threads can be had");
+    let runtime = Runtime::new().expect("the runtime starts");
     let pool =
-        runtime.block_on(Hatchery::builder().workers(2).start()).expect("the build can be had");
+        runtime.block_on(Hatchery::builder().workers(2).start()).expect("the build is available");
     runtime.block_on(async {
         soft_interrupts(&pool, 1_000).await;
         alternating(&pool, 10_000).await;
@@ -57,18 +57,18 @@ fn main() {
     });
 }
 
-/// From the request to the program's `except KeyboardInterrupt`, as its caller sees both.
+/// From the request to the program's `except KeyboardInterrupt`, both as the caller sees them.
 #[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 async fn soft_interrupts(pool: &Hatchery, count: usize) {
-    let session = pool.session("soft").await.expect("one session may be open");
+    let session = pool.session("soft").await.expect("the session opens");
     let mut delays = Vec::new();
     for round in 0..count {
         let body = LISTENERS[round % LISTENERS.len()];
         let source =
             format!("try:\n    print('on')\n    {body}\nexcept KeyboardInterrupt: print('heard')");
-        let mut ticket = session.submit(Job::code(source)).await.expect("it is taken");
+        let mut ticket = session.submit(Job::code(source)).await.expect("the job is admitted");
         assert_eq!(next_line(&mut ticket).await, "on\n");
-        // At any moment of the program's life, but past its first line.
+        // At an arbitrary moment after the program's first line.
         spin(Duration::from_micros(37 * (round as u64 % 100)));
         let asked = Instant::now();
         ticket.interrupt();
@@ -80,35 +80,36 @@ async fn soft_interrupts(pool: &Hatchery, count: usize) {
     report("soft interrupt, request to KeyboardInterrupt", delays);
 }
 
-/// One session, interrupted and asked in turn.
+/// One session, alternately interrupted and queried.
 async fn alternating(pool: &Hatchery, count: u64) {
-    let session = pool.session("alternating").await.expect("one session may be open");
-    session.run(Job::code("x = 0")).await.expect("it is taken");
+    let session = pool.session("alternating").await.expect("the session opens");
+    session.run(Job::code("x = 0")).await.expect("the job is admitted");
     for round in 1..=count {
         let source = "print('on')\nwhile True: pass";
-        let mut ticket = session.submit(Job::code(source)).await.expect("it is taken");
+        let mut ticket = session.submit(Job::code(source)).await.expect("the job is admitted");
         assert_eq!(next_line(&mut ticket).await, "on\n");
         ticket.interrupt();
         let verdict = ticket.outcome().await.verdict;
         assert!(matches!(verdict, Verdict::Raised(_)), "{verdict:?}");
-        let outcome = session.run(Job::code("x += 1; print(x)")).await.expect("it is taken");
+        let outcome =
+            session.run(Job::code("x += 1; print(x)")).await.expect("the job is admitted");
         assert_eq!(outcome.stdout_text(), format!("{round}\n"));
     }
     session.close();
     println!("{count} interrupts and turns on one session: every answer right");
 }
 
-/// Deadlines at moments of all kinds, without grace.
+/// Deadlines at various moments, without a grace period.
 async fn hard_stops(pool: &Hatchery, count: usize) {
     let mut delays = Vec::new();
     for pair in 0..count / 2 {
         let stop = |round: usize| {
-            // From 1 to 60 ms, in steps that share nothing with those of the programs.
+            // From 1 to 60 ms, in steps that don't resonate with those of the programs.
             let wall_time = Duration::from_micros(1_000 + (round as u64 * 7_919) % 59_000);
             let limits = Limits { wall_time, grace: Duration::ZERO, ..Limits::default() };
             let job = Job::code(ENDLESS[round % ENDLESS.len()]).limits(limits);
             async move {
-                let outcome = pool.run(job).await.expect("it is taken");
+                let outcome = pool.run(job).await.expect("the job is admitted");
                 let Verdict::Limit(hit) = outcome.verdict else { panic!("{outcome:?}") };
                 assert_eq!(hit.limit, LimitKind::Wall);
                 outcome.usage.wall.saturating_sub(wall_time)
@@ -117,14 +118,15 @@ async fn hard_stops(pool: &Hatchery, count: usize) {
         let (first, second) = tokio::join!(stop(2 * pair), stop(2 * pair + 1));
         delays.extend([first, second]);
     }
-    let outcome = pool.run(Job::code("print(6 * 7)")).await.expect("it is taken");
+    let outcome = pool.run(Job::code("print(6 * 7)")).await.expect("the job is admitted");
     assert_eq!(outcome.stdout_text(), "42\n");
     report("hard stop, overshoot of the deadline", delays);
 }
 
-/// A second of computing under a CPU limit of 2 s, against 8 busy processes.
+/// Computations of one second under a CPU limit of 2 s, against 8 busy processes.
 async fn busy_machine(pool: &Hatchery, count: usize) {
-    let trial = pool.run(Job::code("for _ in range(5_000_000): pass")).await.expect("taken");
+    let trial =
+        pool.run(Job::code("for _ in range(5_000_000): pass")).await.expect("the job is admitted");
     let rounds = (5e6 / trial.usage.cpu.as_secs_f64()) as u64;
     let source = format!("for _ in range({rounds}): pass");
     let busy: Vec<Busy> = (0..8).map(|_| Busy::start()).collect();
@@ -135,7 +137,8 @@ async fn busy_machine(pool: &Hatchery, count: usize) {
             wall_time: Duration::from_secs(60),
             ..Limits::default()
         };
-        let outcome = pool.run(Job::code(source.as_str()).limits(limits)).await.expect("taken");
+        let outcome =
+            pool.run(Job::code(source.as_str()).limits(limits)).await.expect("the job is admitted");
         assert!(outcome.is_success(), "{outcome:?}");
         assert!(outcome.usage.cpu >= Duration::from_millis(500), "{outcome:?}");
         cpus.push(outcome.usage.cpu);
@@ -143,11 +146,11 @@ async fn busy_machine(pool: &Hatchery, count: usize) {
     }
     drop(busy);
     println!("{count} computations of 1 s under a CPU limit of 2 s and 8 busy processes: all pass");
-    report("their time on the CPU", cpus);
-    report("their time on the clock", walls);
+    report("their CPU time", cpus);
+    report("their wall time", walls);
 }
 
-/// A process that does nothing, as fast as it can.
+/// A process that spins.
 struct Busy(Child);
 
 impl Busy {

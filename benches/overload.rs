@@ -1,10 +1,10 @@
-//! What happens at twice the capacity? Measures how long jobs take that are admitted while twice as
-//! many are offered as two workers can do, what becomes of the others, and how much a noisy tenant
-//! moves a quiet one's tail. The interpreters are scripted and busy for 1 or 10 ms of real time a
-//! job.
+//! What happens at twice the capacity? Measures the latency of admitted jobs while twice as many
+//! are offered as two workers can run, what happens to the others, and how much a noisy tenant
+//! affects a quiet one's tail. The interpreters are scripted and busy for 1 or 10 ms of real time
+//! per job.
 //!
-//! Doesn't measure: Python. The load is offered open-loop, so a slow answer doesn't lower it, and
-//! evenly; the quiet tenant never wants more than one worker at once. Fails if a bound doesn't hold.
+//! Doesn't measure: Python. The load is open-loop, so slow answers don't reduce it, and evenly
+//! spaced; the quiet tenant never needs more than one worker at once. Fails if a bound is exceeded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,33 +23,34 @@ use tokio::time::MissedTickBehavior;
 mod support;
 
 const WORKERS: usize = 2;
-/// What a job works where many are offered.
+/// The work of a job where many are offered.
 const SHORT: Duration = Duration::from_millis(1);
-/// What a job works where two tenants are compared: so long that it says more of the scheduler than
-/// of the system, which on two busy cores can take a millisecond to run a thread that it has woken.
+/// The work of a job where two tenants are compared: long enough that the result reflects the
+/// scheduler rather than the system, which on two busy cores can take a millisecond to run a thread
+/// that it has woken.
 const LONG: Duration = Duration::from_millis(10);
-/// When the outcome of each job is due.
+/// The deadline of each job.
 const DEADLINE: Duration = Duration::from_millis(50);
-/// What ends at its deadline is told so by a timer, whose tick is 1 ms, and after a job of 1 ms; on
-/// two cores the threads of workers and scheduler also wait for one another.
+/// Tolerance: a timer with a tick of 1 ms reports a job that ends at its deadline, after a job of 1
+/// ms; on two cores the threads of workers and scheduler also compete.
 const SLACK: Duration = Duration::from_millis(5);
-/// How many times larger a quiet tenant's p99 may be next to a noisy one.
+/// The largest allowed ratio of a quiet tenant's p99 next to a noisy one to its p99 alone.
 const MOST: f64 = 1.5;
 
-/// How one load fared.
+/// The result of one load.
 #[derive(Default)]
 struct Record {
     offered: usize,
-    /// From submission to outcome, of jobs that were taken.
+    /// From submission to outcome, for admitted jobs.
     admitted: Vec<Duration>,
-    /// Of these, those that ended by their deadline.
+    /// How many of these their deadline stopped.
     late: usize,
-    /// By the names of reasons.
+    /// Refusals by the name of their reason.
     refused: BTreeMap<&'static str, usize>,
     retry_after: Vec<Duration>,
 }
 
-/// What became of one job.
+/// The fate of one job.
 enum Fate {
     Ended { took: Duration, is_late: bool },
     Refused { reason: &'static str, retry_after: Option<Duration> },
@@ -60,7 +61,7 @@ fn clock() -> Instant {
     Instant::now()
 }
 
-/// How long the loads are offered: `HATCHERY_OVERLOAD_SECONDS`, else 30 s.
+/// How long each load is offered: `HATCHERY_OVERLOAD_SECONDS`, else 30 s.
 fn length() -> Duration {
     let seconds = std::env::var("HATCHERY_OVERLOAD_SECONDS").ok();
     Duration::from_secs_f64(seconds.and_then(|text| text.parse().ok()).unwrap_or(30.0))
@@ -81,16 +82,17 @@ async fn start(tenants: BTreeMap<String, TenantConfig>) -> Scheduler {
     };
     let source = Arc::new(FakeSource::default());
     let scheduler = Scheduler::start(config, PoolConfig::default(), source).await;
-    scheduler.expect("the configuration makes sense")
+    scheduler.expect("the configuration is valid")
 }
 
-/// Jobs a second when there is always another one.
+/// Returns the jobs per second when there is always another job.
 async fn capacity(scheduler: &Scheduler, work: Duration) -> f64 {
     let jobs = (3.0 / work.as_secs_f64()) as usize;
     let started = clock();
     let mut waiting = std::collections::VecDeque::new();
     for _ in 0..jobs {
-        let ticket = scheduler.submit(request("measured", work, None)).await.expect("it is taken");
+        let ticket =
+            scheduler.submit(request("measured", work, None)).await.expect("the job is admitted");
         waiting.push_back(ticket);
         if waiting.len() == 4 * WORKERS
             && let Some(oldest) = waiting.pop_front()
@@ -104,7 +106,7 @@ async fn capacity(scheduler: &Scheduler, work: Duration) -> f64 {
     jobs as f64 / started.elapsed().as_secs_f64()
 }
 
-/// Offers so many jobs a second for so long, whatever becomes of them, and waits for all of them.
+/// Offers `rate` jobs per second for a time, whatever happens to them, and waits for all of them.
 async fn offer(
     scheduler: &Scheduler,
     tenant: &str,
@@ -184,7 +186,7 @@ impl Record {
     fn print(&self, name: &str) {
         let share = |count: usize| 100.0 * count as f64 / self.offered.max(1) as f64;
         println!(
-            "{name}: {} offered, {:.1} % taken, {:.2} % late",
+            "{name}: {} offered, {:.1} % admitted, {:.2} % late",
             self.offered,
             share(self.admitted.len()),
             share(self.late)
@@ -195,38 +197,39 @@ impl Record {
     }
 }
 
-/// Twice the capacity, each job with a deadline.
+/// Offers twice the capacity, each job with a deadline.
 async fn overload() {
     let scheduler = start(BTreeMap::new()).await;
     let capacity = capacity(&scheduler, SHORT).await;
-    println!("overload: {capacity:.0} jobs a second can be done");
+    println!("overload: the capacity is {capacity:.0} jobs per second");
     let record = offer(&scheduler, "one", 2.0 * capacity, length(), SHORT, Some(DEADLINE)).await;
     scheduler.drain().await;
     record.print("overload");
     let answered = record.admitted.len() + record.refusals();
-    assert_eq!(answered, record.offered, "each is taken or refused");
-    assert!(record.refusals() > record.offered / 4, "it was no overload");
+    assert_eq!(answered, record.offered, "each job is admitted or refused");
+    assert!(record.refusals() > record.offered / 4, "the load was not an overload");
     let done = (record.admitted.len() - record.late) as f64 / length().as_secs_f64();
     println!(
-        "overload: {done:.0} jobs a second done, {:.0} % of capacity",
+        "overload: {done:.0} jobs per second done, {:.0} % of capacity",
         100.0 * done / capacity
     );
     let admitted = print("overload/admitted", record.admitted);
     let told = record.retry_after.len();
     let retry_after = print("overload/retry_after", record.retry_after);
     let refused: usize = record.refused.values().sum();
-    assert!(told * 100 >= refused * 99, "{told} of {refused} refusals say when to try again");
+    assert!(told * 100 >= refused * 99, "{told} of {refused} refusals say when to retry");
     let plausible = Duration::from_micros(1)..Duration::from_secs(10);
     assert!(plausible.contains(&at(&retry_after, 500)), "{:?}", at(&retry_after, 500));
     let p99 = at(&admitted, 990);
     assert!(p99 <= DEADLINE + SLACK, "p99 of admitted jobs is {p99:?}, due in {DEADLINE:?}");
 }
 
-/// A tenant at a tenth of the capacity, alone, and next to one that offers three times the capacity.
+/// A tenant at a tenth of the capacity, alone, and next to one that offers three times the
+/// capacity.
 ///
-/// A run can't be taken back. So it is a cap that keeps a quiet tenant's tail: the noisy one may
-/// have all workers but one, and its queue is bounded. Shares alone have a quiet job wait for the
-/// first worker that becomes free, up to 10 ms here; that is printed as well, and bounds nothing.
+/// A run can't be preempted. So it is a cap that protects a quiet tenant's tail: the noisy one may
+/// have all workers but one, and its queue is bounded. With shares alone a quiet job waits for the
+/// next worker to become free, up to 10 ms here; that is printed as well, without a bound.
 async fn noisy_neighbour() {
     let tenants = |concurrent| {
         let noisy = TenantConfig { concurrent, queued_count: 100, ..TenantConfig::default() };
@@ -250,19 +253,19 @@ async fn noisy_neighbour() {
         scheduler.drain().await;
         quiet.print(name);
         if is_noisy {
-            noisy.print(&format!("{name}: the noisy one"));
-            assert!(noisy.refusals() > noisy.offered / 2, "it wasn't noisy");
+            noisy.print(&format!("{name}: the noisy tenant"));
+            assert!(noisy.refusals() > noisy.offered / 2, "the noisy tenant was not noisy");
         }
-        assert_eq!(quiet.refusals(), 0, "the quiet one is never refused");
+        assert_eq!(quiet.refusals(), 0, "the quiet tenant is never refused");
         tails.push(at(&print(name, quiet.admitted), 990));
     }
     let ratio = |place: usize| tails[place].as_secs_f64() / tails[0].as_secs_f64();
     println!("noisy_neighbour: p99 {:.2} times as long, without a cap {:.2}", ratio(1), ratio(2));
-    assert!(ratio(1) <= MOST, "a noisy tenant moves a quiet one's p99 by {:.2}", ratio(1));
+    assert!(ratio(1) <= MOST, "a noisy tenant multiplies a quiet one's p99 by {:.2}", ratio(1));
 }
 
 fn main() {
-    let runtime = Runtime::new().expect("threads can be had");
+    let runtime = Runtime::new().expect("the runtime starts");
     if is_wanted("overload") {
         runtime.block_on(overload());
     }

@@ -1,8 +1,8 @@
 //! What does a session cost? Measures forking, parking and attaching one that holds a data frame of
-//! 100,000 rows, the memory of a thousand parked ones, and turns with and without the copy that a
-//! turn which is ended by force goes back to.
+//! 100,000 rows, the memory of a thousand parked sessions, and turns with and without the copy to
+//! which a session rolls back when a turn is stopped by force.
 //!
-//! Doesn't measure: the scheduler's part, which `dispatch.rs` measures.
+//! Doesn't measure: the scheduler's part; `dispatch.rs` does.
 
 use std::fs;
 use std::sync::Arc;
@@ -30,30 +30,30 @@ fn run(slot: &mut Interpreter, source: &str) -> Outcome {
     slot.run(&program, &limits, &Arc::default(), &StopHandle::default(), false).0
 }
 
-/// A session with its frame, in a slot.
+/// Returns a slot with a session that holds the frame.
 fn with_frame(image: &Image) -> Interpreter {
-    let mut slot = image.start().expect("memory can be had");
+    let mut slot = image.start().expect("there is memory");
     let outcome = run(&mut slot, FRAME);
     assert!(outcome.is_success(), "{outcome:?}");
     slot
 }
 
-/// Between two turns that change a little, as between the cells of a notebook.
+/// Forks and moves between turns that change a little, as between the cells of a notebook.
 fn large_session(criterion: &mut Criterion) {
     let image = image();
     let mut group = criterion.benchmark_group("session_with_100000_rows");
     group.sample_size(50).measurement_time(Duration::from_secs(8));
     let mut slot = with_frame(&image);
-    let parked = slot.park().expect("it is on an image");
+    let parked = slot.park().expect("it began from an image");
     println!("{} pages differ from the image, {} bytes", parked.pages(), parked.bytes());
     group.bench_function("fork_when_parked", |bencher| bencher.iter(|| parked.fork()));
     timed(&mut group, "fork_after_a_turn", &mut slot, |slot| {
-        drop(slot.park().expect("it is on an image").fork());
+        drop(slot.park().expect("it began from an image").fork());
     });
-    // On another slot, which something else has used before.
-    let mut other = image.start().expect("memory can be had");
+    // Attach on another slot, over its previous state.
+    let mut other = image.start().expect("there is memory");
     timed(&mut group, "park_and_attach", &mut slot, |slot| {
-        let parked = slot.park().expect("it is on an image");
+        let parked = slot.park().expect("it began from an image");
         other.attach(&parked).expect("it is of this image");
     });
     group.finish();
@@ -61,7 +61,7 @@ fn large_session(criterion: &mut Criterion) {
 
 type Group<'a> = criterion::BenchmarkGroup<'a, criterion::measurement::WallTime>;
 
-/// Measures `work` alone, each time after a turn; prints the median and the tail as well.
+/// Measures only `work`, each time after a turn; prints the median and the tail as well.
 #[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn timed(
     group: &mut Group<'_>,
@@ -86,7 +86,7 @@ fn timed(
         });
     });
     if times.is_empty() {
-        // Another bench was asked for.
+        // Another bench was selected.
         return;
     }
     times.sort_unstable();
@@ -94,36 +94,37 @@ fn timed(
     println!("{name}: p50 {:?}, p99 {:?}", at(50), at(99));
 }
 
-/// A thousand sessions on two slots, each asked again in another order.
+/// A thousand sessions on two slots, each queried again in another order.
 #[expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 fn a_thousand_sessions(_criterion: &mut Criterion) {
     const SESSIONS: usize = 1_000;
-    let runtime = Runtime::new().expect("threads can be had");
+    let runtime = Runtime::new().expect("the runtime starts");
     runtime.block_on(async {
         let pool = Hatchery::builder().workers(2).preload(PRELOAD).start().await;
-        let pool = pool.expect("the build can be had");
+        let pool = pool.expect("the build is available");
         let before = resident_bytes();
         let started = Instant::now();
         let mut sessions = Vec::new();
         for number in 0..SESSIONS {
-            let session = pool.session(&format!("session {number}")).await.expect("it may be open");
+            let session =
+                pool.session(&format!("session {number}")).await.expect("the session opens");
             let source = format!(
                 "import pandas\n\
                  df = pandas.DataFrame({{'x': range({number}, {number} + 10)}})"
             );
-            let outcome = session.run(Job::code(source)).await.expect("it is taken");
+            let outcome = session.run(Job::code(source)).await.expect("the job is admitted");
             assert!(outcome.is_success(), "{outcome:?}");
             sessions.push(session);
         }
         let made = started.elapsed();
         let after = resident_bytes();
         let started = Instant::now();
-        // 617 and 1,000 have no common divisor, so each is asked once.
+        // 617 and 1,000 are coprime, so each session is queried once.
         for number in (0..SESSIONS).map(|step| step * 617 % SESSIONS) {
             assert_eq!(sum_of(&sessions[number]).await, 10 * number as u64 + 45);
         }
         println!(
-            "{SESSIONS} sessions: made in {made:?}, asked in {:?}; resident memory {} MiB, of \
+            "{SESSIONS} sessions: created in {made:?}, queried in {:?}; resident memory {} MiB, of \
              which {} MiB before them: {} KiB each",
             started.elapsed(),
             after >> 20,
@@ -136,28 +137,28 @@ fn a_thousand_sessions(_criterion: &mut Criterion) {
 }
 
 async fn sum_of(session: &Session) -> u64 {
-    let outcome = session.run(Job::code("int(df.x.sum())")).await.expect("it is taken");
+    let outcome = session.run(Job::code("int(df.x.sum())")).await.expect("the job is admitted");
     let Verdict::Completed { value: Some(value), .. } = &outcome.verdict else {
         panic!("{outcome:?}");
     };
-    value.as_u64().expect("a number")
+    value.as_u64().expect("it is a number")
 }
 
-/// Turns on a session with its frame, submission to outcome: at once after one another, so that each
-/// waits for the copy of the one before, and with a rest between.
-#[expect(clippy::disallowed_methods, reason = "a bench reads the clock, and rests")]
+/// Turns on a session with its frame, from submission to outcome: in immediate succession, so that
+/// each waits for the copy after the previous one, and with a pause between.
+#[expect(clippy::disallowed_methods, reason = "a bench reads the clock, and pauses")]
 fn turns(_criterion: &mut Criterion) {
     const TURNS: usize = 1_000;
     if !percentiles::is_wanted("turns") {
         return;
     }
-    let runtime = Runtime::new().expect("threads can be had");
+    let runtime = Runtime::new().expect("the runtime starts");
     runtime.block_on(async {
         for (name, bytes) in [("without_copies", 0), ("with_copies", 128 << 20)] {
             let pool = Hatchery::builder().workers(1).preload(PRELOAD).rollback_bytes(bytes);
-            let pool = pool.start().await.expect("the build can be had");
-            let session = pool.session("bench").await.expect("it may be open");
-            assert!(session.run(Job::code(FRAME)).await.expect("it is taken").is_success());
+            let pool = pool.start().await.expect("the build is available");
+            let session = pool.session("bench").await.expect("the session opens");
+            assert!(session.run(Job::code(FRAME)).await.expect("the job is admitted").is_success());
             for (pace, rest) in [("at_once", Duration::ZERO), ("rested", Duration::from_millis(3))]
             {
                 let mut times = Vec::new();
@@ -166,7 +167,7 @@ fn turns(_criterion: &mut Criterion) {
                     let started = Instant::now();
                     let outcome = session.run(Job::code("df.loc[7, 'b'] += 1")).await;
                     times.push(started.elapsed());
-                    assert!(outcome.expect("it is taken").is_success());
+                    assert!(outcome.expect("the job is admitted").is_success());
                 }
                 percentiles::print(&format!("turns_{pace}_{name}"), times);
             }
@@ -176,10 +177,11 @@ fn turns(_criterion: &mut Criterion) {
 }
 
 fn resident_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it has that line");
+    let status = fs::read_to_string("/proc/self/status").expect("Linux has this file");
+    let line =
+        status.lines().find(|line| line.starts_with("VmRSS:")).expect("the file has this line");
     let kib = line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok());
-    kib.expect("a number") << 10
+    kib.expect("it is a number") << 10
 }
 
 criterion_group!(benches, large_session, a_thousand_sessions, turns);

@@ -1,6 +1,6 @@
-//! How long is it to the first result, and what does a fresh interpreter cost? Measures loading the
-//! cached build, a fresh isolated job and a job of a session, against starting the machine's own
-//! Python for each job.
+//! How long does the first result take, and what does a fresh interpreter cost? Measures loading
+//! the cached build, a fresh isolated job and a job of a session, against starting the machine's
+//! own Python for each job.
 //!
 //! Doesn't measure: fetching and compiling the build, which happens once on a machine.
 
@@ -13,14 +13,14 @@ use tokio::runtime::Runtime;
 
 const PRELOAD: [&str; 2] = ["numpy", "pandas"];
 
-/// From nothing in memory to a pool that takes jobs; the caches are warm.
+/// From an empty process to a pool that accepts jobs, with warm caches.
 fn load(criterion: &mut Criterion) {
-    let runtime = Runtime::new().expect("threads can be had");
+    let runtime = Runtime::new().expect("the runtime starts");
     runtime.block_on(async {
         for preload in [&PRELOAD[..], &[]] {
             let pool =
                 Hatchery::builder().workers(1).preload(preload.iter().copied()).start().await;
-            pool.expect("the build can be had").abort().await;
+            pool.expect("the build is available").abort().await;
         }
     });
     let mut group = criterion.benchmark_group("load");
@@ -43,8 +43,8 @@ fn load(criterion: &mut Criterion) {
 async fn first_outcome(preload: &[&str]) -> Duration {
     let started = Instant::now();
     let pool = Hatchery::builder().workers(1).preload(preload.iter().copied()).start().await;
-    let pool = pool.expect("it is cached");
-    let outcome = pool.run(Job::code("x = 1")).await.expect("it is taken");
+    let pool = pool.expect("the image is cached");
+    let outcome = pool.run(Job::code("x = 1")).await.expect("the job is admitted");
     assert!(outcome.is_success());
     let elapsed = started.elapsed();
     pool.abort().await;
@@ -53,10 +53,10 @@ async fn first_outcome(preload: &[&str]) -> Duration {
 
 /// One small job after another.
 fn job(criterion: &mut Criterion) {
-    let runtime = Runtime::new().expect("threads can be had");
+    let runtime = Runtime::new().expect("the runtime starts");
     let pool =
-        runtime.block_on(Hatchery::builder().workers(1).start()).expect("the build can be had");
-    let session = runtime.block_on(pool.session("bench")).expect("one session may be open");
+        runtime.block_on(Hatchery::builder().workers(1).start()).expect("the build is available");
+    let session = runtime.block_on(pool.session("bench")).expect("the session opens");
     let mut group = criterion.benchmark_group("job");
     group.sample_size(20).measurement_time(Duration::from_secs(10));
     group.bench_function("native_python", |bencher| {
@@ -67,13 +67,15 @@ fn job(criterion: &mut Criterion) {
     });
     group.bench_function("isolated", |bencher| {
         bencher.iter(|| {
-            let outcome = runtime.block_on(pool.run(Job::code("x = 1"))).expect("it is taken");
+            let outcome =
+                runtime.block_on(pool.run(Job::code("x = 1"))).expect("the job is admitted");
             assert!(outcome.is_success());
         });
     });
     group.bench_function("in_session", |bencher| {
         bencher.iter(|| {
-            let outcome = runtime.block_on(session.run(Job::code("x = 1"))).expect("it is taken");
+            let outcome =
+                runtime.block_on(session.run(Job::code("x = 1"))).expect("the job is admitted");
             assert!(outcome.is_success());
         });
     });

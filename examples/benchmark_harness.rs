@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Verdict::Raised(exception) => {
                 format!("failed: {}: {}", exception.type_name, exception.message)
             }
-            Verdict::Exited { code, .. } => format!("failed: exited with code {code}"),
+            Verdict::Exited { code, .. } => format!("failed: left with code {code}"),
             Verdict::Limit(hit) => format!("failed: {hit}"),
             Verdict::SandboxFailed(failure) => format!("not graded, our fault: {failure}"),
             verdict => format!("failed: {verdict:?}"),

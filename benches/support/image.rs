@@ -1,4 +1,4 @@
-//! The image that benches of images and sessions begin from.
+//! The image for the benches of images and sessions.
 
 use std::sync::Arc;
 
@@ -6,10 +6,11 @@ use engine::{Engine, EngineConfig, Image, ImageSpec, ProgressSink, Silent};
 
 pub(crate) const PRELOAD: [&str; 2] = ["numpy", "pandas"];
 
-/// Found in the cache, or made first.
+/// Returns the image from the cache, or builds it.
 pub(crate) fn image() -> Image {
     let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
-    let engine = Engine::load(&EngineConfig::from_env(), &progress).expect("the build can be had");
+    let engine =
+        Engine::load(&EngineConfig::from_env(), &progress).expect("the build is available");
     let spec = ImageSpec { preload: PRELOAD.map(str::to_owned).to_vec(), ..ImageSpec::default() };
     Image::load_or_build(&engine, &spec, &progress).expect("the build has both")
 }

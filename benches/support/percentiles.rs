@@ -1,20 +1,20 @@
-//! What criterion doesn't print: medians and tails; and which parts of a bench were asked for.
+//! What criterion doesn't have: medians and tails, and selecting parts of a bench.
 
 use std::time::Duration;
 
-/// Whether a part of a bench is to run: `cargo bench --bench overload -- noisy` asks for those with
-/// `noisy` in their names, as criterion does.
+/// Returns whether a part of a bench was selected: like criterion, `cargo bench --bench overload --
+/// noisy` selects those with `noisy` in their names.
 pub(crate) fn is_wanted(name: &str) -> bool {
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     filter.is_none_or(|filter| name.contains(&filter))
 }
 
-/// The time that so many of a thousand did not exceed.
+/// Returns the time that `part` of a thousand did not exceed.
 pub(crate) fn at(sorted: &[Duration], part: usize) -> Duration {
     sorted.get((sorted.len().saturating_sub(1)) * part / 1000).copied().unwrap_or_default()
 }
 
-/// Prints them, and gives them back in order.
+/// Prints the percentiles, and returns the times sorted.
 pub(crate) fn print(name: &str, mut times: Vec<Duration>) -> Vec<Duration> {
     times.sort_unstable();
     println!(
