@@ -1,12 +1,12 @@
-//! Dependencies point one way, and what is pinned twice is pinned alike.
-#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+//! Crate dependencies point one way, and versions that are pinned in two places agree.
+#![expect(clippy::unwrap_used, reason = "a test that can't continue fails")]
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use toml::Table;
 
-/// What each crate of ours may name, of ours and of the crates whose use is confined.
+/// Which workspace crates and which confined crates each crate may name.
 const ALLOWED: [(&str, &[&str]); 5] = [
     ("engine", &["wasmer", "wasmer-types", "wasmer-wasix"]),
     ("pool", &["crossbeam-channel", "dashmap", "engine", "ractor", "tokio"]),
@@ -15,7 +15,7 @@ const ALLOWED: [(&str, &[&str]); 5] = [
     ("cli", &["anyhow", "clap", "hatchery", "indicatif", "tokio"]),
 ];
 
-/// Crates that only some of ours may name.
+/// Crates that only some workspace crates may name.
 const CONFINED: [&str; 14] = [
     "anyhow",
     "clap",
@@ -52,11 +52,14 @@ fn dependencies_point_down_only() {
             named.iter().copied().filter(|name| !allowed.contains(name)).collect();
         assert!(surplus.is_empty(), "`{folder}` may not name {surplus:?}");
         let unused: Vec<&&str> = allowed.iter().filter(|name| !named.contains(name)).collect();
-        assert!(unused.is_empty(), "`{folder}` no longer names {unused:?}; take them off the list");
+        assert!(
+            unused.is_empty(),
+            "`{folder}` no longer names {unused:?}; remove them from the list"
+        );
     }
 }
 
-/// The key of the module cache names wasmer's version, which the source can't ask wasmer for.
+/// The key of the module cache contains wasmer's version, which the source can't query.
 #[test]
 fn the_pinned_wasmer_is_the_one_in_the_cache_key() {
     let manifest = manifest(".");

@@ -1,5 +1,5 @@
-//! Starting, showing itself, draining and what is left afterwards. A process of its own, since it
-//! counts the threads of the process.
+//! Starting, status, draining, and what is left afterwards. In its own process, since it counts the
+//! process's threads.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use hatchery::{Error, Hatchery, Job, Phase, Refusal, WorkerActivity};
 use pool::threads;
 
-/// The names of spans that were made.
+/// The names of the spans that were created.
 #[derive(Debug, Clone, Default)]
 struct Spans(Arc<Mutex<BTreeSet<&'static str>>>);
 
@@ -35,29 +35,30 @@ impl tracing::Subscriber for Spans {
     fn exit(&self, _span: &tracing::span::Id) {}
 }
 
-/// Resident memory of this process, in bytes, without what the allocator keeps for later.
+/// Returns the resident memory of this process, in bytes, without memory that the allocator keeps
+/// for later.
 #[expect(unsafe_code, reason = "calls the C library")]
 fn resident_bytes() -> u64 {
-    // SAFETY: it may be called at any time, and touches free memory alone.
+    // SAFETY: it may be called at any time, and touches only free memory.
     unsafe { libc::malloc_trim(0) };
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// One test, since both parts look at all of the process.
+/// One test, since both parts measure the whole process.
 #[test]
-fn a_pool_starts_shows_itself_drains_and_leaves_nothing() {
+fn a_pool_starts_shows_its_status_drains_and_leaves_nothing() {
     let spans = Spans::default();
     tracing::subscriber::set_global_default(spans.clone()).unwrap();
-    shows_itself_and_leaves_no_thread();
+    shows_its_status_and_leaves_no_thread();
     for span in ["load_engine", "load_image", "start_interpreter", "job", "attach", "run_program"] {
         assert!(spans.0.lock().unwrap().contains(span), "{span} is missing: {spans:?}");
     }
-    gives_its_memory_back();
+    returns_its_memory();
 }
 
-fn gives_its_memory_back() {
+fn returns_its_memory() {
     const ROOM: u64 = 16 << 20;
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -67,7 +68,8 @@ fn gives_its_memory_back() {
     });
 }
 
-/// Resident memory once a pool that took a lot of it has drained: at most so much.
+/// Returns the resident memory after a pool that used much of it has drained, waiting until it is
+/// at most this.
 async fn resident_after_a_pool(most: u64) -> u64 {
     let before = resident_bytes();
     let pool = Hatchery::builder().workers(2).preload(["numpy"]).start().await.unwrap();
@@ -80,7 +82,7 @@ async fn resident_after_a_pool(most: u64) -> u64 {
     assert!(meanwhile > before + (96 << 20), "{before} bytes before, {meanwhile} then");
     tokio::time::timeout(Duration::from_secs(30), pool.drain()).await.unwrap();
     drop(pool);
-    // Its actors end a little later than they say so.
+    // Its actors end slightly after they have reported it.
     let gives_back = async {
         while resident_bytes() > most {
             tokio::task::yield_now().await;
@@ -92,7 +94,7 @@ async fn resident_after_a_pool(most: u64) -> u64 {
     after
 }
 
-fn shows_itself_and_leaves_no_thread() {
+fn shows_its_status_and_leaves_no_thread() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let refused = Hatchery::builder().workers(0).start().await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Signals of faults that somebody sends. Alone in its process, since they are for all of it.
+//! Fault signals sent from outside. In its own process, since signals affect all of it.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::process::Command;
@@ -11,9 +11,10 @@ fn send(signal: &str) {
     assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
 }
 
-/// Before, the first one took wasmer's handler away, and the next hard stop ended the process.
+/// A regression test: the first such signal used to remove wasmer's handler, and the next hard stop
+/// ended the process.
 #[tokio::test(flavor = "multi_thread")]
-async fn sent_signals_of_faults_change_nothing() {
+async fn fault_signals_from_outside_change_nothing() {
     let pool = Hatchery::builder().workers(1).start().await.unwrap();
     let limits =
         Limits { wall_time: Duration::from_millis(50), grace: Duration::ZERO, ..Limits::default() };

@@ -1,4 +1,5 @@
-//! An embedding program with signals of its own. Alone in its process, since handlers are for all.
+//! An embedding program with its own signal handlers. In its own process, since handlers are
+//! global.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 #![expect(unsafe_code, reason = "installs a handler for SIGSEGV, as embedding programs do")]
 
@@ -30,13 +31,13 @@ impl Drop for Storm {
     }
 }
 
-/// The handler that was there before ours, and how often ours was called.
+/// The handler that was installed before ours, and how often ours was called.
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 static FAULTS: AtomicUsize = AtomicUsize::new(0);
 
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 
-/// What a crash reporter does: notes the fault and passes it on to the handler before it.
+/// Acts as a crash reporter: notes the fault and calls the previous handler.
 extern "C" fn note_and_pass_on(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
@@ -55,16 +56,16 @@ fn install_crash_reporter() {
     // SAFETY: both pointers are to locals or null.
     let result = unsafe { libc::sigaction(libc::SIGSEGV, std::ptr::null(), &raw mut previous) };
     assert_eq!(result, 0);
-    assert_ne!(previous.sa_flags & libc::SA_SIGINFO, 0, "wasmer's handler is there");
+    assert_ne!(previous.sa_flags & libc::SA_SIGINFO, 0, "wasmer's handler is installed");
     let ours = libc::sigaction { sa_sigaction: note_and_pass_on as *const () as usize, ..previous };
     assert!(PREVIOUS.set(previous).is_ok());
-    // SAFETY: the handler only counts and passes on; the flags are those of the one before.
+    // SAFETY: the handler only counts and passes on; the flags are those of the previous one.
     let result = unsafe { libc::sigaction(libc::SIGSEGV, &raw const ours, std::ptr::null_mut()) };
     assert_eq!(result, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stray_signals_and_handlers_of_the_program_around_change_nothing() {
+async fn stray_signals_and_handlers_of_the_embedding_program_change_nothing() {
     let kinds = [
         SignalKind::user_defined1(),
         SignalKind::user_defined2(),
@@ -102,7 +103,7 @@ async fn stray_signals_and_handlers_of_the_program_around_change_nothing() {
     assert!(FAULTS.load(Ordering::SeqCst) >= 10, "hard stops and stack overflows are faults");
     for handled in &mut handled {
         let received = tokio::time::timeout(Duration::from_secs(5), handled.recv()).await;
-        assert!(matches!(received, Ok(Some(()))), "the program's own handlers go on");
+        assert!(matches!(received, Ok(Some(()))), "the program's own handlers still work");
     }
     pool.drain().await;
 }

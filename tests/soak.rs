@@ -1,12 +1,12 @@
-//! Many jobs on real interpreters, some of them hostile, some cancelled, some the death of their
-//! worker: each ends once and as it must, and nothing grows. A process of its own, since it counts
-//! what the process has.
+//! Many jobs on real interpreters, some of them hostile, some cancelled, some killing their worker:
+//! each ends exactly once and as it must, and nothing grows. In its own process, since it measures
+//! the process.
 //!
 //! `HATCHERY_SOAK_JOBS=100000 cargo test --release --locked --test soak -- --nocapture` prints the
 //! numbers for the record; by default there are 3,000 jobs.
 //!
-//! Nothing that a program or a host function can do takes a worker's thread with it. So the source
-//! of interpreters is the image with one thing added: the thread panics after runs that are marked.
+//! Neither a program nor a host function can kill a worker's thread. So the source of interpreters
+//! is the image with one addition: the thread panics after marked runs.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::collections::{HashMap, HashSet};
@@ -29,19 +29,19 @@ use scheduler::{
 };
 use tokio::task::JoinSet;
 
-/// Jobs whose callers wait for them at once.
+/// How many jobs are in flight at once.
 const AT_ONCE: usize = 64;
 const SESSIONS: usize = 8;
-/// After its run the thread panics, each time.
+/// The thread panics after each run of the job.
 const DIES: &str = "# dies\nx = 1";
-/// After its first run the thread panics.
+/// The thread panics after the first run of the job.
 const DIES_ONCE: &str = "# dies once\n'alive'";
 const DEATH: &str = "the soak test ends this worker";
 
-/// An image whose interpreters take their thread with them when they are told to.
+/// An image whose interpreters kill their thread when told to.
 struct Mortal {
     image: Image,
-    /// Jobs that have cost a worker.
+    /// Jobs that have killed a worker.
     died: Arc<Mutex<HashSet<JobId>>>,
     deaths: Arc<AtomicU64>,
 }
@@ -101,19 +101,19 @@ impl Interpreter for MortalInterpreter {
     }
 }
 
-/// What a job does, and what has to come of it.
+/// What a job does, and how it must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
-    /// Gives a value that no other job gives.
+    /// Returns a value that no other job returns.
     Plain(u64),
-    /// The turn of a session: the value is the number of its turns.
+    /// A turn of a session: the value is the number of its turns.
     Turn {
         session: usize,
         turn: u64,
     },
     /// Its caller cancels it while it runs or waits.
     Cancelled,
-    /// Its caller goes away.
+    /// Its caller drops the ticket.
     Dropped(u64),
     Loops,
     Exits,
@@ -126,7 +126,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Five of a hundred are hostile.
+    /// Five in a hundred are hostile.
     fn by_chance(dice: &mut Dice, number: u64, turns: &mut [u64; SESSIONS]) -> Self {
         match dice.below(1_000) {
             0..8 => Self::Loops,
@@ -188,7 +188,7 @@ impl Kind {
             Self::Turn { session, .. } => Some(sessions[session]),
             _ => None,
         };
-        // Or each of them would be the death of three.
+        // Otherwise each of them would kill three workers.
         let idempotent = (self == Self::Dies).then_some(false);
         let program = Program { source, ..Program::default() };
         let tenant = Some(Arc::from(if self.is_hostile() { "hostile" } else { "harmless" }));
@@ -232,7 +232,7 @@ impl Kind {
     }
 }
 
-/// The same numbers each time.
+/// A generator of the same numbers each time.
 struct Dice(u64);
 
 impl Dice {
@@ -244,7 +244,7 @@ impl Dice {
     }
 }
 
-/// What this process has.
+/// The resources of this process.
 #[derive(Debug, Clone, Copy)]
 struct Footprint {
     resident_bytes: u64,
@@ -265,7 +265,7 @@ impl Footprint {
         }
     }
 
-    /// Whether nothing grew beyond what chance does.
+    /// Returns whether nothing grew beyond random variation.
     fn is_flat_since(self, before: Self) -> bool {
         let room = (before.resident_bytes / 20).max(32 << 20);
         self.resident_bytes <= before.resident_bytes + room
@@ -285,7 +285,7 @@ async fn start(deaths: &Arc<AtomicU64>) -> Scheduler {
     let config = SchedulerConfig {
         concurrent: 2,
         workers: WorkersConfig::fixed(2),
-        // Half of them are on disk at any time.
+        // Half of the sessions are on disk at any time.
         sessions: SessionsConfig { in_memory: SESSIONS / 2, ..SessionsConfig::default() },
         ..SchedulerConfig::default()
     };
@@ -294,7 +294,7 @@ async fn start(deaths: &Arc<AtomicU64>) -> Scheduler {
     Scheduler::start(config, pool, Arc::new(source)).await.unwrap()
 }
 
-/// How often each job ended, and how many decisions were missed.
+/// Returns how often each job ended, and how many decisions were missed.
 async fn count_ends(mut decisions: scheduler::Decisions) -> (HashMap<u64, u32>, u64) {
     let (mut ends, mut missed) = (HashMap::new(), 0);
     while let Some(next) = decisions.next().await {
@@ -310,7 +310,7 @@ async fn count_ends(mut decisions: scheduler::Decisions) -> (HashMap<u64, u32>, 
     (ends, missed)
 }
 
-/// Waits for the outcome as the caller of such a job does.
+/// Waits for the outcome as the caller of this kind of job does.
 async fn follow(kind: Kind, ticket: Ticket, patience: u64) {
     if matches!(kind, Kind::Cancelled | Kind::Dropped(_)) {
         for _ in 0..patience {
@@ -325,7 +325,7 @@ async fn follow(kind: Kind, ticket: Ticket, patience: u64) {
     kind.check(&ended.unwrap_or_else(|_| panic!("{kind:?} is lost")));
 }
 
-async fn rests(scheduler: &Scheduler) {
+async fn wait_until_idle(scheduler: &Scheduler) {
     let resting = async {
         loop {
             let status = scheduler.status();
@@ -339,7 +339,9 @@ async fn rests(scheduler: &Scheduler) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(120), resting).await.expect("it comes to rest");
+    tokio::time::timeout(Duration::from_secs(120), resting)
+        .await
+        .expect("all workers become ready");
 }
 
 fn sum(totals: &Totals) -> u64 {
@@ -347,7 +349,7 @@ fn sum(totals: &Totals) -> u64 {
     succeeded + failed + limited + cancelled + sandbox_failed + refused
 }
 
-/// Deaths that are meant say nothing; others are told as ever.
+/// Suppresses the output of intended panics; others are reported as usual.
 fn silence_deaths() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -378,7 +380,7 @@ async fn soak(jobs: u64) {
         let kind = Kind::by_chance(&mut dice, number, &mut turns);
         hostile += u64::from(kind.is_hostile());
         let ticket = scheduler.submit(kind.request(&sessions)).await.unwrap();
-        assert!(ids.insert(ticket.job_id()), "no id is given twice");
+        assert!(ids.insert(ticket.job_id()), "no id is used twice");
         followers.spawn(follow(kind, ticket, dice.below(200)));
         while followers.len() >= AT_ONCE {
             followers.join_next().await.unwrap().unwrap();
@@ -387,14 +389,14 @@ async fn soak(jobs: u64) {
             while let Some(followed) = followers.join_next().await {
                 followed.unwrap();
             }
-            rests(&scheduler).await;
+            wait_until_idle(&scheduler).await;
             footprints.push(Footprint::now());
         }
     }
     while let Some(followed) = followers.join_next().await {
         followed.unwrap();
     }
-    rests(&scheduler).await;
+    wait_until_idle(&scheduler).await;
     let elapsed = started.elapsed();
     let status = scheduler.status();
     scheduler.drain().await;
@@ -420,13 +422,13 @@ async fn soak(jobs: u64) {
     assert!(ends.values().all(|count| *count == 1), "a job ended twice");
     assert!(ends.keys().all(|job| ids.contains(job)), "a job ended that nobody submitted");
     assert!(missed > 0 || ends.len() as u64 == jobs, "{} of {jobs} ended", ends.len());
-    // The first fifth warms up.
+    // The first fifth is the warm-up.
     let (first, last) = (footprints[0], footprints[footprints.len() - 1]);
     assert!(last.is_flat_since(first), "{footprints:?}");
 }
 
 #[test]
-fn a_mixed_load_loses_nothing_doubles_nothing_and_leaves_nothing() {
+fn a_mixed_load_loses_no_job_runs_none_twice_and_leaks_nothing() {
     silence_deaths();
     let jobs = std::env::var("HATCHERY_SOAK_JOBS").ok().and_then(|jobs| jobs.parse().ok());
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -1,6 +1,6 @@
-//! Programs at the door to the host: forged frames of every kind, programs that turn on their own
-//! agent, and ends, results and exceptions made to trip whoever describes them. What a program says
-//! about itself may be a lie; it must be its own, and no other job's.
+//! Attacks on the door to the host: forged frames of every kind, programs that tamper with their
+//! own agent, and exits, results and exceptions made to confuse the code that describes them. What
+//! a program reports about itself may be false, but it must be its own, not another job's.
 
 use super::Attempt;
 use super::Expect::{Exits, Forged, Prints, Raises};

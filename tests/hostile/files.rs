@@ -1,12 +1,12 @@
-//! Programs that reach for files that are not theirs, change what nobody may change, confuse the
-//! lookup of paths, or fill the memory of the host with files.
+//! Programs that try to reach foreign files, change read-only ones, confuse path lookup, or fill
+//! the host's memory with files.
 
 use hatchery::LimitKind;
 
 use super::Attempt;
 use super::Expect::{Meets, Prints, Raises};
 
-/// A program that does this and prints the name of the error number it is refused with.
+/// Returns a program that does this and prints the name of the error number that it gets.
 macro_rules! errno {
     ($steps:literal) => {
         concat!(
@@ -19,7 +19,7 @@ macro_rules! errno {
 
 #[rustfmt::skip] // One attempt, one line.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
-    // Paths that leave the tree, or name what a host has.
+    // Paths that leave the tree, or name something of the host.
     ("open('/etc/passwd')", Raises("FileNotFoundError")),
     ("open('../' * 30 + 'etc/passwd')", Raises("FileNotFoundError")),
     ("import os; print(os.path.samefile('../' * 200, '/'), os.stat('/..').st_ino == os.stat('/').st_ino)", Prints("True True")),
@@ -69,7 +69,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import os; print([d for d, *_ in os.walk('/', followlinks=True) if d.count('/') == 1])", Prints("['/', '/dev', '/home', '/tmp', '/usr', '/workspace']")),
     ("import glob; print(glob.glob('/*/passwd'), glob.glob('../../../../etc/*'), glob.glob('/work*'))", Prints("[] [] ['/workspace']")),
     ("import pathlib; print(list(pathlib.Path('/').rglob('*.so')), list(pathlib.Path('/').rglob('.*')))", Prints("[] []")),
-    // Names that are no names.
+    // Invalid names.
     (r"open('a\0b')", Raises("ValueError")),
     (r"import os; os.symlink('a\0b', 'link')", Raises("ValueError")),
     (errno!("os.mkdir('n' * 256)"), Prints("ENAMETOOLONG")),
@@ -80,8 +80,8 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     (errno!(r"os.open(b'\xff\xfe', os.O_CREAT | os.O_WRONLY)"), Prints("EILSEQ")),
     (errno!(r"os.symlink(b'\xff', 'link')"), Prints("EILSEQ")),
     (errno!(r"os.mkdir('\udc80')"), Prints("EILSEQ")),
-    // The C library of the build keeps the working directory as a text of its own: it takes an empty
-    // path for it, never shortens it, and doesn't follow when the folder is renamed.
+    // The build's C library keeps the working directory as a string of its own: it treats an empty
+    // path as that directory, never shortens it, and doesn't follow when the folder is renamed.
     (errno!("open('')"), Prints("EISDIR")),
     ("import os; print(os.path.exists(''), os.path.isdir(''))", Prints("True True")),
     ("import os; open('f', 'w').close(); print(os.listdir(''))", Prints("['f']")),
@@ -146,7 +146,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import os; open('f', 'w').close(); os.link('f', 'g'); os.rename('f', 'g'); print(sorted(os.listdir()), os.stat('f').st_nlink)", Prints("['f', 'g'] 2")),
     ("import os; open('f', 'w').write('x'); os.link('f', 'g'); os.unlink('f'); print(open('g').read(), os.stat('g').st_nlink)", Prints("x 1")),
     ("import os; open('f', 'w').close()\nfor i in range(20_000): os.link('f', f'f{i}')", Meets(LimitKind::FileCount)),
-    // The library, which no program may change.
+    // The read-only library.
     (errno!("open('/usr/local/lib/python315.zip', 'r+b')"), Prints("EROFS")),
     (errno!("open('/usr/local/lib/python315.zip', 'ab')"), Prints("EROFS")),
     (errno!("os.open('/usr/local/lib/python315.zip', os.O_RDONLY | os.O_TRUNC)"), Prints("EROFS")),
@@ -175,7 +175,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     (errno!("os.mkdir('/usr/local/lib/python315.zip/x')"), Prints("ENOTDIR")),
     ("import os; os.symlink('/usr/local/lib/python315.zip', 'link'); before = os.stat('link').st_mtime\ntry: os.utime('link', (9, 9))\nexcept OSError as e: print(e.errno == 69, os.stat('link').st_mtime == before)", Prints("True True")),
     ("import os, zipfile\ntry: zipfile.ZipFile('/usr/local/lib/python315.zip', 'a').writestr('json.py', 'boom')\nexcept OSError as e: print(e.errno == 69)", Prints("True")),
-    // Descriptors that nobody handed out.
+    // Descriptors that were never opened.
     ("import os\nfound = []\nfor fd in range(1024):\n try: os.fstat(fd); found.append(fd)\n except OSError: pass\nprint(found)", Prints("[0, 1, 2, 3, 4]")),
     ("import os\nnames = set()\nfor fd in range(64):\n try: os.stat('etc/passwd', dir_fd=fd); names.add(fd)\n except OSError: pass\nprint(names)", Prints("set()")),
     ("import os\nread = []\nfor fd in range(1, 1024):\n try: read.append(os.read(fd, 1))\n except OSError: pass\nprint(read)", Prints("[]")),
@@ -289,7 +289,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import os; os.makedirs('a/b'); os.rename('a/b', 'b'); print(os.path.samefile('b/..', '.'), os.listdir('a'))", Prints("True []")),
     ("import os; open('a', 'w').write('a'); f = open('b', 'w+'); f.write('b'); f.flush(); os.replace('a', 'b'); f.seek(0); print(f.read(), open('b').read())", Prints("b a")),
     ("import os; os.mkdir('d'); os.chdir('d'); os.rename('../d', '../e'); print(os.path.exists('../e'), os.path.exists('.'))", Prints("False False")),
-    // Listing what changes.
+    // Listing a folder that changes.
     ("import os\nfor i in range(500): open(f'f{i}', 'w').close()\nseen = 0\nfor e in os.scandir(): os.unlink(e); seen += 1\nprint(seen, os.listdir())", Prints("500 []")),
     ("import os\nfor i in range(300): open(f'f{i}', 'w').close()\nseen = 0\nfor e in os.scandir(): open(f'{e.name}x', 'w').close(); seen += 1\nprint(seen)", Prints("300")),
     ("import os; it = os.scandir(); os.mkdir('d'); next(it, None); os.rmdir('d'); print([e.name for e in it if e.is_dir()])", Prints("[]")),
@@ -306,14 +306,14 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import shutil, os; shutil.rmtree('/', ignore_errors=True); print(sorted(os.listdir('/')), os.listdir('/usr/local/lib'))", Prints("['dev', 'home', 'tmp', 'usr', 'workspace'] ['python315.zip']")),
     ("import shutil; shutil.move('/usr/local/lib/python315.zip', '/tmp')", Raises("OSError")),
     ("import shutil; shutil.make_archive('a', 'zip', '/etc')", Raises("FileNotFoundError")),
-    // Code where the interpreter looks for it.
+    // Code in places where the interpreter looks for it.
     ("import os; os.mkdir('__pycache__'); open('__pycache__/json.cpython-315.pyc', 'wb').write(b'boom'); import json; print(json.__file__)", Prints("/usr/local/lib/python315.zip/json/__init__.pyc")),
     ("open('x.pth', 'w').write('import boom'); import site; site.addsitedir('/workspace')", Prints("")),
     ("open('usercustomize.py', 'w').write('print(1)'); open('sitecustomize.py', 'w').write('print(2)'); import site; print(site.ENABLE_USER_SITE)", Prints("None")),
     ("import os; os.makedirs('/home/.local/lib/python3.15/site-packages'); import site; site.addusersitepackages(set()); import sys; print([p for p in sys.path if 'home' in p])", Prints("[]")),
     ("import os; open('m.py', 'w').write('x = 1'); import m; print(os.path.exists('__pycache__'), os.listdir())", Prints("False ['m.py']")),
     (r"open('_evil.cpython-315-wasm32-wasi.so', 'wb').write(b'\x7fELF'); import _evil", Raises("ImportError")),
-    // What C libraries open by themselves.
+    // Files that C libraries open by themselves.
     ("import sqlite3; sqlite3.connect('file:/etc/passwd?mode=ro', uri=True)", Raises("sqlite3.OperationalError")),
     ("import sqlite3; sqlite3.connect(':memory:').execute(\"attach '/usr/new' as a\").execute('create table a.t (x)')", Raises("sqlite3.OperationalError")),
     ("import sqlite3; sqlite3.connect(':memory:').enable_load_extension(True)", Raises("AttributeError")),
@@ -322,7 +322,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("from lxml import etree; x = '<!DOCTYPE r [<!ENTITY e SYSTEM \"file:///etc/passwd\">]><r>&e;</r>'; p = etree.XMLParser(resolve_entities=True, load_dtd=True, no_network=False, recover=True); print(etree.fromstring(x, p).text)", Prints("None")),
     ("from lxml import etree; etree.parse('http://127.0.0.1/x', etree.XMLParser(no_network=False))", Raises("OSError")),
     ("from PIL import Image; Image.open('/proc/self/exe')", Raises("FileNotFoundError")),
-    // Functions that are not there, or do nothing.
+    // Functions that are missing or do nothing.
     ("import mmap; mmap.mmap(open('f', 'wb+').fileno(), 0)", Raises("OSError")),
     ("import mmap; mmap.mmap(-1, 1 << 40)", Raises("OSError")),
     ("import fcntl", Raises("ModuleNotFoundError")),
@@ -342,7 +342,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import os; os.umask(0)", Prints("")),
     ("import shutil; shutil.disk_usage('/')", Raises("AttributeError")),
     (errno!("os.pipe2(0)"), Prints("ENOTSUP")),
-    // Preview 1 has no modes: the C library of the build makes some up, and `access` with them.
+    // Preview 1 has no file modes: the build's C library makes some up, which `access` uses.
     ("import os; os.chmod('missing', 0); print(os.path.exists('missing'))", Prints("False")),
     ("import os; open('f', 'w').close(); os.chmod('f', 0o4777); print(oct(os.stat('f').st_mode))", Prints("0o100000")),
     ("import os; s = os.stat('/'); print(s.st_uid, s.st_gid, s.st_dev, oct(s.st_mode))", Prints("0 0 1 0o40000")),

@@ -1,5 +1,5 @@
-//! Programs that want processes, threads, sockets, signals, native code, or the name of the machine
-//! they run on.
+//! Programs that try to get processes, threads, sockets, signals, native code, or the name of the
+//! machine.
 
 use super::Attempt;
 use super::Expect::{Exits, Prints, Raises};
@@ -56,7 +56,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import threading; threading.stack_size(1 << 30); threading.Thread(target=print).start()", Raises("RuntimeError")),
     ("import _thread, signal; _thread.interrupt_main()\nfor i in range(10**5): pass", Raises("KeyboardInterrupt")),
     ("import threading; threading.get_native_id()", Raises("AttributeError")),
-    // Sockets and what is built on them.
+    // Sockets and libraries built on them.
     ("import socket; socket.socket()", Raises("OSError")),
     ("import socket; socket.socket(fileno=0)", Raises("OSError")),
     ("import socket; socket.socket(fileno=3).recv(1)", Raises("OSError")),
@@ -167,7 +167,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import shutil; print(shutil.which('sh'), shutil.which('python3', path='/bin:/usr/bin'))", Prints("None None")),
     ("import importlib.metadata as m; print([d for d in m.distributions() if d.name in ('pip', 'setuptools', 'hatchery')])", Prints("[]")),
     ("import os, sys; os.environ['PYTHONBREAKPOINT'] = 'builtins.print'; sys.settrace(None); print(sys.flags.ignore_environment)", Prints("1")),
-    // What waits for another thread, where there is none: a timed wait sleeps, others are refused.
+    // Waits for another thread, which doesn't exist: a timed wait sleeps, others are refused.
     ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", Raises("RuntimeError")),
     ("import threading; lock = threading.Lock()\nwith lock:\n with lock: pass", Raises("RuntimeError")),
     ("import threading; print(threading.Event().wait(0.05))", Prints("False")),
@@ -183,7 +183,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import queue; queue.SimpleQueue().get()", Raises("RuntimeError")),
     ("import concurrent.futures as c; c.Future().result(timeout=0.05)", Raises("TimeoutError")),
     ("import concurrent.futures as c; c.Future().result()", Raises("RuntimeError")),
-    // Whoever undoes that has the build's own way, and nobody else does.
+    // Undoing that restores the build's own behaviour, for that program only.
     ("import _thread, gc; d, = gc.get_referents(_thread.lock.__dict__); l = _thread.allocate_lock(); l.acquire(); l.acquire.__func__.__closure__[-1].cell_contents(l)", Exits(134)),
     ("import multiprocessing; multiprocessing.Lock()", Raises("ModuleNotFoundError")),
     ("import select; p = select.poll(); p.register(99); print(p.poll(0) == [(99, select.POLLNVAL)])", Prints("True")),

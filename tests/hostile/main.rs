@@ -1,7 +1,7 @@
-//! Programs that mean harm, one line each, with exactly what must come of them.
+//! Hostile programs, most of them one line, each with the exact verdict that it must get.
 //!
-//! Every attempt runs in a fresh interpreter under tight limits, on a pool that serves them all:
-//! what one of them breaks, the next ones show. After each class a harmless program runs.
+//! Every attempt runs in a fresh interpreter under tight limits, on one shared pool: damage done by
+//! one would show in later ones. After each class a harmless program runs.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::sync::LazyLock;
@@ -19,27 +19,27 @@ mod stack;
 mod state;
 mod time;
 
-/// What must come of an attempt.
+/// The expected verdict of an attempt.
 #[derive(Debug, Clone, Copy)]
 enum Expect {
     /// It ends with an exception of this type.
     Raises(&'static str),
-    /// It runs to its end and has printed this.
+    /// It runs to its end and prints this.
     Prints(&'static str),
     /// This limit ends it.
     Limit(LimitKind),
-    /// It ends by itself, however, and was refused something by this limit.
+    /// It ends in any way, and was refused something by this limit.
     Meets(LimitKind),
-    /// It leaves with this code.
+    /// It exits with this code.
     Exits(u8),
-    /// Its reply is no reply, which is its own doing.
+    /// Its reply breaks the protocol, by its own doing.
     Forged,
 }
 
-/// One attempt: its source, and what must come of it.
+/// One attempt: its source, and the expected verdict.
 type Attempt = (&'static str, Expect);
 
-/// What one job leaves behind, what a later one looks for, and what that must print.
+/// What one job leaves behind, what a later job looks for, and what that must print.
 type Leftover = (&'static str, &'static str, &'static str);
 
 struct Suite {
@@ -67,7 +67,7 @@ fn limits() -> Limits {
     }
 }
 
-/// Runs the attempts side by side and checks each; then that the pool still serves.
+/// Runs the attempts concurrently and checks each; then checks that the pool still works.
 fn hold(class: &str, attempts: &[Attempt], limits: &Limits) {
     let Suite { runtime, pool } = &*SUITE;
     let outcomes = runtime.block_on(async {
@@ -153,7 +153,7 @@ fn results_and_displays() {
     hold("results", results::ATTEMPTS, &limits());
 }
 
-/// Each leaves something and ends; the next fresh interpreter must show nothing of it.
+/// Each leaves something behind; the next fresh interpreter must not see it.
 #[test]
 fn state_left_behind() {
     let Suite { runtime, pool } = &*SUITE;
@@ -170,7 +170,7 @@ fn state_left_behind() {
 }
 
 #[test]
-fn there_are_enough_attempts_and_none_twice() {
+fn there_are_enough_attempts_and_no_duplicates() {
     let classes = [
         files::ATTEMPTS,
         imports::ATTEMPTS,
@@ -186,6 +186,6 @@ fn there_are_enough_attempts_and_none_twice() {
     let count = sources.len();
     sources.sort_unstable();
     sources.dedup();
-    assert_eq!(sources.len(), count, "an attempt is there twice");
+    assert_eq!(sources.len(), count, "an attempt is listed twice");
     assert!(count > 1_200, "{count}");
 }

@@ -1,5 +1,5 @@
-//! Programs that want more memory than there is, by every kind of object, and more output than there
-//! is room for. What is refused is an exception of the program's, or is named in `limits_met`.
+//! Programs that want more memory than there is, by every kind of object, and more output than is
+//! kept. What is refused raises an exception in the program, or is named in `limits_met`.
 
 use hatchery::LimitKind;
 

@@ -1,5 +1,5 @@
-//! Programs in loops that touch no memory, which is what a hard stop takes away. Each would go on
-//! for seconds, or for ever, in whatever runs it.
+//! Programs in loops that touch no memory, which is what a hard stop takes away. Each would
+//! continue for seconds or forever.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const LONG: &[&str] = &[
     "eval_hermite(2**31 - 1, 0.5)",
 ];
 
-/// What a stop may take on a machine that is busy.
+/// How long a stop may take on a busy machine.
 const SOON: Duration = Duration::from_secs(4);
 
 fn limits(wall: Duration) -> Limits {
@@ -33,7 +33,7 @@ fn assert_stopped(source: &str, outcome: &Outcome) {
 
 async fn pool() -> Hatchery {
     let builder = Hatchery::builder().workers(2).preload(["scipy.special"]);
-    builder.start().await.expect("the build can be had here")
+    builder.start().await.expect("the build is available")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,5 @@
-//! Programs that turn on how they are told of: forms of objects that loop, lie and never end, displays
-//! without number, forged frames of displays, and chains of exceptions without end.
+//! Attacks on how results are described: representations of objects that loop, lie or never end,
+//! endless displays, forged frames of displays, and endless chains of exceptions.
 
 use hatchery::LimitKind;
 

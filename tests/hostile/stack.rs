@@ -1,5 +1,5 @@
-//! Recursion: in Python, where it raises long before the stack ends, and in C, where the end of the
-//! stack may come first.
+//! Recursion: in Python, where it raises long before the stack ends, and in C, where the stack may
+//! end first.
 
 use hatchery::LimitKind;
 

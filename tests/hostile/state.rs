@@ -1,5 +1,5 @@
-//! What a program leaves behind on purpose, and a look for it from the next interpreter of the
-//! same worker, which must find everything as it was.
+//! What a program leaves behind on purpose, and a check from the next interpreter of the same
+//! worker, which must find everything unchanged.
 
 use super::Leftover;
 
@@ -182,7 +182,7 @@ pub(crate) const LEFTOVERS: &[Leftover] = &[
         "import time; print(time.timezone, time.tzname)",
         "0 ('UTC', 'UTC')",
     ),
-    // Modules that keep state of their own.
+    // Modules with state of their own.
     ("import random; random.seed(0)", "import random; print(random.random() == 0.8444218515250481)", "False"),
     (
         "import os, uuid; os.urandom = lambda n: bytes(n); uuid.uuid4()",

@@ -1,5 +1,5 @@
-//! Programs that want to run for ever: in Python, in C that never looks up, asleep, in hooks that run
-//! after the program's own code, and with the door's frames misused to get out of reach.
+//! Programs that try to run forever: in Python, in C that never checks for signals, asleep, in
+//! hooks that run after the program's own code, and out of reach by misused frames of the door.
 
 use hatchery::LimitKind;
 
