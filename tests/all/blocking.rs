@@ -1,5 +1,5 @@
-//! Plain functions of the host that block: what they take, also where nobody waits for them any more,
-//! and what is left to others.
+//! Plain host functions that block: which threads they take, even when nobody waits for them any
+//! more, and what remains for other calls.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ struct Block {
     key: String,
 }
 
-/// What becomes of the calls of `block` with one key.
+/// What happened to the calls of `block` with one key.
 #[derive(Default)]
 struct Blocked {
     running: usize,
@@ -28,7 +28,7 @@ struct Blocked {
 static BLOCKED: LazyLock<watch::Sender<BTreeMap<String, Blocked>>> =
     LazyLock::new(|| watch::Sender::new(BTreeMap::new()));
 
-/// Keeps its thread until the test opens it.
+/// Blocks its thread until the test opens it.
 fn block(Block { key }: Block) -> Result<(), HostError> {
     BLOCKED.send_modify(|all| {
         let blocked = all.entry(key.clone()).or_default();
@@ -43,14 +43,14 @@ fn block(Block { key }: Block) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Waits for something of the calls of `block` with a key.
+/// Waits for a condition on the calls of `block` with a key.
 async fn blocked(key: &str, is_so: impl Fn(&Blocked) -> bool) {
     let mut changes = BLOCKED.subscribe();
     let found = changes.wait_for(|all| all.get(key).is_some_and(&is_so)).await;
     drop(found.expect("it is there for ever"));
 }
 
-/// How many calls of `block` with a key run, and how many did at most.
+/// Returns how many calls of `block` with a key run, and the most that ran at once.
 fn running_and_most(key: &str) -> (usize, usize) {
     BLOCKED.borrow().get(key).map_or((0, 0), |blocked| (blocked.running, blocked.most))
 }
@@ -87,21 +87,21 @@ fn run(job: Job) -> Outcome {
     POOL.with(|pool| async { pool.run(job).await.expect("the queue isn't full") })
 }
 
-/// A program that has `host`, `hatchery` and `asyncio`.
+/// Returns a job whose program has `host`, `hatchery` and `asyncio`.
 fn job(source: &str) -> Job {
     Job::code(format!("import asyncio, hatchery\nfrom hatchery import host\n{source}"))
 }
 
-/// A closure that has begun can't be ended, so it counts until it has.
+/// A closure that has started can't be ended, so it counts until it ends by itself.
 #[test]
-fn a_closure_that_is_given_up_is_in_flight_until_it_ends() {
+fn an_abandoned_closure_is_in_flight_until_it_ends() {
     let limits = Limits { functions_in_flight: 1, ..Limits::default() };
     for (key, attempt) in [
         ("cancelled", "await asyncio.wait_for(host.block.aio(key), 0.02)"),
         ("out of the host's time", "await host.block_shortly.aio(key)"),
         ("out of the host's time in a plain call", "host.block_shortly(key)"),
     ] {
-        // It gives calls up, and is refused others, until the test opens the function.
+        // It abandons calls, and others are refused, until the test opens the function.
         let source = format!(
             "key, refused = {key:?}, None\n\
              async def main():\n\
@@ -134,9 +134,9 @@ fn a_closure_that_is_given_up_is_in_flight_until_it_ends() {
     }
 }
 
-/// A future is dropped when it is given up, and is out of the way of the next one then.
+/// An abandoned future is dropped and makes room for the next one.
 #[test]
-fn a_future_that_is_given_up_makes_room() {
+fn an_abandoned_future_makes_room() {
     let source = "async def main():\n\
                   \x20 for _ in range(20):\n\
                   \x20  try: await asyncio.wait_for(host.never.aio(), 0.001)\n\
@@ -144,7 +144,7 @@ fn a_future_that_is_given_up_makes_room() {
                   \x20 return await host.answer.aio()\n\
                   asyncio.run(main())";
     let limits = Limits { functions_in_flight: 1, ..Limits::default() };
-    // On a machine that is busy for long enough one is in the way, so the best of three counts.
+    // On a busy machine the dropped one may still be in the way, so the best of three counts.
     assert!((0..3).any(|_| {
         let outcome = run(job(source).limits(limits.clone()));
         println!("{:?}: {:?}", outcome.verdict, outcome.limits_met);
@@ -153,7 +153,7 @@ fn a_future_that_is_given_up_makes_room() {
 }
 
 #[test]
-fn a_run_ends_without_the_closures_that_it_has_given_up() {
+fn a_run_ends_without_waiting_for_abandoned_closures() {
     let key = "left behind";
     let source = format!(
         "async def main():\n\
@@ -165,13 +165,13 @@ fn a_run_ends_without_the_closures_that_it_has_given_up() {
     );
     assert_eq!(value(&run(job(&source))), json!("over"));
     assert_eq!(running_and_most(key), (1, 1));
-    // It is in the way of no other run.
+    // It delays no other run.
     let limits = Limits { functions_in_flight: 1, ..Limits::default() };
     assert_eq!(value(&run(job("host.answer()").limits(limits))), json!(42));
     POOL.with(|_| open(key));
 }
 
-/// A job has half of the threads that functions of a pool take, whatever it asks for.
+/// A job gets at most half of the threads for plain functions, however many it calls.
 #[test]
 fn a_job_with_many_slow_functions_leaves_threads_to_others() {
     POOL.with(|pool| async move {

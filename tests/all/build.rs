@@ -1,4 +1,4 @@
-//! What the Python build has: the page about it, and what is done here about what it lacks.
+//! What the Python build contains: the page about it, and adaptations for what it lacks.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use serde_json::json;
 
 use crate::support::{exception, run, run_job, value, with_preloaded_pool};
 
-/// Has the program import a module that lies beside this file.
+/// Returns a job that can import a module beside this file.
 fn with_reader(source: &str) -> Job {
     let reader = include_str!("jpeg_reader.py");
     Job::code(source).input("jpeg_reader.py", reader).expect("the name is plain")
 }
 
 #[test]
-fn the_page_says_what_the_build_says() {
-    // It imports all there is.
+fn the_page_matches_the_build() {
+    // It imports every module.
     let job =
         Job::code(include_str!("../../docs/python-build.py")).timeout(Duration::from_secs(90));
     let outcome = with_preloaded_pool(|pool| async { pool.run(job).await.unwrap() });
     assert!(outcome.is_success(), "{outcome:?}");
     let page = include_str!("../../docs/python-build.md");
     let command = "hatchery run docs/python-build.py > docs/python-build.md";
-    assert!(outcome.stdout_text() == page, "`{command}` writes the page anew");
+    assert!(outcome.stdout_text() == page, "the page is out of date; `{command}` writes it");
 }
 
 #[test]
-fn devices_are_read_written_and_told_apart_from_files() {
+fn devices_are_read_written_and_distinguished_from_files() {
     let source = "
         import os, stat
         seen = []
@@ -89,16 +89,16 @@ fn files_belong_to_the_user_that_a_program_runs_as() {
 }
 
 #[test]
-fn progress_bars_are_without_warnings() {
+fn progress_bars_print_no_warnings() {
     let outcome = run("from tqdm import tqdm\nimport warnings\nwarnings.simplefilter('error')\n\
                        sum(tqdm(range(3))), sum(__import__('tqdm.auto').auto.tqdm(range(4)))");
     assert_eq!(value(&outcome), json!([3, 6]));
     assert!(!outcome.stderr_text().contains("arning"), "{}", outcome.stderr_text());
 }
 
-/// The steps of two connections, as CPython has them end on Linux.
+/// Two connections, with the results that CPython gives on Linux.
 #[test]
-fn connections_to_a_database_lock_each_other_as_elsewhere() {
+fn connections_to_a_database_lock_each_other_as_on_linux() {
     let source = "
         import os, sqlite3
         one, two = (sqlite3.connect('x.db', timeout=0) for _ in range(2))
@@ -137,7 +137,8 @@ fn connections_to_a_database_lock_each_other_as_elsewhere() {
     assert_eq!(value(&run_job(Job::code(dedent(source)))), expected);
 }
 
-/// A journal that a crash left behind is played back by whoever opens the database next.
+/// A journal that a crash left behind is rolled back by the next connection that opens the
+/// database.
 #[test]
 fn a_journal_that_was_left_behind_is_rolled_back() {
     let source = "
@@ -207,7 +208,7 @@ fn pictures_are_written_as_jpeg() {
 }
 
 #[test]
-fn what_the_build_lacks_is_named_where_it_is_missed() {
+fn errors_name_what_the_build_lacks() {
     for (source, expected) in [
         ("import statsmodels.api as s; s.datasets.spector.load()", "leaves `statsmodels/datasets/"),
         ("from PIL import ImageFont; ImageFont.truetype('x.ttf')", "The build's Pillow"),
@@ -229,7 +230,7 @@ fn what_the_build_lacks_is_named_where_it_is_missed() {
     assert!(traceback.contains("The lock is that of another connection"), "{traceback}");
 }
 
-/// A program that is indented as the code around it.
+/// Removes the indentation of the surrounding code from a program.
 fn dedent(source: &str) -> String {
     source
         .lines()

@@ -14,7 +14,7 @@ fn a_job_that_is_being_read_from_can_be_cancelled() {
         while ticket.next_output().await.is_some() {}
         let outcome = ticket.outcome().await;
         assert_eq!(outcome.verdict, Verdict::Cancelled);
-        assert_eq!(ticket.outcome().await, outcome, "the same at every call");
+        assert_eq!(ticket.outcome().await, outcome, "every call returns the same outcome");
         assert!(outcome.stdout_text().starts_with("on"));
     });
 }
@@ -33,7 +33,7 @@ fn dropping_a_ticket_frees_its_worker() {
 }
 
 #[test]
-fn a_reader_that_never_reads_holds_nobody_up() {
+fn a_reader_that_never_reads_blocks_nobody() {
     with_pool(|pool| async {
         let ticket =
             pool.submit(Job::code("for _ in range(20000): print('x' * 80)")).await.unwrap();

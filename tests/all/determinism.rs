@@ -1,4 +1,4 @@
-//! Runs that are the same every time.
+//! Reproducible runs.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const EVERYTHING: &str = "import datetime, os, random, secrets, tempfile, time, 
      time.sleep(0.5); print(time.time())";
 
 #[test]
-fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
+fn the_same_seed_gives_the_same_bytes_and_another_seed_different_ones() {
     let output = |seed| {
         let job = Job::code(EVERYTHING).deterministic(Deterministic::new(seed));
         let outcome = run_job(job);
@@ -27,7 +27,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
     let first = output(7);
     assert_eq!(first, output(7));
     let other = output(8);
-    // What depends on hashes alone, in the third line, is the image's.
+    // What depends only on hashes, in the third line, is the image's.
     for (index, (line, other)) in first.lines().zip(other.lines()).enumerate().take(5) {
         assert_eq!(line == other, index == 0 || index == 2, "{line}\n{other}");
     }
@@ -37,7 +37,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "measures a wait")]
-fn sleeping_moves_the_clock_and_takes_no_time() {
+fn sleeping_advances_the_clock_and_takes_no_time() {
     let start = 1_000_000_000 * 86_400;
     let job = Job::code("import time\ntime.sleep(10 * 365 * 86400)\ntime.gmtime().tm_year")
         .deterministic(Deterministic { seed: 0, start });

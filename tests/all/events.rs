@@ -1,4 +1,4 @@
-//! What happens in a job, in one order, for readers of every kind.
+//! The events of a job, in one order, for readers of every kind.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use hatchery::{ChangeKind, Event, EventKind, Job, Limits, Stream, Ticket};
 
 use crate::support::with_pool;
 
-/// Every event; pieces of one stream that follow each other are joined.
+/// Returns every event; consecutive pieces of one stream are joined.
 async fn all_events(ticket: &Ticket) -> Vec<EventKind> {
     let mut events = ticket.events();
     let mut kinds = Vec::new();
@@ -25,7 +25,7 @@ async fn all_events(ticket: &Ticket) -> Vec<EventKind> {
     kinds
 }
 
-/// Kinds in short: what was written, shown or changed.
+/// Abbreviates kinds: what was written, shown or changed.
 fn short(kinds: &[EventKind]) -> Vec<String> {
     let short = |kind: &EventKind| match kind {
         EventKind::Started => "started".to_owned(),
@@ -58,7 +58,7 @@ fn everything_is_in_one_order() {
         assert_eq!(short(&kinds), expected);
         let outcome = ticket.outcome().await;
         assert_eq!(outcome.displays.len(), 3);
-        // A reader that comes when all is over finds the same.
+        // A reader that starts after the end finds the same.
         assert_eq!(all_events(&ticket).await, kinds);
     });
 }
@@ -87,7 +87,7 @@ fn a_million_lines_reach_a_slow_reader_in_order() {
         let source = "for line in range(1_000_000): print(line)";
         let mut ticket = pool.submit(Job::code(source).limits(limits)).await.unwrap();
         let mut events = ticket.events();
-        // One that is dropped in the middle, and one that never reads.
+        // One reader is dropped in the middle, and one never reads.
         let mut dropped = Some(ticket.events());
         let never = ticket.events();
         let mut text = Vec::new();

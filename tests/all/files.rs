@@ -1,4 +1,4 @@
-//! Files: what comes in, what is told of, what is undone.
+//! Files: inputs, reported changes, and undone changes.
 
 use hatchery::{
     ChangeKind, Error, Job, LimitKind, Limits, Outcome, Refusal, SandboxFailure, Verdict,
@@ -13,7 +13,7 @@ fn told(outcome: &Outcome) -> Vec<(&str, ChangeKind, &[u8])> {
 }
 
 #[test]
-fn exactly_what_changed_is_told() {
+fn exactly_the_changes_are_reported() {
     let source = "import os\n\
                   open('new.txt', 'w').write('n'); open('same.txt', 'r+').write('same')\n\
                   open('changed.txt', 'a').write('!'); os.remove('gone.txt')\n\
@@ -56,7 +56,7 @@ fn a_session_shows_its_files_without_a_job() {
         for path in ["", "a", "missing", "a/b/c/", "/usr/local", "../../etc/passwd"] {
             assert_eq!(read(path), None, "{path}");
         }
-        // It is what there was.
+        // It is a snapshot.
         session.run(Job::code("open('/workspace/given', 'a').write('!')")).await.unwrap();
         assert_eq!(workspace.read("given").as_deref(), Some(b"three".as_slice()));
         let now = session.workspace().await.unwrap();
@@ -70,7 +70,7 @@ fn a_session_shows_its_files_without_a_job() {
 }
 
 #[test]
-fn archives_of_files_can_be_read_where_they_are_unpacked() {
+fn files_unpacked_from_archives_can_be_read() {
     let source = "import os, tarfile, zipfile\n\
                   os.makedirs('d/e'); open('d/f', 'w').close()\n\
                   with tarfile.open('d.tar', 'w') as tar: tar.add('d')\n\
@@ -82,7 +82,7 @@ fn archives_of_files_can_be_read_where_they_are_unpacked() {
 }
 
 #[test]
-fn what_a_failed_job_did_to_files_is_undone_unless_it_keeps_them() {
+fn a_failed_jobs_changes_to_files_are_undone_unless_it_keeps_them() {
     with_pool(|pool| async {
         let session = pool.session("undone").await.unwrap();
         session.run(Job::code("open('a', 'w').write('before')")).await.unwrap();
@@ -100,7 +100,7 @@ fn what_a_failed_job_did_to_files_is_undone_unless_it_keeps_them() {
         let stale =
             "try:\n    kept.write('x'); kept.flush()\nexcept OSError as error: print(error.errno)";
         let outcome = session.run(Job::code(stale)).await.unwrap();
-        assert_eq!(outcome.stdout_text(), "72\n", "a file that went is stale");
+        assert_eq!(outcome.stdout_text(), "72\n", "a removed file is stale");
         let kept =
             session.run(Job::code("open('a', 'w').write('kept'); 1/0").keep_files()).await.unwrap();
         assert_eq!(told(&kept), [("a", ChangeKind::Modified, &b"kept"[..])]);
@@ -136,7 +136,7 @@ fn a_read_only_job_changes_nothing() {
 }
 
 #[test]
-fn a_mounted_folder_is_read_and_nothing_else() {
+fn a_mounted_folder_is_read_only() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("data.csv"), "a,b\n1,2\n").unwrap();
     std::fs::create_dir(folder.path().join("inner")).unwrap();
@@ -173,7 +173,7 @@ fn a_mounted_folder_is_read_and_nothing_else() {
 }
 
 #[test]
-fn inputs_that_can_not_be_put_keep_the_job_from_running() {
+fn a_job_whose_inputs_cannot_be_placed_does_not_run() {
     let limits = Limits { file_bytes: 10, ..Limits::default() };
     let outcome = run_job(Job::code("1").input("a", vec![0; 11]).unwrap().limits(limits));
     let Verdict::Limit(hit) = outcome.verdict else { panic!("{outcome:?}") };
@@ -195,7 +195,7 @@ fn inputs_that_can_not_be_put_keep_the_job_from_running() {
     assert_eq!((path.as_str(), detail.as_str()), ("a/b", "a file is in its way"));
 }
 
-/// Each name is a file to whoever takes the workspace away.
+/// Each name counts as a file to whoever takes the workspace away.
 #[test]
 fn hard_links_are_charged_for_each_name() {
     let limits = Limits { file_bytes: 1 << 20, ..Limits::default() };
@@ -208,9 +208,9 @@ fn hard_links_are_charged_for_each_name() {
     assert!(outcome.is_success(), "{outcome:?}");
 }
 
-/// A file without a name that goes in a run that is undone is gone all the same.
+/// An unnamed file whose last use is in an undone run is dropped all the same.
 #[test]
-fn what_nobody_can_reach_after_an_undo_is_dropped() {
+fn unreachable_files_are_dropped_after_an_undo() {
     with_pool(|pool| async {
         let session = pool.session("nameless").await.unwrap();
         let limits = Limits { file_bytes: 1 << 20, ..Limits::default() };

@@ -1,4 +1,4 @@
-//! Functions of the host as programs call them, and asyncio, which waits for them.
+//! Host functions as programs call them, and asyncio, which waits for them.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,19 +34,19 @@ struct Forever {
     key: String,
 }
 
-/// The keys of calls of `forever` that have begun, and those of calls that were dropped.
+/// The keys of calls of `forever` that have begun, and of calls that were dropped.
 static BEGUN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 static DROPPED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 impl Drop for Forever {
     fn drop(&mut self) {
-        DROPPED.lock().expect("nobody panics with it").insert(self.key.clone());
+        DROPPED.lock().expect("no holder panics").insert(self.key.clone());
     }
 }
 
-/// Waits until a key is there.
+/// Waits until a key is present.
 async fn appears(key: &str, keys: &Mutex<BTreeSet<String>>) {
-    while !keys.lock().expect("nobody panics with it").contains(key) {
+    while !keys.lock().expect("no holder panics").contains(key) {
         pass(Duration::from_millis(2)).await;
     }
 }
@@ -85,7 +85,7 @@ fn functions() -> [HostFunction; 9] {
             .timeout(Duration::from_millis(20)),
         HostFunction::sync("fail", fail).parameter("way", "str"),
         HostFunction::future("forever", async |forever: Forever| {
-            BEGUN.lock().expect("nobody panics with it").insert(forever.key.clone());
+            BEGUN.lock().expect("no holder panics").insert(forever.key.clone());
             std::future::pending::<()>().await;
             Ok::<_, HostError>(forever.key.clone())
         })
@@ -137,7 +137,7 @@ fn a_call_waits_for_its_result() {
 }
 
 #[test]
-fn values_come_back_as_they_went() {
+fn values_round_trip() {
     let source = "v = {'a': [1, -2.5, None, True, 'ä\\n', [], {}], 'b': 2**64 - 1, 'c': -2**63}\n\
                   host.echo(**v) == v";
     assert_eq!(value(&call(source)), json!(true));
@@ -153,7 +153,7 @@ fn values_come_back_as_they_went() {
 }
 
 #[test]
-fn a_function_looks_like_one_of_python() {
+fn a_host_function_looks_like_a_python_function() {
     let source = "import inspect\nhelp(host.price)\n\
                   [dir(host), str(inspect.signature(host.price)), host.price.__doc__[:8],\n\
                   str(inspect.signature(host.price.aio)), str(inspect.signature(host.echo))]";
@@ -169,7 +169,7 @@ fn a_function_looks_like_one_of_python() {
 }
 
 #[test]
-fn wrong_calls_are_errors_of_python() {
+fn wrong_calls_raise_python_exceptions() {
     for (source, type_name, part) in [
         ("host.price()", "TypeError", "missing 1 required positional argument: 'item'"),
         ("host.price('chair', colour=1)", "TypeError", "unexpected keyword argument 'colour'"),
@@ -186,7 +186,7 @@ fn wrong_calls_are_errors_of_python() {
 }
 
 #[test]
-fn errors_have_the_type_that_the_host_gives_and_no_more_than_it_allows() {
+fn errors_have_the_type_that_the_host_gives_and_disclose_nothing_else() {
     let outcome = call("host.price('sofa')");
     assert_eq!(exception(&outcome).type_name, "KeyError");
     let source = "try: host.fail('named')\n\
@@ -210,7 +210,7 @@ fn many_calls_wait_at_once() {
                   begun = time.perf_counter()\n\
                   results = asyncio.run(all())\n\
                   [sum(results), time.perf_counter() - begun]";
-    // Other tests run at the same time, so the best of three is what it takes.
+    // Other tests run concurrently, so the best of three counts.
     let seconds = (0..3).map(|_| {
         let result = value(&call(source));
         assert_eq!(result[0], json!(5000));
@@ -264,7 +264,7 @@ fn asyncio_works_without_any_function() {
 }
 
 #[test]
-fn virtual_time_passes_in_no_time() {
+fn virtual_time_takes_no_real_time() {
     let source = "import asyncio, time\nbegun = time.monotonic()\n\
                   asyncio.run(asyncio.sleep(20))\nround(time.monotonic() - begun)";
     let outcome = run_job(Job::code(source).deterministic(Deterministic::new(1)));
@@ -298,7 +298,7 @@ fn calls_beyond_a_limit_are_refused() {
     assert_eq!(value(&outcome), json!("x".repeat(900)));
 }
 
-/// An interrupt ends a wait for the host, in plain and in awaited calls, and the session goes on.
+/// An interrupt ends a wait for the host, in plain and in awaited calls, and the session continues.
 #[test]
 fn interrupts_reach_a_program_that_waits_for_the_host() {
     POOL.with(|pool| async move {
@@ -322,7 +322,7 @@ fn interrupts_reach_a_program_that_waits_for_the_host() {
     });
 }
 
-/// Who types takes time, which is none of the program's.
+/// The time that somebody takes to type isn't the program's.
 #[test]
 fn standard_input_can_come_from_a_function() {
     POOL.with(|pool| async move {
@@ -349,7 +349,7 @@ fn standard_input_can_come_from_a_function() {
     });
 }
 
-/// A call ends with its run, however that ends.
+/// A call ends with its run, however the run ends.
 #[test]
 fn a_run_that_ends_drops_its_calls() {
     POOL.with(|pool| async move {
@@ -406,7 +406,7 @@ fn a_deterministic_job_is_repeated_without_the_host() {
     let deterministic = || job(source).deterministic(Deterministic::new(3));
     let first = call_job(deterministic().record_host_calls());
     assert!(first.is_success(), "{first:?}");
-    let recording = first.recording.clone().expect("it was to be recorded");
+    let recording = first.recording.clone().expect("the run was recorded");
     assert_eq!(recording.calls.len(), 19);
     let text = serde_json::to_string(&recording).unwrap();
     assert!(!text.contains("1234"));

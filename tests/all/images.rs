@@ -1,4 +1,4 @@
-//! States of sessions that are copied, gone back to, saved, and moved between workers.
+//! Session states that are copied, restored, saved, and moved between workers.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use crate::support::{exception, value, with_pool, with_preloaded_pool};
 
-/// Runs a job of a session that has to succeed; the value of its last expression.
+/// Runs a job of a session, which must succeed, and returns the value of its last expression.
 async fn ask(session: &Session, source: &str) -> Value {
-    let outcome = session.run(Job::code(source)).await.expect("the session takes jobs");
+    let outcome = session.run(Job::code(source)).await.expect("the session accepts jobs");
     match outcome.verdict {
         hatchery::Verdict::Completed { value, .. } => value.unwrap_or_default(),
         verdict => panic!("{source}\n{verdict:?}"),
     }
 }
 
-/// Why this was refused.
+/// Returns why this was refused.
 #[track_caller]
 fn refusal<T: Debug>(result: Result<T, Error>) -> Refusal {
     match result {
@@ -26,7 +26,7 @@ fn refusal<T: Debug>(result: Result<T, Error>) -> Refusal {
     }
 }
 
-/// Has every worker run something else, so that what a session holds is put aside.
+/// Makes every worker run something else, so that their sessions are parked.
 async fn occupy_workers(pool: &Hatchery) {
     let mut tickets = Vec::new();
     for _ in 0..8 {
@@ -39,7 +39,7 @@ async fn occupy_workers(pool: &Hatchery) {
 }
 
 #[test]
-fn a_fork_goes_on_from_the_state_and_each_goes_its_own_way() {
+fn a_fork_continues_from_the_state_and_is_independent() {
     with_pool(|pool| async {
         let trunk = pool.session("trunk").await.unwrap();
         ask(&trunk, "x = [1]; open('f', 'w').write('of the trunk')").await;
@@ -53,7 +53,7 @@ fn a_fork_goes_on_from_the_state_and_each_goes_its_own_way() {
         assert_eq!(ask(&trunk, look).await, json!([[1, "trunk"], "of the trunk"]));
         assert_eq!(ask(&branch, look).await, json!([[1, "branch"], "of the branch"]));
         assert_eq!(ask(&twig, look).await, json!([[1, "branch", "twig"], "of the branch"]));
-        // Each lives on without the one that it came from.
+        // Each continues without the session that it came from.
         trunk.close();
         branch.close();
         assert_eq!(ask(&twig, "x[-1]").await, json!("twig"));
@@ -78,7 +78,7 @@ fn a_session_that_has_run_nothing_can_be_copied_too() {
 }
 
 #[test]
-fn a_session_goes_back_to_a_checkpoint_as_often_as_it_likes() {
+fn a_checkpoint_can_be_restored_any_number_of_times() {
     with_pool(|pool| async {
         let session = pool.session("goes back").await.unwrap();
         ask(&session, "x = [1]; open('f', 'w').write('before')").await;
@@ -102,7 +102,7 @@ fn a_session_goes_back_to_a_checkpoint_as_often_as_it_likes() {
 }
 
 #[test]
-fn a_session_that_is_reset_starts_afresh() {
+fn a_reset_session_is_fresh() {
     with_pool(|pool| async {
         let session = pool.session("afresh").await.unwrap();
         for _ in 0..3 {
@@ -167,7 +167,7 @@ fn a_busy_session_is_neither_copied_nor_replaced() {
         }
         running.interrupt();
         assert_eq!(exception(&running.outcome().await).type_name, "KeyboardInterrupt");
-        // Nothing came of what was refused, and now it is granted.
+        // The refused operations had no effect, and succeed now.
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         let fork = session.fork("of a busy one").await.unwrap();
         assert_eq!(ask(&fork, "x").await, json!(1));
@@ -198,7 +198,7 @@ fn a_name_in_use_is_refused() {
 }
 
 #[test]
-fn a_session_can_be_closed_while_it_is_put_aside() {
+fn a_session_can_be_closed_while_it_is_being_parked() {
     with_pool(|pool| async {
         let session = pool.session("aside").await.unwrap();
         ask(&session, "x = 1").await;
@@ -218,7 +218,7 @@ fn a_session_can_be_closed_while_it_is_put_aside() {
 }
 
 #[test]
-fn forks_draw_by_chance_unless_they_are_deterministic() {
+fn forks_draw_different_random_numbers_unless_they_are_deterministic() {
     with_pool(|pool| async {
         let draw = "import uuid; [random.random(), str(uuid.uuid4()), time.time()]";
         for (name, deterministic) in [("chance", None), ("fixed", Some(Deterministic::new(5)))] {
@@ -246,21 +246,21 @@ fn forks_draw_by_chance_unless_they_are_deterministic() {
     });
 }
 
-/// Names that are in the main module and weren't put there by Python.
+/// Names in the main module that Python didn't put there.
 const NAMES: &str = "sorted(name for name in globals() if not name.startswith('__'))";
 /// How many sessions share two workers.
 const SESSIONS: u64 = 200;
 
-/// One question to every session: the stride of their order, the source, and what it must answer.
+/// One query of every session: the stride of their order, the source, and the expected answer.
 type Step = (u64, fn(u64) -> String, fn(u64) -> Value);
 
-/// Every session, in an order that depends on `stride`.
+/// Returns every session, in an order that depends on `stride`.
 fn shuffled(stride: u64) -> impl Iterator<Item = u64> {
     (0..SESSIONS).map(move |index| index * stride % SESSIONS)
 }
 
 #[test]
-fn two_hundred_sessions_on_two_workers_each_answer_for_themselves() {
+fn two_hundred_sessions_on_two_workers_keep_their_own_state() {
     with_preloaded_pool(|pool| async {
         let mut sessions = Vec::new();
         for number in 0..SESSIONS {
@@ -310,7 +310,7 @@ fn two_hundred_sessions_on_two_workers_each_answer_for_themselves() {
 }
 
 #[test]
-fn what_is_preloaded_is_there_and_takes_no_time_to_import() {
+fn preloaded_modules_take_no_time_to_import() {
     with_preloaded_pool(|pool| async {
         let image = pool.image().expect("our own host has images");
         assert_eq!(image.preload, ["numpy", "pandas", "matplotlib"]);
@@ -318,6 +318,6 @@ fn what_is_preloaded_is_there_and_takes_no_time_to_import() {
         let outcome = pool.run(Job::code(source)).await.unwrap();
         assert_eq!(value(&outcome), json!([true, true]));
         let outcome = pool.run(Job::code(NAMES)).await.unwrap();
-        assert_eq!(value(&outcome), json!([]), "programs import it all the same");
+        assert_eq!(value(&outcome), json!([]), "programs still have to import it");
     });
 }

@@ -1,4 +1,4 @@
-//! What a job is given and what it gives back: variables, arrays, calls, scripts, directories.
+//! What a job is given and what it returns: variables, arrays, calls, scripts, directories.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::fs;
@@ -25,7 +25,7 @@ fn data(outcome: &Outcome) -> Value {
 }
 
 #[test]
-fn variables_are_what_python_calls_them() {
+fn variables_have_the_expected_python_types() {
     let given = json!({"a": [1, -2.5, null, true], "ä": "\u{1f600}", "big": u64::MAX});
     let job = Job::code("[x, type(b).__name__, list(b), n + 1, s]")
         .variable("x", given.clone())
@@ -36,7 +36,7 @@ fn variables_are_what_python_calls_them() {
 }
 
 #[test]
-fn names_that_no_variable_can_have_are_refused() {
+fn invalid_variable_names_are_refused() {
     with_pool(|pool| async {
         for name in ["", "a b", "1a", "for", "a.b"] {
             let refused = pool.run(Job::code("1").variable(name, 1)).await;
@@ -86,7 +86,7 @@ fn arrays_and_frames_go_in_and_out_byte_by_byte() {
 }
 
 #[test]
-fn what_has_no_raw_form_has_none() {
+fn values_without_a_raw_form_have_no_data() {
     for source in [
         "import numpy; numpy.array([object()])",
         "import pandas; pandas.DataFrame({'a': [[1]]})",
@@ -101,7 +101,7 @@ fn what_has_no_raw_form_has_none() {
 }
 
 #[test]
-fn data_that_is_too_large_is_left_out_and_said() {
+fn data_that_is_too_large_is_left_out_and_reported() {
     let limits = Limits { result_data_bytes: 1000, ..Limits::default() };
     let outcome = run_job(Job::code("bytes(1001)").limits(limits.clone()));
     assert!(matches!(&outcome.verdict, Verdict::Completed { data: None, repr: Some(_), .. }));
@@ -114,7 +114,7 @@ fn data_that_is_too_large_is_left_out_and_said() {
 }
 
 #[test]
-fn functions_are_called_where_they_are() {
+fn functions_are_called_in_their_modules() {
     let job = Job::from(Call::new("json:dumps").arg(json!([1])).keyword("indent", 1));
     assert_eq!(value(&run_job(job)), "[\n 1\n]");
     let module = "async def later(x):\n    return x * 2\nclass A:\n    f = staticmethod(len)";
@@ -138,7 +138,7 @@ fn scalar(value: f64) -> Array {
 }
 
 #[test]
-fn an_expression_is_nothing_else() {
+fn an_expression_job_takes_only_an_expression() {
     assert_eq!(value(&run_job(Job::expression(" x + 1\n").variable("x", 1))), 2);
     for source in ["x = 1", "1; 2", "import sys", ""] {
         let outcome = run_job(Job::expression(source));
@@ -147,7 +147,7 @@ fn an_expression_is_nothing_else() {
 }
 
 #[test]
-fn programs_await_outside_of_functions() {
+fn programs_can_await_at_top_level() {
     let source = "import asyncio\n\
                   async def work(n):\n    await asyncio.sleep(0)\n    return n\n\
                   task = asyncio.create_task(work(1))\n\
@@ -157,7 +157,7 @@ fn programs_await_outside_of_functions() {
 }
 
 #[test]
-fn a_script_imports_what_lies_beside_it_and_reads_nothing_else_there() {
+fn a_script_can_import_from_its_folder_and_read_nothing_else_there() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("package")).unwrap();
@@ -208,7 +208,7 @@ fn a_working_directory_is_made_where_programs_can_write() {
 }
 
 #[test]
-fn the_end_of_a_program_is_its_value_however_it_is_written() {
+fn the_last_expression_is_the_value_however_it_is_written() {
     for (source, expected) in [
         ("x = 1\nx", json!(1)),
         ("'doc'", json!("doc")),
@@ -229,7 +229,7 @@ fn the_end_of_a_program_is_its_value_however_it_is_written() {
 }
 
 #[test]
-fn a_tools_call_runs_and_its_result_is_as_the_schema_says() {
+fn a_tool_call_runs_and_its_result_matches_the_schema() {
     let schema = tool_result_schema();
     for (call, success) in [
         (json!({"code": "n * 2", "variables": {"n": 21}}), true),
@@ -271,7 +271,8 @@ fn a_tools_call_runs_and_its_result_is_as_the_schema_says() {
     assert!(outcome.is_timeout());
 }
 
-/// The part of JSON schema that ours use; an object has no fields that its schema doesn't name.
+/// Checks a value against the part of JSON schema that ours use; an object has only the fields that
+/// its schema names.
 fn check(value: &Json, schema: &Json, at: &str) {
     let is_of = |kind: &str| match kind {
         "null" => value.is_null(),

@@ -2,7 +2,7 @@
 
 use crate::support::{exception, run};
 
-/// Each program tries to reach something; what it says must contain the second text.
+/// Each program tries to reach something; its output must contain the second text.
 #[test]
 fn nothing_of_the_host_is_reachable() {
     for (source, expected) in [
@@ -32,10 +32,10 @@ fn nothing_of_the_host_is_reachable() {
     }
 }
 
-/// Each program tries something that takes a network or a thread, and is told what to do instead by an
-/// exception that such programs expect.
+/// Each program tries something that needs a network or a thread, and gets an exception that
+/// programs expect there, with a message that says what to do instead.
 #[test]
-fn attempts_at_networks_and_threads_are_told_why_they_fail() {
+fn attempts_at_networks_and_threads_fail_with_an_explanation() {
     for (source, expected) in [
         ("import urllib.request as u; u.urlopen('http://example.com')", "no network"),
         ("import urllib.request as u; u.urlopen('https://example.com')", "no network"),
@@ -70,7 +70,7 @@ fn attempts_at_networks_and_threads_are_told_why_they_fail() {
 }
 
 #[test]
-fn what_one_job_does_to_the_library_no_other_sees() {
+fn changes_to_the_library_are_invisible_to_other_jobs() {
     let damage = "import os\n\
                   for path in ['/usr/local/lib/python315.zip']:\n    \
                   try: os.remove(path)\n    except OSError as error: print(type(error).__name__)";
@@ -88,7 +88,7 @@ fn a_forged_reply_does_not_replace_the_agents_own() {
 }
 
 #[test]
-fn junk_at_the_door_is_refused_and_harmless() {
+fn invalid_frames_at_the_door_are_refused_and_harmless() {
     for source in [
         "import _host\n_host.call(b'')",
         "import _host\n_host.call(b'\\xff' * 100)",

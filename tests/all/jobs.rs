@@ -1,4 +1,4 @@
-//! What a job is given, says and leaves.
+//! What a job is given, prints and leaves behind.
 
 use hatchery::{Job, Verdict};
 use serde_json::json;
@@ -33,7 +33,7 @@ fn output_is_kept_apart_and_in_order() {
 }
 
 #[test]
-fn output_that_is_no_text_comes_as_it_is() {
+fn output_that_is_not_text_is_unchanged() {
     let outcome = run("import os\nos.write(1, bytes(range(256)))");
     assert_eq!(outcome.stdout, (0..=255).collect::<Vec<u8>>());
 }
@@ -49,19 +49,19 @@ fn exceptions_are_structured_and_show_the_programs_own_lines() {
 }
 
 #[test]
-fn a_syntax_error_is_the_programs() {
+fn a_syntax_error_is_the_programs_own() {
     let outcome = run("x = = 1");
     assert_eq!(exception(&outcome).type_name, "SyntaxError");
 }
 
 #[test]
-fn recursion_without_end_raises() {
+fn endless_recursion_raises() {
     let outcome = run("def f(): f()\nf()");
     assert_eq!(exception(&outcome).type_name, "RecursionError");
 }
 
 #[test]
-fn leaving_has_the_codes_of_a_process() {
+fn exiting_has_the_codes_of_a_process() {
     for (source, code) in [
         ("import sys; sys.exit()", 0),
         ("import sys; sys.exit(3)", 3),
@@ -89,7 +89,7 @@ fn argv_environment_stdin_and_name_reach_the_program() {
 }
 
 #[test]
-fn standard_input_is_empty_without_being_given() {
+fn standard_input_is_empty_by_default() {
     assert_eq!(value(&run("import sys\nsys.stdin.read()")), json!(""));
     assert_eq!(exception(&run("input()")).type_name, "EOFError");
 }
@@ -124,7 +124,7 @@ fn floats_come_out_to_the_last_bit() {
     let source = "import random\nrandom.seed(3)\nxs = [random.random() * 1000 for _ in range(3000)]\n\
                   [xs, [x.hex() for x in xs]]";
     let value_and_hex = value(&run(source));
-    // Rust prints the shortest text that reads back as the same float.
+    // Rust prints the shortest text that parses to the same float.
     let floats: Vec<f64> = serde_json::from_value(value_and_hex[0].clone()).unwrap();
     let back = value(&run(&format!("[x.hex() for x in {floats:?}]")));
     assert_eq!(back, value_and_hex[1]);
@@ -165,7 +165,7 @@ fn usage_is_measured() {
 }
 
 #[test]
-fn surroundings_that_no_process_can_have_are_refused() {
+fn invalid_arguments_and_environments_are_refused() {
     for job in
         [Job::code("1").env("", "x"), Job::code("1").env("A=B", "x"), Job::code("1").args(["a\0"])]
     {

@@ -1,4 +1,4 @@
-//! What happens at each limit, and that the next job doesn't notice.
+//! What happens at each limit, and that the next job isn't affected.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn limit_of(outcome: &Outcome) -> LimitKind {
 }
 
 #[test]
-fn whatever_loops_ends_at_its_wall_limit_and_the_next_job_runs() {
+fn endless_programs_end_at_the_wall_limit_and_the_next_job_runs() {
     for source in [
         "while True: pass",
         "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
@@ -45,7 +45,7 @@ fn whatever_loops_ends_at_its_wall_limit_and_the_next_job_runs() {
     }
 }
 
-/// However memory is taken, it is the limit on memory that a program meets, and not that on time.
+/// However a program takes memory, it meets the memory limit, not the time limit.
 #[test]
 fn memory_that_grows_in_turns_or_between_holes_ends_at_its_limit() {
     for source in [
@@ -66,13 +66,14 @@ fn memory_that_grows_in_turns_or_between_holes_ends_at_its_limit() {
 }
 
 #[test]
-fn what_was_said_before_a_limit_is_kept() {
+fn output_before_a_limit_is_kept() {
     let source = "print('first')\nprint('second', end='')\nwhile True: pass";
     let outcome = run_job(Job::code(source).timeout(Duration::from_secs(1)));
     assert_eq!(outcome.stdout_text(), "first\nsecond");
 }
 
-/// Recursion in C that CPython doesn't count: an error of Python or the stack's limit, nothing else.
+/// Recursion in C that CPython doesn't count: a Python exception or the stack's limit, nothing
+/// else.
 #[test]
 fn deep_recursion_in_c_is_contained() {
     for source in [
@@ -95,7 +96,7 @@ fn deep_recursion_in_c_is_contained() {
     }
 }
 
-/// File bombs: an error of Python, at once, and a next job that runs.
+/// File bombs: a Python exception at once, and the next job runs.
 #[test]
 fn files_are_bounded_before_anything_is_allocated() {
     for source in [
@@ -132,7 +133,7 @@ fn a_file_can_be_written_over_and_over() {
 }
 
 #[test]
-fn a_flood_is_cut_and_the_program_goes_on() {
+fn a_flood_of_output_is_cut_and_the_program_continues() {
     let limits = Limits { output_bytes: 1000, ..Limits::default() };
     let source = "for _ in range(1000): print('x' * 99)\nprint('end')\n7";
     let outcome = run_job(Job::code(source).limits(limits));
@@ -145,7 +146,7 @@ fn a_flood_is_cut_and_the_program_goes_on() {
 }
 
 #[test]
-fn a_flood_is_a_limit_where_the_job_asks_for_that() {
+fn a_flood_of_output_is_a_limit_if_the_job_asks_for_that() {
     let limits = Limits { output_bytes: 1000, stop_at_output_limit: true, ..Limits::default() };
     for source in ["while True: print('x' * 99)", "import sys\nwhile True: sys.stderr.write('x')"] {
         let outcome = run_job(Job::code(source).limits(limits.clone()));
@@ -155,7 +156,7 @@ fn a_flood_is_a_limit_where_the_job_asks_for_that() {
     }
 }
 
-/// Waiting is not computing: the CPU limit is for the latter.
+/// Waiting uses no CPU time.
 #[test]
 fn cpu_time_is_what_the_guest_computes() {
     let job = |source: &str| Job::code(source).cpu_time(Duration::from_millis(300));
@@ -197,7 +198,7 @@ fn characters_are_whole_however_they_are_written_and_cut() {
     let outcome = run_job(Job::code("print('aa€')").limits(limits));
     assert_eq!(outcome.stdout, b"aa");
     let outcome = run("import os; os.write(1, b'a\\xff\\xe2\\x82b')");
-    assert_eq!(outcome.stdout, b"a\xff\xe2\x82b", "bytes that are no text come as they are");
+    assert_eq!(outcome.stdout, b"a\xff\xe2\x82b", "bytes that are not text are unchanged");
 }
 
 #[test]
@@ -223,9 +224,9 @@ fn memory_beyond_the_limit_is_a_memory_error() {
     }
 }
 
-/// As it is built for WASI, CPython stops at 46 and 208.
+/// Built for WASI, CPython by default stops at 46 and 208.
 #[test]
-fn c_code_recurses_as_deep_as_programs_need() {
+fn c_code_recurses_deep_enough_for_programs() {
     let elifs = "compile('if x == 0: pass\\n' + 'elif x == 1: pass\\n' * 150, '', 'exec')";
     assert!(run(elifs).is_success());
     let memoised = "import functools\n\

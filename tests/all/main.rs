@@ -1,38 +1,38 @@
-//! The public library with the real build: what a user may rely on, one module a subject.
+//! The public library with the real build: what a user may rely on, one module per subject.
 
-/// Plain functions of the host that block, and what they leave to others.
+/// Plain host functions that block, and how they affect other calls.
 mod blocking;
-/// What the Python build has: the page about it, and what is done here about what it lacks.
+/// What the Python build contains: the page about it, and adaptations for what it lacks.
 mod build;
 /// Tickets that are cancelled, dropped and streamed from.
 mod cancellation;
-/// Runs that are the same every time.
+/// Reproducible runs.
 mod determinism;
-/// What happens in a job, in one order, for readers of every kind.
+/// The events of a job, in one order, for readers of every kind.
 mod events;
-/// Files: what comes in, what is told of, what is undone.
+/// Files: inputs, reported changes, and undone changes.
 mod files;
-/// Functions of the host, and asyncio, which waits for them.
+/// Host functions, and asyncio, which waits for them.
 mod functions;
-/// States of sessions that are copied, gone back to, saved, and moved between workers.
+/// Session states that are copied, restored, saved, and moved between workers.
 mod images;
-/// What a job is given, and what of it comes back.
+/// What a job is given, and what it returns.
 mod inputs;
 /// What a program can't reach.
 mod isolation;
-/// What a job is given, says and leaves.
+/// What a job is given, prints and leaves behind.
 mod jobs;
-/// What happens at each limit, and that the next job doesn't notice.
+/// What happens at each limit, and that the next job isn't affected.
 mod limits;
-/// What a job tells back beside its output: forms of values, displays, figures, exceptions.
+/// What a job returns besides its output: representations of values, displays, figures, exceptions.
 mod results;
-/// Deadlines, tenants, memory, and what the scheduler says of it.
+/// Deadlines, tenants, memory, and the scheduler's reports about them.
 mod scheduling;
 /// State from job to job, and its end.
 mod sessions;
-/// Some hundred programs of every kind, each with everything that is to come of it.
+/// Hundreds of programs of every kind, each with its complete expected outcome.
 mod table;
-/// Tasks of asyncio that live from job to job.
+/// Asyncio tasks that live from job to job.
 mod tasks;
 
 mod support;

@@ -1,4 +1,4 @@
-//! What a job tells back beside its output: forms of values, displays, figures, exceptions.
+//! What a job returns besides its output: representations of values, displays, figures, exceptions.
 
 use std::io::{Cursor, Read};
 
@@ -17,7 +17,7 @@ fn bundle(outcome: &Outcome) -> &MimeBundle {
     }
 }
 
-/// Width and height of a PNG, from its first chunk.
+/// Returns the width and height of a PNG, from its first chunk.
 #[track_caller]
 fn size_of_png(bytes: &[u8]) -> (u32, u32) {
     assert_eq!(&bytes[..16], b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR");
@@ -36,7 +36,7 @@ fn png(bundle: &MimeBundle) -> &[u8] {
 }
 
 #[test]
-fn the_last_expression_comes_in_all_its_forms() {
+fn the_last_expression_has_all_its_representations() {
     let source = "class A:\n    def __repr__(self): return 'plain'\n    \
                   def _repr_html_(self): return '<b>ä</b>'\n    \
                   def _repr_png_(self): return bytes([0x89])\nA()";
@@ -65,7 +65,7 @@ fn left_out(outcome: &Outcome) -> Vec<(LimitKind, u64, u64)> {
 }
 
 #[test]
-fn a_value_that_is_too_large_is_left_out_and_said() {
+fn a_value_that_is_too_large_is_left_out_and_reported() {
     for (source, used) in [("'a' * 2_000_000", 2_000_002), ("list(range(400_000))", 3_088_890)] {
         let outcome = run(source);
         assert!(
@@ -112,7 +112,7 @@ fn displays_come_in_order() {
 }
 
 #[test]
-fn displays_beyond_their_limits_are_dropped_and_the_program_goes_on() {
+fn displays_beyond_their_limits_are_dropped_and_the_program_continues() {
     let limits = Limits { display_count: 2, display_bytes: 1000, ..Limits::default() };
     let shown = |source: &str| {
         let outcome = run_job(Job::code(source).limits(limits.clone()));
@@ -146,13 +146,13 @@ fn open_figures_are_shown_at_the_end_and_at_show() {
         assert_eq!(size_of_png(png(first)), (200, 150));
         assert_eq!(between.text("text/plain"), Some("'between'"));
         assert_eq!((size_of_png(png(second)), size_of_png(png(third))), ((200, 100), (300, 100)));
-        // They don't pile up, also after an exception and where a program chooses Agg itself.
+        // They don't accumulate, even after an exception or if a program chooses Agg itself.
         let source = "matplotlib.use('Agg')\nplt.figure(); plt.show(); plt.figure(); plt.fignum_exists(1) / 0";
         let failed = session.run(Job::code(source)).await.unwrap();
         assert_eq!((failed.displays.len(), failed.stderr_text().as_str()), (2, ""));
         let outcome =
             session.run(Job::code("fig = plt.figure(); display(fig); fig")).await.unwrap();
-        assert_eq!(outcome.displays.len(), 1, "each figure once");
+        assert_eq!(outcome.displays.len(), 1, "each figure is shown once");
         assert_eq!(size_of_png(png(bundle(&outcome))), (640, 480));
         let outcome = session.run(Job::code("plt.get_fignums()")).await.unwrap();
         assert_eq!(crate::support::value(&outcome), json!([]));
@@ -193,7 +193,7 @@ fn a_table_in_a_picture_and_a_workbook_out() {
 }
 
 #[test]
-fn exceptions_tell_of_their_frames_notes_and_chains() {
+fn exceptions_have_their_frames_notes_and_chains() {
     let source = "def f():\n    try:\n        {}['k']\n    except KeyError as error:\n        \
                   error.add_note('a note')\n        raise OSError(5, 'x') from error\n\
                   try:\n    f()\nexcept OSError:\n    raise ValueError('v')";
@@ -213,7 +213,7 @@ fn exceptions_tell_of_their_frames_notes_and_chains() {
         (cause.type_name.as_str(), cause.notes.as_slice()),
         ("KeyError", &["a note".to_owned()][..])
     );
-    assert_eq!(context.context, None, "a cause is told, and not the same once more");
+    assert_eq!(context.context, None, "a cause is not repeated as the context");
     let error = &outcome.to_tool_json()["error"];
     assert_eq!(error["context"]["cause"]["notes"][0], "a note");
     assert_eq!(error["frames"][0]["source_line"], "raise ValueError('v')");
@@ -222,7 +222,7 @@ fn exceptions_tell_of_their_frames_notes_and_chains() {
 }
 
 #[test]
-fn groups_and_syntax_errors_are_told_of() {
+fn groups_and_syntax_errors_are_structured() {
     let outcome =
         run("raise ExceptionGroup('g', [OSError('a'), ExceptionGroup('h', [ValueError('b')])])");
     let group = &exception(&outcome).group;
@@ -236,7 +236,7 @@ fn groups_and_syntax_errors_are_told_of() {
 }
 
 #[test]
-fn chains_without_end_are_told_of_up_to_a_number() {
+fn endless_chains_are_truncated() {
     let source =
         "e = None\nfor i in range(2000):\n    n = ValueError(i); n.__cause__ = e; e = n\nraise e";
     let outcome = run(source);

@@ -1,4 +1,4 @@
-//! What the scheduler does with real programs: deadlines, tenants, memory, and what it says of it.
+//! The scheduler with real programs: deadlines, tenants, memory, and its reports about them.
 
 use std::fs;
 use std::future::Future;
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use crate::support::value;
 
-/// Runs a test on a pool of its own with two workers. One that hangs fails instead.
+/// Runs a test on its own pool with two workers, with a timeout.
 fn with_own_pool<F: Future<Output = ()>>(builder: Builder, test: impl FnOnce(Hatchery) -> F) {
-    let runtime = tokio::runtime::Runtime::new().expect("threads can be had");
+    let runtime = tokio::runtime::Runtime::new().expect("the runtime starts");
     runtime.block_on(async {
-        let pool = builder.workers(2).start().await.expect("the build can be had here");
+        let pool = builder.workers(2).start().await.expect("the build is available");
         tokio::time::timeout(Duration::from_secs(60), test(pool))
             .await
             .expect("the test ends in time");
@@ -30,9 +30,9 @@ async fn until(pool: &Hatchery, condition: impl Fn(&Status) -> bool) {
     }
 }
 
-/// Runs a job of a session that has to succeed; the value of its last expression.
+/// Runs a job of a session, which must succeed, and returns the value of its last expression.
 async fn ask(session: &Session, source: &str) -> Value {
-    value(&session.run(Job::code(source)).await.expect("the session takes jobs"))
+    value(&session.run(Job::code(source)).await.expect("the session accepts jobs"))
 }
 
 fn endless() -> Job {
@@ -55,7 +55,7 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Refusal {
     }
 }
 
-/// The next decision that `picks` makes something of.
+/// Waits for the next decision for which `picks` returns a value.
 async fn find<T>(decisions: &mut Decisions, picks: impl Fn(&DecisionKind) -> Option<T>) -> T {
     loop {
         let next = decisions.next().await;
@@ -67,16 +67,16 @@ async fn find<T>(decisions: &mut Decisions, picks: impl Fn(&DecisionKind) -> Opt
 }
 
 #[test]
-fn a_deadline_ends_what_runs_and_what_waits_and_costs_no_session() {
+fn a_deadline_ends_running_and_waiting_jobs_and_costs_no_session() {
     with_own_pool(Hatchery::builder(), |pool| async move {
-        // Each is well beyond what the ones before it make the scheduler expect.
+        // Each is far longer than the scheduler would expect from the ones before.
         let due = Duration::from_millis(300);
         is_due(&pool.run(endless().deadline(due)).await.unwrap());
         let session = pool.session("due").await.unwrap();
         ask(&session, "x = 41\nx").await;
         is_due(&session.run(endless().deadline(due * 3)).await.unwrap());
         assert_eq!(ask(&session, "x + 1").await, json!(42));
-        // The shorter of both holds.
+        // The shorter of the two limits applies.
         let timeout = endless().deadline(Duration::from_secs(20)).timeout(due);
         assert!(pool.run(timeout).await.unwrap().is_timeout());
 
@@ -86,7 +86,7 @@ fn a_deadline_ends_what_runs_and_what_waits_and_costs_no_session() {
         let waiting = pool.submit(Job::code("1").deadline(due * 4)).await;
         match waiting {
             Ok(waiting) => is_due(&waiting.await),
-            // By what the endless ones took it can't be met.
+            // By the measured times of the endless ones it can't be met.
             Err(refused) => {
                 let refused = refusal::<()>(Err(refused));
                 assert!(matches!(refused, Refusal::DeadlineTooSoon { .. }), "{refused}");
@@ -98,7 +98,7 @@ fn a_deadline_ends_what_runs_and_what_waits_and_costs_no_session() {
 }
 
 #[test]
-fn a_tenant_has_the_workers_it_may_and_the_others_the_rest() {
+fn a_capped_tenant_leaves_the_other_workers_to_others() {
     let capped = TenantConfig { concurrent: 1, queued_count: 2, ..TenantConfig::default() };
     with_own_pool(Hatchery::builder().tenant("capped", capped), |pool| async move {
         let mut running = pool.submit(endless().tenant("capped")).await.unwrap();
@@ -119,7 +119,7 @@ fn a_tenant_has_the_workers_it_may_and_the_others_the_rest() {
             panic!("{explained}")
         };
         assert_eq!(*reason, WaitReason::TenantAtLimit { running: 1, limit: 1 });
-        assert_eq!(*ahead_in_tenant, 1, "the urgent one");
+        assert_eq!(*ahead_in_tenant, 1, "only the urgent job");
         assert!(explained.to_string().contains("`capped`"), "{explained}");
         let explained = pool.explain(running.job_id()).await.unwrap();
         assert!(matches!(explained.state, JobState::Running { .. }), "{explained}");
@@ -160,7 +160,7 @@ fn draining_for_a_time_finishes_what_it_can_and_stops_the_rest() {
 }
 
 #[test]
-fn every_decision_about_a_job_is_told() {
+fn every_decision_about_a_job_is_reported() {
     with_own_pool(Hatchery::builder(), |pool| async move {
         let mut decisions = pool.decisions();
         let ticket = pool.submit(Job::code("1 / 0").tenant("t")).await.unwrap();
@@ -191,10 +191,10 @@ fn every_decision_about_a_job_is_told() {
     });
 }
 
-/// What a session has that goes to disk and comes back: variables, an open file and where it was
-/// read to, a module's state, generators of random numbers, and a mounted folder.
+/// The state of a session that must survive a round trip to disk: variables, an open file with its
+/// position, a module's state, random number generators, and a mounted folder.
 #[test]
-fn a_session_on_disk_goes_on_where_it_was() {
+fn a_spilled_session_continues_where_it_was() {
     let sessions = SessionsConfig {
         park_after: Duration::from_millis(1),
         spill_after: Duration::from_millis(50),
@@ -217,7 +217,7 @@ fn a_session_on_disk_goes_on_where_it_was() {
         let expected = value(&pool.run(Job::code(expected)).await.unwrap());
 
         for round in 1..=2 {
-            // The scheduler hears of it a moment after it is there.
+            // The scheduler learns of it a moment after it is there.
             until(&pool, |status| status.places.on_disk == 1 && status.memory.disk_bytes > 0).await;
             let id = pool.status().sessions[0].session;
             find(&mut decisions, |kind| match kind {
@@ -239,24 +239,24 @@ fn a_session_on_disk_goes_on_where_it_was() {
     });
 }
 
-/// What a pool at rest takes here, in bytes.
+/// Returns the memory that an idle pool takes here, in bytes.
 fn bytes_at_rest() -> u64 {
     let (sender, receiver) = std::sync::mpsc::channel();
     with_own_pool(Hatchery::builder(), |pool| async move {
         let both = tokio::join!(pool.run(Job::code("1")), pool.run(Job::code("1")));
         assert!(both.0.is_ok() && both.1.is_ok());
         until(&pool, |status| status.running == 0 && status.memory.in_flight_bytes == 0).await;
-        sender.send(pool.status().memory.used_bytes()).expect("somebody waits for it");
+        sender.send(pool.status().memory.used_bytes()).expect("the receiver is alive");
     });
-    receiver.recv().expect("the pool came to rest")
+    receiver.recv().expect("the pool became idle")
 }
 
 #[test]
-fn more_than_the_memory_goes_to_disk_or_is_refused() {
+fn sessions_beyond_the_memory_limit_are_spilled_or_refused() {
     const SESSIONS: usize = 12;
-    // As random as they are, compressing them gains nothing.
+    // They are random, so compressing them gains nothing.
     const FILL: &str = "import os\nkept = os.urandom(16 << 20)\nkept[0]";
-    // All that these allow is kept free for a job that runs.
+    // Everything that these limits allow is reserved for a running job.
     let small = Limits { memory_bytes: 80 << 20, file_bytes: 4 << 20, ..Limits::default() };
     let limit = bytes_at_rest() + (224 << 20);
     let builder = Hatchery::builder().limits(small.clone()).memory_limit_bytes(limit);
@@ -286,12 +286,12 @@ fn more_than_the_memory_goes_to_disk_or_is_refused() {
             assert_eq!(ask(session, "kept[0]").await, *first);
         }
 
-        // What would have to wait, in memory, is refused.
+        // A job that would have to wait in memory is refused.
         let little = Limits { display_bytes: 0, ..small };
         let blocker = || endless().tenant("blockers").limits(little.clone());
         let mut blockers = Vec::new();
         while blockers.len() < 2 {
-            // Until what came back to be asked has made room again.
+            // Until the sessions that were attached have made room again.
             match pool.submit(blocker()).await {
                 Ok(blocker) => blockers.push(blocker),
                 Err(refused) => assert!(refused.is_overloaded(), "{refused}"),
@@ -304,7 +304,7 @@ fn more_than_the_memory_goes_to_disk_or_is_refused() {
                 Ok(ticket) => waiting.push(ticket),
                 Err(refused) => break refusal::<()>(Err(refused)),
             }
-            assert!(waiting.len() < 8, "only so much fits beside what is there");
+            assert!(waiting.len() < 8, "only a few fit beside the sessions");
         };
         let is_overload = refused.is_overload();
         assert!(matches!(refused, Refusal::NoMemory { .. }) && is_overload, "{refused}");
@@ -316,7 +316,7 @@ fn more_than_the_memory_goes_to_disk_or_is_refused() {
 }
 
 #[test]
-fn what_no_other_interpreter_would_do_better_is_tried_once_and_renews_none() {
+fn a_failure_that_no_other_interpreter_would_avoid_is_not_retried_and_renews_none() {
     with_own_pool(Hatchery::builder(), |pool| async move {
         let session = pool.session("in its way").await.unwrap();
         assert!(session.run(Job::code("open('a', 'w')")).await.unwrap().is_success());

@@ -17,13 +17,13 @@ fn a_session_keeps_its_variables_and_its_files() {
         session.run(Job::code("open('a', 'w').write('kept')")).await.unwrap();
         let read = session.run(Job::code("open('a').read()")).await.unwrap();
         assert_eq!(value(&read), json!("kept"));
-        assert!(read.files.is_empty(), "only what this job changed is told");
+        assert!(read.files.is_empty(), "only this job's changes are reported");
         session.close();
     });
 }
 
 #[test]
-fn sessions_and_isolated_jobs_see_nothing_of_one_another() {
+fn sessions_and_isolated_jobs_do_not_see_each_other() {
     with_pool(|pool| async {
         let (first, second) =
             (pool.session("one").await.unwrap(), pool.session("two").await.unwrap());
@@ -85,7 +85,7 @@ fn an_exception_leaves_the_session_usable() {
 }
 
 #[test]
-fn what_a_job_does_to_its_surroundings_costs_no_session() {
+fn damage_to_its_environment_costs_a_job_no_session() {
     with_pool(|pool| async {
         let session = pool.session("surroundings").await.unwrap();
         for source in [
@@ -178,7 +178,7 @@ fn a_limit_on_time_costs_no_session() {
 }
 
 #[test]
-fn a_turn_that_is_ended_by_force_is_undone_and_costs_no_session() {
+fn a_turn_that_is_stopped_by_force_is_undone_and_costs_no_session() {
     let limits = Limits {
         wall_time: Duration::from_millis(300),
         grace: Duration::from_millis(100),
@@ -204,15 +204,15 @@ fn a_turn_that_is_ended_by_force_is_undone_and_costs_no_session() {
             assert_eq!(seen, json!([turn + 2, false, "1", ["kept"]]), "{end}");
         }
         let failed = session.run(Job::code("x = 0\n1 / 0")).await.unwrap();
-        assert!(!failed.session_restored, "its program ended by itself: {failed:?}");
+        assert!(!failed.session_restored, "the program ended by itself: {failed:?}");
         assert_eq!(value(&session.run(Job::code("x")).await.unwrap()), json!(0));
         session.close();
     });
 }
 
-/// Else what was drawn before would be drawn again: names, tokens, samples.
+/// Otherwise earlier random numbers would be drawn again: names, tokens, samples.
 #[test]
-fn a_session_that_goes_back_draws_other_numbers() {
+fn a_session_that_rolls_back_draws_different_random_numbers() {
     with_pool(|pool| async {
         let session = pool.session("draws").await.unwrap();
         session.run(Job::code("import random; random.seed()")).await.unwrap();
@@ -227,7 +227,7 @@ fn a_session_that_goes_back_draws_other_numbers() {
 }
 
 #[test]
-fn without_copies_a_session_is_lost_with_what_is_ended_by_force_and_says_so() {
+fn without_copies_a_session_is_lost_when_its_turn_is_stopped_by_force() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let pool = Hatchery::builder().workers(1).rollback_bytes(0).start().await.unwrap();
@@ -265,7 +265,7 @@ fn a_session_without_memory_says_so_and_is_not_blamed_on_the_sandbox() {
         let limits = Limits { memory_bytes: 128 << 20, ..Limits::default() };
         let fill = "kept = []\nsize = 1 << 20\nwhile size:\n    try: kept.append(bytes(size))\n\
                     \x20   except MemoryError: size >>= 1";
-        // The build's own C code may crash without memory; that is the program's end too.
+        // The build's own C code may crash without memory; that also ends the program.
         for source in [fill, "7"] {
             let Ok(outcome) = session.run(Job::code(source).limits(limits.clone())).await else {
                 break;

@@ -1,4 +1,4 @@
-//! Pools for all tests that don't need their own: loading the build takes a while.
+//! Shared pools for tests that don't need their own, since loading the build takes a while.
 
 use std::future::Future;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use hatchery::{Builder, Exception, Hatchery, Job, Outcome, Verdict};
 use serde_json::Value;
 
-/// A pool with the runtime that it is on.
+/// A pool and the runtime that it runs on.
 pub(crate) struct Shared {
     runtime: tokio::runtime::Runtime,
     hatchery: Hatchery,
@@ -15,13 +15,13 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn start(builder: Builder) -> Self {
-        let runtime = tokio::runtime::Runtime::new().expect("threads can be had");
+        let runtime = tokio::runtime::Runtime::new().expect("the runtime starts");
         let hatchery =
-            runtime.block_on(builder.workers(2).start()).expect("the build can be had here");
+            runtime.block_on(builder.workers(2).start()).expect("the build is available");
         Self { runtime, hatchery }
     }
 
-    /// Runs a test on it. One that hangs fails instead.
+    /// Runs a test on it, with a timeout.
     pub(crate) fn with<T, F: Future<Output = T>>(
         &'static self,
         test: impl FnOnce(&'static Hatchery) -> F,
@@ -38,7 +38,7 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared::start(Hatchery::build
 static PRELOADED: LazyLock<Shared> =
     LazyLock::new(|| Shared::start(Hatchery::builder().preload(["numpy", "pandas", "matplotlib"])));
 
-/// Runs a test on the shared pool. One that hangs fails instead.
+/// Runs a test on the shared pool, with a timeout.
 pub(crate) fn with_pool<T, F: Future<Output = T>>(test: impl FnOnce(&'static Hatchery) -> F) -> T {
     SHARED.with(test)
 }
@@ -60,7 +60,7 @@ pub(crate) fn run_job(job: Job) -> Outcome {
     with_pool(|pool| async { pool.run(job).await.expect("the queue isn't full") })
 }
 
-/// The value of the last expression.
+/// Returns the value of the last expression.
 #[track_caller]
 pub(crate) fn value(outcome: &Outcome) -> Value {
     match &outcome.verdict {
@@ -69,7 +69,7 @@ pub(crate) fn value(outcome: &Outcome) -> Value {
     }
 }
 
-/// The exception that ended the program.
+/// Returns the exception that ended the program.
 #[track_caller]
 pub(crate) fn exception(outcome: &Outcome) -> &Exception {
     match &outcome.verdict {

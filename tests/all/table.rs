@@ -1,6 +1,6 @@
-//! Programs of every kind, each with everything that is to come of it.
+//! Programs of every kind, each with its complete expected outcome.
 //!
-//! `table/dsl.rs` says what a row is; the other files are the rows, by subject.
+//! `table/dsl.rs` defines a row; the other files are the rows, by subject.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +67,7 @@ fn programs_end_exactly_as_expected() {
 }
 
 #[test]
-fn the_table_is_long_and_says_nothing_twice() {
+fn the_table_is_long_and_has_no_duplicates() {
     let rows = rows();
     let sources: BTreeSet<&str> = rows.iter().map(|row| row.source.as_str()).collect();
     assert!(sources.len() >= 150, "{} rows", sources.len());
@@ -85,7 +85,7 @@ fn every_exception_of_the_builtins_is_expected_somewhere() {
     let all = value(&run(source));
     let names = || all.as_array().into_iter().flatten().filter_map(|name| name.as_str());
     assert!(names().count() >= 60, "{all}");
-    // What begins with an underscore is CPython's own.
+    // Names that begin with an underscore are CPython's own.
     let missing: Vec<_> =
         names().filter(|name| !name.starts_with('_') && !expected.contains(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");

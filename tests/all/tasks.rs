@@ -1,4 +1,4 @@
-//! Tasks of asyncio in sessions: they live from job to job, on one loop, wherever the state goes.
+//! Asyncio tasks in sessions: they live from job to job, on one loop, wherever the state goes.
 
 use hatchery::{Job, Outcome, Session};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn a_task_of_one_job_is_awaited_in_the_next() {
     with_pool(|pool| async {
         let session = pool.session("tasks").await.unwrap();
         begin(&session, BEGIN).await;
-        // It has begun when the job that made it was over.
+        // It had begun by the end of the job that created it.
         assert_eq!(ask(&session, "[seen, task.done()]").await, json!([[0], false]));
         let awaited = "[await task, seen, loop is asyncio.get_running_loop()]";
         assert_eq!(ask(&session, awaited).await, json!(["done", [0, 1, 2], true]));
@@ -41,9 +41,9 @@ fn a_task_of_one_job_is_awaited_in_the_next() {
     });
 }
 
-/// While a job awaits something else, and before and behind each job as far as they can.
+/// Tasks run while a job awaits something else, and before and after each job as far as they can.
 #[test]
-fn tasks_go_on_while_others_are_awaited() {
+fn tasks_run_while_others_are_awaited() {
     with_pool(|pool| async {
         let session = pool.session("goes on").await.unwrap();
         begin(&session, BEGIN).await;
@@ -60,7 +60,7 @@ fn tasks_go_on_while_others_are_awaited() {
 }
 
 #[test]
-fn tasks_go_where_the_state_goes() {
+fn tasks_move_with_the_state() {
     with_pool(|pool| async {
         let session = pool.session("trunk of tasks").await.unwrap();
         begin(&session, BEGIN).await;
@@ -86,7 +86,7 @@ fn tasks_go_where_the_state_goes() {
 }
 
 #[test]
-fn a_loop_of_its_own_runs_in_a_session_as_well() {
+fn a_separate_loop_runs_in_a_session_as_well() {
     with_pool(|pool| async {
         let session = pool.session("own loop").await.unwrap();
         begin(&session, BEGIN).await;
@@ -102,9 +102,9 @@ fn a_loop_of_its_own_runs_in_a_session_as_well() {
     });
 }
 
-/// In a job by itself it is as in CPython; its warnings name no file of ours.
+/// In an isolated job asyncio behaves as in CPython; its warnings name no file of ours.
 #[test]
-fn a_job_by_itself_has_no_loop_before_it_awaits() {
+fn an_isolated_job_has_no_loop_before_it_awaits() {
     let outcome = run("import asyncio\nasync def work(): pass\nasyncio.create_task(work())");
     assert_eq!(exception(&outcome).message, "no running event loop");
     let said = said(&outcome);

@@ -1,4 +1,4 @@
-//! Every exception type of the builtins, by what raises it where something does.
+//! Every built-in exception type, raised by a cause where there is one.
 
 use hatchery::LimitKind;
 

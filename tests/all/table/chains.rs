@@ -1,4 +1,4 @@
-//! Exceptions with causes, contexts, notes and members, and classes of programs' own.
+//! Exceptions with causes, contexts, notes and members, and programs' own exception classes.
 
 use super::dsl::{Row, ends, fails, raises};
 use super::error::error;

@@ -1,7 +1,7 @@
-//! What a row of the table is: a program and all that is to come of it.
+//! A row of the table: a program and its complete expected outcome.
 //!
-//! What a row doesn't name is to be absent: output, forms, data, displays, notes, causes. An
-//! exception passes the last line of the program and no other place, unless the row says so.
+//! Whatever a row doesn't name must be absent: output, representations, data, displays, notes,
+//! causes. An exception passes only the last line of the program, unless the row says otherwise.
 #![expect(clippy::unwrap_used, reason = "a table that can't be made fails")]
 
 use std::fmt::Debug;
@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use super::error::{Error, error};
 use super::text::{lines, matches};
 
-/// A program, and how it is to end.
+/// A program, and how it must end.
 pub(super) struct Row {
     pub(super) source: String,
     end: End,
@@ -23,7 +23,7 @@ pub(super) struct Row {
     limits_met: Vec<LimitKind>,
 }
 
-/// Types of MIME and their data, as text.
+/// MIME types and their data, as text.
 type Forms = &'static [(&'static str, &'static str)];
 
 enum End {
@@ -32,12 +32,12 @@ enum End {
     Exited { code: u8, message: Option<&'static str> },
 }
 
-/// The program ends in an expression that JSON holds.
+/// The program ends in an expression that JSON can represent.
 pub(super) fn completes(source: &str, value: impl Into<Json>, repr: &'static str) -> Row {
     row(source, completed(Some(value.into()), Some(repr)))
 }
 
-/// The program ends in an expression that JSON doesn't hold.
+/// The program ends in an expression that JSON can't represent.
 pub(super) fn shows(source: &str, repr: &'static str) -> Row {
     row(source, completed(None, Some(repr)))
 }
@@ -47,22 +47,23 @@ pub(super) fn gives_none(source: &str) -> Row {
     row(source, completed(Some(Json::Null), None))
 }
 
-/// The program ends in no expression.
+/// The program doesn't end in an expression.
 pub(super) fn ends(source: &str) -> Row {
     row(source, completed(None, None))
 }
 
-/// An exception without a cause, a context, notes and members, from the program's last line.
+/// A built-in exception without a cause, a context, notes and members, from the program's last
+/// line.
 pub(super) fn raises(source: &str, type_name: &'static str, message: &'static str) -> Row {
     fails(source, error(type_name, message))
 }
 
-/// The same of any other exception.
+/// The same for any other exception.
 pub(super) fn fails(source: &str, error: Error) -> Row {
     row(source, End::Raised { error, ending: None, traceback: None })
 }
 
-/// The program isn't Python: the error, and the line, the column and the text that it is at.
+/// The program isn't valid Python: the error, with its line, column and text.
 pub(super) fn refuses(
     source: &str,
     type_name: &'static str,
@@ -73,12 +74,12 @@ pub(super) fn refuses(
     fails(source, error.at(&[]).syntax("<job>", line, column, text))
 }
 
-/// The program leaves with a code.
+/// The program exits with a code.
 pub(super) fn exits(source: &str, code: u8) -> Row {
     row(source, End::Exited { code, message: None })
 }
 
-/// The program leaves with a message, which is printed, and so with code 1.
+/// The program exits with a message, which is printed, and so with code 1.
 pub(super) fn exits_saying(source: &str, message: &'static str) -> Row {
     Row { stderr: format!("{message}\n"), ..exits(source, 1).message(message) }
 }
@@ -86,7 +87,7 @@ pub(super) fn exits_saying(source: &str, message: &'static str) -> Row {
 fn row(source: &str, end: End) -> Row {
     let block = lines(source);
     Row {
-        // As an editor without a newline at the end of its files would have it.
+        // Like a file from an editor that adds no final newline.
         source: block.strip_suffix('\n').filter(|_| block != source).unwrap_or(&block).to_owned(),
         end,
         stdout: Vec::new(),
@@ -122,7 +123,7 @@ impl Row {
         self
     }
 
-    /// What both streams say together, in order.
+    /// The output of both streams together, in order.
     pub(super) fn interleaved(mut self, expected: &'static str) -> Self {
         self.interleaved = Some(expected);
         self
@@ -133,13 +134,13 @@ impl Row {
         self
     }
 
-    /// A limit that stands in the program's way without ending it.
+    /// A limit that the program meets without being ended by it.
     pub(super) fn meets(mut self, limit: LimitKind) -> Self {
         self.limits_met.push(limit);
         self
     }
 
-    /// Forms of the value beside its `repr`.
+    /// Representations of the value besides its `repr`.
     pub(super) fn forms(mut self, expected: Forms) -> Self {
         let End::Completed { forms, .. } = &mut self.end else { panic!("{}", self.source) };
         *forms = expected;
@@ -172,7 +173,7 @@ impl Row {
         self
     }
 
-    /// The types of exceptions that are expected.
+    /// Returns the types of the expected exceptions.
     pub(super) fn exceptions(&self) -> Vec<&'static str> {
         match &self.end {
             End::Raised { error, .. } => error.type_names(),
@@ -180,7 +181,7 @@ impl Row {
         }
     }
 
-    /// What is otherwise than expected, a line each.
+    /// Returns the differences from the expectation, a line each.
     pub(super) fn differences(&self, interleaved: &[u8], outcome: &Outcome) -> Vec<String> {
         let mut found = Differences::default();
         self.end.compare(&mut found, self.source.lines().count(), &outcome.verdict);
@@ -213,7 +214,7 @@ impl End {
                 found.equal("has a repr", &repr.is_some(), &its_repr.is_some());
                 found.matching("repr", repr.unwrap_or(""), its_repr.as_deref().unwrap_or(""));
                 found.forms("form", forms, bundle);
-                // Not by `==`: NaN is what NaN is here.
+                // Not by `==`, since NaN must equal NaN here.
                 found.equal("data", &format!("{data:?}"), &format!("{its_data:?}"));
             }
             (Self::Raised { error, ending, traceback }, Verdict::Raised(exception)) => {
@@ -232,12 +233,12 @@ impl End {
     }
 }
 
-/// Output that need not be UTF-8, such that no two are the same.
+/// Renders output that need not be UTF-8, without ambiguity.
 fn text(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }
 
-/// What was found in place of what was expected.
+/// The differences between what was expected and what was found.
 #[derive(Default)]
 pub(super) struct Differences(Vec<String>);
 

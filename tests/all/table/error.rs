@@ -1,11 +1,11 @@
-//! What an exception is to be, with all that is linked to it.
+//! An expected exception, with everything that is linked to it.
 
 use hatchery::{Exception, SyntaxPosition};
 
 use super::dsl::Differences;
 use super::text::ANY;
 
-/// An exception that is expected.
+/// An expected exception.
 pub(super) struct Error {
     type_name: &'static str,
     message: String,
@@ -17,13 +17,13 @@ pub(super) struct Error {
     group: Vec<Error>,
 }
 
-/// Functions and lines that it passed.
+/// The functions and lines that it passed.
 enum Frames {
     /// The last line of the program; none, if it is linked to another exception.
     Usual,
     At(&'static [(&'static str, u32)]),
     Count(usize),
-    /// Frames of libraries are among them.
+    /// Not checked, since library frames are among them.
     Anywhere,
 }
 
@@ -91,7 +91,7 @@ impl Error {
         linked.flat_map(Self::type_names).chain([self.type_name]).collect()
     }
 
-    /// What the traceback is to end with.
+    /// How the traceback must end.
     pub(super) fn ending(&self, other: Option<&str>) -> String {
         if let Some(ending) = other {
             return format!("{ANY}{ending}");
@@ -99,7 +99,7 @@ impl Error {
         if !self.group.is_empty() {
             return format!("{ANY}| {}: {}\n{ANY}", self.type_name, self.message);
         }
-        // Where the error is is told above, and here only in the message.
+        // The position is checked above, and here only as part of the message.
         let place = self.message.rfind(" (").filter(|_| self.syntax.is_some());
         let message = &self.message[..place.unwrap_or(self.message.len())];
         let colon = if message.is_empty() { "" } else { ": " };

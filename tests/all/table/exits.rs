@@ -1,4 +1,4 @@
-//! How programs leave: `sys.exit` of every kind, `os._exit`, aborts, and what still runs then.
+//! How programs exit: `sys.exit` of every kind, `os._exit`, aborts, and what still runs then.
 
 use super::dsl::{Row, completes, ends, exits, exits_saying, gives_none, raises};
 

@@ -1,11 +1,12 @@
-//! Numbers of every kind: what JSON holds is the value, all others have their `repr`.
+//! Numbers of every kind: those that JSON can represent are the value, all others have their
+//! `repr`.
 
 use serde_json::{Value, json};
 
 use super::dsl::{Row, completes, fails, raises, shows};
 use super::error::error;
 
-/// JSON with all of its digits.
+/// Parses JSON with all of its digits.
 fn exactly(json: &str) -> Value {
     serde_json::from_str(json).expect("it is JSON")
 }

@@ -1,4 +1,4 @@
-//! Containers, classes and what they are printed as; structures that hold themselves.
+//! Containers, classes and how they print; structures that contain themselves.
 
 use serde_json::json;
 

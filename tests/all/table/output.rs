@@ -1,4 +1,4 @@
-//! What programs say: both streams, warnings, logging, displays.
+//! The output of programs: both streams, warnings, logging, displays.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Arrays, frames and figures: their raw bytes, their forms, their errors.
+//! Arrays, frames and figures: their raw bytes, representations and errors.
 #![expect(clippy::unwrap_used, reason = "a table that can't be made fails")]
 
 use hatchery::{Array, Column, Frame};

@@ -1,4 +1,4 @@
-//! Errors of syntax, with the line, the column and the text that they are at.
+//! Syntax errors, with their line, column and text.
 
 use super::dsl::{Row, fails, refuses};
 use super::error::error;

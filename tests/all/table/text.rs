@@ -1,10 +1,10 @@
-//! Texts of the table: blocks that are indented with it, and what is another text each time.
+//! Texts of the table: indented blocks, and patterns for text that varies.
 
-/// Stands for any text in what is expected, where it is another one each time: addresses, images.
+/// Matches any text in an expectation, where it varies: addresses, images.
 pub(super) const ANY: &str = "‹*›";
 
-/// A text that begins with a newline is a block: lines without what they are indented by together,
-/// and without the last one, which has no more than the closing quote.
+/// A text that begins with a newline is a block: its lines without their common indentation, and
+/// without the last line, which only indents the closing quote.
 pub(super) fn lines(text: &str) -> String {
     let Some(block) = text.strip_prefix('\n') else { return text.to_owned() };
     let indentation = |line: &str| line.len() - line.trim_start_matches(' ').len();
@@ -14,7 +14,7 @@ pub(super) fn lines(text: &str) -> String {
     lines.lines().map(|line| line.get(common..).unwrap_or("").to_owned() + "\n").collect()
 }
 
-/// Whether the text is the pattern, with any text where that has `ANY`.
+/// Returns whether the text matches the pattern, in which `ANY` matches any text.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let Some((pattern, end)) = pattern.rsplit_once(ANY) else { return pattern == text };
     let mut parts = pattern.split(ANY);

@@ -1,4 +1,4 @@
-//! Texts and bytes, among them those that UTF-8 can't hold.
+//! Texts and bytes, including those that UTF-8 can't represent.
 
 use serde_json::json;
 
