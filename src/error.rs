@@ -146,7 +146,7 @@ pub enum BadToolCall {
 }
 
 impl From<BadToolCall> for Error {
-    fn from(bad: BadToolCall) -> Self {
-        Self::ToolCall(bad)
+    fn from(error: BadToolCall) -> Self {
+        Self::ToolCall(error)
     }
 }

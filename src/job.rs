@@ -423,8 +423,8 @@ fn script(path: &Path) -> Result<Option<Script>, Error> {
     let Some(name) = name.to_str() else { return Ok(None) };
     match Mount::open_modules(folder, name) {
         Ok(folder) => Ok(Some(Script { folder: Arc::new(folder), name: name.to_owned() })),
-        Err(bad) if bad.cause.kind() == io::ErrorKind::Unsupported => Ok(None),
-        Err(bad) => Err(bad.into()),
+        Err(error) if error.cause.kind() == io::ErrorKind::Unsupported => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

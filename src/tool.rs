@@ -77,16 +77,16 @@ impl Job {
     /// # Errors
     /// The JSON has another form, the base64 is invalid, or a path is not a plain relative one.
     pub fn json_files(mut self, files: &Json) -> Result<Self, BadToolCall> {
-        let bad = || BadToolCall::Type { field: "files", expected: FILES };
-        for (path, contents) in files.as_object().ok_or_else(bad)? {
+        let invalid = || BadToolCall::Type { field: "files", expected: FILES };
+        for (path, contents) in files.as_object().ok_or_else(invalid)? {
             let contents = match contents {
                 Json::String(text) => text.as_bytes().to_owned(),
                 Json::Object(fields) => match (fields.len(), fields.get("base64")) {
                     (1, Some(Json::String(text))) => engine::decode_base64(text)
                         .ok_or_else(|| BadToolCall::Base64 { path: path.clone() })?,
-                    _ => return Err(bad()),
+                    _ => return Err(invalid()),
                 },
-                _ => return Err(bad()),
+                _ => return Err(invalid()),
             };
             self = self.with_file(InputFile::new(path, contents)?);
         }
@@ -142,7 +142,7 @@ pub fn tool_schema() -> Json {
         "title": "run_python",
         "description": "Runs a Python program in a sandbox without network, with numpy, pandas, \
             scipy and matplotlib. Variables and files of earlier calls are there only if the calls \
-            share a session; else each begins anew. The last expression's value is returned, so \
+            share a session; otherwise each call starts fresh. The last expression's value is returned, so \
             there is no need to print it.",
         "type": "object",
         "properties": {
@@ -198,9 +198,9 @@ pub enum ToolRefusal {
 ///
 /// ```
 /// use hatchery::{Job, ToolRefusal, tool_refusal};
-/// let bad = Job::from_tool_call(&serde_json::json!({ "cod": "1" })).unwrap_err();
-/// let result = tool_refusal(ToolRefusal::Usage, &bad.to_string());
-/// assert_eq!(result["error"]["message"], bad.to_string());
+/// let error = Job::from_tool_call(&serde_json::json!({ "cod": "1" })).unwrap_err();
+/// let result = tool_refusal(ToolRefusal::Usage, &error.to_string());
+/// assert_eq!(result["error"]["message"], error.to_string());
 /// ```
 pub fn tool_refusal(kind: ToolRefusal, message: &str) -> Json {
     let mut result = Outcome::not_run(Verdict::Cancelled).to_tool_json();

@@ -1,5 +1,5 @@
 //! Crate dependencies point one way, and versions that are pinned in two places agree.
-#![expect(clippy::unwrap_used, reason = "a test that can't continue fails")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,6 +1,6 @@
 //! Starting, status, draining, and what is left afterwards. In its own process, since it counts the
 //! process's threads.
-#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::BTreeSet;
 use std::fs;

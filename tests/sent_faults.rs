@@ -1,5 +1,5 @@
 //! Fault signals sent from outside. In its own process, since signals affect all of it.
-#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! An embedding program with its own signal handlers. In its own process, since handlers are
 //! global.
-#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 #![expect(unsafe_code, reason = "installs a handler for SIGSEGV, as embedding programs do")]
 
 use std::process::{Child, Command};

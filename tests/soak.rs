@@ -7,7 +7,7 @@
 //!
 //! Neither a program nor a host function can kill a worker's thread. So the source of interpreters
 //! is the image with one addition: the thread panics after marked runs.
-#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::{HashMap, HashSet};
 use std::fs;

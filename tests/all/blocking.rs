@@ -47,7 +47,7 @@ fn block(Block { key }: Block) -> Result<(), HostError> {
 async fn blocked(key: &str, is_so: impl Fn(&Blocked) -> bool) {
     let mut changes = BLOCKED.subscribe();
     let found = changes.wait_for(|all| all.get(key).is_some_and(&is_so)).await;
-    drop(found.expect("it is there for ever"));
+    drop(found.expect("the entry is never removed"));
 }
 
 /// Returns how many calls of `block` with a key run, and the most that ran at once.

@@ -75,7 +75,7 @@ fn functions() -> [HostFunction; 9] {
     };
     [
         HostFunction::sync("price", price)
-            .doc("What so many of an item cost.\n\nIn euros.")
+            .doc("Returns the price of an item.\n\nIn euros.")
             .parameter("item", "str")
             .parameter_with_default("count", "int", 1)
             .returns("float"),

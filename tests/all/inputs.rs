@@ -1,5 +1,5 @@
 //! What a job is given and what it returns: variables, arrays, calls, scripts, directories.
-#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::fs;
 use std::time::Duration;

@@ -175,7 +175,7 @@ fn invalid_arguments_and_environments_are_refused() {
 }
 
 #[test]
-fn bad_paths_are_refused_before_anything_runs() {
+fn invalid_paths_are_refused_before_anything_runs() {
     for path in ["/etc/x", "../x", "a/../x", ""] {
         assert!(Job::code("").input(path, "").is_err(), "{path:?}");
     }

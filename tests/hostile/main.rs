@@ -2,7 +2,7 @@
 //!
 //! Every attempt runs in a fresh interpreter under tight limits, on one shared pool: damage done by
 //! one would show in later ones. After each class a harmless program runs.
-#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::sync::LazyLock;
 use std::time::Duration;

@@ -46,7 +46,7 @@ impl Parked {
         state.downcast_ref()
     }
 
-    /// Whether both are clones of the same state.
+    /// Returns whether both are clones of the same state.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
     }
