@@ -169,7 +169,7 @@ fn submit_to_running(_criterion: &mut Criterion) {
     let bare = print("submit_to_running/bare_channel", bare);
     let through = print("submit_to_running/scheduler_and_pool", through);
     let more = at(&through, 500).saturating_sub(at(&bare, 500));
-    println!("submit_to_running: {more:?} more than the channel at the median; promised: p50 20µs");
+    println!("submit_to_running: {more:?} more than the channel by median; promised: p50 20µs");
     runtime.block_on(scheduler.abort());
 }
 

@@ -142,8 +142,8 @@ pub fn tool_schema() -> Json {
         "title": "run_python",
         "description": "Runs a Python program in a sandbox without network, with numpy, pandas, \
             scipy and matplotlib. Variables and files of earlier calls are there only if the calls \
-            share a session; otherwise each call starts fresh. The last expression's value is returned, so \
-            there is no need to print it.",
+            share a session; otherwise each call starts fresh. The last expression's value is \
+            returned, so there is no need to print it.",
         "type": "object",
         "properties": {
             "code": { "type": "string", "description": "The program." },

@@ -122,7 +122,7 @@ impl Drop for Extent {
         if let Err(error) = holes::punch(&heap.file, self.at(), len)
             && !heap.has_failed_to_punch.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(%error, "the disk gets no space back when a session leaves it; only other spilled sessions can use that space");
+            tracing::warn!(%error, "the disk only gets space back once no session is spilled");
         }
         let mut blocks = heap.blocks.lock();
         blocks.free_range(self.blocks.clone());

@@ -15,7 +15,8 @@ use crate::interpreter::fake::{FakeSource, Gate, Step};
 use crate::session::{Away, SessionPlace};
 use crate::status::WorkerActivity;
 use crate::task::Task;
-use crate::worker::Seat;
+use crate::worker::seat::Seat;
+use crate::worker::state::GoneReason;
 
 mod faults;
 mod stuck;

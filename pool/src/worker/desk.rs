@@ -113,7 +113,7 @@ impl Desk {
         let mut controls = self.controls.lock();
         let input = order.input();
         if self.step(&mut controls, input) != Step::Send {
-            tracing::debug!(worker = %self.worker, ?input, "ignored an order: the worker has ended");
+            tracing::debug!(worker = %self.worker, ?input, "ignored an order: worker has ended");
             return;
         }
         controls.was_dismissed |= input == Input::Dismissed;
@@ -132,7 +132,7 @@ impl Desk {
         }
         let sent = controls.orders.as_ref().is_some_and(|orders| orders.try_send(order).is_ok());
         if !sent {
-            tracing::debug!(worker = %self.worker, ?input, "dropped an order: the worker is ending");
+            tracing::debug!(worker = %self.worker, ?input, "dropped an order: worker is ending");
         }
     }
 
@@ -254,7 +254,7 @@ impl Desk {
             controls.stop = None;
             (controls.session.take(), controls.actor.take())
         };
-        tracing::error!(worker = %self.worker, ?job, "a worker's thread is stuck and is left behind");
+        tracing::error!(worker = %self.worker, ?job, "a worker's thread is stuck and left behind");
         self.entry.set_activity(WorkerActivity::Stuck);
         if let Some(session) = session {
             let bytes = self.give_up_session(&session, "its worker's thread is stuck");

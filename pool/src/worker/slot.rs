@@ -182,7 +182,7 @@ impl<'a> Slot<'a> {
             return;
         }
         if let Err(error) = self.copy_out(session) {
-            tracing::debug!(worker = %self.worker(), %error, "a session's state could not be copied");
+            tracing::debug!(worker = %self.worker(), %error, "a session's state isn't copied");
         }
     }
 
@@ -299,7 +299,7 @@ impl<'a> Slot<'a> {
         if let Some(interpreter) = &mut self.interpreter
             && let Err(error) = interpreter.reset()
         {
-            tracing::warn!(worker = %self.worker(), %error, "an interpreter could not be reset and is replaced");
+            tracing::warn!(worker = %self.worker(), %error, "replacing an interpreter: reset failed");
             self.interpreter = None;
         }
         self.interpreter()?;
