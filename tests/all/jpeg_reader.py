@@ -1,10 +1,10 @@
-"""Reads baseline JPEG as the standard has it; for judging the encoder, not for speed."""
+"""Decodes baseline JPEG as the standard describes it, to judge the encoder; not built for speed."""
 
 import numpy as np
 
 
 def read(data):
-    """The components of a picture, each as large as the picture."""
+    """Returns the components of a picture, each as large as the picture."""
     assert data[:2] == b"\xff\xd8" and data[-2:] == b"\xff\xd9", "begin and end"
     quantization, codes, at = {}, {}, 2
     while True:

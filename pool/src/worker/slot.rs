@@ -299,7 +299,7 @@ impl<'a> Slot<'a> {
         if let Some(interpreter) = &mut self.interpreter
             && let Err(error) = interpreter.reset()
         {
-            tracing::warn!(worker = %self.worker(), %error, "replacing an interpreter: reset failed");
+            tracing::warn!(worker = %self.worker(), %error, "replaced an interpreter");
             self.interpreter = None;
         }
         self.interpreter()?;
