@@ -299,7 +299,8 @@ impl<'a> Slot<'a> {
         if let Some(interpreter) = &mut self.interpreter
             && let Err(error) = interpreter.reset()
         {
-            tracing::warn!(worker = %self.worker(), %error, "replaced an interpreter");
+            let worker = self.worker();
+            tracing::warn!(%worker, %error, "replacing an interpreter that could not be reset");
             self.interpreter = None;
         }
         self.interpreter()?;
