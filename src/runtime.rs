@@ -187,11 +187,10 @@ impl Builder {
         self
     }
 
-    /// Sets the minimum and the maximum number of workers, between which it follows the load. The
-    /// maximum is also how many jobs run at once. A surplus worker that is idle for a minute ends.
-    /// With a minimum of 0, the first job after an idle time waits for an interpreter to start.
-    /// Default: always the number of CPUs. If the maximum is 0 or below the minimum, the start
-    /// fails.
+    /// Makes the number of workers follow the load, between this minimum and maximum. The maximum
+    /// is also how many jobs run at once. A surplus worker that is idle for a minute ends. With a
+    /// minimum of 0, the first job after an idle time waits for an interpreter to start. Default:
+    /// always the number of CPUs. If the maximum is 0 or below the minimum, the start fails.
     pub fn workers_between(mut self, counts: RangeInclusive<usize>) -> Self {
         let (min, max) = counts.into_inner();
         self.scheduler.workers = WorkersConfig { min, max, ..self.scheduler.workers };
@@ -251,9 +250,9 @@ impl Builder {
         self
     }
 
-    /// Configures when idle sessions are parked, compressed, spilled and closed, and how many there
-    /// may be. This replaces the whole configuration, including [`Self::session_limit`]. Default:
-    /// that of [`SessionsConfig`].
+    /// Configures when idle sessions are parked, spilled and closed, and how many there may be.
+    /// This replaces the whole configuration, including [`Self::session_limit`]. Default: that of
+    /// [`SessionsConfig`].
     pub fn sessions(mut self, config: SessionsConfig) -> Self {
         self.scheduler.sessions = config;
         self
@@ -269,9 +268,9 @@ impl Builder {
 
     /// Sets the largest private memory of an interpreter, in bytes, at which its session's state is
     /// copied between turns. If a turn is stopped by force or its worker dies, the session then
-    /// rolls back to its state before that turn, and `Outcome::session_restored` is true, instead
-    /// of being lost. Default: 128 MiB. At 0 such sessions are lost, and turns in quick succession
-    /// don't wait for the copy, half a millisecond.
+    /// rolls back to its state before that turn instead of being lost, and
+    /// `Outcome::session_restored` is true. Default: 128 MiB. At 0 such sessions are lost, and
+    /// turns in quick succession don't wait for the copy, which takes half a millisecond.
     pub fn rollback_bytes(mut self, bytes: u64) -> Self {
         self.pool.rollback_bytes = bytes;
         self

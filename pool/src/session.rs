@@ -131,7 +131,7 @@ pub(crate) enum Claim {
     /// Its interpreter has the state.
     AlreadyHere,
     /// Its interpreter has to attach this state.
-    MoveIn(Rest),
+    Attach(Rest),
     /// The state is lost, for this reason.
     Lost(String),
 }
@@ -255,21 +255,21 @@ impl SessionCell {
     /// there. It parks the state before it waits for anything, so no two workers wait for each
     /// other.
     pub(crate) fn claim(&self, worker: WorkerId) -> Claim {
-        let mut place = self.settled(worker);
+        let mut place = self.lock_settled(worker);
         match &*place {
             Place::On { .. } => Claim::AlreadyHere,
             Place::Lost(reason) => Claim::Lost(reason.clone()),
             Place::AtRest(state) => {
                 let state = state.clone();
                 *place = Place::On { worker, held: Held::Same(state.clone()) };
-                Claim::MoveIn(state)
+                Claim::Attach(state)
             }
         }
     }
 
     /// Blocks while another worker has the state, as `claim` does.
-    pub(crate) fn settle(&self, worker: WorkerId) {
-        drop(self.settled(worker));
+    pub(crate) fn wait_until_settled(&self, worker: WorkerId) {
+        drop(self.lock_settled(worker));
     }
 
     /// Returns whether `worker` has the state.
@@ -318,16 +318,16 @@ impl SessionCell {
 
     /// Marks the session as lost because `before`, which is at rest here or claimed by `worker`,
     /// can't be unpacked.
-    pub(crate) fn spoil(&self, worker: WorkerId, before: &Rest, reason: &str) {
+    pub(crate) fn mark_damaged(&self, worker: WorkerId, before: &Rest, reason: &str) {
         let place = self.place.lock();
-        let is_it = match &*place {
+        let is_current = match &*place {
             Place::AtRest(rest) => rest.is_same(before),
             Place::On { worker: on, held: Held::Same(rest) } => {
                 *on == worker && rest.is_same(before)
             }
             Place::On { held: Held::Changing(_) | Held::Changed, .. } | Place::Lost(_) => false,
         };
-        if is_it {
+        if is_current {
             drop(self.put(place, Place::Lost(reason.to_owned())));
         }
     }
@@ -335,7 +335,7 @@ impl SessionCell {
     /// Notes that a run on `worker` begins to change the state. The state before the run is kept
     /// until the run ends, if it takes at most `most_bytes` of memory.
     pub(crate) fn begin_run(&self, worker: WorkerId, most_bytes: u64) {
-        self.hold(worker, |held| match std::mem::replace(held, Held::Changing(None)) {
+        self.update_held(worker, |held| match std::mem::replace(held, Held::Changing(None)) {
             Held::Same(rest) if most_bytes > 0 && rest.bytes() <= most_bytes => {
                 std::mem::replace(held, Held::Changing(Some(rest)))
             }
@@ -347,7 +347,7 @@ impl SessionCell {
     /// Random numbers drawn from it differ from those of the run, unless the session is
     /// deterministic.
     pub(crate) fn roll_back(&self, worker: WorkerId) {
-        self.hold(worker, |held| match held {
+        self.update_held(worker, |held| match held {
             Held::Changing(Some(Rest::Parked(parked))) => {
                 let parked = parked.fork();
                 std::mem::replace(held, Held::Same(Rest::Parked(parked)))
@@ -358,13 +358,13 @@ impl SessionCell {
 
     /// Notes that the run on `worker` has ended and the state is what it left.
     pub(crate) fn end_run(&self, worker: WorkerId) {
-        self.hold(worker, |held| std::mem::replace(held, Held::Changed));
+        self.update_held(worker, |held| std::mem::replace(held, Held::Changed));
     }
 
     /// Notes that `worker` has copied the state and still has it.
     pub(crate) fn captured(&self, worker: WorkerId, parked: Parked) {
         let copy = Held::Same(Rest::Parked(parked));
-        self.hold(worker, |held| std::mem::replace(held, copy));
+        self.update_held(worker, |held| std::mem::replace(held, copy));
     }
 
     /// Notes that `worker` no longer has the state. If only that worker knew it, the session is
@@ -392,7 +392,7 @@ impl SessionCell {
 
     /// Lets `change` replace what is known about the state on `worker`. The previous value is
     /// dropped after the lock has been released.
-    fn hold(&self, worker: WorkerId, change: impl FnOnce(&mut Held) -> Held) {
+    fn update_held(&self, worker: WorkerId, change: impl FnOnce(&mut Held) -> Held) {
         let before = match &mut *self.place.lock() {
             Place::On { worker: on, held } if *on == worker => Some(change(held)),
             Place::AtRest(_) | Place::On { .. } | Place::Lost(_) => None,
@@ -409,7 +409,7 @@ impl SessionCell {
     }
 
     /// Locks the place once no worker other than `worker` has the state.
-    fn settled(&self, worker: WorkerId) -> MutexGuard<'_, Place> {
+    fn lock_settled(&self, worker: WorkerId) -> MutexGuard<'_, Place> {
         let mut place = self.place.lock();
         self.moved.wait_while(
             &mut place,

@@ -45,7 +45,7 @@ fn lost(reason: &str) -> Option<Away> {
 fn a_state_goes_from_worker_to_worker() {
     let cell = cell();
     assert_eq!(cell.place(), SessionPlace::Fresh);
-    assert!(matches!(cell.claim(FIRST), Claim::MoveIn(Rest::Fresh)));
+    assert!(matches!(cell.claim(FIRST), Claim::Attach(Rest::Fresh)));
     cell.begin_run(FIRST, 100);
     assert_eq!(cell.at_hand().err(), Some(Away::OnWorker(FIRST)));
     assert!(matches!(cell.claim(FIRST), Claim::AlreadyHere));
@@ -54,7 +54,7 @@ fn a_state_goes_from_worker_to_worker() {
     assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(7));
     assert_eq!(cell.leave(FIRST, "unused"), Some(8));
     assert_eq!(cell.place(), SessionPlace::Parked { bytes: 8 });
-    let Claim::MoveIn(Rest::Parked(state)) = cell.claim(SECOND) else { panic!("{cell:?}") };
+    let Claim::Attach(Rest::Parked(state)) = cell.claim(SECOND) else { panic!("{cell:?}") };
     assert_eq!(number(Some(&state)), Some(7));
     assert!(cell.is_on(SECOND) && !cell.is_on(FIRST));
 }
@@ -125,7 +125,7 @@ fn a_claim_waits_for_the_worker_that_has_the_state() {
     });
     cell.captured(FIRST, parked(4));
     cell.leave(FIRST, "unused");
-    let Claim::MoveIn(Rest::Parked(state)) = claiming.join().unwrap() else { panic!("{cell:?}") };
+    let Claim::Attach(Rest::Parked(state)) = claiming.join().unwrap() else { panic!("{cell:?}") };
     assert_eq!(number(Some(&state)), Some(4));
 }
 
@@ -140,8 +140,8 @@ fn rig() -> (SessionCell, FakeSource, Spill, tempfile::TempDir) {
 /// Returns the number of runs in a claimed state.
 fn claimed_runs(cell: &SessionCell, source: &FakeSource) -> u64 {
     match cell.claim(FIRST) {
-        Claim::MoveIn(Rest::Parked(parked)) => source.runs_in(&parked),
-        Claim::MoveIn(Rest::Stowed(stowed)) => {
+        Claim::Attach(Rest::Parked(parked)) => source.runs_in(&parked),
+        Claim::Attach(Rest::Stowed(stowed)) => {
             source.runs_in(&source.unpack(&stowed.packed().unwrap()).unwrap())
         }
         other => panic!("{other:?}"),
@@ -230,7 +230,7 @@ fn stow_and(
 fn a_claim_while_a_state_is_being_stowed_gets_the_original_state() {
     let (cell, source, spill, _folder) = rig();
     let (cell, stowed) = stow_and(cell, source, spill, |cell| {
-        assert!(matches!(cell.claim(FIRST), Claim::MoveIn(Rest::Parked(_))));
+        assert!(matches!(cell.claim(FIRST), Claim::Attach(Rest::Parked(_))));
         cell.begin_run(FIRST, 100);
     });
     assert!(stowed.unwrap_err().to_string().contains("moved on"));
@@ -280,13 +280,13 @@ fn replacing_or_closing_a_session_overrides_stowing() {
 fn a_state_that_cannot_be_unpacked_is_lost_unless_it_was_replaced_meanwhile() {
     let (cell, source, spill, _folder) = rig();
     stow(&cell, Stowage::Compressed, &source, &spill).unwrap();
-    let Claim::MoveIn(before) = cell.claim(FIRST) else { panic!("{cell:?}") };
-    cell.spoil(SECOND, &before, "it isn't here");
+    let Claim::Attach(before) = cell.claim(FIRST) else { panic!("{cell:?}") };
+    cell.mark_damaged(SECOND, &before, "it isn't here");
     assert_eq!(cell.at_hand().err(), Some(Away::Packed));
-    cell.spoil(FIRST, &before, "damaged");
+    cell.mark_damaged(FIRST, &before, "damaged");
     assert_eq!(cell.at_hand().err(), lost("damaged"));
     drop(cell.replace(None));
-    cell.spoil(FIRST, &before, "damaged");
+    cell.mark_damaged(FIRST, &before, "damaged");
     assert_eq!(cell.place(), SessionPlace::Fresh);
 }
 

@@ -259,7 +259,7 @@ impl Desk {
         if let Some(session) = session {
             let bytes = self.give_up_session(&session, "its worker's thread is stuck");
             if let Some(bytes) = bytes {
-                self.pass_on(PoolEvent::SessionParked { session: session.session(), bytes });
+                self.send(PoolEvent::SessionParked { session: session.session(), bytes });
             }
         }
         self.thread_gone.notify_all();
@@ -300,11 +300,11 @@ impl Desk {
     /// Sends an event of the thread, unless the thread was left behind.
     fn tell(&self, event: PoolEvent) {
         if !self.controls.lock().is_left_behind {
-            self.pass_on(event);
+            self.send(event);
         }
     }
 
-    fn pass_on(&self, event: PoolEvent) {
+    fn send(&self, event: PoolEvent) {
         if self.owner.cast(event).is_err() {
             tracing::debug!(worker = %self.worker, "the owner of the pool is gone");
         }

@@ -190,7 +190,7 @@ impl<'a> Slot<'a> {
     /// the thread.
     fn attach(&mut self, task: &Task) -> Result<Result<(), SandboxFailure>, StartError> {
         match &task.session {
-            Some(session) => Ok(self.move_in(session)),
+            Some(session) => Ok(self.attach_session(session)),
             None => {
                 self.vacate();
                 self.make_pristine()?;
@@ -201,21 +201,21 @@ impl<'a> Slot<'a> {
 
     /// Attaches a session's state. If that fails, the session still has its state, unless it was
     /// lost before or can't be unpacked.
-    fn move_in(&mut self, session: &Arc<SessionCell>) -> Result<(), SandboxFailure> {
-        self.make_way_for(session);
+    fn attach_session(&mut self, session: &Arc<SessionCell>) -> Result<(), SandboxFailure> {
+        self.vacate_for(session);
         let claim = session.claim(self.worker());
         // From here on a panic gives the session back.
         self.session = Some(Arc::clone(session));
         let moved = match claim {
             Claim::AlreadyHere => Ok(()),
-            Claim::MoveIn(Rest::Fresh) => self.make_pristine().map_err(failed_start),
-            Claim::MoveIn(Rest::Parked(parked)) => self.take_up(&parked),
-            Claim::MoveIn(Rest::Stowed(stowed)) => {
+            Claim::Attach(Rest::Fresh) => self.make_pristine().map_err(failed_start),
+            Claim::Attach(Rest::Parked(parked)) => self.attach_parked(&parked),
+            Claim::Attach(Rest::Stowed(stowed)) => {
                 let unpacked = self.unpack(session, &stowed).map_err(SandboxFailure::SessionLost);
                 unpacked.and_then(|parked| {
                     // This drops the stowed form, which takes memory or disk space.
                     session.captured(self.worker(), parked.clone());
-                    self.take_up(&parked)
+                    self.attach_parked(&parked)
                 })
             }
             Claim::Lost(reason) => Err(SandboxFailure::SessionLost(reason)),
@@ -227,7 +227,7 @@ impl<'a> Slot<'a> {
         moved
     }
 
-    fn take_up(&mut self, parked: &Parked) -> Result<(), SandboxFailure> {
+    fn attach_parked(&mut self, parked: &Parked) -> Result<(), SandboxFailure> {
         self.is_pristine = false;
         let attached = self.interpreter().and_then(|interpreter| interpreter.attach(parked));
         attached.map_err(failed_start)
@@ -240,7 +240,7 @@ impl<'a> Slot<'a> {
             .and_then(|packed| self.source.unpack(&packed).map_err(|error| error.to_string()));
         unpacked.map_err(|error| {
             let reason = format!("its state could not be unpacked: {error}");
-            session.spoil(self.worker(), &Rest::Stowed(stowed.clone()), &reason);
+            session.mark_damaged(self.worker(), &Rest::Stowed(stowed.clone()), &reason);
             reason
         })
     }
@@ -248,8 +248,8 @@ impl<'a> Slot<'a> {
     /// Puts a copy of a session's state into its cell. On error there is no copy, and the session
     /// still has its state.
     fn make_available(&mut self, session: &Arc<SessionCell>) -> Result<(), StartError> {
-        self.make_way_for(session);
-        session.settle(self.worker());
+        self.vacate_for(session);
+        session.wait_until_settled(self.worker());
         // Another thread may spill it meanwhile; then it has to be unpacked from disk.
         while let Ok(before @ Rest::Stowed(_)) = session.at_rest()
             && let Rest::Stowed(stowed) = &before
@@ -267,7 +267,7 @@ impl<'a> Slot<'a> {
     ///
     /// P-2: this comes before any wait for another worker, so that no two workers wait for each
     /// other.
-    fn make_way_for(&mut self, session: &Arc<SessionCell>) {
+    fn vacate_for(&mut self, session: &Arc<SessionCell>) {
         if !self.session.as_ref().is_some_and(|here| Arc::ptr_eq(here, session)) {
             self.vacate();
         }
