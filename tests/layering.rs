@@ -1,5 +1,5 @@
-//! Crate dependencies point one way, and versions that are pinned in two places agree.
-#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+//! Dependencies point one way, and what is pinned twice is pinned alike.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,10 +52,7 @@ fn dependencies_point_down_only() {
             named.iter().copied().filter(|name| !allowed.contains(name)).collect();
         assert!(surplus.is_empty(), "`{folder}` may not name {surplus:?}");
         let unused: Vec<&&str> = allowed.iter().filter(|name| !named.contains(name)).collect();
-        assert!(
-            unused.is_empty(),
-            "`{folder}` no longer names {unused:?}; remove them from the list"
-        );
+        assert!(unused.is_empty(), "`{folder}` no longer names {unused:?}; take them off the list");
     }
 }
 
