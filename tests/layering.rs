@@ -6,7 +6,7 @@ use std::fs;
 
 use toml::Table;
 
-/// Which workspace crates and which confined crates each crate may name.
+/// What each crate of ours may name, of ours and of the crates whose use is confined.
 const ALLOWED: [(&str, &[&str]); 5] = [
     ("engine", &["wasmer", "wasmer-types", "wasmer-wasix"]),
     ("pool", &["crossbeam-channel", "dashmap", "engine", "ractor", "tokio"]),
@@ -15,7 +15,7 @@ const ALLOWED: [(&str, &[&str]); 5] = [
     ("cli", &["anyhow", "clap", "hatchery", "indicatif", "tokio"]),
 ];
 
-/// Crates that only some workspace crates may name.
+/// Crates that only some of ours may name.
 const CONFINED: [&str; 14] = [
     "anyhow",
     "clap",
@@ -56,7 +56,7 @@ fn dependencies_point_down_only() {
     }
 }
 
-/// The key of the module cache contains wasmer's version, which the source can't query.
+/// The key of the module cache names wasmer's version, which the source can't ask wasmer for.
 #[test]
 fn the_pinned_wasmer_is_the_one_in_the_cache_key() {
     let manifest = manifest(".");
