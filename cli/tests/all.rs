@@ -184,7 +184,7 @@ fn mistakes_in_the_usage_say_what_to_do() {
         (&["run", "-c", "1", "--timeout", "soon"], "500ms"),
         (&["run", "-c", "1", "--timeout", "0s"], "at least 1ms"),
         (&["run", "-c", "1", "--timeout", "-5s"], "such as 500ms"),
-        (&["run", "prog.py", "a", "b"], "behind `--`: hatchery run … -- a"),
+        (&["run", "prog.py", "a", "b"], "after `--`: hatchery run … -- a"),
         (&["run", "-c", "1", "--input", "missing.csv"], "missing.csv"),
         (&["run", "-c", "1", "--input", "Cargo.toml=../x"], "relative path"),
         (&["run", "-c", "1", "--env", "A"], "NAME=VALUE"),

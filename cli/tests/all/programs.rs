@@ -98,7 +98,7 @@ fn a_file_that_is_missed_comes_with_the_option_that_gives_it() {
     let data = folder.path().join("data.csv");
     std::fs::write(&script, "open('data.csv')").unwrap();
     let said = || text(&hatchery().arg("run").arg(&script).output().unwrap().stderr);
-    assert!(!said().contains("is there, and the program isn't given it"));
+    assert!(!said().contains("exists, but the program doesn't get it"));
     std::fs::write(&data, "a\n1\n").unwrap();
     let expected = format!("add `--input {}`, or `--beside`", data.display());
     assert!(said().contains(&expected), "{}", said());
