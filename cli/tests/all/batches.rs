@@ -89,7 +89,7 @@ fn a_batch_that_was_interrupted_goes_on_with_exactly_the_lines_that_are_missing(
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let said = text(&output.stderr);
         assert!(said.contains(&format!("{COUNT} succeeded, 0 did not")), "{said}");
-        assert!(said.contains(&format!("{done} of these were done before")), "{said}");
+        assert!(said.contains(&format!("{done} of these from an earlier run")), "{said}");
         assert!(fs::read_to_string(jobs.path("out")).unwrap().starts_with(&before));
         let mut ids: Vec<u64> = jobs.ids().iter().map(|id| id.as_u64().unwrap()).collect();
         if order.is_empty() {
@@ -123,8 +123,8 @@ fn what_a_program_did_is_final_and_what_else_went_wrong_is_tried_again() {
     let output = jobs.run(&["--resume"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = text(&output.stderr);
-    assert!(said.contains("2 results are taken out"), "{said}");
-    assert!(said.contains("3 of these were done before"), "{said}");
+    assert!(said.contains("removed 2 results"), "{said}");
+    assert!(said.contains("3 of these from an earlier run"), "{said}");
     assert_eq!(jobs.results().len(), 5);
     assert_eq!((of(json!("raises")), &of(json!("missing"))[0]["value"]), (raised, &json!(3)));
     assert_eq!((of(json!(4)).len(), of(json!(5)).len()), (1, 1));
@@ -134,7 +134,7 @@ fn what_a_program_did_is_final_and_what_else_went_wrong_is_tried_again() {
     jobs.write(&[changed, lines[3].clone(), lines[2].clone()]);
     let output = jobs.run(&["--resume"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(text(&output.stderr).contains("results that were there are of lines"), "{output:?}");
+    assert!(text(&output.stderr).contains("earlier results belong to lines"), "{output:?}");
     let both = of(json!("raises"));
     assert_eq!((both.len(), &both[1]["value"]), (2, &json!(4)));
     assert_ne!(both[0]["digest"], both[1]["digest"]);
@@ -146,7 +146,7 @@ fn a_file_that_is_no_batchs_is_not_gone_on_with() {
     fs::write(jobs.path("out"), "notes\n").unwrap();
     let output = jobs.run(&["--resume"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(text(&output.stderr).contains("line 1 is no result"), "{output:?}");
+    assert!(text(&output.stderr).contains("line 1 is not a result"), "{output:?}");
     assert_eq!(fs::read_to_string(jobs.path("out")).unwrap(), "notes\n");
     // Without `--resume` a file is replaced, as by any `--out`.
     assert_eq!(jobs.run(&[]).status.code(), Some(0));
@@ -185,7 +185,7 @@ fn a_straggler_is_cut_and_says_why() {
     assert!((1.5..20.0).contains(&time), "{time}");
     // It is final.
     let output = jobs.run(&["--cut-stragglers", "10", "--resume"]);
-    assert!(text(&output.stderr).contains("9 of these were done before"), "{output:?}");
+    assert!(text(&output.stderr).contains("9 of these from an earlier run"), "{output:?}");
 }
 
 #[test]
@@ -474,7 +474,7 @@ fn progress_is_told_by_kind_of_ending() {
     assert!(last["jobs_per_second"].as_f64().unwrap() > 0.0, "{last}");
 
     let said = text(&jobs.run(&["--progress", "lines"]).stderr);
-    assert!(said.contains("9 of 9 done: 6 succeeded, 1 failed, 1 limited, 1 no jobs, "), "{said}");
+    assert!(said.contains("9 of 9 done: 6 succeeded, 1 failed, 1 limited, 1 invalid, "), "{said}");
     for form in ["auto", "bar", "none"] {
         let said = text(&jobs.run(&["--progress", form]).stderr);
         assert!(!said.contains("done:") && !said.contains('\x1b'), "{form}: {said}");

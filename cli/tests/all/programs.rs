@@ -16,7 +16,7 @@ fn a_program_from_standard_input_may_begin_with_a_mark() {
 fn standard_input_is_the_programs_or_its_input() {
     let output = run_with_stdin(&["run", "-", "--stdin", "-"], "print(input())");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(text(&output.stderr).contains("both want standard input"), "{output:?}");
+    assert!(text(&output.stderr).contains("both read standard input"), "{output:?}");
 }
 
 #[test]

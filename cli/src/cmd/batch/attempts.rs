@@ -1,4 +1,4 @@
-//! Submits jobs until they are taken: overload delays a line of a batch and never loses it.
+//! Submits jobs until the pool accepts them: overload delays a line of a batch and never loses it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,30 +10,30 @@ use tokio::time::Instant;
 
 use super::stragglers::{Cut, Stragglers};
 
-/// Between two tries, if the pool has no idea when there may be room.
+/// Pause between two attempts if the pool gives no estimate.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
-/// Estimates can be wrong, so nobody waits for longer ones.
+/// Estimates can be wrong, so no pause is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Tries while no other job of the batch is in the pool. What is refused so often then doesn't
-/// wait for one of them to end, and would be refused for ever.
+/// Attempts while no other job of the batch is in the pool. A refusal then doesn't depend on a job
+/// of this batch, and would be repeated forever.
 pub(super) const TRIES_ALONE: u32 = 20;
 
-/// Where jobs are submitted to.
+/// Submits jobs to a pool.
 pub(super) struct Attempts {
     pool: Hatchery,
     taken: Arc<Taken>,
     stragglers: Option<Arc<Stragglers>>,
 }
 
-/// The outcome of a job, and why it was ended if it was a straggler.
+/// The outcome of a job, and why it was cut if it was a straggler.
 pub(super) type Ended = (Outcome, Option<Cut>);
 
-/// Jobs of the batch that wait or run in the pool.
+/// Jobs of the batch that are queued or running in the pool.
 #[derive(Default)]
 struct Taken {
     count: AtomicUsize,
-    /// Told when one of them has ended, to one job that was refused: there is room for as many.
+    /// Notifies one refused job when one of them ends, since that makes room for one.
     ended: Notify,
 }
 
@@ -42,7 +42,7 @@ impl Attempts {
         Self { pool, taken: Arc::default(), stragglers: stragglers.map(Arc::new) }
     }
 
-    /// Runs a job whose deadline runs from now on.
+    /// Runs a job. Its deadline starts now.
     pub(super) fn outcome(
         &self,
         job: Job,
@@ -53,7 +53,7 @@ impl Attempts {
         stragglers.iter().for_each(|stragglers| stragglers.begin());
         let due = deadline.and_then(|deadline| now().checked_add(deadline));
         async move {
-            // What it holds of the job goes as soon as the pool has it.
+            // Releases its copy of the job as soon as the pool has accepted it.
             let submit = move |left: Option<Duration>| {
                 let (pool, job) = (pool.clone(), left.into_iter().fold(job.clone(), Job::deadline));
                 async move { pool.submit(job).await }
@@ -79,13 +79,13 @@ async fn ended(ticket: Ticket, stragglers: Option<&Stragglers>) -> Ended {
     }
 }
 
-/// How long the program ran; `None` if it didn't, or the sandbox failed it.
+/// Returns how long the program ran; `None` if it didn't, or if the sandbox failed.
 fn run_time(outcome: &Outcome) -> Option<Duration> {
     let is_failure = matches!(outcome.verdict, Verdict::SandboxFailed(_));
     Some(outcome.usage.wall).filter(|wall| !is_failure && !wall.is_zero())
 }
 
-/// One job in the pool.
+/// Counts one job in the pool until it is dropped.
 struct Counted<'a>(&'a Taken);
 
 impl<'a> Counted<'a> {
@@ -102,7 +102,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Calls `submit` with the time that is left until it doesn't refuse because of overload.
+/// Calls `submit` with the remaining time until it no longer refuses because of overload.
 async fn until_taken<T, F: Future<Output = Result<T, Error>>>(
     due: Option<Instant>,
     taken: &Taken,
@@ -121,13 +121,14 @@ async fn until_taken<T, F: Future<Output = Result<T, Error>>>(
         };
         tokio::select! {
             () = rest(pause) => {}
-            // The worker of the one that ended has to make itself ready first.
+            // The worker of the job that ended has to reset first.
             () = taken.ended.notified() => rest(pause.min(SHORTEST_PAUSE)).await,
         }
     }
 }
 
-/// Why a job is given up: one that waited for room until it was due is late, however full it is.
+/// Returns why a job is given up: one that waited for room until its deadline is late, however full
+/// the pool is.
 fn reason(refusal: Refusal, left: Option<Duration>) -> Refusal {
     let has_time = left.is_none_or(|left| !left.is_zero());
     if has_time || !refusal.is_overload() {
@@ -137,9 +138,9 @@ fn reason(refusal: Refusal, left: Option<Duration>) -> Refusal {
     Refusal::DeadlineTooSoon { due_in: none, estimate: none, retry_after: None }
 }
 
-/// How long to wait before the next try; `None` if there is to be none.
+/// Returns how long to wait before the next attempt; `None` if there is none.
 fn pause(refusal: &Refusal, left: Option<Duration>) -> Option<Duration> {
-    // A deadline that can't be met is what becomes of the job.
+    // A deadline that can't be met is the job's result.
     let is_over = left.is_some_and(|left| left.is_zero());
     if is_over || !refusal.is_overload() || matches!(refusal, Refusal::DeadlineTooSoon { .. }) {
         return None;
@@ -166,8 +167,8 @@ mod tests {
         Refusal::QueueFull { queued: 1, limit: 1, retry_after }
     }
 
-    /// Submits something that is refused `refusals` times, with other jobs in the pool or none, and
-    /// says whether it was taken, after how long, and how often it was tried.
+    /// Submits something that is refused `refusals` times, with other jobs in the pool or not.
+    /// Returns whether it was accepted, after what time, and after how many attempts.
     async fn tried(
         refusals: u32,
         refusal: Refusal,
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(tried(1, full(Some(Duration::ZERO)), None, 1).await, (true, SHORTEST_PAUSE, 2));
     }
 
-    /// Else workers would be idle for as long as estimates are wrong.
+    /// Otherwise workers would idle for as long as estimates are wrong.
     #[tokio::test(start_paused = true)]
     async fn a_refused_job_is_tried_again_when_another_one_has_ended() {
         let taken = Taken::default();
