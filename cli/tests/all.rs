@@ -122,7 +122,7 @@ fn what_a_program_shows_is_printed_or_kept() {
                 class A: _repr_html_ = lambda self: '<b>'\nA()";
     let output = run(&["run", "-c", code]);
     assert_eq!(text(&output.stdout), "1\n2\n3\n");
-    assert!(text(&output.stderr).contains("showed an image"), "{output:?}");
+    assert!(text(&output.stderr).contains("displayed an image"), "{output:?}");
     let output = run(&["run", "-c", code, "--save-displays", path]);
     assert!(output.status.success(), "{output:?}");
     let kept = |name: &str| std::fs::read(folder.path().join(name)).unwrap();

@@ -426,7 +426,7 @@ fn what_lines_show_is_kept_in_a_folder_for_each() {
     fs::remove_dir_all(root.join("raises")).unwrap();
     fs::write(root.join("raises"), "in the way").unwrap();
     let output = jobs.run(&arguments);
-    assert!(text(&output.stderr).contains("of the line with id \"raises\""), "{output:?}");
+    assert!(text(&output.stderr).contains("line with id \"raises\""), "{output:?}");
     let raises = &jobs.results()[2];
     assert!(raises["output_error"].as_str().unwrap().contains("raises"), "{raises}");
 }

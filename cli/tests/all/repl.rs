@@ -90,7 +90,7 @@ fn an_input_that_is_stopped_by_force_is_undone() {
     let output = run_with_stdin(&["repl", "--timeout", "300ms", "--grace", "100ms"], input);
     assert_eq!(text(&output.stdout), "7\n'goes on'\n", "{output:?}");
     let said = text(&output.stderr);
-    assert!(said.contains("as it was before that"), "{said}");
+    assert!(said.contains("back in its state before this input"), "{said}");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
@@ -176,7 +176,7 @@ fn a_session_that_can_not_be_kept_is_no_success() {
     drop(stdin);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(125), "{output:?}");
-    assert!(text(&output.stderr).contains("the session is not kept in"), "{output:?}");
+    assert!(text(&output.stderr).contains("the session is not saved in"), "{output:?}");
 }
 
 /// Ends a prompt by a signal, and not by the end of its input as well.
@@ -331,7 +331,7 @@ fn times_are_told_of_code() {
     assert!(printed.contains("3 runs, 2 loops each"), "{output:?}");
     let said = text(&output.stderr);
     assert!(said.contains("File \"<magic>\", line 1") && !said.contains("hatchery/"), "{said}");
-    assert!(said.contains("`%timeit` here, and no `%cd`"), "{said}");
+    assert!(said.contains("there is no `%cd` here, only"), "{said}");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
@@ -371,12 +371,12 @@ fn files_go_in_and_come_out() {
         "has no files",
         "put `data/a b.csv`, 4 bytes",
         "replaced `data/a b.csv`, 4 bytes",
-        "is there already; name another file",
-        "can't get `missing`: it is none of the session's own files",
+        "exists already; name another file",
+        "can't get `missing`: it is not among the session's own files",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
-    assert_eq!(said.matches("is in the session alone").count(), 1, "{said}");
+    assert_eq!(said.matches("exists only in the session").count(), 1, "{said}");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert_eq!(std::fs::read(&out).unwrap(), b"\xff");
     assert_eq!(std::fs::read(&there).unwrap(), b"mine");
@@ -427,8 +427,8 @@ fn a_figure_is_mentioned_and_can_be_kept() {
     ));
     assert_eq!(text(&output.stdout), "1\n", "{output:?}");
     let said = text(&output.stderr);
-    assert!(said.contains("no input has shown anything"), "{said}");
-    assert!(said.contains("`:displays DIR` keeps it"), "{said}");
+    assert!(said.contains("no input has displayed anything"), "{said}");
+    assert!(said.contains("save it with `:displays DIR`"), "{said}");
     assert_eq!(std::fs::read(path.join("display-1.png")).unwrap(), b"1");
 }
 
@@ -488,7 +488,7 @@ fn a_session_is_saved_over_nothing_but_a_session() {
     let (to_notes, to_session) = (notes.display(), session.display());
     let input = format!(":save {to_notes}\nx = 7\n:save {to_session}\n:save {to_session}\n");
     let output = typed(&input);
-    assert!(text(&output.stderr).contains("holds no session"), "{output:?}");
+    assert!(text(&output.stderr).contains("is not a session"), "{output:?}");
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), "important");
     assert_eq!(printed(&format!(":load {to_session}\nx")), "7\n");
     // Through a link, which stays one.

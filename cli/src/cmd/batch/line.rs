@@ -302,7 +302,7 @@ mod tests {
         for (line, start) in [
             (
                 r#"{"code": "", "timeout": "1s"}"#,
-                "`timeout`: write a number of seconds, such as 1.5, and not \"1s\"",
+                "`timeout`: write a number of seconds, such as 1.5, not \"1s\"",
             ),
             (r#"{"code": "", "deadline": [1]}"#, "`deadline`: write a number of seconds"),
             (r#"{"call": 5}"#, "`call`: invalid type: number, expected an object with `function`"),
