@@ -100,7 +100,7 @@ fn notebooks_run_side_by_side_and_their_copies_have_the_outputs() {
     let output = run(&["notebook", "run", first.to_str().unwrap(), second.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = text(&output.stderr);
-    assert!(said.contains("2 of 2 notebooks ran whole") && said.contains("wrote x.txt"), "{said}");
+    assert!(said.contains("2 of 2 notebooks completed") && said.contains("wrote x.txt"), "{said}");
     assert_eq!((fs::read(&first).unwrap(), fs::read(&second).unwrap()), before);
 
     let copy = folder.path().join("first.executed.ipynb");
@@ -240,7 +240,7 @@ fn errors_can_be_allowed() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = text(&output.stderr);
     assert!(
-        said.contains("ran whole, 1 cell raised an error that was allowed, outputs in"),
+        said.contains("completed, 1 cell raised an error that was allowed, outputs in"),
         "{said}"
     );
     let copy = folder.path().join("a.executed.ipynb");
@@ -268,9 +268,9 @@ fn a_pipe_gets_one_line_for_each_notebook_and_only_problems_if_quiet() {
     let lines = said(&[]);
     assert_eq!(lines.len(), 3, "{lines:?}");
     for expected in [
-        "good.ipynb: ran whole, outputs in",
+        "good.ipynb: completed, outputs in",
         "bad.ipynb: cell 2 of 2 failed: ZeroDivisionError",
-        "hatchery: 1 of 2 notebooks ran whole, 1 failed",
+        "hatchery: 1 of 2 notebooks completed, 1 failed",
     ] {
         assert!(lines.iter().any(|line| line.contains(expected)), "{expected}: {lines:?}");
     }
@@ -368,7 +368,7 @@ fn a_session_that_can_not_begin_is_told_for_each_notebook() {
     assert_eq!(output.status.code(), Some(125), "{output:?}");
     let said = text(&output.stderr);
     assert_eq!(said.matches("the session can't begin").count(), 2, "{said}");
-    assert!(said.contains("0 of 2 notebooks ran whole, 2 failed"), "{said}");
+    assert!(said.contains("0 of 2 notebooks completed, 2 failed"), "{said}");
 }
 
 #[test]
@@ -410,7 +410,7 @@ fn what_is_no_notebook_says_why() {
     fs::write(path("julia.ipynb"), julia).unwrap();
     let good = write(folder.path(), "good.ipynb", &["1"]);
     for (name, expected) in [
-        ("text.ipynb", "no notebook"),
+        ("text.ipynb", "not a notebook"),
         ("old.ipynb", "nbconvert"),
         ("julia.ipynb", "only Python"),
         ("missing.ipynb", "No such file"),

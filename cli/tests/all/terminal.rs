@@ -171,7 +171,7 @@ fn an_interrupt_from_outside_ends_a_program_that_waits_for_input() {
     typist.sees("a? ");
     crate::interrupt(process);
     typist.sees("\r\nKeyboardInterrupt\r\n");
-    typist.sees("press Enter to go on");
+    typist.sees("press Enter to continue");
     typist.types("not for Python\r");
     typist.sees(">>> ");
     typist.types("x * 1000\r");
