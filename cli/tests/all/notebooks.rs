@@ -139,7 +139,7 @@ fn a_notebook_that_failed_goes_on_at_the_cell_that_did() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = text(&output.stderr);
     assert!(said.contains("cell 3 of 5 failed: ZeroDivisionError: division by zero"), "{said}");
-    assert!(said.contains("running from its start, since nothing is kept"), "{said}");
+    assert!(said.contains("running from its start, since nothing is saved"), "{said}");
     let copy = out.join("a.ipynb");
     check_schema(&copy);
     let failed = cells(&copy);
@@ -310,8 +310,8 @@ fn each_thing_that_can_not_be_written_is_told_and_the_first_decides() {
     assert_eq!(child.wait().unwrap().code(), Some(125), "{said}");
     let told = [
         "a.executed.ipynb`: ",
-        "the session is not kept in",
-        "interrupted at cell 2 of 3; its outputs are not written, it can't be gone on with",
+        "the session is not saved in",
+        "interrupted at cell 2 of 3; its outputs are not written, it can't be resumed",
     ];
     let places = told.map(|told| said.find(told).unwrap_or_else(|| panic!("{told}: {said}")));
     assert!(places.is_sorted(), "{said}");
@@ -395,7 +395,7 @@ fn cells_are_given_inputs_and_folders_and_give_files() {
     fs::write(&data, "9,2").unwrap();
     let output = run_notebook(&path, &options);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(text(&output.stderr).contains("since an input is another one now"), "{output:?}");
+    assert!(text(&output.stderr).contains("since an input has changed"), "{output:?}");
     assert_eq!(fs::read(out.join("a/d/made.txt")).unwrap(), b"9,2");
 }
 

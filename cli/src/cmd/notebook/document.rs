@@ -334,7 +334,7 @@ mod tests {
             ("{}", "no `nbformat`"),
             (r#"{"nbformat": 3, "worksheets": []}"#, "nbconvert"),
             (r#"{"nbformat": 4}"#, "`cells`"),
-            (r#"{"nbformat": 4, "cells": [1]}"#, "its cell 1 is none"),
+            (r#"{"nbformat": 4, "cells": [1]}"#, "its cell 1 is invalid"),
             (r#"{"nbformat": 4, "cells": [{"cell_type": "code", "source": 1}]}"#, "`source`"),
             (
                 r#"{"nbformat": 4, "cells": [], "metadata": {"kernelspec": {"language": "R"}}}"#,
