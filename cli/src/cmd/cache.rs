@@ -1,4 +1,4 @@
-//! `hatchery cache`: what the cache holds, and making it smaller.
+//! `hatchery cache`: lists what the cache holds, and prunes it.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use crate::args::{CacheCommand, PruneArguments};
 use crate::exit::Exit;
 use crate::terminal;
 
-/// Characters of names that tell entries apart for a reader.
+/// Characters of a name that distinguish entries for a reader.
 const SHOWN_CHARACTERS: usize = 32;
 
 pub(crate) fn run(command: CacheCommand) -> anyhow::Result<Exit> {
@@ -40,7 +40,7 @@ fn info(is_json: bool) -> anyhow::Result<Exit> {
     }
     let [size, bound] = [bytes(&entries), cache_bound_bytes].map(ByteSize::b);
     terminal::print(format_args!(
-        "{size} in `{}`; beyond {bound} a start says so",
+        "{size} in `{}`; above {bound}, each start notes it",
         root.display()
     ))?;
     Ok(Exit::Success)
@@ -73,7 +73,7 @@ fn prune(arguments: &PruneArguments) -> anyhow::Result<Exit> {
     let in_use = pruned.kept.iter().filter(|entry| entry.is_in_use).count();
     let used = match in_use {
         0 => String::new(),
-        count => format!(", {count} of them in use by processes"),
+        count => format!(", {count} of them in use"),
     };
     terminal::print(format_args!(
         "{done} {} entries, {removed}; {} stay, {left}{used}",
@@ -103,7 +103,7 @@ fn as_json(entry: &CacheEntry) -> Value {
     })
 }
 
-/// A line for each entry below one with the headings, columns aligned.
+/// Formats a heading and a line for each entry, in aligned columns.
 fn table(entries: &[CacheEntry], now: SystemTime) -> Vec<String> {
     let mut rows = vec![["KIND", "NAME", "SIZE", "LAST USED", ""].map(str::to_owned)];
     rows.extend(entries.iter().map(|entry| {

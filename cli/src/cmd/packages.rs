@@ -1,4 +1,4 @@
-//! `hatchery packages`: what programs can import beyond the standard library.
+//! `hatchery packages`: lists what programs can import beyond the standard library.
 
 use hatchery::{EngineConfig, Hatchery, PackageInfo, PackageOrigin};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ pub(crate) async fn run(arguments: PackagesArguments) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// One package, as `hatchery image info --json` has it too.
+/// Returns one package as JSON, also for `hatchery image info --json`.
 pub(crate) fn as_json(package: &PackageInfo) -> Value {
     let (origin, file) = match &package.origin {
         PackageOrigin::Wheel(name) => ("wheel", Some(name)),

@@ -1,4 +1,4 @@
-//! Batches: in order, resumed, with stragglers that are cut, and with files.
+//! Batches: order, resuming, cut stragglers, and files.
 
 use std::fs;
 use std::io::Write;
@@ -31,7 +31,7 @@ impl Jobs {
         self.folder.path().join(name)
     }
 
-    /// The batch, which writes to `out`.
+    /// Returns the command of a batch that writes to `out`.
     fn batch(&self, arguments: &[&str]) -> Command {
         let mut command = hatchery();
         command.arg("batch").arg(self.path("jobs")).arg("--out").arg(self.path("out"));
@@ -52,7 +52,7 @@ impl Jobs {
     }
 }
 
-/// The whole lines of a file that may not be there yet.
+/// Returns the complete lines of a file that may not exist yet.
 fn whole_lines(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     text[..text.rfind('\n').map_or(0, |end| end + 1)].to_owned()
@@ -129,7 +129,7 @@ fn what_a_program_did_is_final_and_what_else_went_wrong_is_tried_again() {
     assert_eq!((of(json!("raises")), &of(json!("missing"))[0]["value"]), (raised, &json!(3)));
     assert_eq!((of(json!(4)).len(), of(json!(5)).len()), (1, 1));
 
-    // A line that was changed is run, and its older result stays.
+    // A changed line is run, and its older result stays.
     let changed = json!({ "id": "raises", "code": "4" });
     jobs.write(&[changed, lines[3].clone(), lines[2].clone()]);
     let output = jobs.run(&["--resume"]);
@@ -148,7 +148,7 @@ fn a_file_that_is_no_batchs_is_not_gone_on_with() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(text(&output.stderr).contains("line 1 is not a result"), "{output:?}");
     assert_eq!(fs::read_to_string(jobs.path("out")).unwrap(), "notes\n");
-    // Without `--resume` a file is replaced, as by any `--out`.
+    // Without `--resume` the file is overwritten, as by any `--out`.
     assert_eq!(jobs.run(&[]).status.code(), Some(0));
     assert_eq!(jobs.ids(), [json!(1)]);
 }
@@ -183,7 +183,7 @@ fn a_straggler_is_cut_and_says_why() {
     assert!(slow["interrupted_at"].as_str().unwrap().contains("line 2"), "{slow}");
     let time = slow["execution_time"].as_f64().unwrap();
     assert!((1.5..20.0).contains(&time), "{time}");
-    // It is final.
+    // The result is final.
     let output = jobs.run(&["--cut-stragglers", "10", "--resume"]);
     assert!(text(&output.stderr).contains("9 of these from an earlier run"), "{output:?}");
 }
@@ -317,7 +317,7 @@ fn a_tool_that_is_interrupted_says_so_as_a_run_does() {
     let call = json!({ "code": "while True: pass" }).to_string();
     child.stdin.take().unwrap().write_all(call.as_bytes()).unwrap();
     wait_until(|| hears_interrupts(child.id()));
-    // By then it runs; if it still waited, it would be cancelled, with the same code.
+    // By then it runs; a queued one would be cancelled, with the same code.
     assert!(Command::new("sleep").arg("1").status().unwrap().success());
     interrupt(child.id());
     let output = child.wait_with_output().unwrap();
@@ -325,7 +325,7 @@ fn a_tool_that_is_interrupted_says_so_as_a_run_does() {
     assert_eq!(json_of(&output)["success"], false);
 }
 
-/// Whether a process handles SIGINT by now.
+/// Returns whether a process handles SIGINT.
 fn hears_interrupts(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();

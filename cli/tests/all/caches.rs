@@ -1,4 +1,4 @@
-//! The cache: what it holds, what of it is in use, and making it smaller.
+//! The cache: listing it, entries in use, and pruning.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{hatchery, json_of, run, text};
 
-/// Puts files of other versions into a cache, last used so many days ago.
+/// Puts files of other versions into a cache, each last used some days ago.
 fn fill(cache: &Path, files: &[(&str, u64)]) {
     for (name, days) in files {
         let path = cache.join(name);

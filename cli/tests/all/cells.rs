@@ -1,4 +1,4 @@
-//! Cells of notebooks: displays, magics, the environment, and what is awaited.
+//! Cells of notebooks: displays, magics, the environment, and awaiting.
 
 use serde_json::json;
 
@@ -35,7 +35,7 @@ fn the_environment_and_what_is_awaited_are_a_programs() {
     assert_eq!(cells[1]["outputs"], json!([result(2, &["('1', 0)"])]));
     assert_eq!(cells[2]["outputs"], json!([result(3, &["0"])]));
     assert_eq!(cells[3]["outputs"][1], result(4, &["'slept'"]));
-    // Warnings name the cell, or nobody, and no file of ours.
+    // Warnings name the cell or nothing, and no file of ours.
     let awaited = cells[4]["outputs"].to_string();
     assert!(awaited.contains("In[5]:2: RuntimeWarning: coroutine 'work' was never"), "{awaited}");
     let far = cells[5]["outputs"].to_string();
@@ -104,7 +104,7 @@ fn a_notebook_that_goes_on_has_its_tasks_and_results() {
     let own = "own = asyncio.run(asyncio.sleep(0, 'own'))";
     let path = write(folder.path(), "a.ipynb", &sources(own));
     let output = run_notebook(&path, &["--resume"]);
-    assert!(text(&output.stderr).contains("going on at cell 3 of 4"), "{output:?}");
+    assert!(text(&output.stderr).contains("resuming at cell 3 of 4"), "{output:?}");
     let copy = folder.path().join("a.executed.ipynb");
     assert_eq!(cells(&copy)[3]["outputs"], json!([result(4, &["('slept', 'own', 42, True)"])]));
 }

@@ -1,5 +1,4 @@
-//! Notebooks: run side by side, with their outputs in a copy, and gone on with at the cell that
-//! failed.
+//! Notebooks: parallel runs, copies with outputs, and resuming at the cell that failed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{hatchery, interrupt, run, text};
 
-/// Writes a notebook with these code cells behind one of text.
+/// Writes a notebook with these code cells after a text cell.
 pub(crate) fn write(folder: &Path, name: &str, sources: &[&str]) -> PathBuf {
     let code = (1..).zip(sources).map(|(number, source)| {
         let lines: Vec<&str> = source.split_inclusive('\n').collect();
@@ -36,14 +35,14 @@ pub(crate) fn run_notebook(path: &Path, options: &[&str]) -> Output {
     run(&arguments)
 }
 
-/// The code cells of a notebook.
+/// Returns the code cells of a notebook.
 pub(crate) fn cells(path: &Path) -> Vec<Value> {
     let notebook: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let cells = notebook["cells"].as_array().unwrap().iter();
     cells.filter(|cell| cell["cell_type"] == "code").cloned().collect()
 }
 
-/// What the schema of nbformat 4.5 requires of each code cell and each output.
+/// Checks what the schema of nbformat 4.5 requires of each code cell and each output.
 pub(crate) fn check_schema(path: &Path) {
     let notebook: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     assert_eq!((&notebook["nbformat"], &notebook["nbformat_minor"]), (&json!(4), &json!(5)));
@@ -153,11 +152,11 @@ fn a_notebook_that_failed_goes_on_at_the_cell_that_did() {
     let path = write(folder.path(), "a.ipynb", &sources("runs += 10"));
     let output = run_notebook(&path, &options);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(text(&output.stderr).contains("going on at cell 3 of 5"), "{output:?}");
+    assert!(text(&output.stderr).contains("resuming at cell 3 of 5"), "{output:?}");
     check_schema(&copy);
     let whole = cells(&copy);
     assert_eq!(whole[0]["outputs"], json!([stream(&["one\n"])]));
-    // The random numbers go on as well.
+    // The random numbers continue as well.
     assert_eq!(whole[4]["outputs"][0]["data"]["text/plain"], json!(["(13, 0.32383276483316237)"]));
     assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
 }
@@ -199,18 +198,18 @@ fn an_interrupted_notebook_goes_on() {
     interrupt(child.id());
     stderr.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
-    for expected in ["interrupted at cell 2 of 3", "not begun", "2 interrupted"] {
+    for expected in ["interrupted at cell 2 of 3", "not started", "2 interrupted"] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
     let copy = folder.path().join("a.executed.ipynb");
     check_schema(&copy);
     assert_eq!(cells(&copy)[1]["outputs"][0]["ename"], "KeyboardInterrupt");
 
-    // With the state from before that cell, which is another one now.
+    // With the state from before that cell, which has changed since.
     write(folder.path(), "a.ipynb", &[sources[0], "x", sources[2]]);
     let output = run_notebook(&path, &["--resume"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(text(&output.stderr).contains("going on at cell 2 of 3"), "{output:?}");
+    assert!(text(&output.stderr).contains("resuming at cell 2 of 3"), "{output:?}");
     assert_eq!(cells(&copy)[2]["outputs"], json!([result(3, &["42"])]));
 }
 
@@ -226,7 +225,7 @@ fn a_cell_that_takes_its_session_leaves_the_state_from_before() {
     assert!(text(&output.stderr).contains("cell 2 of 3 failed: LimitReached"), "{output:?}");
     let path = write(folder.path(), "a.ipynb", &["x = 7", "x + 1", "x"]);
     let output = run_notebook(&path, &["--resume"]);
-    assert!(text(&output.stderr).contains("going on at cell 2"), "{output:?}");
+    assert!(text(&output.stderr).contains("resuming at cell 2"), "{output:?}");
     let copy = folder.path().join("a.executed.ipynb");
     assert_eq!(cells(&copy)[2]["outputs"], json!([result(3, &["7"])]));
 }
@@ -259,7 +258,7 @@ fn a_pipe_gets_one_line_for_each_notebook_and_only_problems_if_quiet() {
         arguments.extend(options);
         let output = run(&arguments);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        // Not those of the first start.
+        // Not the lines of the first start.
         let said = text(&output.stderr);
         let lines =
             said.lines().filter(|line| line.contains("ipynb") || line.contains("notebooks"));
@@ -280,7 +279,7 @@ fn a_pipe_gets_one_line_for_each_notebook_and_only_problems_if_quiet() {
     assert_eq!(lines.iter().filter(|line| line.contains(".ipynb: cell ")).count(), 5, "{lines:?}");
 }
 
-/// What a process that runs says up to this word.
+/// Returns the output of a running process up to this word.
 fn said_up_to(word: &str, stderr: &mut impl BufRead) -> String {
     let mut said = String::new();
     while !said.contains(word) {
@@ -301,7 +300,7 @@ fn each_thing_that_can_not_be_written_is_told_and_the_first_decides() {
         .unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut said = said_up_to("cell 2 of 3", &mut stderr);
-    // Where files should go there are folders now.
+    // Folders take the places of these files.
     for name in ["a.executed.ipynb", "a.executed.resume.json"] {
         fs::create_dir(folder.path().join(name)).unwrap();
     }
@@ -341,13 +340,14 @@ fn a_copy_that_can_not_be_written_is_written_by_going_on() {
     fs::write(shared.join("go"), "").unwrap();
     stderr.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(125), "{said}");
-    let expected = "all cells ran; its outputs are not written, --resume goes on at its end";
+    let expected =
+        "all cells ran; its outputs are not written, --resume continues at its last cell";
     assert!(said.contains("can't write") && said.contains(expected), "{said}");
 
     fs::remove_dir(&copy).unwrap();
     let output = run_notebook(&path, &options);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(text(&output.stderr).contains("going on at cell 2 of 2"), "{output:?}");
+    assert!(text(&output.stderr).contains("resuming at cell 2 of 2"), "{output:?}");
     let outputs: Vec<Value> = cells(&copy).iter().map(|cell| cell["outputs"].clone()).collect();
     assert_eq!(outputs, [json!([stream(&["once\n"])]), json!([result(2, &["42"])])]);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
@@ -367,7 +367,7 @@ fn a_session_that_can_not_begin_is_told_for_each_notebook() {
         .unwrap();
     assert_eq!(output.status.code(), Some(125), "{output:?}");
     let said = text(&output.stderr);
-    assert_eq!(said.matches("the session can't begin").count(), 2, "{said}");
+    assert_eq!(said.matches("the session can't start").count(), 2, "{said}");
     assert!(said.contains("0 of 2 notebooks completed, 2 failed"), "{said}");
 }
 
@@ -388,9 +388,9 @@ fn cells_are_given_inputs_and_folders_and_give_files() {
     let output = run_notebook(&path, &options);
     assert!(text(&output.stderr).contains("cell 3 of 3 failed: ZeroDivisionError"), "{output:?}");
     assert_eq!(fs::read(out.join("a/d/made.txt")).unwrap(), b"1,2");
-    // The folder is there again in a session that goes on; another input is a reason not to go on.
+    // A resumed session mounts the folder again; a changed input prevents resuming.
     let output = run_notebook(&path, &options);
-    assert!(text(&output.stderr).contains("going on at cell 3 of 3"), "{output:?}");
+    assert!(text(&output.stderr).contains("resuming at cell 3 of 3"), "{output:?}");
     assert!(text(&output.stderr).contains("failed: ZeroDivisionError"), "{output:?}");
     fs::write(&data, "9,2").unwrap();
     let output = run_notebook(&path, &options);
@@ -448,7 +448,7 @@ fn a_notebook_reads_its_folder_if_that_is_granted() {
     let output = run_notebook(&path, &["--beside"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(cells(&copy)[1]["outputs"], json!([stream(&["x\n", "1\n", " 2\n"])]));
-    // One that goes on finds it too.
+    // A resumed notebook finds it too.
     let sources = [sources[0], sources[1], "print(len(open('data/a.csv').read()))"];
     let path = write(folder.path(), "n.ipynb", &sources);
     let output = run_notebook(&path, &["--beside", "--resume"]);

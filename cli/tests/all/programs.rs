@@ -1,4 +1,4 @@
-//! Programs as files and streams hold them, and what a terminal is given of what they print.
+//! Programs from files and streams, and what a terminal gets of their output.
 
 use std::io::{Seek, Write};
 use std::path::Path;
@@ -134,7 +134,8 @@ fn a_script_reads_its_folder_if_that_is_granted() {
     assert_eq!(std::fs::read(path.join("data.csv")).unwrap(), b"a\n1\n");
     assert!(!path.join("new.txt").exists());
 
-    // An input file comes before what is there, and without a script it is the current folder.
+    // An input file takes precedence over the folder, and without a script it is the current
+    // folder.
     let input = format!("{}=data.csv", path.join("sub/more.txt").display());
     let mut command = hatchery();
     command.current_dir(path).args(["run", "-c", "print(open('data.csv').read())", "--beside"]);
@@ -145,8 +146,7 @@ fn a_script_reads_its_folder_if_that_is_granted() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
-/// What a terminal is given of a program, by `script` of util-linux; without it there is nothing to
-/// test with.
+/// Returns what a terminal gets from a program, using `script` of util-linux; `None` without it.
 fn on_a_terminal(script: &Path, arguments: &str) -> Option<String> {
     let program = env!("CARGO_BIN_EXE_hatchery");
     let command = format!("'{program}' run '{}' {arguments}", script.display());
@@ -175,7 +175,7 @@ fn a_terminal_obeys_no_program() {
     }
     let shown = on_a_terminal(&script, "--raw-output").unwrap();
     assert!(shown.contains("\x1b]0;title\x07\u{9b}2J\x1b[2J"), "{shown:?}");
-    // Whoever reads a pipe is given the bytes.
+    // The reader of a pipe gets the exact bytes.
     let output = hatchery().arg("run").arg(&script).output().unwrap();
     assert!(text(&output.stdout).starts_with("\x1b]0;title\x07\u{9b}2J\x1b[2J"), "{output:?}");
 }

@@ -1,4 +1,4 @@
-//! The prompt, without a terminal: state from input to input, commands, and what comes back to it.
+//! The prompt, without a terminal: state from input to input, commands, and errors.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -10,14 +10,14 @@ fn typed(input: &str) -> Output {
     run_with_stdin(&["repl"], input)
 }
 
-/// What was printed, by a prompt that ended well.
+/// Returns what a prompt printed that ended successfully.
 fn printed(input: &str) -> String {
     let output = typed(input);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     text(&output.stdout)
 }
 
-/// A prompt without a terminal, for input that depends on what it says.
+/// Starts a prompt without a terminal, for input that depends on its output.
 fn spawned() -> Child {
     let mut command = hatchery();
     command.arg("repl").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -46,7 +46,7 @@ fn inputs_of_several_lines_are_run_as_one() {
     assert_eq!(printed(input), "42\n0\n1\nover\ninline\nTrue\n3\n");
 }
 
-/// Lines as Windows ends them, one that is left open at the end, and an input of nothing.
+/// Windows line ends, a line without an end, and empty input.
 #[test]
 fn inputs_end_with_standard_input() {
     assert_eq!(printed("x = 1\r\nif x:\r\n    print(x + 1)\r\n"), "2\n");
@@ -138,7 +138,7 @@ fn a_session_goes_on_in_another_process() {
     let file = file.to_str().unwrap();
     let first = typed(&format!("def f(): return x + 1\n\nx = 41\n:save {file}\nx = 0"));
     assert_eq!(first.status.code(), Some(0), "{first:?}");
-    // Kept again at the end of each process.
+    // Saved again at the end of each process.
     for expected in ["42\n", "43\n"] {
         let next = run_with_stdin(&["repl", "--session", file], "f()\nx = f()\n");
         assert_eq!(text(&next.stdout), expected, "{next:?}");
@@ -187,19 +187,19 @@ fn ended_by(signal: &str, mut child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Runs a program that hears of SIGHUP, also where the tests don't, as under `nohup`.
+/// Runs a program with SIGHUP unblocked, even if the tests run under `nohup`.
 const HEARS_HANGUPS: &str = "import os, signal, sys\n\
                              signal.signal(signal.SIGHUP, signal.SIG_DFL)\n\
                              os.execv(sys.argv[1], sys.argv[1:])";
 
-/// A prompt with its session in this file, that has printed a line.
+/// Starts a prompt with its session in this file, and waits until it has printed a line.
 fn spawned_with_session(file: &Path, input: &str) -> Child {
     let mut command = Command::new("python3");
     command.args(["-c", HEARS_HANGUPS, env!("CARGO_BIN_EXE_hatchery"), "repl", "--session"]);
     spawned_and_on(command.arg(file), input)
 }
 
-/// A prompt that has printed a line.
+/// Starts a prompt, and waits until it has printed a line.
 fn spawned_and_on(command: &mut Command, input: &str) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -225,7 +225,7 @@ fn a_signal_that_ends_the_prompt_does_not_cost_the_session() {
     assert_eq!(text(&output.stdout), "2\n", "{output:?}");
 }
 
-/// The longest grace period that can be written, to which more is added.
+/// The longest grace period that can be given, to which more is added.
 #[test]
 fn a_grace_period_of_any_length_does_not_cost_the_session() {
     let folder = tempfile::tempdir().unwrap();
@@ -250,7 +250,7 @@ fn a_session_that_somebody_else_has_is_left_alone() {
     assert_eq!(second.status.code(), Some(2), "{second:?}");
     assert!(text(&second.stderr).contains("another prompt"), "{second:?}");
     assert_eq!(second.stdout, b"");
-    // What another one has put there meanwhile isn't lost, and neither is this session.
+    // Neither this session nor the one that another prompt saved meanwhile is lost.
     std::fs::write(&file, "another's").unwrap();
     drop(child.stdin.take());
     let output = child.wait_with_output().unwrap();
@@ -273,7 +273,7 @@ fn a_file_that_is_not_there_yet_belongs_to_one_prompt() {
     drop(first.stdin.take());
     assert_eq!(first.wait().unwrap().code(), Some(0));
     assert_eq!(text(&run_with_stdin(&["repl", "--session", name], "x").stdout), "1\n");
-    // What is refused leaves nothing behind, and a file that was left empty is a new one.
+    // A refused file leaves nothing behind, and an empty file counts as new.
     let other = folder.path().join("other.session");
     let arguments = ["repl", "--session", other.to_str().unwrap(), "--input", "/nonexistent"];
     assert_eq!(run_with_stdin(&arguments, "x").status.code(), Some(2));
@@ -310,7 +310,7 @@ fn a_bracket_that_was_left_open_takes_one_line_more() {
     assert!(text(&output.stderr).contains("SyntaxError"), "{output:?}");
 }
 
-/// As by `python -i`, it is the input itself.
+/// As with `python -i`, standard input is the input itself.
 #[test]
 fn a_program_reads_the_lines_that_follow_it() {
     let output = "x = input('name? ')\nAda\nx\nimport sys; y = sys.stdin.read()\n1\n\n";

@@ -1,11 +1,11 @@
-//! What surrounds a command: streams that are closed, limits of the system, quiet and verbose.
+//! The environment of a command: closed streams, limits of the system, quiet and verbose.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use crate::{hatchery, json_of, read_results, run, text};
 
-/// Has a shell run this, in which `"$0"` is the command line.
+/// Runs a shell script in which `"$0"` is the command line.
 fn in_shell(script: &str) -> Output {
     Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_hatchery")]).output().unwrap()
 }
@@ -59,7 +59,7 @@ fn too_few_threads_are_told() {
     std::fs::copy(env!("CARGO_BIN_EXE_hatchery"), &binary).unwrap();
     let mut limited = Command::new("prlimit");
     limited.arg("--nproc=1");
-    // The limit doesn't hold for root.
+    // The limit doesn't apply to root.
     if text(&Command::new("id").arg("-u").output().unwrap().stdout).trim() == "0" {
         limited.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
     }
@@ -69,7 +69,7 @@ fn too_few_threads_are_told() {
     assert!(said.contains("ulimit -u") && !said.contains("panicked"), "{said}");
 }
 
-/// What a command says that runs as if nobody had set up a log, or filled the cache.
+/// Returns the standard error of a command without settings for logs or the cache.
 fn said(arguments: &[&str]) -> String {
     let mut command = hatchery();
     command.args(arguments).env_remove("RUST_LOG").env("HATCHERY_CACHE_BOUND", "1000TiB");

@@ -1,5 +1,4 @@
-//! Values that go in by options, lines and calls and come out in results: to the last digit, or with
-//! a refusal.
+//! Values in options, lines and calls, and in results: exact to the last digit, or refused.
 
 use serde_json::Value;
 
@@ -57,7 +56,7 @@ fn a_number_that_can_not_be_passed_is_refused() {
     assert_eq!(value_of(&["--var", &format!("n={longest}"), "-c", "n"]), longest);
 }
 
-/// What Python can't write as text, and what a reader of JSON takes for its own marks, are results
+/// What Python can't write as text, and what JSON readers take for their own marks, gives a result
 /// without a value, and no failure of the sandbox.
 #[test]
 fn what_is_no_json_is_no_failure() {
@@ -82,7 +81,7 @@ fn what_is_no_json_is_no_failure() {
     });
 }
 
-/// A program that leaves before what stands behind it has run is a success, and hasn't passed.
+/// A program that exits before its last line has run succeeds, but hasn't passed.
 #[test]
 fn only_what_ran_to_its_end_has_passed() {
     for (left, success, passed) in [

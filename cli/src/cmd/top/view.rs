@@ -1,5 +1,5 @@
-//! What is shown of a pool's status, as `/status` tells it. What is missing there counts as none,
-//! but for the phase, without which it is no status.
+//! The shown part of a pool's status, as `/status` sends it. Missing fields count as empty, except
+//! for the phase, which every status has.
 
 use serde::Deserialize;
 
@@ -159,7 +159,7 @@ impl Tenant {
 pub(super) mod tests {
     use super::*;
 
-    /// A pool at work, as `/status` tells it.
+    /// A busy pool, as `/status` sends it.
     pub(in crate::cmd::top) fn busy() -> View {
         serde_json::from_str(include_str!("busy.json")).unwrap()
     }
