@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_left_alone() {
+    fn what_is_not_a_regular_file_is_left_alone() {
         let base = tempfile::tempdir().unwrap();
         let folder = OutputFolder::open(base.path()).unwrap();
         fs::create_dir(base.path().join("x")).unwrap();

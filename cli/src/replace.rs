@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_could_read_a_file_still_can_and_nobody_else() {
+    fn a_replaced_file_keeps_its_permissions() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         for before in [0o600, 0o640, 0o666] {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_replaced_leaves_nothing_behind() {
+    fn a_failed_replacement_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("folder");
         fs::create_dir(&path).unwrap();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_files_are_of_one_writer_each() {
+    fn each_writer_has_its_own_unfinished_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let (first, _) = Unfinished::beside(&path, Access::Private).unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_replaced_or_what_it_leads_to() {
+    fn a_link_or_its_target_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let (link, file) = (folder.path().join("link"), folder.path().join("file"));
         fs::write(&file, b"old").unwrap();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_there_and_a_file_is_removed() {
+    fn only_existing_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, b"").unwrap();

@@ -276,7 +276,7 @@ fn header_inputs_can_be_refused() {
 }
 
 #[test]
-fn what_the_outcome_knows_is_said() {
+fn outcomes_are_reported_in_full() {
     let output = run(&["run", "-c", "import os; os.abort()"]);
     assert_eq!(output.status.code(), Some(134), "{output:?}");
     assert!(text(&output.stderr).contains("aborted its interpreter"), "{output:?}");
@@ -302,7 +302,7 @@ fn a_deterministic_run_prints_the_same_bytes() {
 }
 
 #[test]
-fn a_mounted_folder_has_the_name_of_its_own() {
+fn a_mounted_folder_keeps_its_name() {
     let source = "import os\nprint('sales.csv' in os.listdir('/data'), 'region' in open('/data/sales.csv').read())";
     let output = run(&["run", "-c", source, "--mount", "examples/data"]);
     assert_eq!(text(&output.stdout), "True True\n", "{output:?}");
@@ -423,7 +423,7 @@ fn read_results(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn lines_that_are_no_jobs_have_results_that_say_so() {
+fn invalid_lines_have_results_that_say_so() {
     let lines = "{\"id\": \"a\", \"code\": \"1\"}\n\nnot json\n{\"id\": \"b\"}\n\
                  {\"id\": \"c\", \"file\": \"missing.py\"}\n\
                  {\"id\": \"d\", \"code\": \"import sys; sys.stdin.read()\", \"stdin\": \"in\"}\n";

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_told_as_text_and_as_json() {
+    fn images_are_described_as_text_and_as_json() {
         let image = image("0123456789abcdef", &["numpy"], Some("setup.py"));
         let text = describe(&image, SystemTime::UNIX_EPOCH);
         let value = as_json(&image);

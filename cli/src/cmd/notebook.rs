@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_told_apart_by_name_and_contents() {
+    fn inputs_differ_by_name_and_contents() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.csv").display().to_string();
         fs::write(&path, "1").unwrap();

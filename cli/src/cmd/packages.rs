@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_package_is_told_as_text_and_as_json() {
+    fn a_package_is_printed_as_text_and_as_json() {
         let wheel = PackageInfo {
             name: "thing".to_owned(),
             version: Some("1.0".to_owned()),

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_that_are_too_many_wait_until_another_one_ends() {
+    async fn excess_connections_wait_until_another_one_ends() {
         let (mut connections, address) = connections().await;
         let mut clients = Vec::new();
         let mut accepted = Vec::new();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_that_ask_nothing_or_read_nothing_end() {
+    async fn connections_that_send_or_read_nothing_end() {
         let (connections, address) = connections().await;
         let pages = Router::new().fallback(|| async { "x".repeat(1 << 20) });
         let server = tokio::spawn(async { axum::serve(connections, pages).await });

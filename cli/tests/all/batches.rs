@@ -67,7 +67,7 @@ fn wait_until(holds: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_batch_that_was_interrupted_goes_on_with_exactly_the_lines_that_are_missing() {
+fn an_interrupted_batch_resumes_with_exactly_the_missing_lines() {
     const COUNT: u64 = 60;
     let line = |id| json!({ "id": id, "code": format!("import time; time.sleep(0.1); {id}") });
     for order in [&[][..], &["--ordered"]] {
@@ -101,7 +101,7 @@ fn a_batch_that_was_interrupted_goes_on_with_exactly_the_lines_that_are_missing(
 }
 
 #[test]
-fn what_a_program_did_is_final_and_what_else_went_wrong_is_tried_again() {
+fn results_of_programs_are_final_and_other_failures_are_retried() {
     let jobs = Jobs::new(&[]);
     let lines = [
         json!({ "id": "raises", "code": "1/0" }),
@@ -141,7 +141,7 @@ fn what_a_program_did_is_final_and_what_else_went_wrong_is_tried_again() {
 }
 
 #[test]
-fn a_file_that_is_no_batchs_is_not_gone_on_with() {
+fn a_file_without_results_is_not_resumed() {
     let jobs = Jobs::new(&[json!({ "code": "1" })]);
     fs::write(jobs.path("out"), "notes\n").unwrap();
     let output = jobs.run(&["--resume"]);
@@ -245,7 +245,7 @@ fn options_of_a_batch_hold_for_every_line() {
 }
 
 #[test]
-fn files_that_can_not_be_kept_are_told_and_tried_again() {
+fn files_that_can_not_be_written_are_reported_and_retried() {
     let jobs = Jobs::new(&[json!({ "id": "a", "code": "open('f', 'w').write('new')" })]);
     let kept = jobs.path("kept");
     fs::create_dir_all(kept.join("a")).unwrap();
@@ -306,7 +306,7 @@ fn a_tool_is_given_files_and_keeps_those_of_its_program() {
 }
 
 #[test]
-fn a_tool_that_is_interrupted_says_so_as_a_run_does() {
+fn an_interrupted_tool_says_so_as_a_run_does() {
     let mut child = hatchery()
         .args(["tool", "run"])
         .stdin(Stdio::piped())
@@ -352,7 +352,7 @@ fn one_batch_at_a_time_writes_to_a_file() {
 }
 
 #[test]
-fn what_is_no_file_is_no_program_and_holds_up_nobody() {
+fn what_is_not_a_regular_file_is_refused_without_blocking() {
     let jobs = Jobs::new(&[]);
     let pipe = jobs.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -374,7 +374,7 @@ fn what_is_no_file_is_no_program_and_holds_up_nobody() {
 }
 
 #[test]
-fn lines_wait_for_descriptors_and_are_jobs_all_the_same() {
+fn lines_wait_for_descriptors_and_run_afterwards() {
     const COUNT: u64 = 150;
     let jobs = Jobs::new(&[]);
     let script = |folder: &str, value: u64| {
@@ -400,7 +400,7 @@ fn lines_wait_for_descriptors_and_are_jobs_all_the_same() {
 }
 
 #[test]
-fn what_lines_show_is_kept_in_a_folder_for_each() {
+fn displays_of_each_line_have_a_folder() {
     let shows = "display({'image/png': b'\\x89', 'text/plain': 'x'}, raw=True)\n\
                  class A: _repr_html_ = lambda self: '<b>'\nA()";
     let jobs = Jobs::new(&[
@@ -432,7 +432,7 @@ fn what_lines_show_is_kept_in_a_folder_for_each() {
 }
 
 #[test]
-fn ids_that_several_lines_have_are_told_once() {
+fn repeated_ids_are_reported_once() {
     let line = |id: u32| json!({ "id": id, "code": "1" });
     let lines: Vec<Value> = (0..5).chain(0..5).map(line).collect();
     let jobs = Jobs::new(&lines);
@@ -448,7 +448,7 @@ fn ids_that_several_lines_have_are_told_once() {
 }
 
 #[test]
-fn progress_is_told_by_kind_of_ending() {
+fn progress_counts_each_kind_of_ending() {
     let endless = json!({ "code": "while True: pass", "timeout": 0.2 });
     let mut lines = vec![json!({ "code": "1/0" }), endless, json!({ "cod": "1" })];
     lines.extend((0..6).map(|_| json!({ "code": "1" })));

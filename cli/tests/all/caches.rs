@@ -74,7 +74,7 @@ fn what_a_cache_holds_is_listed_and_pruned_by_age_and_by_size() {
 }
 
 #[test]
-fn what_a_running_process_uses_is_shown_and_would_not_be_removed() {
+fn entries_in_use_are_shown_and_not_removed() {
     let began = SystemTime::now() - Duration::from_secs(1);
     let began = humantime::format_rfc3339_seconds(began).to_string();
     let mut batch = hatchery()
@@ -108,7 +108,7 @@ fn what_a_running_process_uses_is_shown_and_would_not_be_removed() {
 }
 
 #[test]
-fn pruning_needs_to_be_told_what() {
+fn pruning_needs_a_limit() {
     for (arguments, expected) in [
         (&["cache", "prune"][..], "--older-than"),
         (&["cache", "prune", "--older-than", "long"], "--older-than"),

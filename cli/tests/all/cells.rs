@@ -18,7 +18,7 @@ fn displays_of_earlier_cells_are_updated() {
 }
 
 #[test]
-fn the_environment_and_what_is_awaited_are_a_programs() {
+fn the_environment_and_awaited_tasks_span_cells() {
     let folder = tempfile::tempdir().unwrap();
     let sources = [
         "import os\nos.environ['A'] = '1'",
@@ -92,7 +92,7 @@ fn what_ipython_adds_works_or_says_why_not() {
 }
 
 #[test]
-fn a_notebook_that_goes_on_has_its_tasks_and_results() {
+fn a_resumed_notebook_has_its_tasks_and_results() {
     let folder = tempfile::tempdir().unwrap();
     let sources = |third: &'static str| {
         let first = "import asyncio\n6 * 7";

@@ -120,7 +120,7 @@ fn notebooks_run_side_by_side_and_their_copies_have_the_outputs() {
 }
 
 #[test]
-fn a_notebook_that_failed_goes_on_at_the_cell_that_did() {
+fn a_failed_notebook_resumes_at_the_failed_cell() {
     let folder = tempfile::tempdir().unwrap();
     let sources = |third: &'static str| {
         [
@@ -179,7 +179,7 @@ fn a_notebook_whose_earlier_cells_changed_runs_from_its_start() {
 }
 
 #[test]
-fn an_interrupted_notebook_goes_on() {
+fn an_interrupted_notebook_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let sources = ["x = 41", "import time\nx = 0\ntime.sleep(3600)", "x + 1"];
     let path = write(folder.path(), "a.ipynb", &sources);
@@ -214,7 +214,7 @@ fn an_interrupted_notebook_goes_on() {
 }
 
 #[test]
-fn a_cell_that_takes_its_session_leaves_the_state_from_before() {
+fn a_cell_that_loses_its_session_leaves_the_previous_state() {
     let folder = tempfile::tempdir().unwrap();
     let endless =
         "x = 0\nwhile True:\n    try:\n        while True: pass\n    except BaseException: pass";
@@ -289,7 +289,7 @@ fn said_up_to(word: &str, stderr: &mut impl BufRead) -> String {
 }
 
 #[test]
-fn each_thing_that_can_not_be_written_is_told_and_the_first_decides() {
+fn every_failed_write_is_reported_and_the_first_decides_the_exit() {
     let folder = tempfile::tempdir().unwrap();
     let path = write(folder.path(), "a.ipynb", &["x = 1", "import time\ntime.sleep(3600)", "x"]);
     let mut child = hatchery()
@@ -319,7 +319,7 @@ fn each_thing_that_can_not_be_written_is_told_and_the_first_decides() {
 }
 
 #[test]
-fn a_copy_that_can_not_be_written_is_written_by_going_on() {
+fn a_copy_that_could_not_be_written_is_written_by_resuming() {
     let folder = tempfile::tempdir().unwrap();
     let shared = folder.path().join("shared");
     fs::create_dir(&shared).unwrap();
@@ -354,7 +354,7 @@ fn a_copy_that_can_not_be_written_is_written_by_going_on() {
 }
 
 #[test]
-fn a_session_that_can_not_begin_is_told_for_each_notebook() {
+fn a_session_that_can_not_start_is_reported_for_each_notebook() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("numbers.csv");
     fs::write(&data, "1,2,3,4,5,6").unwrap();
@@ -400,7 +400,7 @@ fn cells_are_given_inputs_and_folders_and_give_files() {
 }
 
 #[test]
-fn what_is_no_notebook_says_why() {
+fn invalid_notebooks_say_why() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("text.ipynb"), "no JSON").unwrap();

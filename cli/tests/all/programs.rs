@@ -64,7 +64,7 @@ fn a_script_may_come_through_a_pipe() {
 }
 
 #[test]
-fn dependencies_that_nothing_installs_are_said() {
+fn missing_dependencies_are_noted() {
     let source = "# /// script\n# dependencies = [\"NumPy>=2\", \"requests<3\"]\n# ///\nprint(1)";
     let output = run_with_stdin(&["run", "-"], source);
     assert_eq!(text(&output.stdout), "1\n", "{output:?}");

@@ -132,7 +132,7 @@ fn forks_go_their_own_ways() {
 }
 
 #[test]
-fn a_session_goes_on_in_another_process() {
+fn a_session_continues_in_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("work.session");
     let file = file.to_str().unwrap();
@@ -240,7 +240,7 @@ fn a_grace_period_of_any_length_does_not_cost_the_session() {
 }
 
 #[test]
-fn a_session_that_somebody_else_has_is_left_alone() {
+fn a_session_of_another_prompt_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("work.session");
     let name = file.to_str().unwrap();
@@ -304,7 +304,7 @@ fn a_damaged_session_is_a_mistake_of_the_user() {
 
 /// As at Python's own prompt, `python -i`.
 #[test]
-fn a_bracket_that_was_left_open_takes_one_line_more() {
+fn an_unclosed_bracket_takes_one_more_line() {
     let output = typed("print((2\nprint(3)\nprint(4)\nx = [1,\n2]\nx\n");
     assert_eq!(text(&output.stdout), "4\n[1, 2]\n", "{output:?}");
     assert!(text(&output.stderr).contains("SyntaxError"), "{output:?}");
@@ -320,7 +320,7 @@ fn a_program_reads_the_lines_that_follow_it() {
 }
 
 #[test]
-fn times_are_told_of_code() {
+fn code_is_timed() {
     let output = typed(
         "import random\n%time x = [random.random(),\n0]\nlen(x)\n%time len(x) + 40\n_\n\
          %timeit -n 2 -r 3 len(x)\n%time 1 / 0\n%cd /\n",
@@ -383,7 +383,7 @@ fn files_go_in_and_come_out() {
 }
 
 #[test]
-fn what_the_command_line_names_is_given_and_kept() {
+fn options_of_the_prompt_give_files_and_keep_outputs() {
     let folder = tempfile::tempdir().unwrap();
     let (out, shown) = (folder.path().join("out"), folder.path().join("shown"));
     let arguments = [
@@ -434,7 +434,7 @@ fn a_figure_is_mentioned_and_can_be_kept() {
 
 /// As at Python's own prompt nothing is left out, and as in a file no empty line is needed.
 #[test]
-fn a_line_behind_a_block_is_run_although_the_block_raised() {
+fn a_line_after_a_block_runs_even_if_the_block_raised() {
     let output =
         typed("\u{feff}if 1: 1/0\n'goes on'\ndef f(): return 2\nf()\nif 1: print(3)\n:quit\n");
     assert_eq!(text(&output.stdout), "'goes on'\n2\n3\n", "{output:?}");

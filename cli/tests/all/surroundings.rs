@@ -11,7 +11,7 @@ fn in_shell(script: &str) -> Output {
 }
 
 #[test]
-fn a_closed_standard_output_is_told_before_anything_runs() {
+fn a_closed_standard_output_is_reported_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("jobs"), "{\"code\": \"1\"}\n").unwrap();
@@ -34,7 +34,7 @@ fn a_closed_standard_output_is_told_before_anything_runs() {
 }
 
 #[test]
-fn whoever_wants_no_output_can_say_so() {
+fn output_can_be_discarded() {
     for device in [">/dev/null", "1<>/dev/null"] {
         let output = in_shell(&format!("exec \"$0\" run -c 'print(1)' {device}"));
         assert_eq!(output.status.code(), Some(0), "{device}: {output:?}");
@@ -45,14 +45,14 @@ fn whoever_wants_no_output_can_say_so() {
 }
 
 #[test]
-fn too_little_address_space_is_told() {
+fn too_little_address_space_is_reported() {
     let output = in_shell("ulimit -v 1000000; exec \"$0\" run -c 1");
     assert_eq!(output.status.code(), Some(125), "{output:?}");
     assert!(text(&output.stderr).contains("ulimit -v unlimited"), "{output:?}");
 }
 
 #[test]
-fn too_few_threads_are_told() {
+fn too_few_threads_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let binary = folder.path().join("hatchery");
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -103,7 +103,7 @@ fn verbose_commands_log_their_steps_without_colours_into_pipes() {
 }
 
 #[test]
-fn a_cache_beyond_its_bound_is_told_at_the_start() {
+fn a_cache_above_its_bound_is_noted_at_the_start() {
     let with_bound = |bound: &str, arguments: &[&str]| {
         hatchery().args(arguments).env("HATCHERY_CACHE_BOUND", bound).output().unwrap()
     };

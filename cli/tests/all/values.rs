@@ -59,7 +59,7 @@ fn a_number_that_can_not_be_passed_is_refused() {
 /// What Python can't write as text, and what JSON readers take for their own marks, gives a result
 /// without a value, and no failure of the sandbox.
 #[test]
-fn what_is_no_json_is_no_failure() {
+fn values_without_json_are_no_failure() {
     for source in [
         "10 ** 5000",
         "[10 ** 5000]",
@@ -83,7 +83,7 @@ fn what_is_no_json_is_no_failure() {
 
 /// A program that exits before its last line has run succeeds, but hasn't passed.
 #[test]
-fn only_what_ran_to_its_end_has_passed() {
+fn only_completed_programs_have_passed() {
     for (left, success, passed) in [
         ("", true, true),
         ("import sys; sys.exit(0)", true, false),

@@ -190,7 +190,7 @@ fn the_server_ends_with_its_batch() {
 }
 
 #[test]
-fn an_address_that_can_not_be_had_is_told_before_anything_starts() {
+fn an_unusable_address_is_reported_before_anything_starts() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let folder = tempfile::tempdir().unwrap();
@@ -238,7 +238,7 @@ fn watching_needs_an_address_and_a_terminal() {
 
 /// Without room to wait, most lines are refused when they are read.
 #[test]
-fn refused_lines_are_tried_again_until_they_are_taken() {
+fn refused_lines_are_retried_until_accepted() {
     for workers in ["2", "0..2"] {
         let mut batch = Watched::start(&["--workers", workers, "--queue", "0"]);
         for id in 0..30 {

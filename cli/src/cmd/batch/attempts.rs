@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_overload_is_told_at_once() {
+    async fn other_refusals_are_returned_at_once() {
         let (taken, time, tries) = tried(1, Refusal::ShuttingDown, None, 1).await;
         assert_eq!((taken, time, tries), (false, Duration::ZERO, 1));
         let too_soon = Refusal::DeadlineTooSoon {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_refused_by_an_empty_pool_is_given_up() {
+    async fn a_job_that_an_empty_pool_refuses_is_given_up() {
         let (taken, _, tries) = tried(u32::MAX, full(None), None, 0).await;
         assert_eq!((taken, tries), (false, TRIES_ALONE));
         let (taken, _, tries) = tried(10 * TRIES_ALONE, full(None), None, 1).await;

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_found_by_id_and_digest_as_often_as_they_are_there() {
+    fn each_result_is_found_once_by_id_and_digest() {
         let text = format!("{}\n\n{}\n{}\n", done(1, true), done(2, false), done(1, true));
         let (left, mut earlier) = resumed(&text);
         assert_eq!(left, format!("{text}next\n"));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_line_that_was_cut_off_is_taken_out() {
+    fn an_incomplete_last_line_is_removed() {
         let whole = done(1, true);
         for end in [1, whole.len() / 2, whole.len() - 1] {
             let (left, earlier) = resumed(&format!("{whole}\n{}", &whole[..end]));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_are_not_final_are_taken_out() {
+    fn results_that_are_not_final_are_removed() {
         let anew = [
             json!({ "id": 1, "success": false, "error": { "kind": "usage", "message": "" } }),
             json!({ "id": 1, "success": false, "error": { "kind": "refused", "reason": null } }),
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_other_things_is_refused_and_left() {
+    fn other_files_are_refused_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.ndjson");
         for (text, expected) in [

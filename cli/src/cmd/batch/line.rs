@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_field() {
+    fn errors_name_their_field() {
         for (line, start) in [
             (
                 r#"{"code": "", "timeout": "1s"}"#,

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_that_is_too_long_is_skipped_and_told() {
+    async fn a_line_that_is_too_long_is_skipped_and_reported() {
         let mut text = vec![b'x'; LONGEST_LINE_BYTES + 1];
         text.extend_from_slice(b"\nnext");
         let mut lines = Lines::new(Box::new(BufReader::new(std::io::Cursor::new(text))));

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_guessed_before_something_ended() {
+    fn nothing_is_estimated_before_a_job_ended() {
         let tally = Tally::default();
         let state = state(&tally, Some(30));
         assert_eq!(state.line(), "0 of 30 done: 0 succeeded");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_before_is_no_part_of_the_rate() {
+    fn earlier_results_do_not_count_in_the_rate() {
         let mut tally = tally();
         tally.earlier = 3;
         let value = state(&tally, Some(6)).json();

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropping_what_waits_for_a_line_loses_none() {
+    async fn dropping_a_wait_for_a_line_loses_none() {
         let (goes_on, waits) = std::sync::mpsc::channel();
         let waits = Mutex::new(waits);
         let mut requests = requests("{\"code\": \"1\"}\n", move |line, number, _| {

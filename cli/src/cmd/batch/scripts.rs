@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused_and_not_waited_for() {
+    fn what_is_not_a_regular_file_is_refused_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let (pipe, script) = (folder.path().join("pipe"), folder.path().join("a.py"));
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn being_out_of_descriptors_is_told_from_what_is_bad() {
+    fn running_out_of_descriptors_differs_from_a_bad_line() {
         let of = |errno: Errno| {
             let path = Path::new("a").to_owned();
             NoJob::from(Error::Read { path, source: errno.into() })

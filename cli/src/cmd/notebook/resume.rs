@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_goes_on_only_with_what_it_is_of() {
+    fn a_record_applies_only_to_its_own_notebook() {
         let folder = tempfile::tempdir().unwrap();
         let places = Places::of(folder.path().join("a.b.ipynb"));
         assert_eq!(places.session, folder.path().join("a.b.resume.session"));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_one_that_can_be_written_to() {
+    fn a_place_must_be_writable() {
         let folder = tempfile::tempdir().unwrap();
         assert!(check_place(folder.path()).is_err());
         assert!(check_place(&folder.path().join("missing/a.ipynb")).is_err());

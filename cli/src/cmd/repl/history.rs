@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_history_is_no_panic() {
+    fn an_invalid_history_causes_no_panic() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history");
         fs::write(&path, b"\xff\\\n\n\\x\n").unwrap();

@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_further_line_puts_right_is_whole() {
+    fn errors_that_no_line_can_repair_complete_the_input() {
         for line in [")", "f(]", "(}", "x = 'open", "x = \"open", "[1, 2)", "f'{x", "f'{x:>3'"] {
             let is_whole = *whole_after(&[line]).last().unwrap();
             // `f'{x` has a field that may continue, as in CPython 3.12 and later.
@@ -490,7 +490,7 @@ mod tests {
 
     /// As CPython's own prompt, which tries to parse the input after each line.
     #[test]
-    fn a_bracket_that_was_left_open_ends_where_nothing_could_follow() {
+    fn an_unclosed_bracket_ends_at_a_line_that_can_not_continue_it() {
         for (before, line) in [
             ("print((2", "print(3)"),
             ("f(", "def g():"),
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_lines_are_told_apart() {
+    fn parts_of_lines_are_classified() {
         let mut scanner = Scanner::default();
         let parts = |scanner: &mut Scanner, line: &'static str| {
             let mut found = Vec::new();

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_name_is_one_that_is_not_there() {
+    fn a_free_name_does_not_exist_yet() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         fs::write(folder.path().join("x.1"), "").unwrap();

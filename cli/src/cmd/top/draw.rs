@@ -392,7 +392,7 @@ mod tests {
 
     /// `busy.txt` is the drawing of `busy.json`; a change of the one shows in the other.
     #[test]
-    fn a_busy_pool_looks_as_it_is_to() {
+    fn a_busy_pool_is_drawn_as_expected() {
         let screen = screen(busy());
         let text = text(&screen, 100);
         assert!(text == include_str!("busy.txt"), "busy.txt differs from\n{text}");
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn any_room_will_do() {
+    fn any_size_can_be_drawn() {
         let screen = screen(busy());
         for (columns, lines) in [(1, 1), (20, 5), (40, 12), (80, 24), (200, 60), (300, 3)] {
             let text = drawn(&screen, columns, lines);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn other_servers_are_told_from_a_batch() {
+    fn other_servers_are_recognized() {
         let elsewhere = "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\
                          content-length: 0\r\n\r\n";
         for text in [
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_an_error_that_says_what_to_do() {
+    fn no_server_is_an_error_that_says_what_to_do() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let source = Source::new(&free.to_string()).unwrap();
         let advice = source.advice(&source.ask().unwrap_err());
