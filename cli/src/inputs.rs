@@ -167,7 +167,7 @@ fn below(folder: &Path, input: &str) -> Result<PathBuf, UsageError> {
     };
     let path = folder.join(input);
     if !real(&path)?.starts_with(real(folder)?) {
-        return Err(refused("which leads out of the script's folder"));
+        return Err(refused("which leads outside the script's folder"));
     }
     Ok(path)
 }

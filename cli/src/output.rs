@@ -26,7 +26,7 @@ pub(crate) struct OutputFolder {
 impl OutputFolder {
     /// Opens the folder, and creates it if it doesn't exist.
     pub(crate) fn open(path: &Path) -> Result<Self, UsageError> {
-        let unusable = |error| UsageError(format!("can't make `{}`: {error}", path.display()));
+        let unusable = |error| UsageError(format!("can't create `{}`: {error}", path.display()));
         fs::create_dir_all(path).map_err(unusable)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle =
@@ -53,7 +53,7 @@ impl OutputFolder {
                 Ok(()) => self.write(&file.path, &file.contents).map_err(|error| error.to_string()),
                 Err(bad) => Err(bad.to_string()),
             };
-            written.err().map(|error| format!("can't keep `{}`: {error}", file.path))
+            written.err().map(|error| format!("can't write `{}`: {error}", file.path))
         };
         there.filter_map(problem).collect()
     }

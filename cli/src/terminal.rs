@@ -61,7 +61,7 @@ impl Write for AboveBars {
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let write = || io::stderr().lock().write_all(bytes);
-        // Only used once there are bars: `suspend` draws, which fails if the terminal is gone.
+        // Without bars, `BARS` stays untouched, so that a terminal that is gone causes no error.
         if HAS_BARS.load(Ordering::Relaxed) { BARS.suspend(write) } else { write() }
     }
 

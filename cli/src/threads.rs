@@ -23,7 +23,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     let Some((started, error)) = refused(needed) else { return Ok(()) };
     anyhow::bail!(
         "the system lets this process start {started} threads, and it may need {needed}: {error}; \
-         raise the limit on processes (`ulimit -u`) or the container's"
+         raise the limit on processes (`ulimit -u`) or that of the container"
     );
 }
 

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::{ImageArguments, LimitArguments};
 
-/// An upper bound that catches typing errors: more interpreters than this help nobody.
+/// Upper bound of `--workers`. More interpreters than this don't help.
 const MOST_WORKERS: u16 = 1024;
 
 #[derive(Debug, Args)]

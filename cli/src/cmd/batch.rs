@@ -106,7 +106,7 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         tally = batch.drive() => tally?,
         exit = interrupts.first() => {
             terminal::note(match arguments.out {
-                Some(_) => "interrupted; written results are complete, and --resume continues from them",
+                Some(_) => "interrupted; written results are complete, --resume continues from them",
                 None => "interrupted",
             });
             hatchery.abort().await;

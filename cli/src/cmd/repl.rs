@@ -54,7 +54,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     let outputs = arguments.output_dir.as_deref().map(Outputs::open).transpose()?;
     if let Some(folder) = &arguments.save_displays {
         fs::create_dir_all(folder)
-            .map_err(|error| UsageError(format!("can't make `{}`: {error}", folder.display())))?;
+            .map_err(|error| UsageError(format!("can't create `{}`: {error}", folder.display())))?;
     }
     // The only function reads lines, and there may be many.
     let limits = Limits { function_calls: u64::MAX, ..arguments.limits.limits() };
@@ -249,7 +249,7 @@ impl Repl {
     }
 
     fn session(&self) -> Session {
-        self.sessions.get(&self.present).expect("the present session is open").clone()
+        self.sessions.get(&self.present).expect("the current session is open").clone()
     }
 
     /// Runs an input and shows the outcome.

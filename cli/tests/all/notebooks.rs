@@ -428,7 +428,7 @@ fn invalid_notebooks_say_why() {
     let good = good.to_str().unwrap();
     let output = run(&["notebook", "run", good, good]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(text(&output.stderr).contains("another name"), "{output:?}");
+    assert!(text(&output.stderr).contains("rename one of them"), "{output:?}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
 }
 

@@ -126,7 +126,7 @@ pub(super) fn resume(path: &Path) -> anyhow::Result<(Earlier, File)> {
         let scan = scan(BufReader::new(&file)).map_err(|error| unusable(&error))?;
         anew += scan.anew;
         is_cut_off |= scan.is_cut_off;
-        if !remove(&file, path, &scan).context("can't take results out of the file")? {
+        if !remove(&file, path, &scan).context("can't remove results from the file")? {
             break (scan, file);
         }
         // Another batch may have locked the new file first, so the loop reads that one too.

@@ -210,7 +210,7 @@ async fn keep(
     let name = name.to_owned();
     let write = move || match root.folder(&name) {
         Ok(folder) => folder.keep(&files),
-        Err(error) => vec![format!("can't make the folder `{name}`: {error}")],
+        Err(error) => vec![format!("can't create the folder `{name}`: {error}")],
     };
     problems.extend(tokio::task::spawn_blocking(write).await.context("a write died")?);
     Ok(path.into())
@@ -352,7 +352,7 @@ mod tests {
         let (line, ending) = report(kept()).line(Ok((with_file("x"), None))).await.unwrap();
         let result: Value = serde_json::from_str(&line).unwrap();
         assert!(ending == Ending::Failed && result["success"] == true);
-        assert!(result["output_error"].as_str().unwrap().contains("can't keep `x`"), "{result}");
+        assert!(result["output_error"].as_str().unwrap().contains("can't write `x`"), "{result}");
     }
 
     #[tokio::test]

@@ -60,8 +60,9 @@ impl Notebook {
             Some(4) => {}
             Some(version) => {
                 return Err(format!(
-                    "it has version {version} of the format, and only version 4 can be run; convert \
-                     it with `jupyter nbconvert --to notebook --nbformat 4`, or save it in Jupyter"
+                    "it has version {version} of the format, and only version 4 can be run; \
+                     convert it with `jupyter nbconvert --to notebook --nbformat 4`, or save it in \
+                     Jupyter"
                 ));
             }
             None => return Err(format!("{no_notebook}: it has no `nbformat`")),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::escapes::harmless;
 
-/// The longest message about a problem outside the notebook.
+/// The longest message about a problem outside the notebook, in characters.
 const MOST_CHARACTERS: usize = 200;
 
 /// The form that says what to do with a display. The guest's `showing.py` defines the same name,
