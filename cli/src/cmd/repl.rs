@@ -16,8 +16,9 @@ use hatchery::{Error, Hatchery, Job, Limits, MimeBundle, Outcome, Refusal, Sessi
 use self::assistant::Help;
 use self::command::Command;
 use self::input::Input;
-use self::reader::{Heard, Reader};
+use self::reader::Reader;
 use self::session_file::SessionFile;
+use self::terminal::Heard;
 use self::typed::{Calls, READ_LINE, Typed};
 use self::workspace::Outputs;
 use crate::args::ReplArguments;

@@ -6,25 +6,12 @@ use std::io::IsTerminal;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Stdin};
 
 use super::assistant::Help;
-use super::terminal::Terminal;
+use super::terminal::{Heard, Terminal};
 use crate::exit::UsageError;
 use crate::signals::Interrupts;
 
 /// The longest line, so that input without line ends doesn't fill the memory.
 const LONGEST_LINE_BYTES: u64 = 64 << 20;
-
-/// What came from the user.
-#[derive(Debug)]
-pub(super) enum Heard {
-    /// A line without its end; from a terminal perhaps several.
-    Line(String),
-    /// Ctrl-C at the prompt: discards what was typed so far.
-    Discard,
-    /// Ctrl-C without a prompt.
-    Interrupt,
-    /// The end for now: Ctrl-D, or the end of standard input.
-    End,
-}
 
 /// A source of lines.
 pub(super) enum Reader {

@@ -14,10 +14,22 @@ use tokio::task::JoinHandle;
 
 use super::assistant::{Assistant, Help};
 use super::history::{self, History};
-use super::reader::Heard;
 use crate::terminal::note;
 
 type LineEditor = Editor<Assistant, MemHistory>;
+
+/// What came from the user.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// A line without its end; from a terminal perhaps several.
+    Line(String),
+    /// Ctrl-C at the prompt: discards what was typed so far.
+    Discard,
+    /// Ctrl-C without a prompt.
+    Interrupt,
+    /// The end for now: Ctrl-D, or the end of standard input.
+    End,
+}
 
 /// The terminal and its history.
 pub(super) struct Terminal {

@@ -6,7 +6,8 @@
 use hatchery::{HostError, HostFunction};
 use tokio::sync::{mpsc, oneshot};
 
-use super::reader::{Heard, Reader};
+use super::reader::Reader;
+use super::terminal::Heard;
 use crate::follow::Lines;
 
 /// The function that provides standard input.
