@@ -35,6 +35,7 @@ use self::results::{Ending, Kept, Report, Results, Sink, Tally, line_of};
 use self::stragglers::Stragglers;
 
 mod attempts;
+mod clock;
 mod earlier;
 mod folders;
 mod ids;

@@ -8,6 +8,7 @@ use hatchery::{Error, Hatchery, Job, Outcome, Refusal, Ticket, Verdict};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::clock::{now, sleep};
 use super::stragglers::{Cut, Stragglers};
 
 /// Pause between two attempts if the pool gives no estimate.
@@ -120,9 +121,9 @@ async fn until_taken<T, F: Future<Output = Result<T, Error>>>(
             return Err(reason(refusal, left).into());
         };
         tokio::select! {
-            () = rest(pause) => {}
+            () = sleep(pause) => {}
             // The worker of the job that ended has to reset first.
-            () = taken.ended.notified() => rest(pause.min(SHORTEST_PAUSE)).await,
+            () = taken.ended.notified() => sleep(pause.min(SHORTEST_PAUSE)).await,
         }
     }
 }
@@ -147,16 +148,6 @@ fn pause(refusal: &Refusal, left: Option<Duration>) -> Option<Duration> {
     }
     let pause = refusal.retry_after().unwrap_or(PAUSE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
     Some(left.map_or(pause, |left| pause.min(left)))
-}
-
-#[expect(clippy::disallowed_methods, reason = "deadlines of lines, and how long jobs run")]
-pub(super) fn now() -> Instant {
-    Instant::now()
-}
-
-#[expect(clippy::disallowed_methods, reason = "until the next try, or until a job is cut")]
-pub(super) async fn rest(time: Duration) {
-    tokio::time::sleep(time).await;
 }
 
 #[cfg(test)]
@@ -212,7 +203,7 @@ mod tests {
         });
         let other = async {
             let _counted = Counted::new(&taken);
-            rest(second).await;
+            sleep(second).await;
         };
         assert!(tokio::join!(other, tried).1.is_ok());
         assert_eq!((now() - start, tries), (second + SHORTEST_PAUSE, 2));

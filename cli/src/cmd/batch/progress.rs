@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::attempts::now;
+use super::clock::now;
 use super::lines;
 use super::results::Tally;
 use crate::args::ProgressForm;

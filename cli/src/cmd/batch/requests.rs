@@ -8,7 +8,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use tokio::task::JoinHandle;
 
-use super::attempts::{PAUSE, TRIES_ALONE, rest};
+use super::attempts::{PAUSE, TRIES_ALONE};
+use super::clock::sleep;
 use super::line::{self, BadLine, NoRequest, Request, Shared};
 use super::lines::Lines;
 
@@ -71,7 +72,7 @@ impl Requests {
                         );
                     }
                     // The worker of a job that has ended may still hold some.
-                    rest(PAUSE).await;
+                    sleep(PAUSE).await;
                     continue;
                 }
                 Ok(request) => request.map(Ok),

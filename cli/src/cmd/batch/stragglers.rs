@@ -10,7 +10,7 @@ use hatchery::{EventKind, Outcome, Ticket, Verdict};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::attempts::{now, rest};
+use super::clock::{now, sleep};
 
 /// The median covers this many of the latest run times: enough to be steady, few enough to keep.
 const MOST_TIMES: usize = 1000;
@@ -107,7 +107,7 @@ impl Stragglers {
 /// Waits until a job has run for longer than allowed; forever if it has no limit yet.
 async fn over(due: Option<(Instant, Allowed)>) -> (Allowed, Duration) {
     let Some((started, allowed)) = due else { return std::future::pending().await };
-    rest(allowed.time.saturating_sub(now() - started)).await;
+    sleep(allowed.time.saturating_sub(now() - started)).await;
     (allowed, now() - started)
 }
 
