@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use bytesize::ByteSize;
-use hatchery::{CacheDir, EngineConfig, Hatchery, ImageInfo, PackageInfo};
+use hatchery::{CacheDir, EngineConfig, Hatchery, ImageInfo, PackageInfo, PackageOrigin};
 use serde_json::{Value, json};
 
-use super::packages;
 use crate::args::{BuildArguments, ImageCommand, RemoveArguments};
 use crate::exit::{Exit, UsageError};
 use crate::{progress, terminal};
@@ -127,13 +126,24 @@ fn as_json(image: &ImageInfo) -> Value {
         "path": image.path.as_deref().map(std::path::Path::to_string_lossy),
         "file_bytes": image.file_bytes,
         "memory_bytes": image.memory_bytes,
-        "packages": Value::from_iter(image.packages.iter().map(packages::as_json)),
+        "packages": Value::from_iter(image.packages.iter().map(package_as_json)),
         "warnings": image.warnings,
         "preload": image.preload,
         "setup": image.setup,
         "build": image.build,
         "created": humantime::format_rfc3339_seconds(image.created).to_string(),
     })
+}
+
+/// Returns one package as JSON, also for `hatchery packages --json`.
+pub(super) fn package_as_json(package: &PackageInfo) -> Value {
+    let (origin, file) = match &package.origin {
+        PackageOrigin::Wheel(name) => ("wheel", Some(name)),
+        PackageOrigin::Folder(name) => ("folder", Some(name)),
+        PackageOrigin::Requirements(name) => ("requirements", Some(name)),
+        _ => ("build", None),
+    };
+    json!({ "name": package.name, "version": package.version, "origin": origin, "file": file })
 }
 
 fn describe(image: &ImageInfo, now: SystemTime) -> String {
