@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{ImageArguments, LimitArguments};
+use super::image::ImageArguments;
+use super::limits::LimitArguments;
 
 /// Upper bound of `--workers`. More interpreters than this don't help.
 const MOST_WORKERS: u16 = 1024;

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::batch::parse_workers;
-use super::{ImageArguments, LimitArguments};
+use super::image::ImageArguments;
+use super::limits::LimitArguments;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NotebookCommand {
