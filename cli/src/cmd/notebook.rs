@@ -25,7 +25,7 @@ use crate::{inputs, progress, signals, terminal};
 mod board;
 mod document;
 mod guest;
-pub(super) mod magics;
+mod magics;
 mod outputs;
 mod resume;
 mod runner;

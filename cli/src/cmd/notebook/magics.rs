@@ -4,6 +4,7 @@
 //! A line is translated only where a statement can begin: not inside brackets or strings, and not
 //! after a backslash. Lines keep their numbers. The calls are implemented in `guest/`.
 
+use crate::cmd::guest::literal;
 use crate::cmd::repl::input::Scanner;
 
 /// A cell as Python.
@@ -150,25 +151,6 @@ fn named(text: &str) -> Option<(&str, &str)> {
 fn call(method: &str, arguments: &[&str]) -> String {
     let arguments: Vec<String> = arguments.iter().map(|text| literal(text)).collect();
     format!("get_ipython().{method}({})", arguments.join(", "))
-}
-
-/// Formats a text as a Python literal on one line.
-pub(in crate::cmd) fn literal(text: &str) -> String {
-    let mut literal = String::with_capacity(text.len() + 2);
-    literal.push('\'');
-    for character in text.chars() {
-        match character {
-            '\'' | '\\' => literal.extend(['\\', character]),
-            '\n' => literal.push_str("\\n"),
-            '\t' => literal.push_str("\\t"),
-            _ if character.is_control() => {
-                literal.push_str(&format!("\\U{:08x}", u32::from(character)));
-            }
-            _ => literal.push(character),
-        }
-    }
-    literal.push('\'');
-    literal
 }
 
 fn is_word(character: char) -> bool {

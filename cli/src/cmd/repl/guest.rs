@@ -1,7 +1,6 @@
 //! The prompt's helpers in each session: name lookup for completion, `%time` and `%timeit`.
 
-use crate::cmd::guest::{Module, TIMING, install};
-use crate::cmd::notebook::magics::literal;
+use crate::cmd::guest::{Module, TIMING, install, literal};
 
 /// The function that lists names.
 pub(super) const COMPLETE: &str = "hatchery_prompt:complete";
