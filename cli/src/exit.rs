@@ -46,7 +46,7 @@ impl Exit {
 
     /// Returns the exit of a job, given how often Ctrl-C came, and whether its files and displays
     /// were all written.
-    pub(crate) fn of_followed(outcome: &Outcome, interrupts: u32, are_kept: bool) -> Self {
+    pub(crate) fn of_job(outcome: &Outcome, interrupts: u32, are_kept: bool) -> Self {
         match Self::of_outcome(outcome) {
             Self::Success | Self::Program(0) if !are_kept => Self::Failed,
             // The program failed because of Ctrl-C.

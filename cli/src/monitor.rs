@@ -64,10 +64,8 @@ struct Pages {
 }
 
 impl Monitor {
-    /// Starts serving at `address`, and installs the recorder for pools that start later.
-    ///
-    /// # Errors
-    /// Returns a `UsageError` if the address is invalid, not local, or in use.
+    /// Serves at `address` from now on, and installs the recorder for pools that start later. Fails
+    /// with a `UsageError` if the address is invalid, not local, or in use.
     pub(crate) async fn start(address: &str) -> anyhow::Result<Self> {
         let unusable = |error| {
             UsageError(format!(

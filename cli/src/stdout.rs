@@ -13,10 +13,7 @@ use crate::exit::UsageError;
 
 static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Fails if standard output was closed.
-///
-/// # Errors
-/// Returns a `UsageError`, since all results would be lost.
+/// Fails if standard output was closed, since all results would be lost.
 pub(crate) fn check() -> Result<(), UsageError> {
     if !WAS_CLOSED.load(Ordering::Relaxed) {
         return Ok(());

@@ -13,10 +13,8 @@ const OTHERS: usize = 8;
 /// Small, since the threads end at once.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Starts as many threads as a command may need at once, and ends them.
-///
-/// # Errors
-/// Fails if the system refuses one.
+/// Starts as many threads as a command may need at once, and ends them. Fails if the system refuses
+/// one.
 pub(crate) fn check() -> anyhow::Result<()> {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     let needed = cpus * EACH_CPU + OTHERS;

@@ -101,7 +101,7 @@ async fn run_all(
 /// Counts of how the notebooks ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
-    whole: usize,
+    completed: usize,
     failed: usize,
     interrupted: usize,
     /// Cells that raised and were allowed to.
@@ -114,7 +114,7 @@ impl Tally {
     fn add(&mut self, exit: Exit, allowed_errors: usize) {
         self.allowed_errors += allowed_errors;
         match exit {
-            Exit::Success => self.whole += 1,
+            Exit::Success => self.completed += 1,
             Exit::Interrupted => self.interrupted += 1,
             Exit::Failed => self.failed += 1,
             exit => {
@@ -125,7 +125,7 @@ impl Tally {
     }
 
     fn count(&self) -> usize {
-        self.whole + self.failed + self.interrupted
+        self.completed + self.failed + self.interrupted
     }
 
     fn exit(&self) -> Exit {
@@ -140,7 +140,7 @@ impl Tally {
 
 impl std::fmt::Display for Tally {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{} of {} notebooks completed", self.whole, self.count())?;
+        write!(formatter, "{} of {} notebooks completed", self.completed, self.count())?;
         for (count, what) in [(self.failed, "failed"), (self.interrupted, "interrupted")] {
             if count > 0 {
                 write!(formatter, ", {count} {what}")?;
@@ -259,9 +259,9 @@ mod tests {
             exits.iter().for_each(|exit| tally.add(*exit, 0));
             assert_eq!((tally.exit(), tally.count()), (expected, exits.len()));
         }
-        let tally = Tally { whole: 2, failed: 1, ..Tally::default() };
+        let tally = Tally { completed: 2, failed: 1, ..Tally::default() };
         assert_eq!(tally.to_string(), "2 of 3 notebooks completed, 1 failed");
-        let tally = Tally { whole: 2, allowed_errors: 3, ..Tally::default() };
+        let tally = Tally { completed: 2, allowed_errors: 3, ..Tally::default() };
         let expected = "2 of 2 notebooks completed; 3 cells raised errors that were allowed";
         assert_eq!(tally.to_string(), expected);
     }

@@ -83,7 +83,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         outputs,
         display_folder: arguments.save_displays,
         shown: Vec::new(),
-        has_told_of_files: false,
+        has_noted_files: false,
         is_interactive: reader.is_terminal(),
         exit: Exit::Success,
     };
@@ -99,7 +99,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         Ok(Exit::Signal(_)) | Err(_) => {
             reader.give_up();
             let time = repl.limits.grace.saturating_add(LAST_SAVE);
-            let keeping = tokio::time::timeout(time, repl.keep_after_all());
+            let keeping = tokio::time::timeout(time, repl.keep_after_cancel());
             keeping.await.unwrap_or_else(|_| {
                 Err(anyhow::anyhow!("it took longer than {} s", time.as_secs()))
             })
@@ -159,7 +159,7 @@ struct Repl {
     /// The displays of the last input that had any.
     shown: Vec<(&'static str, MimeBundle)>,
     /// Whether the user has been told how to fetch files.
-    has_told_of_files: bool,
+    has_noted_files: bool,
     is_interactive: bool,
     /// The exit code unless something else decides it. Always success at a terminal, where the user
     /// saw what failed.
@@ -173,7 +173,7 @@ impl Repl {
             let version = env!("CARGO_PKG_VERSION");
             print(format_args!("Hatchery {version}, Python in a sandbox; `:help` shows commands"))?;
         }
-        self.give_all().await?;
+        self.give_files().await?;
         let mut input = Input::default();
         loop {
             let prompt = self.prompt(&input);
@@ -289,7 +289,7 @@ impl Repl {
             note("the session is back in its state before this input");
         }
         let flow = self.conclude(&outcome).await?;
-        self.keep_what_it_made(&outcome);
+        self.keep_results(&outcome);
         Ok(flow)
     }
 
@@ -329,7 +329,7 @@ impl Repl {
         let fresh = self.hatchery.session(&self.present).await?;
         self.sessions.insert(self.present.clone(), fresh);
         screen::error("the session and its variables are lost; continuing in a fresh session");
-        self.give_all().await
+        self.give_files().await
     }
 
     /// Executes a command.
@@ -380,7 +380,7 @@ impl Repl {
             Ok(Command::Reset) => match self.session().reset().await {
                 Ok(()) => {
                     note("the session is reset");
-                    self.give_all().await?;
+                    self.give_files().await?;
                 }
                 Err(error) => {
                     self.complain(Exit::Sandbox, format_args!("can't reset the session: {error}"));
@@ -425,7 +425,7 @@ impl Repl {
     }
 
     /// Saves the session once the job that was cancelled in it has ended.
-    async fn keep_after_all(&mut self) -> anyhow::Result<()> {
+    async fn keep_after_cancel(&mut self) -> anyhow::Result<()> {
         if self.kept.is_some() {
             let _ = self.session().run(Job::code("")).await;
         }

@@ -52,7 +52,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     let are_kept = keep_files(&outcome, output.as_ref(), &arguments) && are_shown;
     // No abort: that would wait for the replacement interpreter to start, and the process ends here
     // anyway.
-    Ok(Exit::of_followed(&outcome, interrupts, are_kept))
+    Ok(Exit::of_job(&outcome, interrupts, are_kept))
 }
 
 /// Returns what a called function returned, as Python's prompt shows it; `None` for Python's

@@ -83,7 +83,7 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
         true => outcome.to_tool_json_with_files(),
         false => outcome.to_tool_json(),
     };
-    Ok((result, Exit::of_followed(&outcome, interrupts, are_kept)))
+    Ok((result, Exit::of_job(&outcome, interrupts, are_kept)))
 }
 
 /// Returns the session that earlier calls left in the file, or a fresh one.

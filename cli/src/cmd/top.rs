@@ -107,13 +107,13 @@ fn watch(
     let (tell, answers) = mpsc::sync_channel(1);
     // Dropped at the end, which the thread notices between two requests.
     let (_goes_on, ends) = mpsc::sync_channel(0);
-    std::thread::spawn(move || ask_on(&source, interval, &ends, &tell));
+    std::thread::spawn(move || poll_status(&source, interval, &ends, &tell));
     let watched = show(&mut terminal, screen, &answers, is_over);
     ratatui::restore();
     watched
 }
 
-fn ask_on(
+fn poll_status(
     source: &Source,
     interval: Duration,
     ends: &Receiver<()>,
@@ -138,7 +138,7 @@ fn show(
         if event::poll(TICK)?
             && let Event::Key(key) = event::read()?
             && key.kind != KeyEventKind::Release
-            && !goes_on_after(key, &mut screen)
+            && !handle_key(key, &mut screen)
         {
             return Ok(());
         }
@@ -147,7 +147,7 @@ fn show(
 }
 
 /// Handles a key. Returns `false` if it ends the program.
-fn goes_on_after(key: KeyEvent, screen: &mut Screen) -> bool {
+fn handle_key(key: KeyEvent, screen: &mut Screen) -> bool {
     match key.code {
         KeyCode::Char('q') | KeyCode::Esc => return false,
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
@@ -171,8 +171,7 @@ mod tests {
     fn keys_end_pause_and_scroll() {
         let mut screen = Screen::new("here");
         screen.view.workers = (0..3).map(view::tests::worker).collect();
-        let mut press =
-            |code, modifiers| goes_on_after(KeyEvent::new(code, modifiers), &mut screen);
+        let mut press = |code, modifiers| handle_key(KeyEvent::new(code, modifiers), &mut screen);
         assert!(!press(KeyCode::Char('q'), KeyModifiers::NONE));
         assert!(!press(KeyCode::Esc, KeyModifiers::NONE));
         assert!(!press(KeyCode::Char('c'), KeyModifiers::CONTROL));

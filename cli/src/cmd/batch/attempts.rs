@@ -23,7 +23,7 @@ pub(super) const TRIES_ALONE: u32 = 20;
 /// Submits jobs to a pool.
 pub(super) struct Attempts {
     pool: Hatchery,
-    taken: Arc<Taken>,
+    in_pool: Arc<InPool>,
     stragglers: Option<Arc<Stragglers>>,
 }
 
@@ -32,7 +32,7 @@ pub(super) type Ended = (Outcome, Option<Cut>);
 
 /// Jobs of the batch that are queued or running in the pool.
 #[derive(Default)]
-struct Taken {
+struct InPool {
     count: AtomicUsize,
     /// Notifies one refused job when one of them ends, since that makes room for one.
     ended: Notify,
@@ -40,7 +40,7 @@ struct Taken {
 
 impl Attempts {
     pub(super) fn new(pool: Hatchery, stragglers: Option<Stragglers>) -> Self {
-        Self { pool, taken: Arc::default(), stragglers: stragglers.map(Arc::new) }
+        Self { pool, in_pool: Arc::default(), stragglers: stragglers.map(Arc::new) }
     }
 
     /// Runs a job. Its deadline starts now.
@@ -49,7 +49,7 @@ impl Attempts {
         job: Job,
         deadline: Option<Duration>,
     ) -> impl Future<Output = Result<Ended, Error>> + use<> {
-        let (pool, taken) = (self.pool.clone(), Arc::clone(&self.taken));
+        let (pool, in_pool) = (self.pool.clone(), Arc::clone(&self.in_pool));
         let stragglers = self.stragglers.clone();
         stragglers.iter().for_each(|stragglers| stragglers.begin());
         let due = deadline.and_then(|deadline| now().checked_add(deadline));
@@ -59,9 +59,9 @@ impl Attempts {
                 let (pool, job) = (pool.clone(), left.into_iter().fold(job.clone(), Job::deadline));
                 async move { pool.submit(job).await }
             };
-            let ended = match until_taken(due, &taken, submit).await {
+            let ended = match until_accepted(due, &in_pool, submit).await {
                 Ok(ticket) => {
-                    let _counted = Counted::new(&taken);
+                    let _counted = Counted::new(&in_pool);
                     Ok(ended(ticket, stragglers.as_deref()).await)
                 }
                 Err(error) => Err(error),
@@ -87,12 +87,12 @@ fn run_time(outcome: &Outcome) -> Option<Duration> {
 }
 
 /// Counts one job in the pool until it is dropped.
-struct Counted<'a>(&'a Taken);
+struct Counted<'a>(&'a InPool);
 
 impl<'a> Counted<'a> {
-    fn new(taken: &'a Taken) -> Self {
-        taken.count.fetch_add(1, Ordering::Relaxed);
-        Self(taken)
+    fn new(in_pool: &'a InPool) -> Self {
+        in_pool.count.fetch_add(1, Ordering::Relaxed);
+        Self(in_pool)
     }
 }
 
@@ -104,9 +104,9 @@ impl Drop for Counted<'_> {
 }
 
 /// Calls `submit` with the remaining time until it no longer refuses because of overload.
-async fn until_taken<T, F: Future<Output = Result<T, Error>>>(
+async fn until_accepted<T, F: Future<Output = Result<T, Error>>>(
     due: Option<Instant>,
-    taken: &Taken,
+    in_pool: &InPool,
     mut submit: impl FnMut(Option<Duration>) -> F,
 ) -> Result<T, Error> {
     let mut alone = 0;
@@ -116,14 +116,14 @@ async fn until_taken<T, F: Future<Output = Result<T, Error>>>(
             Err(Error::Refused(refusal)) => refusal,
             result => return result,
         };
-        alone = if taken.count.load(Ordering::Relaxed) == 0 { alone + 1 } else { 0 };
+        alone = if in_pool.count.load(Ordering::Relaxed) == 0 { alone + 1 } else { 0 };
         let Some(pause) = pause(&refusal, left).filter(|_| alone < TRIES_ALONE) else {
             return Err(reason(refusal, left).into());
         };
         tokio::select! {
             () = sleep(pause) => {}
             // The worker of the job that ended has to reset first.
-            () = taken.ended.notified() => sleep(pause.min(SHORTEST_PAUSE)).await,
+            () = in_pool.ended.notified() => sleep(pause.min(SHORTEST_PAUSE)).await,
         }
     }
 }
@@ -174,8 +174,8 @@ mod tests {
             std::future::ready(if is_taken { Ok(()) } else { Err(refusal.clone().into()) })
         };
         let due = deadline.map(|deadline| start + deadline);
-        let taken = Taken { count: AtomicUsize::new(others), ended: Notify::new() };
-        let result = until_taken(due, &taken, submit).await;
+        let in_pool = InPool { count: AtomicUsize::new(others), ended: Notify::new() };
+        let result = until_accepted(due, &in_pool, submit).await;
         (result.is_ok(), now() - start, tries)
     }
 
@@ -191,18 +191,18 @@ mod tests {
     /// Otherwise workers would idle for as long as estimates are wrong.
     #[tokio::test(start_paused = true)]
     async fn a_refused_job_is_tried_again_when_another_one_has_ended() {
-        let taken = Taken::default();
+        let in_pool = InPool::default();
         let second = Duration::from_secs(1);
         let start = now();
         let mut tries = 0;
-        let tried = until_taken(None, &taken, |_left| {
+        let tried = until_accepted(None, &in_pool, |_left| {
             tries += 1;
             let has_room = now() - start > second;
             let refusal = full(Some(LONGEST_PAUSE));
             std::future::ready(if has_room { Ok(()) } else { Err(refusal.into()) })
         });
         let other = async {
-            let _counted = Counted::new(&taken);
+            let _counted = Counted::new(&in_pool);
             sleep(second).await;
         };
         assert!(tokio::join!(other, tried).1.is_ok());
@@ -211,31 +211,31 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn other_refusals_are_returned_at_once() {
-        let (taken, time, tries) = tried(1, Refusal::ShuttingDown, None, 1).await;
-        assert_eq!((taken, time, tries), (false, Duration::ZERO, 1));
+        let (is_accepted, time, tries) = tried(1, Refusal::ShuttingDown, None, 1).await;
+        assert_eq!((is_accepted, time, tries), (false, Duration::ZERO, 1));
         let too_soon = Refusal::DeadlineTooSoon {
             due_in: Duration::from_secs(1),
             estimate: Duration::from_secs(2),
             retry_after: Some(Duration::from_secs(1)),
         };
-        let (taken, time, tries) = tried(1, too_soon, Some(Duration::from_secs(1)), 1).await;
-        assert_eq!((taken, time, tries), (false, Duration::ZERO, 1));
+        let (is_accepted, time, tries) = tried(1, too_soon, Some(Duration::from_secs(1)), 1).await;
+        assert_eq!((is_accepted, time, tries), (false, Duration::ZERO, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_deadline_ends_the_tries() {
         let deadline = Duration::from_millis(250);
-        let (taken, time, tries) = tried(u32::MAX, full(None), Some(deadline), 1).await;
-        assert_eq!((taken, time, tries), (false, deadline, 4));
+        let (is_accepted, time, tries) = tried(u32::MAX, full(None), Some(deadline), 1).await;
+        assert_eq!((is_accepted, time, tries), (false, deadline, 4));
         assert_eq!(reason(full(None), Some(Duration::ZERO)).name(), "deadline");
         assert_eq!(reason(full(None), Some(deadline)).name(), "queue_full");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_job_that_an_empty_pool_refuses_is_given_up() {
-        let (taken, _, tries) = tried(u32::MAX, full(None), None, 0).await;
-        assert_eq!((taken, tries), (false, TRIES_ALONE));
-        let (taken, _, tries) = tried(10 * TRIES_ALONE, full(None), None, 1).await;
-        assert_eq!((taken, tries), (true, 10 * TRIES_ALONE + 1));
+        let (is_accepted, _, tries) = tried(u32::MAX, full(None), None, 0).await;
+        assert_eq!((is_accepted, tries), (false, TRIES_ALONE));
+        let (is_accepted, _, tries) = tried(10 * TRIES_ALONE, full(None), None, 1).await;
+        assert_eq!((is_accepted, tries), (true, 10 * TRIES_ALONE + 1));
     }
 }

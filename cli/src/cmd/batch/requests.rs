@@ -41,12 +41,8 @@ impl Requests {
 
     /// Returns the request of the next line that isn't empty; `None` at the end of the input.
     /// `others` is the number of earlier jobs that haven't ended. If this is dropped and called
-    /// again after one has ended, a line that waits for descriptors is retried at once.
-    /// Cancel-safe.
-    ///
-    /// # Errors
-    /// Fails if the input can't be read, or if a line gets no descriptor although no job runs that
-    /// could hold them.
+    /// again after one has ended, a line that waits for descriptors is retried at once. Cancel-safe.
+    /// Fails if the input can't be read, or if a line gets no descriptor although no job runs.
     pub(super) async fn next(
         &mut self,
         others: usize,

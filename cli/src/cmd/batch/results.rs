@@ -171,7 +171,7 @@ impl Report {
                     result[field] = keep(root, &self.folder, files, &mut problems).await?;
                 }
                 if is_any_kept {
-                    result["output_error"] = told(&problems, &self.id).into();
+                    result["output_error"] = report_problems(&problems, &self.id).into();
                 }
                 match ending {
                     Ending::Succeeded if !problems.is_empty() => (result, Ending::Failed),
@@ -217,7 +217,7 @@ async fn keep(
 }
 
 /// Reports what couldn't be written for the line of this id, and returns the text for its result.
-fn told(problems: &[String], id: &Value) -> Option<String> {
+fn report_problems(problems: &[String], id: &Value) -> Option<String> {
     let first = problems.first()?;
     let text = match problems.len() {
         1 => first.clone(),

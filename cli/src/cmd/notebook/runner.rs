@@ -56,7 +56,7 @@ pub(super) struct Settings {
 /// How a notebook ended.
 #[derive(Debug)]
 enum End {
-    Whole,
+    Completed,
     /// This cell, counted from 1, failed.
     Failed {
         cell: usize,
@@ -124,11 +124,11 @@ pub(super) async fn run(
     }
     let mut errors = Errors { name: task.name.clone(), first: None };
     let opened = open(&mut task, settings).await;
-    let Some((mut session, done)) = errors.tell(opened) else {
+    let Some((mut session, done)) = errors.report(opened) else {
         return (errors.exit_or(Exit::Sandbox), 0);
     };
     let begun = Run::begin(&mut task, settings, interrupts, &mut session, done).await;
-    let (exit, allowed_errors) = match errors.tell(begun) {
+    let (exit, allowed_errors) = match errors.report(begun) {
         Some(run) => run.finish(&mut errors).await,
         None => (Exit::Sandbox, 0),
     };
@@ -173,12 +173,12 @@ async fn revived(task: &mut Task, settings: &Settings) -> Result<(Session, usize
 }
 
 impl Errors {
-    fn tell<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
-        let tell = |error: &anyhow::Error| {
+    fn report<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
+        let report = |error: &anyhow::Error| {
             terminal::error(format_args!("{}: {error:#}", self.name));
             self.first.get_or_insert(Exit::of_error(error));
         };
-        result.inspect_err(tell).ok()
+        result.inspect_err(report).ok()
     }
 
     fn exit_or(&self, exit: Exit) -> Exit {
@@ -224,9 +224,9 @@ impl<'a> Run<'a> {
         }
         let ended = self.cells(total, &line).await;
         drop(line);
-        let end = errors.tell(ended).unwrap_or(End::Broken { cell: self.done + 1 });
+        let end = errors.report(ended).unwrap_or(End::Broken { cell: self.done + 1 });
         let written = self.task.places.write_copy(&self.task.notebook);
-        let is_written = errors.tell(written).is_some();
+        let is_written = errors.report(written).is_some();
         let are_kept = self.keep_files();
         let exit = self.conclude(end, total, is_written, errors).await;
         let exit = if exit == Exit::Success && !are_kept { Exit::Failed } else { exit };
@@ -262,7 +262,7 @@ impl<'a> Run<'a> {
                 self.done = number;
             }
         }
-        Ok(End::Whole)
+        Ok(End::Completed)
     }
 
     fn may_raise(&self, index: usize) -> bool {
@@ -371,8 +371,8 @@ impl<'a> Run<'a> {
         };
         let mut goes_on = "--resume continues there";
         let (what, exit) = match end {
-            End::Whole if is_written => {
-                errors.tell(self.task.places.forget());
+            End::Completed if is_written => {
+                errors.report(self.task.places.forget());
                 let errors = match self.allowed_errors {
                     0 => String::new(),
                     errors => format!("{}, ", allowed(errors)),
@@ -380,7 +380,7 @@ impl<'a> Run<'a> {
                 terminal::note(format_args!("{name}: completed, {errors}{outputs}"));
                 return Exit::Success;
             }
-            End::Whole => {
+            End::Completed => {
                 goes_on = "--resume continues at its last cell";
                 ("all cells ran".to_owned(), Exit::Sandbox)
             }
@@ -393,7 +393,7 @@ impl<'a> Run<'a> {
             }
             End::Broken { cell } => (format!("ended at cell {cell} of {total}"), Exit::Sandbox),
         };
-        let then = match errors.tell(self.keep_session().await) {
+        let then = match errors.report(self.keep_session().await) {
             Some(true) => goes_on,
             Some(false) => "it will run from its start",
             None => "it can't be resumed",

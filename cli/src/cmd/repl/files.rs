@@ -27,7 +27,7 @@ impl Repl {
     }
 
     /// Gives the current session the files and mounts that the command line names.
-    pub(super) async fn give_all(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn give_files(&mut self) -> anyhow::Result<()> {
         self.begin().await?;
         if self.given.files.is_empty() {
             return Ok(());
@@ -170,14 +170,14 @@ impl Repl {
     }
 
     /// Writes the files and displays of an input, or notes how to fetch them.
-    pub(super) fn keep_what_it_made(&mut self, outcome: &Outcome) {
+    pub(super) fn keep_results(&mut self, outcome: &Outcome) {
         match &mut self.outputs {
             Some(outputs) => {
                 if !outputs.keep(&outcome.files) {
                     self.fail_with(Exit::Failed);
                 }
             }
-            None => self.tell_of_files(outcome),
+            None => self.note_files(outcome),
         }
         let shown = displays::shown(outcome);
         if shown.is_empty() {
@@ -196,10 +196,10 @@ impl Repl {
     }
 
     /// Notes once that files exist only in the session.
-    fn tell_of_files(&mut self, outcome: &Outcome) {
+    fn note_files(&mut self, outcome: &Outcome) {
         let mut written = outcome.files.iter().filter(|file| file.kind != ChangeKind::Deleted);
-        if let Some(file) = written.next().filter(|_| !self.has_told_of_files) {
-            self.has_told_of_files = true;
+        if let Some(file) = written.next().filter(|_| !self.has_noted_files) {
+            self.has_noted_files = true;
             note(format_args!(
                 "`{}` exists only in the session; `:get {}` fetches it, `:files` lists such files, \
                  --output-dir DIR fetches all",

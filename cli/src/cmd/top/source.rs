@@ -28,10 +28,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Checks the address.
-    ///
-    /// # Errors
-    /// Fails if it is not a `HOST:PORT`.
+    /// Fails if the address is not `HOST:PORT`.
     pub(super) fn new(address: &str) -> Result<Self, UsageError> {
         let plain = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/');
         let has_port = plain.rsplit_once(':').is_some_and(|(host, port)| {
@@ -51,10 +48,7 @@ impl Source {
         Ok(Self { agent: config.build().into(), address: plain.to_owned() })
     }
 
-    /// Fetches the status. Blocks.
-    ///
-    /// # Errors
-    /// Fails if nothing answers, or if it isn't a batch.
+    /// Fetches the status. Blocks. Fails if nothing answers, or if it isn't a batch.
     pub(super) fn ask(&self) -> Result<Answer, String> {
         let Some(text) = self.fetch()? else { return Ok(Answer::Starting) };
         let view = serde_json::from_str(&text).map_err(other_version)?;
@@ -62,10 +56,7 @@ impl Source {
     }
 
     /// Fetches the status as the batch sends it, on one line; `None` if the pool has not started.
-    /// Blocks.
-    ///
-    /// # Errors
-    /// As for `ask`.
+    /// Blocks, and fails like `ask`.
     pub(super) fn ask_json(&self) -> Result<Option<String>, String> {
         let Some(text) = self.fetch()? else { return Ok(None) };
         // Parsed only to make sure that a batch has answered.

@@ -108,7 +108,7 @@ def run_file(line):
     while words and words[0].startswith("-") and len(words[0]) > 1:
         options.add(words.pop(0))
     if not words or options - {"-i", "-n", "-e", "-m"}:
-        raise UsageError("use `%run` as [-i] [-n] [-e] FILE [ARGUMENTS], or -m MODULE [ARGUMENTS]")
+        raise UsageError("write `%run [-i] [-n] [-e] FILE [ARGUMENTS]` or `%run -m MODULE [ARGUMENTS]`")
     name = "__run__" if "-n" in options else "__main__"
     target = words[0]
     if "-m" not in options and not os.path.exists(target) and os.path.exists(f"{target}.py"):
@@ -193,7 +193,7 @@ def set_figure_formats(shell, *formats, **options):
     """Sets the formats of displayed figures: png, retina, svg, pdf, jpeg."""
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
-        raise ValueError(f"use a figure format of {', '.join(FORMATS)}, not {unknown[0]!r}")
+        raise ValueError(f"there is no figure format {unknown[0]!r}; use {', '.join(FORMATS)}")
     shell.figures.formats = list(dict.fromkeys(formats))
     shell.figures.options |= options
     shell.figures.register(shell.display_formatter.formatters)
