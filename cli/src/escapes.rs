@@ -205,7 +205,7 @@ mod tests {
         let (written, expected) = (written.as_ref(), expected.as_ref());
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         assert_eq!(text(&shown(written)), text(expected));
-        // In whatever pieces it comes.
+        // In pieces of any size.
         for size in 1..written.len() {
             let mut escapes = Escapes::default();
             let mut passed: Vec<u8> =

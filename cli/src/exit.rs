@@ -14,7 +14,7 @@ pub(crate) enum Exit {
     Program(u8),
     /// The program raised; in a batch, some job did not succeed.
     Failed,
-    /// The usage was wrong; in a batch, some line was malformed.
+    /// The usage was wrong; in a batch, some line was invalid.
     Usage,
     /// A limit ended the program.
     Limit,

@@ -198,7 +198,7 @@ fn size(bytes: u64) -> String {
 
 /// Formats how long ago a time was, in its largest unit.
 pub(super) fn age(created: SystemTime, now: SystemTime) -> String {
-    // A clock that was set back makes no future.
+    // Zero if the clock was set back meanwhile.
     let seconds = now.duration_since(created).unwrap_or(Duration::ZERO).as_secs();
     let (count, unit) = match seconds {
         0..60 => return "just now".to_owned(),

@@ -1,4 +1,4 @@
-//! Detects lines that share an id, so that the user learns that ids don't tell their results apart.
+//! Detects lines that share an id, which doesn't tell their results apart.
 
 use std::collections::HashSet;
 
@@ -47,7 +47,7 @@ impl Ids {
     }
 }
 
-/// Returns a short digest of a text, for sets of many.
+/// Returns a short digest of a text, for sets that grow large.
 pub(super) fn digest(text: &str) -> [u8; 16] {
     let mut digest = [0; 16];
     digest.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);

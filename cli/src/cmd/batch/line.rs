@@ -98,7 +98,7 @@ pub(super) struct BadLine {
 pub(super) enum NoRequest {
     /// The line is invalid.
     Bad(BadLine),
-    /// Too many file descriptors are in use to read the program. Has the system's message.
+    /// Too many file descriptors are in use to read the program. Carries the system's message.
     NoDescriptor(String),
 }
 

@@ -20,7 +20,7 @@ use super::earlier::STRAGGLER;
 /// until the first of these has ended.
 const MOST_HELD_BYTES: usize = 64 << 20;
 
-/// Counts of what became of the lines.
+/// Counts of lines by how they ended.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) succeeded: usize,

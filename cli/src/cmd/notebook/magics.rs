@@ -219,7 +219,7 @@ mod tests {
         let timed = call("run_cell_magic", &["time", "", pwd]);
         let captured = call("run_cell_magic", &["capture", "out", &timed]);
         assert_eq!(python("%%capture out\n%%time\n%pwd"), captured);
-        // Not at the top it is a mistake, which the guest reports.
+        // Below the top it is a mistake, which the guest reports.
         assert_eq!(python("x\n%%html\ny"), "x\nget_ipython().run_line_magic('%html', '')\ny");
         assert_eq!(python("x\r\n%time y\r\n"), "x\nget_ipython().run_line_magic('time', 'y')\n");
     }

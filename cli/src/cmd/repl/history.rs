@@ -1,4 +1,4 @@
-//! The prompt's history, in a private file that sessions share.
+//! The prompt's history, in a private file that all prompts share.
 //!
 //! Each entry is one line; `\n` and `\\` stand for line ends and backslashes. Entries are appended
 //! at once, so that concurrent prompts lose none. Only shortening the file, when a prompt starts,

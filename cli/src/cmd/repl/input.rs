@@ -488,7 +488,7 @@ mod tests {
         assert_eq!(whole_after(&["'open", "("]), [true, true]);
     }
 
-    /// As CPython's own prompt, which tries to parse the input after each line.
+    /// CPython's own prompt does the same, since it tries to parse the input after each line.
     #[test]
     fn an_unclosed_bracket_ends_at_a_line_that_can_not_continue_it() {
         for (before, line) in [
