@@ -187,7 +187,7 @@ fn ended_by(signal: &str, mut child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Runs a program with SIGHUP unblocked, even if the tests run under `nohup`.
+/// Runs a program with SIGHUP not ignored, even if the tests run under `nohup`.
 const HEARS_HANGUPS: &str = "import os, signal, sys\n\
                              signal.signal(signal.SIGHUP, signal.SIG_DFL)\n\
                              os.execv(sys.argv[1], sys.argv[1:])";
