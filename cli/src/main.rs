@@ -26,7 +26,7 @@ mod threads;
 
 fn main() -> ExitCode {
     let arguments = args::parse();
-    terminal::set_manner(arguments.quiet, arguments.verbose > 0);
+    terminal::set_verbosity(arguments.quiet, arguments.verbose > 0);
     start_log(&arguments);
     match block_on(arguments.command) {
         Ok(exit) => exit.into(),

@@ -37,12 +37,12 @@ pub(crate) fn interrupts(last: u32) -> anyhow::Result<Interrupts> {
             }
             // On another thread: the reader of standard error may have stalled, and the process
             // still exits.
-            let (said, hears) = std::sync::mpsc::channel();
+            let (sender, receiver) = std::sync::mpsc::channel();
             std::thread::spawn(move || {
                 terminal::note(format_args!("interrupted {last} times, exiting at once"));
-                let _ = said.send(());
+                let _ = sender.send(());
             });
-            let _ = hears.recv_timeout(LAST_WORDS);
+            let _ = receiver.recv_timeout(LAST_WORDS);
             std::process::exit(INTERRUPTED);
         }
     });

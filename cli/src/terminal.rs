@@ -76,7 +76,7 @@ pub(crate) fn has_colors() -> bool {
 }
 
 /// Sets how much to print from now on.
-pub(crate) fn set_manner(is_quiet: bool, is_verbose: bool) {
+pub(crate) fn set_verbosity(is_quiet: bool, is_verbose: bool) {
     IS_QUIET.store(is_quiet, Ordering::Relaxed);
     IS_VERBOSE.store(is_verbose, Ordering::Relaxed);
 }

@@ -244,16 +244,16 @@ struct Batch {
 impl Batch {
     /// Keeps the pool supplied with jobs from the lines, and writes the results.
     async fn drive(mut self) -> anyhow::Result<Tally> {
-        let mut reading = Ok(Reading::Goes);
+        let mut reading = Ok(Reading::Open);
         loop {
-            let wants_more = matches!(reading, Ok(Reading::Goes)) && self.has_room();
+            let wants_more = matches!(reading, Ok(Reading::Open)) && self.has_room();
             let others = self.jobs.len();
             tokio::select! {
                 request = self.requests.next(others), if wants_more => match request {
                     Ok(Some(request)) => self.take(request).await?,
                     Ok(None) => {
-                        self.progress.is_read(self.place + self.tally.earlier as u64);
-                        reading = Ok(Reading::Over);
+                        self.progress.set_total(self.place + self.tally.earlier as u64);
+                        reading = Ok(Reading::Ended);
                     }
                     // The lines read so far still get their results.
                     Err(error) => reading = Err(error),
@@ -332,8 +332,8 @@ impl Batch {
 
 /// Whether there may be more lines.
 enum Reading {
-    Goes,
-    Over,
+    Open,
+    Ended,
 }
 
 fn default_workers() -> usize {

@@ -37,7 +37,7 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     let tasks = tasks(&arguments)?;
     // Progress bars update their display again and again; the limit on bytes still bounds them.
     let limits = Limits { display_count: MOST_DISPLAYS, ..arguments.limits.limits() };
-    let go_on = inputs::add_mounts(guest::go_on(&limits), &arguments.mount)?;
+    let resume_job = inputs::add_mounts(guest::resume(&limits), &arguments.mount)?;
     let begin = inputs::add_mounts(guest::begin(&limits), &arguments.mount)?;
     let begin = inputs::add_named(begin, &arguments.input)?;
     let inputs = digest(&arguments.input)?;
@@ -58,7 +58,7 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
         pool,
         limits,
         begin,
-        go_on,
+        resume_job,
         image,
         inputs,
         resumes: arguments.resume,

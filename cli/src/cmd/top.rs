@@ -104,10 +104,10 @@ fn watch(
 ) -> std::io::Result<()> {
     // Also makes panics restore the terminal before their message.
     let mut terminal = ratatui::try_init()?;
-    let (tell, answers) = mpsc::sync_channel(1);
+    let (sender, answers) = mpsc::sync_channel(1);
     // Dropped at the end, which the thread notices between two requests.
-    let (_goes_on, ends) = mpsc::sync_channel(0);
-    std::thread::spawn(move || poll_status(&source, interval, &ends, &tell));
+    let (_running, ends) = mpsc::sync_channel(0);
+    std::thread::spawn(move || poll_status(&source, interval, &ends, &sender));
     let watched = show(&mut terminal, screen, &answers, is_over);
     ratatui::restore();
     watched
@@ -117,10 +117,10 @@ fn poll_status(
     source: &Source,
     interval: Duration,
     ends: &Receiver<()>,
-    tell: &SyncSender<Result<Answer, String>>,
+    sender: &SyncSender<Result<Answer, String>>,
 ) {
     while ends.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-        if tell.send(source.ask()).is_err() {
+        if sender.send(source.ask()).is_err() {
             return;
         }
     }

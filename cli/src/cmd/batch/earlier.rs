@@ -68,7 +68,7 @@ struct Scan {
     /// Ranges to remove.
     dropped: Vec<Range<u64>>,
     /// Results to produce again.
-    anew: usize,
+    reruns: usize,
     /// Whether the last line is incomplete.
     is_cut_off: bool,
     /// Whether the last line is a result without a line end.
@@ -115,7 +115,7 @@ pub(super) fn resume(path: &Path) -> anyhow::Result<(Earlier, File)> {
     };
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true);
-    let mut anew = 0;
+    let mut reruns = 0;
     let mut is_cut_off = false;
     let (scan, mut file) = loop {
         let file = options.open(path).map_err(|error| unusable(&error))?;
@@ -124,7 +124,7 @@ pub(super) fn resume(path: &Path) -> anyhow::Result<(Earlier, File)> {
         }
         let file = claim(file, path, &options)?;
         let scan = scan(BufReader::new(&file)).map_err(|error| unusable(&error))?;
-        anew += scan.anew;
+        reruns += scan.reruns;
         is_cut_off |= scan.is_cut_off;
         if !remove(&file, path, &scan).context("can't remove results from the file")? {
             break (scan, file);
@@ -136,8 +136,8 @@ pub(super) fn resume(path: &Path) -> anyhow::Result<(Earlier, File)> {
     }
     let there = scan.earlier.left();
     terminal::note(format_args!("`{}` has {there} final results", path.display()));
-    if anew > 0 {
-        terminal::note(format_args!("removed {anew} results, to run their lines again"));
+    if reruns > 0 {
+        terminal::note(format_args!("removed {reruns} results, to run their lines again"));
     }
     if is_cut_off {
         terminal::note("removed an incomplete result");
@@ -203,7 +203,7 @@ fn scan(mut reader: impl BufRead) -> Result<Scan, String> {
         }
         match serde_json::from_slice::<EarlierResult>(&line) {
             Ok(result) if !result.is_final() => {
-                scan.anew += 1;
+                scan.reruns += 1;
                 scan.leave_out(place);
             }
             Ok(EarlierResult { id, success, digest: Some(digest), .. }) => {
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn results_that_are_not_final_are_removed() {
-        let anew = [
+        let reruns = [
             json!({ "id": 1, "success": false, "error": { "kind": "usage", "message": "" } }),
             json!({ "id": 1, "success": false, "error": { "kind": "refused", "reason": null } }),
             json!({ "id": 1, "digest": "d", "success": false, "status": "sandbox_failed" }),
@@ -359,7 +359,8 @@ mod tests {
         ];
         let lines = |of: &[Value]| of.iter().map(|line| format!("{line}\n")).collect::<String>();
         let (before, kept) = (done(2, true), lines(&is_final));
-        let text = format!("{}{before}\n{}{kept}{}", lines(&anew), lines(&anew), lines(&anew));
+        let text =
+            format!("{}{before}\n{}{kept}{}", lines(&reruns), lines(&reruns), lines(&reruns));
         let (left, earlier) = resumed(&text);
         assert_eq!(left, format!("{before}\n{kept}next\n"));
         assert_eq!(earlier.left(), 3);
@@ -370,8 +371,8 @@ mod tests {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("out.ndjson"), folder.path().join("link"));
-        let anew = json!({ "id": 1, "success": false, "error": { "kind": "usage" } });
-        fs::write(&path, format!("{anew}\n{}\n", done(2, true))).unwrap();
+        let rerun = json!({ "id": 1, "success": false, "error": { "kind": "usage" } });
+        fs::write(&path, format!("{rerun}\n{}\n", done(2, true))).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         symlink(&path, &link).unwrap();
         assert_eq!(resume(&link).unwrap().0.left(), 1);
@@ -387,8 +388,8 @@ mod tests {
         let path = folder.path().join("out.ndjson");
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
-        let anew = json!({ "id": 1, "success": false, "error": { "kind": "usage" } });
-        fs::write(&path, format!("{anew}\n{}\n", done(2, true))).unwrap();
+        let rerun = json!({ "id": 1, "success": false, "error": { "kind": "usage" } });
+        fs::write(&path, format!("{rerun}\n{}\n", done(2, true))).unwrap();
         let (one, other) = (options.open(&path).unwrap(), options.open(&path).unwrap());
         let (_, resumed) = resume(&path).unwrap();
         assert!(is_at(&resumed, &path).unwrap() && !is_at(&one, &path).unwrap());

@@ -60,7 +60,7 @@ impl Progress {
     }
 
     /// Sets the exact total once all lines have been read.
-    pub(super) fn is_read(&self, lines: u64) {
+    pub(super) fn set_total(&self, lines: u64) {
         self.total.0.store(lines, Ordering::Relaxed);
     }
 

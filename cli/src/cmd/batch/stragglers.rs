@@ -78,7 +78,7 @@ impl Stragglers {
     pub(super) async fn outcome(&self, mut ticket: Ticket) -> (Outcome, Option<Cut>) {
         let mut events = ticket.events();
         let mut allowed = self.allowed.subscribe();
-        let mut is_told = true;
+        let mut has_events = true;
         let mut started: Option<Instant> = None;
         let mut cut = None;
         let outcome = loop {
@@ -86,11 +86,11 @@ impl Stragglers {
             let due = started.zip(present).filter(|_| cut.is_none());
             tokio::select! {
                 outcome = ticket.outcome() => break outcome,
-                event = events.next(), if is_told => match event.map(|event| event.kind) {
+                event = events.next(), if has_events => match event.map(|event| event.kind) {
                     Some(EventKind::Started) => started = Some(now()),
                     Some(EventKind::Retried) => started = None,
                     Some(_) => {}
-                    None => is_told = false,
+                    None => has_events = false,
                 },
                 changed = allowed.changed() => changed.expect("the sender is in `self`"),
                 (allowed, ran) = over(due) => {

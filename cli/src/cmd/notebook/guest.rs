@@ -66,7 +66,7 @@ pub(super) fn begin(limits: &Limits) -> Job {
 }
 
 /// Returns the first job of a resumed session.
-pub(super) fn go_on(limits: &Limits) -> Job {
+pub(super) fn resume(limits: &Limits) -> Job {
     call("go_on", &[]).limits(own_limits(limits))
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Settings {
     /// The first job of a fresh session, with the input files.
     pub(super) begin: Job,
     /// The first job of a resumed session.
-    pub(super) go_on: Job,
+    pub(super) resume_job: Job,
     /// The key of the image.
     pub(super) image: String,
     /// A digest of the input files.
@@ -74,7 +74,7 @@ enum End {
 }
 
 /// The result of a cell.
-struct Ran {
+struct CellResult {
     problem: Option<Problem>,
     is_of_sandbox: bool,
     files: Vec<ChangedFile>,
@@ -195,7 +195,7 @@ impl<'a> Run<'a> {
         session: &'a mut Session,
         done: usize,
     ) -> anyhow::Result<Self> {
-        let first = if done == 0 { &settings.begin } else { &settings.go_on };
+        let first = if done == 0 { &settings.begin } else { &settings.resume_job };
         let outcome = session.run(first.clone().with_files_of(&task.beside)).await?;
         if let Some(problem) = Problem::of(&outcome) {
             anyhow::bail!("the session can't start: {problem}");
@@ -244,7 +244,7 @@ impl<'a> Run<'a> {
             let is_interrupted = self.interrupts.count() > 0;
             let may_raise = self.may_raise(number - 1);
             if let Some(problem) = ran.problem {
-                let Ran { is_of_sandbox, .. } = ran;
+                let CellResult { is_of_sandbox, .. } = ran;
                 if is_interrupted {
                     return Ok(End::Interrupted { cell: number });
                 }
@@ -278,7 +278,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs a cell and records its outputs. The first Ctrl-C interrupts it, the second stops it.
-    async fn cell(&mut self, number: usize) -> anyhow::Result<Ran> {
+    async fn cell(&mut self, number: usize) -> anyhow::Result<CellResult> {
         let may_raise = self.may_raise(number - 1);
         let cell = self.task.notebook.code_mut().nth(number - 1).expect("the cell exists");
         let job = guest::cell(&cell.source, number, &self.settings.limits);
@@ -323,7 +323,7 @@ impl<'a> Run<'a> {
         }
         self.places.extend(places.into_iter().map(|(id, output)| (id, number - 1, output)));
         let is_of_sandbox = matches!(outcome.verdict, Verdict::SandboxFailed(_));
-        Ok(Ran { problem, is_of_sandbox, files: outcome.files })
+        Ok(CellResult { problem, is_of_sandbox, files: outcome.files })
     }
 
     /// Writes the files that the cells created, or notes that there are some. Returns whether every
@@ -369,7 +369,7 @@ impl<'a> Run<'a> {
             true => format!("outputs in {}", self.task.places.copy.display()),
             false => "its outputs are not written".to_owned(),
         };
-        let mut goes_on = "--resume continues there";
+        let mut advice = "--resume continues there";
         let (what, exit) = match end {
             End::Completed if is_written => {
                 errors.report(self.task.places.forget());
@@ -381,7 +381,7 @@ impl<'a> Run<'a> {
                 return Exit::Success;
             }
             End::Completed => {
-                goes_on = "--resume continues at its last cell";
+                advice = "--resume continues at its last cell";
                 ("all cells ran".to_owned(), Exit::Sandbox)
             }
             End::Failed { cell, problem, is_of_sandbox } => {
@@ -394,7 +394,7 @@ impl<'a> Run<'a> {
             End::Broken { cell } => (format!("ended at cell {cell} of {total}"), Exit::Sandbox),
         };
         let then = match errors.report(self.keep_session().await) {
-            Some(true) => goes_on,
+            Some(true) => advice,
             Some(false) => "it will run from its start",
             None => "it can't be resumed",
         };

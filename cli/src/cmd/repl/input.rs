@@ -219,10 +219,10 @@ impl Scanner {
             let is_indented = content.len() < line.len();
             let word = content.split(|character| !is_word(character)).next().unwrap_or("");
             let opens = OPENERS.contains(&word) || content.starts_with('@');
-            let goes_on = self.had_block && (is_indented || CONTINUERS.contains(&word));
+            let continues = self.had_block && (is_indented || CONTINUERS.contains(&word));
             self.is_decorated = content.starts_with('@');
             self.had_block |= opens;
-            self.in_block = opens || goes_on;
+            self.in_block = opens || continues;
         }
     }
 
