@@ -20,6 +20,7 @@ use std::path::{Component, Path, PathBuf};
 use hatchery::{EngineConfig, Hatchery, Job, Outcome, PackageInfo, Verdict};
 
 use crate::exit::UsageError;
+use crate::replace::folder_of;
 use crate::{progress, terminal};
 
 /// Adds the files of `--input`.
@@ -127,8 +128,7 @@ pub(crate) fn add_from_header(mut job: Job, script: &Path) -> anyhow::Result<Job
     if inputs.is_empty() {
         return Ok(job);
     }
-    let folder = script.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder = folder_of(script);
     if is_of_descriptors(folder) {
         let text = "the script comes through a descriptor, so its header can't name files beside it; \
                     use --input for them";

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use hatchery::Session;
 
 use crate::exit::UsageError;
-use crate::replace::{Access, Unfinished, through_links};
+use crate::replace::{Access, Unfinished, folder_of, through_links};
 
 /// How often the file may be replaced while it is being opened.
 const MOST_TRIES: usize = 10;
@@ -39,9 +39,7 @@ impl SessionFile {
     /// Opens and locks the file. Fails if a session can't be saved there, or if another prompt uses
     /// it.
     pub(in crate::cmd) fn open(path: &Path) -> anyhow::Result<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let is_place =
-            folder.unwrap_or(Path::new(".")).is_dir() && (!path.exists() || path.is_file());
+        let is_place = folder_of(path).is_dir() && (!path.exists() || path.is_file());
         let shown = path.display();
         if !is_place {
             let text = format!("`{shown}` can't hold a session; name a file in an existing folder");
