@@ -13,11 +13,15 @@ const OTHERS: usize = 8;
 /// Small, since the threads end at once.
 const STACK_BYTES: usize = 64 << 10;
 
+/// Returns how many CPUs this process may use.
+pub(crate) fn cpus() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Starts as many threads as a command may need at once, and ends them. Fails if the system refuses
 /// one.
 pub(crate) fn check() -> anyhow::Result<()> {
-    let cpus = thread::available_parallelism().map_or(1, usize::from);
-    let needed = cpus * EACH_CPU + OTHERS;
+    let needed = cpus() * EACH_CPU + OTHERS;
     let Some((started, error)) = refused(needed) else { return Ok(()) };
     anyhow::bail!(
         "the system lets this process start {started} threads, and it may need {needed}: {error}; \

@@ -21,6 +21,7 @@ use crate::args::{BatchArguments, ProgressForm, deterministic};
 use crate::exit::{Exit, UsageError};
 use crate::monitor::Monitor;
 use crate::output::OutputFolder;
+use crate::threads::cpus;
 use crate::{inputs, signals, terminal};
 
 use self::attempts::Attempts;
@@ -86,7 +87,7 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         monitor.show(&hatchery);
     }
     let mut interrupts = signals::interrupts(2)?;
-    let workers = arguments.workers.as_ref().map_or_else(default_workers, |range| *range.end());
+    let workers = arguments.workers.as_ref().map_or_else(cpus, |range| *range.end());
     let batch = Batch {
         workers,
         attempts: Attempts::new(hatchery.clone(), arguments.cut_stragglers.map(Stragglers::new)),
@@ -334,8 +335,4 @@ impl Batch {
 enum Reading {
     Open,
     Ended,
-}
-
-fn default_workers() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -1,13 +1,12 @@
 //! `hatchery cache`: lists what the cache holds, and prunes it.
 
-use std::path::PathBuf;
 use std::time::SystemTime;
 
 use bytesize::ByteSize;
 use hatchery::{CacheDir, CacheEntry, EngineConfig, Prune};
 use serde_json::{Value, json};
 
-use super::image::age;
+use super::image::{age, cache_dir};
 use crate::args::{CacheCommand, PruneArguments};
 use crate::exit::Exit;
 use crate::terminal;
@@ -81,10 +80,6 @@ fn prune(arguments: &PruneArguments) -> anyhow::Result<Exit> {
         pruned.kept.len()
     ))?;
     Ok(Exit::Success)
-}
-
-fn cache_dir() -> Option<PathBuf> {
-    EngineConfig::from_env().cache_dir
 }
 
 fn bytes(entries: &[CacheEntry]) -> u64 {

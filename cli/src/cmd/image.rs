@@ -106,7 +106,7 @@ fn only<'a>(mut found: impl Iterator<Item = &'a String>, prefix: &str) -> anyhow
     }
 }
 
-fn cache_dir() -> Option<PathBuf> {
+pub(super) fn cache_dir() -> Option<PathBuf> {
     EngineConfig::from_env().cache_dir
 }
 

@@ -20,7 +20,7 @@ use self::runner::{Settings, Task};
 use crate::args::NotebookArguments;
 use crate::exit::{Exit, UsageError};
 use crate::output::OutputFolder;
-use crate::{inputs, progress, signals, terminal};
+use crate::{inputs, progress, signals, terminal, threads};
 
 mod board;
 mod document;
@@ -44,7 +44,7 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
 
     let builder = Hatchery::builder().limits(limits.clone()).progress(progress::sink());
     let mut builder = arguments.image.apply(builder)?;
-    let mut at_once = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut at_once = threads::cpus();
     if let Some(workers) = &arguments.workers {
         at_once = *workers.end();
         builder = builder.workers_between(workers.clone());
