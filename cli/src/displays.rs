@@ -1,4 +1,4 @@
-//! Keeps what a program showed as files that other programs open.
+//! Saves what a program displayed as files for other programs.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use hatchery::{ChangeKind, ChangedFile, MimeBundle, MimeData, Outcome, Verdict};
 
 use crate::terminal;
 
-/// What files of each type are called. Forms of other types aren't kept.
+/// The file extension of each type. Forms of other types aren't saved.
 const EXTENSIONS: [(&str, &str); 10] = [
     ("text/plain", "txt"),
     ("text/html", "html"),
@@ -22,23 +22,23 @@ const EXTENSIONS: [(&str, &str); 10] = [
     ("application/json", "json"),
 ];
 
-/// Whether one of its forms is an image.
+/// Returns whether one of the forms is an image.
 pub(crate) fn has_image(bundle: &MimeBundle) -> bool {
     bundle.iter().any(|(name, _)| name.starts_with("image/"))
 }
 
-/// Says that there are images which nobody sees.
+/// Notes images that nobody would see otherwise.
 pub(crate) fn mention(outcome: &Outcome) {
     let count = outcome.displays.iter().filter(|display| has_image(display)).count();
     if count > 0 {
         let images = if count == 1 { "an image".to_owned() } else { format!("{count} images") };
         terminal::note(format_args!(
-            "the program showed {images}; keep such things with --save-displays DIR"
+            "the program displayed {images}; save such displays with --save-displays DIR"
         ));
     }
 }
 
-/// What an outcome shows beyond text that is printed: its displays, and its value.
+/// Returns what an outcome displays beyond printed text: its displays, and its value.
 pub(crate) fn shown(outcome: &Outcome) -> Vec<(&'static str, MimeBundle)> {
     let displays = outcome.displays.iter().map(|display| ("display", display));
     let value = match &outcome.verdict {
@@ -49,8 +49,8 @@ pub(crate) fn shown(outcome: &Outcome) -> Vec<(&'static str, MimeBundle)> {
     shown.map(|(stem, bundle)| (stem, bundle.clone())).collect()
 }
 
-/// Writes what was shown beside what the folder has: as `display-1`, `result-1` and so on, with the
-/// first numbers that are free. Returns the files.
+/// Adds displays to a folder, as `display-1`, `result-1` and so on with the first free numbers.
+/// Returns the files.
 pub(crate) fn add(shown: &[(&str, MimeBundle)], folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for (stem, bundle) in shown {
@@ -65,7 +65,7 @@ pub(crate) fn add(shown: &[(&str, MimeBundle)], folder: &Path) -> io::Result<Vec
     Ok(paths)
 }
 
-/// The name with the first number that no file in the folder has.
+/// Returns the stem with the first number that no file in the folder has.
 fn free_stem(stem: &str, folder: &Path) -> String {
     let is_free = |stem: &String| {
         let mut names = EXTENSIONS.iter().map(|(_, extension)| format!("{stem}.{extension}"));
@@ -75,7 +75,7 @@ fn free_stem(stem: &str, folder: &Path) -> String {
     stems.find(is_free).expect("numbers go on")
 }
 
-/// Each display, and the result if it is more than text, as files.
+/// Returns each display as files, and the result if it is more than text.
 pub(crate) fn files(outcome: &Outcome) -> Vec<ChangedFile> {
     let numbered = outcome.displays.iter().zip(1_u32..);
     let displays = numbered.map(|(display, number)| (format!("display-{number}"), display));
@@ -94,7 +94,7 @@ pub(crate) fn files(outcome: &Outcome) -> Vec<ChangedFile> {
     files.collect()
 }
 
-/// The forms that are kept, with their extensions: the plain text only where there is no other.
+/// Returns the forms to save with their extensions; plain text only if there is no other form.
 fn files_of(bundle: &MimeBundle) -> Vec<(&'static str, &MimeData)> {
     let known = |(name, data)| {
         let found = EXTENSIONS.iter().find(|(of, _)| *of == name);

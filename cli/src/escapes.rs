@@ -1,44 +1,44 @@
-//! Makes what a program says harmless for a terminal: sequences that could set its title, write to
-//! the clipboard, or draw over what was there before the program are shown, not obeyed.
+//! Makes program output harmless for a terminal: sequences that could set its title, write to the
+//! clipboard, or draw over earlier content are shown, not obeyed.
 //!
-//! Let through are text, line ends, tabs, `\r` and `\b`, colours and styles (`ESC [ … m`), erasing
-//! in the present line (`ESC [ K`), and moving up (`ESC [ n A`) as far as the program has written
-//! lines itself: what progress bars are made of. Every other control character is shown as `\x1b`
-//! and the like, C1 controls (U+0080 to U+009F) and bytes that are no UTF-8 among them; what
-//! follows it is text then. Sequences and characters may come in pieces.
+//! Text passes unchanged, with line ends, tabs, `\r` and `\b`, colours and styles (`ESC [ … m`),
+//! erasing in the current line (`ESC [ K`), and moving up (`ESC [ n A`) as far as the program
+//! itself has written lines: everything that progress bars use. Any other control character is
+//! shown like `\x1b`, including C1 controls (U+0080 to U+009F) and bytes that aren't UTF-8, and
+//! what follows it is text. Sequences and characters may come in pieces.
 //!
-//! Other crates know all sequences or none: they strip them, colours included, or pass them on.
+//! Other crates handle all sequences or none: they strip them, with colours, or pass them all.
 
 use std::fmt::Write as _;
 
-/// The longest sequence that is let through, in bytes. So no more is ever held back.
+/// The longest sequence that passes, in bytes. So no more is ever held back.
 const LONGEST_BYTES: usize = 64;
 
 const ESCAPE: u8 = 0x1b;
 
-/// What one stream of a program has written so far.
+/// The state of one stream of a program.
 #[derive(Debug, Default)]
 pub(crate) struct Escapes {
-    /// The beginning of a sequence or a character whose end hasn't come yet.
+    /// The beginning of an incomplete sequence or character.
     held: Vec<u8>,
-    /// How many lines the cursor is below where the program began, at least.
+    /// The least number of lines that the cursor is below where the program began.
     rows: u64,
-    /// A colour or a style is on.
+    /// Whether a colour or a style is on.
     is_styled: bool,
 }
 
 /// What some bytes begin with.
 enum Begins {
-    /// As many bytes that are passed on as they are.
+    /// This many bytes, which pass unchanged.
     Harmless(usize),
-    /// As many bytes that are one control character, or none in UTF-8.
+    /// This many bytes, which are one control character or invalid UTF-8.
     Control(usize),
-    /// Something that goes on behind the bytes.
+    /// Something that continues after the bytes.
     Open,
 }
 
 impl Escapes {
-    /// What a terminal is given for these bytes.
+    /// Returns what the terminal gets for these bytes.
     pub(crate) fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut all = std::mem::take(&mut self.held);
         all.extend_from_slice(bytes);
@@ -65,13 +65,12 @@ impl Escapes {
         passed
     }
 
-    /// What a terminal is given when nothing more comes: what was held back, and the end of a style
-    /// that was left on.
+    /// Returns what the terminal gets at the end: what was held back, and a reset if a style is on.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         let mut passed = Vec::new();
         let held = std::mem::take(&mut self.held);
         match held.split_first() {
-            // What follows it is text.
+            // What follows the escape is text.
             Some((&ESCAPE, behind)) => {
                 show(&[ESCAPE], &mut passed);
                 passed.extend_from_slice(behind);
@@ -101,7 +100,7 @@ impl Escapes {
         }
     }
 
-    /// At an escape.
+    /// Classifies a sequence that begins with an escape.
     fn sequence(&mut self, bytes: &[u8]) -> Begins {
         match bytes.get(1) {
             None => return Begins::Open,
@@ -126,13 +125,13 @@ impl Escapes {
         if is_harmless { Begins::Harmless(parameters.len() + 3) } else { Begins::Control(1) }
     }
 
-    /// Whether it may move up by so many lines, and then it has.
+    /// Moves up by a number of lines, if it may. Returns whether it did.
     fn moves_up(&mut self, parameters: &[u8]) -> bool {
         let count = match parameters {
             b"" => Some(1),
             _ => std::str::from_utf8(parameters).ok().and_then(|digits| digits.parse().ok()),
         };
-        // Terminals take nothing for one.
+        // Terminals treat 0 as 1.
         let left = count.and_then(|count: u64| self.rows.checked_sub(count.max(1)));
         if let Some(left) = left {
             self.rows = left;
@@ -141,7 +140,7 @@ impl Escapes {
     }
 }
 
-/// A text that is whole, as a terminal is given it.
+/// Makes a complete text harmless for a terminal.
 pub(crate) fn harmless(text: &str) -> String {
     let mut escapes = Escapes::default();
     let mut bytes = escapes.pass(text.as_bytes());
@@ -149,8 +148,7 @@ pub(crate) fn harmless(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// JSON that no terminal takes for anything else: what it may hold as it is and terminals may obey
-/// is written as its number.
+/// Escapes in JSON the characters that are legal there but that terminals may obey.
 pub(crate) fn in_json(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
@@ -162,7 +160,7 @@ pub(crate) fn in_json(json: &str) -> String {
     text
 }
 
-/// At a byte that is not ASCII.
+/// Classifies a character that is not ASCII.
 fn character(bytes: &[u8]) -> Begins {
     let length = match bytes[0] {
         0xc2..=0xdf => 2,
@@ -180,7 +178,7 @@ fn character(bytes: &[u8]) -> Begins {
     }
 }
 
-/// Shows a control character, or a byte that is no UTF-8, as Python writes it.
+/// Shows a control character, or a byte that isn't UTF-8, as Python writes it.
 fn show(control: &[u8], passed: &mut Vec<u8>) {
     let code = match std::str::from_utf8(control).ok().and_then(|text| text.chars().next()) {
         Some(character) => u32::from(character),
@@ -207,7 +205,7 @@ mod tests {
         let (written, expected) = (written.as_ref(), expected.as_ref());
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         assert_eq!(text(&shown(written)), text(expected));
-        // In whatever pieces it comes.
+        // In pieces of any size.
         for size in 1..written.len() {
             let mut escapes = Escapes::default();
             let mut passed: Vec<u8> =

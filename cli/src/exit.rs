@@ -1,4 +1,4 @@
-//! Exit codes.
+//! Exit codes, and how outcomes and errors map to them.
 
 use std::io;
 use std::process::ExitCode;
@@ -10,11 +10,11 @@ use hatchery::{Outcome, PackageError, SandboxFailure, Verdict};
 pub(crate) enum Exit {
     /// Everything went well.
     Success,
-    /// The program left with this code.
+    /// The program exited with this code.
     Program(u8),
     /// The program raised; in a batch, some job did not succeed.
     Failed,
-    /// The usage was wrong; in a batch, some line was malformed.
+    /// The usage was wrong; in a batch, some line was invalid.
     Usage,
     /// A limit ended the program.
     Limit,
@@ -22,9 +22,9 @@ pub(crate) enum Exit {
     Sandbox,
     /// The user interrupted.
     Interrupted,
-    /// Whoever read the output went away.
+    /// The reader of the output is gone.
     BrokenPipe,
-    /// A signal with this number asked for the end.
+    /// A signal of this number asked the process to end.
     Signal(u8),
 }
 
@@ -36,7 +36,7 @@ impl Exit {
             Verdict::Raised(_) | Verdict::Tampered(_) => Self::Failed,
             Verdict::Limit(_) => Self::Limit,
             Verdict::Cancelled => Self::Interrupted,
-            // What the user gave can't be put where it should be, or doesn't go together.
+            // The user's input can't be placed, or its options contradict each other.
             Verdict::SandboxFailed(
                 SandboxFailure::Workspace { .. } | SandboxFailure::NotDeterministic,
             ) => Self::Usage,
@@ -44,17 +44,19 @@ impl Exit {
         }
     }
 
-    /// That of a job that heard Ctrl-C so often, whose files and displays were written, or weren't.
-    pub(crate) fn of_followed(outcome: &Outcome, interrupts: u32, are_kept: bool) -> Self {
+    /// Returns the exit of a job, given how often Ctrl-C came, and whether its files and displays
+    /// were all written.
+    pub(crate) fn of_job(outcome: &Outcome, interrupts: u32, are_kept: bool) -> Self {
         match Self::of_outcome(outcome) {
             Self::Success | Self::Program(0) if !are_kept => Self::Failed,
-            // The program heard Ctrl-C and ended of it.
+            // The program failed because of Ctrl-C.
             Self::Failed if interrupts > 0 => Self::Interrupted,
             exit => exit,
         }
     }
 
-    /// Mistakes of the user are `UsageError`s; whatever else ends a command is the sandbox's.
+    /// Returns the exit of a failed command: a `UsageError` is the user's mistake, anything else
+    /// the sandbox's failure.
     pub(crate) fn of_error(error: &anyhow::Error) -> Self {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
         match kind {
@@ -65,8 +67,8 @@ impl Exit {
     }
 }
 
-/// Whether what the user wants in an image can't go there, or the file of a session is none of this
-/// image, whatever the machine is like.
+/// Returns whether the user's input is at fault, whatever the machine: it can't go into an image,
+/// or the session file belongs to another image.
 fn is_bad_input(error: &anyhow::Error) -> bool {
     use hatchery::ImageError::{ModuleName, NoSuchImage, Package, Prepare};
     use hatchery::SessionError::{NotASession, OtherImage};
@@ -95,14 +97,14 @@ impl From<Exit> for ExitCode {
             Exit::Limit => 124,
             Exit::Sandbox => 125,
             Exit::Interrupted => 130,
-            // As a shell reports a process that SIGPIPE ended.
+            // As a shell reports a process killed by SIGPIPE.
             Exit::BrokenPipe => 141,
             Exit::Signal(number) => 128 + number,
         })
     }
 }
 
-/// Something that the user can put right.
+/// A mistake that the user can fix.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);
 

@@ -1,5 +1,4 @@
-//! Follows one job to its end: passes on what it writes and shows, hears Ctrl-C for it, and says how it
-//! ended.
+//! Follows one job to its end: passes on its output, handles Ctrl-C, and reports how it ended.
 
 use std::io::Write;
 
@@ -11,19 +10,19 @@ use crate::escapes::Escapes;
 use crate::signals::Interrupts;
 use crate::{displays, terminal};
 
-/// Where a program's lines come from that it reads while it runs.
+/// Provides the lines that a program reads while it runs.
 pub(crate) trait Lines {
-    /// Takes note of what was shown to the user.
+    /// Takes note of output to the user.
     fn shown(&mut self, bytes: &[u8]);
 
     /// Waits until the program wants a line. Cancel-safe.
     async fn wanted(&mut self);
 
-    /// Reads the line and gives it to the program. Dropped before that, it gives none.
+    /// Reads a line and gives it to the program. If dropped earlier, the program gets none.
     async fn give(&mut self) -> anyhow::Result<()>;
 }
 
-/// A program that reads no line.
+/// For a program that reads no line.
 struct NoLines;
 
 impl Lines for NoLines {
@@ -38,8 +37,8 @@ impl Lines for NoLines {
     }
 }
 
-/// Waits for the outcome, passing output on as it comes, and says how often Ctrl-C came. The first
-/// one interrupts the program, the second one stops it.
+/// Waits for the outcome, passes output on as it comes, and returns how often Ctrl-C came. The
+/// first Ctrl-C interrupts the program, the second stops it.
 pub(crate) async fn follow(
     ticket: &mut Ticket,
     passes_on: bool,
@@ -48,7 +47,7 @@ pub(crate) async fn follow(
     follow_with(ticket, passes_on, interrupts, &mut NoLines).await
 }
 
-/// Likewise for a program that reads lines. It is given one when all that it wrote before is shown.
+/// Does the same for a program that reads lines, each once all earlier output is written.
 pub(crate) async fn follow_with(
     ticket: &mut Ticket,
     passes_on: bool,
@@ -58,7 +57,7 @@ pub(crate) async fn follow_with(
     let mut heard = 0;
     let mut events = ticket.events();
     let mut screen = Screen::new();
-    // On a thread of its own, since a reader may stop reading, and Ctrl-C is heard all the same.
+    // On its own thread, since a reader may stall, and Ctrl-C must still work.
     let mut writing: Option<JoinHandle<std::io::Result<()>>> = None;
     loop {
         tokio::select! {
@@ -71,7 +70,7 @@ pub(crate) async fn follow_with(
                 if writing.is_some() =>
             {
                 writing = None;
-                written.context("a write died")??;
+                written.context("a write panicked")??;
             }
             event = events.next(), if writing.is_none() => {
                 let Some(Event { kind, .. }) = event else { break };
@@ -82,10 +81,10 @@ pub(crate) async fn follow_with(
                     writing = Some(tokio::task::spawn_blocking(write));
                 }
             }
-            // The last one, since what the program has shown is there before it wants a line.
+            // Last, so that all output is written before the program reads a line.
             () = lines.wanted(), if writing.is_none() => tokio::select! {
                 given = lines.give() => given?,
-                // It doesn't wait for the line any more.
+                // The program no longer waits for the line.
                 _ = ticket.outcome() => {}
                 count = interrupts.more_than(heard) => {
                     heard = count;
@@ -100,7 +99,7 @@ pub(crate) async fn follow_with(
     Ok((ticket.outcome().await, heard))
 }
 
-/// Has a program end that was told to so often.
+/// Interrupts or stops a program, depending on the number of Ctrl-C so far.
 fn end(ticket: &Ticket, heard: u32) {
     match heard {
         1 => ticket.interrupt(),
@@ -108,7 +107,7 @@ fn end(ticket: &Ticket, heard: u32) {
     }
 }
 
-/// What a program writes, as whoever reads it is given it.
+/// Makes the output of a program harmless, per stream.
 struct Screen {
     stdout: Option<Escapes>,
     stderr: Option<Escapes>,
@@ -131,7 +130,7 @@ impl Screen {
         }
     }
 
-    /// What is shown when the program is over.
+    /// Returns the final output once the program has ended.
     fn finish(self) -> impl Iterator<Item = (Stream, Vec<u8>)> {
         let ends = [(Stream::Stdout, self.stdout), (Stream::Stderr, self.stderr)];
         ends.into_iter().filter_map(|(stream, escapes)| {
@@ -141,7 +140,7 @@ impl Screen {
     }
 }
 
-/// What of an event a terminal can show, and on which stream. Of an image the text says little.
+/// Returns the text of an event and its stream. An image's text says little, and is omitted.
 fn text_of(event: EventKind) -> Option<(Stream, Vec<u8>)> {
     match event {
         EventKind::Output { stream, bytes } => Some((stream, bytes)),
@@ -163,11 +162,11 @@ fn pass_on(stream: Stream, bytes: &[u8]) -> std::io::Result<()> {
     }
 }
 
-/// Says on standard error what the program's own output doesn't.
+/// Reports on standard error what the program's own output doesn't say.
 pub(crate) fn report(outcome: &Outcome) {
     match &outcome.verdict {
         Verdict::Completed { .. } => {}
-        // A message of `sys.exit` is among the program's own output already.
+        // The program's output already contains a message of `sys.exit`.
         Verdict::Exited { code: Outcome::ABORTED | Outcome::CRASHED, message: Some(message) } => {
             terminal::error(message);
         }
@@ -184,7 +183,7 @@ pub(crate) fn report(outcome: &Outcome) {
             terminal::error("interrupted");
         }
         Verdict::Tampered(tampering) => terminal::error(tampering),
-        // What the user gave, or asked of a session.
+        // A fault of the user's input, or of a request to a session.
         Verdict::SandboxFailed(failure) if !failure.is_of_interpreter() => terminal::error(failure),
         Verdict::SandboxFailed(failure) => {
             terminal::error(format_args!("the sandbox failed: {failure}"));
@@ -194,9 +193,9 @@ pub(crate) fn report(outcome: &Outcome) {
     remarks(outcome).iter().for_each(terminal::note);
 }
 
-/// What limits kept from the program without ending it, a line each.
+/// Describes what limits cut without ending the program, one line each.
 pub(crate) fn remarks(outcome: &Outcome) -> Vec<String> {
-    // Output is told of below, and raw data of a result is nothing that a command prints.
+    // Output is described below, and commands don't print raw data of a result.
     let is_told = |hit: &&LimitHit| !matches!(hit.limit, LimitKind::Output | LimitKind::ResultData);
     let hits = outcome.limits_met.iter().filter(is_told);
     let mut remarks: Vec<String> = hits.map(LimitHit::refusal).collect();
@@ -204,7 +203,7 @@ pub(crate) fn remarks(outcome: &Outcome) -> Vec<String> {
         let kept = outcome.stdout.len() + outcome.stderr.len();
         let amount = |bytes| LimitKind::Output.amount(bytes);
         remarks.push(format!(
-            "of {} of output, all but {} were dropped; `--output` raises the limit",
+            "the output was {}, of which {} were kept; `--output` raises the limit",
             amount(outcome.usage.output_bytes),
             amount(kept as u64)
         ));
@@ -212,7 +211,7 @@ pub(crate) fn remarks(outcome: &Outcome) -> Vec<String> {
     remarks
 }
 
-/// Says where the program was when it was made to end.
+/// Prints where the program was when it was stopped.
 fn report_place(outcome: &Outcome) {
     if let Some(exception) = &outcome.interrupted_at {
         terminal::say(&exception.traceback);

@@ -1,6 +1,6 @@
-//! Files that `hatchery run` gives to a program.
+//! The files and folders of the host that programs get.
 //!
-//! A program sees no file of the host by itself. Besides `--input`, a script may name files in the
+//! By itself, a program sees no file of the host. Besides `--input`, a script may name files in the
 //! header that PEP 723 defines:
 //!
 //! ```python
@@ -10,8 +10,8 @@
 //! # ///
 //! ```
 //!
-//! Since the script isn't trusted, these must lie below its own folder, links included, and each
-//! one that is given is said on standard error.
+//! Since the script isn't trusted, these must lie below its own folder after following links, and a
+//! note on standard error names each of them.
 
 use std::fs;
 use std::io::Read;
@@ -20,6 +20,7 @@ use std::path::{Component, Path, PathBuf};
 use hatchery::{EngineConfig, Hatchery, Job, Outcome, PackageInfo, Verdict};
 
 use crate::exit::UsageError;
+use crate::replace::folder_of;
 use crate::{progress, terminal};
 
 /// Adds the files of `--input`.
@@ -30,11 +31,11 @@ pub(crate) fn add_named(mut job: Job, inputs: &[String]) -> anyhow::Result<Job> 
     Ok(job)
 }
 
-/// The files of `--input`: their names in a workspace, and what they hold.
+/// Reads the files of `--input`. Returns their names in a workspace, and their contents.
 pub(crate) fn read_named(inputs: &[String]) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
     for input in inputs {
-        // A file whose own name has a `=` wins.
+        // If a file's own name has a `=`, that file wins.
         let (host, name) = match input.split_once('=').filter(|_| !Path::new(input).exists()) {
             Some((host, name)) => (host, name.to_owned()),
             None => (input.as_str(), file_name(Path::new(input))?),
@@ -47,7 +48,7 @@ pub(crate) fn read_named(inputs: &[String]) -> anyhow::Result<Vec<(String, Vec<u
     Ok(files)
 }
 
-/// The contents of a file of the host; `-` is standard input.
+/// Reads a file of the host; `-` is standard input.
 pub(crate) fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     let contents = if file == Path::new("-") {
         let mut contents = Vec::new();
@@ -78,20 +79,20 @@ pub(crate) fn add_mounts(mut job: Job, mounts: &[String]) -> anyhow::Result<Job>
     Ok(job)
 }
 
-/// Shows the program the folder that this file lies in, with links followed, as CPython has it.
+/// Lets the program read the folder of this file, with links followed as in CPython.
 pub(crate) fn add_beside(job: Job, file: &Path) -> anyhow::Result<Job> {
     let unfound = |error| UsageError(format!("can't find `{}`: {error}", file.display()));
     let file = file.canonicalize().map_err(unfound)?;
     let folder = file.parent().unwrap_or(Path::new("/"));
     if is_of_descriptors(folder) {
-        let text = "what comes through a descriptor lies in no folder that could be shown";
+        let text = "a program from a descriptor has no folder for `--beside`; give it as a file";
         return Err(UsageError(text.to_owned()).into());
     }
     Ok(job.beside(folder).map_err(|error| UsageError(error.to_string()))?)
 }
 
-/// Says that a file which the program didn't find lies beside its script, and how it is given that:
-/// the guest's own advice knows nothing of the host.
+/// Notes that a file which the program didn't find lies beside its script, and which option gives
+/// it to the program: the guest's own advice knows nothing of the host.
 pub(crate) fn mention_missed_file(outcome: &Outcome, script: &Path) {
     let Verdict::Raised(exception) = &outcome.verdict else { return };
     let folder = script.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -108,7 +109,7 @@ pub(crate) fn mention_missed_file(outcome: &Outcome, script: &Path) {
         let (path, is_nested) = (path.display(), name.contains('/'));
         let place = if is_nested { format!("={name}") } else { String::new() };
         terminal::note(format_args!(
-            "`{path}` is there, and the program isn't given it: add `--input {path}{place}`, or \
+            "`{path}` exists, but the program doesn't get it: add `--input {path}{place}`, or \
              `--beside` for its whole folder"
         ));
     }
@@ -118,7 +119,7 @@ fn file_name(path: &Path) -> Result<String, UsageError> {
     path.file_name()
         .and_then(|name| name.to_str())
         .map(str::to_owned)
-        .ok_or_else(|| UsageError(format!("`{}` names no file", path.display())))
+        .ok_or_else(|| UsageError(format!("`{}` is not a file name", path.display())))
 }
 
 /// Adds the files that the script's header names.
@@ -127,8 +128,7 @@ pub(crate) fn add_from_header(mut job: Job, script: &Path) -> anyhow::Result<Job
     if inputs.is_empty() {
         return Ok(job);
     }
-    let folder = script.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder = folder_of(script);
     if is_of_descriptors(folder) {
         let text = "the script comes through a descriptor, so its header can't name files beside it; \
                     use --input for them";
@@ -146,13 +146,14 @@ pub(crate) fn add_from_header(mut job: Job, script: &Path) -> anyhow::Result<Job
     Ok(job)
 }
 
-/// Whether it is where names such as `/dev/stdin` lie, beside devices and memory that others share.
+/// Returns whether the folder holds names such as `/dev/stdin`, beside devices and memory that
+/// others share.
 fn is_of_descriptors(folder: &Path) -> bool {
     let real = folder.canonicalize();
     real.is_ok_and(|real| real == Path::new("/dev") || real.starts_with("/proc"))
 }
 
-/// The path of `input` below `folder`, with every link followed and still below it.
+/// Returns the path of `input` below `folder`, with every link followed and still below it.
 fn below(folder: &Path, input: &str) -> Result<PathBuf, UsageError> {
     let refused = |why: &str| {
         UsageError(format!("the script's header names `{input}`, {why}; use --input for it"))
@@ -166,12 +167,12 @@ fn below(folder: &Path, input: &str) -> Result<PathBuf, UsageError> {
     };
     let path = folder.join(input);
     if !real(&path)?.starts_with(real(folder)?) {
-        return Err(refused("which leads out of the script's folder"));
+        return Err(refused("which leads outside the script's folder"));
     }
     Ok(path)
 }
 
-/// `[tool.hatchery] inputs` of a PEP 723 block, which is TOML behind `# `.
+/// Returns `[tool.hatchery] inputs` of a PEP 723 block, which is TOML behind `# `.
 fn header_inputs(source: &str) -> Result<Vec<String>, UsageError> {
     let Some(block) = header(source) else { return Ok(Vec::new()) };
     let table: toml::Table = block
@@ -192,8 +193,8 @@ fn header_inputs(source: &str) -> Result<Vec<String>, UsageError> {
     })
 }
 
-/// What a script's header says that it depends on: names of packages, with versions and so on
-/// behind them. Nothing, if the header can't be read.
+/// Returns the dependencies in a script's header: package names, followed by versions and so on.
+/// Empty if the header can't be read.
 pub(crate) fn header_dependencies(source: &str) -> Vec<String> {
     let table = header(source).and_then(|block| block.parse::<toml::Table>().ok());
     let named = table.as_ref().and_then(|table| table.get("dependencies")?.as_array());
@@ -201,7 +202,7 @@ pub(crate) fn header_dependencies(source: &str) -> Vec<String> {
     named.filter_map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
-/// Says which of these packages programs can't import, since nothing installs them.
+/// Notes which of these packages programs can't import, since nothing installs them.
 pub(crate) async fn mention_missing(dependencies: Vec<String>, hatchery: &Hatchery) {
     if dependencies.is_empty() {
         return;
@@ -214,7 +215,7 @@ pub(crate) async fn mention_missing(dependencies: Vec<String>, hatchery: &Hatche
     let missing = missing(&dependencies, &packages);
     if !missing.is_empty() {
         terminal::note(format_args!(
-            "the script's header names packages that are not there, and nothing installs them: {}; \
+            "the script's header names packages that are missing, and nothing installs them: {}; \
              add them with --package FILE|DIR or --requirements FILE",
             missing.join(", ")
         ));
@@ -226,7 +227,7 @@ fn missing<'a>(dependencies: &'a [String], packages: &[PackageInfo]) -> Vec<&'a 
     dependencies.iter().map(|named| package_name(named)).filter(|name| !is_there(name)).collect()
 }
 
-/// The name that a dependency begins with, as PEP 508 has it.
+/// Returns the name at the start of a dependency, as PEP 508 defines it.
 fn package_name(dependency: &str) -> &str {
     let dependency = dependency.trim();
     let is_part = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
@@ -234,13 +235,13 @@ fn package_name(dependency: &str) -> &str {
     &dependency[..end]
 }
 
-/// Names are the same that differ in case and in which of `-`, `_` and `.` they have.
+/// Normalizes a name: case doesn't matter, and `-`, `_` and `.` are the same.
 fn plain(name: &str) -> String {
     let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("-").to_ascii_lowercase()
 }
 
-/// The TOML of the `script` block, if there is one that ends.
+/// Returns the TOML of the `script` block, if it exists and is closed.
 fn header(source: &str) -> Option<String> {
     let mut lines = source.lines().skip_while(|line| line.trim_end() != "# /// script");
     lines.next()?;

@@ -26,7 +26,7 @@ mod threads;
 
 fn main() -> ExitCode {
     let arguments = args::parse();
-    terminal::set_manner(arguments.quiet, arguments.verbose > 0);
+    terminal::set_verbosity(arguments.quiet, arguments.verbose > 0);
     start_log(&arguments);
     match block_on(arguments.command) {
         Ok(exit) => exit.into(),
@@ -44,7 +44,7 @@ fn block_on(command: Command) -> anyhow::Result<Exit> {
     if command.prints_results() {
         stdout::check()?;
     }
-    // Beyond this point nothing asks the system for a thread and can do without.
+    // Everything below needs threads and can't do without them.
     threads::check()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(run(command));
@@ -72,10 +72,10 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
     }
 }
 
-/// Whose log is Hatchery's own.
+/// The crates that count as Hatchery's own in the log.
 const OWN_CRATES: [&str; 4] = ["hatchery", "scheduler", "pool", "engine"];
 
-/// Writes to standard error what `RUST_LOG` asks for, else what the options do, else warnings.
+/// Starts the log on standard error, filtered by `RUST_LOG`, else by the options, else at warnings.
 fn start_log(arguments: &Arguments) {
     let (level, own_level) = match (arguments.quiet, arguments.verbose) {
         (true, _) => ("error", "error"),
@@ -84,9 +84,9 @@ fn start_log(arguments: &Arguments) {
         (false, _) => ("info", "debug"),
     };
     let from_environment = EnvFilter::try_from_default_env().ok();
-    // How long steps took is said as they end.
-    let tells_steps = arguments.verbose > 0 || from_environment.is_some();
-    let spans = if tells_steps { FmtSpan::CLOSE } else { FmtSpan::NONE };
+    // Spans report their duration when they close.
+    let logs_spans = arguments.verbose > 0 || from_environment.is_some();
+    let spans = if logs_spans { FmtSpan::CLOSE } else { FmtSpan::NONE };
     let own = OWN_CRATES.map(|name| format!(",{name}={own_level}")).concat();
     let filter = from_environment.unwrap_or_else(|| EnvFilter::new(format!("{level}{own}")));
     tracing_subscriber::fmt()

@@ -1,6 +1,6 @@
 //! Serves a pool's metrics and status over HTTP while a command runs.
 //!
-//! Whoever reaches the address may read them: there is neither a login nor encryption, as
+//! Anyone who reaches the address may read them: there is neither a login nor encryption, as
 //! `docs/metrics.md` says. Nothing can be changed there.
 
 use std::net::SocketAddr;
@@ -23,13 +23,12 @@ use self::connections::Connections;
 
 mod connections;
 
-/// Upper bounds of the buckets of times: three for each factor of ten, from 10 µs to a minute.
+/// Bucket bounds of times: three per factor of ten, from 10 µs to a minute.
 const SECONDS: [f64; 21] = [
     0.000_01, 0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
     0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0,
 ];
-/// Upper bounds of the buckets of sizes: from 32 MiB, which CPython needs, to the 4 GiB that a
-/// guest can have.
+/// Bucket bounds of sizes: from 32 MiB, which CPython needs, to the 4 GiB that a guest can have.
 const BYTES: [f64; 8] = [
     33_554_432.0,
     67_108_864.0,
@@ -41,7 +40,7 @@ const BYTES: [f64; 8] = [
     4_294_967_296.0,
 ];
 
-/// How often what histograms were told is counted into their buckets if nobody asks for them.
+/// How often histograms are drained into their buckets if nobody reads them.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 const INDEX: &str = "Hatchery\n\n\
@@ -60,20 +59,18 @@ pub(crate) struct Monitor {
 #[derive(Clone)]
 struct Pages {
     prometheus: PrometheusHandle,
-    /// None as long as it starts.
+    /// Empty while the pool starts.
     pool: Arc<OnceLock<Hatchery>>,
 }
 
 impl Monitor {
-    /// Serves at `address` from now on, and has pools that start later report to it.
-    ///
-    /// # Errors
-    /// The address is none, is not of this machine, or is taken: a `UsageError`.
+    /// Serves at `address` from now on, and installs the recorder for pools that start later. Fails
+    /// with a `UsageError` if the address is invalid, not local, or in use.
     pub(crate) async fn start(address: &str) -> anyhow::Result<Self> {
         let unusable = |error| {
             UsageError(format!(
                 "can't serve metrics at `{address}`: {error}; give an address of this machine with \
-                 a port that is free, such as 127.0.0.1:9184, or port 0 for any"
+                 a free port, such as 127.0.0.1:9184, or port 0 for any"
             ))
         };
         let listener = TcpListener::bind(address).await.map_err(unusable)?;
@@ -86,19 +83,19 @@ impl Monitor {
             .route("/status", get(status))
             .with_state(pages.clone());
         let server = tokio::spawn(async move {
-            // It ends with an error only if the listener is gone.
+            // Fails only if the listener is gone.
             let _ = axum::serve(Connections::new(listener), router).await;
         });
         let upkeep = tokio::spawn(keep_up(pages.prometheus.clone()));
         Ok(Self { address, pages, tasks: [server, upkeep] })
     }
 
-    /// Where it serves, with the port that it got.
+    /// Returns the address, with the actual port.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Shows this pool. The first one stays.
+    /// Shows this pool. Only the first call has an effect.
     pub(crate) fn show(&self, pool: &Hatchery) {
         let _ = self.pages.pool.set(pool.clone());
     }
@@ -106,7 +103,7 @@ impl Monitor {
 
 impl Drop for Monitor {
     fn drop(&mut self) {
-        // Answers that are on their way end with the process.
+        // Unfinished answers end with the process.
         self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
@@ -127,7 +124,7 @@ async fn keep_up(prometheus: PrometheusHandle) {
 }
 
 async fn metrics(State(pages): State<Pages>) -> Page {
-    // Gauges are set when a status is asked for.
+    // Computing a status sets the gauges.
     let _ = pages.pool.get().map(Hatchery::status);
     page("text/plain; version=0.0.4; charset=utf-8", pages.prometheus.render())
 }

@@ -1,8 +1,8 @@
-//! The folder that `--output-dir` names, in which files of programs are kept.
+//! Output folders (`--output-dir`, `--save-displays`), where files of programs are kept.
 //!
-//! Names come from programs, and what lies in the folder already may be there because of earlier
-//! ones. So everything below the folder is reached from its handle, part by part, and no symbolic
-//! link in it is followed. The folder's own path is the user's, whatever links it has.
+//! Names come from programs, and earlier programs may have left anything in the folder. So
+//! everything below the folder is opened relative to its handle, component by component, without
+//! following symbolic links. The folder's own path is the user's, and may have links.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::exit::UsageError;
 
-/// A folder of the host that files are written into.
+/// A folder of the host that receives files.
 #[derive(Debug)]
 pub(crate) struct OutputFolder {
     handle: OwnedFd,
@@ -24,9 +24,9 @@ pub(crate) struct OutputFolder {
 }
 
 impl OutputFolder {
-    /// Makes the folder if it isn't there.
+    /// Opens the folder, and creates it if it doesn't exist.
     pub(crate) fn open(path: &Path) -> Result<Self, UsageError> {
-        let unusable = |error| UsageError(format!("can't make `{}`: {error}", path.display()));
+        let unusable = |error| UsageError(format!("can't create `{}`: {error}", path.display()));
         fs::create_dir_all(path).map_err(unusable)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle =
@@ -34,31 +34,31 @@ impl OutputFolder {
         Ok(Self { handle, path: path.to_owned() })
     }
 
-    /// Where it is, as the user wrote it.
+    /// Returns the folder's path, as the user wrote it.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The folder of this name in it, which is made if it isn't there.
+    /// Opens the subfolder of this name, and creates it if it doesn't exist.
     pub(crate) fn folder(&self, name: &str) -> io::Result<Self> {
         Ok(Self { handle: folder_in(&self.handle, name)?, path: self.path.join(name) })
     }
 
-    /// Writes the files that are there; what can't be written is told, one text for each.
+    /// Writes all files but deleted ones. Returns a message for each file that it couldn't write.
     pub(crate) fn keep(&self, files: &[ChangedFile]) -> Vec<String> {
         let there = files.iter().filter(|file| file.kind != ChangeKind::Deleted);
         let problem = |file: &ChangedFile| {
-            // The rule for input files holds for names from the guest too: plain and relative.
+            // Names from the guest follow the rule for input files: plain and relative.
             let written = match hatchery::check_path(&file.path) {
                 Ok(()) => self.write(&file.path, &file.contents).map_err(|error| error.to_string()),
                 Err(bad) => Err(bad.to_string()),
             };
-            written.err().map(|error| format!("can't keep `{}`: {error}", file.path))
+            written.err().map(|error| format!("can't write `{}`: {error}", file.path))
         };
         there.filter_map(problem).collect()
     }
 
-    /// Writes a file at a plain relative path, in place of what it held.
+    /// Writes a file at a plain relative path, overwriting an existing file.
     fn write(&self, path: &str, contents: &[u8]) -> io::Result<()> {
         let (folders, name) = match path.rsplit_once('/') {
             Some((folders, name)) => (Some(folders), name),
@@ -68,16 +68,16 @@ impl OutputFolder {
         for part in folders.into_iter().flat_map(|folders| folders.split('/')) {
             folder = folder_in(&folder, part)?;
         }
-        // Not blocking: a pipe that lies there may have no reader.
+        // Non-blocking: an existing pipe may have no reader.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
         let opened = rustix::fs::openat(&folder, name, flags, mode);
         let mut file = File::from(opened.map_err(|errno| explained(&folder, name, errno))?);
         if !file.metadata()?.is_file() {
-            return Err(io::Error::other("what lies there is no file"));
+            return Err(io::Error::other("something that is not a regular file is in its place"));
         }
-        // Only now, since what is no file isn't ours to shorten.
+        // Truncated only now: anything but a regular file isn't ours to change.
         file.set_len(0)?;
         file.write_all(contents)
     }
@@ -93,12 +93,12 @@ fn folder_in(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     opened.map_err(|errno| explained(parent, name, errno))
 }
 
-/// What went wrong; the system's words for a link that isn't followed speak of loops.
+/// Explains an error. For a link that isn't followed, the system's own message speaks of loops.
 fn explained(parent: &OwnedFd, name: &str, errno: Errno) -> io::Error {
     let stat = rustix::fs::statat(parent, OsStr::new(name), AtFlags::SYMLINK_NOFOLLOW);
     match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
         Ok(FileType::Symlink) => io::Error::other(format!(
-            "`{name}` is a symbolic link there, which isn't followed; remove it or use another folder"
+            "`{name}` is a symbolic link, which isn't followed; remove it or use another folder"
         )),
         _ => errno.into(),
     }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_left_alone() {
+    fn what_is_not_a_regular_file_is_left_alone() {
         let base = tempfile::tempdir().unwrap();
         let folder = OutputFolder::open(base.path()).unwrap();
         fs::create_dir(base.path().join("x")).unwrap();

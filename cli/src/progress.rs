@@ -1,5 +1,5 @@
-//! Shows the slow first start: a bar on a terminal, plain lines elsewhere. And says when the cache has
-//! grown large.
+//! Shows the progress of a slow first start: a bar on a terminal, plain lines elsewhere. Also notes
+//! a cache that has grown large.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::terminal;
 
-/// A sink that suits standard error.
+/// Returns the form of progress that suits standard error.
 pub(crate) fn sink() -> Display {
     if terminal::is_quiet() {
         Display::Nothing
@@ -34,9 +34,9 @@ impl ProgressSink for Display {
         if let Progress::LargeCache { bytes, bound_bytes } = progress {
             let [bytes, bound] = [bytes, bound_bytes].map(ByteSize::b);
             terminal::note(format_args!(
-                "the cache has grown to {bytes}, beyond {bound}; `hatchery cache prune \
-                 --older-than 30d` removes what wasn't used for 30 days, and \
-                 {CACHE_BOUND_VARIABLE} moves the bound"
+                "the cache has grown to {bytes}, above the bound of {bound}; `hatchery cache prune \
+                 --older-than 30d` removes what hasn't been used for 30 days, and \
+                 {CACHE_BOUND_VARIABLE} sets the bound"
             ));
             return;
         }
@@ -51,13 +51,13 @@ impl ProgressSink for Display {
 fn text(progress: Progress) -> Option<String> {
     match progress {
         Progress::Fetching { what, bytes } => {
-            Some(format!("fetching {what} with pip ({} MB, once)", bytes / 1_000_000))
+            Some(format!("downloading {what} with pip ({} MB, once)", bytes / 1_000_000))
         }
         Progress::Extracting { what } => Some(format!("verifying and extracting {what}")),
-        Progress::FetchingPackages => Some("fetching packages with pip, once".to_owned()),
+        Progress::FetchingPackages => Some("downloading packages with pip, once".to_owned()),
         Progress::Compiling { .. } => Some("compiling Python for this machine, once".to_owned()),
         Progress::Storing => Some("storing the compiled module".to_owned()),
-        Progress::BuildingImage { what } => Some(format!("making an image, once: {what}")),
+        Progress::BuildingImage { what } => Some(format!("building an image, once: {what}")),
         _ => None,
     }
 }
@@ -96,7 +96,7 @@ impl Bar {
     }
 }
 
-/// One line a step, and one every tenth of compiling.
+/// A line per step, and one for every tenth of compiling.
 #[derive(Default)]
 pub(crate) struct Lines {
     tenths: AtomicU64,

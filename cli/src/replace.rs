@@ -1,9 +1,8 @@
-//! Puts a file in the place of another one, in one step.
+//! Replaces a file atomically.
 //!
-//! Whoever reads it finds the old one or the new one, whole, also if this process is killed or the
-//! machine loses its power. What a reader would get wrong: a link in that place isn't followed but
-//! replaced, unless the caller asked [`through_links`] first, as is done for files that the user
-//! named.
+//! A reader finds either the old file or the new one, complete, even if this process is killed or
+//! the machine loses power. Note that a link at the path is replaced, not followed, unless the
+//! caller uses [`through_links`] first, as for files that the user named.
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io;
@@ -17,18 +16,18 @@ use tempfile::TempPath;
 pub(crate) enum Access {
     /// This user alone.
     Private,
-    /// The permissions of the one before; if there is none, those of other new files.
+    /// The permissions of the previous file; without one, those of any new file.
     AsBefore,
 }
 
-/// A file that isn't whole yet. It is removed if it never is.
+/// A file that isn't complete yet. It is removed unless it is finished.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
     path: TempPath,
 }
 
 impl Unfinished {
-    /// An empty file in the folder of `target`, open for writing.
+    /// Creates an empty file in the folder of `target`, open for writing.
     pub(crate) fn beside(target: &Path, access: Access) -> io::Result<(Self, File)> {
         let mode = if access == Access::Private { 0o600 } else { 0o666 };
         let made = tempfile::Builder::new()
@@ -49,14 +48,15 @@ impl Unfinished {
         &self.path
     }
 
-    /// Gives the file its name, in place of what has it. What is in the file is on the disk already.
+    /// Renames the file to `target`, replacing any existing file. Its contents must be on disk
+    /// already.
     pub(crate) fn finish(self, target: &Path) -> io::Result<()> {
         self.path.persist(target).map_err(|error| error.error)?;
         sync(folder_of(target))
     }
 }
 
-/// Has `write` fill a new file, which then gets this name.
+/// Creates a file that `write` fills, then renames it to `path`.
 pub(crate) fn replace(
     path: &Path,
     access: Access,
@@ -68,7 +68,7 @@ pub(crate) fn replace(
     unfinished.finish(path)
 }
 
-/// Removes a file if it is there. It doesn't come back, whatever happens to the machine.
+/// Removes a file if it exists, durably.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Ok(()) => sync(folder_of(path)),
@@ -77,21 +77,21 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The file that a path leads to, if there is one, so that links to it stay.
+/// Returns the file that a path leads to, if it exists, so that links to it stay.
 pub(crate) fn through_links(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-fn folder_of(path: &Path) -> &Path {
+/// Returns the folder that a path names a file in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Has the disk know which files a folder has.
+/// Flushes a folder's entries to disk.
 fn sync(folder: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
     match File::open(folder).and_then(|folder| folder.sync_all()) {
-        // Some filesystems keep that by themselves; and a folder that may be written to need not
-        // be readable.
+        // Some file systems do so by themselves, and a writable folder need not be readable.
         Err(error) if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) => {
             Ok(())
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn who_could_read_a_file_still_can_and_nobody_else() {
+    fn a_replaced_file_keeps_its_permissions() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         for before in [0o600, 0o640, 0o666] {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_replaced_leaves_nothing_behind() {
+    fn a_failed_replacement_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("folder");
         fs::create_dir(&path).unwrap();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_files_are_of_one_writer_each() {
+    fn each_writer_has_its_own_unfinished_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let (first, _) = Unfinished::beside(&path, Access::Private).unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_replaced_or_what_it_leads_to() {
+    fn a_link_or_its_target_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let (link, file) = (folder.path().join("link"), folder.path().join("file"));
         fs::write(&file, b"old").unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_there_and_a_file_is_removed() {
+    fn only_existing_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, b"").unwrap();

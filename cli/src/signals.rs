@@ -1,4 +1,4 @@
-//! Ctrl-C: the first ones ask, the last one ends the process. And signals that ask for the end.
+//! Signals: Ctrl-C, which asks a program to end before it ends this process, SIGTERM and SIGHUP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use tokio::sync::watch;
 use crate::exit::Exit;
 use crate::terminal;
 
-/// How often Ctrl-C has come. Clones count the same.
+/// Counts Ctrl-C. Clones share the count.
 #[derive(Clone)]
 pub(crate) struct Interrupts {
     count: watch::Receiver<u32>,
     counter: Arc<watch::Sender<u32>>,
 }
 
-/// Counts Ctrl-C from now on. The `last` one ends the process with 130 at once.
+/// Starts counting Ctrl-C. The `last` one ends the process with 130 at once.
 pub(crate) fn interrupts(last: u32) -> anyhow::Result<Interrupts> {
     let (counter, count) = watch::channel(0);
     let counter = Arc::new(counter);
@@ -35,27 +35,28 @@ pub(crate) fn interrupts(last: u32) -> anyhow::Result<Interrupts> {
             if count < last {
                 return;
             }
-            // Whoever should read this may have stopped reading, and the process leaves all the same.
-            let (said, hears) = std::sync::mpsc::channel();
+            // On another thread: the reader of standard error may have stalled, and the process
+            // still exits.
+            let (sender, receiver) = std::sync::mpsc::channel();
             std::thread::spawn(move || {
-                terminal::note(format_args!("interrupted {last} times, leaving at once"));
-                let _ = said.send(());
+                terminal::note(format_args!("interrupted {last} times, exiting at once"));
+                let _ = sender.send(());
             });
-            let _ = hears.recv_timeout(LAST_WORDS);
+            let _ = receiver.recv_timeout(LAST_WORDS);
             std::process::exit(INTERRUPTED);
         }
     });
     Ok(Interrupts { count, counter })
 }
 
-/// Signals that end a process, and leave it time to keep what it has.
+/// Signals that end the process, after it has saved what it can.
 pub(crate) struct Endings {
     terminate: Signal,
-    /// `None` if it is ignored, as `nohup` has it.
+    /// `None` if it is ignored, as under `nohup`.
     hangup: Option<Signal>,
 }
 
-/// Hears SIGTERM and SIGHUP from now on, which no longer end the process by themselves.
+/// Starts handling SIGTERM and SIGHUP, which then no longer end the process by themselves.
 pub(crate) fn endings() -> anyhow::Result<Endings> {
     let hangup = SignalKind::hangup();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -64,7 +65,7 @@ pub(crate) fn endings() -> anyhow::Result<Endings> {
 }
 
 impl Endings {
-    /// Waits for the first one.
+    /// Waits for the first signal.
     pub(crate) async fn first(&mut self) -> Exit {
         let hangup = async {
             match &mut self.hangup {
@@ -80,36 +81,36 @@ impl Endings {
     }
 }
 
-/// Whether this process was started with the signal ignored, by what Linux says of it.
+/// Returns whether this process was started with the signal ignored, according to Linux.
 fn is_ignored(status: &str, kind: SignalKind) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     mask >> (kind.as_raw_value() - 1) & 1 == 1
 }
 
-/// How long the last words may take.
+/// How long the final message may take.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// The code of `Exit::Interrupted`.
 const INTERRUPTED: i32 = 130;
 
 impl Interrupts {
-    /// Waits until Ctrl-C has come more than `heard` times, and says how often.
+    /// Waits until Ctrl-C has come more than `heard` times, and returns the count.
     pub(crate) async fn more_than(&mut self, heard: u32) -> u32 {
         let count = self.count.wait_for(|count| *count > heard).await.map(|count| *count);
         match count {
             Ok(count) => count,
-            // The counting task never ends before the last one that counts.
+            // The counting task ends only after the last Ctrl-C, which ends the process.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// How often it has come so far.
+    /// Returns how often Ctrl-C has come.
     pub(crate) fn count(&self) -> u32 {
         *self.count.borrow()
     }
 
-    /// Counts from zero again.
+    /// Resets the count.
     pub(crate) fn forget(&self) {
         self.counter.send_replace(0);
     }
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ignored_is_read() {
+    fn ignored_signals_are_recognized() {
         let status = "Name:\tx\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
         assert!(is_ignored(status, SignalKind::hangup()));
         assert!(!is_ignored(status, SignalKind::terminate()));

@@ -1,8 +1,8 @@
-//! Whether standard output was open when this process began.
+//! Checks whether standard output was open when this process started.
 //!
-//! Before `main`, Rust opens `/dev/null` in place of a standard stream that is closed, so that no
-//! other file gets its number. What is written there is lost, and every write succeeds. So this is
-//! looked at earlier, where the system loader calls what the binary lists for that.
+//! Before `main`, Rust opens `/dev/null` in place of a closed standard stream, so that no other
+//! file gets its number. Whatever is written there is lost, and every write succeeds. So the check
+//! runs earlier, when the loader calls the binary's initializers.
 #![expect(unsafe_code, reason = "what runs before `main` is listed in a section of the binary")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,20 +13,19 @@ use crate::exit::UsageError;
 
 static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// # Errors
-/// Standard output was closed, so that all results would be lost.
+/// Fails if standard output was closed, since all results would be lost.
 pub(crate) fn check() -> Result<(), UsageError> {
     if !WAS_CLOSED.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let text = "standard output is closed, so there is no place for the results and nothing was \
-                run; redirect it to a file, or to /dev/null if nobody wants them";
+    let text = "standard output is closed, so the results would be lost and nothing was run; \
+                redirect it to a file, or to /dev/null to discard them";
     Err(UsageError(text.to_owned()))
 }
 
-// SAFETY: the loader calls each function that is listed in this section once, by C's convention,
-// when the C library is up and before any other code of ours; this one asks the system and sets a
-// flag, without any state of Rust's library.
+// SAFETY: the loader calls each function in this section once, with C's calling convention, after
+// the C library is initialized and before any other code of ours. This one makes system calls and
+// sets a flag, and uses no state of Rust's standard library.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;

@@ -1,6 +1,7 @@
-//! What is said to the user. A reader that went away is never a reason to panic.
+//! Output to the user. A reader that is gone never causes a panic.
 //!
-//! Much of it comes from programs: at a terminal it is made harmless, through pipes it stays exact.
+//! Much of the text comes from programs: it is made harmless for a terminal, and stays exact for a
+//! pipe.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -12,46 +13,45 @@ use indicatif::MultiProgress;
 
 use crate::escapes::{self, Escapes};
 
-/// Whether terminals are given everything as it is.
+/// Whether terminals get output unchanged (`--raw-output`).
 static IS_RAW: AtomicBool = AtomicBool::new(false);
 
-/// Whether only results and errors are wanted.
+/// Whether to print only results and errors (`--quiet`).
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Whether what is done is told step by step.
+/// Whether to report each step (`--verbose`).
 static IS_VERBOSE: AtomicBool = AtomicBool::new(false);
 
-/// The progress bars of this process. Whatever else goes to standard error is written above them.
+/// The progress bars of this process. Other output to standard error is written above them.
 static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
-/// Whether there were any.
+/// Whether there have been any bars.
 static HAS_BARS: AtomicBool = AtomicBool::new(false);
 
-/// Says something on standard error that is good to know, unless `--quiet` is given. Nobody to hear
-/// it is no failure.
+/// Prints a note to standard error, unless `--quiet` is given. Ignores write errors.
 pub(crate) fn note(text: impl Display) {
     if !is_quiet() {
         error(text);
     }
 }
 
-/// Says on standard error what went wrong, in any case. Nobody to hear it is no failure.
+/// Prints an error to standard error. Ignores write errors.
 pub(crate) fn error(text: impl Display) {
     say(&format!("hatchery: {text}\n"));
 }
 
-/// Writes a text to standard error as it is. Nobody to hear it is no failure.
+/// Writes a text to standard error as it is. Ignores write errors.
 pub(crate) fn say(text: &str) {
     let _ = AboveBars.write_all(harmless(Stream::Stderr, text).as_bytes());
 }
 
-/// Where bars are added that are to be drawn. Nothing is drawn where standard error is no terminal.
+/// Returns where to add progress bars. They aren't drawn if standard error is not a terminal.
 pub(crate) fn bars() -> &'static MultiProgress {
     HAS_BARS.store(true, Ordering::Relaxed);
     &BARS
 }
 
-/// Standard error, written to above the progress bars.
+/// Standard error, written above the progress bars.
 pub(crate) struct AboveBars;
 
 impl Write for AboveBars {
@@ -61,7 +61,7 @@ impl Write for AboveBars {
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let write = || io::stderr().lock().write_all(bytes);
-        // A terminal that went away is an error for nobody before there is something to draw.
+        // Without bars, `BARS` stays untouched, so that a terminal that is gone causes no error.
         if HAS_BARS.load(Ordering::Relaxed) { BARS.suspend(write) } else { write() }
     }
 
@@ -70,23 +70,23 @@ impl Write for AboveBars {
     }
 }
 
-/// Whether standard error may have colours: it is a terminal, and `NO_COLOR` isn't set.
+/// Returns whether standard error may have colours: it is a terminal, and `NO_COLOR` isn't set.
 pub(crate) fn has_colors() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// From now on nothing but results and errors is said, or each step, if that is wanted.
-pub(crate) fn set_manner(is_quiet: bool, is_verbose: bool) {
+/// Sets how much to print from now on.
+pub(crate) fn set_verbosity(is_quiet: bool, is_verbose: bool) {
     IS_QUIET.store(is_quiet, Ordering::Relaxed);
     IS_VERBOSE.store(is_verbose, Ordering::Relaxed);
 }
 
-/// Whether `--verbose` was given.
+/// Returns whether `--verbose` was given.
 pub(crate) fn is_verbose() -> bool {
     IS_VERBOSE.load(Ordering::Relaxed)
 }
 
-/// Whether only results and errors are wanted.
+/// Returns whether `--quiet` was given.
 pub(crate) fn is_quiet() -> bool {
     IS_QUIET.load(Ordering::Relaxed)
 }
@@ -98,12 +98,13 @@ pub(crate) fn print(text: impl Display) -> io::Result<()> {
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
 }
 
-/// From now on terminals are given everything as it is, if that is wanted.
+/// Sets whether terminals get output unchanged from now on.
 pub(crate) fn set_raw(is_raw: bool) {
     IS_RAW.store(is_raw, Ordering::Relaxed);
 }
 
-/// What makes the output of a program on this stream harmless; `None` if it stays as it is.
+/// Returns a filter that makes a program's output on this stream harmless; `None` if it stays
+/// unchanged.
 pub(crate) fn escapes(stream: Stream) -> Option<Escapes> {
     let is_terminal = match stream {
         Stream::Stdout => io::stdout().is_terminal(),
@@ -119,7 +120,7 @@ fn harmless(stream: Stream, text: &str) -> String {
     }
 }
 
-/// A line for each row, columns aligned; the first row has the headings.
+/// Formats rows as lines with aligned columns; the first row holds the headings.
 pub(crate) fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
     let widths: [usize; COLUMNS] = std::array::from_fn(|column| {
         rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)

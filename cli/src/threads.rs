@@ -1,36 +1,37 @@
-//! Whether the system gives this process as many threads as it needs.
+//! Checks whether the system lets this process start as many threads as it needs.
 //!
-//! Runtimes that start threads of their own panic when they get none, so they are asked for here
-//! first.
+//! Runtimes that start threads panic when they get none, so this is checked first.
 
 use std::io;
 use std::sync::Mutex;
 use std::thread::{self, Builder};
 
-/// Threads for each CPU: of tokio, of what hashes and compiles, and of workers.
+/// Threads per CPU: for tokio, for hashing and compiling, and for workers.
 const EACH_CPU: usize = 3;
-/// Further ones: the watchdog, and those that read, write and load.
+/// Further threads: the watchdog, and those that read, write and load.
 const OTHERS: usize = 8;
-/// They end at once.
+/// Small, since the threads end at once.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Starts as many threads as a command may need at once, and ends them.
-///
-/// # Errors
-/// The system refuses one.
+/// Returns how many CPUs this process may use.
+pub(crate) fn cpus() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Starts as many threads as a command may need at once, and ends them. Fails if the system refuses
+/// one.
 pub(crate) fn check() -> anyhow::Result<()> {
-    let cpus = thread::available_parallelism().map_or(1, usize::from);
-    let needed = cpus * EACH_CPU + OTHERS;
+    let needed = cpus() * EACH_CPU + OTHERS;
     let Some((started, error)) = refused(needed) else { return Ok(()) };
     anyhow::bail!(
         "the system lets this process start {started} threads, and it may need {needed}: {error}; \
-         raise the limit on processes (`ulimit -u`), or that of the container"
+         raise the limit on processes (`ulimit -u`) or that of the container"
     );
 }
 
-/// If not so many threads can be started: how many could be, and why no further one.
+/// Returns how many threads could be started and the error of the next one; `None` if all could.
 fn refused(count: usize) -> Option<(usize, io::Error)> {
-    // Held until the last one was started, which all of them wait for.
+    // All threads wait for this until the last one was started.
     let gate = Mutex::new(());
     thread::scope(|scope| {
         let closed = gate.lock();

@@ -8,39 +8,39 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-/// Batches: their order, going on where one ended, stragglers, and files of lines.
+/// Batches: order, resuming, stragglers, and files of lines.
 #[path = "all/batches.rs"]
 mod batches;
 
-/// What happens where memory is short: in control groups that allow little.
+/// Behaviour under memory pressure: in control groups with low limits.
 #[path = "all/containers.rs"]
 mod containers;
 
-/// Cells of notebooks: what they show, and what they have of IPython.
+/// Cells of notebooks: displays, and their stand-in for IPython.
 #[path = "all/cells.rs"]
 mod cells;
 
-/// The cache: what it holds, what of it is in use, and making it smaller.
+/// The cache: listing it, entries in use, and pruning.
 #[path = "all/caches.rs"]
 mod caches;
 
-/// How programs end that are made to: by Ctrl-C, and by each limit.
+/// How programs end: by Ctrl-C, and by each limit.
 #[path = "all/ends.rs"]
 mod ends;
 
-/// Images of interpreters: made, found again, listed and removed.
+/// Images: building, finding, listing and removing them.
 #[path = "all/images.rs"]
 mod images;
 
-/// Notebooks beside Jupyter: kinds of them, with the outputs that it gives.
+/// Notebooks compared with Jupyter: several kinds, with Jupyter's outputs.
 #[path = "all/jupyter.rs"]
 mod jupyter;
 
-/// Notebooks: run side by side, with their outputs in a copy, and gone on with where they failed.
+/// Notebooks: parallel runs, copies with outputs, and resuming after a failure.
 #[path = "all/notebooks.rs"]
 mod notebooks;
 
-/// Packages beside those of the build: added, refused and listed.
+/// Packages beyond the build's: adding, refusing and listing them.
 #[path = "all/packages.rs"]
 mod packages;
 
@@ -48,27 +48,27 @@ mod packages;
 #[path = "all/repl.rs"]
 mod repl;
 
-/// The prompt on a terminal: what is typed, pasted, completed and coloured there.
+/// The prompt on a terminal: typing, pasting, completion and colours.
 #[path = "all/terminal.rs"]
 mod terminal;
 
-/// Programs as files and streams hold them, and what a terminal is given of what they print.
+/// Programs from files and streams, and what a terminal gets of their output.
 #[path = "all/programs.rs"]
 mod programs;
 
-/// `hatchery tool run`: JSON in and out, also where a call can't be run, and sessions of calls.
+/// `hatchery tool run`: JSON in and out, calls that can't be run, and sessions.
 #[path = "all/tools.rs"]
 mod tools;
 
-/// Values that go in by options, lines and calls, and come out in results.
+/// Values in options, lines and calls, and in results.
 #[path = "all/values.rs"]
 mod values;
 
-/// What surrounds a command: its streams, its limits, and how much it says.
+/// The environment of a command: its streams, its limits, and its verbosity.
 #[path = "all/surroundings.rs"]
 mod surroundings;
 
-/// A batch while it runs: its metrics, its status, and `hatchery top`.
+/// A running batch: its metrics, its status, and `hatchery top`.
 #[path = "all/watching.rs"]
 mod watching;
 
@@ -102,7 +102,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Standard error without the lines of `hatchery` itself, such as those of a first compile.
+/// Returns standard error without the lines of `hatchery` itself, such as those of a first compile.
 fn said_by_program(output: &Output) -> String {
     let said = text(&output.stderr);
     let lines = said.split_inclusive('\n');
@@ -122,7 +122,7 @@ fn what_a_program_shows_is_printed_or_kept() {
                 class A: _repr_html_ = lambda self: '<b>'\nA()";
     let output = run(&["run", "-c", code]);
     assert_eq!(text(&output.stdout), "1\n2\n3\n");
-    assert!(text(&output.stderr).contains("showed an image"), "{output:?}");
+    assert!(text(&output.stderr).contains("displayed an image"), "{output:?}");
     let output = run(&["run", "-c", code, "--save-displays", path]);
     assert!(output.status.success(), "{output:?}");
     let kept = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
@@ -184,7 +184,7 @@ fn mistakes_in_the_usage_say_what_to_do() {
         (&["run", "-c", "1", "--timeout", "soon"], "500ms"),
         (&["run", "-c", "1", "--timeout", "0s"], "at least 1ms"),
         (&["run", "-c", "1", "--timeout", "-5s"], "such as 500ms"),
-        (&["run", "prog.py", "a", "b"], "behind `--`: hatchery run … -- a"),
+        (&["run", "prog.py", "a", "b"], "after `--`: hatchery run … -- a"),
         (&["run", "-c", "1", "--input", "missing.csv"], "missing.csv"),
         (&["run", "-c", "1", "--input", "Cargo.toml=../x"], "relative path"),
         (&["run", "-c", "1", "--env", "A"], "NAME=VALUE"),
@@ -276,7 +276,7 @@ fn header_inputs_can_be_refused() {
 }
 
 #[test]
-fn what_the_outcome_knows_is_said() {
+fn outcomes_are_reported_in_full() {
     let output = run(&["run", "-c", "import os; os.abort()"]);
     assert_eq!(output.status.code(), Some(134), "{output:?}");
     assert!(text(&output.stderr).contains("aborted its interpreter"), "{output:?}");
@@ -302,7 +302,7 @@ fn a_deterministic_run_prints_the_same_bytes() {
 }
 
 #[test]
-fn a_mounted_folder_has_the_name_of_its_own() {
+fn a_mounted_folder_keeps_its_name() {
     let source = "import os\nprint('sales.csv' in os.listdir('/data'), 'region' in open('/data/sales.csv').read())";
     let output = run(&["run", "-c", source, "--mount", "examples/data"]);
     assert_eq!(text(&output.stdout), "True True\n", "{output:?}");
@@ -382,7 +382,7 @@ fn five_hundred_jobs_have_five_hundred_results() {
     }
 }
 
-/// Every 25th job does something that ends badly, 20 in all.
+/// Every 25th job ends badly, 20 in all.
 fn batch_line(id: u64) -> Value {
     let code = match (id % 25, id / 25 % 5) {
         (24, 0) => "import os; os._exit(3)".to_owned(),
@@ -423,7 +423,7 @@ fn read_results(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn lines_that_are_no_jobs_have_results_that_say_so() {
+fn invalid_lines_have_results_that_say_so() {
     let lines = "{\"id\": \"a\", \"code\": \"1\"}\n\nnot json\n{\"id\": \"b\"}\n\
                  {\"id\": \"c\", \"file\": \"missing.py\"}\n\
                  {\"id\": \"d\", \"code\": \"import sys; sys.stdin.read()\", \"stdin\": \"in\"}\n";

@@ -1,4 +1,4 @@
-//! What the user typed about the cache.
+//! Arguments of `hatchery cache`.
 
 use std::time::Duration;
 
@@ -7,31 +7,33 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// List what the cache holds, what was used last first.
+    /// List what the cache holds, most recently used first.
     Info {
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Remove what wasn't used for long, or what was used longest ago until the rest fits a size.
+    /// Remove what hasn't been used for a time, or the least recently used until the rest fits a
+    /// size.
     ///
-    /// What a running process uses stays. What was removed is made or fetched again when it is
-    /// needed; the Python build and its compiled form, which every start needs, are the last to go.
+    /// Whatever a running process uses stays. Anything removed is rebuilt or downloaded again when
+    /// it is needed. The Python build and its compiled form, which every start needs, are removed
+    /// last.
     Prune(PruneArguments),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PruneArguments {
-    /// Remove what wasn't used for so long, such as `30d` or `12h`.
+    /// Remove what hasn't been used for this time, such as `30d` or `12h`.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
         required_unless_present = "to_size")]
     pub(crate) older_than: Option<Duration>,
 
-    /// Remove what was used longest ago until the cache takes no more than this, such as `2GiB`.
+    /// Remove the least recently used until the cache takes no more than this, such as `2GiB`.
     #[arg(long, value_name = "SIZE")]
     pub(crate) to_size: Option<ByteSize>,
 
-    /// Only say what would be removed.
+    /// Only show what would be removed.
     #[arg(long)]
     pub(crate) dry_run: bool,
 

@@ -1,4 +1,4 @@
-//! What the user typed about images.
+//! Arguments about images, and building the images they ask for.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,20 +8,20 @@ use hatchery::Builder;
 
 use crate::exit::UsageError;
 
-/// Digits of a key that are too few to mean one image.
+/// The fewest digits of a key that can name an image.
 const SHORTEST_KEY: usize = 4;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImageCommand {
-    /// Make an image now instead of at the first run that wants it.
+    /// Build an image now instead of at the first run that needs it.
     Build(BuildArguments),
-    /// List the images in the cache, the newest first.
+    /// List the images in the cache, newest first.
     List {
         /// Print a JSON array.
         #[arg(long)]
         json: bool,
     },
-    /// Say everything about one image.
+    /// Show everything about one image.
     Info {
         /// The image's key, or its first digits.
         #[arg(value_name = "KEY", value_parser = parse_key)]
@@ -31,7 +31,7 @@ pub(crate) enum ImageCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Remove images. A run that wants one makes it again.
+    /// Remove images. A run that needs a removed image builds it again.
     Remove(RemoveArguments),
 }
 
@@ -61,8 +61,8 @@ pub(crate) struct RemoveArguments {
     pub(crate) all: bool,
 }
 
-/// Whose packages: those of an image that there is, of one that these options make, or else of the
-/// build alone.
+/// Selects whose packages to list: an existing image's, those of the image that these options
+/// describe, or else the build's own.
 #[derive(Debug, Args)]
 pub(crate) struct PackagesArguments {
     /// The key of an image, or its first digits.
@@ -82,7 +82,7 @@ pub(crate) struct PackagesArguments {
     pub(crate) image: ImageArguments,
 }
 
-/// What interpreters have done before a program starts. It is done once and kept as an image.
+/// What interpreters do before a program starts: done once, then kept as an image.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Image")]
 pub(crate) struct ImageArguments {
@@ -90,28 +90,28 @@ pub(crate) struct ImageArguments {
     #[arg(long, value_name = "MODULES", value_delimiter = ',', value_parser = parse_module)]
     pub(crate) preload: Vec<String>,
 
-    /// A file of Python to run first; programs see the names that it defines.
+    /// A Python file to run first; programs see the names that it defines.
     #[arg(long, value_name = "FILE")]
     pub(crate) setup: Option<PathBuf>,
 
-    /// A pure-Python wheel, or a folder of Python, that programs can import. Can be repeated.
+    /// A pure-Python wheel, or a folder of Python code, that programs can import. Can be repeated.
     #[arg(long, value_name = "FILE|DIR")]
     pub(crate) package: Vec<PathBuf>,
 
-    /// Packages by name: a file of lines like `NAME==VERSION --hash=sha256:…`, which pip fetches
-    /// once. Can be repeated.
+    /// A file of lines such as `NAME==VERSION --hash=sha256:…`: packages that pip downloads once.
+    /// Can be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) requirements: Vec<PathBuf>,
 }
 
 impl ImageArguments {
-    /// Whether it is the image that is used without any of them.
+    /// Returns whether this is the default image.
     pub(crate) fn is_plain(&self) -> bool {
         let Self { preload, setup, package, requirements } = self;
         preload.is_empty() && setup.is_none() && package.is_empty() && requirements.is_empty()
     }
 
-    /// Has interpreters start from this image. Reads the setup.
+    /// Makes interpreters start from this image. Reads the setup file.
     pub(crate) fn apply(&self, builder: Builder) -> anyhow::Result<Builder> {
         let builder = self.package.iter().fold(builder, Builder::package);
         let builder = self.requirements.iter().fold(builder, Builder::requirements);
@@ -126,13 +126,13 @@ impl ImageArguments {
     }
 }
 
-/// A module's name as `import` takes it: identifiers with dots between.
+/// Parses a module's name as `import` takes it: identifiers separated by dots.
 fn parse_module(text: &str) -> Result<String, String> {
     let name = text.trim();
     if !name.is_empty() && name.split('.').all(is_identifier) {
         return Ok(name.to_owned());
     }
-    Err("a module's name is letters, digits and `_`, with dots between, such as \
+    Err("a module's name consists of letters, digits, `_` and dots, such as \
          `matplotlib.pyplot`; write several as `numpy,pandas`"
         .to_owned())
 }

@@ -1,27 +1,27 @@
-//! What the user typed about watching.
+//! Arguments of `hatchery top`.
 
 use std::time::Duration;
 
 use clap::Args;
 
-/// Where a batch is looked for, and the address that the help of `batch --metrics` suggests.
+/// The address to watch by default; the help of `batch --metrics` suggests the same.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:9184";
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArguments {
-    /// Where the batch serves its metrics.
+    /// The address where the batch serves its metrics.
     #[arg(value_name = "ADDR", default_value = DEFAULT_ADDRESS)]
     pub(crate) address: String,
 
-    /// How often to look, such as `500ms` or `2s`.
+    /// Time between updates, such as `500ms` or `2s`.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
     pub(crate) interval: Duration,
 
-    /// Print what there is now as text, and end.
+    /// Print the current state as text, and exit.
     #[arg(long)]
     pub(crate) once: bool,
 
-    /// Print what there is now as one JSON object, with the fields of docs/status.md, and end.
+    /// Print the current state as one JSON object, with the fields of docs/status.md, and exit.
     #[arg(long)]
     pub(crate) json: bool,
 }

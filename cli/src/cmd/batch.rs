@@ -1,8 +1,8 @@
-//! `hatchery batch`: many programs, one JSON object a line in, one a line out.
+//! `hatchery batch`: many programs, one JSON object per line in, one per line out.
 //!
-//! Results come in the order in which jobs end, or with `--ordered` in that of their lines; `id` ties
-//! them to their lines. A line that is no job gets a result that says so: every line that isn't
-//! empty has exactly one.
+//! Results are written as jobs end or, with `--ordered`, in the order of the lines; `id` ties a
+//! result to its line. Every line that isn't empty has exactly one result: a line that is not a
+//! valid job gets one that says so.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -21,6 +21,7 @@ use crate::args::{BatchArguments, ProgressForm, deterministic};
 use crate::exit::{Exit, UsageError};
 use crate::monitor::Monitor;
 use crate::output::OutputFolder;
+use crate::threads::cpus;
 use crate::{inputs, signals, terminal};
 
 use self::attempts::Attempts;
@@ -35,6 +36,7 @@ use self::results::{Ending, Kept, Report, Results, Sink, Tally, line_of};
 use self::stragglers::Stragglers;
 
 mod attempts;
+mod clock;
 mod earlier;
 mod folders;
 mod ids;
@@ -46,22 +48,22 @@ mod results;
 mod scripts;
 mod stragglers;
 
-/// Jobs in the pool for each worker, however large: enough that none waits for the reader. With
-/// `--ordered` results that wait for an earlier one count as well, here and below.
+/// Jobs in the pool per worker, whatever their size: enough that no worker waits for the reader.
+/// With `--ordered`, results that wait for an earlier one count as well, here and below.
 const AHEAD: usize = 4;
 
-/// Jobs in the pool for each worker if they are small: priorities and shares of tenants hold among
-/// these, and all their results fit in memory should nobody read them.
+/// Jobs in the pool per worker while all of them are small. Priorities and tenants' shares apply
+/// among these, and their results fit in memory even if nobody reads them.
 const SMALL_AHEAD: usize = 64;
 
-/// Bytes of lines, programs and files up to which jobs count as small, all together.
+/// Total bytes of lines, programs and files up to which the jobs in the pool count as small.
 const SMALL_BYTES: usize = 64 << 20;
 
 /// A line whose job has ended.
 struct Ended {
-    /// Among the lines that have a result in this run.
+    /// Index among the lines that get a result in this run.
     place: u64,
-    /// What it took of `SMALL_BYTES`.
+    /// Bytes that it took of `SMALL_BYTES`.
     bytes: usize,
     result: String,
     ending: Ending,
@@ -85,7 +87,7 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         monitor.show(&hatchery);
     }
     let mut interrupts = signals::interrupts(2)?;
-    let workers = arguments.workers.as_ref().map_or_else(default_workers, |range| *range.end());
+    let workers = arguments.workers.as_ref().map_or_else(cpus, |range| *range.end());
     let batch = Batch {
         workers,
         attempts: Attempts::new(hatchery.clone(), arguments.cut_stragglers.map(Stragglers::new)),
@@ -106,7 +108,7 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         tally = batch.drive() => tally?,
         exit = interrupts.first() => {
             terminal::note(match arguments.out {
-                Some(_) => "interrupted; results written so far are complete, and --resume goes on",
+                Some(_) => "interrupted; written results are complete, --resume continues from them",
                 None => "interrupted",
             });
             hatchery.abort().await;
@@ -118,10 +120,10 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     let failed = tally.unsuccessful();
     let before = match earlier {
         0 => String::new(),
-        count => format!("; {count} of these were done before"),
+        count => format!("; {count} of these from an earlier run"),
     };
     terminal::note(format_args!(
-        "{succeeded} succeeded, {failed} did not, {malformed} lines were no jobs{before}"
+        "{succeeded} succeeded, {failed} did not, {malformed} lines were invalid{before}"
     ));
     Ok(match (malformed, failed) {
         (1.., _) => Exit::Usage,
@@ -130,7 +132,7 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     })
 }
 
-/// Where is kept what lines made.
+/// Opens the folders that keep what lines produce.
 fn kept(arguments: &BatchArguments) -> Result<Kept, UsageError> {
     let open = |path: &Option<PathBuf>| -> Result<_, UsageError> {
         Ok(path.as_deref().map(OutputFolder::open).transpose()?.map(Arc::new))
@@ -138,7 +140,7 @@ fn kept(arguments: &BatchArguments) -> Result<Kept, UsageError> {
     Ok(Kept { files: open(&arguments.output_dir)?, displays: open(&arguments.save_displays)? })
 }
 
-/// What the options give to every line. Files are read and folders opened here, once.
+/// Collects what the options give to every line. Reads files and opens folders once.
 fn shared(arguments: &BatchArguments) -> anyhow::Result<Shared> {
     let files = inputs::add_named(Job::default(), &arguments.input)?;
     Ok(Shared {
@@ -151,7 +153,7 @@ fn shared(arguments: &BatchArguments) -> anyhow::Result<Shared> {
 }
 
 fn builder(arguments: &BatchArguments) -> anyhow::Result<Builder> {
-    // What waits is bounded here, so the pool must not refuse large jobs.
+    // The batch itself limits what waits, so the pool must not refuse large jobs.
     let start = match arguments.progress {
         ProgressForm::None => crate::progress::Display::Nothing,
         _ => crate::progress::sink(),
@@ -188,7 +190,7 @@ async fn open(path: &Path) -> anyhow::Result<Box<dyn AsyncBufRead + Unpin + Send
     Ok(Box::new(BufReader::new(file)))
 }
 
-/// Where results go, and those that count already.
+/// Opens the sink for results, and reads the results of an earlier run.
 async fn create(arguments: &BatchArguments) -> anyhow::Result<(Sink, Earlier)> {
     let Some(path) = &arguments.out else {
         let stdout = BufWriter::new(tokio::io::stdout());
@@ -205,7 +207,7 @@ async fn create(arguments: &BatchArguments) -> anyhow::Result<(Sink, Earlier)> {
         return Ok((Sink::File(file), earlier));
     }
     let unwritable = |error| UsageError(format!("can't write `{}`: {error}", path.display()));
-    // Not cut before it is known that nobody else writes to it.
+    // Not truncated before the lock shows that nobody else writes to it.
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
     // Opening a pipe waits for its reader.
@@ -220,13 +222,13 @@ async fn create(arguments: &BatchArguments) -> anyhow::Result<(Sink, Earlier)> {
     Ok((Sink::File(file), Earlier::default()))
 }
 
-/// A batch on its way.
+/// A running batch.
 struct Batch {
     workers: usize,
     attempts: Attempts,
     has_contents: bool,
     kept: Kept,
-    /// Where something is kept, the names of lines' folders there.
+    /// Names of the lines' folders, if anything is kept.
     folders: Folders,
     ids: Ids,
     earlier: Earlier,
@@ -234,27 +236,27 @@ struct Batch {
     results: Results,
     jobs: JoinSet<anyhow::Result<Ended>>,
     bytes_ahead: usize,
-    /// Lines so far that have a result in this run.
+    /// Lines so far that get a result in this run.
     place: u64,
     tally: Tally,
     progress: Progress,
 }
 
 impl Batch {
-    /// Keeps the pool busy from the lines, and writes the results.
+    /// Keeps the pool supplied with jobs from the lines, and writes the results.
     async fn drive(mut self) -> anyhow::Result<Tally> {
-        let mut reading = Ok(Reading::Goes);
+        let mut reading = Ok(Reading::Open);
         loop {
-            let wants_more = matches!(reading, Ok(Reading::Goes)) && self.has_room();
+            let wants_more = matches!(reading, Ok(Reading::Open)) && self.has_room();
             let others = self.jobs.len();
             tokio::select! {
                 request = self.requests.next(others), if wants_more => match request {
                     Ok(Some(request)) => self.take(request).await?,
                     Ok(None) => {
-                        self.progress.is_read(self.place + self.tally.earlier as u64);
-                        reading = Ok(Reading::Over);
+                        self.progress.set_total(self.place + self.tally.earlier as u64);
+                        reading = Ok(Reading::Ended);
                     }
-                    // What was read before still has its results.
+                    // The lines read so far still get their results.
                     Err(error) => reading = Err(error),
                 },
                 Some(joined) = self.jobs.join_next() => {
@@ -275,8 +277,8 @@ impl Batch {
         let left = self.earlier.left();
         if left > 0 {
             terminal::note(format_args!(
-                "{left} results that were there are of lines that the input doesn't have, or has \
-                 otherwise now"
+                "{left} earlier results belong to lines that the input no longer has, or that have \
+                 changed"
             ));
         }
         Ok(self.tally)
@@ -289,7 +291,7 @@ impl Batch {
         has_room && self.results.has_room()
     }
 
-    /// Submits the job of a line, unless it has its result.
+    /// Submits the job of a line, unless an earlier run has its result.
     async fn take(&mut self, request: Result<Request, BadLine>) -> anyhow::Result<()> {
         let number = self.requests.number();
         let request = match request {
@@ -303,7 +305,7 @@ impl Batch {
         };
         let Request { id, digest, job, deadline, bytes } = request;
         self.ids.add(&id, number);
-        // Names depend on all lines before, also on those that aren't run.
+        // Names depend on all earlier lines, also on those that aren't run.
         let kept = self.kept.clone();
         let folder = if kept.is_any() { self.folders.name(&id, number) } else { String::new() };
         if let Some(was_success) = self.earlier.take(&id, &digest) {
@@ -329,12 +331,8 @@ impl Batch {
     }
 }
 
-/// Whether there may be further lines.
+/// Whether there may be more lines.
 enum Reading {
-    Goes,
-    Over,
-}
-
-fn default_workers() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    Open,
+    Ended,
 }

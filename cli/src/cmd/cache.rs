@@ -1,18 +1,17 @@
-//! `hatchery cache`: what the cache holds, and making it smaller.
+//! `hatchery cache`: lists what the cache holds, and prunes it.
 
-use std::path::PathBuf;
 use std::time::SystemTime;
 
 use bytesize::ByteSize;
 use hatchery::{CacheDir, CacheEntry, EngineConfig, Prune};
 use serde_json::{Value, json};
 
-use super::image::age;
+use super::image::{age, cache_dir};
 use crate::args::{CacheCommand, PruneArguments};
 use crate::exit::Exit;
 use crate::terminal;
 
-/// Characters of names that tell entries apart for a reader.
+/// Characters of a name that distinguish entries for a reader.
 const SHOWN_CHARACTERS: usize = 32;
 
 pub(crate) fn run(command: CacheCommand) -> anyhow::Result<Exit> {
@@ -40,7 +39,7 @@ fn info(is_json: bool) -> anyhow::Result<Exit> {
     }
     let [size, bound] = [bytes(&entries), cache_bound_bytes].map(ByteSize::b);
     terminal::print(format_args!(
-        "{size} in `{}`; beyond {bound} a start says so",
+        "{size} in `{}`; above {bound}, each start notes it",
         root.display()
     ))?;
     Ok(Exit::Success)
@@ -73,7 +72,7 @@ fn prune(arguments: &PruneArguments) -> anyhow::Result<Exit> {
     let in_use = pruned.kept.iter().filter(|entry| entry.is_in_use).count();
     let used = match in_use {
         0 => String::new(),
-        count => format!(", {count} of them in use by processes"),
+        count => format!(", {count} of them in use"),
     };
     terminal::print(format_args!(
         "{done} {} entries, {removed}; {} stay, {left}{used}",
@@ -81,10 +80,6 @@ fn prune(arguments: &PruneArguments) -> anyhow::Result<Exit> {
         pruned.kept.len()
     ))?;
     Ok(Exit::Success)
-}
-
-fn cache_dir() -> Option<PathBuf> {
-    EngineConfig::from_env().cache_dir
 }
 
 fn bytes(entries: &[CacheEntry]) -> u64 {
@@ -103,7 +98,7 @@ fn as_json(entry: &CacheEntry) -> Value {
     })
 }
 
-/// A line for each entry below one with the headings, columns aligned.
+/// Formats a heading and a line for each entry, in aligned columns.
 fn table(entries: &[CacheEntry], now: SystemTime) -> Vec<String> {
     let mut rows = vec![["KIND", "NAME", "SIZE", "LAST USED", ""].map(str::to_owned)];
     rows.extend(entries.iter().map(|entry| {

@@ -1,4 +1,4 @@
-//! Modules of ours that a session is given: what notebooks and the prompt have in it.
+//! Installs our own modules in sessions, and writes source for them, for notebooks and the prompt.
 
 use hatchery::Limits;
 
@@ -6,16 +6,16 @@ use hatchery::Limits;
 pub(in crate::cmd) const TIMING: Module =
     Module { name: "hatchery_timing", source: include_str!("timing.py") };
 
-/// A module of Python.
+/// A Python module.
 pub(in crate::cmd) struct Module {
     pub(in crate::cmd) name: &'static str,
     pub(in crate::cmd) source: &'static str,
 }
 
-/// Source that puts modules where imports find them, each behind those that it imports, and leaves
-/// no other trace. Tracebacks are without their frames.
+/// Returns source that installs modules for import, each after those that it imports, and leaves no
+/// other trace. Tracebacks omit the modules' frames.
 pub(in crate::cmd) fn install(modules: &[Module]) -> String {
-    // JSON's texts are Python's, since all beyond ASCII stands there as it is.
+    // JSON strings are valid in Python, since serde_json leaves non-ASCII characters as they are.
     let modules: serde_json::Value =
         modules.iter().map(|Module { name, source }| vec![*name, *source]).collect();
     format!(
@@ -27,8 +27,27 @@ pub(in crate::cmd) fn install(modules: &[Module]) -> String {
     )
 }
 
-/// Limits for our own jobs: memory and files as for the jobs whose state they share.
+/// Returns limits for our own jobs: memory and files as for the jobs whose state they share.
 pub(in crate::cmd) fn own_limits(limits: &Limits) -> Limits {
     let Limits { memory_bytes, file_bytes, file_count, open_files, .. } = limits.clone();
     Limits { memory_bytes, file_bytes, file_count, open_files, ..Limits::default() }
+}
+
+/// Formats a text as a Python literal on one line.
+pub(in crate::cmd) fn literal(text: &str) -> String {
+    let mut literal = String::with_capacity(text.len() + 2);
+    literal.push('\'');
+    for character in text.chars() {
+        match character {
+            '\'' | '\\' => literal.extend(['\\', character]),
+            '\n' => literal.push_str("\\n"),
+            '\t' => literal.push_str("\\t"),
+            _ if character.is_control() => {
+                literal.push_str(&format!("\\U{:08x}", u32::from(character)));
+            }
+            _ => literal.push(character),
+        }
+    }
+    literal.push('\'');
+    literal
 }

@@ -1,18 +1,17 @@
-//! `hatchery image`: the images of interpreters in the cache.
+//! `hatchery image`: builds, lists and removes images in the cache.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use bytesize::ByteSize;
-use hatchery::{CacheDir, EngineConfig, Hatchery, ImageInfo, PackageInfo};
+use hatchery::{CacheDir, EngineConfig, Hatchery, ImageInfo, PackageInfo, PackageOrigin};
 use serde_json::{Value, json};
 
-use super::packages;
 use crate::args::{BuildArguments, ImageCommand, RemoveArguments};
 use crate::exit::{Exit, UsageError};
 use crate::{progress, terminal};
 
-/// Digits of a key that tell images apart for a reader.
+/// Digits of a key that distinguish images for a reader.
 const SHOWN_DIGITS: usize = 12;
 
 pub(crate) async fn run(command: ImageCommand) -> anyhow::Result<Exit> {
@@ -34,10 +33,10 @@ async fn build(arguments: &BuildArguments) -> anyhow::Result<Exit> {
         value["found"] = Value::from(was_found);
         terminal::print(value)?;
     } else {
-        terminal::note(if was_found { "there is such an image already" } else { "made the image" });
+        terminal::note(if was_found { "this image exists already" } else { "built the image" });
         terminal::print(describe(&image, SystemTime::now()))?;
     }
-    // An image that was made just now has said so.
+    // Building a new image has printed its warnings already.
     if was_found {
         image.warnings.iter().for_each(terminal::note);
     }
@@ -49,7 +48,7 @@ fn list(as_array: bool) -> anyhow::Result<Exit> {
     if as_array {
         terminal::print(Value::from_iter(images.iter().map(as_json)))?;
     } else if images.is_empty() {
-        terminal::note("there are no images yet; `hatchery image build --preload numpy` makes one");
+        terminal::note("no images yet; `hatchery image build --preload numpy` builds one");
     } else {
         for line in table(&images, SystemTime::now()) {
             terminal::print(line)?;
@@ -70,12 +69,12 @@ fn info(key: &str, is_json: bool) -> anyhow::Result<Exit> {
 
 fn remove(arguments: &RemoveArguments) -> anyhow::Result<Exit> {
     let cache = cache_dir();
-    // Damaged images and those of other versions can be removed as well.
+    // Includes damaged images and those of other versions.
     let all = hatchery::image_keys(cache.as_deref())?;
     let mut keys = if arguments.all {
         all
     } else {
-        // All are found before one is removed, so that a mistake removes nothing.
+        // Resolves all keys first, so that a mistake removes nothing.
         let the_one =
             |prefix: &String| only(all.iter().filter(|key| key.starts_with(prefix)), prefix);
         arguments.keys.iter().map(the_one).collect::<anyhow::Result<_>>()?
@@ -92,7 +91,7 @@ fn remove(arguments: &RemoveArguments) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The one key that begins with `prefix`.
+/// Returns the one key that begins with `prefix`.
 fn only<'a>(mut found: impl Iterator<Item = &'a String>, prefix: &str) -> anyhow::Result<String> {
     match (found.next(), found.next()) {
         (Some(key), None) => Ok(key.clone()),
@@ -101,20 +100,20 @@ fn only<'a>(mut found: impl Iterator<Item = &'a String>, prefix: &str) -> anyhow
         ))
         .into()),
         (Some(_), Some(_)) => Err(UsageError(format!(
-            "several images have a key that begins with `{prefix}`; give more of it"
+            "several images have a key that begins with `{prefix}`; give more digits"
         ))
         .into()),
     }
 }
 
-fn cache_dir() -> Option<PathBuf> {
+pub(super) fn cache_dir() -> Option<PathBuf> {
     EngineConfig::from_env().cache_dir
 }
 
-/// The image that the user means by the first digits of its key.
+/// Finds the image whose key begins with these digits.
 pub(crate) fn find(key: &str) -> anyhow::Result<ImageInfo> {
     let folder = cache_dir();
-    // A cache that can't be used is no mistake in the key.
+    // An unusable cache is not a mistake in the key.
     CacheDir::open(folder.as_deref())?;
     let found = hatchery::find_image(folder.as_deref(), key);
     let advice = "`hatchery image list` shows the images";
@@ -127,13 +126,24 @@ fn as_json(image: &ImageInfo) -> Value {
         "path": image.path.as_deref().map(std::path::Path::to_string_lossy),
         "file_bytes": image.file_bytes,
         "memory_bytes": image.memory_bytes,
-        "packages": Value::from_iter(image.packages.iter().map(packages::as_json)),
+        "packages": Value::from_iter(image.packages.iter().map(package_as_json)),
         "warnings": image.warnings,
         "preload": image.preload,
         "setup": image.setup,
         "build": image.build,
         "created": humantime::format_rfc3339_seconds(image.created).to_string(),
     })
+}
+
+/// Returns one package as JSON, also for `hatchery packages --json`.
+pub(super) fn package_as_json(package: &PackageInfo) -> Value {
+    let (origin, file) = match &package.origin {
+        PackageOrigin::Wheel(name) => ("wheel", Some(name)),
+        PackageOrigin::Folder(name) => ("folder", Some(name)),
+        PackageOrigin::Requirements(name) => ("requirements", Some(name)),
+        _ => ("build", None),
+    };
+    json!({ "name": package.name, "version": package.version, "origin": origin, "file": file })
 }
 
 fn describe(image: &ImageInfo, now: SystemTime) -> String {
@@ -152,7 +162,7 @@ fn describe(image: &ImageInfo, now: SystemTime) -> String {
     .join("\n")
 }
 
-/// A line for each image below one with the headings, columns aligned.
+/// Formats a heading and a line for each image, in aligned columns.
 fn table(images: &[ImageInfo], now: SystemTime) -> Vec<String> {
     let headings = ["KEY", "SIZE", "PACKAGES", "PRELOAD", "SETUP", "CREATED"].map(str::to_owned);
     let mut rows = vec![headings];
@@ -186,9 +196,9 @@ fn size(bytes: u64) -> String {
     ByteSize::b(bytes).to_string()
 }
 
-/// How long ago something was, in its largest unit.
+/// Formats how long ago a time was, in its largest unit.
 pub(super) fn age(created: SystemTime, now: SystemTime) -> String {
-    // Clocks are set back at times; that is no reason to speak of the future.
+    // Zero if the clock was set back meanwhile.
     let seconds = now.duration_since(created).unwrap_or(Duration::ZERO).as_secs();
     let (count, unit) = match seconds {
         0..60 => return "just now".to_owned(),
@@ -263,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_told_as_text_and_as_json() {
+    fn images_are_described_as_text_and_as_json() {
         let image = image("0123456789abcdef", &["numpy"], Some("setup.py"));
         let text = describe(&image, SystemTime::UNIX_EPOCH);
         let value = as_json(&image);

@@ -1,7 +1,7 @@
-//! `hatchery notebook run`: notebooks of Jupyter, each in a session, side by side.
+//! `hatchery notebook run`: Jupyter notebooks, each in a session, in parallel.
 //!
-//! The outputs go into a copy of each notebook. One that fails or is interrupted keeps its session,
-//! as it was before the cell where it ended, and goes on there later.
+//! The outputs go into a copy of each notebook. If a notebook fails or is interrupted, its session
+//! is saved as it was before that cell, so that a later run can resume there.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -20,31 +20,31 @@ use self::runner::{Settings, Task};
 use crate::args::NotebookArguments;
 use crate::exit::{Exit, UsageError};
 use crate::output::OutputFolder;
-use crate::{inputs, progress, signals, terminal};
+use crate::{inputs, progress, signals, terminal, threads};
 
 mod board;
 mod document;
 mod guest;
-pub(super) mod magics;
+mod magics;
 mod outputs;
 mod resume;
 mod runner;
 
-/// How often the cells of one notebook may show something each.
+/// The most displays of one cell.
 const MOST_DISPLAYS: usize = 100_000;
 
 pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     let tasks = tasks(&arguments)?;
-    // Bars and the like show themselves again and again, which the bytes of all displays bound.
+    // Progress bars update their display again and again; the limit on bytes still bounds them.
     let limits = Limits { display_count: MOST_DISPLAYS, ..arguments.limits.limits() };
-    let go_on = inputs::add_mounts(guest::go_on(&limits), &arguments.mount)?;
+    let resume_job = inputs::add_mounts(guest::resume(&limits), &arguments.mount)?;
     let begin = inputs::add_mounts(guest::begin(&limits), &arguments.mount)?;
     let begin = inputs::add_named(begin, &arguments.input)?;
     let inputs = digest(&arguments.input)?;
 
     let builder = Hatchery::builder().limits(limits.clone()).progress(progress::sink());
     let mut builder = arguments.image.apply(builder)?;
-    let mut at_once = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut at_once = threads::cpus();
     if let Some(workers) = &arguments.workers {
         at_once = *workers.end();
         builder = builder.workers_between(workers.clone());
@@ -58,7 +58,7 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
         pool,
         limits,
         begin,
-        go_on,
+        resume_job,
         image,
         inputs,
         resumes: arguments.resume,
@@ -72,14 +72,13 @@ pub(crate) async fn run(arguments: NotebookArguments) -> anyhow::Result<Exit> {
     Ok(tally.exit())
 }
 
-/// Runs the notebooks, in the order in which they were given, so many at once.
+/// Runs the notebooks in the given order, `at_once` in parallel.
 async fn run_all(
     tasks: Vec<Task>,
     settings: &Arc<Settings>,
     at_once: usize,
 ) -> anyhow::Result<Tally> {
-    // The first interrupts the cells that run, the second one stops them, the third one ends this
-    // process.
+    // The first interrupts the running cells, the second stops them, the third ends this process.
     let interrupts = signals::interrupts(3)?;
     let places = Arc::new(Semaphore::new(at_once));
     let mut running = JoinSet::new();
@@ -99,15 +98,15 @@ async fn run_all(
     Ok(tally)
 }
 
-/// What became of the notebooks.
+/// Counts of how the notebooks ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
-    whole: usize,
+    completed: usize,
     failed: usize,
     interrupted: usize,
     /// Cells that raised and were allowed to.
     allowed_errors: usize,
-    /// What is the sandbox's to put right, or the machine's.
+    /// The exit of a notebook that failed because of the sandbox or the machine.
     broken: Option<Exit>,
 }
 
@@ -115,7 +114,7 @@ impl Tally {
     fn add(&mut self, exit: Exit, allowed_errors: usize) {
         self.allowed_errors += allowed_errors;
         match exit {
-            Exit::Success => self.whole += 1,
+            Exit::Success => self.completed += 1,
             Exit::Interrupted => self.interrupted += 1,
             Exit::Failed => self.failed += 1,
             exit => {
@@ -126,7 +125,7 @@ impl Tally {
     }
 
     fn count(&self) -> usize {
-        self.whole + self.failed + self.interrupted
+        self.completed + self.failed + self.interrupted
     }
 
     fn exit(&self) -> Exit {
@@ -141,7 +140,7 @@ impl Tally {
 
 impl std::fmt::Display for Tally {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{} of {} notebooks ran whole", self.whole, self.count())?;
+        write!(formatter, "{} of {} notebooks completed", self.completed, self.count())?;
         for (count, what) in [(self.failed, "failed"), (self.interrupted, "interrupted")] {
             if count > 0 {
                 write!(formatter, ", {count} {what}")?;
@@ -154,7 +153,7 @@ impl std::fmt::Display for Tally {
     }
 }
 
-/// Reads every notebook and finds the places of the copies, before anything runs.
+/// Reads every notebook and chooses the paths of the copies, before anything runs.
 fn tasks(arguments: &NotebookArguments) -> anyhow::Result<Vec<Task>> {
     let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
     let output = output.map(Arc::new);
@@ -167,12 +166,12 @@ fn tasks(arguments: &NotebookArguments) -> anyhow::Result<Vec<Task>> {
         let text = String::from_utf8(bytes).map_err(|_| unreadable(&"it isn't UTF-8"))?;
         let notebook = Notebook::read(&text).map_err(|problem| unreadable(&problem))?;
         let (copy, files) = places_of(source, arguments.output_dir.as_deref())
-            .ok_or_else(|| unreadable(&"that is no name of a file"))?;
+            .ok_or_else(|| unreadable(&"its path has no file name"))?;
         let meets =
             |task: &&Task| task.places.copy == copy || is_same(Path::new(&task.name), source);
         if let Some(other) = tasks.iter().find(meets) {
             return Err(unreadable(&format_args!(
-                "its copy would be that of `{}`, {}; give one of them another name",
+                "it would have the same copy as `{}`, {}; rename one of them",
                 other.name,
                 copy.display()
             ))
@@ -201,7 +200,7 @@ fn tasks(arguments: &NotebookArguments) -> anyhow::Result<Vec<Task>> {
     Ok(tasks)
 }
 
-/// Where the copy of a notebook goes, and the folder in that one for the files of its cells.
+/// Returns the path of a notebook's copy, and the subfolder for the files of its cells.
 fn places_of(source: &Path, folder: Option<&Path>) -> Option<(PathBuf, Option<String>)> {
     let stem = source.file_stem()?;
     let mut name = stem.to_owned();
@@ -213,13 +212,13 @@ fn places_of(source: &Path, folder: Option<&Path>) -> Option<(PathBuf, Option<St
     Some((folder.join(name), Some(stem.to_string_lossy().into_owned())))
 }
 
-/// Whether both are one file that is there.
+/// Returns whether both paths are the same existing file.
 fn is_same(first: &Path, second: &Path) -> bool {
     let identity = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
     identity(first).is_some() && identity(first) == identity(second)
 }
 
-/// A digest of the input files and of what they are called.
+/// Returns a digest of the names and contents of the input files.
 fn digest(inputs: &[String]) -> anyhow::Result<String> {
     let mut hasher = blake3::Hasher::new();
     for (name, contents) in inputs::read_named(inputs)? {
@@ -260,15 +259,15 @@ mod tests {
             exits.iter().for_each(|exit| tally.add(*exit, 0));
             assert_eq!((tally.exit(), tally.count()), (expected, exits.len()));
         }
-        let tally = Tally { whole: 2, failed: 1, ..Tally::default() };
-        assert_eq!(tally.to_string(), "2 of 3 notebooks ran whole, 1 failed");
-        let tally = Tally { whole: 2, allowed_errors: 3, ..Tally::default() };
-        let expected = "2 of 2 notebooks ran whole; 3 cells raised errors that were allowed";
+        let tally = Tally { completed: 2, failed: 1, ..Tally::default() };
+        assert_eq!(tally.to_string(), "2 of 3 notebooks completed, 1 failed");
+        let tally = Tally { completed: 2, allowed_errors: 3, ..Tally::default() };
+        let expected = "2 of 2 notebooks completed; 3 cells raised errors that were allowed";
         assert_eq!(tally.to_string(), expected);
     }
 
     #[test]
-    fn inputs_are_told_apart_by_name_and_contents() {
+    fn inputs_differ_by_name_and_contents() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.csv").display().to_string();
         fs::write(&path, "1").unwrap();

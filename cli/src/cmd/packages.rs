@@ -1,9 +1,9 @@
-//! `hatchery packages`: what programs can import beyond the standard library.
+//! `hatchery packages`: lists what programs can import beyond the standard library.
 
-use hatchery::{EngineConfig, Hatchery, PackageInfo, PackageOrigin};
-use serde_json::{Value, json};
+use hatchery::{EngineConfig, Hatchery, PackageInfo};
+use serde_json::Value;
 
-use super::image;
+use super::image::{find, package_as_json};
 use crate::args::PackagesArguments;
 use crate::exit::Exit;
 use crate::{progress, terminal};
@@ -11,7 +11,7 @@ use crate::{progress, terminal};
 pub(crate) async fn run(arguments: PackagesArguments) -> anyhow::Result<Exit> {
     let (mut packages, warnings) = match &arguments.key {
         Some(key) => {
-            let image = image::find(key)?;
+            let image = find(key)?;
             (image.packages, image.warnings)
         }
         None if arguments.image.is_plain() => (Vec::new(), Vec::new()),
@@ -26,7 +26,7 @@ pub(crate) async fn run(arguments: PackagesArguments) -> anyhow::Result<Exit> {
     });
     packages.extend(own.await??);
     if arguments.json {
-        terminal::print(Value::from_iter(packages.iter().map(as_json)))?;
+        terminal::print(Value::from_iter(packages.iter().map(package_as_json)))?;
     } else {
         for line in table(&packages) {
             terminal::print(line)?;
@@ -34,17 +34,6 @@ pub(crate) async fn run(arguments: PackagesArguments) -> anyhow::Result<Exit> {
     }
     warnings.iter().for_each(terminal::note);
     Ok(Exit::Success)
-}
-
-/// One package, as `hatchery image info --json` has it too.
-pub(crate) fn as_json(package: &PackageInfo) -> Value {
-    let (origin, file) = match &package.origin {
-        PackageOrigin::Wheel(name) => ("wheel", Some(name)),
-        PackageOrigin::Folder(name) => ("folder", Some(name)),
-        PackageOrigin::Requirements(name) => ("requirements", Some(name)),
-        _ => ("build", None),
-    };
-    json!({ "name": package.name, "version": package.version, "origin": origin, "file": file })
 }
 
 fn table(packages: &[PackageInfo]) -> Vec<String> {
@@ -59,9 +48,10 @@ fn table(packages: &[PackageInfo]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hatchery::PackageOrigin;
 
     #[test]
-    fn a_package_is_told_as_text_and_as_json() {
+    fn a_package_is_printed_as_text_and_as_json() {
         let wheel = PackageInfo {
             name: "thing".to_owned(),
             version: Some("1.0".to_owned()),
@@ -71,8 +61,8 @@ mod tests {
         let lines = table(&[wheel.clone(), own.clone()]);
         assert_eq!(lines[1], "thing  1.0      wheel thing-1.0-py3-none-any.whl");
         assert_eq!(lines[2], "thing  -        the build");
-        assert_eq!(as_json(&wheel)["file"], "thing-1.0-py3-none-any.whl");
-        assert_eq!(as_json(&own)["origin"], "build");
-        assert_eq!(as_json(&own)["version"], Value::Null);
+        assert_eq!(package_as_json(&wheel)["file"], "thing-1.0-py3-none-any.whl");
+        assert_eq!(package_as_json(&own)["origin"], "build");
+        assert_eq!(package_as_json(&own)["version"], Value::Null);
     }
 }

@@ -1,4 +1,4 @@
-//! `hatchery python`: the build and its cache.
+//! `hatchery python`: the Python build and its cache.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(crate) fn info() -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Bytes of all files below `folder`; unreadable ones count as nothing.
+/// Returns the bytes of all files below `folder`; unreadable ones count as nothing.
 fn size_of(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     entries

@@ -1,8 +1,8 @@
-//! `hatchery repl`: a prompt for Python in a session.
+//! `hatchery repl`: a Python prompt in a session.
 //!
-//! Each input is a job in the present session. What ends an input ends nothing else: exceptions,
-//! limits and Ctrl-C come back to the prompt, and if a session is lost, a fresh one takes its
-//! place. Without a terminal there is no prompt, and the rest is the same.
+//! Each input is a job in the current session. Exceptions, limits and Ctrl-C end an input and
+//! return to the prompt. If the session is lost, a fresh one replaces it. Without a terminal there
+//! is no prompt; everything else is the same.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,8 +16,9 @@ use hatchery::{Error, Hatchery, Job, Limits, MimeBundle, Outcome, Refusal, Sessi
 use self::assistant::Help;
 use self::command::Command;
 use self::input::Input;
-use self::reader::{Heard, Reader};
+use self::reader::Reader;
 use self::session_file::SessionFile;
+use self::terminal::Heard;
 use self::typed::{Calls, READ_LINE, Typed};
 use self::workspace::Outputs;
 use crate::args::ReplArguments;
@@ -40,23 +41,23 @@ mod terminal;
 mod typed;
 mod workspace;
 
-/// The session that is there from the start. The prompt doesn't show its name.
+/// Name of the initial session. The prompt doesn't show it.
 const FIRST: &str = "repl";
 
-/// How long keeping the session may take when a signal or a failure ends the prompt, beside the
-/// grace period of what runs.
+/// How long saving the session may take when a signal or a failure ends the prompt, in addition to
+/// the grace period of a running input.
 const LAST_SAVE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     screen::set_raw(arguments.raw_output);
-    // Before there is work that would be lost.
+    // Before there is work that could be lost.
     let kept = arguments.session.as_deref().map(SessionFile::open).transpose()?;
     let outputs = arguments.output_dir.as_deref().map(Outputs::open).transpose()?;
     if let Some(folder) = &arguments.save_displays {
         fs::create_dir_all(folder)
-            .map_err(|error| UsageError(format!("can't make `{}`: {error}", folder.display())))?;
+            .map_err(|error| UsageError(format!("can't create `{}`: {error}", folder.display())))?;
     }
-    // The only function is the one that reads lines, of which there may be many.
+    // The only function reads lines, and there may be many.
     let limits = Limits { function_calls: u64::MAX, ..arguments.limits.limits() };
     let begin = Job::code(guest::begin()).named("<begin>").limits(own_limits(&limits));
     let given = Given {
@@ -82,15 +83,15 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         outputs,
         display_folder: arguments.save_displays,
         shown: Vec::new(),
-        has_told_of_files: false,
+        has_noted_files: false,
         is_interactive: reader.is_terminal(),
         exit: Exit::Success,
     };
     let mut endings = signals::endings()?;
     let ended = tokio::select! {
         biased;
-        // First, since a terminal that goes ends the input as well, and often at once. An input that
-        // runs is cancelled as this drops its ticket.
+        // First, since a terminal that closes ends the input as well, often at once. Dropping the
+        // ticket of a running input cancels it.
         exit = endings.first() => Ok(exit),
         ended = repl.converse(&mut reader) => ended,
     };
@@ -98,9 +99,9 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         Ok(Exit::Signal(_)) | Err(_) => {
             reader.give_up();
             let time = repl.limits.grace.saturating_add(LAST_SAVE);
-            let keeping = tokio::time::timeout(time, repl.keep_after_all());
+            let keeping = tokio::time::timeout(time, repl.keep_after_cancel());
             keeping.await.unwrap_or_else(|_| {
-                Err(anyhow::anyhow!("that took longer than {} s", time.as_secs()))
+                Err(anyhow::anyhow!("it took longer than {} s", time.as_secs()))
             })
         }
         Ok(_) => repl.keep().await,
@@ -110,68 +111,69 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
             screen::error(format_args!("{error:#}"));
         }
         let file = arguments.session.unwrap_or_default();
-        return Err(problem.context(format!("the session is not kept in `{}`", file.display())));
+        return Err(problem.context(format!("the session is not saved in `{}`", file.display())));
     }
     ended
 }
 
-/// The session in the file, if there is one, else a fresh one.
+/// Opens the session in the file, or a fresh one without a file.
 async fn open(hatchery: &Hatchery, file: Option<&Path>) -> anyhow::Result<Session> {
     match file {
         Some(file) => hatchery
             .revive(FIRST, file)
             .await
-            .with_context(|| format!("can't go on with the session in `{}`", file.display())),
+            .with_context(|| format!("can't continue the session in `{}`", file.display())),
         None => Ok(hatchery.session(FIRST).await?),
     }
 }
 
-/// What each session is given besides what is typed.
+/// What each session gets besides what the user types.
 struct Given {
     /// Names in the workspace, and contents.
     files: Vec<(String, Vec<u8>)>,
-    /// A job that gives it what the prompt has there, and mounts the folders. It changes nothing
-    /// where that was done already.
+    /// A job that installs the prompt's helpers and mounts the folders. Repeating it changes
+    /// nothing.
     begin: Job,
 }
 
 /// A conversation with the user.
 struct Repl {
     hatchery: Hatchery,
-    /// Invariant: the present one is among them.
+    /// Invariant: contains the current session.
     sessions: BTreeMap<String, Session>,
-    /// The name of the session that inputs go to.
+    /// The name of the session that gets the inputs.
     present: String,
     interrupts: Interrupts,
-    /// Inputs so far, which tracebacks tell apart by their numbers.
+    /// Number of inputs so far; it names each input in tracebacks.
     input_count: usize,
-    /// What each input may use.
+    /// The limits of each input.
     limits: Limits,
     given: Given,
-    /// What programs read that run.
+    /// What running programs read from standard input.
     calls: Calls,
-    /// Where the present session is kept at the end.
+    /// The file for the current session at the end.
     kept: Option<SessionFile>,
     outputs: Option<Outputs>,
-    /// Where displays are kept.
+    /// The folder for displays (`--save-displays`).
     display_folder: Option<PathBuf>,
-    /// What the last input that showed something showed.
+    /// The displays of the last input that had any.
     shown: Vec<(&'static str, MimeBundle)>,
-    /// Whether the user knows how to get at files.
-    has_told_of_files: bool,
+    /// Whether the user has been told how to fetch files.
+    has_noted_files: bool,
     is_interactive: bool,
-    /// How this ends if nothing else happens. At a prompt always well: the user saw what failed.
+    /// The exit code unless something else decides it. Always success at a terminal, where the user
+    /// saw what failed.
     exit: Exit,
 }
 
 impl Repl {
-    /// Reads and evaluates until the user leaves.
+    /// Reads and evaluates inputs until the user leaves.
     async fn converse(&mut self, reader: &mut Reader) -> anyhow::Result<Exit> {
         if self.is_interactive {
             let version = env!("CARGO_PKG_VERSION");
             print(format_args!("Hatchery {version}, Python in a sandbox; `:help` shows commands"))?;
         }
-        self.give_all().await?;
+        self.give_files().await?;
         let mut input = Input::default();
         loop {
             let prompt = self.prompt(&input);
@@ -183,10 +185,10 @@ impl Repl {
                 }
                 Heard::Interrupt => return Ok(Exit::Interrupted),
                 Heard::End if input.is_empty() => return Ok(self.exit),
-                // What was typed so far is all that there is of it.
+                // The input ends with what was typed so far.
                 Heard::End => {}
                 Heard::Line(line) => {
-                    // Run by itself: if it fails, what follows it is run all the same.
+                    // Runs on its own: if it fails, the next input still runs.
                     if input.is_ended_by(&line)
                         && let ControlFlow::Break(exit) = self.turn(&mut input, reader).await?
                     {
@@ -199,7 +201,7 @@ impl Repl {
                             ControlFlow::Break(exit) => return Ok(exit),
                         }
                     }
-                    // One that is longer is submitted as it is, which says that it is too long.
+                    // An input that is too long is submitted as it is, and refused as too long.
                     if !input.push(&line) && input.len() <= self.limits.source_bytes {
                         continue;
                     }
@@ -211,7 +213,7 @@ impl Repl {
         }
     }
 
-    /// Runs the input that was typed, and begins the next one.
+    /// Runs the complete input, and begins the next one.
     async fn turn(
         &mut self,
         input: &mut Input,
@@ -231,7 +233,7 @@ impl Repl {
         }
     }
 
-    /// What helps who types the next line.
+    /// Collects what completion and colours need for the next line.
     fn help(&self, input: &Input) -> Help {
         Help {
             scanner: input.scanner().clone(),
@@ -248,17 +250,17 @@ impl Repl {
     }
 
     fn session(&self) -> Session {
-        self.sessions.get(&self.present).expect("the present session is open").clone()
+        self.sessions.get(&self.present).expect("the current session is open").clone()
     }
 
-    /// Runs an input and shows what comes of it.
+    /// Runs an input and shows the outcome.
     async fn evaluate(
         &mut self,
         source: String,
         reader: &mut Reader,
     ) -> anyhow::Result<ControlFlow<Exit>> {
         self.input_count += 1;
-        // As at Python's own prompt, an input that raised has still done to files what it did.
+        // As at Python's own prompt, an input that raises keeps its changes to files.
         let name = format!("<input-{}>", self.input_count);
         let job = Job::code(source).named(name).keep_files().prompt().stdin_from(READ_LINE);
         let mut ticket = match self.session().submit(job).await {
@@ -279,19 +281,19 @@ impl Repl {
         let (outcome, _) = followed?;
         self.interrupts.forget();
         if self.is_interactive && is_unfinished {
-            // Else the prompt would be drawn over it.
+            // Otherwise the prompt would overwrite it.
             print("")?;
         }
         report(&outcome);
         if outcome.session_restored {
-            note("the session is as it was before that");
+            note("the session is back in its state before this input");
         }
         let flow = self.conclude(&outcome).await?;
-        self.keep_what_it_made(&outcome);
+        self.keep_results(&outcome);
         Ok(flow)
     }
 
-    /// What an outcome means for the conversation.
+    /// Decides what an outcome means for the conversation.
     async fn conclude(&mut self, outcome: &Outcome) -> anyhow::Result<ControlFlow<Exit>> {
         match &outcome.verdict {
             Verdict::Completed { repr, .. } => {
@@ -301,7 +303,7 @@ impl Repl {
                 return Ok(ControlFlow::Continue(()));
             }
             Verdict::Raised(_) => return Ok(ControlFlow::Continue(())),
-            // It did not leave, it crashed.
+            // The program crashed; the user didn't leave.
             Verdict::Exited { code: Outcome::ABORTED | Outcome::CRASHED, message: Some(_) } => {}
             Verdict::Exited { code, .. } => return Ok(ControlFlow::Break(Exit::Program(*code))),
             Verdict::SandboxFailed(_) => self.fail_with(Exit::Sandbox),
@@ -314,9 +316,9 @@ impl Repl {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Whether the present session is gone. Only running something in it says so for certain.
+    /// Returns whether the current session is gone. Only running something in it can tell.
     async fn is_lost(&self) -> bool {
-        // What it mounts may have gone with the input.
+        // A replaced interpreter has lost its mounts, which this job restores.
         match self.session().run(self.given.begin.clone()).await {
             Ok(outcome) => matches!(outcome.verdict, Verdict::SandboxFailed(_)),
             Err(error) => matches!(error, Error::Refused(Refusal::SessionGone { .. })),
@@ -326,11 +328,11 @@ impl Repl {
     async fn replace_lost(&mut self) -> anyhow::Result<()> {
         let fresh = self.hatchery.session(&self.present).await?;
         self.sessions.insert(self.present.clone(), fresh);
-        screen::error("the session is lost, and its variables with it; this is a fresh one");
-        self.give_all().await
+        screen::error("the session and its variables are lost; continuing in a fresh session");
+        self.give_files().await
     }
 
-    /// Does what a command says.
+    /// Executes a command.
     async fn obey(
         &mut self,
         command: Result<Command, String>,
@@ -354,7 +356,7 @@ impl Repl {
             Ok(Command::Fork(name)) if self.sessions.contains_key(&name) => {
                 self.complain(
                     Exit::Usage,
-                    format_args!("there is a session `{name}`; `:switch {name}` goes there"),
+                    format_args!("the session `{name}` exists already; use `:switch {name}`"),
                 );
             }
             Ok(Command::Fork(name)) => match self.session().fork(&name).await {
@@ -377,8 +379,8 @@ impl Repl {
             Ok(Command::Displays(folder)) => self.keep_displays(&folder),
             Ok(Command::Reset) => match self.session().reset().await {
                 Ok(()) => {
-                    note("the session is as it was at first");
-                    self.give_all().await?;
+                    note("the session is reset");
+                    self.give_files().await?;
                 }
                 Err(error) => {
                     self.complain(Exit::Sandbox, format_args!("can't reset the session: {error}"));
@@ -389,7 +391,7 @@ impl Repl {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Opens the session in a file beside those that are open: nothing that is there is lost.
+    /// Opens the session in a file beside those that are open, so that none is lost.
     async fn load(&mut self, file: &Path) -> anyhow::Result<()> {
         let name = self.free_name(&command::name_of_file(file));
         match self.hatchery.revive(&name, file).await {
@@ -404,7 +406,7 @@ impl Repl {
         Ok(())
     }
 
-    /// Writes the present session to a file.
+    /// Writes the current session to a file.
     async fn save(&mut self, file: &Path) -> anyhow::Result<u64> {
         let session = self.session();
         match &mut self.kept {
@@ -413,7 +415,7 @@ impl Repl {
         }
     }
 
-    /// Keeps the present session where it is to be kept.
+    /// Saves the current session to the file of `--session`, if given.
     async fn keep(&mut self) -> anyhow::Result<()> {
         let session = self.session();
         match &mut self.kept {
@@ -422,15 +424,15 @@ impl Repl {
         }
     }
 
-    /// Keeps it once what was cancelled in it has ended.
-    async fn keep_after_all(&mut self) -> anyhow::Result<()> {
+    /// Saves the session once the job that was cancelled in it has ended.
+    async fn keep_after_cancel(&mut self) -> anyhow::Result<()> {
         if self.kept.is_some() {
             let _ = self.session().run(Job::code("")).await;
         }
         self.keep().await
     }
 
-    /// This name, or the first with a number that no session has.
+    /// Returns this name, or the first free one with a number appended.
     fn free_name(&self, name: &str) -> String {
         let names = std::iter::once(name.to_owned())
             .chain((2..).map(|number: usize| format!("{name}-{number}")));
@@ -438,19 +440,19 @@ impl Repl {
     }
 
     async fn go_to(&mut self, name: String, session: Session) -> anyhow::Result<()> {
-        note(format_args!("this is the session `{name}` now"));
+        note(format_args!("switched to the session `{name}`"));
         self.sessions.insert(name.clone(), session);
         self.present = name;
         self.begin().await
     }
 
-    /// Says what went wrong on the way. It ends nothing.
+    /// Reports a problem that doesn't end the conversation.
     fn complain(&mut self, exit: Exit, problem: impl std::fmt::Display) {
         screen::error(problem);
         self.fail_with(exit);
     }
 
-    /// Remembers that not everything went well, for who isn't there to see it.
+    /// Remembers a failure for the exit code, unless a user at the terminal saw it.
     fn fail_with(&mut self, exit: Exit) {
         if !self.is_interactive && self.exit != Exit::Sandbox {
             self.exit = exit;

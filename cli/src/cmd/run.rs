@@ -15,13 +15,13 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     terminal::set_raw(arguments.raw_output);
     let job = job(&arguments)?;
     let dependencies = inputs::header_dependencies(job.source());
-    // Before the program runs, since its files would be lost otherwise.
+    // Opened before the program runs: a failure afterwards would lose its files.
     let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
     let shown = arguments.save_displays.as_deref().map(OutputFolder::open).transpose()?;
     let builder = Hatchery::builder().workers(1).progress(progress::sink());
     let hatchery = arguments.image.apply(builder)?.start().await?;
     inputs::mention_missing(dependencies, &hatchery).await;
-    // The first asks the program to end, the second ends it, the third ends this process.
+    // The first asks the program to end, the second stops it, the third ends this process.
     let mut interrupts = signals::interrupts(3)?;
     let mut ticket = hatchery.submit(job).await.map_err(of_submission)?;
     let (outcome, interrupts) = follow(&mut ticket, !arguments.json, &mut interrupts).await?;
@@ -50,12 +50,13 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
         }
     };
     let are_kept = keep_files(&outcome, output.as_ref(), &arguments) && are_shown;
-    // Not aborted: that would wait for the interpreter that is being started for a next job, and
-    // the process ends here.
-    Ok(Exit::of_followed(&outcome, interrupts, are_kept))
+    // No abort: that would wait for the replacement interpreter to start, and the process ends here
+    // anyway.
+    Ok(Exit::of_job(&outcome, interrupts, are_kept))
 }
 
-/// What a called function returned, as Python's prompt shows it; nothing for `None`.
+/// Returns what a called function returned, as Python's prompt shows it; `None` for Python's
+/// `None`.
 fn returned(outcome: &Outcome) -> Option<&str> {
     match &outcome.verdict {
         Verdict::Completed { repr, .. } => repr.as_deref(),
@@ -63,8 +64,8 @@ fn returned(outcome: &Outcome) -> Option<&str> {
     }
 }
 
-/// Writes the files that the program made, or says that there are some. Returns whether each one
-/// was written that should have been.
+/// Writes the files that the program created, or notes that there are some. Returns whether every
+/// file that should be written was.
 fn keep_files(outcome: &Outcome, output: Option<&OutputFolder>, arguments: &RunArguments) -> bool {
     let Some(folder) = output else {
         if !outcome.files.is_empty() && !arguments.json {
@@ -97,7 +98,7 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
         (None, Some(file)) if file == Path::new("-") => {
             if arguments.stdin.as_deref() == Some(file) {
                 let text =
-                    "the program and `--stdin -` both want standard input; give one as a file";
+                    "the program and `--stdin -` both read standard input; put one in a file";
                 return Err(UsageError(text.to_owned()).into());
             }
             Job::code(source_from_stdin()?).named("-")
@@ -142,7 +143,7 @@ fn source_from_stdin() -> Result<String, UsageError> {
     hatchery::decode_source(&bytes).map_err(|error| unreadable(&error))
 }
 
-/// What is wrong with a job by itself is the user's to put right.
+/// Makes an error of the job itself the user's mistake.
 fn of_submission(error: hatchery::Error) -> anyhow::Error {
     match error {
         hatchery::Error::Program(_) => UsageError(error.to_string()).into(),

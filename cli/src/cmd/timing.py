@@ -1,6 +1,6 @@
 """`%time` and `%timeit`, in notebooks and at the prompt.
 
-A session has this as the module `hatchery_timing`.
+Installed in sessions as the module `hatchery_timing`.
 """
 
 import ast
@@ -11,11 +11,11 @@ FILENAME = "<magic>"
 
 
 class UsageError(Exception):
-    """Something of IPython that can't be had here, or was asked for in a wrong way."""
+    """A magic or part of IPython that isn't available here, or was used wrongly."""
 
 
 def compiled(source):
-    """Code that runs the source, and code of the expression that it ends in, or `None`."""
+    """Returns code that runs the source, and code of its last expression, or `None`."""
     linecache.cache[FILENAME] = len(source), None, source.splitlines(True), FILENAME
     tree = ast.parse(source, FILENAME)
     last = None
@@ -25,7 +25,7 @@ def compiled(source):
 
 
 def timed(source):
-    """Runs a program, says how long that took, and gives the value that it ends in."""
+    """Runs a program, prints how long it took, and returns the value of its last expression."""
     body, last = compiled(source)
     names = sys.modules["__main__"].__dict__
 
@@ -37,7 +37,7 @@ def timed(source):
 
 
 def measured(run):
-    """What `run` gives; says how long that took, however it ends."""
+    """Returns the result of `run`, and prints how long it took, however it ends."""
     import time
 
     wall, cpu = time.perf_counter(), time.process_time()
@@ -63,7 +63,7 @@ def timeit(line, cell=None):
                 count, _, rest = rest.partition(" ")
                 rest = rest.strip()
             if not count.isdecimal() or count == "0":
-                raise UsageError(f"`timeit {option[:2]}` wants a number of at least 1")
+                raise UsageError(f"`timeit {option[:2]}` needs a number of at least 1")
             if option[:2] == "-n":
                 number = int(count)
             else:
@@ -73,12 +73,12 @@ def timeit(line, cell=None):
         elif option == "-o":
             gives = True
         else:
-            raise UsageError(f"`timeit` has no option `{option}` here: there are -n, -r, -q and -o")
+            raise UsageError(f"`timeit` has no option `{option}` here, only -n, -r, -q and -o")
     names = sys.modules["__main__"].__dict__
     statement, setup = (rest, "pass") if cell is None else (cell, rest or "pass")
     timer = library.Timer(statement, setup, time.perf_counter, names)
     if not number:
-        # Enough that a run takes a fifth of a second.
+        # Enough loops for a fifth of a second per run.
         number = next((n for n in (10**e for e in range(9)) if timer.timeit(n) >= 0.2), 10**9)
     result = TimeitResult([one / number for one in timer.repeat(repeat, number)], number)
     if not is_quiet:
@@ -87,7 +87,7 @@ def timeit(line, cell=None):
 
 
 class TimeitResult:
-    """How long each of some runs took for one loop, in seconds."""
+    """The seconds that each run took per loop."""
 
     def __init__(self, timings, loops):
         self.timings = timings
@@ -110,7 +110,7 @@ class TimeitResult:
 
 
 def time_text(seconds):
-    """A time as IPython writes it."""
+    """Formats a time as IPython does."""
     if seconds >= 60:
         parts, left = [], seconds
         for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):

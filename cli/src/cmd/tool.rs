@@ -1,4 +1,4 @@
-//! `hatchery tool`: a program as a tool of an agent, JSON in and out.
+//! `hatchery tool`: runs a program as an agent's tool, with JSON in and out.
 
 use std::io::Read;
 
@@ -12,7 +12,7 @@ use crate::follow::follow;
 use crate::output::OutputFolder;
 use crate::{escapes, inputs, progress, signals, terminal};
 
-/// Prints the schema of calls, or that of results.
+/// Prints the schema of calls, or of results.
 pub(crate) fn schema(is_result: bool) -> anyhow::Result<Exit> {
     let schema = match is_result {
         true => hatchery::tool_result_schema(),
@@ -22,8 +22,7 @@ pub(crate) fn schema(is_result: bool) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Runs the call on standard input. Whatever becomes of it, a result is printed: an agent reads
-/// nothing else.
+/// Runs the call on standard input. Always prints a result, since an agent reads nothing else.
 pub(crate) async fn run(arguments: ToolRunArguments) -> anyhow::Result<Exit> {
     match run_call(&arguments).await {
         Ok((result, exit)) => {
@@ -52,10 +51,10 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
         .read_to_string(&mut call)
         .map_err(|error| UsageError(format!("can't read the call: {error}")))?;
     let call = serde_json::from_str(&call)
-        .map_err(|error| UsageError(format!("the call is no JSON: {error}")))?;
+        .map_err(|error| UsageError(format!("the call is not valid JSON: {error}")))?;
     let job = Job::from_tool_call(&call).map_err(|error| UsageError(error.to_string()))?;
     let job = given(job, arguments)?;
-    // Before the program runs, since its files would be lost otherwise.
+    // Opened before the program runs: a failure afterwards would lose its files.
     let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;
     let mut kept = arguments.session.as_deref().map(SessionFile::open).transpose()?;
     let builder = Hatchery::builder().workers(1).limits(arguments.limits.limits());
@@ -70,24 +69,24 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
         None => hatchery.submit(job).await?,
     };
     let (outcome, interrupts) = follow(&mut ticket, false, &mut interrupts).await?;
-    // Before the result is printed, so that all is there for whoever reads it.
+    // Written before the result is printed, so that everything exists when it is read.
     let problems = output.map_or_else(Vec::new, |folder| folder.keep(&outcome.files));
     problems.iter().for_each(terminal::error);
     let mut are_kept = problems.is_empty();
     if let (Some(kept), Some(session)) = (&mut kept, &session)
         && let Err(error) = kept.save(session).await
     {
-        terminal::error(format_args!("the session is not kept: {error:#}"));
+        terminal::error(format_args!("the session is not saved: {error:#}"));
         are_kept = false;
     }
     let result = match arguments.file_contents {
         true => outcome.to_tool_json_with_files(),
         false => outcome.to_tool_json(),
     };
-    Ok((result, Exit::of_followed(&outcome, interrupts, are_kept)))
+    Ok((result, Exit::of_job(&outcome, interrupts, are_kept)))
 }
 
-/// The session that earlier calls left in the file, else a fresh one.
+/// Returns the session that earlier calls left in the file, or a fresh one.
 async fn session(hatchery: &Hatchery, kept: &SessionFile) -> anyhow::Result<Session> {
     const NAME: &str = "tool";
     match kept.existing() {
@@ -96,7 +95,7 @@ async fn session(hatchery: &Hatchery, kept: &SessionFile) -> anyhow::Result<Sess
     }
 }
 
-/// The job with the files and folders that the options give it as well.
+/// Adds the files and folders of the options to a job.
 fn given(job: Job, arguments: &ToolRunArguments) -> anyhow::Result<Job> {
     let shared = inputs::add_named(Job::default(), &arguments.input)?;
     Ok(job.with_files_of(&inputs::add_mounts(shared, &arguments.mount)?))

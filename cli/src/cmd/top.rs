@@ -1,7 +1,7 @@
-//! `hatchery top`: what a batch with `--metrics` does, live in a terminal.
+//! `hatchery top`: shows a batch with `--metrics` live in a terminal.
 //!
-//! A thread asks for the status and hands it over; the screen is drawn from the last answer,
-//! whatever becomes of the connection.
+//! A thread fetches the status and sends it here. The screen shows the latest answer, even if the
+//! connection is lost.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -26,9 +26,9 @@ mod screen;
 mod source;
 mod view;
 
-/// How soon a key, a new answer or a signal shows.
+/// The time until a key, a new answer or a signal takes effect.
 const TICK: Duration = Duration::from_millis(50);
-/// The width of what `--once` prints to no terminal.
+/// The width of `--once` output without a terminal.
 const COLUMNS: u16 = 100;
 
 pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
@@ -55,7 +55,7 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
     watch_until_signal(source, screen, arguments.interval).await
 }
 
-/// Prints the status as the batch tells it.
+/// Prints the status as the batch sends it.
 async fn print_json(source: Arc<Source>) -> anyhow::Result<Exit> {
     let asked = Arc::clone(&source);
     let status = tokio::task::spawn_blocking(move || asked.ask_json()).await?;
@@ -70,7 +70,7 @@ async fn watch_until_signal(
     screen: Screen,
     interval: Duration,
 ) -> anyhow::Result<Exit> {
-    // Ctrl-C is a key here; these come from other processes.
+    // Ctrl-C is a key here; these signals come from other processes.
     let mut signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
         .map(signal)
         .into_iter()
@@ -90,7 +90,7 @@ async fn watch_until_signal(
         ended??;
         return Ok(Exit::Success);
     }
-    // The terminal has to be put back before the process ends.
+    // The terminal must be restored before the process ends.
     over.store(true, Ordering::Relaxed);
     watching.await??;
     Ok(Exit::Interrupted)
@@ -102,25 +102,25 @@ fn watch(
     interval: Duration,
     is_over: &AtomicBool,
 ) -> std::io::Result<()> {
-    // It also has panics put the terminal back before they are told.
+    // Also makes panics restore the terminal before their message.
     let mut terminal = ratatui::try_init()?;
-    let (tell, answers) = mpsc::sync_channel(1);
-    // Dropped at the end, which the thread hears between two questions.
-    let (_goes_on, ends) = mpsc::sync_channel(0);
-    std::thread::spawn(move || ask_on(&source, interval, &ends, &tell));
+    let (sender, answers) = mpsc::sync_channel(1);
+    // Dropped at the end, which the thread notices between two requests.
+    let (_running, ends) = mpsc::sync_channel(0);
+    std::thread::spawn(move || poll_status(&source, interval, &ends, &sender));
     let watched = show(&mut terminal, screen, &answers, is_over);
     ratatui::restore();
     watched
 }
 
-fn ask_on(
+fn poll_status(
     source: &Source,
     interval: Duration,
     ends: &Receiver<()>,
-    tell: &SyncSender<Result<Answer, String>>,
+    sender: &SyncSender<Result<Answer, String>>,
 ) {
     while ends.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-        if tell.send(source.ask()).is_err() {
+        if sender.send(source.ask()).is_err() {
             return;
         }
     }
@@ -138,7 +138,7 @@ fn show(
         if event::poll(TICK)?
             && let Event::Key(key) = event::read()?
             && key.kind != KeyEventKind::Release
-            && !goes_on_after(key, &mut screen)
+            && !handle_key(key, &mut screen)
         {
             return Ok(());
         }
@@ -146,8 +146,8 @@ fn show(
     Ok(())
 }
 
-/// Does what a key says; `false` if that is to end.
-fn goes_on_after(key: KeyEvent, screen: &mut Screen) -> bool {
+/// Handles a key. Returns `false` if it ends the program.
+fn handle_key(key: KeyEvent, screen: &mut Screen) -> bool {
     match key.code {
         KeyCode::Char('q') | KeyCode::Esc => return false,
         KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
@@ -171,8 +171,7 @@ mod tests {
     fn keys_end_pause_and_scroll() {
         let mut screen = Screen::new("here");
         screen.view.workers = (0..3).map(view::tests::worker).collect();
-        let mut press =
-            |code, modifiers| goes_on_after(KeyEvent::new(code, modifiers), &mut screen);
+        let mut press = |code, modifiers| handle_key(KeyEvent::new(code, modifiers), &mut screen);
         assert!(!press(KeyCode::Char('q'), KeyModifiers::NONE));
         assert!(!press(KeyCode::Esc, KeyModifiers::NONE));
         assert!(!press(KeyCode::Char('c'), KeyModifiers::CONTROL));

@@ -1,7 +1,7 @@
-//! Bounds what clients of the monitor take: how many connections there are, and for how long each.
+//! Limits the clients of the monitor: the number of connections, and the duration of each.
 //!
-//! Without it, connections that ask nothing could take every descriptor that the batch may have,
-//! and its jobs couldn't open their files. A client whose connection ends makes another one.
+//! Otherwise idle connections could take every descriptor of the process, and the batch's jobs
+//! couldn't open their files. A client whose connection ends can reconnect.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
@@ -16,19 +16,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 
-/// Connections at once. Further ones wait to be accepted: with more, whoever watches has to wait
-/// less often, and the batch has fewer descriptors for itself.
+/// Connections at once; further ones wait to be accepted. A higher limit means shorter waits for
+/// clients, and fewer descriptors for the batch.
 const MOST: usize = 32;
-/// From its first byte to its last. Answers take milliseconds, and scrapers give up after 10 s.
+/// The longest connection. Answers take milliseconds, and scrapers give up after 10 s.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// A listener that has a bounded number of connections.
+/// A listener with a bounded number of connections.
 pub(super) struct Connections {
     listener: TcpListener,
     room: Arc<Semaphore>,
 }
 
-/// One of them.
+/// A connection with a deadline.
 pub(super) struct Connection {
     stream: TcpStream,
     end: Pin<Box<Sleep>>,
@@ -63,7 +63,7 @@ fn end() -> Sleep {
 }
 
 impl Connection {
-    /// Its stream while there is time left.
+    /// Returns the stream, unless the time is over.
     fn poll_stream(&mut self, context: &mut Context<'_>) -> io::Result<Pin<&mut TcpStream>> {
         match self.end.as_mut().poll(context) {
             Poll::Ready(()) => Err(ErrorKind::TimedOut.into()),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_that_are_too_many_wait_until_another_one_ends() {
+    async fn excess_connections_wait_until_another_one_ends() {
         let (mut connections, address) = connections().await;
         let mut clients = Vec::new();
         let mut accepted = Vec::new();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_that_ask_nothing_or_read_nothing_end() {
+    async fn connections_that_send_or_read_nothing_end() {
         let (connections, address) = connections().await;
         let pages = Router::new().fallback(|| async { "x".repeat(1 << 20) });
         let server = tokio::spawn(async { axum::serve(connections, pages).await });
@@ -152,7 +152,7 @@ mod tests {
         assert!(said.is_empty());
 
         let mut deaf = TcpStream::connect(address).await.unwrap();
-        // The server stops reading when it can't write, and hangs up in the end.
+        // The server stops reading when it can't write, and finally hangs up.
         while deaf.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.is_ok() {}
         server.abort();
     }

@@ -1,4 +1,4 @@
-//! Batches: in order, resumed, with stragglers that are cut, and with files.
+//! Batches: order, resuming, cut stragglers, and files.
 
 use std::fs;
 use std::io::Write;
@@ -31,7 +31,7 @@ impl Jobs {
         self.folder.path().join(name)
     }
 
-    /// The batch, which writes to `out`.
+    /// Returns the command of a batch that writes to `out`.
     fn batch(&self, arguments: &[&str]) -> Command {
         let mut command = hatchery();
         command.arg("batch").arg(self.path("jobs")).arg("--out").arg(self.path("out"));
@@ -52,7 +52,7 @@ impl Jobs {
     }
 }
 
-/// The whole lines of a file that may not be there yet.
+/// Returns the complete lines of a file that may not exist yet.
 fn whole_lines(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     text[..text.rfind('\n').map_or(0, |end| end + 1)].to_owned()
@@ -67,7 +67,7 @@ fn wait_until(holds: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_batch_that_was_interrupted_goes_on_with_exactly_the_lines_that_are_missing() {
+fn an_interrupted_batch_resumes_with_exactly_the_missing_lines() {
     const COUNT: u64 = 60;
     let line = |id| json!({ "id": id, "code": format!("import time; time.sleep(0.1); {id}") });
     for order in [&[][..], &["--ordered"]] {
@@ -89,7 +89,7 @@ fn a_batch_that_was_interrupted_goes_on_with_exactly_the_lines_that_are_missing(
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let said = text(&output.stderr);
         assert!(said.contains(&format!("{COUNT} succeeded, 0 did not")), "{said}");
-        assert!(said.contains(&format!("{done} of these were done before")), "{said}");
+        assert!(said.contains(&format!("{done} of these from an earlier run")), "{said}");
         assert!(fs::read_to_string(jobs.path("out")).unwrap().starts_with(&before));
         let mut ids: Vec<u64> = jobs.ids().iter().map(|id| id.as_u64().unwrap()).collect();
         if order.is_empty() {
@@ -101,7 +101,7 @@ fn a_batch_that_was_interrupted_goes_on_with_exactly_the_lines_that_are_missing(
 }
 
 #[test]
-fn what_a_program_did_is_final_and_what_else_went_wrong_is_tried_again() {
+fn results_of_programs_are_final_and_other_failures_are_retried() {
     let jobs = Jobs::new(&[]);
     let lines = [
         json!({ "id": "raises", "code": "1/0" }),
@@ -123,32 +123,32 @@ fn what_a_program_did_is_final_and_what_else_went_wrong_is_tried_again() {
     let output = jobs.run(&["--resume"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = text(&output.stderr);
-    assert!(said.contains("2 results are taken out"), "{said}");
-    assert!(said.contains("3 of these were done before"), "{said}");
+    assert!(said.contains("removed 2 results"), "{said}");
+    assert!(said.contains("3 of these from an earlier run"), "{said}");
     assert_eq!(jobs.results().len(), 5);
     assert_eq!((of(json!("raises")), &of(json!("missing"))[0]["value"]), (raised, &json!(3)));
     assert_eq!((of(json!(4)).len(), of(json!(5)).len()), (1, 1));
 
-    // A line that was changed is run, and its older result stays.
+    // A changed line is run, and its older result stays.
     let changed = json!({ "id": "raises", "code": "4" });
     jobs.write(&[changed, lines[3].clone(), lines[2].clone()]);
     let output = jobs.run(&["--resume"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(text(&output.stderr).contains("results that were there are of lines"), "{output:?}");
+    assert!(text(&output.stderr).contains("earlier results belong to lines"), "{output:?}");
     let both = of(json!("raises"));
     assert_eq!((both.len(), &both[1]["value"]), (2, &json!(4)));
     assert_ne!(both[0]["digest"], both[1]["digest"]);
 }
 
 #[test]
-fn a_file_that_is_no_batchs_is_not_gone_on_with() {
+fn a_file_without_results_is_not_resumed() {
     let jobs = Jobs::new(&[json!({ "code": "1" })]);
     fs::write(jobs.path("out"), "notes\n").unwrap();
     let output = jobs.run(&["--resume"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(text(&output.stderr).contains("line 1 is no result"), "{output:?}");
+    assert!(text(&output.stderr).contains("line 1 is not a result"), "{output:?}");
     assert_eq!(fs::read_to_string(jobs.path("out")).unwrap(), "notes\n");
-    // Without `--resume` a file is replaced, as by any `--out`.
+    // Without `--resume` the file is overwritten, as by any `--out`.
     assert_eq!(jobs.run(&[]).status.code(), Some(0));
     assert_eq!(jobs.ids(), [json!(1)]);
 }
@@ -183,9 +183,9 @@ fn a_straggler_is_cut_and_says_why() {
     assert!(slow["interrupted_at"].as_str().unwrap().contains("line 2"), "{slow}");
     let time = slow["execution_time"].as_f64().unwrap();
     assert!((1.5..20.0).contains(&time), "{time}");
-    // It is final.
+    // The result is final.
     let output = jobs.run(&["--cut-stragglers", "10", "--resume"]);
-    assert!(text(&output.stderr).contains("9 of these were done before"), "{output:?}");
+    assert!(text(&output.stderr).contains("9 of these from an earlier run"), "{output:?}");
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn options_of_a_batch_hold_for_every_line() {
 }
 
 #[test]
-fn files_that_can_not_be_kept_are_told_and_tried_again() {
+fn files_that_can_not_be_written_are_reported_and_retried() {
     let jobs = Jobs::new(&[json!({ "id": "a", "code": "open('f', 'w').write('new')" })]);
     let kept = jobs.path("kept");
     fs::create_dir_all(kept.join("a")).unwrap();
@@ -306,7 +306,7 @@ fn a_tool_is_given_files_and_keeps_those_of_its_program() {
 }
 
 #[test]
-fn a_tool_that_is_interrupted_says_so_as_a_run_does() {
+fn an_interrupted_tool_says_so_as_a_run_does() {
     let mut child = hatchery()
         .args(["tool", "run"])
         .stdin(Stdio::piped())
@@ -317,7 +317,7 @@ fn a_tool_that_is_interrupted_says_so_as_a_run_does() {
     let call = json!({ "code": "while True: pass" }).to_string();
     child.stdin.take().unwrap().write_all(call.as_bytes()).unwrap();
     wait_until(|| hears_interrupts(child.id()));
-    // By then it runs; if it still waited, it would be cancelled, with the same code.
+    // By then it runs; a queued one would be cancelled, with the same code.
     assert!(Command::new("sleep").arg("1").status().unwrap().success());
     interrupt(child.id());
     let output = child.wait_with_output().unwrap();
@@ -325,7 +325,7 @@ fn a_tool_that_is_interrupted_says_so_as_a_run_does() {
     assert_eq!(json_of(&output)["success"], false);
 }
 
-/// Whether a process handles SIGINT by now.
+/// Returns whether a process handles SIGINT.
 fn hears_interrupts(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
@@ -352,7 +352,7 @@ fn one_batch_at_a_time_writes_to_a_file() {
 }
 
 #[test]
-fn what_is_no_file_is_no_program_and_holds_up_nobody() {
+fn what_is_not_a_regular_file_is_refused_without_blocking() {
     let jobs = Jobs::new(&[]);
     let pipe = jobs.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -374,7 +374,7 @@ fn what_is_no_file_is_no_program_and_holds_up_nobody() {
 }
 
 #[test]
-fn lines_wait_for_descriptors_and_are_jobs_all_the_same() {
+fn lines_wait_for_descriptors_and_run_afterwards() {
     const COUNT: u64 = 150;
     let jobs = Jobs::new(&[]);
     let script = |folder: &str, value: u64| {
@@ -400,7 +400,7 @@ fn lines_wait_for_descriptors_and_are_jobs_all_the_same() {
 }
 
 #[test]
-fn what_lines_show_is_kept_in_a_folder_for_each() {
+fn displays_of_each_line_have_a_folder() {
     let shows = "display({'image/png': b'\\x89', 'text/plain': 'x'}, raw=True)\n\
                  class A: _repr_html_ = lambda self: '<b>'\nA()";
     let jobs = Jobs::new(&[
@@ -426,13 +426,13 @@ fn what_lines_show_is_kept_in_a_folder_for_each() {
     fs::remove_dir_all(root.join("raises")).unwrap();
     fs::write(root.join("raises"), "in the way").unwrap();
     let output = jobs.run(&arguments);
-    assert!(text(&output.stderr).contains("of the line with id \"raises\""), "{output:?}");
+    assert!(text(&output.stderr).contains("line with id \"raises\""), "{output:?}");
     let raises = &jobs.results()[2];
     assert!(raises["output_error"].as_str().unwrap().contains("raises"), "{raises}");
 }
 
 #[test]
-fn ids_that_several_lines_have_are_told_once() {
+fn repeated_ids_are_reported_once() {
     let line = |id: u32| json!({ "id": id, "code": "1" });
     let lines: Vec<Value> = (0..5).chain(0..5).map(line).collect();
     let jobs = Jobs::new(&lines);
@@ -448,7 +448,7 @@ fn ids_that_several_lines_have_are_told_once() {
 }
 
 #[test]
-fn progress_is_told_by_kind_of_ending() {
+fn progress_counts_each_kind_of_ending() {
     let endless = json!({ "code": "while True: pass", "timeout": 0.2 });
     let mut lines = vec![json!({ "code": "1/0" }), endless, json!({ "cod": "1" })];
     lines.extend((0..6).map(|_| json!({ "code": "1" })));
@@ -474,7 +474,7 @@ fn progress_is_told_by_kind_of_ending() {
     assert!(last["jobs_per_second"].as_f64().unwrap() > 0.0, "{last}");
 
     let said = text(&jobs.run(&["--progress", "lines"]).stderr);
-    assert!(said.contains("9 of 9 done: 6 succeeded, 1 failed, 1 limited, 1 no jobs, "), "{said}");
+    assert!(said.contains("9 of 9 done: 6 succeeded, 1 failed, 1 limited, 1 invalid, "), "{said}");
     for form in ["auto", "bar", "none"] {
         let said = text(&jobs.run(&["--progress", form]).stderr);
         assert!(!said.contains("done:") && !said.contains('\x1b'), "{form}: {said}");

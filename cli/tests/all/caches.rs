@@ -1,4 +1,4 @@
-//! The cache: what it holds, what of it is in use, and making it smaller.
+//! The cache: listing it, entries in use, and pruning.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{hatchery, json_of, run, text};
 
-/// Puts files of other versions into a cache, last used so many days ago.
+/// Puts files of other versions into a cache, each last used some days ago.
 fn fill(cache: &Path, files: &[(&str, u64)]) {
     for (name, days) in files {
         let path = cache.join(name);
@@ -74,7 +74,7 @@ fn what_a_cache_holds_is_listed_and_pruned_by_age_and_by_size() {
 }
 
 #[test]
-fn what_a_running_process_uses_is_shown_and_would_not_be_removed() {
+fn entries_in_use_are_shown_and_not_removed() {
     let began = SystemTime::now() - Duration::from_secs(1);
     let began = humantime::format_rfc3339_seconds(began).to_string();
     let mut batch = hatchery()
@@ -108,7 +108,7 @@ fn what_a_running_process_uses_is_shown_and_would_not_be_removed() {
 }
 
 #[test]
-fn pruning_needs_to_be_told_what() {
+fn pruning_needs_a_limit() {
     for (arguments, expected) in [
         (&["cache", "prune"][..], "--older-than"),
         (&["cache", "prune", "--older-than", "long"], "--older-than"),

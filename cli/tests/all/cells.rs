@@ -1,4 +1,4 @@
-//! Cells of notebooks: displays, magics, the environment, and what is awaited.
+//! Cells of notebooks: displays, magics, the environment, and awaiting.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn displays_of_earlier_cells_are_updated() {
 }
 
 #[test]
-fn the_environment_and_what_is_awaited_are_a_programs() {
+fn the_environment_and_awaited_tasks_span_cells() {
     let folder = tempfile::tempdir().unwrap();
     let sources = [
         "import os\nos.environ['A'] = '1'",
@@ -35,7 +35,7 @@ fn the_environment_and_what_is_awaited_are_a_programs() {
     assert_eq!(cells[1]["outputs"], json!([result(2, &["('1', 0)"])]));
     assert_eq!(cells[2]["outputs"], json!([result(3, &["0"])]));
     assert_eq!(cells[3]["outputs"][1], result(4, &["'slept'"]));
-    // Warnings name the cell, or nobody, and no file of ours.
+    // Warnings name the cell or nothing, and no file of ours.
     let awaited = cells[4]["outputs"].to_string();
     assert!(awaited.contains("In[5]:2: RuntimeWarning: coroutine 'work' was never"), "{awaited}");
     let far = cells[5]["outputs"].to_string();
@@ -92,7 +92,7 @@ fn what_ipython_adds_works_or_says_why_not() {
 }
 
 #[test]
-fn a_notebook_that_goes_on_has_its_tasks_and_results() {
+fn a_resumed_notebook_has_its_tasks_and_results() {
     let folder = tempfile::tempdir().unwrap();
     let sources = |third: &'static str| {
         let first = "import asyncio\n6 * 7";
@@ -104,7 +104,7 @@ fn a_notebook_that_goes_on_has_its_tasks_and_results() {
     let own = "own = asyncio.run(asyncio.sleep(0, 'own'))";
     let path = write(folder.path(), "a.ipynb", &sources(own));
     let output = run_notebook(&path, &["--resume"]);
-    assert!(text(&output.stderr).contains("going on at cell 3 of 4"), "{output:?}");
+    assert!(text(&output.stderr).contains("resuming at cell 3 of 4"), "{output:?}");
     let copy = folder.path().join("a.executed.ipynb");
     assert_eq!(cells(&copy)[3]["outputs"], json!([result(4, &["('slept', 'own', 42, True)"])]));
 }

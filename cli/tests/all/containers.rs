@@ -1,7 +1,7 @@
-//! Programs at their own limits in a control group that allows less: the process lives, and every
-//! good program's answer is right.
+//! Programs at their own limits in a control group with a lower one: the process survives, and
+//! well-behaved programs get correct results.
 //!
-//! Needs a control group of its own, which only root can make; elsewhere there is nothing to see.
+//! Needs its own control group, which only root can create; passes without one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use super::hatchery;
 
 const BOMB: &str = "x = []\nwhile True: x.append(bytearray(b'x' * (1 << 20)))";
 
-/// A control group for memory, removed when dropped.
+/// A control group that limits memory, removed on drop.
 struct Group {
     path: PathBuf,
     procs: &'static str,
 }
 
 impl Group {
-    /// `None` where none can be made.
+    /// `None` if none can be created.
     fn new(name: &str, bytes: u64) -> Option<Self> {
         for (root, limit) in
             [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")]

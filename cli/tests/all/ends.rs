@@ -1,4 +1,4 @@
-//! How programs end that are made to: by Ctrl-C, and by each limit.
+//! How programs end: by Ctrl-C, and by each limit.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::{hatchery, interrupt, notebooks, run, run_with_stdin, text};
 
-/// Starts a program, and sends Ctrl-C after each of its first lines. How it ended, and what it
-/// said on both streams.
+/// Starts a program, and sends Ctrl-C after each of its first lines. Returns its exit code and its
+/// output on both streams.
 fn interrupted(arguments: &[&str], source: &str, times: usize) -> (Option<i32>, String) {
     let mut child = hatchery()
         .args(["run", "-c", source])
@@ -47,7 +47,7 @@ fn the_second_interrupt_ends_the_program() {
     assert!(said.starts_with("one\ntwo\n") && said.contains("interrupted"), "{said}");
 }
 
-/// Nobody reads, so every write blocks; Ctrl-C is heard all the same.
+/// Nobody reads, so every write blocks; Ctrl-C still works.
 #[test]
 fn interrupts_are_heard_while_output_is_stalled() {
     for stream in ["stdout", "stderr"] {
@@ -68,7 +68,8 @@ fn interrupts_are_heard_while_output_is_stalled() {
             std::thread::yield_now();
         }
         let ended = (0..200).any(|_| {
-            // Signals that come at once count as one, so the last is sent until it is heard.
+            // Signals that come at once count as one, so it sends again until the last one is
+            // counted.
             interrupt_if_running(child.id());
             let waited = Command::new("sleep").arg("0.05").status();
             waited.is_ok() && child.try_wait().unwrap().is_some()
@@ -126,7 +127,7 @@ fn limits_are_set_and_named() {
             ["--output", "10B"],
             "print('x' * 99)",
             0,
-            "of 100 B of output, all but 10 B were dropped; `--output` raises",
+            "the output was 100 B, of which 10 B were kept; `--output` raises",
         ),
         (
             ["--source", "10B"],
@@ -149,8 +150,8 @@ fn limits_are_set_and_named() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
-/// Whatever programs ask for, the process stays below the module, the limits of its workers and
-/// some room for each.
+/// Whatever programs allocate, the process stays below the sum of the module, its workers' limits
+/// and some room for each.
 #[test]
 fn bombs_leave_the_process_bounded() {
     let bombs = [
@@ -204,15 +205,15 @@ fn bombs_leave_the_process_bounded() {
     assert!((1..1_600 << 10).contains(&peak_kib), "{} MiB", peak_kib >> 10);
 }
 
-/// The most memory that a process has had so far; 0 once it has ended.
+/// Returns the peak memory of a process; 0 once it has ended.
 fn peak_resident_kib(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-/// CPython doubles the number until it is zero, which it never is, and touches no memory for that:
-/// before, nothing ended these.
+/// CPython doubles the number until it is zero, which never happens, and doesn't access memory:
+/// without checkpoints, nothing would stop these.
 #[test]
 fn a_loop_that_touches_no_memory_ends_in_a_notebook_and_at_the_prompt() {
     const ENDLESS: &str = "f.__code__ = f.__code__.replace(co_stacksize=300_000_000)";

@@ -1,7 +1,7 @@
-//! Images of interpreters: made once, found again, listed and removed, and what stands in the way.
+//! Images: building, finding, listing and removing them, and what prevents it.
 //!
-//! They are made in the cache that all tests share, since a fresh one would compile Python again.
-//! Each test has a setup of its own, and so an image that no other test touches.
+//! They are built in the cache that all tests share, since a fresh one would compile Python again.
+//! Each test has its own setup, and so an image that no other test touches.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::{hatchery, json_of, run, said_by_program, text};
 
-/// A setup that no other run of any test has.
+/// Writes a setup that no other test run uses.
 fn setup(source: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("prepare.py");
@@ -25,7 +25,7 @@ fn build(setup: &Path) -> Value {
     json_of(&output)
 }
 
-/// Removes the image that these arguments made, so that tests don't fill the cache.
+/// Removes the image that these arguments built, so that tests don't fill the cache.
 pub(crate) fn remove(arguments: &[&str]) {
     let built = hatchery().args(["image", "build", "--json"]).args(arguments).output().unwrap();
     let removed = run(&["image", "remove", json_of(&built)["key"].as_str().unwrap()]);

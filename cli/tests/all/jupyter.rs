@@ -1,6 +1,6 @@
-//! Notebooks give what Jupyter gives. The files in `cli/tests/notebooks/` have the outputs of Jupyter
-//! itself (nbclient 0.11, ipykernel 7.4, IPython 9.18, matplotlib 3.11), where images stand as their
-//! sizes, and Jupyter's folder as ours.
+//! Notebooks give the same outputs as Jupyter. The files in `cli/tests/notebooks/` have the outputs
+//! of Jupyter itself (nbclient 0.11, ipykernel 7.4, IPython 9.18, matplotlib 3.11), with images
+//! replaced by their sizes, and Jupyter's folder by ours.
 
 use std::fs;
 use std::path::Path;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::{run, text};
 
-/// Fonts may be drawn this much wider or higher.
+/// Fonts may make images this much wider or higher.
 const PIXELS: u32 = 3;
 
-/// Runs one of the notebooks; returns the differences between its outputs and those of Jupyter, with
-/// the source of their cells.
+/// Runs one of the notebooks, and returns the differences between its outputs and Jupyter's, with
+/// the source of the cells.
 fn differences(name: &str) -> Vec<String> {
     let expected = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/notebooks").join(name);
     let folder = tempfile::tempdir().unwrap();
@@ -41,13 +41,13 @@ fn cells(path: &Path) -> Vec<Value> {
     notebook["cells"].as_array().unwrap().clone()
 }
 
-/// A cell's outputs, without what is different each time and how tracebacks are written.
+/// Returns a cell's outputs, without what varies from run to run and the layout of tracebacks.
 fn outputs(cell: &Value) -> Vec<Value> {
     let outputs = cell["outputs"].as_array().unwrap().iter();
     outputs.map(|output| plain(output, "")).collect()
 }
 
-/// A value of an output, with texts as one, and without numbers that say where an object lies.
+/// Normalizes a value of an output: joins texts, and removes addresses of objects.
 fn plain(value: &Value, name: &str) -> Value {
     match value {
         Value::Object(fields) => {
@@ -67,7 +67,7 @@ fn plain(value: &Value, name: &str) -> Value {
     }
 }
 
-/// The size of an image, if it has one; otherwise the image.
+/// Returns the size of an image, if it has one; otherwise the image.
 fn pixels(image: &str) -> String {
     let bytes = decoded(image);
     let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -77,7 +77,7 @@ fn pixels(image: &str) -> String {
     }
 }
 
-/// The beginning of what base64 holds; nothing of what is no base64.
+/// Returns the beginning of what base64 holds; empty if it is not base64.
 fn decoded(text: &str) -> Vec<u8> {
     let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digits = text
@@ -124,7 +124,7 @@ fn tasks_are_as_in_jupyter() {
     check("asyncio.ipynb");
 }
 
-/// What `IPython.display` makes, updates and clears.
+/// What `IPython.display` creates, updates and clears.
 #[test]
 fn displays_are_as_in_jupyter() {
     check("display.ipynb");
@@ -135,7 +135,7 @@ fn errors_are_as_in_jupyter() {
     check("errors.ipynb");
 }
 
-/// Sympy's ways to show, which it registers with IPython.
+/// Sympy's formatters, which it registers with IPython.
 #[test]
 fn formulas_are_as_in_jupyter() {
     check("formulas.ipynb");
@@ -147,7 +147,7 @@ fn magics_and_results_are_as_in_jupyter() {
     check("magics.ipynb");
 }
 
-/// Figures come behind a cell's result, cropped.
+/// Figures follow a cell's result, cropped.
 #[test]
 fn plots_are_as_in_jupyter() {
     check("plots.ipynb");

@@ -1,5 +1,4 @@
-//! Notebooks: run side by side, with their outputs in a copy, and gone on with at the cell that
-//! failed.
+//! Notebooks: parallel runs, copies with outputs, and resuming at the cell that failed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{hatchery, interrupt, run, text};
 
-/// Writes a notebook with these code cells behind one of text.
+/// Writes a notebook with these code cells after a text cell.
 pub(crate) fn write(folder: &Path, name: &str, sources: &[&str]) -> PathBuf {
     let code = (1..).zip(sources).map(|(number, source)| {
         let lines: Vec<&str> = source.split_inclusive('\n').collect();
@@ -36,14 +35,14 @@ pub(crate) fn run_notebook(path: &Path, options: &[&str]) -> Output {
     run(&arguments)
 }
 
-/// The code cells of a notebook.
+/// Returns the code cells of a notebook.
 pub(crate) fn cells(path: &Path) -> Vec<Value> {
     let notebook: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let cells = notebook["cells"].as_array().unwrap().iter();
     cells.filter(|cell| cell["cell_type"] == "code").cloned().collect()
 }
 
-/// What the schema of nbformat 4.5 requires of each code cell and each output.
+/// Checks what the schema of nbformat 4.5 requires of each code cell and each output.
 pub(crate) fn check_schema(path: &Path) {
     let notebook: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     assert_eq!((&notebook["nbformat"], &notebook["nbformat_minor"]), (&json!(4), &json!(5)));
@@ -100,7 +99,7 @@ fn notebooks_run_side_by_side_and_their_copies_have_the_outputs() {
     let output = run(&["notebook", "run", first.to_str().unwrap(), second.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = text(&output.stderr);
-    assert!(said.contains("2 of 2 notebooks ran whole") && said.contains("wrote x.txt"), "{said}");
+    assert!(said.contains("2 of 2 notebooks completed") && said.contains("wrote x.txt"), "{said}");
     assert_eq!((fs::read(&first).unwrap(), fs::read(&second).unwrap()), before);
 
     let copy = folder.path().join("first.executed.ipynb");
@@ -121,7 +120,7 @@ fn notebooks_run_side_by_side_and_their_copies_have_the_outputs() {
 }
 
 #[test]
-fn a_notebook_that_failed_goes_on_at_the_cell_that_did() {
+fn a_failed_notebook_resumes_at_the_failed_cell() {
     let folder = tempfile::tempdir().unwrap();
     let sources = |third: &'static str| {
         [
@@ -139,7 +138,7 @@ fn a_notebook_that_failed_goes_on_at_the_cell_that_did() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = text(&output.stderr);
     assert!(said.contains("cell 3 of 5 failed: ZeroDivisionError: division by zero"), "{said}");
-    assert!(said.contains("running from its start, since nothing is kept"), "{said}");
+    assert!(said.contains("running from its start, since nothing is saved"), "{said}");
     let copy = out.join("a.ipynb");
     check_schema(&copy);
     let failed = cells(&copy);
@@ -153,11 +152,11 @@ fn a_notebook_that_failed_goes_on_at_the_cell_that_did() {
     let path = write(folder.path(), "a.ipynb", &sources("runs += 10"));
     let output = run_notebook(&path, &options);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(text(&output.stderr).contains("going on at cell 3 of 5"), "{output:?}");
+    assert!(text(&output.stderr).contains("resuming at cell 3 of 5"), "{output:?}");
     check_schema(&copy);
     let whole = cells(&copy);
     assert_eq!(whole[0]["outputs"], json!([stream(&["one\n"])]));
-    // The random numbers go on as well.
+    // The random numbers continue as well.
     assert_eq!(whole[4]["outputs"][0]["data"]["text/plain"], json!(["(13, 0.32383276483316237)"]));
     assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
 }
@@ -180,7 +179,7 @@ fn a_notebook_whose_earlier_cells_changed_runs_from_its_start() {
 }
 
 #[test]
-fn an_interrupted_notebook_goes_on() {
+fn an_interrupted_notebook_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let sources = ["x = 41", "import time\nx = 0\ntime.sleep(3600)", "x + 1"];
     let path = write(folder.path(), "a.ipynb", &sources);
@@ -199,23 +198,23 @@ fn an_interrupted_notebook_goes_on() {
     interrupt(child.id());
     stderr.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
-    for expected in ["interrupted at cell 2 of 3", "not begun", "2 interrupted"] {
+    for expected in ["interrupted at cell 2 of 3", "not started", "2 interrupted"] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
     let copy = folder.path().join("a.executed.ipynb");
     check_schema(&copy);
     assert_eq!(cells(&copy)[1]["outputs"][0]["ename"], "KeyboardInterrupt");
 
-    // With the state from before that cell, which is another one now.
+    // With the state from before that cell, which has changed since.
     write(folder.path(), "a.ipynb", &[sources[0], "x", sources[2]]);
     let output = run_notebook(&path, &["--resume"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(text(&output.stderr).contains("going on at cell 2 of 3"), "{output:?}");
+    assert!(text(&output.stderr).contains("resuming at cell 2 of 3"), "{output:?}");
     assert_eq!(cells(&copy)[2]["outputs"], json!([result(3, &["42"])]));
 }
 
 #[test]
-fn a_cell_that_takes_its_session_leaves_the_state_from_before() {
+fn a_cell_that_loses_its_session_leaves_the_previous_state() {
     let folder = tempfile::tempdir().unwrap();
     let endless =
         "x = 0\nwhile True:\n    try:\n        while True: pass\n    except BaseException: pass";
@@ -226,7 +225,7 @@ fn a_cell_that_takes_its_session_leaves_the_state_from_before() {
     assert!(text(&output.stderr).contains("cell 2 of 3 failed: LimitReached"), "{output:?}");
     let path = write(folder.path(), "a.ipynb", &["x = 7", "x + 1", "x"]);
     let output = run_notebook(&path, &["--resume"]);
-    assert!(text(&output.stderr).contains("going on at cell 2"), "{output:?}");
+    assert!(text(&output.stderr).contains("resuming at cell 2"), "{output:?}");
     let copy = folder.path().join("a.executed.ipynb");
     assert_eq!(cells(&copy)[2]["outputs"], json!([result(3, &["7"])]));
 }
@@ -240,7 +239,7 @@ fn errors_can_be_allowed() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = text(&output.stderr);
     assert!(
-        said.contains("ran whole, 1 cell raised an error that was allowed, outputs in"),
+        said.contains("completed, 1 cell raised an error that was allowed, outputs in"),
         "{said}"
     );
     let copy = folder.path().join("a.executed.ipynb");
@@ -259,7 +258,7 @@ fn a_pipe_gets_one_line_for_each_notebook_and_only_problems_if_quiet() {
         arguments.extend(options);
         let output = run(&arguments);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        // Not those of the first start.
+        // Not the lines of the first start.
         let said = text(&output.stderr);
         let lines =
             said.lines().filter(|line| line.contains("ipynb") || line.contains("notebooks"));
@@ -268,9 +267,9 @@ fn a_pipe_gets_one_line_for_each_notebook_and_only_problems_if_quiet() {
     let lines = said(&[]);
     assert_eq!(lines.len(), 3, "{lines:?}");
     for expected in [
-        "good.ipynb: ran whole, outputs in",
+        "good.ipynb: completed, outputs in",
         "bad.ipynb: cell 2 of 2 failed: ZeroDivisionError",
-        "hatchery: 1 of 2 notebooks ran whole, 1 failed",
+        "hatchery: 1 of 2 notebooks completed, 1 failed",
     ] {
         assert!(lines.iter().any(|line| line.contains(expected)), "{expected}: {lines:?}");
     }
@@ -280,7 +279,7 @@ fn a_pipe_gets_one_line_for_each_notebook_and_only_problems_if_quiet() {
     assert_eq!(lines.iter().filter(|line| line.contains(".ipynb: cell ")).count(), 5, "{lines:?}");
 }
 
-/// What a process that runs says up to this word.
+/// Returns the output of a running process up to this word.
 fn said_up_to(word: &str, stderr: &mut impl BufRead) -> String {
     let mut said = String::new();
     while !said.contains(word) {
@@ -290,7 +289,7 @@ fn said_up_to(word: &str, stderr: &mut impl BufRead) -> String {
 }
 
 #[test]
-fn each_thing_that_can_not_be_written_is_told_and_the_first_decides() {
+fn every_failed_write_is_reported_and_the_first_decides_the_exit() {
     let folder = tempfile::tempdir().unwrap();
     let path = write(folder.path(), "a.ipynb", &["x = 1", "import time\ntime.sleep(3600)", "x"]);
     let mut child = hatchery()
@@ -301,7 +300,7 @@ fn each_thing_that_can_not_be_written_is_told_and_the_first_decides() {
         .unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut said = said_up_to("cell 2 of 3", &mut stderr);
-    // Where files should go there are folders now.
+    // Folders take the places of these files.
     for name in ["a.executed.ipynb", "a.executed.resume.json"] {
         fs::create_dir(folder.path().join(name)).unwrap();
     }
@@ -310,8 +309,8 @@ fn each_thing_that_can_not_be_written_is_told_and_the_first_decides() {
     assert_eq!(child.wait().unwrap().code(), Some(125), "{said}");
     let told = [
         "a.executed.ipynb`: ",
-        "the session is not kept in",
-        "interrupted at cell 2 of 3; its outputs are not written, it can't be gone on with",
+        "the session is not saved in",
+        "interrupted at cell 2 of 3; its outputs are not written, it can't be resumed",
     ];
     let places = told.map(|told| said.find(told).unwrap_or_else(|| panic!("{told}: {said}")));
     assert!(places.is_sorted(), "{said}");
@@ -320,7 +319,7 @@ fn each_thing_that_can_not_be_written_is_told_and_the_first_decides() {
 }
 
 #[test]
-fn a_copy_that_can_not_be_written_is_written_by_going_on() {
+fn a_copy_that_could_not_be_written_is_written_by_resuming() {
     let folder = tempfile::tempdir().unwrap();
     let shared = folder.path().join("shared");
     fs::create_dir(&shared).unwrap();
@@ -341,20 +340,21 @@ fn a_copy_that_can_not_be_written_is_written_by_going_on() {
     fs::write(shared.join("go"), "").unwrap();
     stderr.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(125), "{said}");
-    let expected = "all cells ran; its outputs are not written, --resume goes on at its end";
+    let expected =
+        "all cells ran; its outputs are not written, --resume continues at its last cell";
     assert!(said.contains("can't write") && said.contains(expected), "{said}");
 
     fs::remove_dir(&copy).unwrap();
     let output = run_notebook(&path, &options);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(text(&output.stderr).contains("going on at cell 2 of 2"), "{output:?}");
+    assert!(text(&output.stderr).contains("resuming at cell 2 of 2"), "{output:?}");
     let outputs: Vec<Value> = cells(&copy).iter().map(|cell| cell["outputs"].clone()).collect();
     assert_eq!(outputs, [json!([stream(&["once\n"])]), json!([result(2, &["42"])])]);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
 }
 
 #[test]
-fn a_session_that_can_not_begin_is_told_for_each_notebook() {
+fn a_session_that_can_not_start_is_reported_for_each_notebook() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("numbers.csv");
     fs::write(&data, "1,2,3,4,5,6").unwrap();
@@ -367,8 +367,8 @@ fn a_session_that_can_not_begin_is_told_for_each_notebook() {
         .unwrap();
     assert_eq!(output.status.code(), Some(125), "{output:?}");
     let said = text(&output.stderr);
-    assert_eq!(said.matches("the session can't begin").count(), 2, "{said}");
-    assert!(said.contains("0 of 2 notebooks ran whole, 2 failed"), "{said}");
+    assert_eq!(said.matches("the session can't start").count(), 2, "{said}");
+    assert!(said.contains("0 of 2 notebooks completed, 2 failed"), "{said}");
 }
 
 #[test]
@@ -388,19 +388,19 @@ fn cells_are_given_inputs_and_folders_and_give_files() {
     let output = run_notebook(&path, &options);
     assert!(text(&output.stderr).contains("cell 3 of 3 failed: ZeroDivisionError"), "{output:?}");
     assert_eq!(fs::read(out.join("a/d/made.txt")).unwrap(), b"1,2");
-    // The folder is there again in a session that goes on; another input is a reason not to go on.
+    // A resumed session mounts the folder again; a changed input prevents resuming.
     let output = run_notebook(&path, &options);
-    assert!(text(&output.stderr).contains("going on at cell 3 of 3"), "{output:?}");
+    assert!(text(&output.stderr).contains("resuming at cell 3 of 3"), "{output:?}");
     assert!(text(&output.stderr).contains("failed: ZeroDivisionError"), "{output:?}");
     fs::write(&data, "9,2").unwrap();
     let output = run_notebook(&path, &options);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(text(&output.stderr).contains("since an input is another one now"), "{output:?}");
+    assert!(text(&output.stderr).contains("since an input has changed"), "{output:?}");
     assert_eq!(fs::read(out.join("a/d/made.txt")).unwrap(), b"9,2");
 }
 
 #[test]
-fn what_is_no_notebook_says_why() {
+fn invalid_notebooks_say_why() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("text.ipynb"), "no JSON").unwrap();
@@ -410,7 +410,7 @@ fn what_is_no_notebook_says_why() {
     fs::write(path("julia.ipynb"), julia).unwrap();
     let good = write(folder.path(), "good.ipynb", &["1"]);
     for (name, expected) in [
-        ("text.ipynb", "no notebook"),
+        ("text.ipynb", "not a notebook"),
         ("old.ipynb", "nbconvert"),
         ("julia.ipynb", "only Python"),
         ("missing.ipynb", "No such file"),
@@ -428,7 +428,7 @@ fn what_is_no_notebook_says_why() {
     let good = good.to_str().unwrap();
     let output = run(&["notebook", "run", good, good]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(text(&output.stderr).contains("another name"), "{output:?}");
+    assert!(text(&output.stderr).contains("rename one of them"), "{output:?}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
 }
 
@@ -448,7 +448,7 @@ fn a_notebook_reads_its_folder_if_that_is_granted() {
     let output = run_notebook(&path, &["--beside"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(cells(&copy)[1]["outputs"], json!([stream(&["x\n", "1\n", " 2\n"])]));
-    // One that goes on finds it too.
+    // A resumed notebook finds it too.
     let sources = [sources[0], sources[1], "print(len(open('data/a.csv').read()))"];
     let path = write(folder.path(), "n.ipynb", &sources);
     let output = run_notebook(&path, &["--beside", "--resume"]);

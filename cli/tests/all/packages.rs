@@ -1,5 +1,5 @@
-//! Packages beside those of the build, as a user adds and lists them. The machine's own Python
-//! makes the wheels.
+//! Packages beyond the build's, as a user adds and lists them. The machine's own Python makes the
+//! wheels.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use crate::images::remove;
 use crate::{hatchery, json_of, run, said_by_program, text};
 
-/// Makes wheels of one module `thing`: a pure one, and others that can't be taken; then a file of
-/// requirements that finds the pure one beside it.
+/// Makes wheels of one module `thing`: a pure one, and others that are refused; then a requirements
+/// file that finds the pure one beside it.
 const MAKE: &str = r#"
 import hashlib, sys, zipfile
 folder, value = sys.argv[1:]
@@ -39,8 +39,8 @@ with open(f"{folder}/requirements.txt", "w") as file:
 
 const WHEEL: &str = "thing-1.0-py3-none-any.whl";
 
-/// A folder with wheels whose module has the folder as its value, so that no other run of any test
-/// has them.
+/// Creates a folder with wheels whose module has the folder's path as its value, so that no other
+/// test run has them.
 fn wheels() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
@@ -49,7 +49,7 @@ fn wheels() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Removes what was kept of a wheel in the cache, so that tests don't fill it.
+/// Removes a wheel from the cache, so that tests don't fill it.
 fn forget(wheel: &[u8]) {
     let info = text(&run(&["python", "info"]).stdout);
     let cache = info.lines().find_map(|line| line.strip_prefix("cache ")).unwrap();
@@ -108,7 +108,7 @@ fn requirements_come_through_pip_by_name_and_hash() {
     let path = folder.join("requirements.txt");
     let given = ["--requirements", name(&path)];
     let expected = format!("{}\n", folder.display());
-    // What lies in the working directory is not run.
+    // Files in the working directory are not run.
     std::fs::create_dir(folder.join("pip")).unwrap();
     for file in ["__init__.py", "__main__.py"] {
         std::fs::write(folder.join("pip").join(file), "raise SystemExit('not pip')").unwrap();

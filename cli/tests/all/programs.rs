@@ -1,4 +1,4 @@
-//! Programs as files and streams hold them, and what a terminal is given of what they print.
+//! Programs from files and streams, and what a terminal gets of their output.
 
 use std::io::{Seek, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ fn a_program_from_standard_input_may_begin_with_a_mark() {
 fn standard_input_is_the_programs_or_its_input() {
     let output = run_with_stdin(&["run", "-", "--stdin", "-"], "print(input())");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(text(&output.stderr).contains("both want standard input"), "{output:?}");
+    assert!(text(&output.stderr).contains("both read standard input"), "{output:?}");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_script_may_come_through_a_pipe() {
 }
 
 #[test]
-fn dependencies_that_nothing_installs_are_said() {
+fn missing_dependencies_are_noted() {
     let source = "# /// script\n# dependencies = [\"NumPy>=2\", \"requests<3\"]\n# ///\nprint(1)";
     let output = run_with_stdin(&["run", "-"], source);
     assert_eq!(text(&output.stdout), "1\n", "{output:?}");
@@ -98,7 +98,7 @@ fn a_file_that_is_missed_comes_with_the_option_that_gives_it() {
     let data = folder.path().join("data.csv");
     std::fs::write(&script, "open('data.csv')").unwrap();
     let said = || text(&hatchery().arg("run").arg(&script).output().unwrap().stderr);
-    assert!(!said().contains("is there, and the program isn't given it"));
+    assert!(!said().contains("exists, but the program doesn't get it"));
     std::fs::write(&data, "a\n1\n").unwrap();
     let expected = format!("add `--input {}`, or `--beside`", data.display());
     assert!(said().contains(&expected), "{}", said());
@@ -134,7 +134,8 @@ fn a_script_reads_its_folder_if_that_is_granted() {
     assert_eq!(std::fs::read(path.join("data.csv")).unwrap(), b"a\n1\n");
     assert!(!path.join("new.txt").exists());
 
-    // An input file comes before what is there, and without a script it is the current folder.
+    // An input file takes precedence over the folder, and without a script it is the current
+    // folder.
     let input = format!("{}=data.csv", path.join("sub/more.txt").display());
     let mut command = hatchery();
     command.current_dir(path).args(["run", "-c", "print(open('data.csv').read())", "--beside"]);
@@ -145,8 +146,7 @@ fn a_script_reads_its_folder_if_that_is_granted() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
-/// What a terminal is given of a program, by `script` of util-linux; without it there is nothing to
-/// test with.
+/// Returns what a terminal gets from a program, using `script` of util-linux; `None` without it.
 fn on_a_terminal(script: &Path, arguments: &str) -> Option<String> {
     let program = env!("CARGO_BIN_EXE_hatchery");
     let command = format!("'{program}' run '{}' {arguments}", script.display());
@@ -175,7 +175,7 @@ fn a_terminal_obeys_no_program() {
     }
     let shown = on_a_terminal(&script, "--raw-output").unwrap();
     assert!(shown.contains("\x1b]0;title\x07\u{9b}2J\x1b[2J"), "{shown:?}");
-    // Whoever reads a pipe is given the bytes.
+    // The reader of a pipe gets the exact bytes.
     let output = hatchery().arg("run").arg(&script).output().unwrap();
     assert!(text(&output.stdout).starts_with("\x1b]0;title\x07\u{9b}2J\x1b[2J"), "{output:?}");
 }

@@ -1,4 +1,4 @@
-//! The prompt, without a terminal: state from input to input, commands, and what comes back to it.
+//! The prompt, without a terminal: state from input to input, commands, and errors.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -10,14 +10,14 @@ fn typed(input: &str) -> Output {
     run_with_stdin(&["repl"], input)
 }
 
-/// What was printed, by a prompt that ended well.
+/// Returns what a prompt printed that ended successfully.
 fn printed(input: &str) -> String {
     let output = typed(input);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     text(&output.stdout)
 }
 
-/// A prompt without a terminal, for input that depends on what it says.
+/// Starts a prompt without a terminal, for input that depends on its output.
 fn spawned() -> Child {
     let mut command = hatchery();
     command.arg("repl").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -46,7 +46,7 @@ fn inputs_of_several_lines_are_run_as_one() {
     assert_eq!(printed(input), "42\n0\n1\nover\ninline\nTrue\n3\n");
 }
 
-/// Lines as Windows ends them, one that is left open at the end, and an input of nothing.
+/// Windows line ends, a line without an end, and empty input.
 #[test]
 fn inputs_end_with_standard_input() {
     assert_eq!(printed("x = 1\r\nif x:\r\n    print(x + 1)\r\n"), "2\n");
@@ -90,7 +90,7 @@ fn an_input_that_is_stopped_by_force_is_undone() {
     let output = run_with_stdin(&["repl", "--timeout", "300ms", "--grace", "100ms"], input);
     assert_eq!(text(&output.stdout), "7\n'goes on'\n", "{output:?}");
     let said = text(&output.stderr);
-    assert!(said.contains("as it was before that"), "{said}");
+    assert!(said.contains("back in its state before this input"), "{said}");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
@@ -132,13 +132,13 @@ fn forks_go_their_own_ways() {
 }
 
 #[test]
-fn a_session_goes_on_in_another_process() {
+fn a_session_continues_in_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("work.session");
     let file = file.to_str().unwrap();
     let first = typed(&format!("def f(): return x + 1\n\nx = 41\n:save {file}\nx = 0"));
     assert_eq!(first.status.code(), Some(0), "{first:?}");
-    // Kept again at the end of each process.
+    // Saved again at the end of each process.
     for expected in ["42\n", "43\n"] {
         let next = run_with_stdin(&["repl", "--session", file], "f()\nx = f()\n");
         assert_eq!(text(&next.stdout), expected, "{next:?}");
@@ -176,7 +176,7 @@ fn a_session_that_can_not_be_kept_is_no_success() {
     drop(stdin);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(125), "{output:?}");
-    assert!(text(&output.stderr).contains("the session is not kept in"), "{output:?}");
+    assert!(text(&output.stderr).contains("the session is not saved in"), "{output:?}");
 }
 
 /// Ends a prompt by a signal, and not by the end of its input as well.
@@ -187,19 +187,19 @@ fn ended_by(signal: &str, mut child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Runs a program that hears of SIGHUP, also where the tests don't, as under `nohup`.
+/// Runs a program with SIGHUP not ignored, even if the tests run under `nohup`.
 const HEARS_HANGUPS: &str = "import os, signal, sys\n\
                              signal.signal(signal.SIGHUP, signal.SIG_DFL)\n\
                              os.execv(sys.argv[1], sys.argv[1:])";
 
-/// A prompt with its session in this file, that has printed a line.
+/// Starts a prompt with its session in this file, and waits until it has printed a line.
 fn spawned_with_session(file: &Path, input: &str) -> Child {
     let mut command = Command::new("python3");
     command.args(["-c", HEARS_HANGUPS, env!("CARGO_BIN_EXE_hatchery"), "repl", "--session"]);
     spawned_and_on(command.arg(file), input)
 }
 
-/// A prompt that has printed a line.
+/// Starts a prompt, and waits until it has printed a line.
 fn spawned_and_on(command: &mut Command, input: &str) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -225,7 +225,7 @@ fn a_signal_that_ends_the_prompt_does_not_cost_the_session() {
     assert_eq!(text(&output.stdout), "2\n", "{output:?}");
 }
 
-/// The longest grace period that can be written, to which more is added.
+/// The longest grace period that can be given, to which more is added.
 #[test]
 fn a_grace_period_of_any_length_does_not_cost_the_session() {
     let folder = tempfile::tempdir().unwrap();
@@ -240,7 +240,7 @@ fn a_grace_period_of_any_length_does_not_cost_the_session() {
 }
 
 #[test]
-fn a_session_that_somebody_else_has_is_left_alone() {
+fn a_session_of_another_prompt_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("work.session");
     let name = file.to_str().unwrap();
@@ -250,7 +250,7 @@ fn a_session_that_somebody_else_has_is_left_alone() {
     assert_eq!(second.status.code(), Some(2), "{second:?}");
     assert!(text(&second.stderr).contains("another prompt"), "{second:?}");
     assert_eq!(second.stdout, b"");
-    // What another one has put there meanwhile isn't lost, and neither is this session.
+    // Neither this session nor the one that another prompt saved meanwhile is lost.
     std::fs::write(&file, "another's").unwrap();
     drop(child.stdin.take());
     let output = child.wait_with_output().unwrap();
@@ -273,7 +273,7 @@ fn a_file_that_is_not_there_yet_belongs_to_one_prompt() {
     drop(first.stdin.take());
     assert_eq!(first.wait().unwrap().code(), Some(0));
     assert_eq!(text(&run_with_stdin(&["repl", "--session", name], "x").stdout), "1\n");
-    // What is refused leaves nothing behind, and a file that was left empty is a new one.
+    // A refused file leaves nothing behind, and an empty file counts as new.
     let other = folder.path().join("other.session");
     let arguments = ["repl", "--session", other.to_str().unwrap(), "--input", "/nonexistent"];
     assert_eq!(run_with_stdin(&arguments, "x").status.code(), Some(2));
@@ -304,13 +304,13 @@ fn a_damaged_session_is_a_mistake_of_the_user() {
 
 /// As at Python's own prompt, `python -i`.
 #[test]
-fn a_bracket_that_was_left_open_takes_one_line_more() {
+fn an_unclosed_bracket_takes_one_more_line() {
     let output = typed("print((2\nprint(3)\nprint(4)\nx = [1,\n2]\nx\n");
     assert_eq!(text(&output.stdout), "4\n[1, 2]\n", "{output:?}");
     assert!(text(&output.stderr).contains("SyntaxError"), "{output:?}");
 }
 
-/// As by `python -i`, it is the input itself.
+/// As with `python -i`, standard input is the input itself.
 #[test]
 fn a_program_reads_the_lines_that_follow_it() {
     let output = "x = input('name? ')\nAda\nx\nimport sys; y = sys.stdin.read()\n1\n\n";
@@ -320,7 +320,7 @@ fn a_program_reads_the_lines_that_follow_it() {
 }
 
 #[test]
-fn times_are_told_of_code() {
+fn code_is_timed() {
     let output = typed(
         "import random\n%time x = [random.random(),\n0]\nlen(x)\n%time len(x) + 40\n_\n\
          %timeit -n 2 -r 3 len(x)\n%time 1 / 0\n%cd /\n",
@@ -331,7 +331,7 @@ fn times_are_told_of_code() {
     assert!(printed.contains("3 runs, 2 loops each"), "{output:?}");
     let said = text(&output.stderr);
     assert!(said.contains("File \"<magic>\", line 1") && !said.contains("hatchery/"), "{said}");
-    assert!(said.contains("`%timeit` here, and no `%cd`"), "{said}");
+    assert!(said.contains("there is no `%cd` here, only"), "{said}");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
@@ -371,19 +371,19 @@ fn files_go_in_and_come_out() {
         "has no files",
         "put `data/a b.csv`, 4 bytes",
         "replaced `data/a b.csv`, 4 bytes",
-        "is there already; name another file",
-        "can't get `missing`: it is none of the session's own files",
+        "exists already; name another file",
+        "can't get `missing`: it is not among the session's own files",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
-    assert_eq!(said.matches("is in the session alone").count(), 1, "{said}");
+    assert_eq!(said.matches("exists only in the session").count(), 1, "{said}");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert_eq!(std::fs::read(&out).unwrap(), b"\xff");
     assert_eq!(std::fs::read(&there).unwrap(), b"mine");
 }
 
 #[test]
-fn what_the_command_line_names_is_given_and_kept() {
+fn options_of_the_prompt_give_files_and_keep_outputs() {
     let folder = tempfile::tempdir().unwrap();
     let (out, shown) = (folder.path().join("out"), folder.path().join("shown"));
     let arguments = [
@@ -427,14 +427,14 @@ fn a_figure_is_mentioned_and_can_be_kept() {
     ));
     assert_eq!(text(&output.stdout), "1\n", "{output:?}");
     let said = text(&output.stderr);
-    assert!(said.contains("no input has shown anything"), "{said}");
-    assert!(said.contains("`:displays DIR` keeps it"), "{said}");
+    assert!(said.contains("no input has displayed anything"), "{said}");
+    assert!(said.contains("save it with `:displays DIR`"), "{said}");
     assert_eq!(std::fs::read(path.join("display-1.png")).unwrap(), b"1");
 }
 
 /// As at Python's own prompt nothing is left out, and as in a file no empty line is needed.
 #[test]
-fn a_line_behind_a_block_is_run_although_the_block_raised() {
+fn a_line_after_a_block_runs_even_if_the_block_raised() {
     let output =
         typed("\u{feff}if 1: 1/0\n'goes on'\ndef f(): return 2\nf()\nif 1: print(3)\n:quit\n");
     assert_eq!(text(&output.stdout), "'goes on'\n2\n3\n", "{output:?}");
@@ -488,7 +488,7 @@ fn a_session_is_saved_over_nothing_but_a_session() {
     let (to_notes, to_session) = (notes.display(), session.display());
     let input = format!(":save {to_notes}\nx = 7\n:save {to_session}\n:save {to_session}\n");
     let output = typed(&input);
-    assert!(text(&output.stderr).contains("holds no session"), "{output:?}");
+    assert!(text(&output.stderr).contains("is not a session"), "{output:?}");
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), "important");
     assert_eq!(printed(&format!(":load {to_session}\nx")), "7\n");
     // Through a link, which stays one.

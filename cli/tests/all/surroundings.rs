@@ -1,17 +1,17 @@
-//! What surrounds a command: streams that are closed, limits of the system, quiet and verbose.
+//! The environment of a command: closed streams, limits of the system, quiet and verbose.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use crate::{hatchery, json_of, read_results, run, text};
 
-/// Has a shell run this, in which `"$0"` is the command line.
+/// Runs a shell script in which `"$0"` is the command line.
 fn in_shell(script: &str) -> Output {
     Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_hatchery")]).output().unwrap()
 }
 
 #[test]
-fn a_closed_standard_output_is_told_before_anything_runs() {
+fn a_closed_standard_output_is_reported_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("jobs"), "{\"code\": \"1\"}\n").unwrap();
@@ -34,7 +34,7 @@ fn a_closed_standard_output_is_told_before_anything_runs() {
 }
 
 #[test]
-fn whoever_wants_no_output_can_say_so() {
+fn output_can_be_discarded() {
     for device in [">/dev/null", "1<>/dev/null"] {
         let output = in_shell(&format!("exec \"$0\" run -c 'print(1)' {device}"));
         assert_eq!(output.status.code(), Some(0), "{device}: {output:?}");
@@ -45,21 +45,21 @@ fn whoever_wants_no_output_can_say_so() {
 }
 
 #[test]
-fn too_little_address_space_is_told() {
+fn too_little_address_space_is_reported() {
     let output = in_shell("ulimit -v 1000000; exec \"$0\" run -c 1");
     assert_eq!(output.status.code(), Some(125), "{output:?}");
     assert!(text(&output.stderr).contains("ulimit -v unlimited"), "{output:?}");
 }
 
 #[test]
-fn too_few_threads_are_told() {
+fn too_few_threads_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let binary = folder.path().join("hatchery");
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::copy(env!("CARGO_BIN_EXE_hatchery"), &binary).unwrap();
     let mut limited = Command::new("prlimit");
     limited.arg("--nproc=1");
-    // The limit doesn't hold for root.
+    // The limit doesn't apply to root.
     if text(&Command::new("id").arg("-u").output().unwrap().stdout).trim() == "0" {
         limited.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
     }
@@ -69,7 +69,7 @@ fn too_few_threads_are_told() {
     assert!(said.contains("ulimit -u") && !said.contains("panicked"), "{said}");
 }
 
-/// What a command says that runs as if nobody had set up a log, or filled the cache.
+/// Returns the standard error of a command without settings for logs or the cache.
 fn said(arguments: &[&str]) -> String {
     let mut command = hatchery();
     command.args(arguments).env_remove("RUST_LOG").env("HATCHERY_CACHE_BOUND", "1000TiB");
@@ -103,7 +103,7 @@ fn verbose_commands_log_their_steps_without_colours_into_pipes() {
 }
 
 #[test]
-fn a_cache_beyond_its_bound_is_told_at_the_start() {
+fn a_cache_above_its_bound_is_noted_at_the_start() {
     let with_bound = |bound: &str, arguments: &[&str]| {
         hatchery().args(arguments).env("HATCHERY_CACHE_BOUND", bound).output().unwrap()
     };

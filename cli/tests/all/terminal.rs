@@ -1,5 +1,4 @@
-//! The prompt on a terminal, which `script` of util-linux stands in for; without it there is nothing
-//! to test with.
+//! The prompt on a terminal, simulated by `script` of util-linux; passes without it.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -10,25 +9,25 @@ use tempfile::TempDir;
 
 use crate::text;
 
-/// How long anything may take to be shown, with room for a machine that is busy.
+/// How long to wait for output, with room for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
 const CTRL_U: &str = "\x15";
 
-/// Somebody who types at a prompt and reads what it shows.
+/// Types at a prompt, and reads its output.
 struct Typist {
     child: Child,
     keys: ChildStdin,
     screen: Receiver<Vec<u8>>,
-    /// What was shown and not read yet.
+    /// Output that hasn't been read yet.
     shown: String,
     _home: TempDir,
 }
 
 impl Typist {
-    /// Sits down at a prompt. `None` where there is no `script`.
+    /// Starts a prompt. `None` without `script`.
     fn begin(arguments: &str, variables: &[(&str, &str)]) -> Option<Self> {
         let home = tempfile::tempdir().unwrap();
         let program = env!("CARGO_BIN_EXE_hatchery");
@@ -57,7 +56,7 @@ impl Typist {
         Some(Self { child, keys, screen, shown: String::new(), _home: home })
     }
 
-    /// Likewise, up to where the prompt waits.
+    /// Starts a prompt and waits until it is ready.
     fn at_prompt(arguments: &str) -> Option<Self> {
         let mut typist = Self::begin(arguments, &[])?;
         typist.sees(">>> ");
@@ -69,7 +68,7 @@ impl Typist {
         self.keys.flush().unwrap();
     }
 
-    /// Waits until this is shown, and returns what was shown before it.
+    /// Waits for this output, and returns what came before it.
     fn sees(&mut self, expected: &str) -> String {
         loop {
             if let Some(at) = self.shown.find(expected) {
@@ -83,7 +82,7 @@ impl Typist {
         }
     }
 
-    /// Leaves, and returns what was shown meanwhile.
+    /// Leaves the prompt, and returns the remaining output.
     fn leaves(mut self) -> String {
         self.types(&format!("{CTRL_U}:quit\r"));
         while let Ok(more) = self.screen.recv_timeout(PATIENCE) {
@@ -101,7 +100,7 @@ fn a_burst_of_lines_is_run_whole() {
     for expected in ["one\r\n", "two\r\n", "three\r\n"] {
         typist.sees(expected);
     }
-    // Lines that a program reads come from it as well.
+    // Lines that a program reads come from the same burst.
     typist.types("x, y = input(), input()\rfirst\rsecond\rx + ' ' + y\r");
     typist.sees("'first second'\r\n");
     typist.leaves();
@@ -118,7 +117,7 @@ fn a_program_reads_what_is_typed() {
     typist.sees("'Ada!'");
     typist.types("import sys; sys.stdin.readline()\rline\r");
     typist.sees("'line\\n'");
-    // What is pasted at once is as many lines as it has.
+    // Text pasted at once counts as separate lines.
     typist.types("name, last = input('fir' + 'st? '), input('la' + 'st? ')\r");
     typist.sees("first? ");
     typist.types("\x1b[200~Ada\rLovelace\x1b[201~\r");
@@ -137,7 +136,7 @@ fn a_program_reads_what_is_typed() {
 fn ctrl_c_and_ctrl_d_at_an_input_are_exceptions() {
     let Some(mut typist) = Typist::at_prompt("--grace 100ms") else { return };
     typist.types("x = 1; input('a' + '? ')\r");
-    // As the editor draws it: before, Ctrl-C is a signal of the terminal's.
+    // As the editor draws it: before, Ctrl-C is a signal of the terminal.
     typist.sees("\x1b[Ka? ");
     typist.types(CTRL_C);
     let traceback = typist.sees("\r\nKeyboardInterrupt\r\n");
@@ -171,7 +170,7 @@ fn an_interrupt_from_outside_ends_a_program_that_waits_for_input() {
     typist.sees("a? ");
     crate::interrupt(process);
     typist.sees("\r\nKeyboardInterrupt\r\n");
-    typist.sees("press Enter to go on");
+    typist.sees("press Enter to continue");
     typist.types("not for Python\r");
     typist.sees(">>> ");
     typist.types("x * 1000\r");
@@ -204,7 +203,7 @@ fn tab_completes_what_the_session_has() {
     let path = folder.path().join("a\t").display().to_string();
     typist.types(&format!(":put {path}\r"));
     typist.sees("put `a table.csv`, 4 bytes");
-    // Several are listed.
+    // Several completions are listed.
     typist.types("math.cos\t\t");
     typist.sees("cos   cosh");
     typist.leaves();

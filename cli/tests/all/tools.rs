@@ -1,4 +1,4 @@
-//! `hatchery tool run`: JSON in and out, also where a call can't be run, and sessions of calls.
+//! `hatchery tool run`: JSON in and out, calls that can't be run, and sessions.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn call(arguments: &[&str], call: &Value) -> Value {
 #[test]
 fn a_call_that_can_not_be_run_has_a_result_that_says_why() {
     for (arguments, call, expected) in [
-        (&[][..], "{\"code\": ", "no JSON"),
+        (&[][..], "{\"code\": ", "not valid JSON"),
         (&[], "{\"cod\": \"1\"}", "no field `cod`"),
         (&[], "{\"code\": 1}", "`code` must be a string"),
         (&["--input", "missing.csv"], "{\"code\": \"1\"}", "missing.csv"),
@@ -39,7 +39,7 @@ fn calls_with_one_session_share_variables_and_files() {
     assert!(path.is_file());
     let second = json!({ "code": "n += k; n", "variables": { "k": 1 } });
     assert_eq!(call(&session, &second)["value"], 21);
-    // What fails does so in the session, which goes on.
+    // A failed call runs in the session too, which continues.
     assert_eq!(call(&session, &json!({ "code": "n = 5; 1/0" }))["success"], false);
     let last = json!({ "code": "n, open('f').read()" });
     assert_eq!(call(&session, &last)["value"], json!([5, "text"]));

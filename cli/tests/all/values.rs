@@ -1,5 +1,4 @@
-//! Values that go in by options, lines and calls and come out in results: to the last digit, or with
-//! a refusal.
+//! Values in options, lines and calls, and in results: exact to the last digit, or refused.
 
 use serde_json::Value;
 
@@ -57,10 +56,10 @@ fn a_number_that_can_not_be_passed_is_refused() {
     assert_eq!(value_of(&["--var", &format!("n={longest}"), "-c", "n"]), longest);
 }
 
-/// What Python can't write as text, and what a reader of JSON takes for its own marks, are results
+/// What Python can't write as text, and what JSON readers take for their own marks, gives a result
 /// without a value, and no failure of the sandbox.
 #[test]
-fn what_is_no_json_is_no_failure() {
+fn values_without_json_are_no_failure() {
     for source in [
         "10 ** 5000",
         "[10 ** 5000]",
@@ -82,9 +81,9 @@ fn what_is_no_json_is_no_failure() {
     });
 }
 
-/// A program that leaves before what stands behind it has run is a success, and hasn't passed.
+/// A program that exits before its last line has run succeeds, but hasn't passed.
 #[test]
-fn only_what_ran_to_its_end_has_passed() {
+fn only_completed_programs_have_passed() {
     for (left, success, passed) in [
         ("", true, true),
         ("import sys; sys.exit(0)", true, false),

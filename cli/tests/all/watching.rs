@@ -14,7 +14,7 @@ struct Watched {
     stdin: Option<ChildStdin>,
     results: BufReader<std::process::ChildStdout>,
     address: String,
-    /// Kept, or what the batch says later would have no reader.
+    /// Kept open, so that later output of the batch has a reader.
     stderr: BufReader<ChildStderr>,
 }
 
@@ -64,7 +64,7 @@ impl Watched {
         std::iter::repeat_with(running).flatten().next().unwrap()
     }
 
-    /// Ends the input, and gives the exit code and what was said.
+    /// Ends the input, and returns the exit code and standard error.
     fn end(mut self) -> (Option<i32>, String) {
         drop(self.stdin.take());
         let mut said = String::new();
@@ -73,7 +73,7 @@ impl Watched {
     }
 }
 
-/// The status code and the body of a page.
+/// Returns the status code and the body of a page.
 fn fetch(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
@@ -84,7 +84,7 @@ fn fetch(address: &str, path: &str) -> (u16, String) {
     (code, body.to_owned())
 }
 
-/// The value of a metric, with its labels.
+/// Returns the value of a metric, with its labels.
 fn value(metrics: &str, name: &str) -> f64 {
     let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no `{name}` in {metrics}")).parse().unwrap()
@@ -97,7 +97,7 @@ fn a_batch_is_scraped_while_it_runs() {
     assert_eq!(batch.result()["success"], true);
     batch.submit(&json!({ "id": 2, "code": "1/0" }));
     assert_eq!(batch.result()["success"], false);
-    // It goes on until the batch is interrupted.
+    // It runs until the batch is interrupted.
     batch.submit(&json!({ "id": 3, "code": "while True: pass", "tenant": "web" }));
 
     let metrics = batch.metrics_when_running();
@@ -122,7 +122,7 @@ fn a_batch_is_scraped_while_it_runs() {
     }
 
     let document = include_str!("../../../docs/metrics.md");
-    // These are there once there was something to tell.
+    // These exist once there was something to report.
     let later = [
         "hatchery_refusals_total",
         "hatchery_limit_hits_total",
@@ -159,7 +159,7 @@ fn a_batch_is_scraped_while_it_runs() {
     assert_eq!(batch.child.wait().unwrap().code(), Some(130));
 }
 
-/// The names of all fields in it.
+/// Returns the names of all fields in a value.
 fn names(value: &Value) -> Vec<&str> {
     match value {
         Value::Array(items) => items.iter().flat_map(names).collect(),
@@ -177,7 +177,7 @@ fn the_server_ends_with_its_batch() {
     let address = batch.address.clone();
     batch.submit(&json!({ "code": "1" }));
     assert_eq!(batch.result()["success"], true);
-    // A connection that asks nothing holds nobody up.
+    // An idle connection blocks nobody.
     let idle = TcpStream::connect(&address).unwrap();
     let (code, said) = batch.end();
     assert_eq!(code, Some(0), "{said}");
@@ -190,7 +190,7 @@ fn the_server_ends_with_its_batch() {
 }
 
 #[test]
-fn an_address_that_can_not_be_had_is_told_before_anything_starts() {
+fn an_unusable_address_is_reported_before_anything_starts() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let folder = tempfile::tempdir().unwrap();
@@ -236,9 +236,9 @@ fn watching_needs_an_address_and_a_terminal() {
     assert_eq!(batch.end().0, Some(0));
 }
 
-/// With no room to wait, most lines are refused when they are read.
+/// Without room to wait, most lines are refused when they are read.
 #[test]
-fn refused_lines_are_tried_again_until_they_are_taken() {
+fn refused_lines_are_retried_until_accepted() {
     for workers in ["2", "0..2"] {
         let mut batch = Watched::start(&["--workers", workers, "--queue", "0"]);
         for id in 0..30 {
@@ -260,7 +260,7 @@ fn refused_lines_are_tried_again_until_they_are_taken() {
     }
 }
 
-/// What would end too late is no reason to wait, and has its result like every line.
+/// A job that would end too late doesn't wait, and gets its result like every line.
 #[test]
 fn a_deadline_that_can_not_be_met_is_the_result_of_its_line() {
     let mut batch = Watched::start(&["--workers", "1", "--timeout", "60s"]);

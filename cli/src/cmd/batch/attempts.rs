@@ -1,4 +1,4 @@
-//! Submits jobs until they are taken: overload delays a line of a batch and never loses it.
+//! Submits jobs until the pool accepts them: overload delays a line of a batch and never loses it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,59 +8,60 @@ use hatchery::{Error, Hatchery, Job, Outcome, Refusal, Ticket, Verdict};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::clock::{now, sleep};
 use super::stragglers::{Cut, Stragglers};
 
-/// Between two tries, if the pool has no idea when there may be room.
+/// Pause between two attempts if the pool gives no estimate.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
-/// Estimates can be wrong, so nobody waits for longer ones.
+/// Estimates can be wrong, so no pause is longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Tries while no other job of the batch is in the pool. What is refused so often then doesn't
-/// wait for one of them to end, and would be refused for ever.
+/// Attempts while no other job of the batch is in the pool. A refusal then doesn't depend on a job
+/// of this batch, and would be repeated forever.
 pub(super) const TRIES_ALONE: u32 = 20;
 
-/// Where jobs are submitted to.
+/// Submits jobs to a pool.
 pub(super) struct Attempts {
     pool: Hatchery,
-    taken: Arc<Taken>,
+    in_pool: Arc<InPool>,
     stragglers: Option<Arc<Stragglers>>,
 }
 
-/// The outcome of a job, and why it was ended if it was a straggler.
+/// The outcome of a job, and why it was cut if it was a straggler.
 pub(super) type Ended = (Outcome, Option<Cut>);
 
-/// Jobs of the batch that wait or run in the pool.
+/// Jobs of the batch that are queued or running in the pool.
 #[derive(Default)]
-struct Taken {
+struct InPool {
     count: AtomicUsize,
-    /// Told when one of them has ended, to one job that was refused: there is room for as many.
+    /// Notifies one refused job when one of them ends, since that makes room for one.
     ended: Notify,
 }
 
 impl Attempts {
     pub(super) fn new(pool: Hatchery, stragglers: Option<Stragglers>) -> Self {
-        Self { pool, taken: Arc::default(), stragglers: stragglers.map(Arc::new) }
+        Self { pool, in_pool: Arc::default(), stragglers: stragglers.map(Arc::new) }
     }
 
-    /// Runs a job whose deadline runs from now on.
+    /// Runs a job. Its deadline starts now.
     pub(super) fn outcome(
         &self,
         job: Job,
         deadline: Option<Duration>,
     ) -> impl Future<Output = Result<Ended, Error>> + use<> {
-        let (pool, taken) = (self.pool.clone(), Arc::clone(&self.taken));
+        let (pool, in_pool) = (self.pool.clone(), Arc::clone(&self.in_pool));
         let stragglers = self.stragglers.clone();
         stragglers.iter().for_each(|stragglers| stragglers.begin());
         let due = deadline.and_then(|deadline| now().checked_add(deadline));
         async move {
-            // What it holds of the job goes as soon as the pool has it.
+            // Releases its copy of the job as soon as the pool has accepted it.
             let submit = move |left: Option<Duration>| {
                 let (pool, job) = (pool.clone(), left.into_iter().fold(job.clone(), Job::deadline));
                 async move { pool.submit(job).await }
             };
-            let ended = match until_taken(due, &taken, submit).await {
+            let ended = match until_accepted(due, &in_pool, submit).await {
                 Ok(ticket) => {
-                    let _counted = Counted::new(&taken);
+                    let _counted = Counted::new(&in_pool);
                     Ok(ended(ticket, stragglers.as_deref()).await)
                 }
                 Err(error) => Err(error),
@@ -79,19 +80,19 @@ async fn ended(ticket: Ticket, stragglers: Option<&Stragglers>) -> Ended {
     }
 }
 
-/// How long the program ran; `None` if it didn't, or the sandbox failed it.
+/// Returns how long the program ran; `None` if it didn't, or if the sandbox failed.
 fn run_time(outcome: &Outcome) -> Option<Duration> {
     let is_failure = matches!(outcome.verdict, Verdict::SandboxFailed(_));
     Some(outcome.usage.wall).filter(|wall| !is_failure && !wall.is_zero())
 }
 
-/// One job in the pool.
-struct Counted<'a>(&'a Taken);
+/// Counts one job in the pool until it is dropped.
+struct Counted<'a>(&'a InPool);
 
 impl<'a> Counted<'a> {
-    fn new(taken: &'a Taken) -> Self {
-        taken.count.fetch_add(1, Ordering::Relaxed);
-        Self(taken)
+    fn new(in_pool: &'a InPool) -> Self {
+        in_pool.count.fetch_add(1, Ordering::Relaxed);
+        Self(in_pool)
     }
 }
 
@@ -102,10 +103,10 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Calls `submit` with the time that is left until it doesn't refuse because of overload.
-async fn until_taken<T, F: Future<Output = Result<T, Error>>>(
+/// Calls `submit` with the remaining time until it no longer refuses because of overload.
+async fn until_accepted<T, F: Future<Output = Result<T, Error>>>(
     due: Option<Instant>,
-    taken: &Taken,
+    in_pool: &InPool,
     mut submit: impl FnMut(Option<Duration>) -> F,
 ) -> Result<T, Error> {
     let mut alone = 0;
@@ -115,19 +116,20 @@ async fn until_taken<T, F: Future<Output = Result<T, Error>>>(
             Err(Error::Refused(refusal)) => refusal,
             result => return result,
         };
-        alone = if taken.count.load(Ordering::Relaxed) == 0 { alone + 1 } else { 0 };
+        alone = if in_pool.count.load(Ordering::Relaxed) == 0 { alone + 1 } else { 0 };
         let Some(pause) = pause(&refusal, left).filter(|_| alone < TRIES_ALONE) else {
             return Err(reason(refusal, left).into());
         };
         tokio::select! {
-            () = rest(pause) => {}
-            // The worker of the one that ended has to make itself ready first.
-            () = taken.ended.notified() => rest(pause.min(SHORTEST_PAUSE)).await,
+            () = sleep(pause) => {}
+            // The worker of the job that ended has to reset first.
+            () = in_pool.ended.notified() => sleep(pause.min(SHORTEST_PAUSE)).await,
         }
     }
 }
 
-/// Why a job is given up: one that waited for room until it was due is late, however full it is.
+/// Returns why a job is given up: one that waited for room until its deadline is late, however full
+/// the pool is.
 fn reason(refusal: Refusal, left: Option<Duration>) -> Refusal {
     let has_time = left.is_none_or(|left| !left.is_zero());
     if has_time || !refusal.is_overload() {
@@ -137,25 +139,15 @@ fn reason(refusal: Refusal, left: Option<Duration>) -> Refusal {
     Refusal::DeadlineTooSoon { due_in: none, estimate: none, retry_after: None }
 }
 
-/// How long to wait before the next try; `None` if there is to be none.
+/// Returns how long to wait before the next attempt; `None` if there is none.
 fn pause(refusal: &Refusal, left: Option<Duration>) -> Option<Duration> {
-    // A deadline that can't be met is what becomes of the job.
+    // A deadline that can't be met is the job's result.
     let is_over = left.is_some_and(|left| left.is_zero());
     if is_over || !refusal.is_overload() || matches!(refusal, Refusal::DeadlineTooSoon { .. }) {
         return None;
     }
     let pause = refusal.retry_after().unwrap_or(PAUSE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
     Some(left.map_or(pause, |left| pause.min(left)))
-}
-
-#[expect(clippy::disallowed_methods, reason = "deadlines of lines, and how long jobs run")]
-pub(super) fn now() -> Instant {
-    Instant::now()
-}
-
-#[expect(clippy::disallowed_methods, reason = "until the next try, or until a job is cut")]
-pub(super) async fn rest(time: Duration) {
-    tokio::time::sleep(time).await;
 }
 
 #[cfg(test)]
@@ -166,8 +158,8 @@ mod tests {
         Refusal::QueueFull { queued: 1, limit: 1, retry_after }
     }
 
-    /// Submits something that is refused `refusals` times, with other jobs in the pool or none, and
-    /// says whether it was taken, after how long, and how often it was tried.
+    /// Submits something that is refused `refusals` times, with other jobs in the pool or not.
+    /// Returns whether it was accepted, after what time, and after how many attempts.
     async fn tried(
         refusals: u32,
         refusal: Refusal,
@@ -182,8 +174,8 @@ mod tests {
             std::future::ready(if is_taken { Ok(()) } else { Err(refusal.clone().into()) })
         };
         let due = deadline.map(|deadline| start + deadline);
-        let taken = Taken { count: AtomicUsize::new(others), ended: Notify::new() };
-        let result = until_taken(due, &taken, submit).await;
+        let in_pool = InPool { count: AtomicUsize::new(others), ended: Notify::new() };
+        let result = until_accepted(due, &in_pool, submit).await;
         (result.is_ok(), now() - start, tries)
     }
 
@@ -196,54 +188,54 @@ mod tests {
         assert_eq!(tried(1, full(Some(Duration::ZERO)), None, 1).await, (true, SHORTEST_PAUSE, 2));
     }
 
-    /// Else workers would be idle for as long as estimates are wrong.
+    /// Otherwise workers would idle for as long as estimates are wrong.
     #[tokio::test(start_paused = true)]
     async fn a_refused_job_is_tried_again_when_another_one_has_ended() {
-        let taken = Taken::default();
+        let in_pool = InPool::default();
         let second = Duration::from_secs(1);
         let start = now();
         let mut tries = 0;
-        let tried = until_taken(None, &taken, |_left| {
+        let tried = until_accepted(None, &in_pool, |_left| {
             tries += 1;
             let has_room = now() - start > second;
             let refusal = full(Some(LONGEST_PAUSE));
             std::future::ready(if has_room { Ok(()) } else { Err(refusal.into()) })
         });
         let other = async {
-            let _counted = Counted::new(&taken);
-            rest(second).await;
+            let _counted = Counted::new(&in_pool);
+            sleep(second).await;
         };
         assert!(tokio::join!(other, tried).1.is_ok());
         assert_eq!((now() - start, tries), (second + SHORTEST_PAUSE, 2));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_overload_is_told_at_once() {
-        let (taken, time, tries) = tried(1, Refusal::ShuttingDown, None, 1).await;
-        assert_eq!((taken, time, tries), (false, Duration::ZERO, 1));
+    async fn other_refusals_are_returned_at_once() {
+        let (is_accepted, time, tries) = tried(1, Refusal::ShuttingDown, None, 1).await;
+        assert_eq!((is_accepted, time, tries), (false, Duration::ZERO, 1));
         let too_soon = Refusal::DeadlineTooSoon {
             due_in: Duration::from_secs(1),
             estimate: Duration::from_secs(2),
             retry_after: Some(Duration::from_secs(1)),
         };
-        let (taken, time, tries) = tried(1, too_soon, Some(Duration::from_secs(1)), 1).await;
-        assert_eq!((taken, time, tries), (false, Duration::ZERO, 1));
+        let (is_accepted, time, tries) = tried(1, too_soon, Some(Duration::from_secs(1)), 1).await;
+        assert_eq!((is_accepted, time, tries), (false, Duration::ZERO, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_deadline_ends_the_tries() {
         let deadline = Duration::from_millis(250);
-        let (taken, time, tries) = tried(u32::MAX, full(None), Some(deadline), 1).await;
-        assert_eq!((taken, time, tries), (false, deadline, 4));
+        let (is_accepted, time, tries) = tried(u32::MAX, full(None), Some(deadline), 1).await;
+        assert_eq!((is_accepted, time, tries), (false, deadline, 4));
         assert_eq!(reason(full(None), Some(Duration::ZERO)).name(), "deadline");
         assert_eq!(reason(full(None), Some(deadline)).name(), "queue_full");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_refused_by_an_empty_pool_is_given_up() {
-        let (taken, _, tries) = tried(u32::MAX, full(None), None, 0).await;
-        assert_eq!((taken, tries), (false, TRIES_ALONE));
-        let (taken, _, tries) = tried(10 * TRIES_ALONE, full(None), None, 1).await;
-        assert_eq!((taken, tries), (true, 10 * TRIES_ALONE + 1));
+    async fn a_job_that_an_empty_pool_refuses_is_given_up() {
+        let (is_accepted, _, tries) = tried(u32::MAX, full(None), None, 0).await;
+        assert_eq!((is_accepted, tries), (false, TRIES_ALONE));
+        let (is_accepted, _, tries) = tried(10 * TRIES_ALONE, full(None), None, 1).await;
+        assert_eq!((is_accepted, tries), (true, 10 * TRIES_ALONE + 1));
     }
 }

@@ -1,9 +1,9 @@
-//! Results that an earlier run of a batch left in its file, so that their lines aren't run again.
+//! Results that an earlier run of a batch left in its file, so that their lines are skipped.
 //!
-//! A result belongs to a line by `id` and `digest`, so one of a line that was changed since belongs
-//! to none. Results that are to be had anew are taken out of the file: those of lines that were no
-//! jobs or weren't taken, those whose files couldn't be kept, and those that the sandbox or a
-//! deadline ended. What a program did, other limits, and being cut as a straggler are final.
+//! A result belongs to a line by `id` and `digest`, so a changed line has no earlier result.
+//! Results that aren't final are removed from the file: those of invalid or refused lines, those
+//! whose files couldn't be written, and those that the sandbox or a deadline ended. What a program
+//! did, other limits, and cut stragglers are final.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -23,16 +23,16 @@ use crate::terminal;
 
 use super::ids::digest;
 
-/// The reason that results of stragglers carry.
+/// The reason in the results of stragglers.
 pub(super) const STRAGGLER: &str = "straggler";
 
 /// How often the file may be replaced while it is being opened.
 const MOST_TRIES: usize = 10;
 
-/// The results that count. Lines that are the same, ids included, have one each.
+/// The results that count. Identical lines, ids included, have one each.
 #[derive(Debug, Default)]
 pub(super) struct Earlier {
-    /// By digest of `id` and `digest`, since ids can be long and lines many.
+    /// Keyed by a digest of `id` and `digest`, since ids can be long and lines many.
     results: HashMap<[u8; 16], Counts>,
 }
 
@@ -42,7 +42,7 @@ struct Counts {
     failed: u32,
 }
 
-/// What of a result says whether it counts.
+/// The fields of a result that decide whether it counts.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with `id` and `success`")]
 struct EarlierResult {
@@ -61,23 +61,23 @@ struct EarlierError {
     limit: Option<String>,
 }
 
-/// What is in the file.
+/// What the file holds.
 #[derive(Debug, Default)]
 struct Scan {
     earlier: Earlier,
-    /// Where it isn't to be kept.
+    /// Ranges to remove.
     dropped: Vec<Range<u64>>,
-    /// Results that are to be had anew.
-    anew: usize,
-    /// The last line is no result, and has no end.
+    /// Results to produce again.
+    reruns: usize,
+    /// Whether the last line is incomplete.
     is_cut_off: bool,
-    /// The last line is a result, and has no end.
+    /// Whether the last line is a result without a line end.
     lacks_end: bool,
     bytes: u64,
 }
 
 impl Earlier {
-    /// Takes out the result of this line, if there is one, and says whether it was a success.
+    /// Takes the result of this line, if there is one, and returns whether it was a success.
     pub(super) fn take(&mut self, id: &Value, digest: &str) -> Option<bool> {
         let counts = self.results.get_mut(&key(id, digest))?;
         for (count, is_success) in [(&mut counts.succeeded, true), (&mut counts.failed, false)] {
@@ -89,7 +89,7 @@ impl Earlier {
         None
     }
 
-    /// Results that no line has taken.
+    /// Returns how many results no line has taken.
     pub(super) fn left(&self) -> usize {
         self.results.values().map(|counts| (counts.succeeded + counts.failed) as usize).sum()
     }
@@ -107,46 +107,46 @@ fn key(id: &Value, line_digest: &str) -> [u8; 16] {
     digest(&format!("{line_digest} {id}"))
 }
 
-/// Reads the results in the file, takes those out that don't count, and opens it for more. A file
-/// that isn't there is made.
+/// Reads the results in the file, removes those that aren't final, and opens it to append more.
+/// Creates the file if it doesn't exist.
 pub(super) fn resume(path: &Path) -> anyhow::Result<(Earlier, File)> {
     let unusable = |error: &dyn std::fmt::Display| {
-        UsageError(format!("can't go on with `{}`: {error}", path.display()))
+        UsageError(format!("can't resume from `{}`: {error}", path.display()))
     };
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true);
-    let mut anew = 0;
+    let mut reruns = 0;
     let mut is_cut_off = false;
     let (scan, mut file) = loop {
         let file = options.open(path).map_err(|error| unusable(&error))?;
         if !file.metadata().map_err(|error| unusable(&error))?.is_file() {
-            return Err(unusable(&"it is no file").into());
+            return Err(unusable(&"it is not a regular file").into());
         }
         let file = claim(file, path, &options)?;
         let scan = scan(BufReader::new(&file)).map_err(|error| unusable(&error))?;
-        anew += scan.anew;
+        reruns += scan.reruns;
         is_cut_off |= scan.is_cut_off;
-        if !remove(&file, path, &scan).context("can't take results out of the file")? {
+        if !remove(&file, path, &scan).context("can't remove results from the file")? {
             break (scan, file);
         }
-        // Another batch may have the new file before this one has, so it is read as well.
+        // Another batch may have locked the new file first, so the loop reads that one too.
     };
     if scan.lacks_end {
         file.write_all(b"\n").context("can't write results")?;
     }
     let there = scan.earlier.left();
-    terminal::note(format_args!("`{}` has {there} results that count", path.display()));
-    if anew > 0 {
-        terminal::note(format_args!("{anew} results are taken out, to be had anew"));
+    terminal::note(format_args!("`{}` has {there} final results", path.display()));
+    if reruns > 0 {
+        terminal::note(format_args!("removed {reruns} results, to run their lines again"));
     }
     if is_cut_off {
-        terminal::note("a result that was cut off is taken out");
+        terminal::note("removed an incomplete result");
     }
     Ok((scan.earlier, file))
 }
 
-/// Keeps other batches from writing to the file until this one has ended. One that resumes may have
-/// put another file in its place since it was opened; then that is opened in the same way.
+/// Locks the file against other batches until this one ends. A resuming batch may have replaced the
+/// file since it was opened; if so, opens and locks the new one.
 pub(super) fn claim(
     mut file: File,
     path: &Path,
@@ -160,21 +160,21 @@ pub(super) fn claim(
         }
         file = options.open(path).map_err(unusable)?;
     }
-    Err(UsageError(format!("`{}` is replaced again and again", path.display())))
+    Err(UsageError(format!("`{}` is being replaced again and again", path.display())))
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), UsageError> {
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(UsageError(format!(
-            "another batch writes to `{}`: wait until it has ended, or give another --out",
+            "another batch writes to `{}`: wait until it ends, or give another --out",
             path.display()
         ))),
-        // Where there are no locks, nobody can have one.
+        // A file system without locks can't have one held.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
     }
 }
 
-/// Whether the path still names this file.
+/// Returns whether the path still names this file.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let number = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     match path.metadata() {
@@ -184,7 +184,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Reads every line of the file. What is wrong with it is told with its line.
+/// Reads every line of the file. An error names its line.
 fn scan(mut reader: impl BufRead) -> Result<Scan, String> {
     let mut scan = Scan::default();
     let mut line = Vec::new();
@@ -203,28 +203,29 @@ fn scan(mut reader: impl BufRead) -> Result<Scan, String> {
         }
         match serde_json::from_slice::<EarlierResult>(&line) {
             Ok(result) if !result.is_final() => {
-                scan.anew += 1;
+                scan.reruns += 1;
                 scan.leave_out(place);
             }
             Ok(EarlierResult { id, success, digest: Some(digest), .. }) => {
                 scan.earlier.add(&id, &digest, success);
                 scan.lacks_end = !has_end;
             }
-            Ok(_) => return Err(format!("its line {number} is a result without a `digest`")),
-            // Only what begins as a result does: the file may be another one.
+            Ok(_) => return Err(format!("line {number} is a result without a `digest`")),
+            // Only a line that starts like a result counts as incomplete: the file may be something
+            // else.
             Err(error) if !has_end && line.starts_with(b"{") && is_cut_off(&error, &line) => {
                 scan.is_cut_off = true;
                 scan.leave_out(place);
             }
             Err(error) => {
-                return Err(format!("its line {number} is no result of a batch: {error}"));
+                return Err(format!("line {number} is not a result of a batch: {error}"));
             }
         }
     }
     Ok(scan)
 }
 
-/// Whether a line ends in the middle, or in what a file system has where nothing was written yet.
+/// Returns whether a line is incomplete, or ends in the zeros of a block that was never written.
 fn is_cut_off(error: &serde_json::Error, line: &[u8]) -> bool {
     error.is_eof() || line.ends_with(b"\0")
 }
@@ -239,14 +240,14 @@ impl Scan {
 }
 
 impl EarlierResult {
-    /// Whether running the line again would say nothing that this doesn't.
+    /// Returns whether running the line again could tell nothing new.
     fn is_final(&self) -> bool {
         let error = self.error.as_ref();
         let kind = error.and_then(|error| error.kind.as_deref());
         let reason = error.and_then(|error| error.reason.as_deref());
         let limit = error.and_then(|error| error.limit.as_deref());
         let is_of_program = match self.status.as_deref() {
-            // Lines that were no jobs or weren't taken have no status, and always an error.
+            // Invalid and refused lines have no status, and always an error.
             None => !matches!(kind, Some("usage" | "refused")),
             Some("sandbox_failed") => false,
             Some("cancelled") => reason == Some(STRAGGLER),
@@ -257,8 +258,9 @@ impl EarlierResult {
     }
 }
 
-/// Takes out what isn't to be kept. Returns whether the path has another file now: unless only its
-/// end goes, the rest is copied beside it and put in its place, so that a crash loses nothing.
+/// Removes the dropped ranges. Returns whether the path now names a new file: unless only the end
+/// is removed, the rest is copied to a new file that replaces the old one, so that a crash loses
+/// nothing.
 fn remove(file: &File, path: &Path, scan: &Scan) -> io::Result<bool> {
     match &scan.dropped[..] {
         [] => return Ok(false),
@@ -290,7 +292,7 @@ mod tests {
         json!({ "id": id, "digest": "d", "success": success, "status": status }).to_string()
     }
 
-    /// What is left of a file, and its results.
+    /// Returns what is left of a file, and its results.
     fn resumed(text: &str) -> (String, Earlier) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.ndjson");
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_found_by_id_and_digest_as_often_as_they_are_there() {
+    fn each_result_is_found_once_by_id_and_digest() {
         let text = format!("{}\n\n{}\n{}\n", done(1, true), done(2, false), done(1, true));
         let (left, mut earlier) = resumed(&text);
         assert_eq!(left, format!("{text}next\n"));
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_line_that_was_cut_off_is_taken_out() {
+    fn an_incomplete_last_line_is_removed() {
         let whole = done(1, true);
         for end in [1, whole.len() / 2, whole.len() - 1] {
             let (left, earlier) = resumed(&format!("{whole}\n{}", &whole[..end]));
@@ -330,8 +332,8 @@ mod tests {
     }
 
     #[test]
-    fn results_that_are_not_final_are_taken_out() {
-        let anew = [
+    fn results_that_are_not_final_are_removed() {
+        let reruns = [
             json!({ "id": 1, "success": false, "error": { "kind": "usage", "message": "" } }),
             json!({ "id": 1, "success": false, "error": { "kind": "refused", "reason": null } }),
             json!({ "id": 1, "digest": "d", "success": false, "status": "sandbox_failed" }),
@@ -357,7 +359,8 @@ mod tests {
         ];
         let lines = |of: &[Value]| of.iter().map(|line| format!("{line}\n")).collect::<String>();
         let (before, kept) = (done(2, true), lines(&is_final));
-        let text = format!("{}{before}\n{}{kept}{}", lines(&anew), lines(&anew), lines(&anew));
+        let text =
+            format!("{}{before}\n{}{kept}{}", lines(&reruns), lines(&reruns), lines(&reruns));
         let (left, earlier) = resumed(&text);
         assert_eq!(left, format!("{before}\n{kept}next\n"));
         assert_eq!(earlier.left(), 3);
@@ -368,8 +371,8 @@ mod tests {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("out.ndjson"), folder.path().join("link"));
-        let anew = json!({ "id": 1, "success": false, "error": { "kind": "usage" } });
-        fs::write(&path, format!("{anew}\n{}\n", done(2, true))).unwrap();
+        let rerun = json!({ "id": 1, "success": false, "error": { "kind": "usage" } });
+        fs::write(&path, format!("{rerun}\n{}\n", done(2, true))).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         symlink(&path, &link).unwrap();
         assert_eq!(resume(&link).unwrap().0.left(), 1);
@@ -385,8 +388,8 @@ mod tests {
         let path = folder.path().join("out.ndjson");
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
-        let anew = json!({ "id": 1, "success": false, "error": { "kind": "usage" } });
-        fs::write(&path, format!("{anew}\n{}\n", done(2, true))).unwrap();
+        let rerun = json!({ "id": 1, "success": false, "error": { "kind": "usage" } });
+        fs::write(&path, format!("{rerun}\n{}\n", done(2, true))).unwrap();
         let (one, other) = (options.open(&path).unwrap(), options.open(&path).unwrap());
         let (_, resumed) = resume(&path).unwrap();
         assert!(is_at(&resumed, &path).unwrap() && !is_at(&one, &path).unwrap());
@@ -396,7 +399,7 @@ mod tests {
         claim(other, &path, &options).unwrap().write_all(b"next").unwrap();
         assert!(fs::read_to_string(&path).unwrap().starts_with("next"));
 
-        // One that was removed is made again.
+        // A removed file is created again.
         let file = options.open(&path).unwrap();
         fs::remove_file(&path).unwrap();
         let file = claim(file, &path, &options).unwrap();
@@ -404,14 +407,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_other_things_is_refused_and_left() {
+    fn other_files_are_refused_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.ndjson");
         for (text, expected) in [
-            ("{\"id\": 1, \"code\": \"1\"}\n", "line 1 is no result"),
-            ("{\"id\": 1, \"code\": \"1\"}", "line 1 is no result"),
-            ("notes", "line 1 is no result"),
-            (&format!("{}\nnotes\n", done(1, true)), "line 2 is no result"),
+            ("{\"id\": 1, \"code\": \"1\"}\n", "line 1 is not a result"),
+            ("{\"id\": 1, \"code\": \"1\"}", "line 1 is not a result"),
+            ("notes", "line 1 is not a result"),
+            (&format!("{}\nnotes\n", done(1, true)), "line 2 is not a result"),
             ("{\"id\": 1, \"success\": true, \"status\": \"completed\"}\n", "without a `digest`"),
         ] {
             fs::write(&path, text).unwrap();

@@ -1,10 +1,9 @@
-//! Names of the folders that files of lines are kept in.
+//! Names of the folders for the files of each line.
 //!
-//! Ids are arbitrary JSON, so a name is the id with everything else than letters, digits, `.`, `_`
-//! and `-` as `%` and two hex digits a byte. It is one part of a path, and neither hidden nor an
-//! option. Lines are told apart even if their ids aren't: a later one has `~` and its number
-//! behind the name. What a line is given depends on the lines before it alone, so that a batch that
-//! is resumed gives the same names.
+//! Ids are arbitrary JSON, so a name is the id with every byte other than letters, digits, `.`, `_`
+//! and `-` as `%` and two hex digits. It is a single path component, neither hidden nor an option.
+//! Lines with the same id still differ: a later one has `~` and its number after the name. A name
+//! depends only on the lines before it, so that a resumed batch gives the same names.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -13,10 +12,10 @@ use serde_json::Value;
 
 use super::ids::digest;
 
-/// Longer names end with a digest, so that no system finds them too long.
+/// Longer names are cut and end with a digest, so that no file system finds them too long.
 const LONGEST_NAME_BYTES: usize = 150;
 
-/// The names that are in use.
+/// The names in use.
 #[derive(Debug, Default)]
 pub(super) struct Folders {
     /// By digest, since ids can be long and lines many.
@@ -24,7 +23,7 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    /// The name for the line of this id, which no line before it has.
+    /// Returns a name for the line of this id that no earlier line has.
     pub(super) fn name(&mut self, id: &Value, number: usize) -> String {
         let name = match id {
             Value::String(text) => plain(text),
@@ -32,7 +31,7 @@ impl Folders {
         };
         match self.taken.insert(digest(&name)) {
             true => name,
-            // No name by id has a `~` before digits so few.
+            // No name made from an id has `~` before a short number.
             false => format!("{name}~{number}"),
         }
     }
@@ -47,7 +46,7 @@ fn plain(id: &str) -> String {
         };
         match is_plain {
             true => name.push(char::from(byte)),
-            false => write!(name, "%{byte:02X}").expect("a text takes every text"),
+            false => write!(name, "%{byte:02X}").expect("writing to a string never fails"),
         }
     }
     match name.len() {

@@ -1,10 +1,10 @@
-//! Whether lines have ids of their own, by which their results can be told apart.
+//! Detects lines that share an id, which doesn't tell their results apart.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-/// Characters of an id that are shown.
+/// Characters of an id to show.
 const SHOWN: usize = 40;
 
 /// The ids of the lines so far.
@@ -12,14 +12,14 @@ const SHOWN: usize = 40;
 pub(super) struct Ids {
     /// By digest, since ids can be long and lines many.
     seen: HashSet<[u8; 16]>,
-    /// Lines with an id of an earlier one.
+    /// Number of lines with the id of an earlier line.
     repeated: usize,
     /// The number and the id of the first of them.
     first: Option<(usize, String)>,
 }
 
 impl Ids {
-    /// The line of this number has this id.
+    /// Adds the id of the line of this number.
     pub(super) fn add(&mut self, id: &Value, number: usize) {
         let text = id.to_string();
         if self.seen.insert(digest(&text)) {
@@ -33,7 +33,7 @@ impl Ids {
         self.first.get_or_insert_with(|| (number, shown()));
     }
 
-    /// What to say of lines that have an id of an earlier one, if any has.
+    /// Returns a note about lines with the id of an earlier line, if there are any.
     pub(super) fn remark(&self) -> Option<String> {
         let (number, id) = self.first.as_ref()?;
         let lines = match self.repeated {
@@ -47,7 +47,7 @@ impl Ids {
     }
 }
 
-/// Of a text that is one among many.
+/// Returns a short digest of a text, for sets that grow large.
 pub(super) fn digest(text: &str) -> [u8; 16] {
     let mut digest = [0; 16];
     digest.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);

@@ -1,4 +1,4 @@
-//! Lines of a batch: what they ask for, and what is wrong with those that are no job.
+//! Lines of a batch: what they ask for, and what is wrong with invalid ones.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use super::scripts::{self, NoJob};
 
-/// Digits of a digest: 128 bits, so that no two lines have the same.
+/// Digits of a digest: 128 bits, so that no two lines share one.
 const DIGEST_DIGITS: usize = 32;
 
 /// One line of the input.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
-    /// Any JSON value; read before the rest, so that it is known when the rest is malformed.
+    /// Any JSON value. Parsed before the rest, so that it is known even if the rest is malformed.
     #[serde(rename = "id")]
     _id: Option<Value>,
     code: Option<String>,
@@ -31,17 +31,17 @@ struct Line {
     env: BTreeMap<String, String>,
     #[serde(default)]
     stdin: String,
-    /// Texts, or `{"base64": …}`, by their paths in the workspace.
+    /// By path in the workspace: strings, or `{"base64": …}`.
     files: Option<Value>,
-    /// Seconds.
+    /// In seconds.
     timeout: Option<Seconds>,
     tenant: Option<String>,
     priority: Option<PriorityName>,
-    /// Seconds from when the line is read.
+    /// In seconds, from when the line is read.
     deadline: Option<Seconds>,
 }
 
-/// A time, as a number in JSON.
+/// A time as a JSON number.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "Value")]
 struct Seconds(f64);
@@ -51,7 +51,7 @@ impl TryFrom<Value> for Seconds {
 
     fn try_from(value: Value) -> Result<Self, String> {
         let seconds = value.as_f64().filter(|seconds| seconds.is_finite()).map(Self);
-        seconds.ok_or_else(|| format!("write a number of seconds, such as 1.5, and not {value}"))
+        seconds.ok_or_else(|| format!("write a number of seconds, such as 1.5, not {value}"))
     }
 }
 
@@ -63,11 +63,11 @@ enum PriorityName {
     Low,
 }
 
-/// A function in place of a program.
+/// A function to call instead of running a program.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with `function`, such as \"math:sqrt\"")]
 struct CallLine {
-    /// `module:function`.
+    /// As `module:function`.
     function: String,
     #[serde(default)]
     args: Vec<Value>,
@@ -75,30 +75,30 @@ struct CallLine {
     keywords: BTreeMap<String, Value>,
 }
 
-/// What every line is given, by the options of the command.
+/// What the command's options give to every line.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) limits: Limits,
-    /// A job that has input files and mounted folders, and nothing else.
+    /// A job with input files and mounts, and nothing else.
     pub(super) files: Job,
     pub(super) is_read_only: bool,
     pub(super) keeps_files: bool,
     pub(super) deterministic: Option<Deterministic>,
 }
 
-/// A line that is no job.
+/// An invalid line.
 #[derive(Debug, PartialEq)]
 pub(super) struct BadLine {
     pub(super) id: Value,
     pub(super) problem: String,
 }
 
-/// A line asks for nothing that can be run now.
+/// Why a line yields no request.
 #[derive(Debug)]
 pub(super) enum NoRequest {
-    /// It is no job.
+    /// The line is invalid.
     Bad(BadLine),
-    /// Too many descriptors are in use for its program to be read; what the system says of that.
+    /// Too many file descriptors are in use to read the program. Carries the system's message.
     NoDescriptor(String),
 }
 
@@ -114,23 +114,23 @@ impl BadLine {
     }
 }
 
-/// What a line asks for.
+/// The job of a line, and what goes with it.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// As the line has it, or its number.
+    /// The line's own, or its number.
     pub(super) id: Value,
-    /// Of the line, and of the program if that is in a file; in hexadecimal digits.
+    /// Hexadecimal digest of the line, and of the program if that is in a file.
     pub(super) digest: String,
-    /// Without its deadline, which runs already.
+    /// Without its deadline, which already runs.
     pub(super) job: Job,
     /// From when the line was read.
     pub(super) deadline: Option<Duration>,
-    /// Of the line, its program and its files.
+    /// Size of the line, its program and its files.
     pub(super) bytes: usize,
 }
 
-/// What a line asks for; `None` if it is empty. Blocks while its program is read. One that is ahead
-/// of what the workers need leaves them descriptors.
+/// Parses a line; `None` if it is empty. Blocks while it reads the line's program. If the line
+/// `is_ahead` of what the workers need, it must leave descriptors for them.
 pub(super) fn parse(
     bytes: &[u8],
     number: usize,
@@ -148,7 +148,7 @@ pub(super) fn parse(
     };
     let id = value.get("id").filter(|id| !id.is_null()).cloned().unwrap_or(by_number);
     if !value.is_object() {
-        return Err(bad(id, "a job is an object, such as {\"code\": \"1 + 1\"}".to_owned()));
+        return Err(bad(id, "a job is a JSON object, such as {\"code\": \"1 + 1\"}".to_owned()));
     }
     let job = serde_json::from_value::<Line>(value)
         .map_err(|error| NoJob::Bad(problem_of(bytes, &error)))
@@ -169,7 +169,7 @@ fn bad(id: Value, problem: String) -> NoRequest {
     NoRequest::Bad(BadLine { id, problem })
 }
 
-/// Tells lines apart that have the same id.
+/// Returns a digest that tells apart lines with the same id.
 fn digest(line: &[u8], program: Option<&str>) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(line.trim_ascii());
@@ -179,7 +179,7 @@ fn digest(line: &[u8], program: Option<&str>) -> String {
     hasher.finalize().to_hex()[..DIGEST_DIGITS].to_owned()
 }
 
-/// What is wrong, with the field that it is in: an error alone doesn't name it.
+/// Describes an error with the field that it is in: serde's error alone doesn't name it.
 fn problem_of(bytes: &[u8], error: &serde_json::Error) -> String {
     let fields = serde_json::from_slice::<serde_json::Map<_, _>>(bytes).unwrap_or_default();
     let wrong = fields.into_iter().find_map(|(name, field)| {
@@ -247,7 +247,7 @@ impl From<PriorityName> for Priority {
 fn seconds(field: &str, Seconds(seconds): Seconds) -> Result<Duration, String> {
     let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
     time.ok_or_else(|| {
-        // So that no number is told with hundreds of digits.
+        // `{:?}` avoids printing a number with hundreds of digits.
         format!("`{field}` is {seconds:?}; give a number of seconds above 0 and below 1e19")
     })
 }
@@ -291,18 +291,18 @@ mod tests {
         assert!(problem(r#"{"code": "", "timeout": -1}"#).problem.contains("timeout"));
         assert!(problem(r#"{"code": "", "deadline": 0}"#).problem.contains("deadline"));
         assert!(problem(r#"{"code": "", "priority": "urgent"}"#).problem.contains("`normal`"));
-        assert!(problem("[]").problem.contains("is an object"));
-        assert!(problem(r#"[null, "1"]"#).problem.contains("is an object"));
+        assert!(problem("[]").problem.contains("is a JSON object"));
+        assert!(problem(r#"[null, "1"]"#).problem.contains("is a JSON object"));
         let not_text = parsed(b"{\"code\": \"\xff\"}").unwrap_err();
         assert!(not_text.problem.contains("unicode"), "{not_text:?}");
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_field() {
+    fn errors_name_their_field() {
         for (line, start) in [
             (
                 r#"{"code": "", "timeout": "1s"}"#,
-                "`timeout`: write a number of seconds, such as 1.5, and not \"1s\"",
+                "`timeout`: write a number of seconds, such as 1.5, not \"1s\"",
             ),
             (r#"{"code": "", "deadline": [1]}"#, "`deadline`: write a number of seconds"),
             (r#"{"call": 5}"#, "`call`: invalid type: number, expected an object with `function`"),

@@ -1,4 +1,4 @@
-//! The lines of the input.
+//! Reads the lines of the input, for `hatchery batch`.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -15,11 +15,11 @@ const LONGEST_LINE_BYTES: usize = 64 << 20;
 /// Reads one line at a time.
 pub(super) struct Lines {
     reader: Box<dyn AsyncBufRead + Unpin + Send>,
-    /// What was read of the present line. Here, so that dropping `next` loses nothing.
+    /// The part of the current line read so far. Kept here, so that dropping `next` loses nothing.
     partial: Vec<u8>,
-    /// The present line is too long; its rest is skipped.
+    /// The current line is too long; its rest is skipped.
     is_too_long: bool,
-    /// Of the last line that was returned, from 1.
+    /// Number of the last line that was returned, from 1.
     pub(super) number: usize,
 }
 
@@ -28,7 +28,7 @@ impl Lines {
         Self { reader, partial: Vec::new(), is_too_long: false, number: 0 }
     }
 
-    /// The next line without its end; `None` at the end of the input. Cancel-safe.
+    /// Returns the next line without its end; `None` at the end of the input. Cancel-safe.
     pub(super) async fn next(&mut self) -> std::io::Result<Option<Result<Vec<u8>, BadLine>>> {
         loop {
             let buffer = self.reader.fill_buf().await?;
@@ -64,7 +64,7 @@ impl Lines {
     }
 }
 
-/// How many lines of a file aren't empty: as many as will have a result.
+/// Counts the lines of a file that aren't empty, each of which gets a result.
 pub(super) fn count(path: &Path) -> io::Result<u64> {
     let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
     let mut count = 0;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_that_is_too_long_is_skipped_and_told() {
+    async fn a_line_that_is_too_long_is_skipped_and_reported() {
         let mut text = vec![b'x'; LONGEST_LINE_BYTES + 1];
         text.extend_from_slice(b"\nnext");
         let mut lines = Lines::new(Box::new(BufReader::new(std::io::Cursor::new(text))));

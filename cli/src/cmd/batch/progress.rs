@@ -1,4 +1,4 @@
-//! Shows how far a batch is: as a bar, as lines for people, or as JSON for programs.
+//! Shows the progress of a batch: as a bar, as lines for people, or as JSON for programs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::attempts::now;
+use super::clock::now;
 use super::lines;
 use super::results::Tally;
 use crate::args::ProgressForm;
 use crate::terminal;
 
-/// How often each form is shown anew.
+/// How often each form is updated.
 const BAR_EVERY: Duration = Duration::from_millis(200);
 const LINE_EVERY: Duration = Duration::from_secs(10);
 const JSON_EVERY: Duration = Duration::from_secs(1);
 
-/// Shows how far a batch is, until it is dropped.
+/// Shows the progress of a batch until it is dropped.
 pub(super) struct Progress {
     form: Form,
     interval: Interval,
@@ -35,12 +35,12 @@ enum Form {
     Nothing,
 }
 
-/// The lines that will have a result, once they have been counted; 0 until then.
+/// The number of lines that get a result; 0 until they have been counted.
 #[derive(Clone, Default)]
 struct Total(Arc<AtomicU64>);
 
 impl Progress {
-    /// Begins to show the progress of a batch with the jobs in this file, or on a stream.
+    /// Starts showing the progress of a batch whose jobs come from this path.
     pub(super) fn begin(form: ProgressForm, jobs: &Path, has_out: bool) -> Self {
         let (form, every) = match form {
             ProgressForm::Auto if !suits_bar(has_out) => (Form::Nothing, LINE_EVERY),
@@ -59,12 +59,12 @@ impl Progress {
         Self { form, interval, began: now(), total }
     }
 
-    /// All lines have been read: there are so many with a result.
-    pub(super) fn is_read(&self, lines: u64) {
+    /// Sets the exact total once all lines have been read.
+    pub(super) fn set_total(&self, lines: u64) {
         self.total.0.store(lines, Ordering::Relaxed);
     }
 
-    /// Waits until it is to be shown anew. Cancel-safe.
+    /// Waits until the next update is due. Cancel-safe.
     pub(super) async fn due(&mut self) {
         match self.form {
             Form::Nothing => std::future::pending().await,
@@ -89,13 +89,13 @@ impl Progress {
         }
     }
 
-    /// Shows how it ended.
+    /// Shows the final state.
     pub(super) fn end(&self, tally: &Tally) {
         let state = self.state(tally, true);
         match &self.form {
             Form::Lines => terminal::error(state.line()),
             Form::Json => terminal::say(&format!("{}\n", state.json())),
-            // What is said at the end of every batch takes its place.
+            // The summary at the end of every batch takes its place.
             Form::Bar(bar) => bar.finish_and_clear(),
             Form::Nothing => {}
         }
@@ -115,7 +115,7 @@ impl Drop for Progress {
     }
 }
 
-/// Whether a bar would be seen, and not be torn by results.
+/// Returns whether a bar would be visible, and not be torn by results.
 fn suits_bar(has_out: bool) -> bool {
     use std::io::IsTerminal;
     let is_free = has_out || !std::io::stdout().is_terminal();
@@ -129,7 +129,7 @@ fn bar() -> ProgressBar {
 }
 
 impl Total {
-    /// Counts the lines of a file, on a thread beside the batch. A stream can't be read twice.
+    /// Counts the lines of a file on another thread. A stream can't be read twice.
     fn count(&self, jobs: &Path) {
         if !jobs.metadata().is_ok_and(|metadata| metadata.is_file()) {
             return;
@@ -137,17 +137,17 @@ impl Total {
         let (total, jobs) = (self.clone(), jobs.to_owned());
         tokio::task::spawn_blocking(move || {
             if let Ok(count) = lines::count(&jobs) {
-                // Those that were read count, should they differ.
+                // If the batch has read all lines meanwhile, its own count stands.
                 let _ = total.0.compare_exchange(0, count, Ordering::Relaxed, Ordering::Relaxed);
             }
         });
     }
 }
 
-/// How far a batch is.
+/// A snapshot of the progress.
 struct State<'a> {
     tally: &'a Tally,
-    /// `None` as long as it isn't known.
+    /// `None` while it isn't known.
     total: Option<u64>,
     elapsed: Duration,
     is_over: bool,
@@ -158,20 +158,20 @@ impl State<'_> {
         self.tally.done() as u64
     }
 
-    /// Jobs that ended in this run, a second; `None` before there is one.
+    /// Returns the jobs that ended in this run per second; `None` before the first.
     fn rate(&self) -> Option<f64> {
         let ended = self.tally.done() - self.tally.earlier;
         let seconds = self.elapsed.as_secs_f64();
         (ended > 0 && seconds > 0.0).then(|| ended as f64 / seconds)
     }
 
-    /// How long the rest takes if it goes on like this.
+    /// Estimates the remaining time at the current rate.
     fn left(&self) -> Option<Duration> {
         let rest = self.total?.saturating_sub(self.done());
         Duration::try_from_secs_f64(rest as f64 / self.rate()?).ok()
     }
 
-    /// A line for people.
+    /// Formats a line for people.
     fn line(&self) -> String {
         let done = match self.total {
             Some(total) => format!("{} of {total} done", self.done()),
@@ -180,9 +180,9 @@ impl State<'_> {
         format!("{done}: {}", self.details())
     }
 
-    /// By kind of ending, with the rate and the time that is left.
+    /// Lists the endings, the rate and the remaining time.
     fn details(&self) -> String {
-        let named = self.tally.endings().into_iter().chain([("no jobs", self.tally.malformed)]);
+        let named = self.tally.endings().into_iter().chain([("invalid", self.tally.malformed)]);
         let some = named.filter(|(name, count)| *count > 0 || *name == "succeeded");
         let mut parts: Vec<String> =
             some.map(|(name, count)| format!("{count} {}", name.replace('_', " "))).collect();
@@ -236,14 +236,14 @@ mod tests {
         let line = state(&tally, Some(30)).line();
         assert_eq!(
             line,
-            "5 of 30 done: 2 succeeded, 1 limited, 1 refused, 1 no jobs, 2.5/s, 10s left"
+            "5 of 30 done: 2 succeeded, 1 limited, 1 refused, 1 invalid, 2.5/s, 10s left"
         );
         let line = state(&tally, None).line();
-        assert_eq!(line, "5 done: 2 succeeded, 1 limited, 1 refused, 1 no jobs, 2.5/s");
+        assert_eq!(line, "5 done: 2 succeeded, 1 limited, 1 refused, 1 invalid, 2.5/s");
     }
 
     #[test]
-    fn nothing_is_guessed_before_something_ended() {
+    fn nothing_is_estimated_before_a_job_ended() {
         let tally = Tally::default();
         let state = state(&tally, Some(30));
         assert_eq!(state.line(), "0 of 30 done: 0 succeeded");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_before_is_no_part_of_the_rate() {
+    fn earlier_results_do_not_count_in_the_rate() {
         let mut tally = tally();
         tally.earlier = 3;
         let value = state(&tally, Some(6)).json();

@@ -1,28 +1,28 @@
-//! What the lines ask for, one after the other.
+//! The requests of the lines, in order.
 //!
-//! Lines are parsed beside the task of the batch, since that can take long, or not end if a line names
-//! a program on a file system that hangs: Ctrl-C is heard meanwhile, and results are written.
+//! Lines are parsed on another thread, since parsing can take long, or never end if a line names a
+//! program on a hanging file system. The batch still hears Ctrl-C and writes results meanwhile.
 
 use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::task::JoinHandle;
 
-use super::attempts::{PAUSE, TRIES_ALONE, rest};
+use super::attempts::{PAUSE, TRIES_ALONE};
+use super::clock::sleep;
 use super::line::{self, BadLine, NoRequest, Request, Shared};
 use super::lines::Lines;
 
 type Parsed = Result<Option<Request>, NoRequest>;
-/// Parses the line of this number; `true` if it is ahead of what the workers need.
+/// Parses the line of this number; the flag says whether it is ahead of what the workers need.
 type Parse = dyn Fn(&[u8], usize, bool) -> Parsed + Send + Sync;
 
-/// Reads lines, and what they ask for.
+/// Reads and parses lines.
 pub(super) struct Requests {
     lines: Lines,
     parse: Arc<Parse>,
     workers: usize,
-    /// The line that was read last, until it is returned. Here, so that dropping `next` loses
-    /// nothing.
+    /// The last line read, until it is returned. Kept here, so that dropping `next` loses nothing.
     present: Option<Arc<[u8]>>,
     parsing: Option<JoinHandle<Parsed>>,
 }
@@ -34,18 +34,15 @@ impl Requests {
         Self { lines, parse: Arc::new(parse), workers, present: None, parsing: None }
     }
 
-    /// Of the line that was returned last, from 1.
+    /// Returns the number of the last returned line, from 1.
     pub(super) fn number(&self) -> usize {
         self.lines.number
     }
 
-    /// What the next line asks for, but for empty ones; `None` at the end of the input. `others` are
-    /// the jobs of lines before that haven't ended. If it is dropped and called again once one has,
-    /// a line that waits for descriptors is tried again at once. Cancel-safe.
-    ///
-    /// # Errors
-    /// The input can't be read, or there is no descriptor for a line although nothing runs that
-    /// could have them.
+    /// Returns the request of the next line that isn't empty; `None` at the end of the input.
+    /// `others` is the number of earlier jobs that haven't ended. If this is dropped and called
+    /// again after one has ended, a line that waits for descriptors is retried at once. Cancel-safe.
+    /// Fails if the input can't be read, or if a line gets no descriptor although no job runs.
     pub(super) async fn next(
         &mut self,
         others: usize,
@@ -65,13 +62,13 @@ impl Requests {
                     tries += 1;
                     if others == 0 && tries >= TRIES_ALONE {
                         anyhow::bail!(
-                            "line {}: {problem}; no job runs that could give some back: raise the \
-                             limit on open files (`ulimit -n`), or give fewer --workers",
+                            "line {}: {problem}; no running job could free descriptors: raise the \
+                             limit on open files (`ulimit -n`), or use fewer --workers",
                             self.number()
                         );
                     }
-                    // The worker of a job that has ended may still have some.
-                    rest(PAUSE).await;
+                    // The worker of a job that has ended may still hold some.
+                    sleep(PAUSE).await;
                     continue;
                 }
                 Ok(request) => request.map(Ok),
@@ -114,7 +111,7 @@ mod tests {
         line::parse(line, number, false, &Shared::default())
     }
 
-    /// Finds no descriptor so often, then parses.
+    /// Finds no descriptor `of` times, then parses.
     fn short(of: u32) -> impl Fn(&[u8], usize, bool) -> Parsed + Send + Sync + 'static {
         let tries = AtomicU32::new(0);
         move |line, number, _| match tries.fetch_add(1, Ordering::Relaxed) {
@@ -137,14 +134,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropping_what_waits_for_a_line_loses_none() {
+    async fn dropping_a_wait_for_a_line_loses_none() {
         let (goes_on, waits) = std::sync::mpsc::channel();
         let waits = Mutex::new(waits);
         let mut requests = requests("{\"code\": \"1\"}\n", move |line, number, _| {
             waits.lock().unwrap().recv().unwrap();
             parse(line, number)
         });
-        // The task isn't held up by what parses.
+        // Parsing doesn't block the task.
         for _ in 0..3 {
             tokio::select! {
                 biased;

@@ -1,4 +1,4 @@
-//! Results of lines: what they say, how they are counted, and in which order they are written.
+//! Results of lines: what they hold, how they are counted, and in which order they are written.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,11 +16,11 @@ use crate::{displays, escapes, terminal};
 use super::attempts;
 use super::earlier::STRAGGLER;
 
-/// Results that may wait for those of earlier lines. Beyond it no further lines are read until the
-/// first of these has ended.
+/// Bytes of results that may wait for those of earlier lines. Beyond it, no further lines are read
+/// until the first of these has ended.
 const MOST_HELD_BYTES: usize = 64 << 20;
 
-/// What became of the lines.
+/// Counts of lines by how they ended.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) succeeded: usize,
@@ -30,7 +30,7 @@ pub(super) struct Tally {
     pub(super) sandbox_failed: usize,
     pub(super) refused: usize,
     pub(super) malformed: usize,
-    /// Of those that ended, how many did so before this run.
+    /// How many of those that ended did so in an earlier run.
     pub(super) earlier: usize,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Tally {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     Succeeded,
-    /// The program failed, or what it made couldn't be kept.
+    /// The program failed, or its files or displays couldn't be written.
     Failed,
     Limited,
     Cancelled,
@@ -46,43 +46,43 @@ pub(super) enum Ending {
     Refused,
 }
 
-/// The result of a line, as it is being made.
+/// What it takes to report the result of a line.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) id: Value,
     pub(super) digest: String,
     pub(super) has_contents: bool,
     pub(super) kept: Kept,
-    /// The name of this line's folder where something is kept.
+    /// The name of this line's folder, if anything is kept.
     pub(super) folder: String,
 }
 
-/// Where it is kept what lines made, as far as it is.
+/// The folders that keep what lines produce.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Kept {
-    /// Files that programs made or changed.
+    /// For files that programs created or changed.
     pub(super) files: Option<Arc<OutputFolder>>,
-    /// What programs showed.
+    /// For what programs displayed.
     pub(super) displays: Option<Arc<OutputFolder>>,
 }
 
-/// Where results go.
+/// The destination of results.
 pub(super) enum Sink {
-    /// Written at once and by no other thread, so that an interrupt leaves whole lines.
+    /// Written synchronously by the batch's task, so that an interrupt leaves whole lines.
     File(File),
     Stream(Box<dyn AsyncWrite + Unpin + Send>),
 }
 
-/// Writes results, as they come or in the order of their lines.
+/// Writes results as they come, or in the order of their lines.
 pub(super) struct Results {
     sink: Sink,
     order: Option<Order>,
 }
 
-/// Results that wait for those of earlier lines.
+/// Holds results that wait for those of earlier lines.
 #[derive(Debug, Default)]
 struct Order {
-    /// The place of the result that is to be written next.
+    /// The index of the result to write next.
     next: u64,
     held: BTreeMap<u64, String>,
     bytes: usize,
@@ -100,7 +100,7 @@ impl Tally {
         } += 1;
     }
 
-    /// Jobs by how they ended, with the names that the status has for these.
+    /// Returns the counts of jobs by ending, with the names that the status uses.
     pub(super) fn endings(&self) -> [(&'static str, usize); 6] {
         [
             ("succeeded", self.succeeded),
@@ -112,12 +112,12 @@ impl Tally {
         ]
     }
 
-    /// Lines that have their result.
+    /// Returns how many lines have their result.
     pub(super) fn done(&self) -> usize {
         self.malformed + self.endings().iter().map(|(_, count)| count).sum::<usize>()
     }
 
-    /// Jobs that did not succeed.
+    /// Returns how many jobs did not succeed.
     pub(super) fn unsuccessful(&self) -> usize {
         self.done() - self.malformed - self.succeeded
     }
@@ -136,15 +136,15 @@ impl Ending {
 }
 
 impl Kept {
-    /// Whether anything is.
+    /// Returns whether anything is kept.
     pub(super) fn is_any(&self) -> bool {
         self.files.is_some() || self.displays.is_some()
     }
 }
 
 impl Report {
-    /// The line for how a job ended, and how it did. Its files are written first, so that they are
-    /// there for whoever reads the line.
+    /// Returns the result line of a job, and its ending. Writes the job's files first, so that they
+    /// exist when the line is read.
     pub(super) async fn line(
         self,
         ended: Result<attempts::Ended, hatchery::Error>,
@@ -171,7 +171,7 @@ impl Report {
                     result[field] = keep(root, &self.folder, files, &mut problems).await?;
                 }
                 if is_any_kept {
-                    result["output_error"] = told(&problems, &self.id).into();
+                    result["output_error"] = report_problems(&problems, &self.id).into();
                 }
                 match ending {
                     Ending::Succeeded if !problems.is_empty() => (result, Ending::Failed),
@@ -185,7 +185,7 @@ impl Report {
     }
 }
 
-/// The result of a job that wasn't taken.
+/// Returns the result of a job that the pool refused.
 fn refusal(error: &hatchery::Error) -> Value {
     let reason = match error {
         hatchery::Error::Refused(refusal) => Some(refusal.name()),
@@ -196,7 +196,7 @@ fn refusal(error: &hatchery::Error) -> Value {
     json!({ "success": false, "passed": false, "error": error })
 }
 
-/// Writes files of a line, unless there are none, and gives the path of their folder or null.
+/// Writes the files of a line, if any. Returns the path of their folder, or null.
 async fn keep(
     root: Arc<OutputFolder>,
     name: &str,
@@ -210,24 +210,24 @@ async fn keep(
     let name = name.to_owned();
     let write = move || match root.folder(&name) {
         Ok(folder) => folder.keep(&files),
-        Err(error) => vec![format!("can't make the folder `{name}`: {error}")],
+        Err(error) => vec![format!("can't create the folder `{name}`: {error}")],
     };
     problems.extend(tokio::task::spawn_blocking(write).await.context("a write died")?);
     Ok(path.into())
 }
 
-/// Says what of a line with this id couldn't be kept, and gives the text for its result.
-fn told(problems: &[String], id: &Value) -> Option<String> {
+/// Reports what couldn't be written for the line of this id, and returns the text for its result.
+fn report_problems(problems: &[String], id: &Value) -> Option<String> {
     let first = problems.first()?;
     let text = match problems.len() {
         1 => first.clone(),
         count => format!("{first} (and {} more)", count - 1),
     };
-    terminal::error(format_args!("of the line with id {id}: {text}"));
+    terminal::error(format_args!("line with id {id}: {text}"));
     Some(text)
 }
 
-/// A result as it is written.
+/// Formats a result as a line.
 pub(super) fn line_of(result: &Value) -> String {
     format!("{}\n", escapes::in_json(&result.to_string()))
 }
@@ -237,7 +237,7 @@ impl Results {
         Self { sink, order: is_ordered.then(Order::default) }
     }
 
-    /// Takes the result of the line at this place among those that have one, counted from 0.
+    /// Takes the result of the line at this index among those that get one, from 0.
     pub(super) async fn put(&mut self, place: u64, line: String) -> anyhow::Result<()> {
         let Some(order) = &mut self.order else { return self.sink.write(line).await };
         order.hold(place, line);
@@ -247,12 +247,12 @@ impl Results {
         Ok(())
     }
 
-    /// How many results wait for those of earlier lines.
+    /// Returns how many results wait for those of earlier lines.
     pub(super) fn held(&self) -> usize {
         self.order.as_ref().map_or(0, |order| order.held.len())
     }
 
-    /// Whether further ones could wait too.
+    /// Returns whether further results may wait too.
     pub(super) fn has_room(&self) -> bool {
         self.order.as_ref().is_none_or(|order| order.bytes < MOST_HELD_BYTES)
     }
@@ -264,7 +264,7 @@ impl Order {
         self.held.insert(place, line);
     }
 
-    /// The next result in order, if it is there.
+    /// Takes the next result in order, if it has arrived.
     fn next(&mut self) -> Option<String> {
         let line = self.held.remove(&self.next)?;
         self.next += 1;
@@ -277,7 +277,7 @@ impl Sink {
     async fn write(&mut self, line: String) -> anyhow::Result<()> {
         match self {
             Self::File(file) => file.write_all(line.as_bytes())?,
-            // Readers of a pipe see each result as it comes.
+            // Flushed, so that readers of a pipe see each result at once.
             Self::Stream(stream) => {
                 stream.write_all(line.as_bytes()).await?;
                 stream.flush().await?;
@@ -291,7 +291,7 @@ impl Sink {
 mod tests {
     use super::*;
 
-    /// What is in the file after each result that comes.
+    /// Returns what the file holds after each result.
     async fn written(is_ordered: bool, places: &[u64]) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
@@ -352,7 +352,7 @@ mod tests {
         let (line, ending) = report(kept()).line(Ok((with_file("x"), None))).await.unwrap();
         let result: Value = serde_json::from_str(&line).unwrap();
         assert!(ending == Ending::Failed && result["success"] == true);
-        assert!(result["output_error"].as_str().unwrap().contains("can't keep `x`"), "{result}");
+        assert!(result["output_error"].as_str().unwrap().contains("can't write `x`"), "{result}");
     }
 
     #[tokio::test]

@@ -1,8 +1,8 @@
 //! Scripts that lines name.
 //!
-//! A line that waits for its turn holds its script's folder open. So no more folders are opened ahead
-//! of the workers than leave half of the descriptors of this process to them: a program that finds
-//! none left would fail, and not by its own fault.
+//! A queued line holds its script's folder open. So lines ahead of the workers may open folders
+//! only while half of the process's file descriptors remain free: a program that finds none left
+//! would fail through no fault of its own.
 
 use std::fs::File;
 use std::io;
@@ -13,16 +13,16 @@ use hatchery::{Error, Job};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// There is no job of a line.
+/// Why a line has no job.
 #[derive(Debug)]
 pub(super) enum NoJob {
-    /// Because of what it says or names.
+    /// The line says or names something wrong.
     Bad(String),
-    /// Because too many descriptors are in use, which passes.
+    /// Too many descriptors are in use, which passes.
     NoDescriptor(String),
 }
 
-/// The job of a script. Blocks as long as reading the file does.
+/// Returns the job of a script. Blocks while it reads the file.
 pub(super) fn job(path: &Path, is_ahead: bool) -> Result<Job, NoJob> {
     let unreadable = |source| NoJob::from(Error::Read { path: path.to_owned(), source });
     check(path).map_err(unreadable)?;
@@ -32,7 +32,8 @@ pub(super) fn job(path: &Path, is_ahead: bool) -> Result<Job, NoJob> {
     Ok(Job::file(path)?)
 }
 
-/// Refuses what isn't a file, without opening it: that could wait for ever, or do something.
+/// Refuses anything but a regular file without opening it, which could block forever or have
+/// effects.
 fn check(path: &Path) -> io::Result<()> {
     let kind = path.metadata()?.file_type();
     if kind.is_file() {
@@ -42,10 +43,10 @@ fn check(path: &Path) -> io::Result<()> {
     Err(io::Error::other(format!("it is {what}; a line names a regular file")))
 }
 
-/// Whether half of the descriptors that this process may have are in use.
+/// Returns whether half of the descriptors that this process may have are in use.
 fn has_few_descriptors(path: &Path) -> io::Result<bool> {
     let Some(most) = getrlimit(Resource::Nofile).current else { return Ok(false) };
-    // The system gives the lowest number that is free.
+    // The system returns the lowest free number.
     let lowest = u64::try_from(File::open(path)?.as_raw_fd()).unwrap_or(0);
     Ok(lowest >= most / 2)
 }
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused_and_not_waited_for() {
+    fn what_is_not_a_regular_file_is_refused_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let (pipe, script) = (folder.path().join("pipe"), folder.path().join("a.py"));
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn being_out_of_descriptors_is_told_from_what_is_bad() {
+    fn running_out_of_descriptors_differs_from_a_bad_line() {
         let of = |errno: Errno| {
             let path = Path::new("a").to_owned();
             NoJob::from(Error::Read { path, source: errno.into() })

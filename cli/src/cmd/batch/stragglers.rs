@@ -1,6 +1,6 @@
-//! Stragglers: jobs that run for many times as long as the others did. Each is interrupted once,
-//! as at a limit on time, and its result says why. It isn't tried again elsewhere: the same program
-//! on the same input would take as long.
+//! Stragglers: jobs that run many times as long as the others. Each is interrupted once, as at a
+//! time limit, and its result says why. It isn't retried elsewhere: the same program would take as
+//! long on the same input.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -10,14 +10,14 @@ use hatchery::{EventKind, Outcome, Ticket, Verdict};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::attempts::{now, rest};
+use super::clock::{now, sleep};
 
-/// Run times that the median is of, the last ones: enough for a steady one, and few to keep.
+/// The median covers this many of the latest run times: enough to be steady, few enough to keep.
 const MOST_TIMES: usize = 1000;
 /// Run times that a median needs.
 const FEWEST_TIMES: usize = 3;
-/// No job is cut before it has run for so long, however short the others are: times of short jobs
-/// differ by whole factors.
+/// No job is cut before it has run this long, however short the others are: run times of short jobs
+/// vary by whole factors.
 const SHORTEST_CUT: Duration = Duration::from_millis(100);
 
 /// Cuts jobs that run for more than `factor` times the median.
@@ -35,7 +35,7 @@ struct Allowed {
     median: Duration,
 }
 
-/// Why a job was ended.
+/// Why a job was cut.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cut {
     factor: f64,
@@ -44,7 +44,7 @@ pub(super) struct Cut {
     ran: Duration,
 }
 
-/// What is known of the jobs of the lines that have been read.
+/// What is known about the jobs of the lines read so far.
 #[derive(Debug, Default)]
 struct Times {
     begun: usize,
@@ -57,12 +57,12 @@ impl Stragglers {
         Self { factor, times: Mutex::default(), allowed: watch::Sender::new(None) }
     }
 
-    /// A line was read.
+    /// Counts a line that was read.
     pub(super) fn begin(&self) {
         self.change(|times| times.begun += 1);
     }
 
-    /// Its job ended, after running for some time if it ran.
+    /// Counts its job as ended, with its run time if it ran.
     pub(super) fn end(&self, ran: Option<Duration>) {
         self.change(|times| times.end(ran));
     }
@@ -74,11 +74,11 @@ impl Stragglers {
         self.allowed.send_if_modified(|before| std::mem::replace(before, allowed) != allowed);
     }
 
-    /// Waits for the outcome of a job, which it interrupts should it be a straggler.
+    /// Waits for the outcome of a job, and interrupts the job if it is a straggler.
     pub(super) async fn outcome(&self, mut ticket: Ticket) -> (Outcome, Option<Cut>) {
         let mut events = ticket.events();
         let mut allowed = self.allowed.subscribe();
-        let mut is_told = true;
+        let mut has_events = true;
         let mut started: Option<Instant> = None;
         let mut cut = None;
         let outcome = loop {
@@ -86,11 +86,11 @@ impl Stragglers {
             let due = started.zip(present).filter(|_| cut.is_none());
             tokio::select! {
                 outcome = ticket.outcome() => break outcome,
-                event = events.next(), if is_told => match event.map(|event| event.kind) {
+                event = events.next(), if has_events => match event.map(|event| event.kind) {
                     Some(EventKind::Started) => started = Some(now()),
                     Some(EventKind::Retried) => started = None,
                     Some(_) => {}
-                    None => is_told = false,
+                    None => has_events = false,
                 },
                 changed = allowed.changed() => changed.expect("the sender is in `self`"),
                 (allowed, ran) = over(due) => {
@@ -104,15 +104,15 @@ impl Stragglers {
     }
 }
 
-/// Waits until a job that started then has run for longer than it may, for ever if it may run on.
+/// Waits until a job has run for longer than allowed; forever if it has no limit yet.
 async fn over(due: Option<(Instant, Allowed)>) -> (Allowed, Duration) {
     let Some((started, allowed)) = due else { return std::future::pending().await };
-    rest(allowed.time.saturating_sub(now() - started)).await;
+    sleep(allowed.time.saturating_sub(now() - started)).await;
     (allowed, now() - started)
 }
 
-/// The outcome as its reader is to see it. A program may handle the interrupt, and one that ends
-/// by itself just then isn't blamed: what it made of it stands.
+/// Turns the outcome of a cut job into a cancelled one. A program that handles the interrupt, or
+/// ends by itself at that moment, keeps its own outcome.
 fn settled(mut outcome: Outcome, cut: Option<Cut>) -> (Outcome, Option<Cut>) {
     let cut = match &outcome.verdict {
         Verdict::Cancelled => cut,
@@ -137,7 +137,7 @@ impl Times {
         self.last.extend(ran);
     }
 
-    /// How long a job may run: nothing is said before most have ended.
+    /// Returns how long a job may run: `None` before most jobs have ended.
     fn allowed(&self, factor: f64) -> Option<Allowed> {
         if self.ended * 2 <= self.begun || self.last.len() < FEWEST_TIMES {
             return None;
@@ -155,8 +155,8 @@ impl std::fmt::Display for Cut {
         let [allowed, median, ran] = [allowed, median, ran].map(Duration::as_millis);
         write!(
             formatter,
-            "cut as a straggler after {ran} ms: the median of the jobs that had ended is {median} \
-             ms, of which --cut-stragglers {factor} allows {allowed} ms"
+            "cut as a straggler after {ran} ms: --cut-stragglers {factor} allows {allowed} ms, as \
+             the median of the ended jobs was {median} ms"
         )
     }
 }

@@ -1,5 +1,5 @@
-//! Shows where notebooks are: on a terminal a bar for each that runs, elsewhere one line for each as
-//! it ends, and with `--verbose` one for each cell.
+//! Shows the progress of notebooks: on a terminal a bar for each running one, elsewhere a line for
+//! each as it ends, and with `--verbose` a line for each cell.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::terminal;
 
-/// How often the time on a line moves on.
+/// How often the elapsed time is updated.
 const TICK: Duration = Duration::from_millis(200);
 
-/// The lines of all notebooks.
+/// The bars of all notebooks.
 #[derive(Clone)]
 pub(super) struct Board {
-    /// `None` without a terminal, and if nothing is to be shown there.
+    /// `None` without a terminal, or with `--quiet`.
     lines: Option<&'static MultiProgress>,
 }
 
-/// The line of one notebook, which goes when this is dropped.
+/// The bar of one notebook, removed on drop.
 pub(super) struct Line {
     name: String,
     total: usize,
@@ -31,7 +31,7 @@ impl Board {
         Self { lines: is_shown.then(terminal::bars) }
     }
 
-    /// A notebook begins that has so many cells.
+    /// Starts a notebook with `total` cells.
     pub(super) fn begin(&self, name: &str, total: usize) -> Line {
         let bar = self.lines.map(|lines| {
             let style = ProgressStyle::with_template("{msg} {pos}/{len} {wide_bar} {elapsed}");
@@ -46,7 +46,7 @@ impl Board {
 }
 
 impl Line {
-    /// This cell begins, counted from 1.
+    /// Starts a cell, counted from 1.
     pub(super) fn cell(&self, number: usize) {
         if let Some(bar) = &self.bar {
             bar.set_position(number as u64 - 1);

@@ -1,7 +1,7 @@
-//! A notebook's file: nbformat 4, read and written.
+//! A notebook's file: reads and writes nbformat 4.
 //!
-//! What a run doesn't change is kept as it was, byte for byte: fields that nobody here knows, their
-//! order, numbers as they were written. A run replaces the outputs and the count of code cells.
+//! Whatever a run doesn't change stays as it was, byte for byte: unknown fields, their order, and
+//! the spelling of numbers. A run replaces the outputs and execution counts of code cells.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -9,13 +9,13 @@ use serde_json::Value;
 use serde_json::ser::PrettyFormatter;
 use serde_json::value::RawValue;
 
-/// Languages as notebooks name them that Hatchery runs.
+/// The names of Python in notebooks.
 const LANGUAGES: [&str; 3] = ["python", "python3", "ipython"];
 
-/// What Jupyter indents by.
+/// Jupyter's indentation.
 const INDENTATION: &str = " ";
 
-/// An object of JSON with its fields in their order.
+/// A JSON object with its fields in their order.
 #[derive(Debug, Clone)]
 struct Fields(Vec<(String, Box<RawValue>)>);
 
@@ -29,39 +29,40 @@ pub(super) struct Notebook {
 
 #[derive(Debug, Clone)]
 enum Cell {
-    /// Text, or code that isn't run because it is empty or its tags say so.
+    /// Text, or code that isn't run because it is empty or tagged `skip-execution`.
     Other(Box<RawValue>),
     Code(CodeCell),
 }
 
-/// A cell that a run runs.
+/// A cell that is run.
 #[derive(Debug, Clone)]
 pub(super) struct CodeCell {
     fields: Fields,
     pub(super) source: String,
-    /// It may raise, and the notebook goes on: the tag `raises-exception`.
+    /// Whether the notebook continues if this cell raises: the tag `raises-exception`.
     pub(super) may_raise: bool,
     pub(super) execution_count: Option<usize>,
     pub(super) outputs: Vec<Value>,
 }
 
 impl Notebook {
-    /// Reads the text of a file. The error says what it is instead of a notebook that can be run.
+    /// Parses the text of a notebook file. The error says why it can't be run.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let no_notebook = "that is no notebook";
+        let no_notebook = "it is not a notebook";
         let fields: Fields =
             serde_json::from_str(text).map_err(|error| match error.classify() {
                 serde_json::error::Category::Data => no_notebook.to_owned(),
-                _ => format!("{no_notebook}, which is JSON: {error}"),
+                _ => format!("{no_notebook}, because it is not valid JSON: {error}"),
             })?;
         let version: Option<u64> = fields.parsed("nbformat");
         match version {
             Some(4) => {}
             Some(version) => {
                 return Err(format!(
-                    "it has version {version} of the format, and only 4 can be run; `jupyter \
-                     nbconvert --to notebook --nbformat 4` or saving it in Jupyter brings it there"
+                    "it has version {version} of the format, and only version 4 can be run; \
+                     convert it with `jupyter nbconvert --to notebook --nbformat 4`, or save it in \
+                     Jupyter"
                 ));
             }
             None => return Err(format!("{no_notebook}: it has no `nbformat`")),
@@ -69,19 +70,19 @@ impl Notebook {
         if let Some(language) = fields.language()
             && !LANGUAGES.contains(&language.to_ascii_lowercase().as_str())
         {
-            return Err(format!("it is in {language}, and only Python can be run"));
+            return Err(format!("it is written in {language}, and only Python can be run"));
         }
         let cells: Vec<Box<RawValue>> = fields
             .parsed("cells")
             .ok_or_else(|| format!("{no_notebook}: it has no array of `cells`"))?;
         let cells = cells.into_iter().zip(1..).map(|(cell, number)| {
-            Cell::read(cell).map_err(|problem| format!("its cell {number} is none: {problem}"))
+            Cell::read(cell).map_err(|problem| format!("its cell {number} is invalid: {problem}"))
         });
         let cells = cells.collect::<Result<_, _>>()?;
         Ok(Self { fields, cells, indentation: indentation_of(text) })
     }
 
-    /// The cells that a run runs, in their order.
+    /// Returns the cells that are run, in order.
     pub(super) fn code(&self) -> impl Iterator<Item = &CodeCell> {
         self.cells.iter().filter_map(|cell| match cell {
             Cell::Code(cell) => Some(cell),
@@ -89,7 +90,7 @@ impl Notebook {
         })
     }
 
-    /// The same, to put outputs into.
+    /// Returns the same cells, to put outputs into them.
     pub(super) fn code_mut(&mut self) -> impl Iterator<Item = &mut CodeCell> {
         self.cells.iter_mut().filter_map(|cell| match cell {
             Cell::Code(cell) => Some(cell),
@@ -97,12 +98,12 @@ impl Notebook {
         })
     }
 
-    /// The text of its file.
+    /// Returns the text of the notebook's file.
     pub(super) fn write(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let formatter = PrettyFormatter::with_indent(self.indentation.as_bytes());
         let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
-        self.serialize(&mut serializer).expect("texts and JSON have a form");
+        self.serialize(&mut serializer).expect("strings and JSON always serialize");
         bytes.push(b'\n');
         bytes
     }
@@ -110,7 +111,8 @@ impl Notebook {
 
 impl Cell {
     fn read(raw: Box<RawValue>) -> Result<Self, String> {
-        let fields: Fields = serde_json::from_str(raw.get()).map_err(|_| "no object".to_owned())?;
+        let fields: Fields =
+            serde_json::from_str(raw.get()).map_err(|_| "it is not an object".to_owned())?;
         let kind: String = fields.parsed("cell_type").ok_or("it has no `cell_type`")?;
         if kind != "code" {
             return Ok(Self::Other(raw));
@@ -120,7 +122,7 @@ impl Cell {
             Some(Value::Array(lines)) if lines.iter().all(Value::is_string) => {
                 lines.iter().filter_map(Value::as_str).collect()
             }
-            _ => return Err("its `source` is neither a text nor lines".to_owned()),
+            _ => return Err("its `source` is neither a string nor an array of strings".to_owned()),
         };
         let metadata: Value = fields.parsed("metadata").unwrap_or_default();
         let has_tag = |name: &str| {
@@ -145,12 +147,12 @@ impl Fields {
         self.0.iter().find(|(field, _)| field == name).map(|(_, value)| &**value)
     }
 
-    /// A field, if it is there and of that type.
+    /// Parses a field, if it exists and has that type.
     fn parsed<'a, T: Deserialize<'a>>(&'a self, name: &str) -> Option<T> {
         self.get(name).and_then(|value| serde_json::from_str(value.get()).ok())
     }
 
-    /// What the metadata of a notebook say that it is in.
+    /// Returns the language that a notebook's metadata names.
     fn language(&self) -> Option<String> {
         let metadata: Value = self.parsed("metadata")?;
         let named = [&metadata["kernelspec"]["language"], &metadata["language_info"]["name"]];
@@ -210,7 +212,7 @@ impl Serialize for Cell {
                 _ => map.serialize_entry(name, value)?,
             }
         }
-        // Each is required, and may be missing from a file that no Jupyter wrote.
+        // Both are required, but a file that Jupyter didn't write may lack them.
         if cell.fields.get("execution_count").is_none() {
             map.serialize_entry("execution_count", &cell.execution_count)?;
         }
@@ -221,7 +223,7 @@ impl Serialize for Cell {
     }
 }
 
-/// What the file indents its first field by, so that what is kept fits what is written.
+/// Returns the indentation of the file's first field, so that new parts match the old ones.
 fn indentation_of(text: &str) -> String {
     let line = text.lines().skip_while(|line| line.trim() != "{").nth(1).unwrap_or_default();
     let blank = &line[..line.len() - line.trim_start_matches([' ', '\t']).len()];
@@ -233,7 +235,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// As Jupyter writes it, with fields and numbers that nobody here knows.
+    /// As Jupyter writes it, with fields and numbers unknown to this code.
     const WRITTEN: &str = r#"{
  "zeta": {"b": 1.50, "a": 12345678901234567890123},
  "cells": [
@@ -327,13 +329,13 @@ mod tests {
     #[test]
     fn what_can_not_be_run_says_why() {
         for (text, expected) in [
-            ("", "no notebook"),
+            ("", "not a notebook"),
             ("{", "JSON"),
-            ("[]", "no notebook"),
+            ("[]", "not a notebook"),
             ("{}", "no `nbformat`"),
             (r#"{"nbformat": 3, "worksheets": []}"#, "nbconvert"),
             (r#"{"nbformat": 4}"#, "`cells`"),
-            (r#"{"nbformat": 4, "cells": [1]}"#, "its cell 1 is none"),
+            (r#"{"nbformat": 4, "cells": [1]}"#, "its cell 1 is invalid"),
             (r#"{"nbformat": 4, "cells": [{"cell_type": "code", "source": 1}]}"#, "`source`"),
             (
                 r#"{"nbformat": 4, "cells": [], "metadata": {"kernelspec": {"language": "R"}}}"#,

@@ -1,7 +1,7 @@
-//! The jobs that notebooks run in their sessions: the one that gives a session what notebooks expect of
-//! IPython, cells, and what is done between them.
+//! The jobs of a notebook's session: the one that installs a stand-in for IPython, the cells, and
+//! what is done between them.
 //!
-//! The guest's side is the Python package in `guest/`, which lies in a session's memory alone.
+//! The guest's side is the Python package in `guest/`, which exists only in a session's memory.
 
 use hatchery::{Job, Limits};
 use serde_json::{Map, Value, json};
@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use super::magics::translate;
 use crate::cmd::guest::{Module, TIMING, own_limits};
 
-/// The package's name, as its own files import each other.
+/// The package's name, under which its files import each other.
 const PACKAGE: &str = "hatchery_notebook";
 
-/// Its files. The first one is the package itself.
+/// The package's files. The first one is the package itself.
 const FILES: [(&str, &str); 15] = [
     ("", include_str!("guest/__init__.py")),
     ("capture", include_str!("guest/capture.py")),
@@ -31,7 +31,7 @@ const FILES: [(&str, &str); 15] = [
     ("timing", include_str!("guest/timing.py")),
 ];
 
-/// What imports the package. Its files are named as the agent's are, so tracebacks leave them out.
+/// Imports the package. Its files are named like the agent's, so that tracebacks leave them out.
 const IMPORT: &str = r#"
 def _hatchery_begin(sources):
     import sys
@@ -53,29 +53,29 @@ def _hatchery_begin(sources):
     import hatchery_notebook
 "#;
 
-/// The first job of a fresh session.
+/// Returns the first job of a fresh session.
 pub(super) fn begin(limits: &Limits) -> Job {
     let Module { name, source } = TIMING;
     let shared = (name.to_owned(), Value::from(source));
     let own = FILES.iter().map(|(file, source)| (module(file), Value::from(*source)));
     let sources: Map<String, Value> = own.chain([shared]).collect();
-    // JSON's texts are Python's, since all beyond ASCII stands there as it is.
+    // JSON strings are valid in Python, since serde_json leaves non-ASCII characters as they are.
     let sources = Value::from(sources);
     let source = format!("{IMPORT}\n_hatchery_begin({sources})\ndel _hatchery_begin\n");
     Job::code(source).limits(own_limits(limits))
 }
 
-/// The first job of a session that goes on.
-pub(super) fn go_on(limits: &Limits) -> Job {
+/// Returns the first job of a resumed session.
+pub(super) fn resume(limits: &Limits) -> Job {
     call("go_on", &[]).limits(own_limits(limits))
 }
 
-/// Has a session remember where its random numbers are.
+/// Returns a job that saves the state of the random number generators.
 pub(super) fn remember(limits: &Limits) -> Job {
     call("remember", &[]).limits(own_limits(limits))
 }
 
-/// The job of a cell, with its number.
+/// Returns the job of a cell.
 pub(super) fn cell(written: &str, number: usize, limits: &Limits) -> Job {
     let translated = translate(written);
     let arguments =
@@ -83,7 +83,7 @@ pub(super) fn cell(written: &str, number: usize, limits: &Limits) -> Job {
     call("run_cell", &arguments).limits(limits.clone())
 }
 
-/// A call of one of the package's functions.
+/// Returns a call of one of the package's functions.
 fn call(function: &str, arguments: &[Value]) -> Job {
     Job::call(&format!("{PACKAGE}:{function}"), arguments.iter().cloned())
 }

@@ -1,16 +1,17 @@
-//! From the source of a cell to Python: what IPython adds to the language becomes calls of
-//! `get_ipython()`, as IPython itself does it.
+//! Translates a cell to Python: IPython's additions to the language become calls of
+//! `get_ipython()`, as in IPython itself.
 //!
-//! A line is looked at where a statement can begin: not inside of brackets or strings, and not
-//! behind a backslash. Lines keep their numbers. What the calls do is in `guest/`.
+//! A line is translated only where a statement can begin: not inside brackets or strings, and not
+//! after a backslash. Lines keep their numbers. The calls are implemented in `guest/`.
 
+use crate::cmd::guest::literal;
 use crate::cmd::repl::input::Scanner;
 
 /// A cell as Python.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Translated {
     pub(super) source: String,
-    /// It ends with `;`, so that its last value isn't shown.
+    /// Whether the cell ends with `;`, so that its last value isn't displayed.
     pub(super) is_quiet: bool,
 }
 
@@ -19,17 +20,17 @@ pub(super) fn translate(cell: &str) -> Translated {
     cell_magic(&cell).unwrap_or_else(|| translate_lines(&cell))
 }
 
-/// A cell whose first line that isn't empty begins with `%%`.
+/// Translates a cell whose first line that isn't empty begins with `%%`.
 fn cell_magic(cell: &str) -> Option<Translated> {
     let content = cell.trim_start_matches(['\n', ' ', '\t']);
     let above = cell[..cell.len() - content.len()].matches('\n').count();
     let (line, body) = content.split_once('\n').unwrap_or((content, ""));
     let (name, arguments) = named(line.strip_prefix("%%")?)?;
-    // IPython's own ends each body with a line end.
+    // IPython ends each body with a line end.
     let end = if body.is_empty() || body.ends_with('\n') { "" } else { "\n" };
     let body = format!("{body}{end}");
     let body = match name {
-        // These run it as the rest of a notebook is run.
+        // These run their body like the rest of the notebook.
         "capture" | "time" | "timeit" => translate(&body),
         _ => Translated { source: body, is_quiet: false },
     };
@@ -48,7 +49,7 @@ fn translate_lines(cell: &str) -> Translated {
         {
             let mut line = line.to_owned();
             let mut joined = 0;
-            // Only calls of magics and commands go on behind a backslash.
+            // Only calls of magics and commands continue after a backslash.
             while line.ends_with('\\') && lines.peek().is_some() {
                 line.pop();
                 line.push_str(lines.next().unwrap_or_default());
@@ -70,9 +71,9 @@ fn translate_lines(cell: &str) -> Translated {
     Translated { source, is_quiet: last == Some(';') }
 }
 
-/// A line that is no Python.
+/// A line that isn't Python.
 struct Begun {
-    /// What stays in front: the indentation, and perhaps `name = `.
+    /// The unchanged beginning: the indentation, and perhaps `name = `.
     before: String,
     call: String,
 }
@@ -101,17 +102,17 @@ impl Begun {
     }
 }
 
-/// `%name arguments`, `!command` and `!!command`.
+/// Translates `%name arguments`, `!command` and `!!command`.
 fn magic_or_command(content: &str) -> Option<String> {
     if let Some(command) = content.strip_prefix("!!") {
         return Some(call("getoutput", &[command]));
     }
     if let Some(command) = content.strip_prefix('!') {
-        // `!=` begins nothing that could be a command.
+        // No command begins with `!=`.
         return (!command.starts_with('=')).then(|| call("system", &[command]));
     }
     let rest = content.strip_prefix('%')?;
-    // One of a cell that isn't at its top.
+    // A cell magic that isn't at the top of its cell.
     let (mark, rest) = match rest.strip_prefix('%') {
         Some(rest) => ("%", rest),
         None => ("", rest),
@@ -123,7 +124,7 @@ fn magic_or_command(content: &str) -> Option<String> {
     Some(call("run_line_magic", &[&format!("{mark}{name}"), arguments]))
 }
 
-/// `?name`, `name?` and the same with two marks.
+/// Translates `?name`, `name?` and the same with two marks.
 fn help(content: &str) -> Option<String> {
     let name = content.trim_matches('?');
     let marks = content.len() - name.len();
@@ -137,7 +138,7 @@ fn help(content: &str) -> Option<String> {
     Some(call("run_line_magic", &[magic, name]))
 }
 
-/// The name of a magic and what follows; `None` if there is no name.
+/// Splits the name of a magic from its arguments; `None` if there is no name.
 fn named(text: &str) -> Option<(&str, &str)> {
     let (name, arguments) = match text.split_once([' ', '\t']) {
         Some((name, arguments)) => (name, arguments.trim()),
@@ -150,25 +151,6 @@ fn named(text: &str) -> Option<(&str, &str)> {
 fn call(method: &str, arguments: &[&str]) -> String {
     let arguments: Vec<String> = arguments.iter().map(|text| literal(text)).collect();
     format!("get_ipython().{method}({})", arguments.join(", "))
-}
-
-/// A text as Python writes it, on one line.
-pub(in crate::cmd) fn literal(text: &str) -> String {
-    let mut literal = String::with_capacity(text.len() + 2);
-    literal.push('\'');
-    for character in text.chars() {
-        match character {
-            '\'' | '\\' => literal.extend(['\\', character]),
-            '\n' => literal.push_str("\\n"),
-            '\t' => literal.push_str("\\t"),
-            _ if character.is_control() => {
-                literal.push_str(&format!("\\U{:08x}", u32::from(character)));
-            }
-            _ => literal.push(character),
-        }
-    }
-    literal.push('\'');
-    literal
 }
 
 fn is_word(character: char) -> bool {
@@ -232,12 +214,12 @@ mod tests {
             "if x:\n    get_ipython().run_line_magic('time', 'f()')\n    get_ipython().system('ls   -l')\n\ny"
         );
         assert_eq!(python("\n%%html\n<b>"), "\nget_ipython().run_cell_magic('html', '', '<b>\\n')");
-        // What these run is translated as well, and may be such a cell itself.
+        // The bodies of these are translated too, and may be such cells themselves.
         let pwd = "get_ipython().run_line_magic('pwd', '')\n";
         let timed = call("run_cell_magic", &["time", "", pwd]);
         let captured = call("run_cell_magic", &["capture", "out", &timed]);
         assert_eq!(python("%%capture out\n%%time\n%pwd"), captured);
-        // Not at the top, it is a mistake that the guest speaks of.
+        // Below the top it is a mistake, which the guest reports.
         assert_eq!(python("x\n%%html\ny"), "x\nget_ipython().run_line_magic('%html', '')\ny");
         assert_eq!(python("x\r\n%time y\r\n"), "x\nget_ipython().run_line_magic('time', 'y')\n");
     }

@@ -1,4 +1,4 @@
-//! From what happens in a cell's job to the outputs of the cell, as nbformat has them.
+//! Turns the events of a cell's job into the cell's outputs, in the format of nbformat.
 
 use hatchery::{EventKind, Exception, LimitHit, MimeBundle, MimeData, Outcome, Stream, Verdict};
 use serde::Deserialize;
@@ -6,14 +6,14 @@ use serde_json::{Map, Value, json};
 
 use crate::escapes::harmless;
 
-/// What is said of a problem outside of the notebook.
+/// The longest message about a problem outside the notebook, in characters.
 const MOST_CHARACTERS: usize = 200;
 
-/// The form beside those of an object that says what is to be done with them. The guest's
-/// `showing.py` has the same name, and what stands in it.
+/// The form that says what to do with a display. The guest's `showing.py` defines the same name,
+/// and describes its contents.
 const CONTROL: &str = "application/vnd.hatchery.notebook+json";
 
-/// What a display is for.
+/// What to do with a display.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct Control {
@@ -26,33 +26,33 @@ struct Control {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
-    /// It is shown.
+    /// Display it.
     #[default]
     Display,
-    /// It is the value of an expression of the cell.
+    /// Display it as the value of an expression of the cell.
     Result,
-    /// It is shown in place of what was shown under its id.
+    /// Replace the displays of this id.
     Update,
-    /// What the cell has shown goes.
+    /// Clear the cell's outputs.
     Clear,
-    /// The cell has failed: the problem comes here, and perhaps more behind it.
+    /// The cell has failed: insert the problem here, perhaps before further outputs.
     Failed,
 }
 
-/// Outputs of one cell, in order. What one stream says without a break is one output.
+/// The outputs of one cell, in order. Uninterrupted output to one stream is one output.
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
-    /// The cell's, counted from 1.
+    /// The cell's number, from 1.
     number: usize,
     finished: Vec<Value>,
-    /// What a stream has said since the last output of another kind.
+    /// Output to a stream since the last output of another kind.
     said: Option<(Stream, Vec<u8>)>,
-    /// Under which ids outputs are shown.
+    /// The displays with an id: the id, and the index of the output.
     places: Vec<(String, usize)>,
     updates: Vec<Update>,
-    /// The next output takes the place of all before.
+    /// Whether the next output replaces all earlier ones.
     clears_next: bool,
-    /// The output, `Null` so far, that the problem becomes.
+    /// The index of the output, `Null` so far, that the problem fills.
     problem_at: Option<usize>,
 }
 
@@ -60,13 +60,13 @@ pub(super) struct Outputs {
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) outputs: Vec<Value>,
-    /// Under which ids some of them are shown: the id, and which output.
+    /// The displays with an id: the id, and the index of the output.
     pub(super) places: Vec<(String, usize)>,
-    /// What is shown now in place of outputs of earlier cells.
+    /// New contents for displays of earlier cells.
     pub(super) updates: Vec<Update>,
 }
 
-/// What is shown in place of all outputs with an id.
+/// New contents for all displays of an id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Update {
     pub(super) display_id: String,
@@ -75,14 +75,14 @@ pub(super) struct Update {
 }
 
 impl Update {
-    /// Puts it into an output.
+    /// Writes the contents into an output.
     pub(super) fn apply(&self, output: &mut Value) {
         output["data"] = self.data.clone();
         output["metadata"] = self.metadata.clone();
     }
 }
 
-/// What a cell ended in that isn't a success.
+/// Why a cell did not complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
     /// The name of an exception's class, without its module.
@@ -96,7 +96,7 @@ impl Outputs {
         Self { number, ..Self::default() }
     }
 
-    /// Takes what happened next.
+    /// Handles the next event.
     pub(super) fn take(&mut self, event: EventKind) {
         match event {
             EventKind::Output { stream, bytes } => self.say(stream, &bytes),
@@ -105,7 +105,7 @@ impl Outputs {
         }
     }
 
-    /// Takes what a stream was given.
+    /// Adds output to a stream.
     pub(super) fn say(&mut self, stream: Stream, bytes: &[u8]) {
         self.clear_if_due();
         if self.said.as_ref().is_some_and(|(last, _)| *last != stream) {
@@ -114,7 +114,7 @@ impl Outputs {
         self.said.get_or_insert_with(|| (stream, Vec::new())).1.extend_from_slice(bytes);
     }
 
-    /// Takes what the program shows, or does with what it has shown.
+    /// Adds a display, or changes earlier ones.
     fn show(&mut self, data: Value, control: Control) {
         let Control { kind, metadata, display_id, wait } = control;
         match kind {
@@ -154,7 +154,7 @@ impl Outputs {
         }
     }
 
-    /// Takes what the cell failed with.
+    /// Adds the problem that the cell failed with.
     pub(super) fn take_problem(&mut self, problem: &Problem) {
         let traceback: Vec<&str> = problem.traceback.lines().collect();
         let output = json!({
@@ -169,11 +169,11 @@ impl Outputs {
         }
     }
 
-    /// All of them, ended.
+    /// Returns the outputs once the cell has ended.
     pub(super) fn finish(mut self) -> Finished {
         self.flush();
         if let Some(at) = self.problem_at {
-            // The program itself said that it had failed.
+            // The program reported a failure itself, without one.
             self.finished.remove(at);
             self.places.retain_mut(|(_, place)| {
                 *place -= usize::from(*place > at);
@@ -211,7 +211,7 @@ impl Outputs {
 }
 
 impl Problem {
-    /// What kept a cell from its end; `None` if it came there.
+    /// Returns why a cell did not complete; `None` if it did.
     pub(super) fn of(outcome: &Outcome) -> Option<Self> {
         let problem = match &outcome.verdict {
             Verdict::Completed { .. } => return None,
@@ -233,7 +233,7 @@ impl Problem {
         Some(problem)
     }
 
-    /// One with no traceback of the program's.
+    /// Creates a problem without a traceback of the program.
     pub(super) fn new(name: &str, message: String) -> Self {
         let traceback = match message.as_str() {
             "" => name.to_owned(),
@@ -259,7 +259,7 @@ impl Problem {
 }
 
 impl std::fmt::Display for Problem {
-    /// On one line of a terminal, of which the program decides nothing but the words.
+    /// Formats one line, harmless for a terminal.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let line = self.message.lines().next().unwrap_or_default();
         let separator = if line.is_empty() { "" } else { ": " };
@@ -269,7 +269,7 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// The forms of an object as notebooks hold them: texts as lines, JSON as itself, bytes in base64.
+/// Returns the forms of an object as in notebooks: texts as lines, JSON as itself, bytes in base64.
 fn data_of(bundle: &MimeBundle) -> Value {
     let encoded = serde_json::to_value(bundle).unwrap_or_default();
     let mut data = Map::new();
@@ -286,7 +286,7 @@ fn data_of(bundle: &MimeBundle) -> Value {
     Value::Object(data)
 }
 
-/// What a display is for. One that doesn't say so is shown.
+/// Returns what to do with a display. Without control data, it is displayed.
 fn control_of(bundle: &MimeBundle) -> Control {
     let control = bundle.text(CONTROL).and_then(|text| serde_json::from_str(text).ok());
     control.unwrap_or_default()
@@ -297,7 +297,7 @@ fn is_json(mime_type: &str) -> bool {
         || mime_type.starts_with("application/") && mime_type.ends_with("+json")
 }
 
-/// A text as an array of its lines with their ends.
+/// Returns a text as an array of its lines with their ends.
 fn lines(text: &str) -> Value {
     text.split_inclusive('\n').collect()
 }
@@ -310,13 +310,13 @@ mod tests {
         outputs.take(EventKind::Output { stream, bytes: text.as_bytes().to_vec() });
     }
 
-    /// A display with a text, and what it is for.
+    /// Displays a text, with control data.
     fn shown(outputs: &mut Outputs, text: &str, control: Value) {
         let control = serde_json::from_value(control).unwrap();
         outputs.show(json!({ "text/plain": lines(text) }), control);
     }
 
-    /// The texts of outputs that were shown, or said.
+    /// Returns the texts of displays and streams.
     fn texts(outputs: &[Value]) -> Vec<String> {
         let text = |output: &Value| output["data"]["text/plain"][0].as_str().map(str::to_owned);
         let said = |output: &Value| output["text"][0].as_str().map(str::to_owned);
@@ -333,7 +333,7 @@ mod tests {
         shown(&mut outputs, "d", json!({ "kind": "update", "display_id": "1" }));
         let finished = outputs.finish();
         assert_eq!(texts(&finished.outputs), ["d", "b", "d"]);
-        // For outputs of cells before.
+        // For outputs of earlier cells.
         let [update] = &finished.updates[..] else { panic!("{finished:?}") };
         let mut earlier = json!({ "data": {}, "metadata": { "k": 1 } });
         update.apply(&mut earlier);

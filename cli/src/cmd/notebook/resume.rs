@@ -1,9 +1,8 @@
-//! What is kept of a notebook that didn't come to its end: its session, as it was before the cell
-//! that failed, and a record of the cells before that one.
+//! What remains of a notebook that didn't complete: its session, as it was before the failed cell,
+//! and a record of the cells before that.
 //!
-//! The record is written last and removed first, and each step is on the disk before the next one
-//! begins. So where there is a record, the session is the one that it speaks of, also after a loss
-//! of power.
+//! The record is written last and removed first, and each step is on disk before the next. So if
+//! there is a record, the session next to it matches, even after a power failure.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -16,24 +15,24 @@ use serde_json::Value;
 use super::document::Notebook;
 use crate::replace::{self, Access, Unfinished, replace};
 
-/// The version of the record.
+/// The version of the record's format.
 const VERSION: u32 = 1;
 
-/// Where the files of one notebook are.
+/// The paths of one notebook's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Places {
     /// The copy with the outputs.
     pub(super) copy: PathBuf,
-    /// The session, in the form of `Session::save`.
+    /// The session, in the format of `Session::save`.
     pub(super) session: PathBuf,
     record: PathBuf,
 }
 
-/// What a notebook goes on from.
+/// What a notebook resumes from.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     version: u32,
-    /// The key of the image that the session began from.
+    /// The key of the session's image.
     image: String,
     /// A digest of the input files.
     inputs: String,
@@ -48,21 +47,21 @@ struct DoneCell {
 }
 
 impl Places {
-    /// Those of a copy.
+    /// Returns the paths that belong to a copy.
     pub(super) fn of(copy: PathBuf) -> Self {
         let session = copy.with_extension("resume.session");
         let record = copy.with_extension("resume.json");
         Self { copy, session, record }
     }
 
-    /// Writes the copy, as open to others as the one before.
+    /// Writes the copy, with the permissions of the previous one.
     pub(super) fn write_copy(&self, notebook: &Notebook) -> anyhow::Result<()> {
         replace(&self.copy, Access::AsBefore, |file| file.write_all(&notebook.write()))
             .with_context(|| format!("can't write `{}`", self.copy.display()))
     }
 
-    /// Writes the record of the session's state, in which the first `count` cells have run. It has
-    /// their outputs, and so is as private as the session.
+    /// Writes the record of the session's state after the first `count` cells. It contains their
+    /// outputs, and so is as private as the session.
     pub(super) fn write_record(
         &self,
         notebook: &Notebook,
@@ -75,12 +74,12 @@ impl Places {
             .with_context(|| format!("can't write `{}`", self.record.display()))
     }
 
-    /// The record, if there is one; else why there is none.
+    /// Reads the record, or says why there is none.
     pub(super) fn record(&self) -> Result<Record, String> {
         let record = match fs::read(&self.record) {
             Ok(record) => record,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Err(format!("nothing is kept in `{}`", self.session.display()));
+                return Err(format!("nothing is saved in `{}`", self.session.display()));
             }
             Err(error) => return Err(format!("can't read `{}`: {error}", self.record.display())),
         };
@@ -88,14 +87,14 @@ impl Places {
         serde_json::from_slice(&record).map_err(damaged)
     }
 
-    /// Removes the record and the session, if they are there.
+    /// Removes the record and the session, if they exist.
     pub(super) fn forget(&self) -> anyhow::Result<()> {
         self.forget_record()?;
         remove(&self.session)
     }
 
-    /// Removes the record alone, before the session is written over. If it can't be removed, the
-    /// session has to stay as it is.
+    /// Removes only the record, before the session is overwritten. If that fails, the session must
+    /// stay as it is.
     pub(super) fn forget_record(&self) -> anyhow::Result<()> {
         remove(&self.record)
     }
@@ -115,8 +114,8 @@ impl Record {
         Self { version: VERSION, image, inputs, cells: cells.collect() }
     }
 
-    /// Gives the notebook the outputs of the cells that need not run again, and says how many they
-    /// are; or why it has to run from its start.
+    /// Restores the outputs of the cells that need not run again, and returns their number; or says
+    /// why the notebook must run from its start.
     pub(super) fn apply(
         self,
         notebook: &mut Notebook,
@@ -124,13 +123,13 @@ impl Record {
         inputs: &str,
     ) -> Result<usize, String> {
         if self.version != VERSION {
-            return Err("what is kept is of another version of hatchery".to_owned());
+            return Err("it was saved by another version of hatchery".to_owned());
         }
         if self.image != image {
-            return Err("the image is another one now".to_owned());
+            return Err("the image has changed".to_owned());
         }
         if self.inputs != inputs {
-            return Err("an input is another one now".to_owned());
+            return Err("an input has changed".to_owned());
         }
         let mut now = notebook.code();
         for (number, done) in (1..).zip(&self.cells) {
@@ -150,7 +149,7 @@ impl Record {
     }
 }
 
-/// Whether a file can be written here.
+/// Checks whether a file can be written here.
 pub(super) fn check_place(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Err(io::Error::other("it is a directory"));
@@ -173,16 +172,16 @@ mod tests {
     }
 
     #[test]
-    fn a_record_goes_on_only_with_what_it_is_of() {
+    fn a_record_applies_only_to_its_own_notebook() {
         let folder = tempfile::tempdir().unwrap();
         let places = Places::of(folder.path().join("a.b.ipynb"));
         assert_eq!(places.session, folder.path().join("a.b.resume.session"));
-        assert!(places.record().unwrap_err().contains("nothing is kept"));
+        assert!(places.record().unwrap_err().contains("nothing is saved"));
         let mut first = notebook(&["a", "b", "c"]);
         first.code_mut().next().unwrap().outputs.push(json!("out"));
         places.write_record(&first, 2, "image", "inputs").unwrap();
 
-        // The third failed; that one may be another now, and so may what follows.
+        // The third failed; it may have changed, and so may what follows.
         for sources in [&["a", "b", "c"][..], &["a", "b", "d", "e"], &["a", "b"]] {
             let mut fixed = notebook(sources);
             assert_eq!(places.record().unwrap().apply(&mut fixed, "image", "inputs"), Ok(2));
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_one_that_can_be_written_to() {
+    fn a_place_must_be_writable() {
         let folder = tempfile::tempdir().unwrap();
         assert!(check_place(folder.path()).is_err());
         assert!(check_place(&folder.path().join("missing/a.ipynb")).is_err());

@@ -1,7 +1,7 @@
-//! Runs one notebook: its cells in order in a session of its own, from the first or from where the
-//! kept session ends.
+//! Runs one notebook: its cells in order in its own session, from the first cell or from where the
+//! saved session ends.
 //!
-//! Before each cell the session's state is a checkpoint in memory. It is written to disk only when
+//! Before each cell, the session's state is a checkpoint in memory. It is written to disk only if
 //! the notebook ends before its last cell.
 
 use std::collections::BTreeMap;
@@ -23,27 +23,27 @@ use crate::output::OutputFolder;
 use crate::signals::Interrupts;
 use crate::terminal;
 
-/// One notebook that is to be run.
+/// A notebook to run.
 #[derive(Debug)]
 pub(super) struct Task {
-    /// As the user typed it.
+    /// The path as the user typed it.
     pub(super) name: String,
     pub(super) notebook: Notebook,
     pub(super) places: Places,
-    /// Where the files go that its cells make: a folder of this name in that one.
+    /// The destination of the files from its cells: a subfolder of this name in the folder.
     pub(super) files: Option<(Arc<OutputFolder>, String)>,
-    /// A job that is shown the folder that it lies in, if that is wanted, and nothing else.
+    /// A job that mounts the notebook's own folder with `--beside`, and does nothing else.
     pub(super) beside: Job,
 }
 
-/// What all notebooks have in common.
+/// The settings shared by all notebooks.
 pub(super) struct Settings {
     pub(super) pool: Hatchery,
     pub(super) limits: Limits,
     /// The first job of a fresh session, with the input files.
     pub(super) begin: Job,
-    /// The first job of one that goes on.
-    pub(super) go_on: Job,
+    /// The first job of a resumed session.
+    pub(super) resume_job: Job,
     /// The key of the image.
     pub(super) image: String,
     /// A digest of the input files.
@@ -56,8 +56,8 @@ pub(super) struct Settings {
 /// How a notebook ended.
 #[derive(Debug)]
 enum End {
-    Whole,
-    /// A cell failed, counted from 1.
+    Completed,
+    /// This cell, counted from 1, failed.
     Failed {
         cell: usize,
         problem: Problem,
@@ -67,51 +67,51 @@ enum End {
     Interrupted {
         cell: usize,
     },
-    /// An error that was told came during this cell, or after it.
+    /// A reported error came during this cell, or after it.
     Broken {
         cell: usize,
     },
 }
 
-/// What became of a cell.
-struct Ran {
+/// The result of a cell.
+struct CellResult {
     problem: Option<Problem>,
     is_of_sandbox: bool,
     files: Vec<ChangedFile>,
 }
 
-/// A notebook that runs.
+/// A running notebook.
 struct Run<'a> {
     settings: &'a Settings,
     task: &'a mut Task,
     interrupts: Interrupts,
     session: &'a mut Session,
-    /// The state in which the first `done` cells have run. After the last cell there is none.
+    /// The state after the first `done` cells. There is no checkpoint after the last cell.
     checkpoint: Checkpoint,
     done: usize,
-    /// What the cells made or changed, by path.
+    /// Files that the cells created or changed, by path.
     files: BTreeMap<String, ChangedFile>,
-    /// Outputs of cells that can be updated: the id, the cell from 0, and which of its outputs.
+    /// Outputs that can be updated: the id, the index of the cell, and the index of the output.
     places: Vec<(String, usize, usize)>,
-    /// Cells that raised, and were allowed to.
+    /// Number of cells that raised and were allowed to.
     allowed_errors: usize,
 }
 
-/// Errors of one notebook beside what its cells do. Each is told as it occurs, and the first one
+/// Errors of a notebook other than its cells' own. Each is reported as it occurs; the first one
 /// decides the exit code.
 struct Errors {
     name: String,
     first: Option<Exit>,
 }
 
-/// What is said of cells that raised and were allowed to.
+/// Describes the cells that raised and were allowed to.
 pub(super) fn allowed(errors: usize) -> String {
     let cells = if errors == 1 { "cell" } else { "cells" };
     let them = if errors == 1 { "an error that was" } else { "errors that were" };
     format!("{errors} {cells} raised {them} allowed")
 }
 
-/// Runs a notebook, writes its copy, and says what became of it. Returns that with the number of its
+/// Runs a notebook, writes its copy and reports the result. Returns the exit and the number of
 /// cells that raised and were allowed to.
 pub(super) async fn run(
     mut task: Task,
@@ -119,26 +119,26 @@ pub(super) async fn run(
     interrupts: Interrupts,
 ) -> (Exit, usize) {
     if interrupts.count() > 0 {
-        terminal::error(format_args!("{}: not begun", task.name));
+        terminal::error(format_args!("{}: not started", task.name));
         return (Exit::Interrupted, 0);
     }
     let mut errors = Errors { name: task.name.clone(), first: None };
     let opened = open(&mut task, settings).await;
-    let Some((mut session, done)) = errors.tell(opened) else {
+    let Some((mut session, done)) = errors.report(opened) else {
         return (errors.exit_or(Exit::Sandbox), 0);
     };
     let begun = Run::begin(&mut task, settings, interrupts, &mut session, done).await;
-    let (exit, allowed_errors) = match errors.tell(begun) {
+    let (exit, allowed_errors) = match errors.report(begun) {
         Some(run) => run.finish(&mut errors).await,
         None => (Exit::Sandbox, 0),
     };
-    // Whatever happened, it gives its memory back to the notebooks that follow.
+    // In any case it returns its memory to the notebooks that follow.
     session.close();
     (errors.exit_or(exit), allowed_errors)
 }
 
-/// A session for the notebook, and how many of its cells have run in it: the one that was kept, or a
-/// fresh one.
+/// Opens a session for the notebook, the saved one or a fresh one, and returns it with the number
+/// of cells that have run in it.
 async fn open(task: &mut Task, settings: &Settings) -> anyhow::Result<(Session, usize)> {
     let why = match revived(task, settings).await {
         Ok(revived) => return Ok(revived),
@@ -151,10 +151,11 @@ async fn open(task: &mut Task, settings: &Settings) -> anyhow::Result<(Session, 
     Ok((settings.pool.session(&session_name(task)).await?, 0))
 }
 
-/// The session that was kept, and how many cells have run in it; or why that isn't used.
+/// Revives the saved session, and returns it with the number of cells that have run in it; or says
+/// why not.
 async fn revived(task: &mut Task, settings: &Settings) -> Result<(Session, usize), String> {
     if !settings.resumes {
-        return Err("that was not asked for".to_owned());
+        return Err("--resume is not given".to_owned());
     }
     let record = task.places.record()?;
     let name = session_name(task);
@@ -163,7 +164,7 @@ async fn revived(task: &mut Task, settings: &Settings) -> Result<(Session, usize
     match record.apply(&mut task.notebook, &settings.image, &settings.inputs) {
         Ok(done) => Ok((session, done)),
         Err(why) => {
-            // A fresh one takes its name.
+            // A fresh session takes its name.
             let reset = session.reset().await;
             reset.map_err(|error| error.to_string())?;
             Err(why)
@@ -172,12 +173,12 @@ async fn revived(task: &mut Task, settings: &Settings) -> Result<(Session, usize
 }
 
 impl Errors {
-    fn tell<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
-        let tell = |error: &anyhow::Error| {
+    fn report<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
+        let report = |error: &anyhow::Error| {
             terminal::error(format_args!("{}: {error:#}", self.name));
             self.first.get_or_insert(Exit::of_error(error));
         };
-        result.inspect_err(tell).ok()
+        result.inspect_err(report).ok()
     }
 
     fn exit_or(&self, exit: Exit) -> Exit {
@@ -186,7 +187,7 @@ impl Errors {
 }
 
 impl<'a> Run<'a> {
-    /// Has the session run what comes before cells.
+    /// Starts a notebook: runs the session's first job.
     async fn begin(
         task: &'a mut Task,
         settings: &'a Settings,
@@ -194,10 +195,10 @@ impl<'a> Run<'a> {
         session: &'a mut Session,
         done: usize,
     ) -> anyhow::Result<Self> {
-        let first = if done == 0 { &settings.begin } else { &settings.go_on };
+        let first = if done == 0 { &settings.begin } else { &settings.resume_job };
         let outcome = session.run(first.clone().with_files_of(&task.beside)).await?;
         if let Some(problem) = Problem::of(&outcome) {
-            anyhow::bail!("the session can't begin: {problem}");
+            anyhow::bail!("the session can't start: {problem}");
         }
         let checkpoint = session.checkpoint().await?;
         Ok(Self {
@@ -213,26 +214,26 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Runs the cells, and keeps as much as can be, whatever happens.
+    /// Runs the cells, and saves as much as possible, whatever happens.
     async fn finish(mut self, errors: &mut Errors) -> (Exit, usize) {
         let (board, total) = (&self.settings.board, self.task.notebook.code().count());
         let line = board.begin(&self.task.name, total);
         if self.done > 0 {
             let (name, next) = (&self.task.name, self.done + 1);
-            terminal::note(format_args!("{name}: going on at cell {next} of {total}"));
+            terminal::note(format_args!("{name}: resuming at cell {next} of {total}"));
         }
         let ended = self.cells(total, &line).await;
         drop(line);
-        let end = errors.tell(ended).unwrap_or(End::Broken { cell: self.done + 1 });
+        let end = errors.report(ended).unwrap_or(End::Broken { cell: self.done + 1 });
         let written = self.task.places.write_copy(&self.task.notebook);
-        let is_written = errors.tell(written).is_some();
+        let is_written = errors.report(written).is_some();
         let are_kept = self.keep_files();
         let exit = self.conclude(end, total, is_written, errors).await;
         let exit = if exit == Exit::Success && !are_kept { Exit::Failed } else { exit };
         (exit, self.allowed_errors)
     }
 
-    /// Runs the cells that are left, up to one that fails.
+    /// Runs the remaining cells, up to the first that fails.
     async fn cells(&mut self, total: usize, line: &Line) -> anyhow::Result<End> {
         for number in self.done + 1..=total {
             if self.interrupts.count() > 0 {
@@ -243,7 +244,7 @@ impl<'a> Run<'a> {
             let is_interrupted = self.interrupts.count() > 0;
             let may_raise = self.may_raise(number - 1);
             if let Some(problem) = ran.problem {
-                let Ran { is_of_sandbox, .. } = ran;
+                let CellResult { is_of_sandbox, .. } = ran;
                 if is_interrupted {
                     return Ok(End::Interrupted { cell: number });
                 }
@@ -252,7 +253,7 @@ impl<'a> Run<'a> {
                 }
                 self.allowed_errors += 1;
             } else if number < total && !self.is_alive().await {
-                let problem = Problem::new("SessionLost", "the cell took its session".to_owned());
+                let problem = Problem::new("SessionLost", "the cell lost its session".to_owned());
                 return Ok(End::Failed { cell: number, problem, is_of_sandbox: false });
             }
             self.files.extend(ran.files.into_iter().map(|file| (file.path.clone(), file)));
@@ -261,7 +262,7 @@ impl<'a> Run<'a> {
                 self.done = number;
             }
         }
-        Ok(End::Whole)
+        Ok(End::Completed)
     }
 
     fn may_raise(&self, index: usize) -> bool {
@@ -269,19 +270,19 @@ impl<'a> Run<'a> {
         self.settings.allows_errors || cell.is_some_and(|cell| cell.may_raise)
     }
 
-    /// Has the session remember where its random numbers are; whether it could.
+    /// Saves the state of random numbers in the session. Returns whether the session still exists.
     async fn is_alive(&self) -> bool {
         let remember = guest::remember(&self.settings.limits);
         let outcome = self.session.run(remember).await;
         outcome.is_ok_and(|outcome| !matches!(outcome.verdict, Verdict::SandboxFailed(_)))
     }
 
-    /// Runs a cell and keeps its outputs. The first Ctrl-C interrupts it, the second one stops it.
-    async fn cell(&mut self, number: usize) -> anyhow::Result<Ran> {
+    /// Runs a cell and records its outputs. The first Ctrl-C interrupts it, the second stops it.
+    async fn cell(&mut self, number: usize) -> anyhow::Result<CellResult> {
         let may_raise = self.may_raise(number - 1);
-        let cell = self.task.notebook.code_mut().nth(number - 1).expect("there are so many cells");
+        let cell = self.task.notebook.code_mut().nth(number - 1).expect("the cell exists");
         let job = guest::cell(&cell.source, number, &self.settings.limits);
-        // As in a notebook, a cell that raised has still done to files what it did.
+        // As in Jupyter, a cell that raises keeps its changes to files.
         let job = if may_raise { job.keep_files() } else { job };
         cell.execution_count = Some(number);
         let mut outputs = Outputs::of_cell(number);
@@ -316,17 +317,17 @@ impl<'a> Run<'a> {
         for update in updates {
             let earlier = self.places.iter().filter(|(id, ..)| *id == update.display_id);
             for (_, cell, output) in earlier {
-                let cell = self.task.notebook.code_mut().nth(*cell).expect("it has run");
+                let cell = self.task.notebook.code_mut().nth(*cell).expect("the cell has run");
                 update.apply(&mut cell.outputs[*output]);
             }
         }
         self.places.extend(places.into_iter().map(|(id, output)| (id, number - 1, output)));
         let is_of_sandbox = matches!(outcome.verdict, Verdict::SandboxFailed(_));
-        Ok(Ran { problem, is_of_sandbox, files: outcome.files })
+        Ok(CellResult { problem, is_of_sandbox, files: outcome.files })
     }
 
-    /// Writes the files that the cells made, or says that there are some. Returns whether each one
-    /// was written that should have been.
+    /// Writes the files that the cells created, or notes that there are some. Returns whether every
+    /// file that should be written was.
     fn keep_files(&self) -> bool {
         let name = &self.task.name;
         let files: Vec<ChangedFile> =
@@ -347,7 +348,7 @@ impl<'a> Run<'a> {
         };
         let problems = match output.folder(folder) {
             Ok(folder) => folder.keep(&files),
-            Err(error) => vec![format!("can't make `{folder}` for its files: {error}")],
+            Err(error) => vec![format!("can't create `{folder}` for its files: {error}")],
         };
         for problem in &problems {
             terminal::error(format_args!("{name}: {problem}"));
@@ -355,7 +356,7 @@ impl<'a> Run<'a> {
         problems.is_empty()
     }
 
-    /// Says how it ended, and keeps or removes what it would go on from.
+    /// Reports how the notebook ended, and saves or removes what it would resume from.
     async fn conclude(
         &mut self,
         end: End,
@@ -368,19 +369,19 @@ impl<'a> Run<'a> {
             true => format!("outputs in {}", self.task.places.copy.display()),
             false => "its outputs are not written".to_owned(),
         };
-        let mut goes_on = "--resume goes on there";
+        let mut advice = "--resume continues there";
         let (what, exit) = match end {
-            End::Whole if is_written => {
-                errors.tell(self.task.places.forget());
+            End::Completed if is_written => {
+                errors.report(self.task.places.forget());
                 let errors = match self.allowed_errors {
                     0 => String::new(),
                     errors => format!("{}, ", allowed(errors)),
                 };
-                terminal::note(format_args!("{name}: ran whole, {errors}{outputs}"));
+                terminal::note(format_args!("{name}: completed, {errors}{outputs}"));
                 return Exit::Success;
             }
-            End::Whole => {
-                goes_on = "--resume goes on at its end";
+            End::Completed => {
+                advice = "--resume continues at its last cell";
                 ("all cells ran".to_owned(), Exit::Sandbox)
             }
             End::Failed { cell, problem, is_of_sandbox } => {
@@ -392,18 +393,17 @@ impl<'a> Run<'a> {
             }
             End::Broken { cell } => (format!("ended at cell {cell} of {total}"), Exit::Sandbox),
         };
-        let then = match errors.tell(self.keep_session().await) {
-            Some(true) => goes_on,
+        let then = match errors.report(self.keep_session().await) {
+            Some(true) => advice,
             Some(false) => "it will run from its start",
-            None => "it can't be gone on with",
+            None => "it can't be resumed",
         };
         terminal::error(format_args!("{name}: {what}; {outputs}, {then}"));
         exit
     }
 
-    /// Writes the session as it was before the cell at which the notebook ended, or before the last
-    /// one, and the record.
-    /// Returns whether there is anything to go on from.
+    /// Saves the session, as it was before the cell at which the notebook ended or before the last
+    /// cell, and the record. Returns whether there is anything to resume from.
     async fn keep_session(&mut self) -> anyhow::Result<bool> {
         let places = &self.task.places;
         if self.done == 0 {
@@ -412,12 +412,12 @@ impl<'a> Run<'a> {
         }
         let Settings { pool, image, inputs, .. } = self.settings;
         if !self.is_alive().await {
-            // The cell took its session; a fresh one takes its place.
+            // The session was lost with the cell; the checkpoint goes into a fresh one.
             *self.session = pool.session(&session_name(self.task)).await?;
         }
         self.session.restore(&self.checkpoint).await?;
         let file = &places.session;
-        let keep = || format!("the session is not kept in `{}`", file.display());
+        let keep = || format!("the session is not saved in `{}`", file.display());
         places.forget_record().with_context(keep)?;
         self.session.save(file).await.with_context(keep)?;
         places.write_record(&self.task.notebook, self.done, image, inputs).with_context(keep)?;
@@ -425,7 +425,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A name that no other notebook's session has.
+/// Returns a name that no other notebook's session has.
 fn session_name(task: &Task) -> String {
     task.places.copy.display().to_string()
 }

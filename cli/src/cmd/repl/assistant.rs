@@ -1,7 +1,7 @@
-//! What helps who types at the prompt: completion, and colours.
+//! Completion and colours at the prompt.
 //!
-//! Names are those of the session, which is asked for them while it has nothing else to do. It looks
-//! them up without running code of the program (`guest.py`).
+//! Names come from the session, which looks them up while it is idle, without running code of the
+//! program (`guest.py`).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -18,34 +18,34 @@ use super::command;
 use super::guest::COMPLETE;
 use super::input::{Part, Scanner, is_word};
 
-/// What Tab inserts where a line has nothing yet, and an indentation is.
+/// What Tab inserts where a line is empty so far.
 const INDENTATION: &str = "    ";
 
-/// How long the session may take to say its names. Nobody waits longer for a Tab.
+/// How long the session may take to list its names. Nobody waits longer for Tab.
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
-/// Helps with what is typed, if it knows what that is.
+/// Assists the line editor, if it knows the context of the line.
 #[derive(Default)]
 pub(super) struct Assistant {
     /// `None` while a program reads.
     pub(super) help: Option<Help>,
 }
 
-/// What is known about what is typed.
+/// The context of the line being typed.
 pub(super) struct Help {
-    /// What the lines before leave open.
+    /// What the previous lines leave open.
     pub(super) scanner: Scanner,
-    /// Whether there are none, so that a command can be typed.
+    /// Whether there are no previous lines, so that the line can be a command.
     pub(super) is_first: bool,
     pub(super) session: Session,
-    /// What a job of our own may use there.
+    /// The limits that our own jobs there start from.
     pub(super) limits: Limits,
     /// The names of all sessions.
     pub(super) sessions: Vec<String>,
 }
 
 impl Help {
-    /// What begins with the last word before the cursor, and where that word begins.
+    /// Returns completions of the last word before the cursor, and where that word starts.
     fn python(&self, before: &str) -> (usize, Vec<Pair>) {
         let mut scanner = self.scanner.clone();
         let mut is_comment = false;
@@ -66,7 +66,8 @@ impl Help {
         (word, pairs(self.names(dotted)))
     }
 
-    /// The names in the session that a dotted name can end in. None if it doesn't say in time.
+    /// Returns the session's completions of a dotted name. Empty if the session doesn't answer in
+    /// time.
     fn names(&self, dotted: &str) -> Vec<String> {
         let (wall_time, cpu_time) = (LONGEST_LOOK, LONGEST_LOOK);
         let limits = Limits { wall_time, cpu_time: Some(cpu_time), ..self.limits.clone() };
@@ -77,12 +78,12 @@ impl Help {
             return Vec::new();
         };
         let mut names: Vec<String> = serde_json::from_value(value).unwrap_or_default();
-        // A program can say what it likes, and a terminal would do it.
+        // A program can return anything, and a terminal would obey escape sequences.
         names.retain(|name| name.chars().all(is_word));
         names
     }
 
-    /// Likewise for a line that is a command.
+    /// Returns the same for a line that is a command.
     fn command(
         &self,
         line: &str,
@@ -117,7 +118,8 @@ fn pairs(words: impl IntoIterator<Item = impl Into<String>>) -> Vec<Pair> {
     words.map(|word: String| Pair { display: word.clone(), replacement: word }).collect()
 }
 
-/// Reads lines of which the last one may go on, and says what their parts are; line ends are parts.
+/// Scans lines, the last of which may be incomplete, and passes on their parts; line ends are
+/// parts.
 fn scan<'a>(scanner: &mut Scanner, text: &'a str, mut visit: impl FnMut(Part, &'a str)) {
     let mut lines = text.split('\n').peekable();
     while let Some(line) = lines.next() {
@@ -129,7 +131,7 @@ fn scan<'a>(scanner: &mut Scanner, text: &'a str, mut visit: impl FnMut(Part, &'
     }
 }
 
-/// Source with colours for a terminal.
+/// Colours source for a terminal.
 fn colored(scanner: &mut Scanner, source: &str) -> String {
     let mut colored = String::with_capacity(2 * source.len());
     let mut present = Part::Other;
@@ -146,7 +148,7 @@ fn colored(scanner: &mut Scanner, source: &str) -> String {
     colored
 }
 
-/// The colours of Python's own prompt, as the terminal's theme has them.
+/// Returns the colour that Python's own prompt uses, as the terminal's theme shows it.
 fn color(part: Part) -> &'static str {
     match part {
         Part::Keyword => "\x1b[0;1;34m",
@@ -205,7 +207,7 @@ impl Helper for Assistant {}
 mod tests {
     use super::*;
 
-    /// Colours with names that can be read.
+    /// Replaces colours by readable names.
     fn shown(lines: &[&str], source: &str) -> String {
         let mut scanner = Scanner::default();
         lines.iter().for_each(|line| scanner.line(line));

@@ -1,4 +1,4 @@
-//! The commands of the prompt, which start with `:` as no Python does. Parses, does nothing.
+//! Parses the prompt's commands, which start with `:` as no Python code does.
 
 use std::path::PathBuf;
 
@@ -6,44 +6,44 @@ use rustyline::completion::unescape;
 
 /// What `:help` prints.
 pub(super) const HELP: &str = "\
-:fork NAME        go on in a copy of this session; the session stays as it is
-:sessions         list the sessions; `*` marks the present one
-:switch NAME      go on in another session
+:fork NAME        continue in a copy of this session; the original stays as it is
+:sessions         list the sessions; `*` marks the current one
+:switch NAME      continue in another session
 :save FILE        write this session to a file, for `hatchery repl --session FILE` or `:load`
-:load FILE        go on in a session from a file, beside those that are open
-:put FILE [PATH]  copy a file into the session's workspace, under its own name or another one
-:get PATH [FILE]  copy a file of the session out; what is there already is left alone
+:load FILE        continue in a session from a file; open sessions stay open
+:put FILE [PATH]  copy a file into the session's workspace, as PATH or under its own name
+:get PATH [FILE]  copy a file out of the session; existing files are not overwritten
 :files            list the files in the session's workspace
-:displays DIR     write the figures and tables that an input showed last into a folder
-:reset            forget what this session did
+:displays DIR     write the last figures and tables that an input displayed into a folder
+:reset            reset this session to its start
 :help             show this
 :quit             leave; so do Ctrl-D and `sys.exit()`
 
-Tab completes names, attributes, commands and files. `%time CODE` and `%timeit CODE` say how long
-code takes. Ctrl-C interrupts the program, and a second one stops it, which undoes what it did here.
+Tab completes names, attributes, commands and files. `%time CODE` and `%timeit CODE` measure how
+long code takes. Ctrl-C interrupts the program; a second one stops it and undoes its changes.
 Everything else is Python. A block ends with an empty line.";
 
-/// The longest name of a session, which the prompt shows.
+/// The longest name of a session, since the prompt shows it.
 const LONGEST_NAME: usize = 40;
 
-/// The words that commands begin with, behind the `:`.
+/// Returns the words that commands begin with, without the `:`.
 pub(super) fn words() -> impl Iterator<Item = &'static str> {
     usages().filter_map(|usage| usage.split(' ').next())
 }
 
-/// Whether a command names files of the host.
+/// Returns whether a command takes files of the host.
 pub(super) fn takes_file(word: &str) -> bool {
     let mut usages = usages().filter(|usage| usage.split(' ').next() == Some(word));
     usages.any(|usage| usage.contains("FILE") || usage.contains("DIR"))
 }
 
-/// What the help says of how to write commands, without the `:`.
+/// Returns the usages in the help, without the `:`.
 fn usages() -> impl Iterator<Item = &'static str> {
     let usages = HELP.lines().filter_map(|line| line.strip_prefix(':'));
     usages.map(|line| line.split("  ").next().unwrap_or(line))
 }
 
-/// What the user wants of the prompt itself.
+/// A command to the prompt itself.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Help,
@@ -54,7 +54,7 @@ pub(super) enum Command {
     Load(PathBuf),
     /// A file of the host, and its name in the workspace.
     Put(PathBuf, Option<String>),
-    /// A file of the session, and where it goes.
+    /// A file of the session, and its destination.
     Get(String, Option<PathBuf>),
     Files,
     Displays(PathBuf),
@@ -62,7 +62,7 @@ pub(super) enum Command {
     Quit,
 }
 
-/// The command in a line; `None` if it is Python. The error says what to write instead.
+/// Parses a line as a command; `None` if it is Python. The error says what to write instead.
 pub(super) fn parse(line: &str) -> Option<Result<Command, String>> {
     let text = line.trim().strip_prefix(':')?;
     let (word, argument) = match text.split_once(char::is_whitespace) {
@@ -75,10 +75,10 @@ pub(super) fn parse(line: &str) -> Option<Result<Command, String>> {
 fn command(word: &str, argument: &str) -> Result<Command, String> {
     let alone = |command: Command| match argument {
         "" => Ok(command),
-        _ => Err(format!("`:{word}` takes nothing; write it alone")),
+        _ => Err(format!("`:{word}` takes no argument")),
     };
     let path = || match argument {
-        "" => Err(format!("`:{word}` wants a file: `:{word} FILE`")),
+        "" => Err(format!("`:{word}` needs a file: `:{word} FILE`")),
         _ => Ok(PathBuf::from(plain(argument))),
     };
     match word {
@@ -101,12 +101,12 @@ fn command(word: &str, argument: &str) -> Result<Command, String> {
     }
 }
 
-/// A file's name as the filesystem has it: completion puts a backslash before spaces.
+/// Removes the backslashes that completion puts before spaces in file names.
 fn plain(text: &str) -> String {
     unescape(text, Some('\\')).into_owned()
 }
 
-/// One or two words. One with spaces stands in quotes, or has a backslash before each space.
+/// Splits one or two words. A word with spaces is quoted, or has a backslash before each space.
 fn one_or_two(text: &str, usage: &str) -> Result<(String, Option<String>), String> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
@@ -127,11 +127,11 @@ fn one_or_two(text: &str, usage: &str) -> Result<(String, Option<String>), Strin
     let mut words = words.into_iter();
     match (words.next(), words.next(), words.next()) {
         (Some(first), second, None) => Ok((first, second)),
-        _ => Err(format!("write {usage}; names with spaces stand in quotes")),
+        _ => Err(format!("write {usage}; put names with spaces in quotes")),
     }
 }
 
-/// Where the word that a text begins with ends.
+/// Returns where the first word of a text ends.
 fn end_of_word(text: &str) -> usize {
     let mut is_escaped = false;
     let end = text.find(|character: char| {
@@ -142,18 +142,18 @@ fn end_of_word(text: &str) -> usize {
     end.unwrap_or(text.len())
 }
 
-/// A name that the prompt can show: a word of letters, digits, `_`, `-` and `.`.
+/// Checks a session's name: letters, digits, `_`, `-` and `.`, so that the prompt can show it.
 fn name(word: &str, argument: &str) -> Result<String, String> {
     if argument.is_empty() {
-        return Err(format!("`:{word}` wants the name of a session: `:{word} NAME`"));
+        return Err(format!("`:{word}` needs the name of a session: `:{word} NAME`"));
     }
     let is_short = argument.chars().count() <= LONGEST_NAME;
     if is_short && argument.chars().all(is_plain) {
         return Ok(argument.to_owned());
     }
     Err(format!(
-        "a session's name has letters, digits, `_`, `-` and `.`, at most {LONGEST_NAME}; \
-         `{argument}` is none"
+        "`{argument}` can't be a session's name: use letters, digits, `_`, `-` and `.`, at most \
+         {LONGEST_NAME}"
     ))
 }
 
@@ -161,7 +161,7 @@ fn is_plain(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '_' | '-' | '.')
 }
 
-/// A name for a session that comes from a file, made of the file's own.
+/// Makes a session's name from the name of its file.
 pub(super) fn name_of_file(file: &std::path::Path) -> String {
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let plain = |character| if is_plain(character) { character } else { '-' };
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// The help is what a reader has to go by, so it lists every command in its own words.
+    /// The help is all that a reader has to go by, so it lists every command.
     #[test]
     fn the_help_lists_commands_that_there_are() {
         for line in HELP.lines().filter(|line| line.starts_with(':')) {

@@ -1,4 +1,4 @@
-//! What goes into the present session and comes out of it: files, folders and displays.
+//! Moves files, folders and displays into and out of the current session.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +12,7 @@ use crate::follow::follow;
 use crate::terminal::{note, print};
 
 impl Repl {
-    /// Runs a job of the prompt's own, whose output nobody sees. `None` if it was refused, which is
-    /// said.
+    /// Runs a job of the prompt's own and hides its output. Reports a refusal and returns `None`.
     async fn ask(&mut self, job: Job) -> anyhow::Result<Option<Outcome>> {
         let mut ticket = match self.session().submit(job).await {
             Ok(ticket) => ticket,
@@ -27,8 +26,8 @@ impl Repl {
         Ok(Some(outcome))
     }
 
-    /// Gives the present session what the command line names for every session.
-    pub(super) async fn give_all(&mut self) -> anyhow::Result<()> {
+    /// Gives the current session the files and mounts that the command line names.
+    pub(super) async fn give_files(&mut self) -> anyhow::Result<()> {
         self.begin().await?;
         if self.given.files.is_empty() {
             return Ok(());
@@ -37,14 +36,14 @@ impl Repl {
         for (name, contents) in self.given.files.clone() {
             self.give(&name, contents).await?.map_err(UsageError)?;
             if there.contains(&name) {
-                note(format_args!("the session's `{name}` is replaced, as --input says"));
+                note(format_args!("replaced the session's `{name}` by the file of --input"));
             }
         }
         Ok(())
     }
 
-    /// Gives the present session what the prompt has there, and mounts folders, which neither copies
-    /// of a session nor files have.
+    /// Installs the prompt's helpers in the current session and mounts folders. Copies of a session
+    /// and session files have no mounts.
     pub(super) async fn begin(&mut self) -> anyhow::Result<()> {
         let begin = self.given.begin.clone();
         match self.ask(begin).await? {
@@ -52,7 +51,7 @@ impl Repl {
                 return Err(UsageError(workspace::failure(&outcome)).into());
             }
             Some(outcome) if !matches!(outcome.verdict, Verdict::Completed { .. }) => {
-                // It has no memory left, for instance.
+                // For instance because no memory is left.
                 let failure = workspace::failure(&outcome);
                 note(format_args!("Tab and `%time` don't work in this session: {failure}"));
             }
@@ -61,7 +60,7 @@ impl Repl {
         Ok(())
     }
 
-    /// Puts a file into the present session's workspace.
+    /// Puts a file into the current session's workspace.
     async fn give(&mut self, name: &str, contents: Vec<u8>) -> anyhow::Result<Result<(), String>> {
         let job = match Job::code("").named("<put>").input(name, contents) {
             Ok(job) => job,
@@ -72,11 +71,11 @@ impl Repl {
                 Err(workspace::failure(&outcome))
             }
             Some(_) => Ok(()),
-            None => Err("the session didn't take it".to_owned()),
+            None => Err("the session refused it".to_owned()),
         })
     }
 
-    /// The present session's files. `None` if it doesn't say, which is said.
+    /// Returns the current session's files. Reports a failure and returns `None`.
     async fn workspace(&mut self) -> Option<Workspace> {
         match self.session().workspace().await {
             Ok(workspace) => Some(workspace),
@@ -109,9 +108,9 @@ impl Repl {
     /// `:get`.
     pub(super) async fn get(&mut self, path: &str, file: Option<&Path>) {
         let got = match workspace::local_for(path, file) {
-            // Before all of it is read in vain.
+            // Checked before reading the file in vain.
             Ok(local) if local.symlink_metadata().is_ok() => Err(format!(
-                "`{}` is there already; name another file with `:get PATH FILE`",
+                "`{}` exists already; name another file with `:get PATH FILE`",
                 local.display()
             )),
             Ok(local) => {
@@ -120,14 +119,16 @@ impl Repl {
                     Some(contents) => workspace::write_new(&local, &contents)
                         .map(|()| (local.clone(), contents.len()))
                         .map_err(|error| format!("can't write `{}`: {error}", local.display())),
-                    None => Err("it is none of the session's own files, which `:files` lists; what is mounted is yours".to_owned()),
+                    None => Err("it is not among the session's own files, which `:files` lists; \
+                                 mounted files are on your machine"
+                        .to_owned()),
                 }
             }
             Err(problem) => Err(problem),
         };
         match got {
             Ok((local, length)) => {
-                note(format_args!("`{path}` is in `{}` now, {length} bytes", local.display()));
+                note(format_args!("copied `{path}` to `{}`, {length} bytes", local.display()));
             }
             Err(problem) => {
                 self.complain(Exit::Usage, format_args!("can't get `{path}`: {problem}"));
@@ -151,14 +152,14 @@ impl Repl {
     /// `:displays`.
     pub(super) fn keep_displays(&mut self, folder: &Path) {
         if self.shown.is_empty() {
-            self.complain(Exit::Usage, "no input has shown anything that can be kept");
+            self.complain(Exit::Usage, "no input has displayed anything to save");
             return;
         }
         let added = fs::create_dir_all(folder).and_then(|()| displays::add(&self.shown, folder));
         match added {
             Ok(paths) => {
                 for path in paths {
-                    note(format_args!("kept `{}`", path.display()));
+                    note(format_args!("wrote `{}`", path.display()));
                 }
             }
             Err(error) => self.complain(
@@ -168,15 +169,15 @@ impl Repl {
         }
     }
 
-    /// Keeps files and displays of an input, or says how to.
-    pub(super) fn keep_what_it_made(&mut self, outcome: &Outcome) {
+    /// Writes the files and displays of an input, or notes how to fetch them.
+    pub(super) fn keep_results(&mut self, outcome: &Outcome) {
         match &mut self.outputs {
             Some(outputs) => {
                 if !outputs.keep(&outcome.files) {
                     self.fail_with(Exit::Failed);
                 }
             }
-            None => self.tell_of_files(outcome),
+            None => self.note_files(outcome),
         }
         let shown = displays::shown(outcome);
         if shown.is_empty() {
@@ -187,20 +188,21 @@ impl Repl {
         match self.display_folder.clone() {
             Some(folder) => self.keep_displays(&folder),
             None if has_image => note(
-                "the program showed an image; `:displays DIR` keeps it, --save-displays DIR all",
+                "the program displayed an image; save it with `:displays DIR`, or all images with \
+                 --save-displays DIR",
             ),
             None => {}
         }
     }
 
-    /// Says once that there are files which are in the session alone.
-    fn tell_of_files(&mut self, outcome: &Outcome) {
+    /// Notes once that files exist only in the session.
+    fn note_files(&mut self, outcome: &Outcome) {
         let mut written = outcome.files.iter().filter(|file| file.kind != ChangeKind::Deleted);
-        if let Some(file) = written.next().filter(|_| !self.has_told_of_files) {
-            self.has_told_of_files = true;
+        if let Some(file) = written.next().filter(|_| !self.has_noted_files) {
+            self.has_noted_files = true;
             note(format_args!(
-                "`{}` is in the session alone; `:get {}` fetches it, `:files` lists such files, \
-                 --output-dir DIR keeps all",
+                "`{}` exists only in the session; `:get {}` fetches it, `:files` lists such files, \
+                 --output-dir DIR fetches all",
                 file.path, file.path
             ));
         }

@@ -1,7 +1,7 @@
-"""What completion asks a session for.
+"""Lists names in a session, for completion at the prompt.
 
-A session of the prompt has this as the module `hatchery_prompt`. Names are looked up without running
-code of the program: no property, no `__getattr__`, no `__dir__`.
+Installed in each session as the module `hatchery_prompt`. Names are looked up without running code
+of the program: no property, no `__getattr__`, no `__dir__`.
 """
 
 import builtins
@@ -9,7 +9,7 @@ import keyword
 import sys
 import types
 
-# What C types compute for their instances, without code of a program.
+# Attributes that C types compute without running code of a program.
 COMPUTED = (types.GetSetDescriptorType, types.MemberDescriptorType)
 MISSING = object()
 MOST_NAMES = 1000
@@ -20,7 +20,7 @@ names_of_module = types.ModuleType.__dict__["__dict__"].__get__
 
 
 def complete(dotted):
-    """The names that the last part of a dotted name could become, sorted."""
+    """Returns the names that the last part of a dotted name could become, sorted."""
     *path, begun = dotted.split(".")
     names = top_names()
     if path:
@@ -41,7 +41,7 @@ def top_names():
 
 
 def attributes_of(value):
-    """The attributes by name, those of the value itself before those of its class."""
+    """Returns the attributes by name; those of the value itself come before those of its class."""
     if value is MISSING:
         return {}
     kinds = [type(value)]
@@ -56,7 +56,7 @@ def attributes_of(value):
 
 
 def own_names(value):
-    """What is in the `__dict__` of a value that is no class."""
+    """Returns the `__dict__` of a value that is not a class."""
     if issubclass(type(value), type):
         return {}
     for one in ancestors_of(type(value)):
@@ -68,7 +68,7 @@ def own_names(value):
 
 
 def attribute_of(value, name):
-    """An attribute, if no code of the program is needed to have it."""
+    """Returns an attribute, if that needs no code of the program."""
     found = attributes_of(value).get(name, MISSING)
     if type(found) in COMPUTED and name not in own_names(value):
         try:

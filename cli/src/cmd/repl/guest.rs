@@ -1,25 +1,24 @@
-//! What the prompt has in each session: the look-up of names for completion, `%time` and `%timeit`.
+//! The prompt's helpers in each session: name lookup for completion, `%time` and `%timeit`.
 
-use crate::cmd::guest::{Module, TIMING, install};
-use crate::cmd::notebook::magics::literal;
+use crate::cmd::guest::{Module, TIMING, install, literal};
 
-/// The function that is asked for names.
+/// The function that lists names.
 pub(super) const COMPLETE: &str = "hatchery_prompt:complete";
 
-/// Source that gives a session what the prompt has there. Run again it changes nothing.
+/// Returns the source that installs the helpers. Running it again changes nothing.
 pub(super) fn begin() -> String {
     install(&[TIMING, Module { name: "hatchery_prompt", source: include_str!("guest.py") }])
 }
 
-/// Python for an input that begins with `%`; `None` if it is Python already. The error says what
-/// there is.
+/// Translates an input that begins with `%` to Python; `None` if it is Python already. The error
+/// lists what is available.
 pub(super) fn magic(input: &str) -> Option<Result<String, String>> {
     let text = input.trim().strip_prefix('%')?;
     let (name, code) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let function = match name {
         "time" => "timed",
         "timeit" => "timeit",
-        _ => return Some(Err(format!("there are `%time` and `%timeit` here, and no `%{name}`"))),
+        _ => return Some(Err(format!("there is no `%{name}` here, only `%time` and `%timeit`"))),
     };
     Some(Ok(format!("__import__('hatchery_timing').{function}({})\n", literal(code.trim()))))
 }

@@ -1,8 +1,8 @@
-//! The history of the prompt, in a private file from session to session.
+//! The prompt's history, in a private file that all prompts share.
 //!
-//! One entry a line; `\n` and `\\` stand for line ends and backslashes. Entries are appended as
-//! they are made, so that prompts that are open at once lose none. Only shortening the file, as a
-//! prompt starts, may lose what another one adds at that moment.
+//! Each entry is one line; `\n` and `\\` stand for line ends and backslashes. Entries are appended
+//! at once, so that concurrent prompts lose none. Only shortening the file, when a prompt starts,
+//! may lose an entry that another prompt adds at that moment.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 
 use crate::replace::{self, Access};
 
-/// Entries that are kept.
+/// Entries to keep.
 pub(super) const KEPT_COUNT: usize = 1_000;
 
-/// The longest entry that is kept: whole files that were pasted only crowd out the rest.
+/// The longest entry to keep: pasted files would crowd out the rest.
 const LONGEST_ENTRY_BYTES: usize = 16 << 10;
 
-/// A file that is larger than any history of ours isn't read.
+/// A larger file is no history of ours, and isn't read.
 const LARGEST_FILE_BYTES: u64 = 64 << 20;
 
 /// An open history file.
@@ -27,14 +27,14 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Opens the file, made if it is missing, and returns what it holds, oldest first.
+    /// Opens the file, creates it if it is missing, and returns its entries, oldest first.
     pub(super) fn open(path: &Path) -> io::Result<(Self, Vec<String>)> {
         if let Some(folder) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         let mut file = append_to(path)?;
         if file.metadata()?.len() > LARGEST_FILE_BYTES {
-            return Err(io::Error::other("it is far too large for a history"));
+            return Err(io::Error::other("it is too large for a history"));
         }
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
@@ -43,7 +43,7 @@ impl History {
             .filter(|line| !line.is_empty())
             .map(unescape)
             .collect();
-        // Not each time, so that it is rarely done.
+        // Only at twice the size, so that it happens rarely.
         if entries.len() > 2 * KEPT_COUNT {
             entries.drain(..entries.len() - KEPT_COUNT);
             file = shorten(path, &entries)?;
@@ -56,16 +56,16 @@ impl History {
         if entry.len() > LONGEST_ENTRY_BYTES {
             return Ok(());
         }
-        // In one piece, so that prompts that are open at once don't mix theirs.
+        // A single write, so that concurrent prompts don't mix their entries.
         self.file.write_all(line(entry).as_bytes())
     }
 }
 
-/// `$XDG_STATE_HOME/hatchery/history`, else `~/.local/state/hatchery/history`; `None` without a
-/// home.
+/// Returns `$XDG_STATE_HOME/hatchery/history`, else `~/.local/state/hatchery/history`; `None`
+/// without a home directory.
 pub(super) fn default_path() -> Option<PathBuf> {
     let folder = |variable: &str| {
-        // The standard has relative paths ignored.
+        // The standard says to ignore relative paths.
         std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
     };
     let state =
@@ -75,14 +75,14 @@ pub(super) fn default_path() -> Option<PathBuf> {
 
 fn append_to(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-    // It may have been made by something else; what was typed is nobody else's business.
+    // Something else may have created it; what was typed must stay private.
     if file.metadata()?.permissions().mode() & 0o077 != 0 {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(file)
 }
 
-/// Writes the entries to another file, puts it in the place of this one and opens it.
+/// Writes the entries to a new file, replaces the old one with it and opens it.
 fn shorten(path: &Path, entries: &[String]) -> io::Result<File> {
     let text: String = entries.iter().map(|entry| line(entry)).collect();
     let path = replace::through_links(path);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_history_is_no_panic() {
+    fn an_invalid_history_causes_no_panic() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history");
         fs::write(&path, b"\xff\\\n\n\\x\n").unwrap();

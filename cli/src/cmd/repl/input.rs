@@ -1,33 +1,34 @@
-//! Says when lines that were typed make a whole input, as Python's own prompt does.
+//! Decides when typed lines make a complete input, as Python's own prompt does.
 //!
-//! Lines are read once each, as far as it takes to know what is open: brackets, strings with their
-//! replacement fields, a backslash at the end, and blocks, which go on until an empty line. This
-//! knows no Python beyond that. What is wrong counts as whole, since Python then says what is wrong:
-//! so a bracket that was left open doesn't take all that follows.
+//! Each line is scanned once, just far enough to know what is open: brackets, strings with their
+//! replacement fields, a backslash at the end, and blocks, which last until an empty line. The
+//! scanner knows no other Python. Wrong code counts as complete, since Python then reports the
+//! error: so an unclosed bracket doesn't swallow everything that follows.
 
-/// Words that open a block even if the line goes on behind its `:`, since `else` may follow.
+/// Words that open a block even if code follows their `:` on the same line, since `else` may
+/// follow.
 const OPENERS: [&str; 8] = ["async", "class", "def", "for", "if", "try", "while", "with"];
 
-/// Words that go on with a block although they aren't indented.
+/// Words that continue a block although they aren't indented.
 const CONTINUERS: [&str; 4] = ["elif", "else", "except", "finally"];
 
-/// Words that no expression has, so that one in brackets is wrong.
+/// Words that never occur in an expression, so that one inside brackets is an error.
 const STATEMENTS: [&str; 18] = [
     "assert", "break", "class", "continue", "def", "del", "elif", "except", "finally", "global",
     "import", "nonlocal", "pass", "raise", "return", "try", "while", "with",
 ];
 
-/// Words that an expression goes on with behind an operand.
+/// Words that continue an expression after an operand.
 const JOINERS: [&str; 11] =
     ["and", "as", "async", "else", "for", "from", "if", "in", "is", "not", "or"];
 
-/// Other words of the language. These three are operands.
+/// Keywords that are operands.
 const OPERANDS: [&str; 3] = ["False", "None", "True"];
 
-/// Other words of the language, which an operand follows.
+/// Keywords before an operand.
 const OPERATORS: [&str; 3] = ["await", "lambda", "yield"];
 
-/// Lines of one input, as far as it was typed.
+/// The lines of one input, as far as they have been typed.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     text: String,
@@ -35,8 +36,8 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Adds what was typed up to a line end: one line, or several that were pasted or come from
-    /// the history. Returns whether the input is whole.
+    /// Adds what was typed up to a line end: one line, or several that were pasted or come from the
+    /// history. Returns whether the input is complete.
     pub(super) fn push(&mut self, typed: &str) -> bool {
         for line in typed.split('\n') {
             let line = line.strip_suffix('\r').unwrap_or(line);
@@ -47,7 +48,8 @@ impl Input {
         self.scanner.is_whole()
     }
 
-    /// Whether what is typed now belongs to no block that is open: the input ends before it.
+    /// Returns whether what is typed now doesn't belong to the open block, so that the input ends
+    /// before it.
     pub(super) fn is_ended_by(&self, typed: &str) -> bool {
         self.scanner.is_ended_by(typed.split('\n').next().unwrap_or(""))
     }
@@ -56,7 +58,7 @@ impl Input {
         self.text.is_empty()
     }
 
-    /// What the lines so far leave open.
+    /// Returns the state after the lines so far.
     pub(super) fn scanner(&self) -> &Scanner {
         &self.scanner
     }
@@ -65,8 +67,8 @@ impl Input {
         self.text.len()
     }
 
-    /// Ends this input, whole or not, and begins the next one. Without the lines at its end that
-    /// only said that it is whole.
+    /// Takes this input, complete or not, without the blank lines that ended it, and begins the
+    /// next one.
     pub(super) fn take(&mut self) -> String {
         let mut text = std::mem::take(self).text;
         text.truncate(text.trim_end_matches([' ', '\t', '\n']).len());
@@ -77,15 +79,15 @@ impl Input {
     }
 }
 
-/// What is open, from the outside in.
+/// An open construct. The scanner keeps them from the outermost to the innermost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Open {
-    /// Ends with this character.
+    /// A bracket that this character closes.
     Bracket(char),
     String(Quotes),
-    /// The code of a replacement field in such a string.
+    /// The code of a replacement field in this string.
     Field(Quotes),
-    /// What follows the `:` of a replacement field.
+    /// The format after the `:` of a replacement field.
     Format(Quotes),
 }
 
@@ -97,7 +99,7 @@ struct Quotes {
     has_fields: bool,
 }
 
-/// What a part of a line is.
+/// The kind of a part of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Keyword,
@@ -108,23 +110,23 @@ pub(super) enum Part {
     Other,
 }
 
-/// Reads lines one after another.
+/// Scans lines one after another.
 #[derive(Debug, Default, Clone)]
 pub(in crate::cmd) struct Scanner {
     open: Vec<Open>,
-    /// The last line ended with a backslash that joins the next one.
+    /// Whether the last line ended with a backslash that joins the next one.
     is_joined: bool,
-    /// There was an opener of a block, so that what is indented belongs to one.
+    /// Whether a block was opened, so that indented lines belong to one.
     had_block: bool,
-    /// The present block goes on until an empty line.
+    /// Whether the current block lasts until an empty line.
     in_block: bool,
-    /// The last logical line was a decorator.
+    /// Whether the last logical line was a decorator.
     is_decorated: bool,
-    /// Something that no further line puts right.
+    /// Whether there is an error that no further line can repair.
     is_broken: bool,
-    /// The last character of the present logical line that is neither space nor comment.
+    /// The last character of the current logical line that is neither space nor comment.
     last: Option<char>,
-    /// What was read last ends an operand, so that no other one can follow.
+    /// Whether the last token ends an operand, so that no other one can follow.
     ends_operand: bool,
 }
 
@@ -133,17 +135,17 @@ impl Scanner {
         self.is_broken || (self.open.is_empty() && !self.is_joined && !self.in_block)
     }
 
-    /// Whether the next line goes on with something, or nobody knows because something is wrong.
+    /// Returns whether the next line continues something, or may do so because of an error.
     pub(in crate::cmd) fn is_open(&self) -> bool {
         self.is_broken || !self.open.is_empty() || self.is_joined
     }
 
-    /// The last character of the present logical line that is neither space nor comment.
+    /// Returns the last character of the current logical line that is neither space nor comment.
     pub(in crate::cmd) fn last(&self) -> Option<char> {
         self.last
     }
 
-    /// Reads one line without its end.
+    /// Scans one line without its end.
     pub(in crate::cmd) fn line(&mut self, line: &str) {
         if !self.is_broken {
             self.parts(line, |_, _| {});
@@ -151,7 +153,7 @@ impl Scanner {
         }
     }
 
-    /// Reads a line, or the beginning of one, and says what its parts are.
+    /// Scans a line, or the beginning of one, and passes on its parts.
     pub(super) fn parts<'a>(&mut self, line: &'a str, mut visit: impl FnMut(Part, &'a str)) {
         let starts_logical_line = self.open.is_empty() && !self.is_joined;
         self.is_joined = false;
@@ -174,13 +176,13 @@ impl Scanner {
         }
     }
 
-    /// Whether what follows belongs to a string.
+    /// Returns whether what follows belongs to a string.
     pub(super) fn is_in_text(&self) -> bool {
         matches!(self.open.last(), Some(Open::String(_) | Open::Format(_)))
     }
 
-    /// Whether a line can't go on with what is open: it begins with a statement, or an operand that
-    /// follows another one.
+    /// Returns whether a line can't continue what is open: it begins with a statement, or with an
+    /// operand after another one.
     fn is_at_odds_with(&self, line: &str) -> bool {
         let content = line.trim_start_matches(is_space);
         let length = content.find(|character| !is_word(character)).unwrap_or(content.len());
@@ -193,7 +195,7 @@ impl Scanner {
         STATEMENTS.contains(&word) || (self.ends_operand && !JOINERS.contains(&word))
     }
 
-    /// Whether this line belongs to no block that is open.
+    /// Returns whether this line doesn't belong to the open block.
     fn is_ended_by(&self, line: &str) -> bool {
         let is_in_line = !self.open.is_empty() || self.is_joined;
         if !self.in_block || is_in_line || self.is_decorated || self.is_broken {
@@ -207,7 +209,7 @@ impl Scanner {
             || CONTINUERS.contains(&word))
     }
 
-    /// At the start of a logical line: whether it belongs to a block, or opens one.
+    /// Handles the start of a logical line: it may belong to a block, or open one.
     fn start(&mut self, line: &str) {
         self.last = None;
         let content = line.trim_start_matches(is_space);
@@ -217,17 +219,17 @@ impl Scanner {
             let is_indented = content.len() < line.len();
             let word = content.split(|character| !is_word(character)).next().unwrap_or("");
             let opens = OPENERS.contains(&word) || content.starts_with('@');
-            let goes_on = self.had_block && (is_indented || CONTINUERS.contains(&word));
+            let continues = self.had_block && (is_indented || CONTINUERS.contains(&word));
             self.is_decorated = content.starts_with('@');
             self.had_block |= opens;
-            self.in_block = opens || goes_on;
+            self.in_block = opens || continues;
         }
     }
 
-    /// At the end of a line.
+    /// Handles the end of a line.
     pub(super) fn end(&mut self) {
         match self.open.last() {
-            // Unless a backslash joins the lines, such a string ends on the line it began on.
+            // Unless a backslash joins the lines, such a string ends on the line where it began.
             Some(Open::String(quotes) | Open::Format(quotes)) if !quotes.is_triple => {
                 self.is_broken |= !self.is_joined;
             }
@@ -240,7 +242,7 @@ impl Scanner {
         }
     }
 
-    /// Reads from `rest`, which starts with `first`, and returns what is left of it.
+    /// Scans from `rest`, which starts with `first`, and returns what is left.
     fn in_code<'a>(&mut self, first: char, rest: &'a str) -> &'a str {
         let behind = &rest[first.len_utf8()..];
         if is_space(first) {
@@ -304,7 +306,7 @@ impl Scanner {
         &rest[if is_triple { 3 } else { 1 }..]
     }
 
-    /// Opens a replacement field, whose code is `behind`.
+    /// Opens a replacement field whose code is `behind`.
     fn open_field<'a>(&mut self, quotes: Quotes, behind: &'a str) -> &'a str {
         self.open.push(Open::Field(quotes));
         self.ends_operand = false;
@@ -333,7 +335,7 @@ impl Scanner {
                 self.open.pop();
                 behind
             }
-            // The string ends inside of its field.
+            // The string ends inside its field.
             _ if first == quotes.quote && (!quotes.is_triple || starts_with_three(rest, first)) => {
                 self.is_broken = true;
                 ""
@@ -342,8 +344,8 @@ impl Scanner {
         }
     }
 
-    /// Behind a backslash in a string, raw or not: a quote there never ends the string, while a
-    /// brace still begins or ends a field.
+    /// Skips what follows a backslash in a string, raw or not: a quote there never ends the string,
+    /// while a brace still begins or ends a field.
     fn escaped<'a>(&mut self, quotes: Quotes, behind: &'a str) -> &'a str {
         let Some(escaped) = behind.chars().next() else {
             self.is_joined = !quotes.is_triple;
@@ -355,7 +357,7 @@ impl Scanner {
         &behind[escaped.len_utf8()..]
     }
 
-    /// At a quote of the string's own kind.
+    /// Handles a quote of the string's own kind.
     fn quote<'a>(&mut self, quotes: Quotes, rest: &'a str) -> &'a str {
         let ends = !quotes.is_triple || starts_with_three(rest, quotes.quote);
         if ends {
@@ -371,7 +373,7 @@ fn starts_with_three(text: &str, quote: char) -> bool {
     text.chars().take_while(|character| *character == quote).take(3).count() == 3
 }
 
-/// Space within a line, for Python.
+/// Returns whether Python takes a character as space within a line.
 fn is_space(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\x0c')
 }
@@ -380,7 +382,7 @@ pub(super) fn is_word(character: char) -> bool {
     character == '_' || character.is_alphanumeric()
 }
 
-/// Whether a word is the language's own.
+/// Returns whether a word is a keyword.
 fn is_keyword(word: &str) -> bool {
     STATEMENTS.contains(&word)
         || JOINERS.contains(&word)
@@ -389,7 +391,7 @@ fn is_keyword(word: &str) -> bool {
 }
 
 impl Part {
-    /// That of what was read of code, which begins with `first`.
+    /// Returns the kind of a token of code that begins with `first`.
     fn of_code(first: char, read: &str) -> Self {
         match first {
             '#' => Self::Comment,
@@ -401,7 +403,7 @@ impl Part {
     }
 }
 
-/// Whether a word before a quote belongs to the string.
+/// Returns whether a word before a quote is a string prefix.
 fn is_prefix(word: &str) -> bool {
     let word = word.to_ascii_lowercase();
     ["r", "b", "u", "f", "t", "br", "rb", "fr", "rf", "tr", "rt"].contains(&word.as_str())
@@ -411,13 +413,13 @@ fn is_prefix(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// After which lines an input that is typed line by line is whole.
+    /// Returns after which lines an input typed line by line is complete.
     fn whole_after(lines: &[&str]) -> Vec<bool> {
         let mut input = Input::default();
         lines.iter().map(|line| input.push(line)).collect()
     }
 
-    /// Checks that exactly the last line makes the input whole.
+    /// Checks that exactly the last line completes the input.
     fn check(lines: &[&str]) {
         let (last, before) = lines.split_last().unwrap();
         let mut input = Input::default();
@@ -474,10 +476,10 @@ mod tests {
     }
 
     #[test]
-    fn what_no_further_line_puts_right_is_whole() {
+    fn errors_that_no_line_can_repair_complete_the_input() {
         for line in [")", "f(]", "(}", "x = 'open", "x = \"open", "[1, 2)", "f'{x", "f'{x:>3'"] {
             let is_whole = *whole_after(&[line]).last().unwrap();
-            // `f'{x` has a field that may go on, as CPython 3.12 and later have it.
+            // `f'{x` has a field that may continue, as in CPython 3.12 and later.
             assert_eq!(is_whole, line != "f'{x", "{line}");
         }
         // Nothing that follows opens anything again.
@@ -486,9 +488,9 @@ mod tests {
         assert_eq!(whole_after(&["'open", "("]), [true, true]);
     }
 
-    /// As CPython's own prompt has it, which tries to parse what there is after each line.
+    /// CPython's own prompt does the same, since it tries to parse the input after each line.
     #[test]
-    fn a_bracket_that_was_left_open_ends_where_nothing_could_follow() {
+    fn an_unclosed_bracket_ends_at_a_line_that_can_not_continue_it() {
         for (before, line) in [
             ("print((2", "print(3)"),
             ("f(", "def g():"),
@@ -513,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_lines_are_told_apart() {
+    fn parts_of_lines_are_classified() {
         let mut scanner = Scanner::default();
         let parts = |scanner: &mut Scanner, line: &'static str| {
             let mut found = Vec::new();

@@ -1,48 +1,35 @@
-//! Where the lines of `hatchery repl` come from: a terminal with a prompt, or anything else
-//! without one.
+//! Reads the lines of `hatchery repl`: from a terminal with a prompt, or from anything else without
+//! one.
 
 use std::io::IsTerminal;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Stdin};
 
 use super::assistant::Help;
-use super::terminal::Terminal;
+use super::terminal::{Heard, Terminal};
 use crate::exit::UsageError;
 use crate::signals::Interrupts;
 
 /// The longest line, so that input without line ends doesn't fill the memory.
 const LONGEST_LINE_BYTES: u64 = 64 << 20;
 
-/// What was heard of the user.
-#[derive(Debug)]
-pub(super) enum Heard {
-    /// A line without its end; from a terminal perhaps several.
-    Line(String),
-    /// Ctrl-C at the prompt: what was typed so far is void.
-    Discard,
-    /// Ctrl-C where there is no prompt.
-    Interrupt,
-    /// No more for now: Ctrl-D, or the end of standard input.
-    End,
-}
-
-/// Where lines come from.
+/// A source of lines.
 pub(super) enum Reader {
     Terminal(Box<Terminal>),
     Pipe(Pipe),
 }
 
-/// Standard input that is no terminal.
+/// Standard input that is not a terminal.
 pub(super) struct Pipe {
     stdin: BufReader<Stdin>,
-    /// The line that is being read, as far as it has come.
+    /// The part of the current line read so far.
     begun: Vec<u8>,
-    /// Nothing was read yet.
+    /// Whether nothing was read yet.
     is_new: bool,
 }
 
 impl Reader {
-    /// A prompt, if there is somebody to see it.
+    /// Opens a prompt if there is a terminal, else a plain reader.
     pub(super) fn open() -> anyhow::Result<Self> {
         if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
             return Ok(Self::Terminal(Box::new(Terminal::open()?)));
@@ -55,7 +42,7 @@ impl Reader {
         matches!(self, Self::Terminal(_))
     }
 
-    /// Waits for what comes next.
+    /// Waits for the next line or event.
     pub(super) async fn read(
         &mut self,
         prompt: &str,
@@ -68,7 +55,7 @@ impl Reader {
                 loop {
                     tokio::select! {
                         heard = &mut reading => return heard,
-                        // Sent by somebody else, since the terminal sends none while this reads.
+                        // Another process sent it: the terminal sends none while this reads.
                         _ = interrupts.more_than(0) => interrupts.forget(),
                     }
                 }
@@ -80,7 +67,7 @@ impl Reader {
         }
     }
 
-    /// Waits for a line that a program reads, which has shown this on the present line.
+    /// Waits for a line for a program that has written `shown` on the current line.
     pub(super) async fn read_for_program(&mut self, shown: &str) -> anyhow::Result<Heard> {
         match self {
             Self::Terminal(terminal) => terminal.read_for_program(shown).await,
@@ -88,7 +75,7 @@ impl Reader {
         }
     }
 
-    /// Leaves the terminal as it was, also if something still reads from it.
+    /// Restores the terminal, even if something still reads from it.
     pub(super) fn give_up(&self) {
         match self {
             Self::Terminal(terminal) => terminal.give_up(),
@@ -96,7 +83,7 @@ impl Reader {
         }
     }
 
-    /// Keeps an input for the arrow keys.
+    /// Adds an input to the history.
     pub(super) fn remember(&mut self, input: &str) {
         match self {
             Self::Terminal(terminal) => terminal.remember(input),
@@ -106,7 +93,7 @@ impl Reader {
 }
 
 impl Pipe {
-    /// The next line. Cancel-safe.
+    /// Reads the next line. Cancel-safe.
     async fn line(&mut self) -> anyhow::Result<Heard> {
         let room = LONGEST_LINE_BYTES.saturating_sub(self.begun.len() as u64);
         let mut limited = (&mut self.stdin).take(room);
@@ -124,11 +111,10 @@ impl Pipe {
         if has_end {
             bytes.pop();
         }
-        let mut line = String::from_utf8(bytes).map_err(|_| {
-            UsageError("the input isn't UTF-8, which Python source has to be".into())
-        })?;
+        let mut line = String::from_utf8(bytes)
+            .map_err(|_| UsageError("the input isn't UTF-8, as Python source must be".into()))?;
         if std::mem::take(&mut self.is_new) && line.starts_with('\u{feff}') {
-            // The mark that some editors put in front of UTF-8.
+            // The byte order mark that some editors write.
             line.remove(0);
         }
         Ok(Heard::Line(line))

@@ -1,9 +1,9 @@
-//! The file that a session is kept in from one prompt to the next.
+//! The file that keeps a session from one prompt to the next.
 //!
-//! Two prompts on one file would each keep a session of their own there, and the last one would win.
-//! So the file is locked while a prompt is open, as far as the filesystem has locks, and if it has
-//! changed all the same, the session goes into a file beside it. A file that isn't there yet is made,
-//! empty, and counts as none.
+//! Two prompts on one file would each save their own session there, and the last one would win. So
+//! the file is locked while a prompt is open, if the file system has locks. If the file changes
+//! anyway, the session goes into another file beside it. A missing file is created empty, and
+//! counts as having no session.
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use hatchery::Session;
 
 use crate::exit::UsageError;
-use crate::replace::{Access, Unfinished, through_links};
+use crate::replace::{Access, Unfinished, folder_of, through_links};
 
 /// How often the file may be replaced while it is being opened.
 const MOST_TRIES: usize = 10;
@@ -22,11 +22,11 @@ const MOST_TRIES: usize = 10;
 #[derive(Debug)]
 pub(in crate::cmd) struct SessionFile {
     path: PathBuf,
-    /// The file that this prompt made, read or wrote last, locked, and what it was like.
+    /// The file that this prompt last created, read or wrote, locked, and its stamp.
     last: (File, Stamp),
 }
 
-/// Tells whether a file is the one that it was.
+/// Identifies a file and its state.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -36,14 +36,13 @@ struct Stamp {
 }
 
 impl SessionFile {
-    /// Checks that a session can be kept in this file, and that no other prompt does so.
+    /// Opens and locks the file. Fails if a session can't be saved there, or if another prompt uses
+    /// it.
     pub(in crate::cmd) fn open(path: &Path) -> anyhow::Result<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let is_place =
-            folder.unwrap_or(Path::new(".")).is_dir() && (!path.exists() || path.is_file());
+        let is_place = folder_of(path).is_dir() && (!path.exists() || path.is_file());
         let shown = path.display();
         if !is_place {
-            let text = format!("`{shown}` can't be a session's file; name one in a folder");
+            let text = format!("`{shown}` can't hold a session; name a file in an existing folder");
             return Err(UsageError(text).into());
         }
         for _ in 0..MOST_TRIES {
@@ -55,43 +54,43 @@ impl SessionFile {
                 file.map_err(|error| UsageError(format!("can't open `{shown}`: {error}")))?;
             if let Err(TryLockError::WouldBlock) = file.try_lock() {
                 let text = format!(
-                    "another prompt goes on with the session in `{shown}`; end that one, or copy \
-                     the file and go on with the copy"
+                    "another prompt uses the session in `{shown}`; end that prompt, or continue \
+                     with a copy of the file"
                 );
                 return Err(UsageError(text).into());
             }
             let stamp = Stamp::of(&file.metadata()?);
-            // Another prompt may have ended since it was opened, and left a file of its own.
+            // Another prompt may have ended meanwhile and replaced the file.
             if stamp_at(path)?.as_ref() == Some(&stamp) {
                 let path = through_links(path);
                 return Ok(Self { path, last: (file, stamp) });
             }
         }
-        Err(UsageError(format!("`{shown}` is replaced again and again")).into())
+        Err(UsageError(format!("`{shown}` is being replaced again and again")).into())
     }
 
-    /// The file, if there is a session in it.
+    /// Returns the path, if the file holds a session.
     pub(in crate::cmd) fn existing(&self) -> Option<&Path> {
         (!self.last.1.is_empty()).then_some(self.path.as_path())
     }
 
-    /// Whether this path names the same file.
+    /// Returns whether this path names the same file.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         path == self.path || stamp_at(path).ok().flatten().is_some_and(|stamp| stamp == self.last.1)
     }
 
-    /// Writes the session to the file, unless somebody else has written there since.
+    /// Saves the session to the file, unless somebody else has written there meanwhile.
     pub(in crate::cmd) async fn save(&mut self, session: &Session) -> anyhow::Result<u64> {
         let (unfinished, _) = Unfinished::beside(&self.path, Access::Private)?;
         let bytes = session.save(unfinished.path()).await?;
         let file = File::open(unfinished.path())?;
-        // Where there are no locks, the stamps have to do.
+        // Without locks, comparing the stamps has to do.
         let _ = file.try_lock();
         if stamp_at(&self.path)?.is_some_and(|stamp| stamp != self.last.1) {
             let other = free_beside(&self.path);
             unfinished.finish(&other)?;
             anyhow::bail!(
-                "it was changed since this prompt read it, and is left as it is; the session is in \
+                "the file was changed by something else and is left as it is; the session is in \
                  `{}`",
                 other.display()
             );
@@ -104,7 +103,7 @@ impl SessionFile {
 }
 
 impl Drop for SessionFile {
-    /// Removes a file that no session came into.
+    /// Removes the file if it is still empty.
     fn drop(&mut self) {
         let (_, stamp) = &self.last;
         if stamp.is_empty() && stamp_at(&self.path).is_ok_and(|now| now.as_ref() == Some(stamp)) {
@@ -113,7 +112,7 @@ impl Drop for SessionFile {
     }
 }
 
-/// Makes an empty file, unless another prompt has done so just now.
+/// Creates an empty file, unless another prompt just did.
 fn make(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
@@ -141,16 +140,16 @@ fn stamp_at(path: &Path) -> io::Result<Option<Stamp>> {
     }
 }
 
-/// Writes a session to a file, which then has all of it, or what it had before.
+/// Writes a session to a file atomically: the file then has all of it, or its old contents.
 pub(super) async fn save(session: &Session, path: &Path) -> anyhow::Result<u64> {
     let path = through_links(path);
     if !may_be_replaced(&path)? {
-        anyhow::bail!("it is there and holds no session; give another name");
+        anyhow::bail!("it exists and is not a session; give another name");
     }
     Ok(session.save(&path).await?)
 }
 
-/// Whether nothing is there, or a session, or nothing is in it.
+/// Returns whether the file doesn't exist, is empty or holds a session.
 fn may_be_replaced(path: &Path) -> io::Result<bool> {
     let mut begin = Vec::new();
     match File::open(path) {
@@ -161,10 +160,10 @@ fn may_be_replaced(path: &Path) -> io::Result<bool> {
     Ok(begin.is_empty() || begin == SESSION_BEGINS)
 }
 
-/// What the file of a session begins with, whatever its version.
+/// The first bytes of every session file, whatever its version.
 const SESSION_BEGINS: &[u8] = b"HTCHSES";
 
-/// The first of `FILE.1`, `FILE.2` and so on that isn't there.
+/// Returns the first of `FILE.1`, `FILE.2` and so on that doesn't exist.
 fn free_beside(path: &Path) -> PathBuf {
     let mut paths = (1..).map(|number: u64| {
         let mut name = path.as_os_str().to_owned();
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_name_is_one_that_is_not_there() {
+    fn a_free_name_does_not_exist_yet() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         fs::write(folder.path().join("x.1"), "").unwrap();

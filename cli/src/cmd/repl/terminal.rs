@@ -1,7 +1,7 @@
-//! A prompt on a terminal: editing and history, by rustyline.
+//! A prompt on a terminal, with editing and history by rustyline.
 //!
-//! It has the terminal only while it reads, so that Ctrl-C at the prompt is a key and while a
-//! program runs a signal. What was typed or pasted beyond a line stays for the next one.
+//! The editor holds the terminal only while it reads: so Ctrl-C is a key at the prompt, and a
+//! signal while a program runs. Text typed or pasted beyond one line stays for the next.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -14,20 +14,32 @@ use tokio::task::JoinHandle;
 
 use super::assistant::{Assistant, Help};
 use super::history::{self, History};
-use super::reader::Heard;
 use crate::terminal::note;
 
 type LineEditor = Editor<Assistant, MemHistory>;
 
-/// The terminal, and the history that it goes through.
+/// What came from the user.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// A line without its end; from a terminal perhaps several.
+    Line(String),
+    /// Ctrl-C at the prompt: discards what was typed so far.
+    Discard,
+    /// Ctrl-C without a prompt.
+    Interrupt,
+    /// The end for now: Ctrl-D, or the end of standard input.
+    End,
+}
+
+/// The terminal and its history.
 pub(super) struct Terminal {
     /// `None` while a thread reads.
     editor: Option<LineEditor>,
     /// The thread that reads.
     reading: Option<JoinHandle<(LineEditor, rustyline::Result<String>)>>,
-    /// Lines that a program was pasted beyond the one that it read.
+    /// Lines pasted to a program beyond the one that it read.
     pasted: Option<String>,
-    /// `None` if there is no file to keep it in.
+    /// `None` if there is no file for it.
     history: Option<History>,
 }
 
@@ -62,8 +74,9 @@ impl Terminal {
         self.finish().await
     }
 
-    /// Reads a line for a program, behind what is on the screen's line already. If that is given up,
-    /// the next call waits until what is typed now has ended, and drops it.
+    /// Reads a line for a program, after what the current row of the screen already shows. If this
+    /// is cancelled, the next call waits until the user has ended the current line, and drops that
+    /// line.
     pub(super) async fn read_for_program(&mut self, shown: &str) -> anyhow::Result<Heard> {
         let text = match self.pasted.take() {
             Some(pasted) => {
@@ -87,10 +100,10 @@ impl Terminal {
         }))
     }
 
-    /// Has a thread read.
+    /// Starts a thread that reads.
     async fn begin(&mut self, prompt: &str, help: Option<Help>) -> anyhow::Result<()> {
         if self.reading.is_some() {
-            note("the program waits for input no longer: press Enter to go on");
+            note("the program no longer waits for input; press Enter to continue");
             self.finish().await?;
         }
         let mut editor = self.editor.take().context("the prompt was given up")?;
@@ -106,10 +119,10 @@ impl Terminal {
         Ok(())
     }
 
-    /// Waits for what the thread reads. Cancel-safe.
+    /// Waits for the reading thread. Cancel-safe.
     async fn finish(&mut self) -> anyhow::Result<Heard> {
-        let reading = self.reading.as_mut().context("nobody reads")?;
-        let (editor, read) = reading.await.context("the prompt died")?;
+        let reading = self.reading.as_mut().context("no thread reads from the terminal")?;
+        let (editor, read) = reading.await.context("the thread of the prompt died")?;
         self.reading = None;
         self.editor = Some(editor);
         match read {
@@ -120,15 +133,15 @@ impl Terminal {
         }
     }
 
-    /// Leaves the terminal as shells want it, if a thread still reads from it: that can't be ended,
-    /// and would have put it back.
+    /// Resets the terminal to a sane state if a thread still reads from it: that thread can't be
+    /// stopped, and so doesn't restore the terminal itself.
     pub(super) fn give_up(&self) {
         if self.editor.is_some() {
             return;
         }
         let mut stty = Command::new("stty");
         let _ = stty.arg("sane").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        // No more marks around what is pasted, and the shell's prompt on a line of its own.
+        // Ends bracketed paste, and moves the shell's prompt to a line of its own.
         let _ = std::io::stdout().lock().write_all(b"\x1b[?2004l\r\n");
     }
 
@@ -145,13 +158,13 @@ impl Terminal {
         if let Some(history) = self.history.as_mut().filter(|_| is_new)
             && let Err(error) = history.add(input)
         {
-            note(format_args!("the history is no longer kept: {error}"));
+            note(format_args!("the history is no longer saved: {error}"));
             self.history = None;
         }
     }
 }
 
-/// What of a prompt stands on its last row on the screen: the editor draws that row anew.
+/// Returns the part of a prompt on its last row of the screen, which the editor redraws.
 fn last_row(prompt: &str, columns: usize) -> &str {
     let count = prompt.chars().count();
     let above = count.saturating_sub(1) / columns.max(1) * columns.max(1);
@@ -159,12 +172,12 @@ fn last_row(prompt: &str, columns: usize) -> &str {
     &prompt[start..]
 }
 
-/// A prompt without a history is better than none.
+/// Opens the history. A prompt without one is better than no prompt.
 fn open_history() -> Option<(History, Vec<String>)> {
     let path = history::default_path()?;
     History::open(&path)
         .inspect_err(|error| {
-            note(format_args!("the history in `{}` can't be used: {error}", path.display()));
+            note(format_args!("can't use the history in `{}`: {error}", path.display()));
         })
         .ok()
 }

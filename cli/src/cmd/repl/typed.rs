@@ -1,28 +1,30 @@
-//! What programs at the prompt read: the lines that are typed while they run.
+//! Standard input of programs at the prompt: the lines that the user types while they run.
 //!
-//! The pool has a function that programs' standard input comes from (`Job::stdin_from`). Each call of
-//! it waits here until whoever follows the program has read a line.
+//! The programs' standard input comes from a host function (`Job::stdin_from`). Each call of it
+//! waits here until the reader has a line.
 
 use hatchery::{HostError, HostFunction};
 use tokio::sync::{mpsc, oneshot};
 
-use super::reader::{Heard, Reader};
+use super::reader::Reader;
+use super::terminal::Heard;
 use crate::follow::Lines;
 
-/// The function that programs' standard input comes from.
+/// The function that provides standard input.
 pub(super) const READ_LINE: &str = "read_line";
 
-/// A line with its end; empty at an end, `None` at Ctrl-C.
+/// A line with its end; empty at the end of input, `None` at Ctrl-C.
 type Answer = Option<String>;
 
 /// Calls of the function that wait for a line.
 pub(super) struct Calls {
     received: mpsc::Receiver<oneshot::Sender<Answer>>,
-    /// The last one. If its line was given up it isn't answered: its program is being interrupted.
+    /// The latest call. It gets no answer if its line is given up, since its program is being
+    /// interrupted.
     last: Option<oneshot::Sender<Answer>>,
 }
 
-/// The function, and where its calls come to.
+/// Returns the function, and the receiver of its calls.
 pub(super) fn read_line() -> (HostFunction, Calls) {
     let (sender, received) = mpsc::channel::<oneshot::Sender<Answer>>(1);
     let function = HostFunction::future(READ_LINE, move |(): ()| {
@@ -30,11 +32,11 @@ pub(super) fn read_line() -> (HostFunction, Calls) {
         async move {
             let (answer, answered) = oneshot::channel();
             let _ = sender.send(answer).await;
-            answered.await.map_err(|_| HostError::new("EOFError", "nobody types any more"))
+            answered.await.map_err(|_| HostError::new("EOFError", "standard input has ended"))
         }
     });
     let function = function
-        .doc("Reads a line that is typed, for standard input.")
+        .doc("Reads a typed line, for standard input.")
         .no_parameters()
         .returns("str | None");
     (function, Calls { received, last: None })
@@ -44,7 +46,7 @@ pub(super) fn read_line() -> (HostFunction, Calls) {
 pub(super) struct Typed<'a> {
     pub(super) calls: &'a mut Calls,
     pub(super) reader: &'a mut Reader,
-    /// What was shown since the last line end: it stands where the next line is typed.
+    /// Output since the last line end, which precedes the next typed line on the screen.
     pub(super) unfinished: Vec<u8>,
 }
 
@@ -72,7 +74,7 @@ impl Lines for Typed<'_> {
         let shown = shown.rsplit('\r').next().unwrap_or_default().to_owned();
         let heard = self.reader.read_for_program(&shown).await?;
         if self.reader.is_terminal() {
-            // Whoever types ends the line.
+            // Enter ends the row on the screen.
             self.unfinished.clear();
         }
         if let Some(call) = self.calls.last.take() {

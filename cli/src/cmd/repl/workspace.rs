@@ -1,4 +1,4 @@
-//! Files that go into a session and come out of it.
+//! Copies files into and out of a session.
 //!
 //! Files of the host that were there before are never overwritten.
 
@@ -16,7 +16,7 @@ use crate::terminal;
 /// Where a session's files are.
 const WORKSPACE: &str = "/workspace/";
 
-/// Why a job that should have run to its end didn't.
+/// Describes why a job that should have completed didn't.
 pub(super) fn failure(outcome: &Outcome) -> String {
     match &outcome.verdict {
         Verdict::Raised(exception) => format!("{}: {}", exception.type_name, exception.message),
@@ -26,19 +26,19 @@ pub(super) fn failure(outcome: &Outcome) -> String {
     }
 }
 
-/// The name in a workspace that a file of the host is given.
+/// Returns the name in a workspace for a file of the host.
 pub(super) fn name_for(local: &Path, path: Option<&str>) -> Result<String, String> {
     let own = local.file_name().and_then(|name| name.to_str());
     match path {
-        // As `cp` has it.
+        // As in `cp`.
         Some(folder) if folder.ends_with('/') => {
-            let name = own.ok_or_else(|| format!("`{}` names no file", local.display()))?;
+            let name = own.ok_or_else(|| format!("`{}` is not a file name", local.display()))?;
             Ok(format!("{}{name}", below_workspace(folder)))
         }
         Some(path) => Ok(below_workspace(path).to_owned()),
-        None => {
-            own.map(str::to_owned).ok_or_else(|| format!("`{}` names no file", local.display()))
-        }
+        None => own
+            .map(str::to_owned)
+            .ok_or_else(|| format!("`{}` is not a file name", local.display())),
     }
 }
 
@@ -46,10 +46,10 @@ fn below_workspace(path: &str) -> &str {
     path.strip_prefix(WORKSPACE).unwrap_or(path)
 }
 
-/// Where on the host a file of a session goes.
+/// Returns the path on the host for a file of a session.
 pub(super) fn local_for(path: &str, local: Option<&Path>) -> Result<PathBuf, String> {
     let name = || match path.rsplit('/').next() {
-        Some("" | "." | "..") | None => Err(format!("`{path}` names no file")),
+        Some("" | "." | "..") | None => Err(format!("`{path}` is not a file name")),
         Some(name) => Ok(name),
     };
     match local {
@@ -59,32 +59,32 @@ pub(super) fn local_for(path: &str, local: Option<&Path>) -> Result<PathBuf, Str
     }
 }
 
-/// Writes a file that isn't there.
+/// Writes a new file. Fails if it exists.
 pub(super) fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).open(path)?.write_all(contents)
 }
 
-/// The folder of `--output-dir`, which gets the files that inputs make and change.
+/// The folder of `--output-dir`, which receives the files that inputs create and change.
 #[derive(Debug)]
 pub(super) struct Outputs {
     folder: PathBuf,
-    /// Files there that are this prompt's, and so may be replaced.
+    /// The files there that this prompt wrote, and so may replace.
     own: BTreeSet<PathBuf>,
 }
 
 impl Outputs {
     pub(super) fn open(folder: &Path) -> Result<Self, UsageError> {
         fs::create_dir_all(folder)
-            .map_err(|error| UsageError(format!("can't make `{}`: {error}", folder.display())))?;
+            .map_err(|error| UsageError(format!("can't create `{}`: {error}", folder.display())))?;
         Ok(Self { folder: folder.to_owned(), own: BTreeSet::new() })
     }
 
-    /// Writes them, and returns whether all are written.
+    /// Writes the files, and returns whether all were written.
     pub(super) fn keep(&mut self, files: &[ChangedFile]) -> bool {
         let mut are_kept = true;
         for file in files.iter().filter(|file| file.kind != ChangeKind::Deleted) {
             if let Err(error) = self.keep_file(file) {
-                terminal::error(format_args!("can't keep `{}`: {error:#}", file.path));
+                terminal::error(format_args!("can't write `{}`: {error:#}", file.path));
                 are_kept = false;
             }
         }
@@ -92,7 +92,7 @@ impl Outputs {
     }
 
     fn keep_file(&mut self, file: &ChangedFile) -> anyhow::Result<()> {
-        // Its name comes from the guest.
+        // The name comes from the guest.
         hatchery::check_path(&file.path)?;
         let path = self.folder.join(&file.path);
         make_folders(&self.folder, Path::new(&file.path).parent().unwrap_or(Path::new("")))?;
@@ -104,7 +104,7 @@ impl Outputs {
         }
         match write_new(&path, &file.contents) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => anyhow::bail!(
-                "`{}` was there before and is left alone; `:get` fetches the file under another \
+                "`{}` existed before and is left alone; use `:get` to fetch the file under another \
                  name",
                 path.display()
             ),
@@ -115,16 +115,16 @@ impl Outputs {
     }
 }
 
-/// Makes the folders of this relative path. No link leads them elsewhere.
+/// Creates the folders of this relative path, and refuses links, which could lead elsewhere.
 fn make_folders(base: &Path, path: &Path) -> anyhow::Result<()> {
     let mut folder = base.to_owned();
     for part in path {
         folder.push(part);
         match folder.symlink_metadata() {
             Ok(metadata) if metadata.is_dir() => {}
-            Ok(_) => anyhow::bail!("`{}` is no folder", folder.display()),
+            Ok(_) => anyhow::bail!("`{}` is not a folder", folder.display()),
             Err(_) => fs::create_dir(&folder)
-                .with_context(|| format!("can't make `{}`", folder.display()))?,
+                .with_context(|| format!("can't create `{}`", folder.display()))?,
         }
     }
     Ok(())
@@ -154,7 +154,7 @@ mod tests {
         let read = |name: &str| fs::read_to_string(base.join(name)).unwrap();
         let found = ["a/b", "c", "mine", "d"].map(read);
         assert_eq!(found, ["3", "2", "mine", "5"]);
-        // It can be gone meanwhile.
+        // It may have been removed meanwhile.
         fs::remove_file(base.join("c")).unwrap();
         assert!(outputs.keep(&[changed("c", "6")]));
     }

@@ -1,4 +1,4 @@
-//! Draws a screen: a pure function of what is on it and the room that there is.
+//! Draws a screen, as a pure function of its state and size.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -10,24 +10,24 @@ use super::numbers::{bytes, count, percent, rate, share, time};
 use super::screen::Screen;
 use super::view::{Memory, Percentiles, Places, Tenant, View, Worker};
 
-/// Lines of the header and of the footer.
+/// Heights of the header and the footer.
 const HEADER: u16 = 2;
 const FOOTER: u16 = 1;
-/// Of the frame around a part.
+/// Height of the frame around a panel.
 const FRAME: u16 = 2;
-/// Lines of the latencies, their heading included.
+/// Height of the latencies, with their heading.
 const LATENCIES: u16 = 5;
-/// Lines of the memory: the bar and its parts.
+/// Height of the memory panel: the bar and its parts.
 const MEMORY: u16 = 4;
-/// The width of a figure with what it is.
+/// The width of a labelled figure.
 const COLUMN: usize = 22;
-/// Workers that are shown before errors are.
+/// Workers that are shown before errors get room.
 const FEW_WORKERS: u16 = 3;
-/// Tenants and errors that are shown; the busiest and the latest.
+/// The most tenants and errors to show: the busiest and the latest.
 const MOST_TENANTS: usize = 8;
 const MOST_ERRORS: usize = 4;
 
-/// The priorities, each with what its part of a bar is made of.
+/// The priorities, each with its part of a bar.
 const PRIORITIES: [(&str, &str, Color); 3] =
     [("high", "█", Color::Red), ("normal", "▓", Color::Yellow), ("low", "░", Color::Blue)];
 
@@ -35,7 +35,7 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const ALARM: Style = Style::new().fg(Color::Red);
 
-/// The whole screen as text, with as many lines as it takes.
+/// Draws the whole screen as text, as high as necessary.
 pub(super) fn text(screen: &Screen, columns: u16) -> String {
     let [upper, middle, errors, raised] = heights(&screen.view);
     let workers = u16::try_from(screen.view.workers.len()).unwrap_or(u16::MAX / 2);
@@ -47,14 +47,14 @@ pub(super) fn text(screen: &Screen, columns: u16) -> String {
     plain(&buffer)
 }
 
-/// The text of a buffer, without spaces at the ends of lines.
+/// Returns the text of a buffer, without trailing spaces.
 fn plain(buffer: &Buffer) -> String {
     let area = buffer.area();
     let line = |y| (0..area.width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
     (0..area.height).map(|y| format!("{}\n", line(y).trim_end())).collect()
 }
 
-/// Lines of the upper parts, the middle ones, the errors of the sandbox and those of programs.
+/// Returns the heights of the upper panels, the middle ones, sandbox errors and program errors.
 fn heights(view: &View) -> [u16; 4] {
     let tenants = view.tenants.len().min(MOST_TENANTS) as u16;
     let list = |errors: usize| match errors.min(MOST_ERRORS) as u16 {
@@ -124,7 +124,7 @@ fn draw_header(view: &View, area: Rect, buffer: &mut Buffer) {
     Paragraph::new(vec![Line::from(first), Line::from_iter::<Vec<_>>(second)]).render(area, buffer);
 }
 
-/// A figure and what it is, with room after it.
+/// Formats a figure with its label.
 fn labelled(name: &str, figure: String) -> [Span<'static>; 2] {
     [Span::styled(format!("{name} "), DIM), Span::raw(format!("{figure}  "))]
 }
@@ -154,7 +154,7 @@ fn draw_queue(view: &View, area: Rect, buffer: &mut Buffer) {
         Constraint::Length(7),
         Constraint::Fill(1),
     ];
-    // Between the columns is one space each.
+    // The columns are one space apart.
     let room = usize::from(inner.width.saturating_sub(16 + 6 + 7 + 7 + 4));
     let heading = Row::new(["tenant", "weight", "running", "waiting"]).style(DIM);
     let rows = tenants.into_iter().map(|tenant| {
@@ -178,7 +178,7 @@ fn depth(tenant: &Tenant) -> u64 {
     depths.fold(0, u64::saturating_add)
 }
 
-/// The jobs of a tenant that wait, by priority; `room` is what `deepest` of them take.
+/// Draws a tenant's waiting jobs by priority; `room` is the length for `deepest` jobs.
 fn bar(tenant: &Tenant, deepest: u64, room: usize) -> Line<'static> {
     let parts = PRIORITIES.iter().map(|(priority, glyph, color)| {
         let jobs = tenant.depth(priority);
@@ -260,7 +260,7 @@ fn draw_sessions(places: &Places, area: Rect, buffer: &mut Buffer) {
     Paragraph::new(lines).render(inner, buffer);
 }
 
-/// Figures with what they are, one below the other from line to line.
+/// Formats labelled figures in columns that align from line to line.
 fn columns<'a>(figures: impl Iterator<Item = (&'a str, String)>) -> Line<'static> {
     let cells = figures.flat_map(|(name, figure)| {
         let room = COLUMN.saturating_sub(name.chars().count() + 1);
@@ -272,7 +272,7 @@ fn columns<'a>(figures: impl Iterator<Item = (&'a str, String)>) -> Line<'static
 fn draw_workers(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     let workers = &screen.view.workers;
     let room = usize::from(area.height.saturating_sub(FRAME + 1));
-    // The last line is not scrolled above the end of the room.
+    // Scrolling stops when the last worker reaches the bottom.
     let first = screen.first_worker.min(workers.len().saturating_sub(room));
     let last = workers.len().min(first + room);
     let which = if room > 0 && workers.len() > room {
@@ -357,7 +357,7 @@ fn draw_footer(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     Paragraph::new(Line::from(spans)).render(area, buffer);
 }
 
-/// Draws a frame and says what is inside of it.
+/// Draws a frame, and returns the area inside.
 fn framed(title: Line<'_>, area: Rect, buffer: &mut Buffer) -> Rect {
     let block = Block::bordered().title(title).border_style(DIM);
     let inner = block.inner(area);
@@ -365,7 +365,7 @@ fn framed(title: Line<'_>, area: Rect, buffer: &mut Buffer) -> Rect {
     inner
 }
 
-/// What others wrote, without what moves a terminal's cursor.
+/// Replaces control characters in a text from elsewhere, which could move the cursor.
 fn one_line(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
@@ -390,9 +390,9 @@ mod tests {
         plain(terminal.backend().buffer())
     }
 
-    /// `busy.txt` is `busy.json`, drawn; a change of the one shows in the other.
+    /// `busy.txt` is the drawing of `busy.json`; a change of the one shows in the other.
     #[test]
-    fn a_busy_pool_looks_as_it_is_to() {
+    fn a_busy_pool_is_drawn_as_expected() {
         let screen = screen(busy());
         let text = text(&screen, 100);
         assert!(text == include_str!("busy.txt"), "busy.txt differs from\n{text}");
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn any_room_will_do() {
+    fn any_size_can_be_drawn() {
         let screen = screen(busy());
         for (columns, lines) in [(1, 1), (20, 5), (40, 12), (80, 24), (200, 60), (300, 3)] {
             let text = drawn(&screen, columns, lines);
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(screen.first_worker, 0);
     }
 
-    /// Messages of failures can hold what a program wrote.
+    /// Messages of failures may contain what a program wrote.
     #[test]
     fn nothing_that_is_shown_moves_the_cursor() {
         let mut view = busy();

@@ -1,13 +1,13 @@
-//! Numbers as people read them: three digits and a unit.
+//! Formats numbers for people: three digits and a unit.
 
 use std::time::Duration;
 
 use bytesize::ByteSize;
 
-/// What a share of is shown.
+/// The whole, in percent.
 const FULL: f64 = 100.0;
 
-/// A time in seconds.
+/// Formats a time in seconds.
 pub(super) fn time(seconds: f64) -> String {
     for (factor, unit) in [(1e6, "µs"), (1e3, "ms")] {
         if seconds * factor < 999.5 {
@@ -23,12 +23,12 @@ pub(super) fn time(seconds: f64) -> String {
     long.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// A number of bytes.
+/// Formats a number of bytes.
 pub(super) fn bytes(bytes: u64) -> String {
     ByteSize::b(bytes).to_string()
 }
 
-/// A number of things.
+/// Formats a count.
 pub(super) fn count(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),
@@ -37,17 +37,17 @@ pub(super) fn count(count: u64) -> String {
     }
 }
 
-/// A number of things in a second.
+/// Formats a rate per second.
 pub(super) fn rate(rate: f64) -> String {
     if rate < 999.5 { three_digits(rate) } else { count(rate.round() as u64) }
 }
 
-/// How much of `all` is `part`, as a number from 0 to 1.
+/// Returns the share of `part` in `all`, from 0 to 1.
 pub(super) fn share(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { (part as f64 / all as f64).min(1.0) }
 }
 
-/// A share in percent.
+/// Formats a share in percent.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.0}%", share * FULL)
 }

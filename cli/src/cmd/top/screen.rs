@@ -1,17 +1,17 @@
-//! What is on the screen, and what becomes of it as answers come and keys are pressed.
+//! The state of the screen, updated by answers and keys.
 
 use super::source::Answer;
 use super::view::View;
 
 pub(super) struct Screen {
     pub(super) address: String,
-    /// The last one that came.
+    /// The latest status.
     pub(super) view: View,
-    /// Why there is none, or no later one.
+    /// Why there is no status, or no newer one.
     pub(super) problem: Option<String>,
-    /// Answers that come are not shown.
+    /// Whether new answers are ignored.
     pub(super) is_paused: bool,
-    /// The first worker that is shown.
+    /// The index of the first worker on the screen.
     pub(super) first_worker: usize,
 }
 
@@ -37,7 +37,7 @@ impl Screen {
                 self.scroll(0);
             }
             Ok(Answer::Starting) => self.problem = Some("the pool is starting".to_owned()),
-            Err(error) => self.problem = Some(format!("connection lost, trying again: {error}")),
+            Err(error) => self.problem = Some(format!("connection lost, retrying: {error}")),
         }
     }
 

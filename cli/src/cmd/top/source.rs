@@ -1,4 +1,4 @@
-//! Asks a batch for its status.
+//! Fetches the status of a batch.
 
 use std::time::Duration;
 
@@ -7,29 +7,28 @@ use ureq::Agent;
 use super::view::View;
 use crate::exit::UsageError;
 
-/// From the question to the end of the answer.
+/// The longest time from the request to the end of the answer.
 const LONGEST: Duration = Duration::from_secs(5);
-/// The status of 10,000 sessions has a fifth of it.
+/// The longest answer; the status of 10,000 sessions takes a fifth of it.
 const MOST_BYTES: u64 = 16 << 20;
-/// What a pool answers that has not started.
+/// The HTTP status of a pool that has not started.
 const STARTING: u16 = 503;
 
-/// What a batch said.
+/// The answer of a batch.
 #[derive(Debug)]
 pub(super) enum Answer {
     Starting,
     Status(Box<View>),
 }
 
-/// Where the batch is.
+/// A client for the batch at an address.
 pub(super) struct Source {
     agent: Agent,
     address: String,
 }
 
 impl Source {
-    /// # Errors
-    /// The address is none.
+    /// Fails if the address is not `HOST:PORT`.
     pub(super) fn new(address: &str) -> Result<Self, UsageError> {
         let plain = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/');
         let has_port = plain.rsplit_once(':').is_some_and(|(host, port)| {
@@ -37,35 +36,30 @@ impl Source {
         });
         if !has_port || plain.contains(['/', '?', '#', '@', ' ']) {
             let text =
-                format!("`{address}` is no address; write HOST:PORT, such as 127.0.0.1:9184");
+                format!("`{address}` is not an address; write HOST:PORT, such as 127.0.0.1:9184");
             return Err(UsageError(text));
         }
         let config = Agent::config_builder()
             .timeout_global(Some(LONGEST))
-            // What is asked is close by, and answers itself.
+            // The batch is local, and answers directly.
             .proxy(None)
             .max_redirects(0)
             .http_status_as_error(false);
         Ok(Self { agent: config.build().into(), address: plain.to_owned() })
     }
 
-    /// Waits for the answer.
-    ///
-    /// # Errors
-    /// Nobody answers, or somebody who is no batch.
+    /// Fetches the status. Blocks. Fails if nothing answers, or if it isn't a batch.
     pub(super) fn ask(&self) -> Result<Answer, String> {
         let Some(text) = self.fetch()? else { return Ok(Answer::Starting) };
         let view = serde_json::from_str(&text).map_err(other_version)?;
         Ok(Answer::Status(Box::new(view)))
     }
 
-    /// The status as it is told, on one line; `None` if the pool has not started. Waits for it.
-    ///
-    /// # Errors
-    /// As for `ask`.
+    /// Fetches the status as the batch sends it, on one line; `None` if the pool has not started.
+    /// Blocks, and fails like `ask`.
     pub(super) fn ask_json(&self) -> Result<Option<String>, String> {
         let Some(text) = self.fetch()? else { return Ok(None) };
-        // Whatever answers there is known to be a batch before anybody reads it.
+        // Parsed only to make sure that a batch has answered.
         let _: View = serde_json::from_str(&text).map_err(other_version)?;
         Ok(Some(text))
     }
@@ -78,24 +72,24 @@ impl Source {
             return Ok(None);
         }
         if !status.is_success() {
-            return Err(format!("what answers there is no batch: {status}"));
+            return Err(format!("the server there is not a batch: {status}"));
         }
         let body = response.body_mut().with_config().limit(MOST_BYTES);
         body.read_to_string().map(Some).map_err(plain)
     }
 
-    /// An error, and what to do about it.
+    /// Describes an error, and what to do about it.
     pub(super) fn advice(&self, error: &str) -> String {
         let address = &self.address;
         format!(
-            "can't see a batch at `{address}`: {error}; start one with `hatchery batch JOBS \
+            "can't reach a batch at `{address}`: {error}; start one with `hatchery batch JOBS \
              --metrics {address}`"
         )
     }
 }
 
 fn other_version(error: serde_json::Error) -> String {
-    format!("what answers there is no batch of this version: {error}")
+    format!("the server there is not a batch of this version: {error}")
 }
 
 fn plain(error: ureq::Error) -> String {
@@ -113,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// What is made of an answer to one question.
+    /// Returns the result for this answer to one request.
     fn asked(answer: &'static str) -> Result<Answer, String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let source = Source::new(&listener.local_addr().unwrap().to_string()).unwrap();
@@ -152,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn other_servers_are_told_from_a_batch() {
+    fn other_servers_are_recognized() {
         let elsewhere = "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\
                          content-length: 0\r\n\r\n";
         for text in [
@@ -162,13 +156,13 @@ mod tests {
             elsewhere,
         ] {
             let error = asked(text).unwrap_err();
-            assert!(error.contains("no batch"), "{text}: {error}");
+            assert!(error.contains("not a batch"), "{text}: {error}");
         }
         assert!(asked("SSH-2.0-OpenSSH\r\n").is_err());
     }
 
     #[test]
-    fn nobody_there_is_an_error_that_says_what_to_do() {
+    fn no_server_is_an_error_that_says_what_to_do() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let source = Source::new(&free.to_string()).unwrap();
         let advice = source.advice(&source.ask().unwrap_err());

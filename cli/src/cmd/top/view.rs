@@ -1,5 +1,5 @@
-//! What is shown of a pool's status, as `/status` tells it. What is missing there counts as none,
-//! but for the phase, without which it is no status.
+//! The shown part of a pool's status, as `/status` sends it. Missing fields count as empty, except
+//! for the phase, which every status has.
 
 use serde::Deserialize;
 
@@ -159,7 +159,7 @@ impl Tenant {
 pub(super) mod tests {
     use super::*;
 
-    /// A pool at work, as `/status` tells it.
+    /// A busy pool, as `/status` sends it.
     pub(in crate::cmd::top) fn busy() -> View {
         serde_json::from_str(include_str!("busy.json")).unwrap()
     }
@@ -169,7 +169,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_status_is_read_as_it_is_told() {
+    fn a_status_is_parsed_as_it_is_sent() {
         let view = busy();
         assert_eq!(view.tenants[0].depth("normal"), 96);
         assert_eq!(view.memory.used_bytes(), 605_814_272);
@@ -180,7 +180,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_missing_counts_as_none_but_the_phase() {
+    fn missing_fields_count_as_empty_except_the_phase() {
         let view: View = serde_json::from_str(r#"{"phase": "open", "later": 1}"#).unwrap();
         assert_eq!(view, View { phase: "open".to_owned(), ..View::default() });
         assert!(serde_json::from_str::<View>("{}").is_err());

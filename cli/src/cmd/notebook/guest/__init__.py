@@ -1,7 +1,7 @@
-"""What notebooks expect of IPython, as far as a sandbox can give it.
+"""A stand-in for IPython in notebooks, as far as a sandbox allows.
 
-A session of a notebook imports this package first; its host calls the functions below. It gives
-programs `get_ipython()`, and modules of IPython unless the image has a real one.
+A notebook's session imports this package first; the host calls the functions below. The package
+provides `get_ipython()`, and IPython's modules unless the image has the real ones.
 """
 
 import builtins
@@ -14,7 +14,7 @@ __all__ = ["go_on", "remember", "run_cell"]
 
 
 def run_cell(source, written, number, is_quiet):
-    """Runs a cell: its source without IPython's additions, and as it is written."""
+    """Runs a cell, given its translated source and the source as written."""
     shell.get_ipython().run_notebook_cell(source, written, number, is_quiet)
 
 

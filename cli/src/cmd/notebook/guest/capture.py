@@ -1,4 +1,4 @@
-"""Keeps what a program says and shows from the notebook, and gives it as values."""
+"""Captures what a program prints and displays, and returns it as values."""
 
 import io
 import sys
@@ -7,7 +7,7 @@ from hatchery_notebook import showing
 
 
 class RichOutput:
-    """The forms of an object that was shown."""
+    """The forms of a displayed object."""
 
     def __init__(self, data=None, metadata=None, transient=None, update=False):
         self.data, self.metadata = data, metadata or {}
@@ -23,7 +23,7 @@ class RichOutput:
 
 
 class CapturedIO:
-    """What was said and shown."""
+    """Captured output and displays."""
 
     def __init__(self, stdout, stderr, outputs=None):
         self._stdout, self._stderr, self._outputs = stdout, stderr, outputs or []
@@ -44,7 +44,7 @@ class CapturedIO:
         return [RichOutput(data, metadata) for data, metadata in self._outputs]
 
     def show(self):
-        """Says and shows it again."""
+        """Prints and displays it again."""
         sys.stdout.write(self.stdout)
         sys.stderr.write(self.stderr)
         for output in self.outputs:
@@ -54,7 +54,7 @@ class CapturedIO:
 
 
 class capture_output:
-    """A context in which what a program says and shows is kept."""
+    """A context that captures what a program prints and displays."""
 
     def __init__(self, stdout=True, stderr=True, display=True):
         self.stdout, self.stderr, self.display = stdout, stderr, display

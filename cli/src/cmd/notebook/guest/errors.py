@@ -1,4 +1,4 @@
-"""What is said of something of IPython that can't be had here."""
+"""The error for parts of IPython that aren't available here."""
 
 from hatchery_timing import UsageError
 

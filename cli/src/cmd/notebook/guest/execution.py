@@ -1,4 +1,4 @@
-"""Runs source in the notebook's namespace, and gives the hook what its expressions come to."""
+"""Runs source in the notebook's namespace, and passes values of expressions to the display hook."""
 
 import __future__
 import ast
@@ -12,10 +12,10 @@ from hatchery._compile import awaits
 FUTURE = 0
 for _name in __future__.all_feature_names:
     FUTURE |= getattr(__future__, _name).compiler_flag
-# Which expressions of a cell are shown.
+# Which expressions of a cell are displayed.
 INTERACTIVITIES = ("all", "last", "last_expr", "none", "last_expr_or_assign")
 
-# Those that cells so far have imported from `__future__`, which hold for all that follow.
+# The imports from `__future__` so far, which apply to all later cells.
 future = 0
 
 
@@ -24,14 +24,14 @@ def namespace():
 
 
 def parse(source, filename):
-    """The syntax tree of a source, whose lines tracebacks show from now on."""
+    """Parses a source, and registers its lines for tracebacks."""
     linecache.cache[filename] = len(source), None, source.splitlines(True), filename
     flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | future
     return compile(source, filename, "exec", flags, dont_inherit=True)
 
 
 def run_code(tree, filename, mode, names):
-    """Runs a part of a program, and gives the value of an expression."""
+    """Runs a part of a program, and returns the value if it is an expression."""
     global future
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | future
     code = compile(tree, filename, mode, flags, dont_inherit=True)
@@ -41,7 +41,7 @@ def run_code(tree, filename, mode, names):
 
 
 def run_shown(tree, filename, interactivity):
-    """Runs a program, where `sys.displayhook` is given the values that this interactivity shows."""
+    """Runs a program, and passes the values that `interactivity` selects to `sys.displayhook`."""
     nodes, names = tree.body, namespace()
     if not nodes:
         return
@@ -61,7 +61,7 @@ def run_shown(tree, filename, interactivity):
 
 
 def assigned(node):
-    """The name that a statement assigns to, to be read; `None` if it assigns to none or many."""
+    """Returns a node that reads the name a statement assigns to; `None` unless it is one name."""
     if isinstance(node, ast.Assign):
         target = node.targets[-1]
     elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
@@ -72,7 +72,7 @@ def assigned(node):
 
 
 def run_value(source, filename, names=None):
-    """Runs a program and gives the value of the expression that it ends in, or `None`."""
+    """Runs a program and returns the value of its last expression, or `None`."""
     tree = parse(source, filename)
     names = namespace() if names is None else names
     last = None

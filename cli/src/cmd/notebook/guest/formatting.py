@@ -1,4 +1,4 @@
-"""The forms in which an object is shown: its own methods, and functions registered for its type."""
+"""The forms of displayed objects: from their own methods, and from functions for their types."""
 
 import inspect
 import io
@@ -7,7 +7,7 @@ import traceback
 
 from hatchery_notebook import pretty
 
-# The forms that are asked for, in their order, and the methods that give them.
+# The forms in order of evaluation, and the methods that return them.
 METHODS = {
     "text/plain": None,
     "text/html": "_repr_html_",
@@ -33,14 +33,14 @@ class Formatter:
         self.deferred_printers = {}
 
     def get(self, kind, default=None):
-        """The function that was registered for exactly this class."""
+        """Returns the function registered for exactly this class."""
         name = getattr(kind, "__module__", None), getattr(kind, "__name__", None)
         if name in self.deferred_printers:
             self.type_printers[kind] = self.deferred_printers.pop(name)
         return self.type_printers.get(kind, default)
 
     def find(self, kind):
-        """The function that was registered for this class, or the first that it derives from."""
+        """Returns the function registered for this class or its nearest base."""
         found = (self.get(one) for one in inspect.getmro(kind))
         return next((function for function in found if function is not None), None)
 
@@ -54,7 +54,7 @@ class Formatter:
         return self.lookup_by_type(type(value))
 
     def for_type(self, kind, func=None):
-        """Registers a function for a class, or a name of one; returns what was registered before."""
+        """Registers a function for a class or its name; returns the previous one."""
         if isinstance(kind, str):
             return self.for_type_by_name(*kind.rsplit(".", 1), func)
         before = self.get(kind)
@@ -72,7 +72,7 @@ class Formatter:
         return before
 
     def pop(self, kind, default=KeyError):
-        """Forgets the function of a class, and returns it."""
+        """Removes the function of a class, and returns it."""
         if isinstance(kind, str):
             module, name = kind.rsplit(".", 1)
             found = getattr(sys.modules.get(module), name, None)
@@ -86,14 +86,14 @@ class Formatter:
         return default if found is None else found
 
     def __call__(self, value):
-        """The form of an object; `None` if it has none."""
+        """Returns the form of an object; `None` if it has none."""
         if not self.enabled:
             return None
         return ask(self, value)
 
 
 class PlainFormatter(Formatter):
-    """Makes the text that every object has."""
+    """Makes the text of an object, which always exists."""
 
     def __init__(self):
         super().__init__("text/plain")
@@ -123,8 +123,8 @@ class DisplayFormatter:
         return list(self.formatters)
 
     def format(self, value, include=None, exclude=None):
-        """The forms of an object by MIME type, and what is said about each. Both are empty if the
-        object shows itself."""
+        """Returns the forms of an object and their metadata, both by MIME type. Both are empty if
+        the object displays itself."""
         own = attempt(shows_itself, self.ipython_display_formatter, value)
         if own:
             return {}, {}
@@ -147,7 +147,7 @@ class DisplayFormatter:
 
 
 def method_of(value, name):
-    """A method that the object's class has, unless the object makes up whatever it is asked for."""
+    """Returns an object's method, unless the object answers to any name."""
     if name is None or getattr(type(value), "_ipython_canary_method_should_not_exist_", None):
         return None
     try:
@@ -160,7 +160,7 @@ def method_of(value, name):
 
 
 def ask(formatter, value, **options):
-    """What a function that was registered, or the object's own method, gives for an object."""
+    """Returns the result of the registered function, or else of the object's own method."""
     function = formatter.find(type(value))
     if function is not None:
         return function(value, **options)
@@ -177,7 +177,7 @@ def shows_itself(formatter, value):
 
 
 def bundle_of(formatter, value, include, exclude):
-    """Forms that an object gives at once, and what it says about them."""
+    """Returns the forms that an object gives as a bundle, and their metadata."""
     given = ask(formatter, value, include=include, exclude=exclude)
     if given is None:
         return None
@@ -190,7 +190,7 @@ def bundle_of(formatter, value, include, exclude):
 
 
 def attempt(function, *arguments):
-    """What the function gives. What it raises is told, and the other forms are made all the same."""
+    """Calls a function. Prints what it raises, so that the other forms are still made."""
     try:
         return function(*arguments)
     except NotImplementedError:
@@ -201,14 +201,14 @@ def attempt(function, *arguments):
 
 
 class Figures:
-    """How figures of matplotlib are drawn."""
+    """The settings for drawing matplotlib figures."""
 
     def __init__(self):
         self.formats = ["png"]
         self.options = {"bbox_inches": "tight"}
 
     def register(self, formatters):
-        """Has exactly the wanted forms made of figures."""
+        """Registers exactly the wanted forms of figures."""
         kind = "matplotlib.figure.Figure"
         for mime in ("image/png", "image/jpeg", "image/svg+xml", "application/pdf"):
             formatters[mime].pop(kind, None)
@@ -218,7 +218,7 @@ class Figures:
 
 
 def draw(figure, options, form="png", scale=1):
-    """A figure as a file; `None` if there is nothing in it."""
+    """Returns a figure as a file; `None` if it is empty."""
     if not figure.axes and not figure.lines:
         return None
     target = io.BytesIO()
@@ -231,7 +231,7 @@ def draw(figure, options, form="png", scale=1):
 
 
 def draw_double(figure, options):
-    """For screens with small pixels: twice as many, shown in the same size."""
+    """Draws for high-resolution screens: twice the pixels, displayed in the same size."""
     data = draw(figure, options, scale=2)
     if data is None:
         return None

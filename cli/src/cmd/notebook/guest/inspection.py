@@ -1,16 +1,16 @@
-"""What the notebook's variables are: `%who`, `%whos`, and `name?`."""
+"""Inspects the notebook's variables: `%who`, `%whos`, and `name?`."""
 
 import inspect
 import re
 
 from hatchery_notebook.execution import namespace
 
-# Longer texts are shown by their beginning and their end.
+# Longer texts are shortened to their beginning and end.
 LONGEST = 50
 
 
 def variables(hidden, kinds=""):
-    """Names of the program's variables, of these types if some are given, in order."""
+    """Returns the names of the program's variables, sorted; only of these types, if given."""
     names, kinds = namespace(), kinds.split()
     found = sorted(
         name for name, value in names.items()
@@ -53,7 +53,7 @@ def type_of(value):
 
 
 def said_of(value):
-    """What `%whos` says of a value."""
+    """Returns what `%whos` prints about a value."""
     kind = type_of(value)
     if kind in ("dict", "list", "tuple"):
         return f"n={len(value)}"
@@ -68,14 +68,14 @@ def said_of(value):
 
 
 def in_units(size):
-    """A size once more, if it is one that is better told in other units."""
+    """Returns a large size in larger units, to append."""
     if size < 100_000:
         return ""
     return f" ({size / 1024} kb)" if size < 1 << 20 else f" ({size / (1 << 20)} Mb)"
 
 
 def reset(hidden, line):
-    """Deletes the program's variables, or those whose names match."""
+    """Deletes the program's variables."""
     names = namespace()
     for name in variables(hidden):
         del names[name]
@@ -89,7 +89,7 @@ def reset_selective(hidden, pattern):
 
 
 def describe(name, with_source=False):
-    """Prints what is known of an object, as `name?` does."""
+    """Prints information about an object, as `name?` does."""
     try:
         value = eval(name.strip(), namespace())
     except (NameError, AttributeError):

@@ -1,4 +1,4 @@
-"""The magics of IPython that make sense in a sandbox: lines that begin with `%`, cells with `%%`."""
+"""The IPython magics that make sense in a sandbox: `%` for lines, `%%` for cells."""
 
 import os
 import runpy
@@ -12,11 +12,11 @@ from hatchery_notebook.execution import INTERACTIVITIES, namespace, run_value
 from hatchery_notebook.formatting import FORMATS
 from hatchery_notebook.packages import pip
 
-# Magics that configure what isn't here, or is so anyway.
+# Magics that configure what doesn't exist here, or is so anyway.
 SKIPPED = ("autoreload", "autosave", "colors", "gui", "matplotlib", "pdb")
 EXTENSIONS = ("autoreload", "storemagic")
 INSTALLERS = ("pip", "conda", "mamba", "uv")
-# What a magic of the cell shows its body as.
+# The class that a cell magic displays its body with.
 FORMS = {
     "html": objects.HTML,
     "HTML": objects.HTML,
@@ -32,13 +32,13 @@ COMMANDS = "The sandbox has no shell and no other programs: write it in Python."
 
 
 def unknown(shell, name, is_cell):
-    """What is raised for a magic that isn't here."""
+    """Returns the error for a magic that isn't available."""
     mark = "%%" if is_cell else "%"
     if name in SHELLS:
-        return UsageError(f"`{mark}{name}` can't be had here. {COMMANDS}")
+        return UsageError(f"`{mark}{name}` isn't available here. {COMMANDS}")
     table = shell.cell_magics if is_cell else shell.line_magics
     there = ", ".join(sorted(name for name in table if name not in SKIPPED))
-    return UsageError(f"`{mark}{name}` can't be had here. Of these magics there are: {there}")
+    return UsageError(f"`{mark}{name}` isn't available here. Available are: {there}")
 
 
 def system(command):
@@ -53,7 +53,7 @@ def system(command):
 
 
 def environment(line):
-    """Sets a variable of the environment, or tells one or all."""
+    """Sets an environment variable, or returns one or all."""
     name, equals, value = line.strip().partition("=")
     if not equals:
         name, equals, value = name.partition(" ")
@@ -76,7 +76,7 @@ def write_file(line, cell):
     appends = words[:1] in (["-a"], ["--append"])
     name = words[-1].strip().strip("'\"") if len(words) > appends else ""
     if not name:
-        raise UsageError("`%%writefile` wants the name of a file")
+        raise UsageError("`%%writefile` needs the name of a file")
     name = os.path.expanduser(name)
     doing = "Appending to" if appends else "Overwriting" if os.path.exists(name) else "Writing"
     print(doing, name)
@@ -102,19 +102,19 @@ def capture(shell):
 
 
 def run_file(line):
-    """Runs a file, with arguments, and gives the notebook the names that it leaves."""
+    """Runs a file with arguments, and copies its names into the notebook."""
     words = shlex.split(line)
     options = set()
     while words and words[0].startswith("-") and len(words[0]) > 1:
         options.add(words.pop(0))
     if not words or options - {"-i", "-n", "-e", "-m"}:
-        raise UsageError("`%run` wants [-i] [-n] [-e] FILE [ARGUMENTS], or -m MODULE [ARGUMENTS]")
+        raise UsageError("write `%run [-i] [-n] [-e] FILE [ARGUMENTS]` or `%run -m MODULE [ARGUMENTS]`")
     name = "__run__" if "-n" in options else "__main__"
     target = words[0]
     if "-m" not in options and not os.path.exists(target) and os.path.exists(f"{target}.py"):
         target += ".py"
     if target.endswith(".ipynb"):
-        raise UsageError(f"`%run {target}` can't be had here: only files of Python can be run")
+        raise UsageError(f"`%run {target}` isn't available here: only Python files can be run")
     before, argv = dict(namespace()), sys.argv
     sys.argv = [target, *words[1:]]
     try:
@@ -132,7 +132,7 @@ def run_file(line):
 
 
 def precision(shell):
-    """Sets how many digits floats are shown with."""
+    """Sets how many digits of floats are displayed."""
 
     def magic(line):
         formatter = shell.display_formatter.formatters["text/plain"]
@@ -161,7 +161,7 @@ def pprint(shell):
 
 
 def configure(shell):
-    """`%config CLASS.NAME = VALUE`, for what there is to configure."""
+    """`%config CLASS.NAME = VALUE`, for the settings that exist."""
 
     def magic(line):
         target, equals, value = line.partition("=")
@@ -190,10 +190,10 @@ def check_interactivity(value):
 
 
 def set_figure_formats(shell, *formats, **options):
-    """Has figures shown in these forms: png, retina, svg, pdf, jpeg."""
+    """Sets the formats of displayed figures: png, retina, svg, pdf, jpeg."""
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
-        raise ValueError(f"figures have the formats {', '.join(FORMATS)}, not {unknown[0]!r}")
+        raise ValueError(f"there is no figure format {unknown[0]!r}; use {', '.join(FORMATS)}")
     shell.figures.formats = list(dict.fromkeys(formats))
     shell.figures.options |= options
     shell.figures.register(shell.display_formatter.formatters)
@@ -207,7 +207,7 @@ def load_extension(shell):
         try:
             module = __import__(name, fromlist=["load_ipython_extension"])
         except ImportError:
-            raise UsageError(f"the extension `{name}` of IPython isn't here") from None
+            raise UsageError(f"the IPython extension `{name}` isn't available") from None
         load = getattr(module, "load_ipython_extension", None)
         if load is None:
             return print(f"The {name} module is not an IPython extension.")
@@ -237,7 +237,7 @@ def history(shell):
 
 
 def line_magics(shell):
-    """The functions of lines, by name."""
+    """Returns the line magics by name."""
     hidden = shell.hidden
     magics = {
         "cd": change_folder,
@@ -268,7 +268,7 @@ def line_magics(shell):
 
 
 def cell_magics(shell):
-    """The functions of cells, by name."""
+    """Returns the cell magics by name."""
     magics = {
         "capture": capture(shell),
         "file": write_file,

@@ -1,4 +1,4 @@
-"""Modules of IPython that programs import, unless the image has a real IPython."""
+"""Stand-ins for the IPython modules that programs import, unless the image has the real ones."""
 
 import sys
 from importlib.machinery import ModuleSpec
@@ -6,7 +6,7 @@ from importlib.machinery import ModuleSpec
 from hatchery_notebook import capture, errors, magics, objects, pretty, showing
 from hatchery_notebook import shell as shells
 
-# Libraries ask for it: the version whose interface this is, as far as it goes.
+# Libraries ask for it: the version whose interface this follows.
 VERSION = (9, 0, 0, "")
 SHOWING = (
     showing.display, showing.update_display, showing.clear_output, showing.DisplayHandle,
@@ -26,7 +26,7 @@ def fill_display(module):
 
 
 def set_matplotlib_formats(*formats, **options):
-    """Has figures shown in these forms: png, retina, svg, pdf, jpeg."""
+    """Sets the formats of displayed figures: png, retina, svg, pdf, jpeg."""
     magics.set_figure_formats(shells.get_ipython(), *formats, **options)
 
 
@@ -46,13 +46,13 @@ def fill_shells(module):
 
 def fill_terminal(module):
     class TerminalInteractiveShell(shells.InteractiveShell):
-        """A shell in a terminal, which there is none of."""
+        """A terminal shell, for `isinstance`; there is no terminal."""
 
     module.TerminalInteractiveShell = TerminalInteractiveShell
 
 
 def marked(kind):
-    """The decorators of a kind of magics: of functions, and of methods."""
+    """Returns the decorators of a kind of magics, for functions and for methods."""
 
     def method(name):
         if callable(name):
@@ -101,7 +101,7 @@ def fill_pretty(module):
 
 
 def latex_to_png(s, encode=False, backend=None, wrap=False, color="Black", scale=1.0):
-    """A formula as an image; `None` for one that matplotlib can't set."""
+    """Renders a formula as an image; `None` if matplotlib can't."""
     import base64
     import io
 
@@ -142,7 +142,7 @@ FILLERS = {
 
 
 class Finder:
-    """Finds what stands in for IPython. It is asked last, so a real one is found before."""
+    """Finds the stand-ins for IPython. Registered last, so that a real IPython takes precedence."""
 
     def find_spec(self, name, path=None, target=None):
         if name not in FILLERS and name not in PACKAGES:

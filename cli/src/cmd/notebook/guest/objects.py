@@ -1,4 +1,4 @@
-"""Objects that a notebook shows: what `IPython.display` has to make, in the forms that Jupyter keeps."""
+"""Display objects: the classes of `IPython.display`, in the forms that Jupyter saves."""
 
 import base64
 import html
@@ -13,10 +13,10 @@ from hatchery_notebook.errors import UsageError
 
 
 class DisplayObject:
-    """Something to show, from data, a file or an address."""
+    """Something to display, from data, a file or a URL."""
 
     mime = None
-    # Whether a file of it is read as bytes.
+    # Whether its files are read as bytes.
     is_binary = False
 
     def __init__(self, data=None, url=None, filename=None, metadata=None):
@@ -41,11 +41,11 @@ class DisplayObject:
                 self.data = file.read()
         elif self.data is None and self.url is not None:
             raise UsageError(
-                f"`{self.url}` can't be fetched: the sandbox has no network; give the file with --input"
+                f"`{self.url}` can't be fetched: the sandbox has no network; pass the file with --input"
             )
 
     def form(self):
-        """The data as the form that it is shown in; `None` for none."""
+        """Returns the form to display; `None` for none."""
         return self.data
 
     def _repr_mimebundle_(self, include=None, exclude=None):
@@ -60,11 +60,11 @@ class DisplayObject:
 
 
 class TextDisplayObject(DisplayObject):
-    """Something to show that is a text."""
+    """Text to display."""
 
 
 class Pretty(TextDisplayObject):
-    """A text as it is."""
+    """A text, displayed as it is."""
 
     def _repr_pretty_(self, printer, cycle):
         printer.text(self.data)
@@ -89,7 +89,7 @@ class Latex(TextDisplayObject):
 
 
 class Math(TextDisplayObject):
-    """A formula in LaTeX, with or without the marks of one."""
+    """A LaTeX formula, with or without `$` around it."""
 
     mime = "text/latex"
 
@@ -98,7 +98,7 @@ class Math(TextDisplayObject):
 
 
 class SVG(DisplayObject):
-    """A drawing; what stands before and behind its element is left out."""
+    """A drawing. Anything around its `svg` element is dropped."""
 
     mime = "image/svg+xml"
 
@@ -119,7 +119,7 @@ class SVG(DisplayObject):
 
 
 class JSON(DisplayObject):
-    """Lists and dictionaries, shown as a tree."""
+    """Lists and dictionaries, displayed as a tree."""
 
     mime = "application/json"
 
@@ -147,7 +147,7 @@ class JSON(DisplayObject):
 
 
 class GeoJSON(JSON):
-    """A map, for viewers that have one."""
+    """A map, for viewers that support it."""
 
     def __init__(self, *arguments, url_template=None, layer_options=None, **options):
         if url_template is not None:
@@ -163,7 +163,7 @@ class GeoJSON(JSON):
 
 
 class Javascript(TextDisplayObject):
-    """A script, with scripts and styles that are loaded before it."""
+    """A script, and the scripts and styles to load before it."""
 
     mime = "application/javascript"
 
@@ -188,7 +188,7 @@ class Javascript(TextDisplayObject):
 
 
 class ProgressBar(DisplayObject):
-    """A bar that fills as it is iterated over, or as its `progress` is set."""
+    """A bar that advances during iteration, or when its `progress` is set."""
 
     WIDTH = 60
 
@@ -241,7 +241,7 @@ class ProgressBar(DisplayObject):
 
 
 class Image(DisplayObject):
-    """An image, from bytes or a file; from an address as HTML that names it."""
+    """An image: from bytes or a file, or from a URL as an HTML reference."""
 
     is_binary = True
     STARTS = ((b"\x89PNG", "png"), (b"\xff\xd8", "jpeg"), (b"GIF8", "gif"), (b"RIFF", "webp"))
@@ -258,7 +258,7 @@ class Image(DisplayObject):
         if data is None and url is None and filename is None:
             raise ValueError("No image data found. Expecting filename, url, or data.")
         self.format = format
-        # An address is named, unless its image is to be part of the notebook.
+        # A URL is referenced, unless the image is to be embedded.
         self.embed = embed if embed is not None else url is None
         self.width, self.height, self.retina = width, height, retina
         self.unconfined, self.alt = unconfined, alt
@@ -294,7 +294,7 @@ class Image(DisplayObject):
 
 
 class Video(DisplayObject):
-    """A film: an address, or data that become part of the notebook."""
+    """A video: a URL, or data embedded in the notebook."""
 
     is_binary = True
 
@@ -343,7 +343,7 @@ class Video(DisplayObject):
 
 
 class Audio(DisplayObject):
-    """A sound: an address, a file, or samples of one or more channels with their `rate`."""
+    """A sound: a URL, a file, or samples of one or more channels with their `rate`."""
 
     is_binary = True
 
@@ -387,7 +387,7 @@ class Audio(DisplayObject):
 
 
 def wave_file(samples, rate, normalizes):
-    """A WAV file of 16 bits: samples of one channel, or a row for each channel."""
+    """Returns a 16-bit WAV file, from samples of one channel or a row for each channel."""
     import array
     import io
     import sys
@@ -416,7 +416,7 @@ def wave_file(samples, rate, normalizes):
 
 
 class IFrame:
-    """A page inside of the notebook, which whoever looks at it fetches."""
+    """A page embedded in the notebook, fetched by the viewer."""
 
     def __init__(self, src, width, height, extras=None, **params):
         self.src, self.width, self.height = src, width, height
@@ -436,7 +436,7 @@ class IFrame:
 
 
 class YouTubeVideo(IFrame):
-    """A film of YouTube, by its id."""
+    """A YouTube video, by its id."""
 
     def __init__(self, id, width=400, height=300, allow_autoplay=False, **params):
         self.id = id
@@ -448,7 +448,7 @@ class YouTubeVideo(IFrame):
 
 
 class VimeoVideo(IFrame):
-    """A film of Vimeo, by its id."""
+    """A Vimeo video, by its id."""
 
     def __init__(self, id, width=400, height=300, **params):
         self.id = id
@@ -456,7 +456,7 @@ class VimeoVideo(IFrame):
 
 
 class ScribdDocument(IFrame):
-    """A document of Scribd, by its id."""
+    """A Scribd document, by its id."""
 
     def __init__(self, id, width=400, height=300, **params):
         self.id = id
@@ -469,7 +469,7 @@ class FileLink:
     def __init__(self, path, url_prefix="", result_html_prefix="", result_html_suffix="<br>"):
         path = os.fspath(path)
         if os.path.isdir(path):
-            raise ValueError(f"`{path}` is a folder: use FileLinks for that")
+            raise ValueError(f"`{path}` is a folder; use FileLinks instead")
         self.path, self.url_prefix = path, url_prefix
         self.result_html_prefix, self.result_html_suffix = result_html_prefix, result_html_suffix
 
@@ -488,14 +488,14 @@ class FileLink:
 
 
 class FileLinks:
-    """Links to the files in a folder, and in those below it unless it isn't `recursive`."""
+    """Links to the files in a folder, by default with its subfolders."""
 
     def __init__(self, path, url_prefix="", included_suffixes=None, result_html_prefix="",
                  result_html_suffix="<br>", notebook_display_formatter=None,
                  terminal_display_formatter=None, recursive=True):
         path = os.fspath(path)
         if os.path.isfile(path):
-            raise ValueError(f"`{path}` is a file: use FileLink for that")
+            raise ValueError(f"`{path}` is a file; use FileLink instead")
         self.path, self.url_prefix = path.rstrip("/"), url_prefix
         self.included_suffixes, self.recursive = included_suffixes, recursive
         self.result_html_prefix, self.result_html_suffix = result_html_prefix, result_html_suffix
@@ -563,7 +563,7 @@ class Code(TextDisplayObject):
 
 
 def shower(name, mime):
-    """A function that shows objects in this form alone."""
+    """Returns a function that displays objects in this form only."""
 
     def function(*objs, **options):
         raw = options.pop("raw", False)

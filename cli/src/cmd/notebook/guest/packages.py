@@ -1,17 +1,17 @@
-"""`%pip` and its like: what is here is told of, and nothing is installed."""
+"""`%pip` and similar commands: they list packages and install nothing."""
 
 import re
 
 from hatchery_notebook.errors import UsageError
 
 PACKAGES = (
-    "packages are added from outside of the sandbox: `hatchery notebook run --package WHEEL|DIR`,"
-    " or `--requirements FILE`; `hatchery packages` lists what there is"
+    "packages come from outside the sandbox: use `hatchery notebook run --package WHEEL|DIR`"
+    " or `--requirements FILE`; `hatchery packages` lists those available"
 )
 
 
 def pip(command, line):
-    """What `pip` says of the packages that are here; else what to do."""
+    """Prints what `pip` prints about installed packages; otherwise raises with advice."""
     words = line.split()
     if words[:1] == ["list"]:
         return print_table(found())
@@ -23,7 +23,7 @@ def pip(command, line):
 
 
 def found():
-    """Names and versions of all packages that can be imported."""
+    """Returns the names and versions of all packages that can be imported."""
     import importlib.metadata
 
     packages = {}
@@ -59,11 +59,11 @@ def show(names):
 
 
 def install(command, line, words):
-    """Is satisfied if all that is asked for is here, as pip is."""
+    """Succeeds if everything requested is installed, as pip does."""
     names = [word.strip("'\"") for word in words[1:] if not word.startswith("-")]
     reads_files = any(word.startswith(("-r", "-c", "-e", "--req", "--con", "--edit")) for word in words)
     if words[:1] != ["install"] or reads_files or not all(map(is_installed, names or [""])):
-        raise UsageError(f"`{command} {line.strip()}` can't be run: {PACKAGES}")
+        raise UsageError(f"`{command} {line.strip()}` can't run here: {PACKAGES}")
     for name in names:
         print(f"Requirement already satisfied: {name}")
 

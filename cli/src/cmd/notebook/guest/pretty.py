@@ -1,7 +1,7 @@
-"""Objects as text, wrapped where IPython wraps them.
+"""Formats objects as text, wrapped like IPython.
 
-A printer records what it is told, and lays it out at the end: what is in a group stands on one line
-if it fits there, or else each of its parts on a line of its own.
+A printer records texts, groups and breaks, and lays them out at the end: a group that fits stays on
+one line, otherwise each of its parts gets its own line.
 """
 
 import collections
@@ -13,20 +13,20 @@ import types
 from contextlib import contextmanager
 
 WIDTH = 79
-# Longer sequences are cut after so many items.
+# Longer sequences are cut after this many items.
 MOST_ITEMS = 1000
 PLAIN_MODULES = (None, "builtins", "exceptions")
 
 
 class Break:
-    """A place where a line may end, or must."""
+    """A place where a line may break, or must."""
 
     def __init__(self, text, indentation, is_hard):
         self.text, self.indentation, self.is_hard = text, indentation, is_hard
 
 
 class Group:
-    """Texts, breaks and groups, whose own breaks are all taken or none."""
+    """Texts, breaks and groups; either all of its own breaks are taken or none."""
 
     def __init__(self):
         self.parts = []
@@ -45,7 +45,7 @@ class Group:
             self.width += len(part)
 
     def start(self):
-        """The width of what comes before the first break that might be taken."""
+        """Returns the width before the first possible break, and whether there is one."""
         width = 0
         for part in self.parts:
             if isinstance(part, Break):
@@ -61,7 +61,7 @@ class Group:
 
 
 class Printer:
-    """What `_repr_pretty_(self, p, cycle)` and functions of `for_type` are given as `p`."""
+    """The `p` of `_repr_pretty_(self, p, cycle)` and of functions given to `for_type`."""
 
     def __init__(self, printers=None, max_width=WIDTH, max_seq_length=MOST_ITEMS):
         self.type_pprinters = printers if printers is not None else {}
@@ -109,10 +109,10 @@ class Printer:
             self.indentation -= indent
 
     def flush(self):
-        """All is laid out at the end."""
+        """Does nothing: the layout happens at the end."""
 
     def pretty(self, value):
-        """Adds an object by the first way that its class, or one that it derives from, has."""
+        """Adds an object, formatted by the nearest of its classes that has a way to do it."""
         identity = id(value)
         is_cycle = identity in self.stack
         self.stack.append(identity)
@@ -124,7 +124,7 @@ class Printer:
             self.stack.pop()
 
     def items(self, values):
-        """The first items; says so where there are more."""
+        """Yields the first items; adds `...` if there are more."""
         for at, value in enumerate(values):
             if self.max_seq_length and at >= self.max_seq_length:
                 self.text(",")
@@ -143,8 +143,8 @@ class Printer:
 
 
 def lay_out(group, lines, column, behind, width):
-    """Writes a group, where `behind` is the width of what follows without a break; returns where
-    its last line ends."""
+    """Writes a group; `behind` is the width of what follows without a break. Returns the column of
+    its end."""
     is_flat = not group.has_hard_break and column + group.width + behind <= width
     parts = group.parts
     for at, part in enumerate(parts):
@@ -165,7 +165,8 @@ def lay_out(group, lines, column, behind, width):
 
 
 def until_break(parts, behind):
-    """The width of these parts, and of what is behind them, before a break that is or can be taken."""
+    """Returns the width of these parts, and of what is behind them, up to the next possible
+    break."""
     width = 0
     for part in parts:
         if isinstance(part, Break):
@@ -187,7 +188,7 @@ def pretty(value, printers=None):
 
 
 def way_of(value, printers):
-    """The function that prints an object: its class's, of those given or ours, or its own."""
+    """Returns the function that formats an object: one given for its class, ours, or its own."""
     for kind in mro_of(value):
         function = printers.get(kind) or WAYS.get(kind)
         if function is not None:
@@ -258,7 +259,7 @@ def unordered(base, opening, closing):
 
 
 def in_order(values):
-    """In their own order if they have one, or else in that of their types and texts."""
+    """Sorts values by their own order, else by type and text."""
     try:
         return sorted(values)
     except Exception:
@@ -284,7 +285,7 @@ def mapping(base, opening="{", closing="}"):
 
 
 def call(printer, name, *arguments, **keywords):
-    """Prints a call that makes the object."""
+    """Prints a call that creates the object."""
     with printer.group(len(name) + 1, f"{name}(", ")"):
         is_first = True
         for keyword, argument in [(None, one) for one in arguments] + list(keywords.items()):
@@ -298,7 +299,7 @@ def call(printer, name, *arguments, **keywords):
 
 
 def called(arguments_of):
-    """Prints an object as a call of its class, with these arguments."""
+    """Prints an object as a call of its class with these arguments."""
 
     def show(value, printer, cycle):
         name = type(value).__name__
@@ -361,7 +362,7 @@ def as_namespace(value, printer, cycle):
 
 
 class Raw:
-    """A text that stands in a call as it is."""
+    """Text that is printed in a call as it is."""
 
     def __init__(self, text):
         self._text = text

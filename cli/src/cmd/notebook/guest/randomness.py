@@ -1,13 +1,13 @@
-"""Random numbers, which go on in a session from a file where the last cell left them."""
+"""Random number generators, which continue in a resumed session where the last cell left them."""
 
 import sys
 
-# Where each generator was when the last cell ended.
+# The state of each generator when the last cell ended.
 left = {}
 
 
 def generators():
-    """The modules whose random numbers programs share, as far as they are imported."""
+    """Yields the imported modules with global random number generators."""
     names = (("random", "getstate", "setstate"), ("numpy.random", "get_state", "set_state"))
     for name, get, put in names:
         module = sys.modules.get(name)
@@ -16,7 +16,7 @@ def generators():
 
 
 def remember():
-    """Keeps where the generators of random numbers are, since a session from a file begins others."""
+    """Saves the states of the generators, since reviving a session reseeds them."""
     for name, get, _ in generators():
         try:
             left[name] = get()
@@ -25,7 +25,7 @@ def remember():
 
 
 def go_on():
-    """Has random numbers go on where they were when the last cell ended."""
+    """Restores the states that the generators had when the last cell ended."""
     for name, _, put in generators():
         if name in left:
             put(left[name])

@@ -1,4 +1,4 @@
-"""What `get_ipython()` gives: the shell that runs a notebook's cells, and remembers them."""
+"""The shell that `get_ipython()` returns: it runs a notebook's cells, and records them."""
 
 import ast
 import os
@@ -13,7 +13,7 @@ EVENTS = ("pre_execute", "pre_run_cell", "post_execute", "post_run_cell", "shell
 
 
 class Events:
-    """Calls whoever wants to know that a cell begins or ends."""
+    """Calls the functions registered for the start or end of a cell."""
 
     def __init__(self):
         self.callbacks = {event: [] for event in EVENTS}
@@ -34,7 +34,7 @@ class Events:
 
 
 class ExecutionInfo:
-    """What functions of `pre_run_cell` are told."""
+    """The argument of functions registered for `pre_run_cell`."""
 
     def __init__(self, raw_cell):
         self.raw_cell, self.store_history, self.silent = raw_cell, True, False
@@ -42,7 +42,7 @@ class ExecutionInfo:
 
 
 class ExecutionResult:
-    """What functions of `post_run_cell` are told, and `run_cell` gives."""
+    """The result of `run_cell`, also passed to functions registered for `post_run_cell`."""
 
     def __init__(self, info, execution_count):
         self.info, self.execution_count = info, execution_count
@@ -58,7 +58,7 @@ class ExecutionResult:
 
 
 class InteractiveShell:
-    """A shell of IPython, as far as a sandbox has use for one."""
+    """An IPython shell, as far as a sandbox has use for one."""
 
     ast_node_interactivity = "last_expr"
     colors = "nocolor"
@@ -73,9 +73,9 @@ class InteractiveShell:
         self.ast_transformers = []
         self.execution_count = 0
         self.history, self.results, self.folders = [""], {}, [os.getcwd()]
-        # The last results, newest first, under the names that they have in the notebook.
+        # The latest results, newest first, under their names in the notebook.
         self.last = {"_": "", "__": "", "___": ""}
-        # The result of the cell that runs, and whether it is to be shown.
+        # The result of the running cell, and whether to suppress its display.
         self.result, self.is_quiet = None, False
         self.environment = dict(os.environ)
         self.hidden = {}
@@ -91,7 +91,7 @@ class InteractiveShell:
         return True
 
     def begin(self):
-        """Gives the notebook the names that all of them have."""
+        """Defines the names that every notebook has."""
         names = {
             "In": self.history, "Out": self.results, "_ih": self.history, "_oh": self.results,
             "_dh": self.folders, "get_ipython": get_ipython, **self.last,
@@ -108,10 +108,10 @@ class InteractiveShell:
     def user_module(self):
         return sys.modules["__main__"]
 
-    # What runs.
+    # Running code.
 
     def run_notebook_cell(self, source, written, number, is_quiet):
-        """Runs a cell: its source without IPython's additions, and as it is written."""
+        """Runs a cell, given its translated source and the source as written."""
         self.put_environment_back()
         self.remember_source(written, number)
         info = ExecutionInfo(written)
@@ -155,13 +155,13 @@ class InteractiveShell:
         return result
 
     def put_environment_back(self):
-        """Jobs begin with the variables of the environment that they are given, and all cells of a
-        notebook are one program."""
+        """Restores the environment variables: each job resets them, but the cells of a notebook are
+        one program."""
         if os.environ != self.environment:
             os.environ.clear()
             os.environ.update(self.environment)
 
-    # What is remembered.
+    # History and results.
 
     def remember_source(self, written, number):
         self.execution_count = number
@@ -173,7 +173,7 @@ class InteractiveShell:
         names[f"_i{number}"] = written
 
     def displayhook(self, value):
-        """Shows the value of an expression, and remembers it."""
+        """Displays the value of an expression, and records it."""
         if value is None or self.is_quiet:
             return
         forms, notes = self.display_formatter.format(value)
@@ -186,14 +186,14 @@ class InteractiveShell:
         if value is self.results:
             return
         names, number = namespace(), self.execution_count
-        # A program may have names of its own like that.
+        # A program may define such names itself.
         if all(names.get(name) is self.last[name] for name in self.last if name in names):
             self.last = {"_": value, "__": self.last["_"], "___": self.last["__"]}
             names.update(self.last)
         names[f"_{number}"] = self.results[number] = value
 
     def reset(self, new_session=True, aggressive=False):
-        """Deletes the program's variables, and forgets its results."""
+        """Deletes the program's variables and results."""
         names = namespace()
         for number in self.results:
             names.pop(f"_{number}", None)
@@ -211,7 +211,7 @@ class InteractiveShell:
 
     def run_line_magic(self, magic_name, line, _stack_depth=1):
         if magic_name.startswith("%"):
-            raise UsageError(f"`%{magic_name}` has to be the first line of its cell")
+            raise UsageError(f"`%{magic_name}` must be the first line of its cell")
         function = self.line_magics.get(magic_name)
         if function is None:
             raise magics.unknown(self, magic_name, is_cell=False)
@@ -240,7 +240,7 @@ class InteractiveShell:
             self.cell_magics[name] = func
 
     def register_magics(self, *groups):
-        """Takes the magics of objects, or of classes that can be made with this shell."""
+        """Registers the magics of objects, or of classes to instantiate with this shell."""
         for group in groups:
             if isinstance(group, type):
                 group = group(self)
@@ -254,7 +254,7 @@ class InteractiveShell:
 
     getoutput = system_piped = system
 
-    # What libraries set.
+    # Called by libraries.
 
     def push(self, variables, interactive=True):
         namespace().update(variables)
@@ -284,7 +284,7 @@ class InteractiveShell:
 
 
 class ZMQInteractiveShell(InteractiveShell):
-    """The shell of notebooks, by which libraries know that they are in one."""
+    """The shell of notebooks, by which libraries recognize one."""
 
 
 InteractiveShell.__module__ = "IPython.core.interactiveshell"
@@ -293,12 +293,12 @@ shell = None
 
 
 def get_ipython():
-    """The shell of this notebook."""
+    """Returns the shell of this notebook."""
     return shell
 
 
 def start():
-    """Makes the shell, which is there from now on."""
+    """Creates the shell and installs it."""
     global shell
     shell = ZMQInteractiveShell()
     showing.formatter = shell.display_formatter

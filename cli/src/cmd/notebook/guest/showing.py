@@ -1,24 +1,24 @@
-"""What a notebook's cells show, and how its host is told what to do with that.
+"""Displays of a notebook's cells, and their control data for the host.
 
-A display is forms of an object. One form beside them, `CONTROL`, is for the host alone.
+A display is a bundle of an object's forms. The additional form `CONTROL` is for the host alone.
 """
 
 import sys
 
 import hatchery
 
-# `cli/src/cmd/notebook/outputs.rs` has the same name. Its data is JSON with the fields `kind`, which is
-# `display`, `result`, `update`, `clear` or `failed`; `metadata`, `display_id` and `wait`.
+# `cli/src/cmd/notebook/outputs.rs` defines the same name. Its data is JSON with the fields `kind`,
+# one of `display`, `result`, `update`, `clear` and `failed`; `metadata`, `display_id` and `wait`.
 CONTROL = "application/vnd.hatchery.notebook+json"
 
-# Where displays go in place of the notebook, innermost last: lists of forms and metadata.
+# Capture displays instead of the notebook, innermost last: lists of forms and metadata.
 captures = []
-# How objects are shown; the shell's.
+# The shell's formatter.
 formatter = None
 
 
 def send(forms, kind="display", metadata=None, **control):
-    """Shows forms, or has the host do something with what was shown."""
+    """Displays forms, or tells the host what to do with earlier displays."""
     if captures and kind in ("display", "result"):
         captures[-1].append((forms, metadata or {}))
         return
@@ -30,7 +30,7 @@ def send(forms, kind="display", metadata=None, **control):
 
 
 def publish_display_data(data, metadata=None, *, transient=None, update=False, **ignored):
-    """Shows forms of an object: a dictionary from MIME types to data."""
+    """Displays forms of an object: a dictionary from MIME types to data."""
     display_id = (transient or {}).get("display_id")
     control = {} if display_id is None else {"display_id": str(display_id)}
     send(data, "update" if update else "display", metadata, **control)
@@ -38,13 +38,13 @@ def publish_display_data(data, metadata=None, *, transient=None, update=False, *
 
 def display(*objs, include=None, exclude=None, metadata=None, transient=None, display_id=None,
             raw=False, clear=False, update=False, **options):
-    """Shows each object in the forms that it has; with `display_id` it can be updated later."""
+    """Displays each object in all its forms; a `display_id` allows later updates."""
     if display_id is not None:
         if display_id is True:
             display_id = new_id()
         transient = {**(transient or {}), "display_id": display_id}
         if not objs:
-            # An empty place, for what is shown later.
+            # An empty display, to be updated later.
             objs, raw = ({},), True
     elif update:
         raise TypeError("display_id required for update_display")
@@ -59,12 +59,12 @@ def display(*objs, include=None, exclude=None, metadata=None, transient=None, di
 
 
 def update_display(obj, *, display_id=None, **options):
-    """Shows an object in the place of what was shown under this id."""
+    """Replaces the display of this id."""
     display(obj, display_id=display_id, update=True, **options)
 
 
 class DisplayHandle:
-    """A place where something is shown, and can be replaced."""
+    """A display that can be updated."""
 
     def __init__(self, display_id=None):
         self.display_id = display_id if display_id is not None else new_id()
@@ -80,7 +80,7 @@ class DisplayHandle:
 
 
 def clear_output(wait=False):
-    """Takes away what the cell has shown; with `wait` when it shows something else."""
+    """Clears the output of the cell; with `wait`, when the next output comes."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     send({}, "clear", wait=bool(wait))
@@ -97,7 +97,7 @@ def show_figure(figure):
 
 
 def flush_figures():
-    """Shows the figures that are open, and closes them, as inline figures are at a cell's end."""
+    """Displays and closes all open figures, as inline figures at the end of a cell."""
     windows = sys.modules.get("matplotlib._pylab_helpers")
     if windows is None:
         return

@@ -1,4 +1,4 @@
-"""How long cells take: `%time`, of programs that may await. `%timeit` is as at the prompt."""
+"""`%time` for programs that may await. `%timeit` is the same as at the prompt."""
 
 from hatchery_notebook.execution import parse, run_value
 from hatchery_timing import measured, timeit
@@ -9,6 +9,6 @@ FILENAME = "<timed>"
 
 
 def timed(source):
-    """Runs a program, says how long that took, and gives the value that it ends in."""
+    """Runs a program, prints how long it took, and returns the value of its last expression."""
     parse(source, FILENAME)
     return measured(lambda: run_value(source, FILENAME))

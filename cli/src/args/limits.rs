@@ -1,0 +1,156 @@
+//! Arguments that limit what a program may use.
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use clap::Args;
+use hatchery::Limits;
+
+/// Limits on what a program may use.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct LimitArguments {
+    /// Wall-clock time, such as `500ms`, `30s` or `2m`.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time,
+        allow_hyphen_values = true)]
+    pub(crate) timeout: Duration,
+
+    /// CPU time, independent of the machine's load. By default, only the wall-clock time is
+    /// limited.
+    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
+    pub(crate) cpu_time: Option<Duration>,
+
+    /// How long a program may continue after an interrupt, from a time limit or Ctrl-C.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_grace,
+        allow_hyphen_values = true)]
+    pub(crate) grace: Duration,
+
+    /// Memory of the guest, CPython's own included: 32MiB to 4GiB.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory,
+        allow_hyphen_values = true)]
+    pub(crate) memory: ByteSize,
+
+    /// Size of standard output and standard error together; the rest is dropped.
+    #[arg(long, value_name = "SIZE", default_value = "512KiB", allow_hyphen_values = true)]
+    pub(crate) output: ByteSize,
+
+    /// Stop a program that reaches the output limit.
+    #[arg(long)]
+    pub(crate) stop_at_output_limit: bool,
+
+    /// Total size of the program's files.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", allow_hyphen_values = true)]
+    pub(crate) file_bytes: ByteSize,
+
+    /// Number of the program's files and folders.
+    #[arg(long, value_name = "N", default_value_t = 10_000, allow_hyphen_values = true)]
+    pub(crate) file_count: u64,
+
+    /// Number of files open at once.
+    #[arg(long, value_name = "N", default_value_t = 256, allow_hyphen_values = true)]
+    pub(crate) open_files: u64,
+
+    /// Number of calls from the program to the host, such as reads, writes and clock readings.
+    #[arg(long, value_name = "N", default_value_t = 100_000_000, allow_hyphen_values = true)]
+    pub(crate) host_calls: u64,
+
+    /// Size of the program's source.
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", allow_hyphen_values = true)]
+    pub(crate) source: ByteSize,
+
+    /// Size of the program's value, as JSON, as its `repr` and in its other forms, and of each text
+    /// of an exception.
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", allow_hyphen_values = true)]
+    pub(crate) result: ByteSize,
+
+    /// Total size of a program's displays; the rest is dropped.
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", allow_hyphen_values = true)]
+    pub(crate) display_bytes: ByteSize,
+
+    /// Number of a program's displays; the rest is dropped.
+    #[arg(long, value_name = "N", default_value_t = 1000, allow_hyphen_values = true)]
+    pub(crate) display_count: usize,
+}
+
+impl LimitArguments {
+    pub(crate) fn limits(&self) -> Limits {
+        let bytes = |size: ByteSize| usize::try_from(size.as_u64()).unwrap_or(usize::MAX);
+        Limits {
+            wall_time: self.timeout,
+            cpu_time: self.cpu_time,
+            grace: self.grace,
+            memory_bytes: bytes(self.memory),
+            output_bytes: bytes(self.output),
+            stop_at_output_limit: self.stop_at_output_limit,
+            file_bytes: self.file_bytes.as_u64(),
+            file_count: self.file_count,
+            open_files: self.open_files,
+            host_calls: self.host_calls,
+            source_bytes: bytes(self.source),
+            result_bytes: bytes(self.result),
+            display_bytes: bytes(self.display_bytes),
+            display_count: self.display_count,
+            ..Limits::default()
+        }
+    }
+}
+
+fn parse_memory(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse()?;
+    if (ByteSize::mib(32)..=ByteSize::gib(4)).contains(&size) {
+        return Ok(size);
+    }
+    Err("give 32MiB to 4GiB: CPython needs 32MiB, and no guest can have more than 4GiB".to_owned())
+}
+
+fn parse_grace(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write a number with a unit, such as 500ms or 30s"))
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let time = parse_grace(text)?;
+    if time.is_zero() {
+        return Err("a program needs some time; give at least 1ms".to_owned());
+    }
+    Ok(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Arguments, Command};
+    use clap::Parser;
+
+    /// The defaults in the help must match the library's.
+    #[test]
+    fn the_defaults_are_the_librarys() {
+        let arguments = Arguments::parse_from(["hatchery", "run", "-c", "1"]);
+        let Command::Run(arguments) = arguments.command else { panic!("that was `run`") };
+        assert_eq!(arguments.limits.limits(), Limits::default());
+    }
+
+    /// No default CPU limit cuts short a run whose wall-clock limit was raised.
+    #[test]
+    fn the_cpu_time_has_a_limit_of_its_own_only_if_it_is_given() {
+        let limits = |options: &[&str]| {
+            let arguments = ["hatchery", "run", "-c", "1"].iter().chain(options);
+            let Command::Run(arguments) = Arguments::parse_from(arguments).command else {
+                panic!("that was `run`")
+            };
+            arguments.limits.limits()
+        };
+        let raised = limits(&["--timeout", "2m"]);
+        assert_eq!((raised.wall_time, raised.cpu_time), (Duration::from_secs(120), None));
+        let both = limits(&["--timeout", "2m", "--cpu-time", "40s"]);
+        assert_eq!(both.cpu_time, Some(Duration::from_secs(40)));
+    }
+
+    #[test]
+    fn times_need_a_unit_and_an_amount() {
+        assert_eq!(parse_time("1s"), Ok(Duration::from_secs(1)));
+        assert!(parse_time("1").is_err());
+        assert!(parse_time("0s").is_err());
+        assert!(parse_time("-5s").is_err_and(|problem| problem.contains("500ms")));
+    }
+}
