@@ -19,6 +19,7 @@ use crate::worker::Seat;
 
 mod faults;
 mod stuck;
+mod swap;
 
 /// Passes on what it hears.
 struct Owner;
