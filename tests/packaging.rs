@@ -28,9 +28,12 @@ fn members() -> Vec<PathBuf> {
 
 /// The files that this crate ships, with their paths in it.
 fn packaged(folder: &Path) -> BTreeSet<PathBuf> {
+    let manifest = manifest(folder);
+    let name = manifest["package"]["name"].as_str().unwrap();
     let output = Command::new(env!("CARGO"))
         .args(["package", "--list", "--locked", "--offline", "--allow-dirty", "--quiet"])
-        .current_dir(folder)
+        .args(["--package", name])
+        .current_dir(root())
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
