@@ -106,8 +106,10 @@ fn call_around(text: &str, at: usize) -> &str {
 fn asserts(text: &str, id: &str) -> bool {
     [format!("\"{id}:"), format!("\"{id}\"")].iter().any(|message| {
         text.match_indices(message.as_str()).any(|(at, _)| {
-            let is_comment =
-                text[..at].lines().last().is_some_and(|line| line.trim_start().starts_with("//"));
+            let is_comment = text[..at]
+                .lines()
+                .next_back()
+                .is_some_and(|line| line.trim_start().starts_with("//"));
             !is_comment && ASSERTIONS.contains(&call_around(text, at))
         })
     })
