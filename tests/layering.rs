@@ -1,8 +1,9 @@
-//! Dependencies point one way, and what is pinned twice is pinned alike.
+//! Dependencies point one way, all of them are used, and what is pinned twice is pinned alike.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use toml::Table;
 
@@ -53,6 +54,57 @@ fn dependencies_point_down_only() {
         assert!(surplus.is_empty(), "`{folder}` may not name {surplus:?}");
         let unused: Vec<&&str> = allowed.iter().filter(|name| !named.contains(name)).collect();
         assert!(unused.is_empty(), "`{folder}` no longer names {unused:?}; take them off the list");
+    }
+}
+
+/// The text of all Rust files below this folder, nothing if it isn't there.
+fn code(folder: &Path) -> String {
+    let mut code = String::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            code += &self::code(&path);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            code += &fs::read_to_string(&path).unwrap();
+        }
+    }
+    code
+}
+
+/// Whether code has this name as a word of its own.
+fn names(code: &str, name: &str) -> bool {
+    let is_part = |character: char| character.is_alphanumeric() || character == '_';
+    code.split(|character| !is_part(character)).any(|word| word == name)
+}
+
+/// Those that are there for their features alone are ignored where cargo-machete ignores them.
+#[test]
+fn every_dependency_is_used() {
+    for (folder, _) in ALLOWED {
+        let manifest = manifest(folder);
+        let package = &manifest["package"];
+        let ignored: Vec<&str> = package
+            .get("metadata")
+            .and_then(|metadata| metadata.get("cargo-machete")?.get("ignored")?.as_array())
+            .into_iter()
+            .flatten()
+            .filter_map(|name| name.as_str())
+            .collect();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        let source = code(&root.join("src"));
+        let others = ["tests", "benches", "examples"].map(|name| code(&root.join(name))).concat();
+        for (section, code) in
+            [("dependencies", &source), ("dev-dependencies", &format!("{source}{others}"))]
+        {
+            for name in manifest.get(section).and_then(|it| it.as_table()).into_iter().flatten() {
+                let name = name.0.as_str();
+                let is_used = names(code, &name.replace('-', "_"));
+                assert!(
+                    is_used != ignored.contains(&name),
+                    "`{name}` in {section} of `{folder}` is unused, or ignored and used"
+                );
+            }
+        }
     }
 }
 

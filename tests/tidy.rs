@@ -1,62 +1,149 @@
 //! Rules about the text of this repository that no compiler checks.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use toml::Table;
 
 /// Production lines that a file may have; longer ones are split by concern.
 const MOST_LINES: usize = 500;
 
-/// Modules that hold decisions, and so name neither actors nor clocks.
-const PURE: [&str; 17] = [
-    "pool/src/supervisor/restart.rs",
-    "pool/src/worker/state.rs",
-    "scheduler/src/effect.rs",
-    "scheduler/src/model.rs",
-    "scheduler/src/model/admission.rs",
-    "scheduler/src/model/dispatch.rs",
-    "scheduler/src/model/ending.rs",
-    "scheduler/src/model/explaining.rs",
-    "scheduler/src/model/invariants.rs",
-    "scheduler/src/model/upkeep.rs",
-    "scheduler/src/model/view.rs",
-    "scheduler/src/policy.rs",
-    "scheduler/src/policy/estimate.rs",
-    "scheduler/src/policy/fleet.rs",
-    "scheduler/src/policy/ledger.rs",
-    "scheduler/src/policy/residency.rs",
-    "scheduler/src/policy/shares.rs",
-];
+/// What a pure module names neither of: actors, waiting, clocks, and the world outside.
+const IMPURE: [&str; 8] =
+    ["ractor", "tokio", "async ", "Instant", "SystemTime", "std::fs", "std::net", "std::thread"];
+
+/// Calls that fail where an invariant doesn't hold.
+const ASSERTIONS: [&str; 5] = ["assert!", "assert_eq!", "debug_assert!", "ensure", "expect"];
+
+/// The sections of a version in the changelog, in their order.
+const SECTIONS: [&str; 6] = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+fn read(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap()
+}
+
 /// Every Rust file of the repository, with its path from the root.
 fn sources() -> Vec<(String, String)> {
-    let mut folders: Vec<PathBuf> =
-        ["benches", "cli", "engine", "examples", "pool", "scheduler", "src", "tests"]
-            .map(|name| root().join(name))
-            .into();
+    let mut folders = vec![root().to_owned()];
     let mut sources = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap().flatten() {
             let path = entry.path();
+            let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
             if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+                if !name.starts_with('.') && name != "target" {
+                    folders.push(path);
+                }
+            } else if name.ends_with(".rs") {
                 sources.push((name, fs::read_to_string(&path).unwrap()));
             }
         }
     }
-    assert!(sources.len() > 50, "the folders moved");
+    assert!(sources.iter().any(|(name, _)| name == "tests/tidy.rs"), "{} files", sources.len());
     sources
 }
 
 /// The part of a file before its inline tests.
 fn production(text: &str) -> &str {
     text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text)
+}
+
+/// Whether a file has nothing but tests, and what they share.
+fn is_test(name: &str) -> bool {
+    name.ends_with("/tests.rs") || name.split('/').any(|part| part == "tests")
+}
+
+/// The documentation of a file's module.
+fn header(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map_while(|line| line.strip_prefix("//!"))
+}
+
+/// The files whose documentation calls them pure, as a word of its own, and all files of their
+/// submodules.
+fn pure_modules(sources: &[(String, String)]) -> BTreeSet<&str> {
+    let is_word = |part: &str| part.eq_ignore_ascii_case("pure");
+    let split = |character: char| !character.is_alphanumeric() && character != '-';
+    let production = || sources.iter().filter(|(name, _)| !is_test(name));
+    let mut pure = BTreeSet::new();
+    for (name, text) in production() {
+        if header(text).any(|line| line.split(split).any(is_word)) {
+            let folder = format!("{}/", name.trim_end_matches(".rs"));
+            pure.insert(name.as_str());
+            pure.extend(
+                production()
+                    .map(|(name, _)| name.as_str())
+                    .filter(|name| name.starts_with(&folder)),
+            );
+        }
+    }
+    pure
+}
+
+/// The name of the function or macro that has `at` among its arguments.
+fn call_around(text: &str, at: usize) -> &str {
+    let is_part = |character: char| character.is_alphanumeric() || "_!".contains(character);
+    let mut depth = 0;
+    for (index, character) in text[..at].char_indices().rev() {
+        match character {
+            ')' | ']' | '}' => depth += 1,
+            '(' | '[' | '{' if depth > 0 => depth -= 1,
+            '(' | '[' | '{' => {
+                return text[..index].rsplit(|part| !is_part(part)).next().unwrap_or_default();
+            }
+            _ => {}
+        }
+    }
+    ""
+}
+
+/// Whether an assertion in this text has a message that begins with this id.
+fn asserts(text: &str, id: &str) -> bool {
+    [format!("\"{id}:"), format!("\"{id}\"")].iter().any(|message| {
+        text.match_indices(message.as_str()).any(|(at, _)| {
+            let is_comment = text[..at]
+                .lines()
+                .next_back()
+                .is_some_and(|line| line.trim_start().starts_with("//"));
+            !is_comment && ASSERTIONS.contains(&call_around(text, at))
+        })
+    })
+}
+
+/// The names of the test functions in this text.
+fn tests(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_marked = false;
+    text.lines().filter_map(move |line| {
+        let line = line.trim_start();
+        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+            is_marked = true;
+        }
+        let name = line.trim_start_matches("async ").strip_prefix("fn ")?.split('(').next()?;
+        std::mem::take(&mut is_marked).then_some(name)
+    })
+}
+
+/// Texts between single backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Ids of invariants in a text: `E-1`, `P-2`, `S-16`.
+fn ids(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|character: char| !character.is_ascii_alphanumeric() && character != '-').filter(
+        |word| {
+            word.split_once('-').is_some_and(|(layer, number)| {
+                ["E", "P", "S"].contains(&layer)
+                    && !number.is_empty()
+                    && number.bytes().all(|byte| byte.is_ascii_digit())
+            })
+        },
+    )
 }
 
 #[test]
@@ -76,26 +163,27 @@ fn files_are_short_enough_to_read() {
 }
 
 #[test]
-fn decisions_name_neither_actors_nor_clocks() {
-    for name in PURE {
-        let text = fs::read_to_string(root().join(name)).unwrap();
-        let code: Vec<&str> =
-            production(&text).lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-        for word in ["ractor", "tokio", "async ", "Instant"] {
-            let found = code.iter().find(|line| line.contains(word));
-            assert!(found.is_none(), "{name} names `{word}`: {found:?}");
-        }
+fn pure_modules_name_neither_actors_nor_clocks() {
+    let sources = sources();
+    let pure = pure_modules(&sources);
+    for expected in ["pool/src/worker/state.rs", "scheduler/src/policy/shares/check.rs"] {
+        assert!(pure.contains(expected), "{expected} isn't found as pure: {pure:?}");
+    }
+    for (name, text) in sources.iter().filter(|(name, _)| pure.contains(name.as_str())) {
+        let mut code = production(text).lines().filter(|line| !line.trim_start().starts_with("//"));
+        let found = code.find(|line| IMPURE.iter().any(|word| line.contains(word)));
+        assert!(found.is_none(), "{name} isn't pure: {found:?}");
     }
 }
 
 #[test]
 fn supervisors_write_their_supervision_out_and_nobody_relies_on_post_stop() {
     for (name, text) in sources() {
-        if name.starts_with("tests/") {
+        if name == "tests/tidy.rs" {
             continue;
         }
         if text.contains("spawn_linked(") && text.contains("impl Actor for") {
-            assert!(text.contains("handle_supervisor_evt"), "{name}");
+            assert!(text.contains("fn handle_supervisor_evt"), "{name}");
         }
         assert!(!text.contains("fn post_stop"), "{name}: ractor skips it after a panic");
     }
@@ -111,57 +199,128 @@ fn tests_neither_hide_nor_expect_panics() {
 }
 
 #[test]
-fn every_invariant_is_documented_and_checked_in_code() {
-    let document = fs::read_to_string(root().join("docs/invariants.md")).unwrap();
-    let documented: Vec<&str> =
-        document.lines().filter_map(|line| line.strip_prefix("- **")?.split("**").next()).collect();
-    assert!(documented.len() >= 10, "{documented:?}");
+fn every_invariant_is_asserted_or_names_its_tests() {
+    let document = read("docs/invariants.md");
     let sources = sources();
-    for id in &documented {
-        let mentioned =
-            |text: &str| text.contains(&format!("{id}:")) || text.contains(&format!("{id} "));
-        let is_checked =
-            sources.iter().any(|(name, text)| name != "tests/tidy.rs" && mentioned(text));
-        assert!(is_checked, "no code mentions {id}");
+    let tests: BTreeSet<&str> = sources.iter().flat_map(|(_, text)| tests(text)).collect();
+    let mut documented = BTreeSet::new();
+    for line in document.lines().filter_map(|line| line.strip_prefix("- **")) {
+        let (id, rest) = line.split_once("** ").unwrap();
+        assert!(documented.insert(id), "{id} is there twice");
+        let others = || sources.iter().filter(|(name, _)| name != "tests/tidy.rs");
+        if rest.ends_with(" Asserted.") {
+            assert!(others().any(|(_, text)| asserts(text, id)), "no assertion begins with {id}");
+        } else if let Some((_, named)) = rest.split_once(" Tests: ") {
+            for name in quoted(named) {
+                assert!(
+                    tests.contains(name),
+                    "docs/invariants.md has {id} tested by no test `{name}`"
+                );
+            }
+            assert!(quoted(named).count() > 0, "{id} names no test");
+        } else {
+            assert!(
+                rest.contains(" Untested: "),
+                "{id} says neither how it is checked nor why not"
+            );
+        }
+        let is_written = others().any(|(_, text)| ids(text).any(|written| written == id));
+        assert!(is_written, "{id} isn't written where it holds");
+    }
+    for (name, text) in sources.iter().filter(|(name, _)| name != "tests/tidy.rs") {
+        let unknown = ids(text).find(|id| !documented.contains(id));
+        assert!(unknown.is_none(), "{name} names {unknown:?}, which docs/invariants.md doesn't");
     }
 }
 
 #[test]
 fn every_crate_is_in_the_architecture() {
-    let document = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    for folder in ["`cli/`", "`engine/`", "`pool/`", "`scheduler/`", "`src/`"] {
-        assert!(document.contains(&format!("### {folder}")), "no section on {folder}");
+    let manifest: Table = read("Cargo.toml").parse().unwrap();
+    let document = read("ARCHITECTURE.md");
+    for member in manifest["workspace"]["members"].as_array().unwrap() {
+        let folder = if member.as_str() == Some(".") { "src" } else { member.as_str().unwrap() };
+        assert!(document.contains(&format!("### `{folder}/`")), "no section on {folder}");
     }
 }
 
 #[test]
 fn promises_name_what_holds_them() {
-    let specification = fs::read_to_string(root().join("SPECIFICATION.md")).unwrap();
-    let rows: Vec<&str> = specification.lines().filter(|line| line.starts_with("| ")).collect();
+    let specification = read("SPECIFICATION.md");
+    let rows: Vec<&str> = specification
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| what"))
+        .collect();
     assert!(rows.len() > 10);
-    for row in rows.iter().filter(|row| !row.contains("---") && !row.starts_with("| what")) {
+    let mut holders = BTreeSet::new();
+    for row in rows {
         let held_by = row.trim_end_matches('|').rsplit('|').next().unwrap().trim();
-        let file = held_by.trim_start_matches('`').split([':', '`', ' ']).next().unwrap();
-        let is_file = !file.is_empty() && root().join(file).exists();
-        assert!(held_by == "[pending]" || is_file, "`{held_by}` is no file: {row}");
+        assert!(held_by == "[pending]" || held_by.starts_with('`'), "nothing holds: {row}");
+        for name in quoted(held_by) {
+            let file = name.split(':').next().unwrap();
+            assert!(root().join(file).is_file(), "`{file}` is no file: {row}");
+            holders.insert(file);
+        }
     }
     for (name, _) in sources() {
-        if name.starts_with("benches/") {
-            assert!(specification.contains(&name), "SPECIFICATION.md has no row for {name}");
+        if Path::new(&name).parent() == Some(Path::new("benches")) {
+            assert!(holders.contains(name.as_str()), "SPECIFICATION.md has no row for {name}");
         }
+    }
+}
+
+/// The metrics of the scheduler, in the order of the document. What the pool says comes after.
+#[test]
+fn every_metric_is_documented_and_set() {
+    let document = read("docs/metrics.md");
+    let (document, _) = document.split_once("\n## ").unwrap_or((&document, ""));
+    let documented: Vec<&str> = document
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .filter(|name| name.starts_with("hatchery_"))
+        .collect();
+    let source = read("scheduler/src/metrics.rs");
+    let described = source.split("pub fn describe() {").nth(1).unwrap();
+    let described: Vec<&str> =
+        described.split('"').filter(|text| text.starts_with("hatchery_")).collect();
+    assert_eq!(documented, described);
+    for name in described {
+        assert!(source.matches(&format!("\"{name}\"")).count() >= 2, "nothing sets {name}");
     }
 }
 
 #[test]
 fn the_changelog_keeps_its_form() {
-    let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
-    let sections = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"];
+    let changelog = read("CHANGELOG.md");
+    assert!(changelog.starts_with("# Changelog\n"));
+    let mut titles = changelog.lines().filter(|line| line.starts_with("## "));
+    assert_eq!(titles.next(), Some("## [Unreleased]"));
+    for title in titles {
+        assert!(title.starts_with("## [") && title.contains("] - "), "{title}");
+    }
+    let mut last = None;
     for line in changelog.lines() {
-        if let Some(section) = line.strip_prefix("### ") {
-            assert!(sections.contains(&section), "{section}");
-        } else if let Some(version) = line.strip_prefix("## ") {
-            assert!(version.starts_with('['), "{version}");
+        if line.starts_with("## ") {
+            last = None;
+        } else if let Some(section) = line.strip_prefix("### ") {
+            let place = SECTIONS.iter().position(|name| *name == section);
+            assert!(place.is_some() && place > last, "{section} is no section, or out of order");
+            last = place;
         }
     }
-    assert!(changelog.contains("## [Unreleased]"));
+}
+
+/// The recipes are a shorthand: each command is one that the documents give.
+#[test]
+fn recipes_are_commands_of_the_documents() {
+    let documents = read("README.md") + &read("CONTRIBUTING.md");
+    let recipes = read("justfile");
+    let commands = recipes
+        .lines()
+        .filter_map(|line| line.strip_prefix("    "))
+        .filter(|line| !line.starts_with('@'));
+    assert!(commands.clone().count() > 5);
+    for command in commands {
+        let is_there = documents.lines().any(|line| line == command);
+        assert!(is_there, "neither README.md nor CONTRIBUTING.md has `{command}`");
+    }
 }

@@ -1,4 +1,4 @@
-//! The rules that decisions follow, each with the state that it needs.
+//! The rules that decisions follow, each with the state that it needs. Pure.
 //!
 //! `shares.rs`: whose job is next. `estimate.rs`: how long things will take. `fleet.rs`: the workers
 //! and how many there should be. `residency.rs`: where the states of sessions are, and which of them

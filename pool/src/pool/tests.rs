@@ -20,6 +20,7 @@ use crate::worker::state::GoneReason;
 
 mod faults;
 mod stuck;
+mod swap;
 
 /// An owner that forwards every event.
 struct Owner;

@@ -235,21 +235,3 @@ fn worker(number: u64, activity: WorkerActivity) -> pool::WorkerStatus {
         last_error: None,
     }
 }
-
-/// The document names what there is, and nothing else. What the pool says comes after.
-#[test]
-fn every_metric_is_documented() {
-    let document = include_str!("../../../docs/metrics.md");
-    let (document, _) = document.split_once("\n## ").unwrap_or((document, ""));
-    let documented =
-        document.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
-    let documented: Vec<&str> = documented.filter(|name| name.starts_with("hatchery_")).collect();
-    let source = include_str!("../metrics.rs");
-    let described = source.split("pub fn describe() {").nth(1).unwrap_or_default();
-    let described: Vec<&str> =
-        described.split('"').filter(|text| text.starts_with("hatchery_")).collect();
-    assert_eq!(documented, described);
-    for name in described {
-        assert!(source.matches(&format!("\"{name}\"")).count() >= 2, "nothing sets {name}");
-    }
-}

@@ -1,0 +1,102 @@
+//! What each crate ships, as `cargo package --list` says: licences, a README, everything that its
+//! source includes, and no tests that need the rest of the repository.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use toml::Table;
+
+/// What a crate never ships: these need folders outside of it, or are for those who work on it.
+const NEVER: [&str; 5] = [".ci/", ".github/", "benches/", "tests/", "target/"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn manifest(folder: &Path) -> Table {
+    fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap()
+}
+
+/// The folders of the workspace's crates.
+fn members() -> Vec<PathBuf> {
+    let members = manifest(root())["workspace"]["members"].as_array().unwrap().clone();
+    members.iter().map(|member| root().join(member.as_str().unwrap())).collect()
+}
+
+/// The files that this crate ships, with their paths in it.
+fn packaged(folder: &Path) -> BTreeSet<PathBuf> {
+    let manifest = manifest(folder);
+    let name = manifest["package"]["name"].as_str().unwrap();
+    let output = Command::new(env!("CARGO"))
+        .args(["package", "--list", "--locked", "--offline", "--allow-dirty", "--quiet"])
+        .args(["--package", name])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(PathBuf::from).collect()
+}
+
+/// The path without `..`; `None` if it leads out of the crate.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    let mut resolved = PathBuf::new();
+    for part in path {
+        if part == ".." {
+            resolved.pop().then_some(())?;
+        } else {
+            resolved.push(part);
+        }
+    }
+    Some(resolved)
+}
+
+/// What `include_str!` and `include_bytes!` name in this source.
+fn included(text: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    for call in ["include_str!(\"", "include_bytes!(\""] {
+        names.extend(text.split(call).skip(1).filter_map(|rest| rest.split('"').next()));
+    }
+    names
+}
+
+#[test]
+fn every_crate_ships_what_it_needs_and_no_more() {
+    for folder in members() {
+        let packaged = packaged(&folder);
+        let name = folder.display();
+        for file in ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "Cargo.toml"] {
+            assert!(packaged.contains(Path::new(file)), "{name} doesn't ship {file}");
+        }
+        for file in packaged.iter().filter_map(|file| file.to_str()) {
+            let is_surplus = NEVER.iter().any(|never| file.starts_with(never))
+                || file
+                    .rsplit('/')
+                    .next()
+                    .is_some_and(|name| name.starts_with("test_") && name.ends_with(".py"));
+            assert!(!is_surplus, "{name} ships {file}");
+        }
+        for file in packaged.iter().filter(|file| file.extension().is_some_and(|it| it == "rs")) {
+            for included in included(&fs::read_to_string(folder.join(file)).unwrap()) {
+                let path = resolved(&file.parent().unwrap().join(included));
+                let is_there = path.is_some_and(|path| packaged.contains(&path));
+                assert!(is_there, "{name} doesn't ship {included}, which {} needs", file.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_crate_can_be_found() {
+    for folder in members() {
+        let manifest = manifest(&folder);
+        let package = manifest["package"].as_table().unwrap();
+        for key in ["description", "keywords", "categories", "license", "rust-version", "include"] {
+            assert!(package.contains_key(key), "{} has no {key}", folder.display());
+        }
+        let keywords = package["keywords"].as_array().unwrap();
+        assert!(keywords.len() <= 5, "crates.io takes 5 keywords: {keywords:?}");
+    }
+}
