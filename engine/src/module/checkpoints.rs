@@ -30,7 +30,7 @@ mod paths;
 mod tests;
 
 /// The version of the rules above; a part of the key of compiled modules.
-pub(super) const CHECKPOINTS_VERSION: u32 = 1;
+pub(super) const CHECKPOINTS_VERSION: u32 = 2;
 
 /// Gives the modules that an engine compiles their checkpoints, one module at a time.
 #[derive(Debug, Default)]

@@ -1,15 +1,22 @@
-//! Which loads go to another address each time a loop goes round.
+//! Which loads Cranelift keeps in each round of a loop.
 //!
-//! Cranelift leaves a load out whose address, and so whose result, it knows from before the loop.
-//! It can't know an address that comes from a variable which each round changes. Compiled C keeps
-//! such variables in locals: `p = p + 8`, `p = load(p)`, and others that are computed from these.
-//! What isn't plainly of this kind doesn't count, so at worst a checkpoint is one too many.
+//! Cranelift removes a load only where an earlier access that dominates it has the same address
+//! value and the same constant offset, with no store in between (`alias_analysis.rs` of
+//! `cranelift-codegen` 0.135). So a load stays in a loop in two cases:
+//!
+//! - Its address comes from a variable that each round changes. Compiled C keeps such variables in
+//!   locals: `p = p + 8`, `p = load(p)`, and others that are computed from these.
+//! - No access before the loop has the same constant offset. This holds for addresses that aren't
+//!   constants themselves, because Cranelift adds a constant address and its offset up.
+//!
+//! An earlier access within the loop does no harm: it dominates the load, so each round makes it.
+//! Loads of which neither is plain don't count, which costs at most a needless checkpoint.
 
 use std::collections::{HashMap, HashSet};
 
 use wasmer::sys::wasmparser::Operator;
 
-use super::paths::{Access, access};
+use super::paths::{AccessKind, access};
 
 /// Operators that one address may be computed by; longer computations don't count.
 const MOST_OPERATORS: usize = 32;
@@ -20,6 +27,10 @@ pub(super) struct Addresses<'a> {
     operators: &'a [Operator<'a>],
     /// For each loop, in the order of loops, the locals that each of its rounds changes.
     changing: Vec<HashSet<u32>>,
+    /// For each loop, in the order of loops, where it begins.
+    begins: Vec<usize>,
+    /// For each constant offset, where the first access with it is.
+    first_at: HashMap<u64, usize>,
 }
 
 /// What one `local.set` of a loop computes its value from; `None` if that isn't plain.
@@ -28,17 +39,35 @@ type Sources = Option<Vec<u32>>;
 impl<'a> Addresses<'a> {
     pub(super) fn of(operators: &'a [Operator<'a>]) -> Self {
         let changing = sets_by_loop(operators).iter().map(changing).collect();
-        Self { operators, changing }
+        let mut begins = Vec::new();
+        let mut first_at = HashMap::new();
+        for (at, operator) in operators.iter().enumerate() {
+            if matches!(operator, Operator::Loop { .. }) {
+                begins.push(at);
+            }
+            if let Some(access) = access(operator) {
+                first_at.entry(access.offset).or_insert(at);
+            }
+        }
+        Self { operators, changing, begins, first_at }
     }
 
-    /// How many of the loops around the load at `at`, the outermost first, it goes to another
-    /// address in each round of. An address that changes in an inner loop is unknown outside of it,
-    /// so also to the loops around that.
-    pub(super) fn changes_in(&self, at: usize, loops: &[usize]) -> usize {
-        let Some(sources) = sources_before(self.operators, at) else { return 0 };
-        let changes =
-            |number: &usize| sources.iter().any(|local| self.changing[*number].contains(local));
-        loops.iter().rposition(changes).map_or(0, |innermost| innermost + 1)
+    /// How many of the loops around the load at `at`, counted from the outermost, keep it in each
+    /// round. A loop that keeps it is within loops that keep it: an address that changes in an
+    /// inner loop is unknown outside of it, and what no access before the inner loop has, none
+    /// before the outer one has.
+    pub(super) fn kept_in(&self, at: usize, loops: &[usize]) -> usize {
+        let sources = sources_before(self.operators, at);
+        let is_constant = sources.as_ref().is_some_and(Vec::is_empty);
+        let first_at = access(&self.operators[at])
+            .filter(|_| !is_constant)
+            .and_then(|access| self.first_at.get(&access.offset));
+        let sources = sources.unwrap_or_default();
+        let keeps = |number: &usize| {
+            sources.iter().any(|local| self.changing[*number].contains(local))
+                || first_at.is_some_and(|first_at| self.begins[*number] < *first_at)
+        };
+        loops.iter().rposition(keeps).map_or(0, |innermost| innermost + 1)
     }
 }
 
@@ -121,7 +150,7 @@ fn sources_before(operators: &[Operator<'_>], at: usize) -> Sources {
             | Op::I64Mul
             | Op::I64Shl
             | Op::I64ShrU => missing += 1,
-            _ if access(operator) == Some(Access::Load) => {}
+            _ if access(operator).is_some_and(|access| access.kind == AccessKind::Load) => {}
             _ => return None,
         }
         if missing == 0 {

@@ -79,6 +79,32 @@ const SHAPES: &[(&str, &str)] = &[
             (br_if $l (i64.ge_u (local.get $n) (i64.load (i32.const 64)))))",
     ),
     (
+        "a load that no access before the loop resembles",
+        "(local $p i32) (local $n i64)
+         (local.set $p (i32.wrap_i64 (call $leaf (i64.const 8))))
+         (drop (i64.load offset=16 (local.get $p)))
+         (loop $l
+            (local.set $n (i64.add (local.get $n) (i64.const 1)))
+            (br_if $l (i64.ge_u (local.get $n) (i64.load offset=24 (local.get $p)))))",
+    ),
+    (
+        "a load that an access before the loop resembles",
+        "(local $p i32) (local $n i64)
+         (local.set $p (i32.wrap_i64 (call $leaf (i64.const 8))))
+         (drop (i64.load offset=24 (local.get $p)))
+         (loop $l
+            (local.set $n (i64.add (local.get $n) (i64.const 1)))
+            (br_if $l (i64.ge_u (local.get $n) (i64.load offset=24 (local.get $p)))))",
+    ),
+    (
+        "a load whose offset makes up for its address",
+        "(local $n i64)
+         (local.set $n (i64.load offset=8 (i32.const 64)))
+         (loop $l
+            (local.set $n (i64.add (local.get $n) (i64.const 1)))
+            (br_if $l (i64.ge_u (local.get $n) (i64.load offset=16 (i32.const 56)))))",
+    ),
+    (
         "floating point",
         "(local $x f64)
          (loop $l
@@ -221,20 +247,31 @@ fn loops_that_load_along_are_left_as_they_are() {
 }
 
 #[test]
-fn loads_from_one_address_do_not_count() {
-    let same = "(local $p i32) (loop $l (br_if $l (i32.load (local.get $p))))";
-    assert_eq!(checkpoints(same).at_loops, [true]);
-    let of_the_outer_loop = "(local $p i32)
+fn loads_that_no_access_before_the_loop_resembles_are_kept() {
+    let only = "(local $p i32) (loop $l (br_if $l (i32.load (local.get $p))))";
+    assert_eq!(checkpoints(only).at_loops, [false]);
+    let in_the_outer_loop = "(local $p i32)
          (loop $outer
-            (local.set $p (i32.add (local.get $p) (i32.const 8)))
+            (drop (i32.load (local.get $p)))
             (loop $inner (br_if $inner (i32.load (local.get $p))))
-            (br_if $outer (i32.load (local.get $p))))";
-    assert_eq!(checkpoints(of_the_outer_loop).at_loops, [false, true]);
+            (br $outer))";
+    assert_eq!(checkpoints(in_the_outer_loop).at_loops, [false, true]);
+}
+
+#[test]
+fn loads_that_an_access_before_the_loop_resembles_do_not_count() {
+    let same = "(local $p i32)
+         (i32.store8 (local.get $p) (i32.const 1))
+         (loop $l (br_if $l (i32.load (local.get $p))))";
+    assert_eq!(checkpoints(same).at_loops, [true]);
     let computed_again = "(local $p i32) (local $at i32)
+         (drop (i32.load (i32.add (local.get $p) (i32.const 8))))
          (loop $l
             (local.set $at (i32.add (local.get $p) (i32.const 8)))
             (br_if $l (i32.load (local.get $at))))";
     assert_eq!(checkpoints(computed_again).at_loops, [true]);
+    let constant = "(loop $l (br_if $l (i32.load (i32.const 64))))";
+    assert_eq!(checkpoints(constant).at_loops, [true]);
 }
 
 #[test]
