@@ -9,24 +9,24 @@ use std::time::Duration;
 
 use engine::Outcome;
 use pool::{
-    GoneReason, InterpreterSource, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionId, WorkerId,
+    GoneReason, InterpreterSource, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionCell,
+    SessionId, WorkerId,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 
 use crate::config::SchedulerConfig;
-use crate::decision::{DecisionKind, EvictedTo};
+use crate::decision::{DecisionKind, EvictedTo, EvictionReason};
 use crate::effect::Effect;
 use crate::error::Refusal;
-use crate::job::LiveJob;
-use crate::message::SchedulerMessage;
+use crate::job::{DEFAULT_TENANT, LiveJob};
+use crate::message::{CaptureReply, SchedulerMessage};
 use crate::model::{Event, Fault, Model};
 use crate::status::{Phase, Totals};
 use crate::timer::{Alarm, Clock};
 
 use publish::Changes;
-pub(crate) use publish::{Published, ShownSession};
-use sessions::{Capture, OpenSession};
+pub(crate) use publish::Published;
 
 mod jobs;
 mod publish;
@@ -73,6 +73,20 @@ pub(crate) struct SchedulerState {
     next_session: u64,
     draining: Vec<oneshot::Sender<()>>,
     is_closing: bool,
+}
+
+/// A session that the model has not ended.
+struct OpenSession {
+    name: Arc<str>,
+    cell: Arc<SessionCell>,
+}
+
+/// A copy of a state that a worker is to make.
+struct Capture {
+    session: SessionId,
+    cell: Arc<SessionCell>,
+    /// Everybody who asked for it before it was made.
+    replies: Vec<CaptureReply>,
 }
 
 /// What is between submission and admission.
@@ -182,6 +196,45 @@ impl Drop for SchedulerState {
 }
 
 impl SchedulerState {
+    /// Lets `decide` change the model and answer callers, and publishes the result.
+    ///
+    /// The snapshot is locked meanwhile, so that a caller that has its answer and asks for the status
+    /// sees what it was told: it waits for the publication, and callers that don't ask never do.
+    fn decide_and_publish(&mut self, decide: impl FnOnce(&mut Self)) {
+        let published = Arc::clone(&self.published);
+        let mut snapshot = published.snapshot.write();
+        decide(self);
+        let open = |id| {
+            let open = self.sessions.get(&id)?;
+            Some((Arc::clone(&open.name), Arc::clone(&open.cell)))
+        };
+        snapshot.update(&mut self.changes, &self.model, open, self.totals);
+    }
+
+    /// Notes that the queues change that a job waits in.
+    fn touch(&mut self, job: JobId) {
+        self.changes.sessions.extend(self.session_of(job));
+        self.changes.tenants.extend(self.jobs.get(&job).map(|live| Arc::clone(&live.tenant)));
+        let copies = self.captures.contains_key(&job);
+        self.changes.tenants.extend(copies.then(|| DEFAULT_TENANT.clone()));
+    }
+
+    /// Tells of a decision that is kept for the status.
+    fn tell(&self, kind: DecisionKind) {
+        self.published.told.keep(self.now, kind);
+    }
+
+    /// Tells of a decision about one job, of which there are too many to be kept.
+    fn tell_of(&self, kind: impl FnOnce() -> DecisionKind) {
+        self.published.told.pass(self.now, kind);
+    }
+
+    fn evicted(&mut self, session: SessionId, to: EvictedTo, reason: EvictionReason) {
+        self.published.metrics.evicted(to, &reason);
+        self.tell(DecisionKind::Evicted { session, to, reason });
+        self.changes.session(session);
+    }
+
     fn receive(&mut self, message: SchedulerMessage) {
         match message {
             SchedulerMessage::Submit { request, transcript, admitted, reply } => {

@@ -5,13 +5,15 @@ use std::time::Duration;
 use pool::{SessionId, Stowage, WorkerId};
 use serde::Serialize;
 
+use crate::timer::as_seconds;
+
 /// One decision of the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Decision {
     /// Its place in the order of decisions: 1, 2, 3 and so on.
     pub sequence: u64,
     /// When it was made, since the scheduler began.
-    #[serde(rename = "at_seconds", serialize_with = "crate::status::as_seconds")]
+    #[serde(rename = "at_seconds", serialize_with = "as_seconds")]
     pub at: Duration,
     /// What was decided.
     #[serde(flatten)]
@@ -147,7 +149,7 @@ pub enum EvictionReason {
     /// It rested for long.
     Idle {
         /// For so long.
-        #[serde(rename = "rested_seconds", serialize_with = "crate::status::as_seconds")]
+        #[serde(rename = "rested_seconds", serialize_with = "as_seconds")]
         rested: Duration,
     },
     /// Too many sessions were in memory, and it had rested longest.

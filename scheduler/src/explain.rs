@@ -6,7 +6,7 @@ use pool::{SessionId, WorkerId};
 use serde::Serialize;
 
 use crate::job::Priority;
-use crate::status::{as_maybe_seconds, as_seconds};
+use crate::timer::{as_maybe_seconds, as_seconds};
 
 /// Where a job is, and why. For a job that has ended there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

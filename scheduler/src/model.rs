@@ -18,6 +18,7 @@ use crate::policy::fleet::{Activity, Fleet};
 use crate::policy::residency::{Place, Residency};
 use crate::policy::shares::{Key, Shares, Waiting};
 use crate::status::Phase;
+use crate::timer::Time;
 
 mod admission;
 mod dispatch;
@@ -28,9 +29,6 @@ mod invariants;
 mod tests;
 mod upkeep;
 mod view;
-
-/// Since the scheduler began.
-pub(crate) type Time = Duration;
 
 /// How a caller wants a job to end that may run. One that waits is just taken out of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,16 +1,14 @@
 //! What the scheduler shows of itself.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Outcome, Verdict};
 use pool::{SessionId, SessionPlace, WorkerId, WorkerStatus};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use crate::actor::{Published, ShownSession};
 use crate::decision::Decision;
 use crate::job::Priority;
-use crate::model::TenantView;
+use crate::timer::{as_maybe_seconds, as_seconds};
 
 /// The scheduler as it was after its last decision, with every worker as it is now.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -56,87 +54,6 @@ pub struct SchedulerStatus {
     /// The last decisions that were not about single jobs, the latest first: evictions,
     /// retirements, retries, workers, sessions. At most 50.
     pub last_decisions: Vec<Decision>,
-}
-
-impl SchedulerStatus {
-    pub(crate) fn of(published: &Published) -> Self {
-        let now = published.clock.now();
-        let snapshot = published.snapshot.read().clone();
-        let sessions: Vec<_> = snapshot.sessions.iter().map(SessionStatus::of).collect();
-        let workers = published.pool.get().map(pool::Pool::workers).unwrap_or_default();
-        let (latency, jobs_per_second, last_errors, last_program_errors) = {
-            let measures = published.measures.lock();
-            let (errors, program_errors) =
-                (measures.last_errors(now), measures.last_program_errors(now));
-            (measures.latencies(), measures.jobs_per_second(now), errors, program_errors)
-        };
-        let status = Self {
-            version: env!("CARGO_PKG_VERSION"),
-            phase: snapshot.phase,
-            uptime: now,
-            queue_depth: snapshot.queue_depth,
-            queued_bytes: snapshot.queued_bytes,
-            oldest_wait: snapshot.oldest.map(|oldest| now.saturating_sub(oldest)),
-            running: snapshot.running,
-            tenants: snapshot.tenants.iter().map(TenantStatus::of).collect(),
-            places: SessionPlaces::of(&sessions),
-            sessions,
-            workers,
-            memory: snapshot.memory,
-            totals: snapshot.totals,
-            latency,
-            jobs_per_second,
-            last_errors,
-            last_program_errors,
-            last_decisions: published.told.last(),
-        };
-        published.metrics.gauges(&status);
-        status
-    }
-}
-
-impl TenantStatus {
-    fn of((name, view): (&Arc<str>, &TenantView)) -> Self {
-        let depth = |(priority, depth): (Priority, usize)| QueueDepth { priority, depth };
-        let mut queued = Priority::ALL.into_iter().zip(view.depths).map(depth);
-        Self {
-            tenant: name.to_string(),
-            weight: view.weight,
-            queued: std::array::from_fn(|_| queued.next().expect("there are three priorities")),
-            queued_bytes: view.queued_bytes,
-            running: view.running,
-        }
-    }
-}
-
-impl SessionStatus {
-    fn of((session, shown): (&SessionId, &ShownSession)) -> Self {
-        Self {
-            session: *session,
-            name: shown.name.to_string(),
-            queue_depth: shown.queue_depth,
-            place: shown.cell.place(),
-            evicted: shown.evicted.as_ref().map(ToString::to_string),
-        }
-    }
-}
-
-impl SessionPlaces {
-    fn of(sessions: &[SessionStatus]) -> Self {
-        let mut places = Self::default();
-        for session in sessions {
-            let count = match session.place {
-                SessionPlace::Fresh => &mut places.fresh,
-                SessionPlace::OnWorker(_) => &mut places.on_workers,
-                SessionPlace::Parked { .. } => &mut places.parked,
-                SessionPlace::Compressed { .. } => &mut places.compressed,
-                SessionPlace::OnDisk { .. } => &mut places.on_disk,
-                SessionPlace::Lost => &mut places.lost,
-            };
-            *count += 1;
-        }
-        places
-    }
 }
 
 /// Whether the scheduler takes jobs.
@@ -337,16 +254,4 @@ impl Totals {
         *counter += 1;
         name
     }
-}
-
-/// A time as a number of seconds.
-pub(crate) fn as_seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(time.as_secs_f64())
-}
-
-pub(crate) fn as_maybe_seconds<S: Serializer>(
-    time: &Option<Duration>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    time.map(|time| time.as_secs_f64()).serialize(serializer)
 }

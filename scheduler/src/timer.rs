@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+
+/// Since the scheduler began.
+pub(crate) type Time = Duration;
 
 /// The clock of one scheduler: it counts from when the scheduler began.
 #[derive(Debug, Clone, Copy)]
@@ -66,4 +70,16 @@ impl Drop for Alarm {
     fn drop(&mut self) {
         self.cancel();
     }
+}
+
+/// A time as a number of seconds.
+pub(crate) fn as_seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
+}
+
+pub(crate) fn as_maybe_seconds<S: Serializer>(
+    time: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    time.map(|time| time.as_secs_f64()).serialize(serializer)
 }

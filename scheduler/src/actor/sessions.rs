@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pool::{Away, JobId, Parked, SessionCell, SessionId, Stowage, WorkerId};
 
-use super::{Application, SchedulerState};
+use super::{Application, Capture, OpenSession, SchedulerState};
 use crate::decision::{DecisionKind, EvictionReason};
 use crate::effect::Settlement;
 use crate::error::Refusal;
@@ -16,20 +16,6 @@ use crate::status::Phase;
 
 /// Sessions that have ended of which it is remembered why.
 const REMEMBERED_COUNT: usize = 1_000;
-
-/// A session that the model has not ended.
-pub(super) struct OpenSession {
-    pub(super) name: Arc<str>,
-    pub(super) cell: Arc<SessionCell>,
-}
-
-/// A copy of a state that a worker is to make.
-pub(super) struct Capture {
-    pub(super) session: SessionId,
-    pub(super) cell: Arc<SessionCell>,
-    /// Everybody who asked for it before it was made.
-    replies: Vec<CaptureReply>,
-}
 
 /// Where a copy of a state comes from.
 enum Copy {

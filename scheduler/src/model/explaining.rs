@@ -2,8 +2,9 @@
 
 use pool::JobId;
 
-use super::{Job, Model, Time};
+use super::{Job, Model};
 use crate::explain::{Explanation, JobState, WaitReason};
+use crate::timer::Time;
 
 impl Model {
     /// Where a job is, and why; `None` when it has ended. Takes as long as there are jobs.

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use pool::{JobId, SessionId, WorkerId};
 
-use super::{Ending, Event, Fault, Model, Report, Time};
+use super::{Ending, Event, Fault, Model, Report};
 use crate::config::{SchedulerConfig, SessionsConfig, WorkersConfig};
 use crate::decision::{EvictionReason, RetireReason};
 use crate::effect::{Effect, Settlement};
 use crate::error::Refusal;
 use crate::job::{Growth, Priority, Queued};
 use crate::status::Phase;
+use crate::timer::Time;
 
 mod admission;
 mod basics;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use pool::{SessionId, Stowage, WorkerId};
 
-use super::{Effect, EvictionReason, Model, Time};
+use super::{Effect, EvictionReason, Model};
 use crate::policy::ledger::Pressure;
 use crate::status::Phase;
+use crate::timer::Time;
 
 impl Model {
     /// Sessions that rest make room.

@@ -2,10 +2,11 @@
 
 use pool::{SessionId, WorkerId};
 
-use super::{Model, TenantView, Time};
+use super::{Model, TenantView};
 use crate::decision::EvictionReason;
 use crate::policy::residency::Session;
 use crate::status::{MemoryStatus, Phase};
+use crate::timer::Time;
 
 impl Model {
     pub(crate) fn phase(&self) -> Phase {

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::config::WorkersConfig;
 use crate::decision::RetireReason;
-use crate::model::Time;
+use crate::timer::Time;
 
 /// What a worker does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 
 use super::shares::Key;
 use crate::decision::EvictionReason;
-use crate::model::Time;
+use crate::timer::Time;
 
 /// Of so many sessions that rested longest one is looked for that fits on the disk.
 const LOOKED_AT_COUNT: usize = 16;

@@ -16,7 +16,7 @@ use pool::JobId;
 use super::estimate::Measured;
 use crate::config::TenantConfig;
 use crate::job::Priority;
-use crate::model::Time;
+use crate::timer::Time;
 
 mod check;
 

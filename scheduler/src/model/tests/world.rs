@@ -10,8 +10,9 @@ use super::Random;
 use crate::config::SchedulerConfig;
 use crate::effect::Effect;
 use crate::job::{Growth, Priority, Queued};
-use crate::model::{Ending, Event, Fault, Model, Report, Time};
+use crate::model::{Ending, Event, Fault, Model, Report};
 use crate::status::Phase;
+use crate::timer::Time;
 
 const TENANTS: [&str; 4] = ["ants", "bees", "cats", "dogs"];
 
