@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use engine::{Outcome, Transcript};
 use pool::{JobId, Parked, PoolEvent, SessionId};
+use ractor::ActorRef;
 use tokio::sync::oneshot;
 
 use crate::error::Refusal;
@@ -61,6 +62,38 @@ pub(crate) enum SchedulerMessage {
     Drain { within: Option<Duration>, reply: oneshot::Sender<()> },
     /// From a caller, or the last handle as it goes: every job is cancelled, then as `Drain`.
     Abort(Option<oneshot::Sender<()>>),
+}
+
+/// Sends messages to the scheduler. Dropping the last copy sends `Abort`.
+#[derive(Debug, Clone)]
+pub(crate) struct Mailbox {
+    actor: Arc<AbortOnDrop>,
+}
+
+#[derive(Debug)]
+struct AbortOnDrop(ActorRef<SchedulerMessage>);
+
+impl Mailbox {
+    pub(crate) fn new(actor: ActorRef<SchedulerMessage>) -> Self {
+        Self { actor: Arc::new(AbortOnDrop(actor)) }
+    }
+
+    /// Fails if the scheduler has ended.
+    pub(crate) fn send(&self, message: SchedulerMessage) -> Result<(), Refusal> {
+        self.actor.0.cast(message).map_err(|_| Refusal::ShuttingDown)
+    }
+
+    /// Ends a job, if the scheduler still runs.
+    pub(crate) fn end(&self, job: JobId, ending: Ending) {
+        let _ = self.send(SchedulerMessage::End(job, ending));
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        // Fails if the scheduler has ended already.
+        let _ = self.0.cast(SchedulerMessage::Abort(None));
+    }
 }
 
 impl From<PoolEvent> for SchedulerMessage {

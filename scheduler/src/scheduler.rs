@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::Transcript;
 use pool::{InterpreterSource, JobId, Parked, PoolConfig, SessionId};
-use ractor::{Actor, ActorRef};
+use ractor::Actor;
 use tokio::sync::oneshot;
 
 use crate::actor::{Published, SchedulerActor, SchedulerArguments};
@@ -14,7 +14,7 @@ use crate::decisions::Decisions;
 use crate::error::{Refusal, SchedulerStartError};
 use crate::explain::Explanation;
 use crate::job::JobRequest;
-use crate::message::SchedulerMessage;
+use crate::message::{Mailbox, SchedulerMessage};
 use crate::model::Ending;
 use crate::status::SchedulerStatus;
 use crate::ticket::Ticket;
@@ -23,12 +23,7 @@ use crate::ticket::Ticket;
 /// ticket are dropped, everything that still runs is cancelled.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    actor: ActorRef<SchedulerMessage>,
+    mailbox: Mailbox,
     published: Arc<Published>,
 }
 
@@ -49,7 +44,7 @@ impl Scheduler {
         let (actor, _) = Actor::spawn(None, SchedulerActor, arguments)
             .await
             .map_err(|error| SchedulerStartError::Spawn(error.to_string()))?;
-        Ok(Self { inner: Arc::new(Inner { actor, published }) })
+        Ok(Self { mailbox: Mailbox::new(actor), published })
     }
 
     /// Submits a job. Answers as soon as it is known whether the job is taken.
@@ -66,9 +61,9 @@ impl Scheduler {
             admitted,
             reply,
         };
-        self.send(message)?;
-        let job = Admission { scheduler: self, answer: admission }.wait().await?;
-        Ok(Ticket::new(job, self.clone(), outcome, transcript))
+        self.mailbox.send(message)?;
+        let job = Admission { mailbox: &self.mailbox, answer: admission }.wait().await?;
+        Ok(Ticket::new(job, self.mailbox.clone(), outcome, transcript))
     }
 
     /// The session with this name, opened if it isn't open.
@@ -81,7 +76,7 @@ impl Scheduler {
 
     /// Ends a session once its jobs have ended. Its state is dropped.
     pub fn close_session(&self, session: SessionId) {
-        let _ = self.send(SchedulerMessage::CloseSession(session));
+        let _ = self.mailbox.send(SchedulerMessage::CloseSession(session));
     }
 
     /// A session's state between two of its jobs; `None` is that of a fresh interpreter.
@@ -111,19 +106,19 @@ impl Scheduler {
     /// The scheduler and its workers as they are now. Never waits for anybody but the decision that
     /// is being made.
     pub fn status(&self) -> SchedulerStatus {
-        SchedulerStatus::of(&self.inner.published)
+        SchedulerStatus::of(&self.published)
     }
 
     /// Why a job waits, and for how long probably; `None` if it has ended or never was.
     pub async fn explain(&self, job: u64) -> Option<Explanation> {
         let (reply, answer) = oneshot::channel();
-        self.send(SchedulerMessage::Explain { job: JobId(job), reply }).ok()?;
+        self.mailbox.send(SchedulerMessage::Explain { job: JobId(job), reply }).ok()?;
         answer.await.ok().flatten()
     }
 
     /// Follows the decisions from here on.
     pub fn decisions(&self) -> Decisions {
-        self.inner.published.told.follow()
+        self.published.told.follow()
     }
 
     /// Takes no more jobs, finishes those it has, and ends every worker.
@@ -139,7 +134,7 @@ impl Scheduler {
 
     async fn drain_within(&self, within: Option<Duration>) {
         let (reply, done) = oneshot::channel();
-        if self.send(SchedulerMessage::Drain { within, reply }).is_ok() {
+        if self.mailbox.send(SchedulerMessage::Drain { within, reply }).is_ok() {
             let _ = done.await;
         }
     }
@@ -147,13 +142,9 @@ impl Scheduler {
     /// Takes no more jobs, cancels those it has, and ends every worker.
     pub async fn abort(&self) {
         let (reply, done) = oneshot::channel();
-        if self.send(SchedulerMessage::Abort(Some(reply))).is_ok() {
+        if self.mailbox.send(SchedulerMessage::Abort(Some(reply))).is_ok() {
             let _ = done.await;
         }
-    }
-
-    pub(crate) fn end(&self, job: JobId, ending: Ending) {
-        let _ = self.send(SchedulerMessage::End(job, ending));
     }
 
     async fn ask<T>(
@@ -161,18 +152,14 @@ impl Scheduler {
         message: impl FnOnce(oneshot::Sender<Result<T, Refusal>>) -> SchedulerMessage,
     ) -> Result<T, Refusal> {
         let (reply, answer) = oneshot::channel();
-        self.send(message(reply))?;
+        self.mailbox.send(message(reply))?;
         answer.await.map_err(|_| Refusal::ShuttingDown)?
-    }
-
-    fn send(&self, message: SchedulerMessage) -> Result<(), Refusal> {
-        self.inner.actor.cast(message).map_err(|_| Refusal::ShuttingDown)
     }
 }
 
 /// A submission that has not been answered, or whose answer was not taken yet.
 struct Admission<'a> {
-    scheduler: &'a Scheduler,
+    mailbox: &'a Mailbox,
     answer: oneshot::Receiver<Result<JobId, Refusal>>,
 }
 
@@ -188,14 +175,7 @@ impl Drop for Admission<'_> {
         // its answer is here.
         self.answer.close();
         if let Ok(Ok(job)) = self.answer.try_recv() {
-            self.scheduler.end(job, Ending::Cancel);
+            self.mailbox.end(job, Ending::Cancel);
         }
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // Fails if the scheduler has ended, which is as well.
-        let _ = self.actor.cast(SchedulerMessage::Abort(None));
     }
 }

@@ -8,8 +8,8 @@ use engine::{Chunk, Cursor, Event, Next, Outcome, SandboxFailure, Transcript, Ve
 use pool::JobId;
 use tokio::sync::{Notify, oneshot};
 
+use crate::message::Mailbox;
 use crate::model::Ending;
-use crate::scheduler::Scheduler;
 
 /// A caller's claim on the outcome of one job. Awaiting it gives the outcome; dropping it cancels
 /// the job.
@@ -17,7 +17,7 @@ use crate::scheduler::Scheduler;
 #[must_use = "dropping a ticket cancels its job"]
 pub struct Ticket {
     job: JobId,
-    scheduler: Scheduler,
+    scheduler: Mailbox,
     reply: oneshot::Receiver<Outcome>,
     transcript: Arc<Transcript>,
     cursor: Cursor,
@@ -28,7 +28,7 @@ pub struct Ticket {
 impl Ticket {
     pub(crate) fn new(
         job: JobId,
-        scheduler: Scheduler,
+        scheduler: Mailbox,
         reply: oneshot::Receiver<Outcome>,
         transcript: Arc<Transcript>,
     ) -> Self {
