@@ -1,5 +1,4 @@
-//! What is done about sessions that rest, memory that is short and workers that are too few or too
-//! many.
+//! Evicts idle sessions, frees memory, and adds and removes workers.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use crate::status::Phase;
 use crate::timer::Time;
 
 impl Model {
-    /// Sessions that rest make room.
+    /// Parks sessions that have been idle for long, and stows one where it takes less memory.
     pub(super) fn rest(&mut self, effects: &mut Vec<Effect>) {
         while let Some((since, id)) = self.sessions.stalest_held()
             && self.has_passed(since, self.config.sessions.park_after)
@@ -29,7 +28,7 @@ impl Model {
         }
     }
 
-    /// Sessions that rest for too long end.
+    /// Closes sessions that have been idle for too long.
     pub(super) fn close_resting(&mut self, effects: &mut Vec<Effect>) {
         let Some(close_after) = self.config.sessions.close_after else { return };
         while let Some((since, id)) = self.sessions.stalest()
@@ -40,7 +39,7 @@ impl Model {
         }
     }
 
-    /// Which session is to be put where it takes less memory, and why.
+    /// Picks the session to compress or spill next, and why.
     fn stows(&self) -> Option<(SessionId, Stowage, EvictionReason)> {
         let config = &self.config.sessions;
         let memory = self.memory();
@@ -69,7 +68,7 @@ impl Model {
         Some((id, Stowage::Disk, EvictionReason::Idle { rested }))
     }
 
-    /// Asks for workers that are missing.
+    /// Asks for the workers that are missing.
     pub(super) fn grow(&mut self, effects: &mut Vec<Effect>) {
         let wanted = self.wanted_workers();
         while self.fleet.count() < wanted {
@@ -78,8 +77,8 @@ impl Model {
         }
     }
 
-    /// Ends one worker that is too many, if it was idle for long enough. A session that rests there
-    /// is parked first, and then its worker is the stalest vacant one.
+    /// Ends one surplus worker that has been idle for long enough. A session that it holds is
+    /// parked first, which makes the worker the stalest vacant one.
     pub(super) fn shrink(&mut self, effects: &mut Vec<Effect>) {
         let Some((since, worker)) = self.surplus() else { return };
         if !self.has_passed(since, self.config.workers.shrink_after) {
@@ -110,10 +109,10 @@ impl Model {
         }
     }
 
-    /// A worker that is too many, and since when it is idle: vacant ones first, of those the one
-    /// that was idle longest.
+    /// A surplus worker and since when it has been idle: vacant ones first, then longest idle
+    /// first.
     fn surplus(&self) -> Option<(Time, WorkerId)> {
-        // Those that are being started may never come.
+        // Workers that are still starting may never come.
         if self.phase != Phase::Open || self.fleet.living() <= self.wanted_workers() {
             return None;
         }
@@ -123,7 +122,7 @@ impl Model {
         })
     }
 
-    /// When a `Tick` is due, if nothing happens before.
+    /// Returns when a `Tick` is due, if nothing happens before.
     pub(crate) fn next_wake(&self) -> Option<Time> {
         let sessions = &self.config.sessions;
         let deadline = self.due.first().map(|(due, _)| *due);
@@ -148,13 +147,13 @@ impl Model {
             .min()
     }
 
-    /// When the next place for a worker is tried again that was given up.
+    /// When a worker place that was given up is tried again.
     fn next_taken_back(&self) -> Option<Time> {
         let retry_after = self.config.workers.retry_after;
         self.fleet.next_taken_back(retry_after).filter(|_| self.phase == Phase::Open)
     }
 
-    /// In what time that is.
+    /// The time until then.
     pub(crate) fn next_try(&self) -> Option<Duration> {
         self.next_taken_back().map(|at| at.saturating_sub(self.now))
     }
