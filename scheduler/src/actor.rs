@@ -1,7 +1,8 @@
-//! The shell around the model: messages become events, effects are carried out. No decisions.
+//! The shell around the model: turns messages into events and carries out effects, without
+//! deciding.
 //!
-//! It keeps every admitted job until its outcome is sent, whatever becomes of the worker that runs
-//! it: a dead worker's mailbox is lost.
+//! It keeps every admitted job until its outcome is sent, because a worker's mailbox is lost when
+//! the worker dies.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -32,10 +33,10 @@ mod jobs;
 mod publish;
 mod sessions;
 
-/// What ractor says of an actor whose task was cancelled, which only the end of its runtime does.
+/// The reason that ractor gives for a cancelled task, which only the end of its runtime causes.
 const CANCELLED: &str = "actor_task_cancelled";
 
-/// What the scheduler is made from.
+/// What the scheduler is started with.
 pub(crate) struct SchedulerArguments {
     pub(crate) config: SchedulerConfig,
     pub(crate) pool: PoolConfig,
@@ -43,7 +44,7 @@ pub(crate) struct SchedulerArguments {
     pub(crate) published: Arc<Published>,
 }
 
-/// The actor.
+/// The scheduler's actor.
 pub(crate) struct SchedulerActor;
 
 pub(crate) struct SchedulerState {
@@ -51,21 +52,21 @@ pub(crate) struct SchedulerState {
     pool: Pool,
     published: Arc<Published>,
     clock: Clock,
-    /// When the message came that is being handled.
+    /// When the current message arrived.
     now: Duration,
     alarm: Alarm,
     jobs: HashMap<JobId, Box<LiveJob>>,
-    /// Copies of states that a worker is to make. To the model they are jobs of their sessions.
+    /// Requested copies of sessions' states. The model treats them as jobs of those sessions.
     captures: HashMap<JobId, Capture>,
-    /// What the model is deciding on.
+    /// The submission that the model is deciding on.
     applying: Option<Application>,
-    /// What a worker has said of its job, on which the model is deciding.
+    /// The report of a worker's job that the model is deciding on.
     finished: Option<Finished>,
     seats: HashMap<WorkerId, Seat>,
     sessions: HashMap<SessionId, OpenSession>,
-    /// The session that was opened last under each name.
+    /// The session that was last opened under each name.
     names: HashMap<Arc<str>, SessionId>,
-    /// Why the last sessions ended that did.
+    /// Why the most recent sessions ended.
     ended: BTreeMap<SessionId, String>,
     changes: Changes,
     totals: Totals,
@@ -81,21 +82,21 @@ struct OpenSession {
     cell: Arc<SessionCell>,
 }
 
-/// A copy of a state that a worker is to make.
+/// A requested copy of a session's state, which a worker is to make.
 struct Capture {
     session: SessionId,
     cell: Arc<SessionCell>,
-    /// Everybody who asked for it before it was made.
+    /// Everyone who has asked for it so far.
     replies: Vec<CaptureReply>,
 }
 
-/// What is between submission and admission.
+/// A submission that the model has not admitted or refused yet.
 enum Application {
     Job { live: Box<LiveJob>, admitted: oneshot::Sender<Result<JobId, Refusal>> },
     Capture(Capture),
 }
 
-/// What came of one try of a job, as its worker says.
+/// A worker's report of one try of a job.
 struct Finished {
     outcome: Box<Outcome>,
     attach: Duration,
@@ -174,7 +175,7 @@ impl Actor for SchedulerActor {
                 return Ok(());
             }
         };
-        // The pool's supervisor is the only child. When it ends by itself, workers end with it.
+        // The pool's supervisor is the only child. If it ends unasked, the workers end with it.
         if state.model.phase() != Phase::Drained {
             if ended == CANCELLED {
                 tracing::debug!("the runtime ended before the pool was drained");
@@ -196,10 +197,10 @@ impl Drop for SchedulerState {
 }
 
 impl SchedulerState {
-    /// Lets `decide` change the model and answer callers, and publishes the result.
+    /// Lets `decide` change the model and answer callers, then publishes the result.
     ///
-    /// The snapshot is locked meanwhile, so that a caller that has its answer and asks for the status
-    /// sees what it was told: it waits for the publication, and callers that don't ask never do.
+    /// The snapshot stays locked meanwhile, so a caller that has its answer sees its effect in the
+    /// status: reading the status waits for the publication. Other callers don't wait.
     fn decide_and_publish(&mut self, decide: impl FnOnce(&mut Self)) {
         let published = Arc::clone(&self.published);
         let mut snapshot = published.snapshot.write();
@@ -211,7 +212,7 @@ impl SchedulerState {
         snapshot.update(&mut self.changes, &self.model, open, self.totals);
     }
 
-    /// Notes that the queues change that a job waits in.
+    /// Marks the queues that a job is in as changed.
     fn touch(&mut self, job: JobId) {
         self.changes.sessions.extend(self.session_of(job));
         self.changes.tenants.extend(self.jobs.get(&job).map(|live| Arc::clone(&live.tenant)));
@@ -219,12 +220,12 @@ impl SchedulerState {
         self.changes.tenants.extend(copies.then(|| DEFAULT_TENANT.clone()));
     }
 
-    /// Tells of a decision that is kept for the status.
+    /// Publishes a decision, and keeps it for the status.
     fn tell(&self, kind: DecisionKind) {
         self.published.told.keep(self.now, kind);
     }
 
-    /// Tells of a decision about one job, of which there are too many to be kept.
+    /// Publishes a decision about one job. These are too many to keep for the status.
     fn tell_of(&self, kind: impl FnOnce() -> DecisionKind) {
         self.published.told.pass(self.now, kind);
     }
@@ -375,7 +376,8 @@ impl SchedulerState {
                 self.evicted(session, EvictedTo::Memory, reason);
             }
             Effect::Stow(session, stowage, reason) => self.stow(session, stowage, reason),
-            // `finish_drain` looks at the phase, which also holds when this came earlier.
+            // `finish_drain` checks the phase instead, which also holds if this effect came
+            // earlier.
             Effect::Drained => self.tell(DecisionKind::Drained),
         }
     }
@@ -384,21 +386,21 @@ impl SchedulerState {
         self.seats.remove(&worker).expect("S-7: the model uses only seats it was given")
     }
 
-    /// Once everything has ended: closes the pool, answers those who wait, and ends.
+    /// Once every job has ended: closes the pool, answers the drain calls, and stops this actor.
     fn finish_drain(&mut self, myself: &ActorRef<SchedulerMessage>) {
         if self.model.phase() != Phase::Drained {
             return;
         }
         if std::mem::replace(&mut self.is_closing, true) {
-            // Who asks again hears when this actor ends.
+            // Later drain calls are answered by this actor's end.
             return;
         }
         let waiting = std::mem::take(&mut self.draining);
         let (pool, myself) = (self.pool.clone(), myself.clone());
-        // Closing waits for worker threads; their last words must still be received here.
+        // Closing waits for worker threads, whose last messages must still be received here.
         tokio::spawn(async move {
             if let Err(error) = pool.close().await {
-                tracing::debug!(%error, "the pool was closed before");
+                tracing::debug!(%error, "the pool was already closed");
             }
             for reply in waiting {
                 let _ = reply.send(());
@@ -411,7 +413,7 @@ impl SchedulerState {
         let Some(at) = self.model.next_wake() else { return };
         let myself = myself.clone();
         self.alarm.set(at, move || {
-            // Fails if the scheduler has ended, and then nothing is due.
+            // Fails if the scheduler has ended; then nothing is due.
             let _ = myself.cast(SchedulerMessage::Tick);
         });
     }

@@ -19,8 +19,8 @@ use crate::model::Ending;
 use crate::status::SchedulerStatus;
 use crate::ticket::Ticket;
 
-/// The handle of a scheduler and its pool. Cheap to clone. When the last handle and the last
-/// ticket are dropped, everything that still runs is cancelled.
+/// A handle of a scheduler and its pool. Cheap to clone. Dropping the last handle and the last
+/// ticket cancels all jobs.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     mailbox: Mailbox,
@@ -28,10 +28,10 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Starts a scheduler with a pool of its own. Workers become ready afterwards.
+    /// Starts a scheduler with its own pool. Workers become ready afterwards.
     ///
     /// # Errors
-    /// The configuration makes no sense, or an actor can't be started.
+    /// The configuration is invalid, or an actor can't be started.
     pub async fn start(
         config: SchedulerConfig,
         pool: PoolConfig,
@@ -47,7 +47,7 @@ impl Scheduler {
         Ok(Self { mailbox: Mailbox::new(actor), published })
     }
 
-    /// Submits a job. Answers as soon as it is known whether the job is taken.
+    /// Submits a job, and returns as soon as it is admitted or refused.
     ///
     /// # Errors
     /// The job is refused, with the reason.
@@ -66,7 +66,7 @@ impl Scheduler {
         Ok(Ticket::new(job, self.mailbox.clone(), outcome, transcript))
     }
 
-    /// The session with this name, opened if it isn't open.
+    /// Returns the session with this name, and opens it if it isn't open.
     ///
     /// # Errors
     /// Too many sessions are open, or the scheduler is shutting down.
@@ -79,10 +79,11 @@ impl Scheduler {
         let _ = self.mailbox.send(SchedulerMessage::CloseSession(session));
     }
 
-    /// A session's state between two of its jobs; `None` is that of a fresh interpreter.
+    /// Copies a session's state between two of its jobs; `None` is that of a fresh interpreter.
     ///
     /// # Errors
-    /// A job of the session waits or runs, or it is gone, or its state can't be copied.
+    /// A job of the session is queued or running, the session is gone, or its state can't be
+    /// copied.
     pub async fn capture(&self, session: SessionId) -> Result<Option<Parked>, Refusal> {
         self.ask(|reply| SchedulerMessage::Capture { session, reply }).await
     }
@@ -90,44 +91,45 @@ impl Scheduler {
     /// Opens a session with this state; `None` is that of a fresh interpreter.
     ///
     /// # Errors
-    /// A session with this name is open, or it can't be opened as with `open_session`.
+    /// A session with this name is open, or opening fails as in `open_session`.
     pub async fn adopt(&self, name: &str, state: Option<Parked>) -> Result<SessionId, Refusal> {
         self.ask(|reply| SchedulerMessage::Adopt { name: Arc::from(name), state, reply }).await
     }
 
-    /// Has a session go on from this state; `None` is that of a fresh interpreter.
+    /// Replaces a session's state; `None` is that of a fresh interpreter.
     ///
     /// # Errors
-    /// A job of the session waits or runs, or it is gone.
+    /// A job of the session is queued or running, or the session is gone.
     pub async fn replace(&self, session: SessionId, state: Option<Parked>) -> Result<(), Refusal> {
         self.ask(|reply| SchedulerMessage::Replace { session, state, reply }).await
     }
 
-    /// The scheduler and its workers as they are now. Never waits for anybody but the decision that
-    /// is being made.
+    /// Returns the present state of the scheduler and its workers. Waits at most for the decision
+    /// that is being made.
     pub fn status(&self) -> SchedulerStatus {
         SchedulerStatus::of(&self.published)
     }
 
-    /// Why a job waits, and for how long probably; `None` if it has ended or never was.
+    /// Explains why a job waits, and estimates for how long; `None` if it has ended or never
+    /// existed.
     pub async fn explain(&self, job: u64) -> Option<Explanation> {
         let (reply, answer) = oneshot::channel();
         self.mailbox.send(SchedulerMessage::Explain { job: JobId(job), reply }).ok()?;
         answer.await.ok().flatten()
     }
 
-    /// Follows the decisions from here on.
+    /// Follows the decisions from now on.
     pub fn decisions(&self) -> Decisions {
         self.published.told.follow()
     }
 
-    /// Takes no more jobs, finishes those it has, and ends every worker.
+    /// Refuses new jobs, finishes the admitted ones, and ends every worker.
     pub async fn drain(&self) {
         self.drain_within(None).await;
     }
 
-    /// Takes no more jobs, finishes those that end within this time, cancels the others, and ends
-    /// every worker.
+    /// Refuses new jobs, finishes those that end within `time`, cancels the others, and ends every
+    /// worker.
     pub async fn drain_for(&self, time: Duration) {
         self.drain_within(Some(time)).await;
     }
@@ -139,7 +141,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes no more jobs, cancels those it has, and ends every worker.
+    /// Refuses new jobs, cancels the admitted ones, and ends every worker.
     pub async fn abort(&self) {
         let (reply, done) = oneshot::channel();
         if self.mailbox.send(SchedulerMessage::Abort(Some(reply))).is_ok() {
@@ -157,7 +159,7 @@ impl Scheduler {
     }
 }
 
-/// A submission that has not been answered, or whose answer was not taken yet.
+/// A submission whose answer has not arrived or was not taken yet.
 struct Admission<'a> {
     mailbox: &'a Mailbox,
     answer: oneshot::Receiver<Result<JobId, Refusal>>,
@@ -171,8 +173,8 @@ impl Admission<'_> {
 
 impl Drop for Admission<'_> {
     fn drop(&mut self) {
-        // A caller that stops waiting wants no job. Either the scheduler finds nobody to answer, or
-        // its answer is here.
+        // A caller that stops waiting wants no job. After `close`, either the scheduler can't
+        // answer any more, or the answer is here.
         self.answer.close();
         if let Ok(Ok(job)) = self.answer.try_recv() {
             self.mailbox.end(job, Ending::Cancel);

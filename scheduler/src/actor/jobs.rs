@@ -1,4 +1,4 @@
-//! The shell's part about jobs: from submission to the one outcome.
+//! The shell's part about jobs: from submission to their one outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl SchedulerState {
                 self.jobs.insert(job, live);
                 self.touch(job);
                 if admitted.send(Ok(job)).is_err() {
-                    // The caller went away before it heard; nobody will want the outcome.
+                    // The caller left before it was answered, so nobody wants the outcome.
                     self.decide(Event::EndWanted(job, Ending::Cancel));
                 }
             }
@@ -156,7 +156,7 @@ impl SchedulerState {
         self.finished = None;
     }
 
-    /// Tells the model of a session's loss, if it is lost.
+    /// Tells the model if a session's state has been lost.
     pub(super) fn note_loss(&mut self, session: Option<SessionId>) {
         if let Some(session) = session
             && let Some(reason) = self.loss_of(session)
@@ -176,7 +176,7 @@ impl SchedulerState {
         self.tell(DecisionKind::WorkerGone { worker, reason, is_replaced });
     }
 
-    /// What the worker said is the job's outcome.
+    /// Ends a job with the outcome that its worker reported.
     pub(super) fn conclude(&mut self, job: JobId) {
         self.touch(job);
         let Some(Finished { outcome, attach, .. }) = self.finished.take() else { return };
@@ -191,7 +191,7 @@ impl SchedulerState {
         self.end(job, *outcome);
     }
 
-    /// The job waits again; what came of it so far is forgotten.
+    /// Prepares another try of a job, and discards what the failed one left.
     pub(super) fn retry(&mut self, job: JobId, attempt: u32) {
         self.touch(job);
         let Some(live) = self.jobs.get_mut(&job) else { return };
@@ -202,7 +202,7 @@ impl SchedulerState {
             Some(_) | None => ("its worker died".to_owned(), true),
         };
         live.task.transcript.restart();
-        // What ended with its worker was stopped for that.
+        // The worker's end stopped the old handle.
         live.task.stop = StopHandle::default();
         let ran_on = live.dispatched.take().map(|(_, worker)| worker);
         self.totals.retried += 1;
@@ -257,7 +257,7 @@ impl SchedulerState {
         }
     }
 
-    /// The only place where a job ends.
+    /// Ends a job. No job ends anywhere else.
     fn end(&mut self, job: JobId, outcome: Outcome) {
         let Some(mut live) = self.jobs.remove(&job) else { return };
         let mut outcome = live.seen(outcome, self.now);
@@ -266,7 +266,8 @@ impl SchedulerState {
         let queue_wait = until.saturating_sub(live.submitted);
         outcome.usage.queue_wait = queue_wait;
         let how = self.totals.count(&outcome);
-        // How long callers had patience says nothing of how soon jobs start.
+        // A job that never started says nothing about queue times, only about its caller's
+        // patience.
         let has_started = since.is_some();
         {
             let mut measures = self.published.measures.lock();
@@ -286,13 +287,13 @@ impl SchedulerState {
         self.published.metrics.job_ended(&outcome, how);
         self.tell_of(|| DecisionKind::Ended { job: job.0, how });
         if let Some(reply) = live.reply.take() {
-            // A caller that dropped its ticket doesn't want it.
+            // Fails if the caller has dropped its ticket.
             let _ = reply.send(outcome);
         }
     }
 }
 
-/// Whether a program never began: its caller wanted it to end, or its time was over, before.
+/// Whether a program never began: it was cancelled, or its time was over, before that.
 fn never_ran(outcome: &Outcome) -> bool {
     let ended_before = matches!(outcome.verdict, Verdict::Limit(_) | Verdict::Cancelled);
     ended_before && outcome.usage.wall.is_zero()

@@ -43,13 +43,13 @@ impl Published {
     }
 }
 
-/// The scheduler after its last decision. A copy takes no time, however much is in it.
+/// The scheduler after its last decision. Cloning it is cheap, however large it is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshot {
     pub(crate) phase: Phase,
     pub(crate) queue_depth: usize,
     pub(crate) queued_bytes: usize,
-    /// When the oldest job came that waits.
+    /// When the oldest queued job was submitted.
     pub(crate) oldest: Option<Duration>,
     pub(crate) running: usize,
     pub(crate) tenants: RedBlackTreeMapSync<Arc<str>, TenantView>,
@@ -58,7 +58,7 @@ pub(crate) struct Snapshot {
     pub(crate) totals: Totals,
 }
 
-/// One open session after the last decision; its cell says where its state is now.
+/// An open session after the last decision. Its cell says where its state is now.
 #[derive(Debug, Clone)]
 pub(crate) struct ShownSession {
     pub(crate) name: Arc<str>,
@@ -67,7 +67,7 @@ pub(crate) struct ShownSession {
     pub(crate) evicted: Option<EvictionReason>,
 }
 
-/// What is not as it was published. There may be too much to publish all of it.
+/// What changed since the last publication. Publishing everything each time would take too long.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) sessions: Vec<SessionId>,
@@ -81,7 +81,7 @@ impl Changes {
 }
 
 impl Snapshot {
-    /// Takes in what changed, from the model and from what the shell keeps of each open session.
+    /// Publishes the changes. `open` gives the name and cell of an open session.
     pub(super) fn update(
         &mut self,
         changes: &mut Changes,

@@ -14,13 +14,13 @@ use crate::message::CaptureReply;
 use crate::model::Event;
 use crate::status::Phase;
 
-/// Sessions that have ended of which it is remembered why.
+/// For how many ended sessions the reason is remembered.
 const REMEMBERED_COUNT: usize = 1_000;
 
-/// Where a copy of a state comes from.
+/// Where the copy of a state comes from.
 enum Copy {
     AtHand(Option<Parked>),
-    /// That which counts as this job will be one.
+    /// From the capture that already counts as this job.
     UnderWay(JobId),
     ToMake(Arc<SessionCell>),
 }
@@ -35,7 +35,7 @@ impl Capture {
             Settlement::SessionLost(reason) => Refusal::SessionGone { reason },
             Settlement::WorkerDied(reason) => match self.cell.at_hand() {
                 Err(Away::Lost(reason)) => Refusal::SessionGone { reason },
-                // Its worker died on the way to it.
+                // The worker died before it took up the state.
                 Ok(_) | Err(Away::OnWorker(_) | Away::Packed) => Refusal::NotCaptured { reason },
             },
         }
@@ -47,7 +47,7 @@ impl SchedulerState {
         self.sessions.get(&session).map(|open| Arc::clone(&open.cell))
     }
 
-    /// Why a session's state is gone, if it is.
+    /// Why a session's state is lost, if it is.
     pub(super) fn loss_of(&self, session: SessionId) -> Option<String> {
         match self.cell(session)?.at_hand() {
             Err(Away::Lost(reason)) => Some(reason),
@@ -55,14 +55,14 @@ impl SchedulerState {
         }
     }
 
-    /// Whether the session's state is anywhere.
+    /// Whether the session's state still exists.
     pub(super) fn has_state(&self, session: SessionId) -> bool {
         let cell = self.cell(session);
         cell.is_some_and(|cell| !matches!(cell.at_hand(), Err(Away::Lost(_))))
     }
 
-    /// Whether the state of the session that was on a dead worker went with it. It didn't if it was
-    /// copied before, or had not even come there.
+    /// Whether a dead worker's resident session lost its state with it. It didn't if the state was
+    /// copied before, or had not reached the worker yet.
     pub(super) fn is_state_gone_with(&self, worker: WorkerId) -> bool {
         let resident = self.model.resident(worker).and_then(|id| self.cell(id));
         resident.is_some_and(|cell| match cell.at_hand() {
@@ -134,7 +134,7 @@ impl SchedulerState {
         if let Some((job, _)) = underway
             && load == 1
         {
-            // It is of the state that this caller wants too.
+            // The copy under way is of the same state.
             return Ok(Copy::UnderWay(*job));
         }
         if load > 0 {
@@ -150,7 +150,7 @@ impl SchedulerState {
         }
     }
 
-    /// Answers for a copy when its worker is done with it.
+    /// Answers a capture when its worker has finished.
     pub(super) fn answer_capture(&mut self, job: JobId, result: Result<(), String>) {
         let Some(capture) = self.captures.remove(&job) else { return };
         let answer = capture.cell.at_hand().map_err(|away| match away {
@@ -162,15 +162,15 @@ impl SchedulerState {
         self.answer(capture, &answer);
     }
 
-    /// Answers everybody who asked for a copy.
+    /// Answers everyone who asked for a copy.
     pub(super) fn answer(&self, capture: Capture, answer: &Result<Option<Parked>, Refusal>) {
         for reply in capture.replies {
-            // Who went away doesn't want it.
+            // Fails if the caller has left.
             let _ = reply.send(self.noted(answer.clone()));
         }
     }
 
-    /// The answer to a call about a session, after it was counted and told if it is a refusal.
+    /// Counts and publishes a refusal, and passes the answer on.
     pub(super) fn noted<T>(&self, answer: Result<T, Refusal>) -> Result<T, Refusal> {
         answer.inspect_err(|refusal| {
             self.published.metrics.refused(refusal);
@@ -182,10 +182,10 @@ impl SchedulerState {
         })
     }
 
-    /// Carries out the end of a session.
+    /// Removes a session that has ended.
     pub(super) fn end_session(&mut self, session: SessionId, reason: &str) {
         let Some(open) = self.sessions.remove(&session) else { return };
-        // Once it was closing, its name was free for another.
+        // A closing session's name may already belong to another session.
         if self.names.get(&open.name) == Some(&session) {
             self.names.remove(&open.name);
         }
@@ -198,7 +198,7 @@ impl SchedulerState {
         self.changes.session(session);
     }
 
-    /// Has a session's state put where it takes less memory.
+    /// Asks the pool to stow a session's state.
     pub(super) fn stow(&mut self, session: SessionId, stowage: Stowage, reason: EvictionReason) {
         if let Some(cell) = self.cell(session) {
             self.pool.stow(cell, stowage);
@@ -206,7 +206,7 @@ impl SchedulerState {
         }
     }
 
-    /// A refusal that says why the session is gone, if that is remembered.
+    /// Adds why the session ended to a refusal, if that is remembered.
     pub(super) fn as_remembered(&self, session: SessionId, refusal: Refusal) -> Refusal {
         match (refusal, self.ended.get(&session)) {
             (Refusal::SessionGone { .. }, Some(reason)) => {
@@ -216,7 +216,7 @@ impl SchedulerState {
         }
     }
 
-    /// The session with this name that takes jobs.
+    /// The open session with this name.
     fn named(&mut self, name: &str) -> Option<SessionId> {
         let session = *self.names.get(name)?;
         if let Some(reason) = self.loss_of(session) {
@@ -241,7 +241,7 @@ impl SchedulerState {
         Ok(session)
     }
 
-    /// The cell of a session that takes jobs.
+    /// The cell of an open session.
     fn open_cell(&self, session: SessionId) -> Result<Arc<SessionCell>, Refusal> {
         if self.model.phase() == Phase::Drained {
             return Err(Refusal::ShuttingDown);
@@ -251,7 +251,7 @@ impl SchedulerState {
     }
 }
 
-/// What a state takes in memory beside the image.
+/// Bytes that a state takes in memory beyond the image.
 fn bytes_of(state: Option<&Parked>) -> u64 {
     state.map_or(0, Parked::bytes)
 }
