@@ -1,4 +1,4 @@
-//! The stream of decisions: who follows it, and the last of them for the status.
+//! The stream of decisions for followers, and the last decisions for the status.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tokio::sync::broadcast;
 
 use crate::decision::{Decision, DecisionKind};
 
-/// Decisions that a slow follower may be behind; what is older it misses.
+/// How many decisions a slow follower may be behind before it misses some.
 const FOLLOWED: usize = 1024;
 
-/// Decisions that are kept for the status.
+/// How many decisions are kept for the status.
 const KEPT: usize = 50;
 
-/// What has been decided, for those who want to know.
+/// Sends decisions to followers, and keeps the last ones.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     state: Mutex<State>,
@@ -22,7 +22,7 @@ pub(crate) struct Told {
 
 #[derive(Debug)]
 struct State {
-    /// `None` once nothing more will be decided.
+    /// `None` once no more decisions will follow.
     sender: Option<broadcast::Sender<Decision>>,
     last: u64,
     kept: VecDeque<Decision>,
@@ -36,7 +36,7 @@ impl Default for State {
 }
 
 impl Told {
-    /// Tells of a decision, and keeps it for a while.
+    /// Sends a decision, and keeps it for the status.
     pub(crate) fn keep(&self, at: Duration, kind: DecisionKind) {
         let mut state = self.state.lock();
         if state.kept.len() == KEPT {
@@ -46,7 +46,7 @@ impl Told {
         state.kept.push_back(decision);
     }
 
-    /// Tells of a decision; if nobody follows, it is only counted.
+    /// Sends a decision. If there are no followers, it is only counted.
     pub(crate) fn pass(&self, at: Duration, kind: impl FnOnce() -> DecisionKind) {
         let mut state = self.state.lock();
         if state.sender.as_ref().is_some_and(|sender| sender.receiver_count() > 0) {
@@ -56,7 +56,7 @@ impl Told {
         }
     }
 
-    /// Nothing more will be decided.
+    /// Ends the stream of decisions.
     pub(crate) fn close(&self) {
         self.state.lock().sender = None;
     }
@@ -69,44 +69,46 @@ impl Told {
         Decisions { receiver }
     }
 
-    /// The last ones that were kept, the latest first.
+    /// Returns the last decisions that were kept, the latest first.
     pub(crate) fn last(&self) -> Vec<Decision> {
         self.state.lock().kept.iter().rev().cloned().collect()
     }
 }
 
 impl State {
-    /// Called while locked, so that the order of numbers is the order in which followers hear.
+    /// Called with the lock held, so that followers receive decisions in the order of their
+    /// numbers.
     fn tell(&mut self, at: Duration, kind: DecisionKind) -> Decision {
         self.last += 1;
         let decision = Decision { sequence: self.last, at, kind };
         if let Some(sender) = &self.sender {
-            // Fails if nobody follows.
+            // Fails if there are no followers.
             let _ = sender.send(decision.clone());
         }
         decision
     }
 }
 
-/// A follower of the scheduler's decisions, from when it was made. It holds nobody up: one that is
-/// more than 1,024 decisions behind misses some, and is told how many.
+/// Receives the scheduler's decisions from when it was created. It blocks nobody: a follower that
+/// is more than 1,024 decisions behind misses some, and learns how many.
 #[derive(Debug)]
-#[must_use = "what isn't followed isn't heard"]
+#[must_use = "a follower that isn't read receives nothing"]
 pub struct Decisions {
     receiver: broadcast::Receiver<Decision>,
 }
 
-/// What a follower hears next.
+/// What a follower receives next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextDecision {
     /// A decision.
     Decision(Decision),
-    /// The follower was too slow for so many.
+    /// The follower was too slow and missed this many decisions.
     Missed(u64),
 }
 
 impl Decisions {
-    /// The next decision; `None` once the scheduler has ended and all was heard. Cancel-safe.
+    /// Returns the next decision; `None` once the scheduler has ended and all were received.
+    /// Cancel-safe.
     pub async fn next(&mut self) -> Option<NextDecision> {
         match self.receiver.recv().await {
             Ok(decision) => Some(NextDecision::Decision(decision)),

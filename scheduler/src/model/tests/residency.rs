@@ -62,7 +62,7 @@ fn a_session_that_rests_is_parked_then_spilled_then_closed() {
     assert_eq!(told.model.eviction_of(SessionId(1)), Some(&idle(100)));
     let memory = told.model.memory();
     assert_eq!((memory.session_bytes, memory.disk_bytes), (0, 300));
-    assert_eq!(told.pass(seconds(900)), [ended(1, "it rested for 1000.0 s")]);
+    assert_eq!(told.pass(seconds(900)), [ended(1, "it was idle for 1000.0 s")]);
     assert_eq!(told.model.memory().disk_bytes, 0);
 }
 
