@@ -59,7 +59,7 @@ pub(crate) struct SchedulerState {
     /// Requested copies of sessions' states. The model treats them as jobs of those sessions.
     captures: HashMap<JobId, Capture>,
     /// The submission that the model is deciding on.
-    applying: Option<Application>,
+    deciding_on: Option<Submission>,
     /// The report of a worker's job that the model is deciding on.
     finished: Option<Finished>,
     seats: HashMap<WorkerId, Seat>,
@@ -91,7 +91,7 @@ struct Capture {
 }
 
 /// A submission that the model has not admitted or refused yet.
-enum Application {
+enum Submission {
     Job { live: Box<LiveJob>, admitted: oneshot::Sender<Result<JobId, Refusal>> },
     Capture(Capture),
 }
@@ -128,7 +128,7 @@ impl Actor for SchedulerActor {
             alarm: Alarm::new(clock),
             jobs: HashMap::new(),
             captures: HashMap::new(),
-            applying: None,
+            deciding_on: None,
             finished: None,
             seats: HashMap::new(),
             sessions: HashMap::new(),
@@ -192,7 +192,7 @@ impl Actor for SchedulerActor {
 
 impl Drop for SchedulerState {
     fn drop(&mut self) {
-        self.published.told.close();
+        self.published.decisions.close();
     }
 }
 
@@ -221,18 +221,18 @@ impl SchedulerState {
     }
 
     /// Publishes a decision, and keeps it for the status.
-    fn tell(&self, kind: DecisionKind) {
-        self.published.told.keep(self.now, kind);
+    fn record(&self, kind: DecisionKind) {
+        self.published.decisions.record(self.now, kind);
     }
 
     /// Publishes a decision about one job. These are too many to keep for the status.
-    fn tell_of(&self, kind: impl FnOnce() -> DecisionKind) {
-        self.published.told.pass(self.now, kind);
+    fn broadcast(&self, kind: impl FnOnce() -> DecisionKind) {
+        self.published.decisions.broadcast(self.now, kind);
     }
 
     fn evicted(&mut self, session: SessionId, to: EvictedTo, reason: EvictionReason) {
         self.published.metrics.evicted(to, &reason);
-        self.tell(DecisionKind::Evicted { session, to, reason });
+        self.record(DecisionKind::Evicted { session, to, reason });
         self.changes.session(session);
     }
 
@@ -244,17 +244,17 @@ impl SchedulerState {
             SchedulerMessage::End(job, ending) => self.decide(Event::EndWanted(job, ending)),
             SchedulerMessage::OpenSession { name, reply } => {
                 let answer = self.open_session(name);
-                let _ = reply.send(self.noted(answer));
+                let _ = reply.send(self.count_refusal(answer));
             }
             SchedulerMessage::CloseSession(session) => self.decide(Event::SessionClosed(session)),
             SchedulerMessage::Capture { session, reply } => self.capture(session, reply),
             SchedulerMessage::Adopt { name, state, reply } => {
                 let answer = self.adopt(name, state);
-                let _ = reply.send(self.noted(answer));
+                let _ = reply.send(self.count_refusal(answer));
             }
             SchedulerMessage::Replace { session, state, reply } => {
                 let answer = self.replace(session, state);
-                let _ = reply.send(self.noted(answer));
+                let _ = reply.send(self.count_refusal(answer));
             }
             SchedulerMessage::Explain { job, reply } => {
                 let _ = reply.send(self.model.explain(job, self.now));
@@ -279,7 +279,7 @@ impl SchedulerState {
     fn drain(&mut self, within: Option<Duration>) {
         let until = within.map(|within| self.now.saturating_add(within));
         if self.model.phase() == Phase::Open {
-            self.tell(DecisionKind::Draining);
+            self.record(DecisionKind::Draining);
         }
         self.decide(Event::Draining { until });
     }
@@ -312,7 +312,7 @@ impl SchedulerState {
             PoolEvent::Stowed { session, stowage, result } => {
                 if let Err(error) = &result {
                     let error = error.to_string();
-                    self.tell(DecisionKind::NotEvicted { session, error });
+                    self.record(DecisionKind::NotEvicted { session, error });
                 }
                 self.decide(Event::Stowed { session, stowage, result });
                 self.changes.session(session);
@@ -360,16 +360,16 @@ impl SchedulerState {
             Effect::EndSession(session, reason) => self.end_session(session, &reason),
             Effect::AddWorker => {
                 self.pool.add_worker();
-                self.tell(DecisionKind::WorkerAdded);
+                self.record(DecisionKind::WorkerAdded);
             }
             Effect::DismissWorker(worker) => {
                 self.seat(worker).dismiss();
-                self.tell(DecisionKind::WorkerDismissed { worker });
+                self.record(DecisionKind::WorkerDismissed { worker });
             }
             Effect::Renew(worker, reason) => {
                 self.seat(worker).renew();
                 self.published.metrics.retired(&reason);
-                self.tell(DecisionKind::Retired { worker, reason });
+                self.record(DecisionKind::Retired { worker, reason });
             }
             Effect::Vacate(worker, session, reason) => {
                 self.seat(worker).vacate();
@@ -378,7 +378,7 @@ impl SchedulerState {
             Effect::Stow(session, stowage, reason) => self.stow(session, stowage, reason),
             // `finish_drain` checks the phase instead, which also holds if this effect came
             // earlier.
-            Effect::Drained => self.tell(DecisionKind::Drained),
+            Effect::Drained => self.record(DecisionKind::Drained),
         }
     }
 

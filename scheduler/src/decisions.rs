@@ -16,7 +16,7 @@ const KEPT: usize = 50;
 
 /// Sends decisions to followers, and keeps the last ones.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct DecisionLog {
     state: Mutex<State>,
 }
 
@@ -35,22 +35,22 @@ impl Default for State {
     }
 }
 
-impl Told {
+impl DecisionLog {
     /// Sends a decision, and keeps it for the status.
-    pub(crate) fn keep(&self, at: Duration, kind: DecisionKind) {
+    pub(crate) fn record(&self, at: Duration, kind: DecisionKind) {
         let mut state = self.state.lock();
         if state.kept.len() == KEPT {
             state.kept.pop_front();
         }
-        let decision = state.tell(at, kind);
+        let decision = state.send(at, kind);
         state.kept.push_back(decision);
     }
 
     /// Sends a decision. If there are no followers, it is only counted.
-    pub(crate) fn pass(&self, at: Duration, kind: impl FnOnce() -> DecisionKind) {
+    pub(crate) fn broadcast(&self, at: Duration, kind: impl FnOnce() -> DecisionKind) {
         let mut state = self.state.lock();
         if state.sender.as_ref().is_some_and(|sender| sender.receiver_count() > 0) {
-            state.tell(at, kind());
+            state.send(at, kind());
         } else {
             state.last += 1;
         }
@@ -78,7 +78,7 @@ impl Told {
 impl State {
     /// Called with the lock held, so that followers receive decisions in the order of their
     /// numbers.
-    fn tell(&mut self, at: Duration, kind: DecisionKind) -> Decision {
+    fn send(&mut self, at: Duration, kind: DecisionKind) -> Decision {
         self.last += 1;
         let decision = Decision { sequence: self.last, at, kind };
         if let Some(sender) = &self.sender {
@@ -128,28 +128,28 @@ mod tests {
 
     #[tokio::test]
     async fn followers_hear_everything_from_when_they_came_or_how_much_they_missed() {
-        let told = Told::default();
-        told.pass(Duration::ZERO, || ended(1));
-        let (mut quick, mut slow) = (told.follow(), told.follow());
+        let log = DecisionLog::default();
+        log.broadcast(Duration::ZERO, || ended(1));
+        let (mut quick, mut slow) = (log.follow(), log.follow());
         for job in 2..2000 {
-            told.pass(Duration::ZERO, || ended(job));
+            log.broadcast(Duration::ZERO, || ended(job));
             let Some(NextDecision::Decision(decision)) = quick.next().await else { panic!() };
             assert_eq!((decision.sequence, decision.kind), (job, ended(job)));
         }
         assert_eq!(slow.next().await, Some(NextDecision::Missed(1998 - FOLLOWED as u64)));
-        told.close();
+        log.close();
         assert_eq!(quick.next().await, None);
-        assert_eq!(told.follow().next().await, None);
+        assert_eq!(log.follow().next().await, None);
     }
 
     #[test]
     fn the_last_ones_are_kept_but_not_those_about_single_jobs() {
-        let told = Told::default();
+        let log = DecisionLog::default();
         for _ in 0..KEPT + 3 {
-            told.keep(Duration::ZERO, DecisionKind::WorkerAdded);
-            told.pass(Duration::ZERO, || ended(1));
+            log.record(Duration::ZERO, DecisionKind::WorkerAdded);
+            log.broadcast(Duration::ZERO, || ended(1));
         }
-        let last = told.last();
+        let last = log.last();
         assert_eq!(last.len(), KEPT);
         assert_eq!(last[0].sequence, 2 * (KEPT as u64 + 3) - 1);
     }

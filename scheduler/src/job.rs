@@ -208,7 +208,7 @@ impl LiveJob {
 
     /// Adjusts the outcome for the caller: names the deadline if that ended the job, and the pool's
     /// memory if the job reached limits that were cut to it.
-    pub(crate) fn seen(&self, mut outcome: Outcome, now: Duration) -> Outcome {
+    pub(crate) fn adjust(&self, mut outcome: Outcome, now: Duration) -> Outcome {
         if self.cut.is_some() {
             let ended_it = match &mut outcome.verdict {
                 Verdict::Limit(hit) => Some(hit),

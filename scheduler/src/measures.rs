@@ -155,18 +155,18 @@ impl Measures {
 
     /// Returns the last failures, the latest first.
     pub(crate) fn last_errors(&self, now: Duration) -> Vec<ErrorStatus> {
-        let told = |failure: &Failure| ErrorStatus {
+        let to_status = |failure: &Failure| ErrorStatus {
             age: now.saturating_sub(failure.at),
             job: failure.job,
             worker: failure.worker,
             message: failure.message.clone(),
         };
-        self.errors.iter().rev().map(told).collect()
+        self.errors.iter().rev().map(to_status).collect()
     }
 
     /// Returns the last program errors, the latest first.
     pub(crate) fn last_program_errors(&self, now: Duration) -> Vec<ProgramErrorStatus> {
-        let told = |error: &ProgramError| ProgramErrorStatus {
+        let to_status = |error: &ProgramError| ProgramErrorStatus {
             age: now.saturating_sub(error.at),
             job: error.job,
             worker: error.worker,
@@ -174,7 +174,7 @@ impl Measures {
             exception: error.exception.clone(),
             message: error.message.clone(),
         };
-        self.program_errors.iter().rev().map(told).collect()
+        self.program_errors.iter().rev().map(to_status).collect()
     }
 }
 

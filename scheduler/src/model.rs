@@ -231,10 +231,10 @@ impl Model {
         self.sessions.wake_disk(self.now);
         self.fleet.take_back(self.config.workers.retry_after, self.now);
         let mut effects = Vec::new();
-        self.take_in(event, &mut effects);
+        self.apply(event, &mut effects);
         // Steps that free resources come before those that take them.
         self.expire(&mut effects);
-        self.close_resting(&mut effects);
+        self.close_idle(&mut effects);
         self.shrink(&mut effects);
         self.dispatch(&mut effects);
         self.finish_draining(&mut effects);
@@ -244,7 +244,7 @@ impl Model {
         effects
     }
 
-    fn take_in(&mut self, event: Event, effects: &mut Vec<Effect>) {
+    fn apply(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
             Event::Submitted { job, queued } => self.submitted(job, queued, effects),
             Event::EndWanted(job, ending) => self.end_wanted(job, ending, effects),
@@ -258,7 +258,7 @@ impl Model {
             }
             Event::SessionMoved { session, bytes } => self.moved(session, bytes),
             Event::SessionParked { session, bytes } => {
-                self.sessions.change(session, |session| session.has_left(Some(bytes)));
+                self.sessions.change(session, |session| session.note_parked(Some(bytes)));
             }
             Event::Stowed { session, stowage, result } => {
                 self.sessions.stowed(session, stowage, result, self.now);
@@ -287,7 +287,7 @@ impl Model {
         effects: &mut Vec<Effect>,
     ) {
         let left = self.fleet.take_leaving(worker);
-        self.has_left(worker, left);
+        self.note_vacated(worker, left);
         let retire = self.fleet.ready(worker, memory_bytes, kept_bytes, self.now);
         let resident = self.resident(worker);
         if let Some(id) = resident {
@@ -330,11 +330,11 @@ impl Model {
 
     /// Concludes from a worker's later message that it has parked the session that it was to
     /// vacate, or lost it, or never had it.
-    fn has_left(&mut self, worker: WorkerId, session: Option<SessionId>) {
+    fn note_vacated(&mut self, worker: WorkerId, session: Option<SessionId>) {
         let Some(id) = session else { return };
         self.sessions.change(id, |session| {
             if session.leaves == Some(worker) {
-                session.has_left(None);
+                session.note_parked(None);
             }
         });
     }
@@ -367,7 +367,7 @@ impl Model {
     }
 
     /// Removes a job from the queue, except from its tenant's.
-    fn take_out(&mut self, id: JobId) {
+    fn remove_from_queue(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id) else { return };
         self.waiting.remove(&id);
         if let Some(due) = job.due() {

@@ -120,7 +120,7 @@ impl Scheduler {
 
     /// Follows the decisions from now on.
     pub fn decisions(&self) -> Decisions {
-        self.published.told.follow()
+        self.published.decisions.follow()
     }
 
     /// Refuses new jobs, finishes the admitted ones, and ends every worker.

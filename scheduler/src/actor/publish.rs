@@ -8,7 +8,7 @@ use pool::{Pool, SessionCell, SessionId, SessionPlace};
 use rpds::RedBlackTreeMapSync;
 
 use crate::decision::EvictionReason;
-use crate::decisions::Told;
+use crate::decisions::DecisionLog;
 use crate::job::Priority;
 use crate::measures::Measures;
 use crate::metrics::Metrics;
@@ -27,7 +27,7 @@ pub(crate) struct Published {
     pub(crate) snapshot: RwLock<Snapshot>,
     pub(crate) measures: Mutex<Measures>,
     pub(crate) metrics: Metrics,
-    pub(crate) told: Told,
+    pub(crate) decisions: DecisionLog,
 }
 
 impl Published {
@@ -38,7 +38,7 @@ impl Published {
             snapshot: RwLock::default(),
             measures: Mutex::default(),
             metrics: Metrics::new(),
-            told: Told::default(),
+            decisions: DecisionLog::default(),
         }
     }
 }
@@ -149,7 +149,7 @@ impl SchedulerStatus {
             jobs_per_second,
             last_errors,
             last_program_errors,
-            last_decisions: published.told.last(),
+            last_decisions: published.decisions.last(),
         };
         published.metrics.gauges(&status);
         status

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pool::{Away, JobId, Parked, SessionCell, SessionId, Stowage, WorkerId};
 
-use super::{Application, Capture, OpenSession, SchedulerState};
+use super::{Capture, OpenSession, SchedulerState, Submission};
 use crate::decision::{DecisionKind, EvictionReason};
 use crate::effect::Settlement;
 use crate::error::Refusal;
@@ -117,12 +117,12 @@ impl SchedulerState {
             }
             Ok(Copy::ToMake(cell)) => {
                 let capture = Capture { session, cell, replies: vec![reply] };
-                self.applying = Some(Application::Capture(capture));
+                self.deciding_on = Some(Submission::Capture(capture));
                 let job = self.new_job();
                 self.decide(Event::Submitted { job, queued: Queued::capture(session) });
             }
             Err(refusal) => {
-                let _ = reply.send(self.noted(Err(refusal)));
+                let _ = reply.send(self.count_refusal(Err(refusal)));
             }
         }
     }
@@ -166,15 +166,15 @@ impl SchedulerState {
     pub(super) fn answer(&self, capture: Capture, answer: &Result<Option<Parked>, Refusal>) {
         for reply in capture.replies {
             // Fails if the caller has left.
-            let _ = reply.send(self.noted(answer.clone()));
+            let _ = reply.send(self.count_refusal(answer.clone()));
         }
     }
 
     /// Counts and publishes a refusal, and passes the answer on.
-    pub(super) fn noted<T>(&self, answer: Result<T, Refusal>) -> Result<T, Refusal> {
+    pub(super) fn count_refusal<T>(&self, answer: Result<T, Refusal>) -> Result<T, Refusal> {
         answer.inspect_err(|refusal| {
             self.published.metrics.refused(refusal);
-            self.tell(DecisionKind::Refused {
+            self.record(DecisionKind::Refused {
                 tenant: None,
                 reason: refusal.name(),
                 message: refusal.to_string(),
@@ -194,7 +194,7 @@ impl SchedulerState {
         if self.ended.len() > REMEMBERED_COUNT {
             self.ended.pop_first();
         }
-        self.tell(DecisionKind::SessionEnded { session, reason: reason.to_owned() });
+        self.record(DecisionKind::SessionEnded { session, reason: reason.to_owned() });
         self.changes.session(session);
     }
 
@@ -207,7 +207,7 @@ impl SchedulerState {
     }
 
     /// Adds why the session ended to a refusal, if that is remembered.
-    pub(super) fn as_remembered(&self, session: SessionId, refusal: Refusal) -> Refusal {
+    pub(super) fn with_remembered_reason(&self, session: SessionId, refusal: Refusal) -> Refusal {
         match (refusal, self.ended.get(&session)) {
             (Refusal::SessionGone { .. }, Some(reason)) => {
                 Refusal::SessionGone { reason: reason.clone() }
@@ -236,7 +236,7 @@ impl SchedulerState {
         self.names.insert(Arc::clone(&name), session);
         self.sessions.insert(session, OpenSession { name, cell });
         self.changes.session(session);
-        self.tell(DecisionKind::SessionOpened { session });
+        self.record(DecisionKind::SessionOpened { session });
         self.decide(Event::SessionOpened { session, bytes });
         Ok(session)
     }
@@ -247,7 +247,7 @@ impl SchedulerState {
             return Err(Refusal::ShuttingDown);
         }
         let cell = self.cell(session).filter(|_| self.model.is_open(session));
-        cell.ok_or_else(|| self.as_remembered(session, Refusal::not_open()))
+        cell.ok_or_else(|| self.with_remembered_reason(session, Refusal::not_open()))
     }
 }
 

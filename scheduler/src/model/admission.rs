@@ -66,7 +66,7 @@ impl Model {
         // S-6: while a worker is idle and another job may run, no queued job could run before this
         // one, unless it waits for memory.
         let has_seat = self.running < self.config.concurrent && self.fleet.idle() > 0;
-        has_seat && self.shares.could_run() == 0 && self.is_held_up_by_nothing(queued)
+        has_seat && self.shares.could_run() == 0 && self.is_unblocked(queued)
     }
 
     /// Whether another worker would be started for this job alone. Otherwise a queue without room
@@ -74,13 +74,11 @@ impl Model {
     fn brings_a_worker(&self, queued: &Queued) -> bool {
         let jobs = self.running.saturating_add(self.shares.could_run());
         let wanted = self.fleet.wanted(&self.config.workers, jobs.saturating_add(1));
-        jobs < self.config.concurrent
-            && wanted > self.fleet.count()
-            && self.is_held_up_by_nothing(queued)
+        jobs < self.config.concurrent && wanted > self.fleet.count() && self.is_unblocked(queued)
     }
 
     /// Whether neither its session, its tenant's limit nor memory keeps this job from running.
-    fn is_held_up_by_nothing(&self, queued: &Queued) -> bool {
+    fn is_unblocked(&self, queued: &Queued) -> bool {
         let tenant = self.shares.tenant(&queued.tenant);
         let is_first = queued
             .session
@@ -125,7 +123,7 @@ impl Model {
 
     fn refuses_as_late(&mut self, queued: &Queued, can_run_now: bool) -> Option<Refusal> {
         let due_in = queued.deadline?;
-        let wait = if can_run_now { Some(Duration::ZERO) } else { self.wait_of(queued) };
+        let wait = if can_run_now { Some(Duration::ZERO) } else { self.estimate_wait(queued) };
         let service = self.shares.service(&queued.tenant);
         if due_in.is_zero() {
             let estimate = wait.zip(service).map_or(Duration::ZERO, |(wait, run)| wait + run);
@@ -137,7 +135,7 @@ impl Model {
             return None;
         }
         if wait.is_zero() {
-            self.shares.doubt_service(&queued.tenant);
+            self.shares.lower_service(&queued.tenant);
         }
         let late = estimate - due_in;
         let retry_after = (late <= wait).then_some(late);
@@ -199,7 +197,7 @@ impl Model {
 
     /// Estimates how long a new job waits, if its tenant gets its share; `None` before any job was
     /// measured.
-    fn wait_of(&self, queued: &Queued) -> Option<Duration> {
+    fn estimate_wait(&self, queued: &Queued) -> Option<Duration> {
         let tenant = self.shares.tenant(&queued.tenant);
         let config = self.config.of_tenant(&queued.tenant);
         let urgent_first =
@@ -218,12 +216,12 @@ impl Model {
         let of_others = usize::try_from(of_others).unwrap_or(usize::MAX);
         let elsewhere = self.waiting.len() - tenant.map_or(0, Tenant::queued);
         let turns = queued.session.map_or(0, |session| self.load(session));
-        self.wait_behind(&queued.tenant, ahead, of_others.min(elsewhere), turns)
+        self.estimate_wait_behind(&queued.tenant, ahead, of_others.min(elsewhere), turns)
     }
 
     /// Estimates how long a job waits behind this many jobs of its tenant, of other tenants and of
     /// its session.
-    pub(super) fn wait_behind(
+    pub(super) fn estimate_wait_behind(
         &self,
         tenant: &str,
         of_tenant: usize,

@@ -39,7 +39,7 @@ impl Model {
                 Room::For { bytes, cut } => self.assign(id, worker, bytes, cut, effects),
                 // The next job waits for memory: others that overtook it could starve it.
                 Room::Missing(bytes) => {
-                    if self.would_help(bytes) {
+                    if self.eviction_would_help(bytes) {
                         self.shortage_bytes = self.shortage_bytes.max(bytes);
                     }
                     return;
@@ -125,7 +125,7 @@ impl Model {
     }
 
     /// Whether evicting idle sessions from memory could free this many bytes.
-    fn would_help(&self, bytes: u64) -> bool {
+    fn eviction_would_help(&self, bytes: u64) -> bool {
         let memory = self.memory();
         let used = memory.used_bytes().saturating_sub(self.sessions.movable_bytes());
         self.running == 0 || used.saturating_add(bytes) <= memory.limit_bytes
@@ -139,7 +139,7 @@ impl Model {
         cut: Option<Growth>,
         effects: &mut Vec<Effect>,
     ) {
-        self.take_out(id);
+        self.remove_from_queue(id);
         let now = self.now;
         let Some(job) = self.jobs.get(&id) else { return };
         let waiting = self.as_waiting(id, job);

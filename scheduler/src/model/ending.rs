@@ -39,7 +39,7 @@ impl Model {
         if report.session_left
             && let Some(session) = job.queued.session
         {
-            self.leaves_by_force(session);
+            self.detach_session(session);
         }
         let tenant = &job.queued.tenant;
         self.shares.end(tenant, run.charged, cpu);
@@ -72,7 +72,7 @@ impl Model {
 
     /// Records that a run took its interpreter along: any worker may now take up the session's
     /// state.
-    fn leaves_by_force(&mut self, id: SessionId) {
+    fn detach_session(&mut self, id: SessionId) {
         if let Some(worker) = self.sessions.get(id).and_then(Session::worker) {
             self.fleet.house(worker, None);
         }
@@ -99,7 +99,7 @@ impl Model {
             return None;
         }
         let left = self.fleet.take_leaving(worker);
-        self.has_left(worker, left);
+        self.note_vacated(worker, left);
         let mut job = self.jobs.remove(&id)?;
         let run = job.run.take()?;
         self.running -= 1;
@@ -144,7 +144,7 @@ impl Model {
             self.give_up_if_lost(effects);
             return;
         };
-        self.has_left(worker, was.leaving());
+        self.note_vacated(worker, was.leaving());
         let before = was.resident().and_then(|id| Some(self.sessions.get(id)?.before));
         if let Activity::Busy(id) = was.activity()
             && let Some((job, run)) = self.stop_running(worker, id)
@@ -194,7 +194,7 @@ impl Model {
         settlement: Settlement,
         effects: &mut Vec<Effect>,
     ) -> Option<SessionId> {
-        self.take_out(id);
+        self.remove_from_queue(id);
         let job = self.jobs.remove(&id)?;
         self.shares.dequeue(&job.queued.tenant, self.as_waiting(id, &job));
         effects.push(Effect::Settle(id, settlement));

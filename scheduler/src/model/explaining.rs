@@ -38,7 +38,7 @@ impl Model {
             reason: self.wait_reason(id, job, turns),
             ahead_in_tenant,
             ahead_of_others,
-            estimate: self.wait_behind(name, ahead_in_tenant, ahead_of_others, turns),
+            estimate: self.estimate_wait_behind(name, ahead_in_tenant, ahead_of_others, turns),
         }
     }
 

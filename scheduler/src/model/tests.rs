@@ -68,12 +68,12 @@ fn roomy() -> SchedulerConfig {
 }
 
 /// A model with its workers asked for, and the time that it is told.
-struct Told {
+struct Harness {
     model: Model,
     now: Time,
 }
 
-impl Told {
+impl Harness {
     fn new(config: SchedulerConfig) -> Self {
         let mut model = Model::new(config, 0);
         let _ = model.start();
@@ -85,7 +85,7 @@ impl Told {
         Self::new(SchedulerConfig { concurrent, queued_count, queued_bytes: 1000, ..roomy() })
     }
 
-    fn tell(&mut self, event: Event) -> Vec<Effect> {
+    fn send(&mut self, event: Event) -> Vec<Effect> {
         let effects = self.model.handle(event, self.now);
         assert_eq!(self.model.check_invariants(), Ok(()));
         effects
@@ -94,7 +94,7 @@ impl Told {
     /// Lets time pass, and says so.
     fn pass(&mut self, time: Duration) -> Vec<Effect> {
         self.now += time;
-        self.tell(Event::Tick)
+        self.send(Event::Tick)
     }
 
     fn submit(&mut self, job: u64) -> Vec<Effect> {
@@ -110,7 +110,7 @@ impl Told {
     }
 
     fn submit_as(&mut self, job: u64, queued: Queued) -> Vec<Effect> {
-        self.tell(Event::Submitted { job: JobId(job), queued })
+        self.send(Event::Submitted { job: JobId(job), queued })
     }
 
     fn open(&mut self, session: u64) {
@@ -118,7 +118,7 @@ impl Told {
     }
 
     fn open_with(&mut self, session: u64, bytes: u64) -> Vec<Effect> {
-        self.tell(Event::SessionOpened { session: SessionId(session), bytes })
+        self.send(Event::SessionOpened { session: SessionId(session), bytes })
     }
 
     fn ready(&mut self, worker: u64) -> Vec<Effect> {
@@ -127,7 +127,7 @@ impl Told {
 
     fn ready_with(&mut self, worker: u64, memory_bytes: u64) -> Vec<Effect> {
         let (worker, kept_bytes) = (WorkerId(worker), 0);
-        self.tell(Event::Ready { worker, memory_bytes, kept_bytes })
+        self.send(Event::Ready { worker, memory_bytes, kept_bytes })
     }
 
     fn finish(&mut self, worker: u64, job: u64) -> Vec<Effect> {
@@ -135,7 +135,7 @@ impl Told {
     }
 
     fn finish_as(&mut self, worker: u64, job: u64, report: Report) -> Vec<Effect> {
-        self.tell(Event::Finished { worker: WorkerId(worker), job: JobId(job), report })
+        self.send(Event::Finished { worker: WorkerId(worker), job: JobId(job), report })
     }
 
     /// A job that took so long comes and goes on worker 1, which is idle before and after.
@@ -148,17 +148,17 @@ impl Told {
     }
 
     fn park(&mut self, session: u64, bytes: u64) -> Vec<Effect> {
-        self.tell(Event::SessionParked { session: SessionId(session), bytes })
+        self.send(Event::SessionParked { session: SessionId(session), bytes })
     }
 
     fn gone(&mut self, worker: u64, is_replaced: bool, takes_session: bool) -> Vec<Effect> {
         let (worker, reason) = (WorkerId(worker), "died".to_owned());
         let fault = Fault::Sandbox;
-        self.tell(Event::Gone { worker, reason, is_replaced, takes_session, fault })
+        self.send(Event::Gone { worker, reason, is_replaced, takes_session, fault })
     }
 
     fn end(&mut self, job: u64, ending: Ending) -> Vec<Effect> {
-        self.tell(Event::EndWanted(JobId(job), ending))
+        self.send(Event::EndWanted(JobId(job), ending))
     }
 }
 

@@ -22,14 +22,14 @@ impl Model {
         if self.sessions.stowing().is_some() {
             return;
         }
-        if let Some((id, stowage, reason)) = self.stows() {
+        if let Some((id, stowage, reason)) = self.next_stowage() {
             self.sessions.stow(id, stowage, reason.clone());
             effects.push(Effect::Stow(id, stowage, reason));
         }
     }
 
     /// Closes sessions that have been idle for too long.
-    pub(super) fn close_resting(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn close_idle(&mut self, effects: &mut Vec<Effect>) {
         let Some(close_after) = self.config.sessions.close_after else { return };
         while let Some((since, id)) = self.sessions.stalest()
             && self.has_passed(since, close_after)
@@ -40,7 +40,7 @@ impl Model {
     }
 
     /// Picks the session to compress or spill next, and why.
-    fn stows(&self) -> Option<(SessionId, Stowage, EvictionReason)> {
+    fn next_stowage(&self) -> Option<(SessionId, Stowage, EvictionReason)> {
         let config = &self.config.sessions;
         let memory = self.memory();
         let pressure = Pressure::of(&memory, self.shortage_bytes);

@@ -31,7 +31,7 @@ impl Measured {
 
     /// Lowers the service time a little. Otherwise an estimate that refuses all jobs would never be
     /// corrected.
-    pub(crate) fn doubt_service(&mut self) {
+    pub(crate) fn lower_service(&mut self) {
         self.service = self.service.map(|service| service - service / WEIGHT);
     }
 }

@@ -148,7 +148,7 @@ impl Session {
     }
 
     /// Records that a worker has parked it, and its size; `None` if that is unknown.
-    pub(crate) fn has_left(&mut self, bytes: Option<u64>) {
+    pub(crate) fn note_parked(&mut self, bytes: Option<u64>) {
         if self.place == Place::Leaving {
             self.place = Place::Parked;
         } else if self.worker().is_none() {

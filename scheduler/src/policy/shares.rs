@@ -166,12 +166,12 @@ impl Shares {
     }
 
     /// Lowers the estimate that `service` returns a little.
-    pub(crate) fn doubt_service(&mut self, name: &str) {
+    pub(crate) fn lower_service(&mut self, name: &str) {
         let tenant = self.tenants.get_mut(name).map(|tenant| &mut tenant.measured);
         tenant
             .filter(|measured| measured.service().is_some())
             .unwrap_or(&mut self.newcomers)
-            .doubt_service();
+            .lower_service();
     }
 
     /// Adds a job to the tenant's queue. It can't run before it is offered.

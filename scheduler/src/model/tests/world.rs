@@ -102,7 +102,7 @@ impl World {
         world
     }
 
-    fn tell(&mut self, event: Event) {
+    fn send(&mut self, event: Event) {
         let effects = self.model.handle(event.clone(), self.now);
         assert_eq!(self.model.check_invariants(), Ok(()), "after {event:?}: {effects:?}");
         self.perform(effects);
@@ -207,20 +207,20 @@ impl World {
             29..31 => self.open(),
             31 => {
                 let session = self.any_session();
-                self.tell(Event::SessionClosed(session));
+                self.send(Event::SessionClosed(session));
             }
             32 => self.restore(),
             33 => self.capture(),
             34..36 => self.park(),
             36..38 => self.stowed(),
             38 => self.wake(),
-            _ => self.tell(Event::Tick),
+            _ => self.send(Event::Tick),
         }
     }
 
     pub(super) fn drain(&mut self) {
         let until = self.random.one_in(2).then(|| self.now + Duration::from_secs(1));
-        self.tell(Event::Draining { until });
+        self.send(Event::Draining { until });
     }
 
     fn any_session(&mut self) -> SessionId {
@@ -247,7 +247,7 @@ impl World {
         if queued.is_idempotent {
             self.idempotent.insert(job);
         }
-        self.tell(Event::Submitted { job, queued });
+        self.send(Event::Submitted { job, queued });
         assert!(self.model.explain(job, self.now).is_some() == self.is_live(job));
     }
 
@@ -266,7 +266,7 @@ impl World {
         let job = JobId(1 + self.random.below(self.next_job));
         let endings = [Ending::Interrupt, Ending::Cancel, Ending::Stop];
         let ending = endings[self.random.below(3) as usize];
-        self.tell(Event::EndWanted(job, ending));
+        self.send(Event::EndWanted(job, ending));
     }
 
     fn busy(&mut self) -> Option<WorkerId> {
@@ -287,13 +287,13 @@ impl World {
         if let Some(session) = session
             && self.random.one_in(4)
         {
-            self.tell(Event::SessionLost { session, reason: "lost".to_owned() });
+            self.send(Event::SessionLost { session, reason: "lost".to_owned() });
         }
         self.running.remove(&worker);
         self.preparing.push(worker);
         if self.captures.remove(&job) {
             self.end(job);
-            self.tell(Event::Captured { worker, job });
+            self.send(Event::Captured { worker, job });
             return;
         }
         // Some take their interpreters along, and their sessions stay behind.
@@ -309,7 +309,7 @@ impl World {
             session_left,
             never_ran: self.random.below(8) == 0,
         };
-        self.tell(Event::Finished { worker, job, report });
+        self.send(Event::Finished { worker, job, report });
     }
 
     fn fault(&mut self) -> Option<Fault> {
@@ -334,7 +334,7 @@ impl World {
         self.idle.insert(worker);
         let memory_bytes = self.random.below(300);
         let kept_bytes = self.random.below(300);
-        self.tell(Event::Ready { worker, memory_bytes, kept_bytes });
+        self.send(Event::Ready { worker, memory_bytes, kept_bytes });
     }
 
     /// A worker dies: one that runs a job, that prepares itself, that is idle or that starts.
@@ -358,7 +358,7 @@ impl World {
         let takes_session = self.random.one_in(2);
         let reason = "killed".to_owned();
         let fault = self.fault().unwrap_or(Fault::Sandbox);
-        self.tell(Event::Gone { worker, reason, is_replaced, takes_session, fault });
+        self.send(Event::Gone { worker, reason, is_replaced, takes_session, fault });
     }
 
     fn open(&mut self) {
@@ -366,7 +366,7 @@ impl World {
         if self.model.refuses_session(bytes).is_none() {
             let session = SessionId(self.next_session);
             self.next_session += 1;
-            self.tell(Event::SessionOpened { session, bytes });
+            self.send(Event::SessionOpened { session, bytes });
         }
     }
 
@@ -375,7 +375,7 @@ impl World {
         if self.model.is_open(session) && self.model.load(session) == 0 {
             self.states.remove(&session);
             let bytes = self.random.below(400);
-            self.tell(Event::SessionMoved { session, bytes });
+            self.send(Event::SessionMoved { session, bytes });
         }
     }
 
@@ -387,13 +387,13 @@ impl World {
         let queued = Queued { session: Some(session), ..super::queued() };
         let job = self.new_job(Some(session));
         self.captures.insert(job);
-        self.tell(Event::Submitted { job, queued });
+        self.send(Event::Submitted { job, queued });
     }
 
     fn park(&mut self) {
         if let Some(session) = self.leaving.pop_front() {
             let bytes = self.random.below(400);
-            self.tell(Event::SessionParked { session, bytes });
+            self.send(Event::SessionParked { session, bytes });
         }
     }
 
@@ -409,7 +409,7 @@ impl World {
             }
             (false, _) => Ok(bytes),
         };
-        self.tell(Event::Stowed { session, stowage, result });
+        self.send(Event::Stowed { session, stowage, result });
     }
 
     /// It is woken when it asked for that, and then something is done about it.
@@ -419,7 +419,7 @@ impl World {
             if self.model.next_wake().is_none_or(|at| at > self.now) {
                 return;
             }
-            self.tell(Event::Tick);
+            self.send(Event::Tick);
         }
         panic!("it is woken for nothing");
     }
