@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_nothing_told() {
+    fn without_measurements_everything_is_zero() {
         let measures = Measures::default();
         assert_eq!(measures.latencies(), Latencies::default());
         assert_eq!(measures.jobs_per_second(Duration::ZERO), 0.0);

@@ -1,4 +1,4 @@
-//! The model alone: decisions one by one, and random histories of them.
+//! The model alone: single decisions, and random histories.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +26,13 @@ mod sessions;
 mod world;
 
 impl Model {
-    /// Workers that live or are being started.
+    /// Workers that are alive or being started.
     fn worker_count(&self) -> usize {
         self.fleet.count()
     }
 }
 
-/// A generator of random numbers whose sequence is that of its seed.
+/// A generator of random numbers, reproducible from its seed.
 struct Random(u64);
 
 impl Random {
@@ -67,7 +67,7 @@ fn roomy() -> SchedulerConfig {
     }
 }
 
-/// A model with its workers asked for, and the time that it is told.
+/// A model that has asked for its workers, and the time that it is given.
 struct Harness {
     model: Model,
     now: Time,
@@ -80,7 +80,7 @@ impl Harness {
         Self { model, now: Time::ZERO }
     }
 
-    /// At most so many at once, so many in the queue, and two workers.
+    /// With two workers, at most `concurrent` running jobs and `queued_count` queued ones.
     fn small(concurrent: usize, queued_count: usize) -> Self {
         Self::new(SchedulerConfig { concurrent, queued_count, queued_bytes: 1000, ..roomy() })
     }
@@ -91,7 +91,7 @@ impl Harness {
         effects
     }
 
-    /// Lets time pass, and says so.
+    /// Advances the time and sends a tick.
     fn pass(&mut self, time: Duration) -> Vec<Effect> {
         self.now += time;
         self.send(Event::Tick)
@@ -138,7 +138,7 @@ impl Harness {
         self.send(Event::Finished { worker: WorkerId(worker), job: JobId(job), report })
     }
 
-    /// A job that took so long comes and goes on worker 1, which is idle before and after.
+    /// Runs a job that takes `took` on worker 1, which is idle before and after.
     fn run(&mut self, job: u64, queued: Queued, took: Duration) {
         let _ = self.submit_as(job, queued);
         self.now += took;
@@ -187,7 +187,7 @@ fn dispatch(job: u64, worker: u64) -> Effect {
     Effect::Dispatch { job: JobId(job), worker: WorkerId(worker), due_in: None, cut: None }
 }
 
-/// A session makes way for what its worker is given next.
+/// The session is displaced by its worker's next job.
 fn displace(session: u64, worker: u64) -> Effect {
     let needed = EvictionReason::WorkerNeeded { worker: WorkerId(worker) };
     Effect::Displace(SessionId(session), needed)

@@ -1,4 +1,4 @@
-//! The number of workers follows the load, within its bounds; one that fails is given up alone.
+//! The number of workers follows the load, within its bounds; a place that fails is given up alone.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn until_workers(rig: &Rig, count: usize) {
     rig_settles(rig).await;
 }
 
-/// Waits until no worker is on its way to anything.
+/// Waits until every worker is ready or runs a job.
 async fn rig_settles(rig: &Rig) {
     until(&rig.scheduler, |status| {
         status.workers.iter().all(|worker| {
@@ -122,7 +122,7 @@ async fn a_session_outlives_the_worker_that_it_rested_on() {
 #[tokio::test]
 async fn a_worker_that_keeps_failing_is_given_up_and_the_others_go_on() {
     let source = FakeSource::default();
-    // Whichever of the two starts first is well, and the other's place never is.
+    // Whichever of the two starts first works, and the other place never does.
     source.gate(Step::Start, [Gate::Ok, Gate::Err, Gate::Err, Gate::Err]);
     let pool = PoolConfig {
         first_back_off: Duration::from_millis(1),

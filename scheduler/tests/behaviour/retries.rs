@@ -1,4 +1,4 @@
-//! What the sandbox failed is tried again, within bounds; what a program did never is.
+//! What the sandbox failed is retried, within bounds; what a program did never is.
 
 use std::sync::Arc;
 
@@ -107,7 +107,7 @@ async fn a_job_that_is_tried_again_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn an_interpreter_is_made_anew_after_a_job_with_much_memory() {
+async fn an_interpreter_is_renewed_after_a_job_with_much_memory() {
     let rig = rig_with(SchedulerConfig { retire_above_bytes: 1_000, ..config(1) }).await;
     let mut decisions = rig.scheduler.decisions();
     assert!(rig.run(script("memory 1000")).await.is_success());
@@ -125,7 +125,7 @@ async fn an_interpreter_is_made_anew_after_a_job_with_much_memory() {
 }
 
 #[tokio::test]
-async fn a_session_survives_that_its_interpreter_is_made_anew() {
+async fn a_session_survives_the_renewal_of_its_interpreter() {
     let rig = rig_with(SchedulerConfig { retire_above_bytes: 1_000, ..config(1) }).await;
     let session = rig.scheduler.open_session("a").await.unwrap();
     for round in 1..=3_u64 {
@@ -133,7 +133,7 @@ async fn a_session_survives_that_its_interpreter_is_made_anew() {
         let Verdict::Completed { value: Some(value), .. } = outcome.verdict else {
             panic!("{outcome:?}")
         };
-        // A run with much memory is one that counts, too.
+        // The run with much memory adds one to the count, too.
         assert_eq!(value.as_u64(), Some(2 * round - 1));
         assert!(rig.run(script_in("memory 5000", session)).await.is_success());
     }

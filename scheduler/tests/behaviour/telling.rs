@@ -1,4 +1,4 @@
-//! What the scheduler tells of itself: decisions, explanations, the status, and its end.
+//! What the scheduler reports: decisions, explanations, the status, and its end.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     config, ended, next, rig, rig_with, script, script_in, script_of, start, until, within,
 };
 
-/// Why a job waits, with what is ahead of it.
+/// Why a job waits, and what is ahead of it.
 async fn waiting(rig: &crate::Rig, job: u64) -> (WaitReason, usize, usize) {
     let explanation = within(rig.scheduler.explain(job)).await.expect("it has not ended");
     match explanation.state {
@@ -177,7 +177,7 @@ async fn a_slow_reader_of_decisions_hears_how_many_it_missed() {
         }
     }
     assert!(missed > 0, "{read} were read");
-    // But for those that were before the reader, the starts of two workers.
+    // Minus the decisions from before the reader: the starts of two workers.
     assert!((last - 10..=last).contains(&(read + missed)), "{read} and {missed} of {last}");
     assert!(last >= 3 * JOBS, "each job is admitted, given a worker, and ends");
 }
@@ -241,7 +241,7 @@ async fn errors_of_programs_are_told_apart_from_those_of_the_sandbox() {
 }
 
 #[tokio::test]
-async fn what_never_had_a_worker_is_no_measure_of_waiting() {
+async fn jobs_that_never_started_are_not_in_the_queue_times() {
     let rig = rig(1).await;
     let running = rig.submit(script("wait")).await;
     until(&rig.scheduler, |status| status.running == 1).await;

@@ -1,4 +1,4 @@
-//! What is not taken, and why.
+//! What is refused, and why.
 
 use super::explain::reason;
 use super::*;
@@ -16,7 +16,7 @@ fn due_in(due: Duration) -> Queued {
     Queued { deadline: Some(due), ..queued() }
 }
 
-/// One worker, where one job that took so long was measured.
+/// One worker, on which one job that took `took` was measured.
 fn measured(took: Duration) -> Harness {
     let mut harness = Harness::new(SchedulerConfig {
         concurrent: 1,
@@ -45,7 +45,7 @@ fn a_tenant_has_bounds_of_its_own() {
     assert_eq!(harness.submit_of(3, "bees"), [admit(3)]);
     let large = Queued { bytes: 16, tenant: Arc::from("cats"), ..queued() };
     assert_eq!(refusal(&harness.submit_as(4, large.clone())).name(), "tenant_queue_bytes");
-    // What can run at once is taken whatever its size.
+    // A job that can run at once is admitted whatever its size.
     let _ = harness.ready(1);
     let _ = harness.ready(2);
     let _ = harness.finish(1, 1);
@@ -68,7 +68,7 @@ fn a_deadline_that_cannot_be_met_is_refused_with_the_estimate() {
     let mut harness = measured(seconds(2));
     let _ = harness.submit(2);
     let _ = harness.submit(3);
-    // The one that runs, the one that waits, and the job itself, of two seconds each.
+    // The running job, the queued one, and the new job itself, at two seconds each.
     let refused = Refusal::DeadlineTooSoon {
         due_in: seconds(5),
         estimate: seconds(6),
@@ -94,7 +94,7 @@ fn one_slow_job_does_not_shut_short_ones_out_for_ever() {
 }
 
 #[test]
-fn what_newcomers_can_not_make_is_doubted_for_them_alone() {
+fn a_missed_estimate_is_lowered_for_unmeasured_tenants_alone() {
     let mut harness = measured(seconds(10));
     let hurried = Queued { tenant: Arc::from("new"), ..due_in(Duration::from_nanos(1)) };
     for job in 2..200 {
@@ -127,11 +127,11 @@ fn a_job_waits_for_memory_unless_nothing_else_runs() {
     assert_eq!(harness.model.memory().in_flight_bytes, 810);
     assert_eq!(harness.ready(2), []);
     let _ = harness.submit_as(3, Queued { output_bytes: 0, ..queued() });
-    // Nothing overtakes it, and then it runs even if it is too much.
+    // Nothing overtakes it, and then it runs even if it needs too much.
     assert_eq!(harness.finish(1, 1), [conclude(1), dispatch(2, 2)]);
 }
 
-/// A job whose limits let it grow by so many MiB of memory and of files.
+/// A job whose limits allow this much growth of memory and files, in MiB.
 fn growing(memory: u64, files: u64) -> Queued {
     let growth = Growth { memory_bytes: memory << 20, file_bytes: files << 20 };
     Queued { growth, ..queued() }
@@ -170,7 +170,7 @@ fn what_a_job_took_is_in_use_until_its_interpreter_was_reset() {
 }
 
 #[test]
-fn no_job_is_cut_for_what_another_gives_back() {
+fn no_job_is_cut_for_memory_that_another_is_about_to_free() {
     let mut harness = mebibytes(1_500);
     let (_, _) = (harness.ready(1), harness.ready(2));
     let _ = harness.submit_as(1, growing(1_000, 0));
@@ -188,14 +188,14 @@ fn a_job_that_runs_alone_is_cut_to_what_is_there() {
     let [Effect::Admit(_), Effect::Dispatch { cut: Some(cut), .. }] = effects[..] else {
         panic!("{effects:?}");
     };
-    // Ten bytes are the job's own.
+    // Ten bytes hold the job itself.
     assert_eq!(cut.bytes(), (600 << 20) - 10);
     assert_eq!((cut.memory_bytes >> 20, cut.file_bytes >> 20), (524, 74));
     assert_eq!(harness.model.memory().used_bytes(), 600 << 20);
 }
 
 #[test]
-fn a_job_is_refused_where_no_job_fits() {
+fn a_job_is_refused_if_memory_could_never_hold_it() {
     let mut harness = mebibytes(100);
     let _ = harness.ready(1);
     let refused =

@@ -1,4 +1,4 @@
-//! Jobs come, run and end.
+//! Jobs are submitted, run and end.
 
 use engine::StopReason;
 
@@ -104,7 +104,7 @@ fn draining_for_a_time_ends_what_has_not_ended_by_then() {
     assert_eq!(harness.send(Event::Draining { until: Some(seconds(5)) }), []);
     assert_eq!(harness.model.next_wake(), Some(seconds(5)));
     assert_eq!(harness.pass(seconds(4)), []);
-    // Whoever asks later can only make it shorter.
+    // A later call can only shorten the time.
     assert_eq!(harness.send(Event::Draining { until: Some(seconds(50)) }), []);
     let stopped = [settle(2, Settlement::Cancelled), Effect::StopRun(JobId(1))];
     assert_eq!(harness.pass(seconds(1)), stopped);

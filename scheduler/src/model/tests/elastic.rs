@@ -18,7 +18,7 @@ fn dismissed(worker: u64) -> Effect {
 }
 
 #[test]
-fn the_first_workers_are_as_many_as_must_be() {
+fn the_pool_starts_with_its_least_number_of_workers() {
     for (min, max, spares, first) in [(2, 2, 0, 2), (0, 4, 0, 0), (1, 4, 2, 2), (3, 4, 1, 3)] {
         let mut model = Model::new(elastic(min, max, spares), 0);
         assert_eq!(added(&model.start()), first);
@@ -49,7 +49,7 @@ fn jobs_that_could_not_run_anyway_bring_no_workers() {
     assert_eq!(harness.model.worker_count(), 1);
 }
 
-/// A queue without room must not keep a pool as small as it is.
+/// A queue without room must not keep the pool from growing.
 #[test]
 fn a_full_queue_takes_a_job_that_brings_its_own_worker() {
     let none = SchedulerConfig { queued_count: 0, queued_bytes: 0, ..elastic(0, 2, 0) };
@@ -96,7 +96,7 @@ fn workers_that_were_idle_for_long_end_one_by_one() {
     assert_eq!(harness.pass(seconds(1)), [dismissed(2)]);
     assert_eq!(harness.model.next_wake(), None);
     assert_eq!(harness.pass(seconds(1_000)), []);
-    // Nobody misses them.
+    // Their end is expected, so they aren't replaced.
     assert_eq!(harness.gone(1, false, false), []);
     assert_eq!(harness.gone(2, true, false), []);
     assert_eq!(harness.model.worker_count(), 1);
@@ -129,13 +129,13 @@ fn workers_that_cannot_be_kept_alive_are_not_asked_for_again() {
     assert_eq!(harness.gone(2, false, false), []);
     assert_eq!(harness.submit(4), [admit(4)]);
     assert_eq!(harness.model.worker_count(), 2);
-    // One that is replaced counts on.
+    // A worker that is replaced still counts.
     assert_eq!(harness.gone(3, true, false), []);
     assert_eq!(harness.model.worker_count(), 2);
 }
 
 #[test]
-fn a_worker_is_not_too_many_while_others_only_may_come() {
+fn a_worker_is_not_surplus_while_others_are_still_starting() {
     let mut harness = Harness::new(elastic(1, 3, 0));
     let _ = harness.ready(1);
     for job in 1..=3 {
@@ -152,7 +152,7 @@ fn a_worker_is_not_too_many_while_others_only_may_come() {
 }
 
 #[test]
-fn nobody_misses_workers_that_were_to_end_however_many_they_are() {
+fn dismissed_workers_are_not_replaced_however_many_they_are() {
     let mut harness = Harness::new(elastic(0, 100, 0));
     for job in 1..=100 {
         let _ = harness.submit(job);

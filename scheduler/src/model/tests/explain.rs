@@ -1,4 +1,4 @@
-//! Why jobs wait, as the model tells it.
+//! Why jobs wait, as the model explains it.
 
 use super::*;
 use crate::explain::{JobState, WaitReason};
@@ -80,7 +80,7 @@ fn a_job_knows_what_is_ahead_and_how_long_that_takes() {
         let _ = harness.submit_of(job, "other");
     }
     let _ = harness.submit_as(10, Queued { priority: Priority::High, ..queued() });
-    // Job 2 runs, 10 goes before 3 and 4, and the other tenant's turns are in between.
+    // Job 2 runs, 10 goes before 3 and 4, and the other tenant's jobs go in between.
     let (in_tenant, of_others, estimate) = waiting(&harness, 4);
     assert_eq!(in_tenant, 2);
     assert!((2..=4).contains(&of_others), "{of_others}");

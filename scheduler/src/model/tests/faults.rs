@@ -1,8 +1,8 @@
-//! What dies, and what becomes of what was there.
+//! What happens when workers die and runs fail.
 
 use super::*;
 
-/// A job that may be tried again.
+/// A job that may be retried.
 fn idempotent() -> Queued {
     Queued { is_idempotent: true, ..queued() }
 }
@@ -78,7 +78,7 @@ fn without_workers_nothing_waits_in_vain() {
     assert_eq!(harness.model.next_wake(), Some(seconds(30)));
     assert_eq!(harness.pass(seconds(29)), []);
     assert_eq!(harness.submit(4), [Effect::Refuse(JobId(4), refused(1))]);
-    // Then the places are tried again, whatever it was that failed.
+    // Then the places are tried again, whatever failed before.
     assert_eq!(harness.pass(seconds(1)), [Effect::AddWorker, Effect::AddWorker]);
     assert_eq!(harness.submit(5), [admit(5)]);
     assert_eq!(harness.ready(3), [dispatch(5, 3)]);
@@ -98,7 +98,7 @@ fn a_session_whose_run_took_its_interpreter_rests_where_any_worker_finds_it() {
 }
 
 #[test]
-fn a_place_that_was_given_up_is_taken_back_even_while_others_work() {
+fn a_place_that_was_given_up_is_tried_again_even_while_others_work() {
     let mut harness = Harness::small(2, 10);
     let _ = harness.ready(1);
     harness.now = seconds(5);
@@ -116,7 +116,7 @@ fn a_job_that_the_sandbox_failed_is_tried_again_elsewhere_and_not_for_ever() {
     let _ = harness.ready(1);
     let _ = harness.submit_as(1, idempotent());
     let _ = harness.submit(2);
-    // It is first again: its place is by when it was submitted.
+    // It is first again, because its position depends on its submission time.
     assert_eq!(harness.finish_as(1, 1, sandbox_failed()), [retry(1, 1)]);
     assert_eq!(harness.ready(1), [renewed(1)]);
     assert_eq!(harness.ready(2), [dispatch(1, 2)]);
@@ -170,7 +170,7 @@ fn only_jobs_that_may_be_repeated_are() {
 }
 
 #[test]
-fn nobody_waits_for_another_try_of_a_job_that_was_to_end() {
+fn a_job_that_was_asked_to_end_is_not_retried() {
     let mut harness = Harness::small(1, 10);
     let _ = harness.ready(1);
     let _ = harness.submit_as(1, idempotent());
@@ -210,7 +210,7 @@ fn what_a_dead_worker_says_changes_nothing() {
 }
 
 #[test]
-fn a_slot_is_made_anew_after_a_job_with_much_memory() {
+fn a_slot_is_renewed_after_a_job_with_much_memory() {
     let mut harness = Harness::new(SchedulerConfig { retire_above_bytes: 1_000, ..roomy() });
     let _ = harness.ready(1);
     let _ = harness.submit(1);
@@ -226,7 +226,7 @@ fn a_slot_is_made_anew_after_a_job_with_much_memory() {
 }
 
 #[test]
-fn a_session_is_parked_before_its_slot_is_made_anew() {
+fn a_session_is_parked_before_its_slot_is_renewed() {
     let mut harness = Harness::new(roomy());
     harness.open(1);
     let _ = harness.ready(1);
@@ -239,7 +239,7 @@ fn a_session_is_parked_before_its_slot_is_made_anew() {
 }
 
 #[test]
-fn the_slot_of_a_large_session_is_made_anew_once_the_session_is_elsewhere() {
+fn the_slot_of_a_large_session_is_renewed_once_the_session_is_elsewhere() {
     let mut harness = Harness::new(SchedulerConfig { retire_above_bytes: 1_000, ..roomy() });
     harness.open(1);
     let _ = harness.ready(1);

@@ -1,4 +1,4 @@
-//! Which job is next: priorities, shares, caps, and how long anything waits.
+//! Which job is next: priorities, shares, caps, and bounds on waiting.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ fn dispatched(effects: &[Effect]) -> Option<u64> {
     })
 }
 
-/// Two workers that always have something to run, and how each tenant's jobs fare.
+/// Two workers that never run out of jobs, and a record of how each tenant's jobs fare.
 struct Saturated {
     harness: Harness,
     tenant_of: BTreeMap<u64, usize>,
     names: Vec<&'static str>,
-    /// When each worker's job ends, and which it is.
+    /// Each worker's job: when it ends, its id and its CPU time.
     runs: Vec<Option<(Time, u64, Duration)>>,
     cpu: Vec<Duration>,
     order: Vec<u64>,
@@ -51,7 +51,7 @@ impl Saturated {
         Self { harness, tenant_of, names, runs: vec![None; 2], cpu, order: Vec::new() }
     }
 
-    /// Runs so many jobs; each takes as long as `took` says for its tenant.
+    /// Runs this many jobs; each takes as long as `took` says for its tenant.
     fn run(&mut self, jobs: usize, mut took: impl FnMut(usize) -> Duration) {
         for worker in 0..2 {
             self.begin(worker, &mut took);
@@ -99,7 +99,7 @@ fn twice_the_weight_is_twice_the_cpu_time_while_both_want_it() {
     let mut random = Random(7);
     let mut varied = Saturated::new(&[("two", 2), ("one", 1)], 4_000);
     varied.run(3_000, |_| Duration::from_micros(100 + random.below(40_000)));
-    // Short jobs against long ones: it is time that is shared, not turns.
+    // With short jobs against long ones, time is shared, not turns.
     let mut uneven = Saturated::new(&[("two", 2), ("one", 1)], 20_000);
     uneven.run(12_000, |tenant| Duration::from_millis([2, 30][tenant]));
     let mut random = Random(8);
@@ -136,7 +136,8 @@ fn nothing_is_overtaken_by_more_than_the_shares_allow() {
     let mut seen = [0_u64; 3];
     for (at, job) in saturated.order.iter().enumerate() {
         let tenant = saturated.tenant_of[job];
-        // A tenant's n-th job begins within n rounds of what all weigh, give or take what runs.
+        // A tenant's n-th job begins within n rounds of the summed weights, give or take running
+        // jobs.
         let rounds = (seen[tenant] + 1) * u64::from(total) / u64::from(weights[tenant].1);
         let slack = weights.len() as u64 + 2;
         assert!(at as u64 <= rounds + slack, "job {job} of tenant {tenant} came as number {at}");
@@ -163,7 +164,7 @@ fn the_jobs_of_a_tenant_go_by_age_and_priority_and_none_waits_for_ever() {
         let _ = harness.finish(1, job);
         order.extend(dispatched(&harness.ready(1)));
     }
-    // Twenty seconds later nothing overtakes even a job of low priority.
+    // Twenty seconds later, nothing overtakes even a job of low priority.
     assert_eq!(order, [3, 4, 2, 1, 5]);
 }
 
@@ -183,7 +184,7 @@ fn a_tenant_runs_no_more_than_it_may_and_others_go_on() {
 }
 
 #[test]
-fn who_had_nothing_to_run_does_not_save_up() {
+fn a_tenant_without_jobs_saves_up_no_credit() {
     let mut harness = Harness::new(SchedulerConfig { concurrent: 1, ..roomy() });
     let _ = harness.ready(1);
     for job in 1..=100 {
@@ -215,7 +216,7 @@ fn tenants_that_are_gone_are_forgotten() {
         let tenant = Arc::from(format!("tenant-{job}"));
         harness.run(job, Queued { tenant, ..queued() }, Duration::from_millis(1));
     }
-    // The shares check that few are remembered.
+    // The invariants bound how many tenants are remembered.
     assert_eq!(harness.model.check_invariants(), Ok(()));
     assert!(harness.model.shares.tenant("tenant-1").is_none());
 }
@@ -255,7 +256,7 @@ fn waiting_jobs_end_at_their_deadlines_and_running_ones_know_theirs() {
         waited: seconds(waited),
     };
     assert_eq!(harness.pass(seconds(1)), [settle(3, passed(4, 4))]);
-    // A worker that comes too late finds nothing.
+    // A worker that becomes ready too late finds no job.
     harness.now = seconds(6);
     assert_eq!(harness.finish(1, 1), [conclude(1), settle(2, passed(5, 6))]);
     assert_eq!(harness.model.next_wake(), None);

@@ -1,4 +1,4 @@
-//! Which sessions make room, in which order and why.
+//! Which sessions are evicted, in which order and why.
 
 use pool::{StowError, Stowage};
 
@@ -42,7 +42,7 @@ fn unchanged() -> Result<u64, StowError> {
 }
 
 #[test]
-fn a_session_that_rests_is_parked_then_spilled_then_closed() {
+fn an_idle_session_is_parked_then_spilled_then_closed() {
     let mut config = config();
     config.sessions.close_after = Some(seconds(1_000));
     let mut harness = Harness::new(config);
@@ -67,11 +67,12 @@ fn a_session_that_rests_is_parked_then_spilled_then_closed() {
 }
 
 #[test]
-fn a_session_that_its_worker_never_had_makes_room_all_the_same() {
+fn a_session_that_never_reached_its_worker_is_evicted_all_the_same() {
     let mut harness = Harness::new(config());
     harness.open(1);
     let _ = harness.ready(1);
-    // It is parked while its worker has it for the model: its state could not be brought there.
+    // The worker could not bring up its state, so it is parked while the model still counts it as
+    // there.
     let _ = harness.submit_to(1, 1);
     let _ = harness.park(1, 600);
     let _ = harness.finish(1, 1);
@@ -83,12 +84,12 @@ fn a_session_that_its_worker_never_had_makes_room_all_the_same() {
 }
 
 #[test]
-fn a_session_is_put_aside_by_the_worker_that_has_it_and_by_no_other() {
+fn only_the_worker_that_holds_a_session_parks_it() {
     let mut harness = Harness::new(config());
     harness.open(1);
     let (_, _) = (harness.ready(1), harness.submit_to(1, 1));
     let (_, _) = (harness.finish(1, 1), harness.ready(1));
-    // An isolated job has it leave the one worker, and a turn brings it to the other.
+    // An isolated job displaces it from one worker, and a turn brings it to the other.
     let _ = harness.submit(2);
     let (_, _) = (harness.ready(2), harness.submit_to(3, 1));
     let (_, _) = (harness.finish(2, 3), harness.ready(2));
@@ -104,21 +105,21 @@ fn memory_that_is_short_compresses_then_spills_then_refuses() {
     let _ = harness.open_with(1, 390);
     harness.now = seconds(1);
     let _ = harness.open_with(2, 400);
-    // From four fifths on, those that rested longest are compressed, one after the other.
+    // From four fifths on, the longest idle sessions are compressed, one after the other.
     harness.now = seconds(2);
     assert_eq!(harness.open_with(3, 20), [stow(1, Stowage::Compressed, pressure(810, 1_000))]);
     let _ = harness.submit_as(1, Queued { bytes: 190, ..queued() });
-    // From nine tenths on, the longest at rest goes to disk, compressed or not.
+    // From nine tenths on, the longest idle session is spilled, compressed or not.
     let effects = stowed(&mut harness, 1, Stowage::Compressed, Ok(300));
     assert_eq!(effects, [stow(1, Stowage::Disk, pressure(910, 1_000))]);
     let effects = stowed(&mut harness, 1, Stowage::Disk, unchanged());
     assert_eq!(effects, [stow(2, Stowage::Disk, pressure(910, 1_000))]);
-    // What is being spilled will be free, and no more.
+    // The bytes of the present spill count as free, but no others.
     let refused = harness.submit_as(2, Queued { bytes: 500, ..queued() });
     assert!(matches!(refused[..], [Effect::Refuse(_, Refusal::NoMemory { .. })]));
     assert_eq!(harness.submit_as(3, Queued { bytes: 490, ..queued() }), [admit(3)]);
     let effects = stowed(&mut harness, 2, Stowage::Disk, Ok(400));
-    // Session 1 stays where it is until it has run again.
+    // Session 1 is not stowed again until it has run.
     assert_eq!(effects, [stow(3, Stowage::Disk, pressure(1_000, 1_000))]);
     assert_eq!(stowed(&mut harness, 3, Stowage::Disk, Ok(20)), []);
     assert_eq!(harness.model.memory().disk_bytes, 420);
@@ -131,7 +132,7 @@ fn a_full_disk_is_tried_again_later_and_what_it_did_not_take_is_compressed() {
     harness.now = seconds(1);
     let spilled = harness.open_with(2, 420);
     assert_eq!(spilled, [stow(1, Stowage::Disk, pressure(920, 1_000))]);
-    // It takes less now; nothing else is sent to the disk meanwhile.
+    // It takes less memory now; nothing else is spilled meanwhile.
     let full = || Err(StowError::NotWritten { reason: "full".to_owned(), bytes: 450 });
     let next = stow(2, Stowage::Compressed, pressure(870, 1_000));
     assert_eq!(stowed(&mut harness, 1, Stowage::Disk, full()), [next]);
@@ -142,7 +143,7 @@ fn a_full_disk_is_tried_again_later_and_what_it_did_not_take_is_compressed() {
     assert!(matches!(refused[..], [Effect::Refuse(_, Refusal::NoMemory { .. })]), "{refused:?}");
     assert_eq!(harness.submit_as(2, Queued { bytes: 100, ..queued() })[..1], [admit(2)]);
     assert_eq!(harness.model.next_wake(), Some(seconds(11)));
-    // Others may be smaller, and go first.
+    // Smaller sessions may fit, and go first.
     let spilled = stow(2, Stowage::Disk, pressure(960, 1_000));
     assert_eq!(harness.pass(seconds(10)), [spilled]);
     assert_eq!(stowed(&mut harness, 2, Stowage::Disk, full()), []);
@@ -157,7 +158,7 @@ fn a_full_disk_is_tried_again_later_and_what_it_did_not_take_is_compressed() {
 }
 
 #[test]
-fn beyond_the_sessions_that_memory_may_hold_the_least_recently_used_goes() {
+fn beyond_in_memory_the_least_recently_used_session_is_spilled() {
     let mut config = config();
     config.sessions.in_memory = 2;
     let mut harness = Harness::new(config);
@@ -165,7 +166,7 @@ fn beyond_the_sessions_that_memory_may_hold_the_least_recently_used_goes() {
         harness.now = seconds(session);
         assert_eq!(harness.open_with(session, 100), []);
     }
-    // Session 1 is used again, so 2 has rested longest.
+    // Session 1 is used again, so session 2 has been idle longest.
     let _ = harness.ready(1);
     harness.run(1, Queued { session: Some(SessionId(1)), ..queued() }, seconds(1));
     let many = EvictionReason::TooManyInMemory { limit: 2 };
@@ -174,7 +175,7 @@ fn beyond_the_sessions_that_memory_may_hold_the_least_recently_used_goes() {
 }
 
 #[test]
-fn sessions_at_work_make_no_room() {
+fn sessions_with_jobs_are_not_evicted() {
     let mut config = config();
     config.sessions.spill_after = Duration::ZERO;
     config.concurrent = 1;
@@ -183,7 +184,7 @@ fn sessions_at_work_make_no_room() {
     let _ = harness.submit(1);
     let spilled = harness.open_with(1, 100);
     assert_eq!(spilled, [stow(1, Stowage::Disk, idle(0))]);
-    // It is wanted before it is on disk, and taken up from wherever it is.
+    // It is wanted before it is on disk, and is taken up from wherever it is.
     let _ = harness.submit_to(2, 1);
     assert_eq!(harness.finish(1, 1), [conclude(1)]);
     assert_eq!(harness.ready(1), [dispatch(2, 1)]);
@@ -207,7 +208,7 @@ fn a_session_that_its_dead_worker_had_unpacked_is_in_memory() {
     };
     assert_eq!(places(&harness), (0, 90));
     let _ = harness.ready(1);
-    // One that died before it got there left it on disk.
+    // A worker that died before it took up the state left it on disk.
     assert_eq!(harness.submit_to(1, 1), [admit(1), dispatch(1, 1)]);
     let _ = harness.gone(1, true, false);
     assert_eq!(places(&harness), (0, 90));
@@ -245,7 +246,7 @@ fn a_session_that_no_memory_or_disk_could_hold_is_not_opened() {
 }
 
 #[test]
-fn of_sessions_at_rest_on_workers_the_longest_makes_way_for_a_job() {
+fn a_job_displaces_the_longest_idle_session() {
     let mut harness = Harness::new(config());
     for session in [1, 2] {
         harness.open(session);

@@ -1,4 +1,4 @@
-//! Sessions: their turns, and which worker has them.
+//! Sessions: their turns, and which workers hold them.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn a_session_waits_for_the_worker_that_has_just_run_it() {
     let _ = harness.ready(2);
     assert_eq!(harness.submit_to(1, 1), [admit(1), dispatch(1, 2)]);
     assert_eq!(harness.finish(2, 1), [conclude(1)]);
-    // Worker 1 would wait for a state that worker 2 keeps.
+    // Worker 1 would have to wait for a state that worker 2 keeps.
     assert_eq!(harness.submit_to(2, 1), [admit(2)]);
     assert_eq!(harness.ready(2), [dispatch(2, 2)]);
 }
@@ -50,14 +50,14 @@ fn a_session_whose_worker_is_busy_with_something_else_moves() {
     assert_eq!(harness.model.eviction_of(SessionId(1)), Some(&needed));
     let _ = harness.ready(2);
     assert_eq!(harness.submit_to(3, 1), [admit(3), dispatch(3, 2)]);
-    // What worker 1 says only now is no longer so.
+    // Worker 1's late report is outdated.
     assert_eq!(harness.park(1, 500), []);
     assert_eq!(harness.model.resident(WorkerId(2)), Some(SessionId(1)));
     assert_eq!(harness.model.memory().session_bytes, 0);
 }
 
 #[test]
-fn jobs_go_where_no_session_has_to_make_way() {
+fn jobs_go_to_vacant_workers_first() {
     let mut harness = Harness::small(2, 10);
     harness.open(1);
     harness.open(2);
@@ -69,7 +69,7 @@ fn jobs_go_where_no_session_has_to_make_way() {
 }
 
 #[test]
-fn the_worker_that_was_used_last_is_used_next_so_that_others_rest() {
+fn the_most_recently_used_worker_is_used_next_so_that_others_idle() {
     let mut harness = Harness::small(2, 10);
     let _ = harness.ready(1);
     harness.now = seconds(1);
@@ -82,7 +82,7 @@ fn the_worker_that_was_used_last_is_used_next_so_that_others_rest() {
 }
 
 #[test]
-fn a_session_whose_state_was_replaced_is_nowhere() {
+fn a_session_whose_state_was_replaced_is_on_no_worker() {
     let mut harness = Harness::small(2, 10);
     harness.open(1);
     let _ = harness.ready(1);

@@ -1,4 +1,4 @@
-//! Everything around a model, behaving as the shell and the pool promise to.
+//! A simulation of everything around a model, which behaves as the shell and the pool promise to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,9 +30,9 @@ pub(super) struct World {
     idle: BTreeSet<WorkerId>,
     running: BTreeMap<WorkerId, JobId>,
     session_of: BTreeMap<JobId, SessionId>,
-    /// Where the state of each session is that is on a worker.
+    /// The worker that holds each session's state, for sessions on workers.
     states: BTreeMap<SessionId, WorkerId>,
-    /// States that workers are about to put aside.
+    /// States that workers are about to park.
     leaving: VecDeque<SessionId>,
     stowing: Option<(SessionId, Stowage)>,
     captures: BTreeSet<JobId>,
@@ -42,11 +42,11 @@ pub(super) struct World {
     pub(super) admitted: BTreeSet<JobId>,
     pub(super) ended: BTreeSet<JobId>,
     pub(super) refused: usize,
-    /// What it was asked for so far, a bit for each kind.
+    /// The kinds of effects so far, one bit each.
     pub(super) asked: u32,
 }
 
-/// Kinds of effects.
+/// The number of kinds of effects.
 pub(super) const KINDS: u32 = 16;
 
 fn kind(effect: &Effect) -> u32 {
@@ -121,7 +121,7 @@ impl World {
                     assert_ne!(due_in, Some(Duration::ZERO), "nothing runs beyond its deadline");
                     self.dispatch(job, worker);
                 }
-                // What follows says so too.
+                // The following dispatch parks the session.
                 Effect::Displace(..) => {}
                 Effect::Conclude(job) | Effect::Settle(job, _) => self.end(job),
                 Effect::Retry { job, attempt } => self.retry(job, attempt),
@@ -168,7 +168,7 @@ impl World {
         self.use_seat(worker);
         assert!(self.running.insert(worker, job).is_none());
         assert!(self.admitted.contains(&job) && !self.ended.contains(&job));
-        // The thread parks what it has, and then takes what it needs.
+        // The thread parks what it holds, and then takes up what it needs.
         let session = self.session_of.get(&job).copied();
         let displaced: Vec<_> =
             self.states.extract_if(.., |id, on| *on == worker && Some(*id) != session).collect();
@@ -193,7 +193,7 @@ impl World {
         assert!(attempt == before + 1 && attempt <= self.retries, "retries are bounded");
     }
 
-    /// One random thing happens.
+    /// Makes one random thing happen.
     pub(super) fn step(&mut self) {
         if self.random.one_in(4) {
             self.now += Duration::from_millis(self.random.below(2_000));
@@ -296,7 +296,7 @@ impl World {
             self.send(Event::Captured { worker, job });
             return;
         }
-        // Some take their interpreters along, and their sessions stay behind.
+        // Some take their interpreter along, but leave their session behind.
         let session_left = session
             .is_some_and(|session| self.random.one_in(6) && self.states.remove(&session).is_some());
         let report = Report {
@@ -337,7 +337,7 @@ impl World {
         self.send(Event::Ready { worker, memory_bytes, kept_bytes });
     }
 
-    /// A worker dies: one that runs a job, that prepares itself, that is idle or that starts.
+    /// Kills a worker: one that runs a job, is preparing, is idle or is starting.
     fn kill(&mut self) {
         let is_replaced = !self.random.one_in(3);
         let worker = match self.random.below(4) {
@@ -412,7 +412,7 @@ impl World {
         self.send(Event::Stowed { session, stowage, result });
     }
 
-    /// It is woken when it asked for that, and then something is done about it.
+    /// Wakes the model when it asked for that, after which something must have happened.
     fn wake(&mut self) {
         self.now = self.model.next_wake().map_or(self.now, |at| self.now.max(at));
         for _ in 0..8 {
@@ -421,10 +421,10 @@ impl World {
             }
             self.send(Event::Tick);
         }
-        panic!("it is woken for nothing");
+        panic!("it was woken for nothing");
     }
 
-    /// Lets everything go on until nothing moves.
+    /// Continues until nothing moves.
     pub(super) fn settle(&mut self) {
         loop {
             while self.coming > 0 || !self.preparing.is_empty() {
@@ -442,7 +442,7 @@ impl World {
         }
     }
 
-    /// Nothing is left that was admitted.
+    /// Checks that every admitted job has ended.
     pub(super) fn check_end(&self) {
         assert_eq!(self.admitted, self.ended, "every admitted job ends");
         assert_eq!((self.model.queue_depth(), self.model.running()), (0, 0));
