@@ -205,7 +205,7 @@ impl SchedulerState {
         let published = Arc::clone(&self.published);
         let mut snapshot = published.snapshot.write();
         decide(self);
-        let open = |id| {
+        let open = |id: SessionId| {
             let open = self.sessions.get(&id)?;
             Some((Arc::clone(&open.name), Arc::clone(&open.cell)))
         };

@@ -287,23 +287,23 @@ mod tests {
 
     #[test]
     fn a_deadline_that_can_not_be_met_says_by_how_much_and_what_helps() {
-        let told = |due_in, estimate, retry_after| {
+        let message = |due_in, estimate, retry_after| {
             let [due_in, estimate] = [due_in, estimate].map(Duration::from_micros);
             let retry_after = Option::map(retry_after, Duration::from_micros);
             Refusal::DeadlineTooSoon { due_in, estimate, retry_after }.to_string()
         };
         let start = "the job would end after its deadline: it";
         assert_eq!(
-            told(100, 1_700, None),
+            message(100, 1_700, None),
             format!("{start} is due in 100 µs and would end in about 1 ms; give it more time")
         );
         assert_eq!(
-            told(20_000, 2_500_000, Some(900_000)),
+            message(20_000, 2_500_000, Some(900_000)),
             format!(
                 "{start} is due in 20 ms and would end in about 2.5 s; try again in 900 ms, or \
                  give it more time"
             )
         );
-        assert_eq!(told(0, 0, None), format!("{start} is due already; give it more time"));
+        assert_eq!(message(0, 0, None), format!("{start} is due already; give it more time"));
     }
 }

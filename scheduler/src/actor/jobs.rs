@@ -202,7 +202,7 @@ impl SchedulerState {
                 Some(_) | None => ("its worker died".to_owned(), true),
             };
         live.task.transcript.restart();
-        // The worker's end stopped the old handle.
+        // If the worker ended, that has stopped the old handle.
         live.task.stop = StopHandle::default();
         let ran_on = live.dispatched.take().map(|(_, worker)| worker);
         self.totals.retried += 1;
@@ -211,7 +211,7 @@ impl SchedulerState {
             let message = format!("try {attempt}: {reason}");
             self.published.measures.lock().failed(self.now, Some(job.0), ran_on, message);
         }
-        tracing::warn!(job = job.0, attempt, reason, "a job is tried again");
+        tracing::warn!(job = job.0, attempt, reason, "retrying a job");
         self.record(DecisionKind::Retried { job: job.0, attempt, reason });
     }
 

@@ -132,7 +132,7 @@ impl Model {
             let is_idle = worker.is_some_and(|worker| worker.activity() == Activity::Idle);
             ensure(
                 is_idle == session.is_at_rest,
-                "S-4: a session rests although its worker is busy",
+                "S-4: a session isn't at rest exactly while its worker is idle",
             )?;
             if let Place::OnWorker(worker) = session.place {
                 on_workers += 1;

@@ -28,7 +28,7 @@ pub(crate) struct Worker {
     resident: Option<SessionId>,
     /// The session that it parks before it reports anything else.
     leaving: Option<SessionId>,
-    /// When its last job ended, or when it started.
+    /// When its last job ended, or when it first became ready.
     used_at: Time,
     /// Its interpreter's own memory as last reported, and the copy of its session's state.
     slot_bytes: u64,

@@ -176,7 +176,7 @@ async fn while_time_flies<T>(future: impl Future<Output = T>) -> T {
     };
     tokio::select! {
         done = future => done,
-        () = flying => unreachable!("time has no end"),
+        () = flying => unreachable!("the clock never stops"),
     }
 }
 

@@ -84,7 +84,7 @@ async fn an_idle_session_is_parked_then_spilled_and_comes_back() {
             assert!(rested >= Duration::from_secs(60), "{rested:?}");
             let status = rig.status();
             let told = status.sessions[0].evicted.as_ref().expect("the reason is known");
-            assert!(told.contains("rested"), "{told}");
+            assert!(told.contains("was idle for"), "{told}");
         }
         assert_eq!(count(&rig, session).await, 4);
         until(&rig.scheduler, |status| status.memory.disk_bytes == 0).await;

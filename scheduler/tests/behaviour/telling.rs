@@ -120,7 +120,7 @@ async fn decisions_are_told_in_their_order_until_the_end() {
     }
     let follows = |pair: &[u64]| pair[1] == pair[0] + 1;
     assert!(sequences.windows(2).all(follows), "none is left out: {sequences:?}");
-    assert!(within(decisions.next()).await.is_none(), "it stays at its end");
+    assert!(within(decisions.next()).await.is_none(), "the stream stays ended");
     let place = |is: &dyn Fn(&DecisionKind) -> bool| {
         told.iter().position(is).unwrap_or_else(|| panic!("{told:?}"))
     };

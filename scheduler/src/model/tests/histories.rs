@@ -75,5 +75,5 @@ fn every_admitted_job_ends_exactly_once_and_no_invariant_breaks() {
             *count += world.asked >> kind & 1;
         }
     }
-    assert!(asked.iter().all(|count| *count > 1_000), "everything happens: {asked:?}");
+    assert!(asked.iter().all(|count| *count > 1_000), "every kind of effect occurs: {asked:?}");
 }
