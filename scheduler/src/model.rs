@@ -61,7 +61,7 @@ pub(crate) enum Event {
     /// A worker has parked a session's state, which takes `bytes` bytes. By now the session may be
     /// on another worker, or closed.
     SessionParked { session: SessionId, bytes: u64 },
-    /// Stowing a session's state succeeded, and it now takes that many bytes, or failed. If the
+    /// Stowing a session's state has succeeded, with its new size in bytes, or failed. If the
     /// session has moved on meanwhile, its state stayed where it was.
     Stowed { session: SessionId, stowage: Stowage, result: Result<u64, StowError> },
     /// A worker is idle and offers its seat. Its interpreter has `memory_bytes` of its own; the
@@ -79,7 +79,7 @@ pub(crate) enum Event {
     Tick,
 }
 
-/// Why a try failed in a way that another interpreter may not.
+/// The failure of a try that another interpreter might avoid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The sandbox failed, or the worker died.
@@ -115,7 +115,7 @@ pub(crate) struct Report {
     /// Memory that the interpreter has of its own at the end, plus the most that the files grew by,
     /// in bytes.
     pub(crate) own_memory_bytes: u64,
-    /// The fault that another interpreter may not have, if any.
+    /// The fault, if another interpreter might avoid it.
     pub(crate) fault: Option<Fault>,
     /// Whether the job's session left the worker, with its state from before the job.
     pub(crate) session_left: bool,
@@ -238,7 +238,7 @@ impl Model {
         self.shrink(&mut effects);
         self.dispatch(&mut effects);
         self.finish_draining(&mut effects);
-        self.rest(&mut effects);
+        self.evict_idle(&mut effects);
         self.grow(&mut effects);
         debug_assert_eq!(self.check_invariants(), Ok(()));
         effects
@@ -333,7 +333,7 @@ impl Model {
     fn note_vacated(&mut self, worker: WorkerId, session: Option<SessionId>) {
         let Some(id) = session else { return };
         self.sessions.change(id, |session| {
-            if session.leaves == Some(worker) {
+            if session.leaving_worker == Some(worker) {
                 session.note_parked(None);
             }
         });
@@ -433,7 +433,7 @@ impl Model {
         self.fleet.vacate(worker);
         self.sessions.change(id, |session| {
             session.place = Place::Leaving;
-            session.leaves = Some(worker);
+            session.leaving_worker = Some(worker);
             session.is_at_rest = false;
             session.evicted = Some(reason);
         });

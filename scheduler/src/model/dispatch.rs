@@ -18,7 +18,7 @@ const AMPLE_GROWTH_BYTES: u64 = 256 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
     /// The job fits, with its full limits or with less.
-    For {
+    Fits {
         /// What it takes while it runs, in bytes.
         bytes: u64,
         /// What it may grow by, if that is less than its limits.
@@ -36,7 +36,7 @@ impl Model {
             && let Some(worker) = self.seat_for(self.jobs[&id].queued.session)
         {
             match self.room_for(id, worker) {
-                Room::For { bytes, cut } => self.assign(id, worker, bytes, cut, effects),
+                Room::Fits { bytes, cut } => self.assign(id, worker, bytes, cut, effects),
                 // The next job waits for memory: others that overtook it could starve it.
                 Room::Missing(bytes) => {
                     if self.eviction_would_help(bytes) {
@@ -75,7 +75,7 @@ impl Model {
         let free = memory.limit_bytes.saturating_sub(used);
         let bytes = fixed.saturating_add(growth).min(MOST_FLIGHT_BYTES);
         if used <= memory.limit_bytes && growth <= free {
-            return Room::For { bytes, cut: None };
+            return Room::Fits { bytes, cut: None };
         }
         let waits_for_disk = || {
             self.sessions.stowing().is_some()
@@ -89,7 +89,7 @@ impl Model {
         }
         let cut = growth.min(free.max(LEAST_GROWTH_BYTES));
         let bytes = fixed.saturating_add(cut).min(MOST_FLIGHT_BYTES);
-        Room::For { bytes, cut: (cut < growth).then(|| queued.growth.cut_by(growth - cut)) }
+        Room::Fits { bytes, cut: (cut < growth).then(|| queued.growth.cut_by(growth - cut)) }
     }
 
     /// Bytes for the job's input and output, and for the state that it begins from.
@@ -171,7 +171,7 @@ impl Model {
         self.fleet.house(worker, Some(id));
         self.sessions.change(id, |session| {
             if session.worker().is_none() {
-                session.before = session.place;
+                session.previous_place = session.place;
             }
             session.place = Place::OnWorker(worker);
             session.runs = true;

@@ -109,7 +109,7 @@ impl Model {
             self.sessions.change(session, |session| {
                 session.runs = false;
                 session.rests_since = now;
-                session.before = Place::Parked;
+                session.previous_place = Place::Parked;
             });
         }
         Some((job, run))
@@ -145,7 +145,7 @@ impl Model {
             return;
         };
         self.note_vacated(worker, was.leaving());
-        let before = was.resident().and_then(|id| Some(self.sessions.get(id)?.before));
+        let previous = was.resident().and_then(|id| Some(self.sessions.get(id)?.previous_place));
         if let Activity::Busy(id) = was.activity()
             && let Some((job, run)) = self.stop_running(worker, id)
         {
@@ -163,7 +163,7 @@ impl Model {
                 self.lose_session(id, reason, effects);
             } else {
                 self.sessions.change(id, |session| {
-                    session.place = before.unwrap_or(Place::Parked);
+                    session.place = previous.unwrap_or(Place::Parked);
                     session.is_at_rest = false;
                 });
                 self.reoffer(id);

@@ -11,7 +11,7 @@ use crate::timer::Time;
 
 impl Model {
     /// Parks sessions that have been idle for long, and stows one where it takes less memory.
-    pub(super) fn rest(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn evict_idle(&mut self, effects: &mut Vec<Effect>) {
         while let Some((since, id)) = self.sessions.stalest_held()
             && self.has_passed(since, self.config.sessions.park_after)
             && let Some(worker) = self.sessions.get(id).and_then(|session| session.worker())

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Fresh --run--> OnWorker <--run-- Parked, Compressed, OnDisk, Leaving
-//!   OnWorker --its worker does something else--> Leaving --the worker says so--> Parked
+//!   OnWorker --evicted, displaced--> Leaving --parked by its worker--> Parked
 //!   Parked --stow--> Compressed --stow--> OnDisk           Parked --stow--> OnDisk
 //! ```
 //!
@@ -21,7 +21,7 @@ use crate::decision::EvictionReason;
 use crate::timer::Time;
 
 /// How many of the longest idle sessions are searched for one that fits on the disk.
-const LOOKED_AT_COUNT: usize = 16;
+const SEARCHED_COUNT: usize = 16;
 /// How long nothing is spilled after the disk refused a session. It may stay full for a while.
 const DISK_REST: Duration = Duration::from_secs(10);
 /// How long a session that the disk refused isn't offered again.
@@ -65,9 +65,9 @@ pub(crate) struct Session {
     pub(crate) runs: bool,
     pub(crate) place: Place,
     /// Where its state was before it moved to its present worker.
-    pub(crate) before: Place,
+    pub(crate) previous_place: Place,
     /// The worker that was last told to park it.
-    pub(crate) leaves: Option<WorkerId>,
+    pub(crate) leaving_worker: Option<WorkerId>,
     /// Whether it is on an idle worker.
     pub(crate) is_at_rest: bool,
     /// What its state takes when parked, as last reported.
@@ -112,8 +112,8 @@ impl Session {
             waiting: BTreeSet::new(),
             runs: false,
             place,
-            before: place,
-            leaves: None,
+            previous_place: place,
+            leaving_worker: None,
             is_at_rest: false,
             bytes,
             rests_since: now,
@@ -156,7 +156,7 @@ impl Session {
         } else {
             // By another worker, on the way to the present one; or by the present one, which has
             // died.
-            self.before = if bytes == Some(0) { Place::Fresh } else { Place::Parked };
+            self.previous_place = if bytes == Some(0) { Place::Fresh } else { Place::Parked };
         }
         self.bytes = bytes.unwrap_or(self.bytes);
     }
@@ -294,7 +294,7 @@ impl Residency {
             self.get(*id).is_some_and(|session| session.stored_bytes() <= room)
         };
         let of = |list: &BTreeSet<(Time, SessionId)>| {
-            list.iter().take(LOOKED_AT_COUNT).find(fits).copied()
+            list.iter().take(SEARCHED_COUNT).find(fits).copied()
         };
         of(&self.parked).into_iter().chain(of(&self.compressed)).min()
     }
