@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn followers_hear_everything_from_when_they_came_or_how_much_they_missed() {
+    async fn followers_receive_everything_since_they_came_or_how_much_they_missed() {
         let log = DecisionLog::default();
         log.broadcast(Duration::ZERO, || ended(1));
         let (mut quick, mut slow) = (log.follow(), log.follow());

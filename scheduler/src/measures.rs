@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ten_failures_are_told_the_latest_first() {
+    fn the_last_ten_failures_are_reported_latest_first() {
         let mut measures = Measures::default();
         for number in 0..12 {
             let job = (number % 2 == 0).then_some(number);

@@ -103,7 +103,7 @@ fn cpu_time_is_counted_in_whole_seconds_and_none_is_lost() {
 }
 
 #[test]
-fn a_failure_of_the_sandbox_is_one_whether_it_is_told_or_tried_again() {
+fn a_sandbox_failure_counts_whether_it_is_reported_or_retried() {
     let heard = heard(|metrics| {
         metrics.retried(true);
         metrics.retried(false);

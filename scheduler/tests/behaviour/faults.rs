@@ -12,7 +12,7 @@ use pool::{PoolConfig, SessionId};
 use scheduler::{JobRequest, Phase, Refusal, SchedulerConfig, SessionsConfig, Ticket};
 
 use crate::{
-    Rig, config, ended, let_go, script, script_in, standing_still, start, start_with, until,
+    Rig, config, ended, open_gates, script, script_in, standing_still, start, start_with, until,
     while_time_flies, within,
 };
 
@@ -206,7 +206,7 @@ impl Scene {
         if self.case.workers > 1 && is_one_free {
             tickets.extend(self.others_go_on().await);
         }
-        let_go(&self.rig.source);
+        open_gates(&self.rig.source);
         self.end(tickets).await;
     }
 
@@ -221,7 +221,7 @@ impl Scene {
             let outcome = within(subject.outcome()).await;
             assert_eq!(outcome.verdict, Verdict::Cancelled, "{:?}", self.case);
         }
-        let_go(&self.rig.source);
+        open_gates(&self.rig.source);
         self.end(blockers).await;
     }
 
@@ -230,12 +230,12 @@ impl Scene {
         self.is_under_way().await;
         if self.case.caller == Caller::DropsItsTicket {
             drop(subject);
-            return let_go(&self.rig.source);
+            return open_gates(&self.rig.source);
         }
         if let Some(subject) = &subject {
             subject.cancel();
         }
-        let_go(&self.rig.source);
+        open_gates(&self.rig.source);
         self.end(subject.into_iter().collect()).await;
     }
 
@@ -248,7 +248,7 @@ impl Scene {
             async move { scheduler.abort().await }
         });
         until(&self.rig.scheduler, |status| status.phase != Phase::Open).await;
-        let_go(&self.rig.source);
+        open_gates(&self.rig.source);
         self.end(tickets).await;
         within(aborting).await.unwrap();
     }
@@ -267,7 +267,7 @@ impl Scene {
             }
             self.rig.scheduler.close_session(self.session);
             until(&self.rig.scheduler, |status| status.sessions.is_empty()).await;
-            self.rig.rests().await;
+            self.rig.wait_until_idle().await;
             let workers = self.rig.status().workers.len();
             assert_eq!(workers, self.case.workers, "{:?}", self.case);
             within(self.rig.scheduler.drain()).await;

@@ -40,11 +40,11 @@ struct Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         // Otherwise the end of the runtime would wait for threads that wait at gates.
-        let_go(&self.source);
+        open_gates(&self.source);
     }
 }
 
-fn let_go(source: &FakeSource) {
+fn open_gates(source: &FakeSource) {
     source.hold_starts(false);
     source.release();
     source.open();
@@ -112,7 +112,7 @@ impl Rig {
     }
 
     /// Waits until no job is queued or running and every worker is ready.
-    async fn rests(&self) {
+    async fn wait_until_idle(&self) {
         until(&self.scheduler, |status| {
             let is_ready = |activity| activity == WorkerActivity::Ready;
             status.queue_depth == 0

@@ -160,7 +160,7 @@ async fn many_sessions_move_between_memory_and_disk_and_lose_nothing() {
             assert_eq!(value.as_u64(), Some(round as u64));
         }
     }
-    rig.rests().await;
+    rig.wait_until_idle().await;
     until(&rig.scheduler, |status| status.places.on_disk >= 17).await;
     for session in open_ones {
         rig.scheduler.close_session(session);
@@ -220,7 +220,7 @@ async fn a_session_that_idles_too_long_is_closed() {
 }
 
 #[tokio::test]
-async fn a_session_that_can_not_be_spilled_stays_and_that_is_told() {
+async fn a_session_that_can_not_be_spilled_stays_and_that_is_reported() {
     use pool::interpreter::fake::{Gate, Step};
 
     let rig = rig_of(SessionsConfig { in_memory: 1, ..patient() }).await;

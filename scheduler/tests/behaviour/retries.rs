@@ -47,7 +47,7 @@ async fn a_job_that_the_sandbox_failed_is_tried_again_and_counts_once() {
 }
 
 #[tokio::test]
-async fn tries_are_bounded_and_the_last_failure_is_told() {
+async fn tries_are_bounded_and_the_last_failure_is_reported() {
     for retries in [0, 1, 3] {
         let rig = rig_with(SchedulerConfig { retries, ..config(2) }).await;
         let outcome = rig.run(script("trap")).await;
@@ -66,7 +66,7 @@ async fn a_job_that_kills_its_worker_costs_one_for_each_try_and_no_more() {
         panic!("{outcome:?}")
     };
     assert!(rig.run(script("ok")).await.is_success());
-    rig.rests().await;
+    rig.wait_until_idle().await;
     // One at the beginning, and one after each of three deaths.
     assert_eq!(rig.source.starts(), 4);
     assert_eq!(rig.status().totals.retried, 2);

@@ -217,7 +217,7 @@ async fn a_state_that_can_not_be_parked_is_lost_and_its_session_says_so() {
 }
 
 #[tokio::test]
-async fn a_lost_state_is_told_to_who_wants_a_copy_and_its_name_is_free() {
+async fn a_copy_of_a_lost_state_says_why_and_the_name_is_free() {
     let rig = rig(1).await;
     let (first, second) = (open(&rig, "a").await, open(&rig, "b").await);
     assert_eq!(count(&rig, first).await, 1);

@@ -96,7 +96,7 @@ async fn an_explanation_estimates_by_what_was_measured() {
 }
 
 #[tokio::test]
-async fn decisions_are_told_in_their_order_until_the_end() {
+async fn decisions_arrive_in_order_until_the_end() {
     let rig = rig_with(SchedulerConfig { queued_count: 1, ..config(1) }).await;
     let mut decisions = rig.scheduler.decisions();
     let session = rig.scheduler.open_session("a").await.unwrap();
@@ -210,7 +210,7 @@ async fn the_status_measures_every_step() {
         assert!(rig.run(script("spin 200")).await.is_success());
     }
     assert!(rig.run(script_in("count", session)).await.is_success());
-    rig.rests().await;
+    rig.wait_until_idle().await;
     let latency = rig.status().latency;
     assert_eq!(latency.queue.count, JOBS + 1);
     assert_eq!(latency.run.count, JOBS + 1);

@@ -79,7 +79,7 @@ fn a_deadline_that_cannot_be_met_is_refused_with_the_estimate() {
 }
 
 #[test]
-fn nothing_is_guessed_before_anything_was_measured() {
+fn nothing_is_estimated_before_anything_was_measured() {
     let mut harness = Harness::small(1, 10);
     assert_eq!(harness.submit_as(1, due_in(Duration::from_nanos(1))), [admit(1)]);
     assert_eq!(refusal(&harness.submit_as(2, due_in(Duration::ZERO))).name(), "deadline");

@@ -61,7 +61,7 @@ fn a_session_that_never_came_to_its_dead_worker_is_where_it_was() {
 }
 
 #[test]
-fn without_workers_nothing_waits_in_vain() {
+fn without_workers_queued_jobs_are_settled() {
     let mut harness = Harness::small(1, 10);
     harness.open(1);
     let _ = harness.submit(1);
@@ -85,7 +85,7 @@ fn without_workers_nothing_waits_in_vain() {
 }
 
 #[test]
-fn a_session_whose_run_took_its_interpreter_rests_where_any_worker_finds_it() {
+fn a_session_whose_run_took_its_interpreter_can_move_to_any_worker() {
     let mut harness = Harness::small(2, 10);
     let _ = harness.open_with(1, 400);
     let _ = harness.ready(1);
@@ -111,7 +111,7 @@ fn a_place_that_was_given_up_is_tried_again_even_while_others_work() {
 }
 
 #[test]
-fn a_job_that_the_sandbox_failed_is_tried_again_elsewhere_and_not_for_ever() {
+fn a_job_that_the_sandbox_failed_is_retried_elsewhere_within_bounds() {
     let mut harness = Harness::small(2, 10);
     let _ = harness.ready(1);
     let _ = harness.submit_as(1, idempotent());
@@ -198,7 +198,7 @@ fn a_failed_job_of_the_last_worker_ends_for_want_of_workers() {
 }
 
 #[test]
-fn what_a_dead_worker_says_changes_nothing() {
+fn reports_of_a_dead_worker_change_nothing() {
     let mut harness = Harness::small(1, 10);
     let _ = harness.submit_as(1, idempotent());
     let _ = harness.ready(1);

@@ -196,7 +196,7 @@ fn sessions_with_jobs_are_not_evicted() {
 }
 
 #[test]
-fn a_session_that_its_dead_worker_had_unpacked_is_in_memory() {
+fn a_session_that_a_worker_unpacked_before_it_died_is_in_memory() {
     let mut config = config();
     config.sessions.spill_after = Duration::ZERO;
     let mut harness = Harness::new(config);
