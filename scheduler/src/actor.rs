@@ -1,7 +1,8 @@
-//! The shell around the model: messages become events, effects are carried out. No decisions.
+//! The shell around the model: turns messages into events and carries out effects, without
+//! deciding.
 //!
-//! It keeps every admitted job until its outcome is sent, whatever becomes of the worker that runs
-//! it: a dead worker's mailbox is lost.
+//! It keeps every admitted job until its outcome is sent, because a worker's mailbox is lost when
+//! the worker dies.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,33 +10,33 @@ use std::time::Duration;
 
 use engine::Outcome;
 use pool::{
-    GoneReason, InterpreterSource, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionId, WorkerId,
+    GoneReason, InterpreterSource, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionCell,
+    SessionId, WorkerId,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 
 use crate::config::SchedulerConfig;
-use crate::decision::{DecisionKind, EvictedTo};
+use crate::decision::{DecisionKind, EvictedTo, EvictionReason};
 use crate::effect::Effect;
 use crate::error::Refusal;
-use crate::job::LiveJob;
-use crate::message::SchedulerMessage;
+use crate::job::{DEFAULT_TENANT, LiveJob};
+use crate::message::{CaptureReply, SchedulerMessage};
 use crate::model::{Event, Fault, Model};
 use crate::status::{Phase, Totals};
 use crate::timer::{Alarm, Clock};
 
 use publish::Changes;
-pub(crate) use publish::{Published, ShownSession};
-use sessions::{Capture, OpenSession};
+pub(crate) use publish::Published;
 
 mod jobs;
 mod publish;
 mod sessions;
 
-/// What ractor says of an actor whose task was cancelled, which only the end of its runtime does.
+/// The reason that ractor gives for a cancelled task, which only the end of its runtime causes.
 const CANCELLED: &str = "actor_task_cancelled";
 
-/// What the scheduler is made from.
+/// What the scheduler is started with.
 pub(crate) struct SchedulerArguments {
     pub(crate) config: SchedulerConfig,
     pub(crate) pool: PoolConfig,
@@ -43,7 +44,7 @@ pub(crate) struct SchedulerArguments {
     pub(crate) published: Arc<Published>,
 }
 
-/// The actor.
+/// The scheduler's actor.
 pub(crate) struct SchedulerActor;
 
 pub(crate) struct SchedulerState {
@@ -51,21 +52,21 @@ pub(crate) struct SchedulerState {
     pool: Pool,
     published: Arc<Published>,
     clock: Clock,
-    /// When the message came that is being handled.
+    /// When the current message arrived.
     now: Duration,
     alarm: Alarm,
     jobs: HashMap<JobId, Box<LiveJob>>,
-    /// Copies of states that a worker is to make. To the model they are jobs of their sessions.
+    /// Requested copies of sessions' states. The model treats them as jobs of those sessions.
     captures: HashMap<JobId, Capture>,
-    /// What the model is deciding on.
-    applying: Option<Application>,
-    /// What a worker has said of its job, on which the model is deciding.
+    /// The submission that the model is deciding on.
+    deciding_on: Option<Submission>,
+    /// The report of a worker's job that the model is deciding on.
     finished: Option<Finished>,
     seats: HashMap<WorkerId, Seat>,
     sessions: HashMap<SessionId, OpenSession>,
-    /// The session that was opened last under each name.
+    /// The session that was last opened under each name.
     names: HashMap<Arc<str>, SessionId>,
-    /// Why the last sessions ended that did.
+    /// Why the most recent sessions ended.
     ended: BTreeMap<SessionId, String>,
     changes: Changes,
     totals: Totals,
@@ -75,13 +76,27 @@ pub(crate) struct SchedulerState {
     is_closing: bool,
 }
 
-/// What is between submission and admission.
-enum Application {
+/// A session that the model has not ended.
+struct OpenSession {
+    name: Arc<str>,
+    cell: Arc<SessionCell>,
+}
+
+/// A requested copy of a session's state, which a worker is to make.
+struct Capture {
+    session: SessionId,
+    cell: Arc<SessionCell>,
+    /// Everyone who has asked for it so far.
+    replies: Vec<CaptureReply>,
+}
+
+/// A submission that the model has not admitted or refused yet.
+enum Submission {
     Job { live: Box<LiveJob>, admitted: oneshot::Sender<Result<JobId, Refusal>> },
     Capture(Capture),
 }
 
-/// What came of one try of a job, as its worker says.
+/// A worker's report of one try of a job.
 struct Finished {
     outcome: Box<Outcome>,
     attach: Duration,
@@ -113,7 +128,7 @@ impl Actor for SchedulerActor {
             alarm: Alarm::new(clock),
             jobs: HashMap::new(),
             captures: HashMap::new(),
-            applying: None,
+            deciding_on: None,
             finished: None,
             seats: HashMap::new(),
             sessions: HashMap::new(),
@@ -160,7 +175,7 @@ impl Actor for SchedulerActor {
                 return Ok(());
             }
         };
-        // The pool's supervisor is the only child. When it ends by itself, workers end with it.
+        // The pool's supervisor is the only child. If it ends unasked, the workers end with it.
         if state.model.phase() != Phase::Drained {
             if ended == CANCELLED {
                 tracing::debug!("the runtime ended before the pool was drained");
@@ -177,11 +192,50 @@ impl Actor for SchedulerActor {
 
 impl Drop for SchedulerState {
     fn drop(&mut self) {
-        self.published.told.close();
+        self.published.decisions.close();
     }
 }
 
 impl SchedulerState {
+    /// Lets `decide` change the model and answer callers, then publishes the result.
+    ///
+    /// The snapshot stays locked meanwhile, so a caller that has its answer sees its effect in the
+    /// status: reading the status waits for the publication. Other callers don't wait.
+    fn decide_and_publish(&mut self, decide: impl FnOnce(&mut Self)) {
+        let published = Arc::clone(&self.published);
+        let mut snapshot = published.snapshot.write();
+        decide(self);
+        let open = |id: SessionId| {
+            let open = self.sessions.get(&id)?;
+            Some((Arc::clone(&open.name), Arc::clone(&open.cell)))
+        };
+        snapshot.update(&mut self.changes, &self.model, open, self.totals);
+    }
+
+    /// Marks the queues that a job is in as changed.
+    fn touch(&mut self, job: JobId) {
+        self.changes.sessions.extend(self.session_of(job));
+        self.changes.tenants.extend(self.jobs.get(&job).map(|live| Arc::clone(&live.tenant)));
+        let copies = self.captures.contains_key(&job);
+        self.changes.tenants.extend(copies.then(|| DEFAULT_TENANT.clone()));
+    }
+
+    /// Publishes a decision, and keeps it for the status.
+    fn record(&self, kind: DecisionKind) {
+        self.published.decisions.record(self.now, kind);
+    }
+
+    /// Publishes a decision about one job. These are too many to keep for the status.
+    fn broadcast(&self, kind: impl FnOnce() -> DecisionKind) {
+        self.published.decisions.broadcast(self.now, kind);
+    }
+
+    fn evicted(&mut self, session: SessionId, to: EvictedTo, reason: EvictionReason) {
+        self.published.metrics.evicted(to, &reason);
+        self.record(DecisionKind::Evicted { session, to, reason });
+        self.changes.session(session);
+    }
+
     fn receive(&mut self, message: SchedulerMessage) {
         match message {
             SchedulerMessage::Submit { request, transcript, admitted, reply } => {
@@ -190,17 +244,17 @@ impl SchedulerState {
             SchedulerMessage::End(job, ending) => self.decide(Event::EndWanted(job, ending)),
             SchedulerMessage::OpenSession { name, reply } => {
                 let answer = self.open_session(name);
-                let _ = reply.send(self.noted(answer));
+                let _ = reply.send(self.count_refusal(answer));
             }
             SchedulerMessage::CloseSession(session) => self.decide(Event::SessionClosed(session)),
             SchedulerMessage::Capture { session, reply } => self.capture(session, reply),
             SchedulerMessage::Adopt { name, state, reply } => {
                 let answer = self.adopt(name, state);
-                let _ = reply.send(self.noted(answer));
+                let _ = reply.send(self.count_refusal(answer));
             }
             SchedulerMessage::Replace { session, state, reply } => {
                 let answer = self.replace(session, state);
-                let _ = reply.send(self.noted(answer));
+                let _ = reply.send(self.count_refusal(answer));
             }
             SchedulerMessage::Explain { job, reply } => {
                 let _ = reply.send(self.model.explain(job, self.now));
@@ -225,7 +279,7 @@ impl SchedulerState {
     fn drain(&mut self, within: Option<Duration>) {
         let until = within.map(|within| self.now.saturating_add(within));
         if self.model.phase() == Phase::Open {
-            self.tell(DecisionKind::Draining);
+            self.record(DecisionKind::Draining);
         }
         self.decide(Event::Draining { until });
     }
@@ -258,7 +312,7 @@ impl SchedulerState {
             PoolEvent::Stowed { session, stowage, result } => {
                 if let Err(error) = &result {
                     let error = error.to_string();
-                    self.tell(DecisionKind::NotEvicted { session, error });
+                    self.record(DecisionKind::NotEvicted { session, error });
                 }
                 self.decide(Event::Stowed { session, stowage, result });
                 self.changes.session(session);
@@ -306,24 +360,25 @@ impl SchedulerState {
             Effect::EndSession(session, reason) => self.end_session(session, &reason),
             Effect::AddWorker => {
                 self.pool.add_worker();
-                self.tell(DecisionKind::WorkerAdded);
+                self.record(DecisionKind::WorkerAdded);
             }
             Effect::DismissWorker(worker) => {
                 self.seat(worker).dismiss();
-                self.tell(DecisionKind::WorkerDismissed { worker });
+                self.record(DecisionKind::WorkerDismissed { worker });
             }
             Effect::Renew(worker, reason) => {
                 self.seat(worker).renew();
                 self.published.metrics.retired(&reason);
-                self.tell(DecisionKind::Retired { worker, reason });
+                self.record(DecisionKind::Retired { worker, reason });
             }
             Effect::Vacate(worker, session, reason) => {
                 self.seat(worker).vacate();
                 self.evicted(session, EvictedTo::Memory, reason);
             }
             Effect::Stow(session, stowage, reason) => self.stow(session, stowage, reason),
-            // `finish_drain` looks at the phase, which also holds when this came earlier.
-            Effect::Drained => self.tell(DecisionKind::Drained),
+            // `finish_drain` checks the phase instead, which also holds if this effect came
+            // earlier.
+            Effect::Drained => self.record(DecisionKind::Drained),
         }
     }
 
@@ -331,21 +386,21 @@ impl SchedulerState {
         self.seats.remove(&worker).expect("S-7: the model uses only seats it was given")
     }
 
-    /// Once everything has ended: closes the pool, answers those who wait, and ends.
+    /// Once every job has ended: closes the pool, answers the drain calls, and stops this actor.
     fn finish_drain(&mut self, myself: &ActorRef<SchedulerMessage>) {
         if self.model.phase() != Phase::Drained {
             return;
         }
         if std::mem::replace(&mut self.is_closing, true) {
-            // Who asks again hears when this actor ends.
+            // Later drain calls are answered by this actor's end.
             return;
         }
         let waiting = std::mem::take(&mut self.draining);
         let (pool, myself) = (self.pool.clone(), myself.clone());
-        // Closing waits for worker threads; their last words must still be received here.
+        // Closing waits for worker threads, whose last messages must still be received here.
         tokio::spawn(async move {
             if let Err(error) = pool.close().await {
-                tracing::debug!(%error, "the pool was closed before");
+                tracing::debug!(%error, "the pool was already closed");
             }
             for reply in waiting {
                 let _ = reply.send(());
@@ -358,7 +413,7 @@ impl SchedulerState {
         let Some(at) = self.model.next_wake() else { return };
         let myself = myself.clone();
         self.alarm.set(at, move || {
-            // Fails if the scheduler has ended, and then nothing is due.
+            // Fails if the scheduler has ended; then nothing is due.
             let _ = myself.cast(SchedulerMessage::Tick);
         });
     }

@@ -1,4 +1,4 @@
-//! The knobs of the scheduler.
+//! The configuration of the scheduler.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,147 +7,148 @@ use crate::error::ConfigError;
 
 mod machine;
 
-/// The knobs of the scheduler.
+/// The configuration of the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchedulerConfig {
-    /// Jobs that may run at once, isolated ones and those of sessions together.
+    /// How many jobs may run at once, in sessions and outside of them.
     ///
-    /// Default: the number of CPUs. It should equal the largest number of workers: with fewer,
-    /// warm interpreters idle; more can't be used, and is refused.
+    /// Default: the number of CPUs. It should equal the largest number of workers: with fewer, warm
+    /// interpreters idle; more can't be used, and is an error.
     pub concurrent: usize,
     /// How many workers there are.
     ///
-    /// Default: as many as CPUs, always.
+    /// Default: always as many as CPUs.
     pub workers: WorkersConfig,
-    /// Jobs that may wait, of all tenants. Further ones are refused with `QueueFull`.
+    /// How many jobs of all tenants may be queued. Further ones are refused with `QueueFull`.
     ///
-    /// Default: 10,000. Zero refuses whatever can't run at once. A job for which another worker is
-    /// started is taken even so, and waits for that. Each waiting job holds its source, values
-    /// and input files in memory, which `queued_bytes` bounds.
+    /// Default: 10,000. Zero refuses every job that can't run at once, except one for which another
+    /// worker is started. Each queued job holds its source, values and input files in memory, which
+    /// `queued_bytes` bounds.
     pub queued_count: usize,
-    /// Bytes that waiting jobs may hold: source, arguments, environment, standard input and files.
+    /// Bytes that queued jobs may hold: source, arguments, environment, standard input and files.
     /// Further jobs are refused with `QueueBytes`.
     ///
-    /// Default: 256 MiB. A job that is larger by itself is only taken when it can run at once, or
-    /// another worker is started for it.
+    /// Default: 256 MiB. A job that is larger than this is only admitted if it can run at once, or
+    /// if another worker is started for it.
     pub queued_bytes: usize,
-    /// What each tenant may have that `tenants` doesn't name.
+    /// The configuration of each tenant that `tenants` doesn't name.
     ///
-    /// Default: weight 1, and no bounds but those of all tenants.
+    /// Default: weight 1, and only the bounds that all tenants share.
     pub tenant: TenantConfig,
-    /// What single tenants may have, by name.
+    /// The configuration of single tenants, by name.
     ///
-    /// Default: none. Names that never submit a job cost nothing.
+    /// Default: none. Tenants that never submit a job cost nothing.
     pub tenants: BTreeMap<String, TenantConfig>,
-    /// How much earlier a job of high priority counts as submitted than a normal one, and a normal
-    /// one than a job of low priority, within one tenant.
+    /// Within one tenant, how much earlier a job of high priority counts as submitted than a normal
+    /// one, and a normal one than a job of low priority.
     ///
-    /// Default: 30 s. It is also how long a job can be held up by jobs of the next higher priority
-    /// that come after it; at zero priorities mean nothing, and a very long step starves the low.
+    /// Default: 30 s. This is also how long later jobs of the next higher priority can delay a job.
+    /// At zero, priorities have no effect; a very long step starves low priority.
     pub priority_step: Duration,
-    /// How often a job that the sandbox failed is tried again, if it is idempotent.
+    /// How often an idempotent job is retried after the sandbox failed.
     ///
-    /// Default: 2. At zero every failure of the sandbox is told at once; a program that kills its
-    /// workers costs one more of them for each retry.
+    /// Default: 2. At zero, every sandbox failure is reported at once. A program that kills its
+    /// workers kills one more for each retry.
     pub retries: u32,
-    /// What becomes of sessions that rest.
+    /// What happens to idle sessions.
     pub sessions: SessionsConfig,
-    /// Memory for everything: the image, the compiled build, slots, parked sessions, waiting jobs, and
-    /// the input, output and growth of running ones, in bytes. Near its end sessions that rest are
-    /// compressed, then spilled to disk; at its end nothing is taken that would need more.
+    /// Memory for everything, in bytes: the image, the compiled build, slots, parked sessions,
+    /// queued jobs, and the input, output and growth of running ones. Near the limit, idle sessions
+    /// are compressed, then spilled to disk; at the limit, whatever needs more is refused.
     ///
-    /// A job starts when all that its limits let it grow by is free (`Limits::memory_bytes` and
-    /// `Limits::file_bytes`), and keeps it until it ends. So jobs never take memory from each other,
-    /// and lower limits let more of them run at once. One that runs alone is cut to what is there;
-    /// what it is refused because of that has reached `LimitKind::PoolMemory`.
+    /// A job starts when all the growth that its limits allow (`Limits::memory_bytes` and
+    /// `Limits::file_bytes`) is free, and reserves it until it ends. So jobs never take memory from
+    /// each other, and lower limits let more of them run at once. A job that runs alone has its
+    /// limits cut to what is free; where it meets the cut limits, it has reached
+    /// `LimitKind::PoolMemory`.
     ///
-    /// Default: four fifths of what the control group allows, or of the machine's memory. More
-    /// than there is lets the system end the process.
+    /// Default: four fifths of what the control group allows, or of the machine's memory. With more
+    /// than exists, the system may kill the process.
     pub memory_bytes: u64,
-    /// A slot is made anew after a job that had more guest memory than this, in bytes.
+    /// A slot gets a new interpreter after a job whose peak guest memory exceeded this, in bytes.
     ///
-    /// Default: 512 MiB. A reset gives memory back as well; this is for what it can't reach. At
-    /// zero every job costs a start of an interpreter, 5 ms.
+    /// Default: 512 MiB. A reset also returns memory; this is for what it can't return. At zero,
+    /// every job costs a start of an interpreter, 5 ms.
     pub retire_above_bytes: u64,
 }
 
 /// How many workers there are. Each is a thread with a warm interpreter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkersConfig {
-    /// So many there are at least.
+    /// The least number of workers.
     ///
-    /// Default: the number of CPUs. At zero the first job after a rest waits for a start.
+    /// Default: the number of CPUs. At zero, the first job after an idle time waits for a start.
     pub min: usize,
-    /// So many there are at most; between the two their number follows the load.
+    /// The largest number of workers; between the two, their number follows the load.
     ///
-    /// Default: the number of CPUs. More than the CPUs only helps programs that wait.
+    /// Default: the number of CPUs. More than that only helps programs that wait.
     pub max: usize,
-    /// So many idle ones are kept beyond those that run, up to `max`.
+    /// How many idle workers are kept beyond those that run, up to `max`.
     ///
-    /// Default: 0. Each takes the memory of an interpreter, and saves a job its start.
+    /// Default: 0. Each takes the memory of an interpreter, and saves a job the start.
     pub spares: usize,
-    /// A worker beyond `min` and `spares` that was idle for so long ends.
+    /// How long a worker beyond `min` and `spares` idles before it ends.
     ///
-    /// Default: 60 s. A short time makes bursts pay for starts.
+    /// Default: 60 s. With a short time, bursts pay for starts.
     pub shrink_after: Duration,
-    /// A place whose workers could not start time after time, and which was given up, is tried
-    /// again after so long. Until then there is one worker less; where none is left, jobs are
-    /// refused with `NoWorker`.
+    /// How long a worker place stays given up after its workers have failed to start again and
+    /// again. Until then there is one worker less; if none is left, jobs are refused with
+    /// `NoWorker`.
     ///
-    /// Default: 30 s. At zero a machine that can't run any is busy with trying.
+    /// Default: 30 s. At zero, a machine that can't start any keeps trying at full speed.
     pub retry_after: Duration,
 }
 
-/// What one tenant may have.
+/// What one tenant may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantConfig {
-    /// Its share of the CPU time while others want it too, against their weights.
+    /// Its share of CPU time under contention, relative to the other weights.
     ///
     /// Default: 1. At least 1: a tenant with weight 2 gets twice the CPU time of one with weight 1.
     pub weight: u32,
-    /// Its jobs that may run at once.
+    /// How many of its jobs may run at once.
     ///
     /// Default: no bound. At least 1.
     pub concurrent: usize,
-    /// Its jobs that may wait. Further ones are refused with `TenantQueueFull`.
+    /// How many of its jobs may be queued. Further ones are refused with `TenantQueueFull`.
     ///
     /// Default: no bound but that of all tenants.
     pub queued_count: usize,
-    /// Bytes that its waiting jobs may hold.
+    /// Bytes that its queued jobs may hold.
     ///
     /// Default: no bound but that of all tenants.
     pub queued_bytes: usize,
 }
 
-/// What becomes of sessions that rest.
+/// What happens to idle sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionsConfig {
-    /// Sessions that may be open, closed ones whose jobs still run included, wherever they are.
-    /// Further ones are refused with `TooManySessions`.
+    /// How many sessions may be open, wherever their states are, including closed ones whose jobs
+    /// still run. Further ones are refused with `TooManySessions`.
     ///
-    /// Default: 10,000. Zero leaves isolated jobs alone.
+    /// Default: 10,000. Zero allows only jobs without sessions.
     pub open: usize,
-    /// Sessions whose state may be in memory, on workers or parked. Beyond it, those that rested
-    /// longest are spilled to disk.
+    /// How many sessions may be in memory, on workers or parked. Beyond that, the longest idle ones
+    /// are spilled to disk.
     ///
-    /// Default: 2,000. At least as many as jobs that run at once, or sessions that run would have
-    /// to be spilled.
+    /// Default: 2,000. It must cover the jobs that run at once; otherwise running sessions would
+    /// have to be spilled.
     pub in_memory: usize,
-    /// Bytes of spilled sessions on disk, compressed as they are there.
+    /// Bytes that spilled sessions may take on disk, compressed.
     ///
-    /// Default: 8 GiB. Zero spills nothing: a session that finds no room in memory is refused. If
-    /// the disk itself is full before, sessions stay in memory.
+    /// Default: 8 GiB. Zero spills nothing: sessions that don't fit in memory are refused. If the
+    /// disk fills up before that, sessions stay in memory.
     pub disk_bytes: u64,
-    /// A session that rested on its worker for so long is parked, so that the worker's next job
+    /// How long a session idles on its worker before it is parked, so that the worker's next job
     /// needn't wait for that.
     ///
-    /// Default: 10 s. At zero every turn pays for taking its state up again, 1 to 3 ms.
+    /// Default: 10 s. At zero, every turn pays for attaching its state again, 1 to 3 ms.
     pub park_after: Duration,
-    /// A session that rested for so long is spilled to disk.
+    /// How long a session idles before it is spilled to disk.
     ///
-    /// Default: 10 min. A short time has disks work for sessions that are about to go on.
+    /// Default: 10 min. A short time makes the disk work for sessions that are about to be used.
     pub spill_after: Duration,
-    /// A session that rested for so long is closed, and its state dropped; `None` never does that.
+    /// How long a session idles before it is closed and its state dropped; `None` is never.
     ///
     /// Default: never.
     pub close_after: Option<Duration>,
@@ -184,7 +185,7 @@ impl Default for WorkersConfig {
 }
 
 impl WorkersConfig {
-    /// This many, always.
+    /// Returns a fixed number of workers.
     pub fn fixed(count: usize) -> Self {
         Self { min: count, max: count, ..Self::default() }
     }
@@ -215,12 +216,12 @@ fn cpus() -> usize {
 }
 
 impl SchedulerConfig {
-    /// What `tenant` may have.
+    /// The configuration of `tenant`.
     pub(crate) fn of_tenant(&self, tenant: &str) -> &TenantConfig {
         self.tenants.get(tenant).unwrap_or(&self.tenant)
     }
 
-    /// Checks that the values make sense together.
+    /// Checks that the values are consistent.
     ///
     /// # Errors
     /// A value with which no job could ever run, or two that contradict each other.
@@ -233,14 +234,14 @@ impl SchedulerConfig {
             return Err(ConfigError::NoWorkers);
         }
         let contradiction = |small, small_value, large, large_value| {
-            let bad = ConfigError::Contradiction { small, small_value, large, large_value };
-            (small_value > large_value).then_some(bad)
+            let error = ConfigError::Contradiction { small, small_value, large, large_value };
+            (small_value > large_value).then_some(error)
         };
         let found = [
             contradiction("workers.min", workers.min, "workers.max", workers.max),
             contradiction("workers.spares", workers.spares, "workers.max", workers.max),
             contradiction("concurrent", *concurrent, "workers.max", workers.max),
-            // With room for fewer, sessions that run would be evicted.
+            // With room for fewer, running sessions would be evicted.
             (sessions.open > 0)
                 .then(|| {
                     contradiction(
@@ -252,8 +253,8 @@ impl SchedulerConfig {
                 })
                 .flatten(),
         ];
-        if let Some(bad) = found.into_iter().flatten().next() {
-            return Err(bad);
+        if let Some(error) = found.into_iter().flatten().next() {
+            return Err(error);
         }
         let named = self.tenants.iter().map(|(name, config)| (Some(name), config));
         for (name, config) in named.chain([(None, &self.tenant)]) {

@@ -1,17 +1,19 @@
-//! What the scheduler decided and why, as an event stream tells it.
+//! What the scheduler decided and why, as the stream of decisions carries it.
 
 use std::time::Duration;
 
 use pool::{SessionId, Stowage, WorkerId};
 use serde::Serialize;
 
+use crate::timer::as_seconds;
+
 /// One decision of the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Decision {
-    /// Its place in the order of decisions: 1, 2, 3 and so on.
+    /// Its number in the order of decisions, from 1.
     pub sequence: u64,
     /// When it was made, since the scheduler began.
-    #[serde(rename = "at_seconds", serialize_with = "crate::status::as_seconds")]
+    #[serde(rename = "at_seconds", serialize_with = "as_seconds")]
     pub at: Duration,
     /// What was decided.
     #[serde(flatten)]
@@ -23,20 +25,20 @@ pub struct Decision {
 #[serde(tag = "decision", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DecisionKind {
-    /// A job was taken.
+    /// A job was admitted.
     Admitted {
         /// The job.
         job: u64,
         /// Its tenant.
         tenant: String,
     },
-    /// A job or a session was not taken.
+    /// A job or a session was refused.
     Refused {
         /// The tenant of the job; `None` for a session.
         tenant: Option<String>,
-        /// [`Refusal::name`](crate::Refusal::name).
+        /// The value of [`Refusal::name`](crate::Refusal::name).
         reason: &'static str,
-        /// The whole of it.
+        /// The refusal's message.
         message: String,
     },
     /// A worker was given a job.
@@ -53,25 +55,25 @@ pub enum DecisionKind {
         /// How: `succeeded`, `failed`, `limited`, `cancelled` or `sandbox_failed`.
         how: &'static str,
     },
-    /// A job that the sandbox failed is tried again.
+    /// A job is retried because its try failed.
     Retried {
         /// The job.
         job: u64,
-        /// The try that failed, from 1.
+        /// The number of the failed try, from 1.
         attempt: u32,
         /// What failed.
         reason: String,
     },
-    /// A session had to make room, and lives on elsewhere.
+    /// A session was evicted. It stays open.
     Evicted {
         /// The session.
         session: SessionId,
-        /// Where it goes.
+        /// Where its state goes.
         to: EvictedTo,
         /// Why.
         reason: EvictionReason,
     },
-    /// A session could not be put where it was to be. It stays in memory.
+    /// A session could not be compressed or spilled. It stays in memory.
     NotEvicted {
         /// The session.
         session: SessionId,
@@ -90,7 +92,7 @@ pub enum DecisionKind {
         /// The session.
         session: SessionId,
     },
-    /// A session is over.
+    /// A session has ended.
     SessionEnded {
         /// The session.
         session: SessionId,
@@ -99,21 +101,21 @@ pub enum DecisionKind {
     },
     /// Another worker is started.
     WorkerAdded,
-    /// A worker that was idle for long ends.
+    /// A worker that idled for long ends.
     WorkerDismissed {
         /// The worker.
         worker: WorkerId,
     },
-    /// A worker is no more that was not told to end.
+    /// A worker ended without being told to.
     WorkerGone {
         /// The worker.
         worker: WorkerId,
         /// Why.
         reason: String,
-        /// Whether another one takes its place.
+        /// Whether another worker takes its place.
         is_replaced: bool,
     },
-    /// No more jobs are taken.
+    /// No more jobs are admitted.
     Draining,
     /// Every job has ended.
     Drained,
@@ -140,26 +142,26 @@ impl From<Stowage> for EvictedTo {
     }
 }
 
-/// Why a session had to make room.
+/// Why a session was evicted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum EvictionReason {
-    /// It rested for long.
+    /// It was idle for long.
     Idle {
-        /// For so long.
-        #[serde(rename = "rested_seconds", serialize_with = "crate::status::as_seconds")]
+        /// How long it was idle.
+        #[serde(rename = "rested_seconds", serialize_with = "as_seconds")]
         rested: Duration,
     },
-    /// Too many sessions were in memory, and it had rested longest.
+    /// Too many sessions were in memory, and it had been idle longest.
     TooManyInMemory {
-        /// How many may be.
+        /// How many may be in memory.
         limit: usize,
     },
-    /// Memory was short, and it had rested longest.
+    /// Memory was short, and it had been idle longest.
     MemoryPressure {
         /// Bytes in use.
         used: u64,
-        /// Bytes that may be.
+        /// The limit in bytes.
         limit: u64,
     },
     /// Its worker was needed for another job, or ended.
@@ -173,16 +175,19 @@ impl std::fmt::Display for EvictionReason {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Idle { rested } => {
-                write!(formatter, "it rested for {:.1} s", rested.as_secs_f64())
+                write!(formatter, "it was idle for {:.1} s", rested.as_secs_f64())
             }
             Self::TooManyInMemory { limit } => {
                 write!(
                     formatter,
-                    "at most {limit} sessions may be in memory, and it rested longest"
+                    "at most {limit} sessions may be in memory, and it had been idle longest"
                 )
             }
             Self::MemoryPressure { used, limit } => {
-                write!(formatter, "{used} of {limit} bytes were in use, and it rested longest")
+                write!(
+                    formatter,
+                    "{used} of {limit} bytes were in use, and it had been idle longest"
+                )
             }
             Self::WorkerNeeded { worker } => write!(formatter, "{worker} was needed"),
         }
@@ -193,14 +198,14 @@ impl std::fmt::Display for EvictionReason {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum RetireReason {
-    /// A job had much memory.
+    /// A job used too much memory to keep its interpreter.
     HighWater {
-        /// So much, in bytes.
+        /// The peak memory of the job, in bytes.
         bytes: u64,
-        /// More than this is much.
+        /// The configured threshold, in bytes.
         limit: u64,
     },
-    /// The sandbox failed there.
+    /// The sandbox failed on it.
     SandboxFailed,
 }
 

@@ -1,4 +1,4 @@
-//! The stream of decisions: who follows it, and the last of them for the status.
+//! The stream of decisions for followers, and the last decisions for the status.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,21 +8,21 @@ use tokio::sync::broadcast;
 
 use crate::decision::{Decision, DecisionKind};
 
-/// Decisions that a slow follower may be behind; what is older it misses.
+/// How many decisions a slow follower may be behind before it misses some.
 const FOLLOWED: usize = 1024;
 
-/// Decisions that are kept for the status.
+/// How many decisions are kept for the status.
 const KEPT: usize = 50;
 
-/// What has been decided, for those who want to know.
+/// Sends decisions to followers, and keeps the last ones.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct DecisionLog {
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// `None` once nothing more will be decided.
+    /// `None` once no more decisions will follow.
     sender: Option<broadcast::Sender<Decision>>,
     last: u64,
     kept: VecDeque<Decision>,
@@ -35,28 +35,28 @@ impl Default for State {
     }
 }
 
-impl Told {
-    /// Tells of a decision, and keeps it for a while.
-    pub(crate) fn keep(&self, at: Duration, kind: DecisionKind) {
+impl DecisionLog {
+    /// Sends a decision, and keeps it for the status.
+    pub(crate) fn record(&self, at: Duration, kind: DecisionKind) {
         let mut state = self.state.lock();
         if state.kept.len() == KEPT {
             state.kept.pop_front();
         }
-        let decision = state.tell(at, kind);
+        let decision = state.send(at, kind);
         state.kept.push_back(decision);
     }
 
-    /// Tells of a decision; if nobody follows, it is only counted.
-    pub(crate) fn pass(&self, at: Duration, kind: impl FnOnce() -> DecisionKind) {
+    /// Sends a decision. If there are no followers, it is only counted.
+    pub(crate) fn broadcast(&self, at: Duration, kind: impl FnOnce() -> DecisionKind) {
         let mut state = self.state.lock();
         if state.sender.as_ref().is_some_and(|sender| sender.receiver_count() > 0) {
-            state.tell(at, kind());
+            state.send(at, kind());
         } else {
             state.last += 1;
         }
     }
 
-    /// Nothing more will be decided.
+    /// Ends the stream of decisions.
     pub(crate) fn close(&self) {
         self.state.lock().sender = None;
     }
@@ -69,44 +69,46 @@ impl Told {
         Decisions { receiver }
     }
 
-    /// The last ones that were kept, the latest first.
+    /// Returns the last decisions that were kept, the latest first.
     pub(crate) fn last(&self) -> Vec<Decision> {
         self.state.lock().kept.iter().rev().cloned().collect()
     }
 }
 
 impl State {
-    /// Called while locked, so that the order of numbers is the order in which followers hear.
-    fn tell(&mut self, at: Duration, kind: DecisionKind) -> Decision {
+    /// Called with the lock held, so that followers receive decisions in the order of their
+    /// numbers.
+    fn send(&mut self, at: Duration, kind: DecisionKind) -> Decision {
         self.last += 1;
         let decision = Decision { sequence: self.last, at, kind };
         if let Some(sender) = &self.sender {
-            // Fails if nobody follows.
+            // Fails if there are no followers.
             let _ = sender.send(decision.clone());
         }
         decision
     }
 }
 
-/// A follower of the scheduler's decisions, from when it was made. It holds nobody up: one that is
-/// more than 1,024 decisions behind misses some, and is told how many.
+/// Receives the scheduler's decisions from when it was created. It blocks nobody: a follower that
+/// is more than 1,024 decisions behind misses some, and learns how many.
 #[derive(Debug)]
-#[must_use = "what isn't followed isn't heard"]
+#[must_use = "a follower that isn't read receives nothing"]
 pub struct Decisions {
     receiver: broadcast::Receiver<Decision>,
 }
 
-/// What a follower hears next.
+/// What a follower receives next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextDecision {
     /// A decision.
     Decision(Decision),
-    /// The follower was too slow for so many.
+    /// The follower was too slow and missed this many decisions.
     Missed(u64),
 }
 
 impl Decisions {
-    /// The next decision; `None` once the scheduler has ended and all was heard. Cancel-safe.
+    /// Returns the next decision; `None` once the scheduler has ended and all were received.
+    /// Cancel-safe.
     pub async fn next(&mut self) -> Option<NextDecision> {
         match self.receiver.recv().await {
             Ok(decision) => Some(NextDecision::Decision(decision)),
@@ -125,29 +127,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn followers_hear_everything_from_when_they_came_or_how_much_they_missed() {
-        let told = Told::default();
-        told.pass(Duration::ZERO, || ended(1));
-        let (mut quick, mut slow) = (told.follow(), told.follow());
+    async fn followers_receive_everything_since_they_came_or_how_much_they_missed() {
+        let log = DecisionLog::default();
+        log.broadcast(Duration::ZERO, || ended(1));
+        let (mut quick, mut slow) = (log.follow(), log.follow());
         for job in 2..2000 {
-            told.pass(Duration::ZERO, || ended(job));
+            log.broadcast(Duration::ZERO, || ended(job));
             let Some(NextDecision::Decision(decision)) = quick.next().await else { panic!() };
             assert_eq!((decision.sequence, decision.kind), (job, ended(job)));
         }
         assert_eq!(slow.next().await, Some(NextDecision::Missed(1998 - FOLLOWED as u64)));
-        told.close();
+        log.close();
         assert_eq!(quick.next().await, None);
-        assert_eq!(told.follow().next().await, None);
+        assert_eq!(log.follow().next().await, None);
     }
 
     #[test]
     fn the_last_ones_are_kept_but_not_those_about_single_jobs() {
-        let told = Told::default();
+        let log = DecisionLog::default();
         for _ in 0..KEPT + 3 {
-            told.keep(Duration::ZERO, DecisionKind::WorkerAdded);
-            told.pass(Duration::ZERO, || ended(1));
+            log.record(Duration::ZERO, DecisionKind::WorkerAdded);
+            log.broadcast(Duration::ZERO, || ended(1));
         }
-        let last = told.last();
+        let last = log.last();
         assert_eq!(last.len(), KEPT);
         assert_eq!(last[0].sequence, 2 * (KEPT as u64 + 3) - 1);
     }

@@ -9,76 +9,76 @@ use crate::decision::{EvictionReason, RetireReason};
 use crate::error::Refusal;
 use crate::job::Growth;
 
-/// What the model asks the shell to do. The shell does it in order.
+/// What the model asks the shell to do, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// The job will end in an outcome; its caller is told so.
+    /// The job is admitted and will have an outcome; its caller is told.
     Admit(JobId),
-    /// The job won't be taken; its caller is told why, and that is all that ever comes of it.
+    /// The job is refused; its caller is told why. Nothing else follows.
     Refuse(JobId, Refusal),
-    /// The worker's seat takes the job, whose program may run for so long at most.
+    /// The worker's seat takes the job.
     Dispatch {
         /// The job.
         job: JobId,
         /// The worker.
         worker: WorkerId,
-        /// What is left to its deadline; `None` without one.
+        /// The time left to its deadline, which bounds the run; `None` without a deadline.
         due_in: Option<Duration>,
-        /// What it may grow by, if memory is left for less than its limits allow.
+        /// What it may grow by, if less memory is free than its limits allow.
         cut: Option<Growth>,
     },
-    /// The session makes way for the job that the worker is given next, and is parked by that.
+    /// The session is displaced by the worker's next job, whose start parks it.
     Displace(SessionId, EvictionReason),
-    /// The worker has said how the job ended, and that is its outcome.
+    /// The job ends with the outcome that its worker reported.
     Conclude(JobId),
-    /// The worker has said that the sandbox failed, or died: the job waits again, for another try.
-    /// What came of it so far is forgotten.
+    /// The sandbox failed, or the worker died: the job is queued for another try, and the failed
+    /// one is forgotten.
     Retry {
         /// The job.
         job: JobId,
-        /// The try that failed, from 1.
+        /// The number of the failed try, from 1.
         attempt: u32,
     },
-    /// The job ends without having run, or without having come back.
+    /// The job ends without an outcome from a worker.
     Settle(JobId, Settlement),
-    /// The job runs; it is stopped at once. Its outcome comes from the worker.
+    /// The running job is stopped at once. Its outcome comes from the worker.
     StopRun(JobId),
-    /// The job runs; its program is interrupted. Its outcome comes from the worker.
+    /// The running job's program is interrupted. Its outcome comes from the worker.
     InterruptRun(JobId, StopReason),
-    /// The session is over, for this reason. Its state is dropped.
+    /// The session ends for this reason. Its state is dropped.
     EndSession(SessionId, String),
-    /// Another worker is to be started. It says `Ready`, or is `Gone`.
+    /// The pool starts another worker, which reports `Ready` or `Gone`.
     AddWorker,
-    /// The worker, which is idle, ends. Its seat is used for that.
+    /// The idle worker ends. This uses its seat.
     DismissWorker(WorkerId),
-    /// The worker, which is idle, gets a new interpreter, and then says `Ready`.
+    /// The idle worker gets a new interpreter, and then reports `Ready`.
     Renew(WorkerId, RetireReason),
-    /// The worker, which is idle, puts the session aside that it holds, and then says `Ready`.
+    /// The idle worker parks the session that it holds, and then reports `Ready`.
     Vacate(WorkerId, SessionId, EvictionReason),
-    /// The session's state, which is parked, is put where it takes less memory. `Stowed` follows.
+    /// The session's parked state is compressed or spilled. `Stowed` follows.
     Stow(SessionId, Stowage, EvictionReason),
-    /// Every job has ended, and none will come.
+    /// Every job has ended, and no more will come.
     Drained,
 }
 
-/// How a job ends that has no outcome from a worker.
+/// How a job ends without an outcome from a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Settlement {
-    /// Its caller no longer wanted it.
+    /// Its caller cancelled it.
     Cancelled,
-    /// Its deadline passed while it waited.
+    /// Its deadline passed while it was queued.
     DeadlinePassed {
-        /// From submission to the deadline.
+        /// The time from submission to the deadline.
         allowed: Duration,
-        /// From submission to now.
+        /// The time from submission until now.
         waited: Duration,
     },
     /// The worker that ran it died.
     WorkerDied(String),
-    /// The pool ended, and every worker and session with it.
+    /// The pool ended, with every worker and session.
     PoolDied(String),
-    /// No worker is left that could run it.
+    /// No worker is left to run it.
     NoWorker(String),
-    /// The session that it was for is gone.
+    /// Its session's state is lost.
     SessionLost(String),
 }

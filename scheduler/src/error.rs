@@ -1,12 +1,12 @@
-//! Why a scheduler does not start, and why a job or a session is not taken.
+//! Why a scheduler does not start, and why a job or a session is refused.
 
 use std::time::Duration;
 
-/// The scheduler could not be started.
+/// Why a scheduler could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchedulerStartError {
-    /// The configuration makes no sense.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// An actor could not be started.
@@ -14,14 +14,14 @@ pub enum SchedulerStartError {
     Spawn(String),
 }
 
-/// The configuration makes no sense.
+/// What is wrong with a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// No job may run.
     #[error("`concurrent` is 0, so no job would ever run: set it to at least 1")]
     NothingRuns,
-    /// No worker may be.
+    /// No worker may exist.
     #[error("`workers.max` is 0, so no job would ever run: set it to at least 1")]
     NoWorkers,
     /// A tenant could never run a job.
@@ -30,46 +30,46 @@ pub enum ConfigError {
         tenant.as_ref().map_or("every tenant".to_owned(), |name| format!("tenant `{name}`"))
     )]
     TenantNeverRuns {
-        /// The tenant; `None` for what holds of all that have no values of their own.
+        /// The tenant; `None` for the default of all tenants.
         tenant: Option<String>,
-        /// The field.
+        /// The field that is 0.
         field: &'static str,
     },
-    /// A value must not be larger than another one.
+    /// A value is larger than another one that bounds it.
     #[error(
         "`{small}` is {small_value} and `{large}` is {large_value}: lower the first or raise the \
          second"
     )]
     Contradiction {
-        /// What is too large.
+        /// The field that is too large.
         small: &'static str,
         /// Its value.
         small_value: usize,
-        /// What it must not exceed.
+        /// The field that bounds it.
         large: &'static str,
         /// Its value.
         large_value: usize,
     },
 }
 
-/// Why a job or a session was not taken.
+/// Why a job or a session was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Too many jobs wait.
+    /// Too many jobs are queued.
     #[error(
         "the queue is full: {queued} jobs wait and at most {limit} may; try again {}",
         later(*retry_after)
     )]
     QueueFull {
-        /// Jobs that wait.
+        /// The number of queued jobs.
         queued: usize,
-        /// How many may.
+        /// How many may be queued.
         limit: usize,
         /// When there may be room, by the measured service times.
         retry_after: Option<Duration>,
     },
-    /// Too many bytes of jobs wait.
+    /// The queued jobs hold too many bytes.
     #[error(
         "the queue is full: with this job of {job} bytes, {queued} bytes would wait and at most \
          {limit} may; try again {}",
@@ -78,14 +78,14 @@ pub enum Refusal {
     QueueBytes {
         /// Bytes of this job.
         job: usize,
-        /// Bytes that would wait with it.
+        /// Bytes that would be queued with it.
         queued: usize,
-        /// How many may.
+        /// How many bytes may be queued.
         limit: usize,
         /// When there may be room, by the measured service times.
         retry_after: Option<Duration>,
     },
-    /// Too many jobs of one tenant wait.
+    /// Too many jobs of one tenant are queued.
     #[error(
         "the queue of tenant `{tenant}` is full: {queued} jobs wait and at most {limit} may; try \
          again {}",
@@ -94,14 +94,14 @@ pub enum Refusal {
     TenantQueueFull {
         /// The tenant.
         tenant: String,
-        /// Its jobs that wait.
+        /// The number of its queued jobs.
         queued: usize,
-        /// How many may.
+        /// How many may be queued.
         limit: usize,
         /// When there may be room, by the measured service times.
         retry_after: Option<Duration>,
     },
-    /// Too many bytes of one tenant's jobs wait.
+    /// The queued jobs of one tenant hold too many bytes.
     #[error(
         "the queue of tenant `{tenant}` is full: with this job of {job} bytes, {queued} bytes \
          would wait and at most {limit} may; try again {}",
@@ -112,14 +112,14 @@ pub enum Refusal {
         tenant: String,
         /// Bytes of this job.
         job: usize,
-        /// Bytes that would wait with it.
+        /// Bytes that would be queued with it.
         queued: usize,
-        /// How many may.
+        /// How many bytes may be queued.
         limit: usize,
         /// When there may be room, by the measured service times.
         retry_after: Option<Duration>,
     },
-    /// By the measured service times the job would end after its deadline.
+    /// By the measured service times, the job would end after its deadline.
     #[error(
         "the job would end after its deadline: {}; {}",
         too_soon(*due_in, *estimate), sooner_or_more(*retry_after)
@@ -127,16 +127,16 @@ pub enum Refusal {
     DeadlineTooSoon {
         /// The time to the deadline.
         due_in: Duration,
-        /// The time in which the job would probably end.
+        /// The estimated time to the end of the job.
         estimate: Duration,
         /// When the deadline may be met, by the measured service times; `None` if it probably can't
-        /// be, however little there is to do.
+        /// be met even on an idle pool.
         retry_after: Option<Duration>,
     },
-    /// The memory that everything together may take is taken.
+    /// The memory limit is reached.
     #[error(
         "no memory is left: {used} of {limit} bytes are in use and {needed} more are needed; try \
-         again {}, close sessions, or raise the limit",
+         again {}, close sessions, or raise `memory_limit_bytes`",
         later(*retry_after)
     )]
     NoMemory {
@@ -144,15 +144,15 @@ pub enum Refusal {
         used: u64,
         /// Bytes that were asked for.
         needed: u64,
-        /// Bytes that may be used.
+        /// The limit in bytes.
         limit: u64,
         /// When there may be room, by the measured service times.
         retry_after: Option<Duration>,
     },
     /// Too many sessions are open.
-    #[error("{limit} sessions are open, and no more may be: close one, or raise the limit")]
+    #[error("{limit} sessions are open, the most that may be: close one, or raise `session_limit`")]
     TooManySessions {
-        /// How many may be.
+        /// How many may be open.
         limit: usize,
     },
     /// The session is not open, or its state was lost.
@@ -161,45 +161,45 @@ pub enum Refusal {
         /// Why.
         reason: String,
     },
-    /// A turn of the session runs or waits.
+    /// A turn of the session is running or queued.
     #[error(
-        "a turn of the session runs or waits; copying, restoring and resetting it and reading its files \
-         work between turns"
+        "a turn of the session is running or queued: copy, restore or reset the session and read \
+         its files once its turns have ended"
     )]
     SessionBusy,
-    /// The session's state can't be copied out of its interpreter. It lives on there.
+    /// The session's state can't be copied out of its interpreter, where it remains.
     #[error("the session's state can't be copied: {reason}")]
     NotCaptured {
         /// Why.
         reason: String,
     },
-    /// The name is that of an open session.
+    /// An open session has this name.
     #[error("a session named `{name}` is open already: close it, or take another name")]
     SessionExists {
         /// The name.
         name: String,
     },
-    /// No worker could be started, time after time.
+    /// Workers have failed to start again and again, and none is left.
     #[error("no worker is left: {reason}{}", until_next_try(*retry_after))]
     NoWorker {
         /// The last failure.
         reason: String,
-        /// When one is tried again; `None` if never.
+        /// When another start is tried; `None` if never.
         retry_after: Option<Duration>,
     },
-    /// The pool takes no more jobs.
+    /// The pool admits no more jobs.
     #[error("the pool is shutting down and takes no more jobs")]
     ShuttingDown,
 }
 
 impl Refusal {
-    /// For a session that takes no jobs, if nobody remembers why.
+    /// The refusal for a session that isn't open, unless the reason is remembered.
     pub(crate) fn not_open() -> Self {
         let reason = "it was closed, or a run that was ended took its state".to_owned();
         Self::SessionGone { reason }
     }
 
-    /// The reason in one word, as metrics and the stream of decisions carry it.
+    /// Returns the reason in one word, as metrics and decisions carry it.
     pub fn name(&self) -> &'static str {
         match self {
             Self::QueueFull { .. } => "queue_full",
@@ -218,14 +218,14 @@ impl Refusal {
         }
     }
 
-    /// Whether the same call may well succeed later, when there is less load.
+    /// Whether the same call may succeed later, under less load.
     pub fn is_overload(&self) -> bool {
         self.overload().is_some()
     }
 
-    /// When the same call may succeed, by the measured service times; `None` if nothing was
-    /// measured yet, or time alone doesn't help. For `NoWorker`, which isn't for load, it is when a
-    /// worker is tried again.
+    /// Returns when the same call may succeed, by the measured service times; `None` if nothing was
+    /// measured yet, or if waiting doesn't help. For `NoWorker`, which isn't caused by load, it is
+    /// when another worker start is tried.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::NoWorker { retry_after, .. } => *retry_after,
@@ -233,7 +233,7 @@ impl Refusal {
         }
     }
 
-    /// What a refusal for load says of later; `None` for every other one.
+    /// The retry time of a refusal that load caused; `None` for every other one.
     fn overload(&self) -> Option<Option<Duration>> {
         match self {
             Self::QueueFull { retry_after, .. }
@@ -287,23 +287,23 @@ mod tests {
 
     #[test]
     fn a_deadline_that_can_not_be_met_says_by_how_much_and_what_helps() {
-        let told = |due_in, estimate, retry_after| {
+        let message = |due_in, estimate, retry_after| {
             let [due_in, estimate] = [due_in, estimate].map(Duration::from_micros);
             let retry_after = Option::map(retry_after, Duration::from_micros);
             Refusal::DeadlineTooSoon { due_in, estimate, retry_after }.to_string()
         };
         let start = "the job would end after its deadline: it";
         assert_eq!(
-            told(100, 1_700, None),
+            message(100, 1_700, None),
             format!("{start} is due in 100 µs and would end in about 1 ms; give it more time")
         );
         assert_eq!(
-            told(20_000, 2_500_000, Some(900_000)),
+            message(20_000, 2_500_000, Some(900_000)),
             format!(
                 "{start} is due in 20 ms and would end in about 2.5 s; try again in 900 ms, or \
                  give it more time"
             )
         );
-        assert_eq!(told(0, 0, None), format!("{start} is due already; give it more time"));
+        assert_eq!(message(0, 0, None), format!("{start} is due already; give it more time"));
     }
 }

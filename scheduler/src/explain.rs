@@ -1,4 +1,4 @@
-//! Why a job waits: what is ahead of it, and how long that will take.
+//! Why a job waits: what is ahead of it, and for how long.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use pool::{SessionId, WorkerId};
 use serde::Serialize;
 
 use crate::job::Priority;
-use crate::status::{as_maybe_seconds, as_seconds};
+use crate::timer::{as_maybe_seconds, as_seconds};
 
-/// Where a job is, and why. For a job that has ended there is none.
+/// Where a job that has not ended is, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     /// The job.
@@ -19,7 +19,7 @@ pub struct Explanation {
     pub priority: Priority,
     /// Its session, if it has one.
     pub session: Option<SessionId>,
-    /// Tries that the sandbox failed.
+    /// Tries that a sandbox failure ended.
     pub failed_attempts: u32,
     /// Where it is.
     #[serde(flatten)]
@@ -30,26 +30,27 @@ pub struct Explanation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum JobState {
-    /// It waits.
+    /// It is queued.
     Waiting {
-        /// For so long.
+        /// How long it has been queued.
         #[serde(rename = "waited_seconds", serialize_with = "as_seconds")]
         waited: Duration,
-        /// What it waits for, first of all.
+        /// What it waits for first.
         reason: WaitReason,
         /// Jobs of its tenant that go before it, by priority and age.
         ahead_in_tenant: usize,
-        /// Jobs of other tenants that will probably go before it, by the shares of the tenants.
+        /// Estimated jobs of other tenants that go before it, by the tenants' shares.
         ahead_of_others: usize,
-        /// From now to its start, by the measured service times; `None` before any was measured.
+        /// Estimated time to its start, by the measured service times; `None` before any was
+        /// measured.
         #[serde(rename = "estimate_seconds", serialize_with = "as_maybe_seconds")]
         estimate: Option<Duration>,
     },
     /// It runs.
     Running {
-        /// On this worker.
+        /// The worker that runs it.
         worker: WorkerId,
-        /// For so long.
+        /// How long it has run.
         #[serde(rename = "ran_seconds", serialize_with = "as_seconds")]
         ran: Duration,
     },
@@ -60,37 +61,37 @@ pub enum JobState {
 #[serde(tag = "why", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WaitReason {
-    /// No worker is ready yet; so many are being started or made ready.
+    /// No worker is ready yet.
     WorkersStarting {
-        /// So many.
+        /// Workers that are starting or preparing their interpreters.
         starting: usize,
     },
-    /// As many jobs run as may, or as there are workers for.
+    /// All workers are busy, or as many jobs run as may.
     WorkersBusy {
-        /// Jobs that run.
+        /// Running jobs.
         running: usize,
-        /// Jobs that may.
+        /// How many may run.
         concurrent: usize,
     },
     /// As many jobs of its tenant run as may.
     TenantAtLimit {
-        /// Jobs of the tenant that run.
+        /// Running jobs of the tenant.
         running: usize,
-        /// Jobs of it that may.
+        /// How many of them may run.
         limit: usize,
     },
-    /// Earlier jobs of its session come first, and a session runs one job at a time.
+    /// Earlier jobs of its session come first; a session runs one job at a time.
     SessionBusy {
         /// The session.
         session: SessionId,
-        /// Jobs of the session that run or wait before it.
+        /// Jobs of the session that run or are queued before it.
         turns_ahead: usize,
     },
-    /// Memory is short until jobs that run have ended.
+    /// Memory is short until running jobs have ended.
     NoMemory {
         /// Bytes in use.
         used: u64,
-        /// Bytes that may be.
+        /// The limit in bytes.
         limit: u64,
     },
 }

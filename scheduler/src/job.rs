@@ -11,20 +11,20 @@ use tokio::sync::oneshot;
 /// The tenant of jobs that name none.
 pub(crate) static DEFAULT_TENANT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("default"));
 
-/// How urgent a job is among those of its tenant.
+/// How urgent a job is among its tenant's jobs.
 ///
 /// A job counts as submitted earlier or later by
-/// [`SchedulerConfig::priority_step`](crate::SchedulerConfig::priority_step), so an urgent one
-/// overtakes, and nothing waits for ever.
+/// [`SchedulerConfig::priority_step`](crate::SchedulerConfig::priority_step), so urgent jobs
+/// overtake others without starving them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
-    /// Somebody waits for it.
+    /// Somebody is waiting for the outcome.
     High,
-    /// Everything that isn't said to be something else.
+    /// Everything else.
     #[default]
     Normal,
-    /// Whenever there is nothing better to do.
+    /// Background work.
     Low,
 }
 
@@ -32,7 +32,7 @@ impl Priority {
     /// Every priority, the most urgent first.
     pub const ALL: [Self; 3] = [Self::High, Self::Normal, Self::Low];
 
-    /// Its name, as metrics carry it.
+    /// Returns its name, as used in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::High => "high",
@@ -42,57 +42,57 @@ impl Priority {
     }
 }
 
-/// A job as it is submitted.
+/// A job to submit.
 #[derive(Debug, Clone, Default)]
 pub struct JobRequest {
-    /// What to run.
+    /// The program to run.
     pub program: Program,
-    /// What it may use.
+    /// The limits of its run.
     pub limits: Limits,
-    /// The session to run in; without one, a state of its own.
+    /// The session to run in. Without one, the job gets a fresh interpreter.
     pub session: Option<SessionId>,
-    /// Who wants it: what tenants use is shared by their weights. `None` is the tenant `default`.
+    /// The tenant, whose weight decides its share. `None` is the tenant `default`.
     pub tenant: Option<Arc<str>>,
-    /// How urgent it is among the tenant's jobs.
+    /// How urgent the job is among the tenant's jobs.
     pub priority: Priority,
-    /// From submission: when its outcome is due. A job that can't make it is refused, one that
-    /// still waits then ends with the limit `deadline`, and so does one that still runs.
+    /// The time from submission by which the outcome is due. A job that would miss it is refused;
+    /// one that is still queued or running at that time ends with the limit `deadline`.
     pub deadline: Option<Duration>,
-    /// Whether running it twice does no harm, so that it may be tried again when the sandbox fails.
-    /// `None` is yes for a job without a session and without host functions, whose failed run
-    /// nobody can have seen.
+    /// Whether running the job twice is harmless, so that it may be retried when the sandbox fails.
+    /// `None` means yes for a job without a session and without host functions, since nobody can
+    /// have seen the failed run.
     pub idempotent: Option<bool>,
 }
 
-/// What the model is told of a job.
+/// What the model knows of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Queued {
-    /// What it holds in memory while it waits.
+    /// Bytes of memory that it holds while it is queued.
     pub(crate) bytes: usize,
     pub(crate) session: Option<SessionId>,
     pub(crate) tenant: Arc<str>,
     pub(crate) priority: Priority,
-    /// From submission.
+    /// The time from submission to the deadline.
     pub(crate) deadline: Option<Duration>,
-    /// What its output may take in memory while it runs.
+    /// Bytes of memory that its output may take while it runs.
     pub(crate) output_bytes: usize,
     /// What it may grow by while it runs.
     pub(crate) growth: Growth,
-    /// Whether it may be tried again.
+    /// Whether it may be retried.
     pub(crate) is_idempotent: bool,
 }
 
-/// What a run may grow by at most, as its limits say or the memory that is left allows.
+/// The most that a run may grow by, according to its limits or to the memory that is free.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Growth {
     /// The guest's memory.
     pub(crate) memory_bytes: u64,
-    /// Its files.
+    /// The run's files.
     pub(crate) file_bytes: u64,
 }
 
 impl Growth {
-    /// The most that a guest of 32 bits can have.
+    /// The address space of a 32-bit guest.
     const MOST_MEMORY_BYTES: u64 = 4 << 30;
 
     fn of(limits: &Limits) -> Self {
@@ -106,7 +106,7 @@ impl Growth {
         self.memory_bytes.saturating_add(self.file_bytes)
     }
 
-    /// So many bytes less: files give first, down to an eighth of what is left.
+    /// Reduces the growth by `bytes`: the files' part first, down to an eighth of the rest.
     pub(crate) fn cut_by(self, bytes: u64) -> Self {
         let left = self.bytes().saturating_sub(bytes);
         let file_bytes =
@@ -114,7 +114,7 @@ impl Growth {
         Self { memory_bytes: left - file_bytes, file_bytes }
     }
 
-    /// Limits that keep a run within this.
+    /// Lowers `limits` to keep a run within this growth.
     fn within(self, limits: &Limits) -> Limits {
         let memory_bytes = usize::try_from(self.memory_bytes).unwrap_or(usize::MAX);
         Limits {
@@ -126,7 +126,7 @@ impl Growth {
 }
 
 impl JobRequest {
-    /// What the model is to know of it.
+    /// Extracts what the model needs to know of the job.
     pub(crate) fn queued(&self) -> Queued {
         let has_functions = !self.program.functions.is_empty();
         Queued {
@@ -141,7 +141,7 @@ impl JobRequest {
         }
     }
 
-    /// What the job holds in memory while it waits, in bytes.
+    /// Bytes of memory that the job holds while it is queued.
     pub(crate) fn bytes(&self) -> usize {
         let Program { source, filename, args, env, stdin, files, variables, entry, .. } =
             &self.program;
@@ -163,7 +163,7 @@ impl JobRequest {
 }
 
 impl Queued {
-    /// The copy of a session's state, which counts as a job of that session.
+    /// Describes the copy of a session's state, which counts as a job of that session.
     pub(crate) fn capture(session: SessionId) -> Self {
         Self {
             bytes: 0,
@@ -178,11 +178,10 @@ impl Queued {
     }
 }
 
-/// A job that has been admitted and has not ended. The shell keeps it whatever becomes of the
-/// worker that runs it.
+/// An admitted job that has not ended. The shell keeps it even if its worker dies.
 #[derive(Debug)]
 pub(crate) struct LiveJob {
-    /// What each try is made from.
+    /// The template of each try.
     pub(crate) task: Task,
     pub(crate) tenant: Arc<str>,
     pub(crate) session: Option<SessionId>,
@@ -197,7 +196,7 @@ pub(crate) struct LiveJob {
 }
 
 impl LiveJob {
-    /// One try, which may take so long at most, and grow by so much if that is less than its limits.
+    /// Creates the task of the next try, with its remaining time and reduced growth, if any.
     pub(crate) fn next_try(&mut self, due_in: Option<Duration>, cut: Option<Growth>) -> Task {
         self.cut = cut;
         let task = Task { due_in, ..self.task.clone() };
@@ -207,9 +206,9 @@ impl LiveJob {
         }
     }
 
-    /// The outcome as its caller is to see it: if the deadline ended the job, that is the limit, and
-    /// if its limits were cut to the memory that was left, so is that.
-    pub(crate) fn seen(&self, mut outcome: Outcome, now: Duration) -> Outcome {
+    /// Adjusts the outcome for the caller: names the deadline if that ended the job, and the pool's
+    /// memory if the job reached limits that were cut to it.
+    pub(crate) fn adjust(&self, mut outcome: Outcome, now: Duration) -> Outcome {
         if self.cut.is_some() {
             let ended_it = match &mut outcome.verdict {
                 Verdict::Limit(hit) => Some(hit),
@@ -232,7 +231,7 @@ impl LiveJob {
 
 impl Drop for LiveJob {
     fn drop(&mut self) {
-        // Also when the scheduler dies: nobody must wait for output that can't come.
+        // Also runs when the scheduler dies, so that nobody waits for output that can't come.
         self.task.transcript.close();
     }
 }

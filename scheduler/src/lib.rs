@@ -1,22 +1,21 @@
-//! Who runs next, who waits, who is refused, who makes room.
+//! Decides which job runs next, which wait, which are refused and which sessions are evicted.
 //!
-//! Goals, in order: every admitted job ends in exactly one outcome; nothing is taken beyond what
-//! was allowed, and the pool stays up; tenants get their shares, and nothing waits for ever; no
-//! worker idles while a job could run on it; every refusal, eviction and retirement carries its
-//! reason.
+//! Goals, in order: every admitted job ends in exactly one outcome; nothing exceeds its limits, and
+//! the pool stays up; tenants get their shares, and nothing starves; no worker idles while a job
+//! could run on it; every refusal, eviction and retirement carries its reason.
 //!
-//! The abstract problem: workers are all alike, and each runs one job at a time. Jobs belong to
-//! tenants, which share the CPU time by their weights; the jobs of a tenant go by age, shifted by
-//! their priority. Those of a session run one at a time, in order, and cost least where the
-//! session's state is. A job with a deadline is refused if by the measured times it can't make it.
-//! Whatever takes memory, at work or at rest, is in one ledger with one limit; near it sessions
-//! that rest are compressed and spilled to disk, longest at rest first. Workers come while jobs
-//! could run, and go when they idle.
+//! The abstract problem: workers are interchangeable, and each runs one job at a time. Jobs belong
+//! to tenants, which share CPU time by weight; within a tenant, jobs are ordered by age, shifted by
+//! priority. The jobs of a session run one at a time, in order, and cost least on the worker that
+//! holds the session's state. A job is refused if the measured times say that it would miss its
+//! deadline. One ledger with one limit counts all memory; near the limit, idle sessions are
+//! compressed and spilled to disk, longest idle first. The pool grows while jobs could run, and
+//! shrinks when workers idle.
 //!
-//! Enter at `model.rs`: the decisions, as plain functions of a model, an event and the time that
-//! give effects (`effect.rs`), by the rules in `policy/`. `actor.rs` is the shell around it: it
-//! turns messages into events and carries the effects out. `scheduler.rs` and `ticket.rs` are what
-//! callers hold; `status.rs`, `explain.rs` and `decision.rs` are what they are shown.
+//! Enter at `model.rs`, which makes the decisions: pure functions from a model, an event and the
+//! time to effects (`effect.rs`), by the rules in `policy/`. The shell around it, `actor.rs`, turns
+//! messages into events and carries out the effects. Callers hold `scheduler.rs` and `ticket.rs`,
+//! and see `status.rs`, `explain.rs` and `decision.rs`.
 
 #![forbid(unsafe_code)]
 

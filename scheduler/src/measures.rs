@@ -1,7 +1,6 @@
-//! How long jobs took, how many end in a second, and what failed last.
+//! How long jobs took, how many end per second, and what failed last.
 //!
-//! Recording is a few array writes, so whoever decides may do it under a lock; the percentiles are
-//! counted when somebody asks for them.
+//! Recording is a few array writes, cheap enough under a lock; percentiles are computed on request.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,36 +12,36 @@ use pool::WorkerId;
 
 use crate::status::{ErrorStatus, Latencies, Percentiles, ProgramErrorStatus};
 
-/// Longer times count as this one.
+/// Longer durations are recorded as this one.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Times are told apart by so much at least: a reset takes 70 µs.
+/// The finest resolution: a reset takes 70 µs.
 const FINEST: Duration = Duration::from_nanos(64);
-/// Three digits in four histograms are 900 KiB, of which the system backs what is written to.
+/// With three digits, four histograms take 900 KiB, of which only written pages are backed.
 const DIGITS: u8 = 3;
-/// The time over which the rate is measured, in seconds.
+/// The window over which the rate is measured, in seconds.
 const RATE_SECONDS: u64 = 60;
-/// Failures that are remembered, and errors of programs.
+/// How many failures and how many program errors are remembered.
 const ERROR_COUNT: usize = 10;
-/// What is remembered of an exception's type and of its message.
+/// How much of an exception's type name and of its message is remembered.
 const MOST_TYPE_BYTES: usize = 100;
 const MOST_MESSAGE_BYTES: usize = 500;
 
-/// What was measured since the scheduler began. Times are those since then.
+/// What was measured since the scheduler began. Times are relative to that.
 #[derive(Debug)]
 pub(crate) struct Measures {
     queue: Times,
     attach: Times,
     run: Times,
     reset: Times,
-    /// Jobs that ended, by the second in which they did.
+    /// Jobs that ended, in a ring of seconds.
     ended: [Second; RATE_SECONDS as usize],
     /// The last failures, the latest last.
     errors: VecDeque<Failure>,
-    /// The last errors of programs, the latest last.
+    /// The last program errors, the latest last.
     program_errors: VecDeque<ProgramError>,
 }
 
-/// The distribution of a time, in nanoseconds.
+/// The distribution of a duration, in nanoseconds.
 #[derive(Debug)]
 struct Times(Histogram<u64>);
 
@@ -87,27 +86,27 @@ impl Default for Measures {
 }
 
 impl Measures {
-    /// A job waited for so long until it had a worker.
+    /// Records the time from a job's submission to its dispatch.
     pub(crate) fn record_queue(&mut self, time: Duration) {
         self.queue.record(time);
     }
 
-    /// A worker took so long to get at the state that a job runs on.
+    /// Records how long a worker took to bring up the state for a job.
     pub(crate) fn record_attach(&mut self, time: Duration) {
         self.attach.record(time);
     }
 
-    /// A program ran for so long.
+    /// Records the duration of a run.
     pub(crate) fn record_run(&mut self, time: Duration) {
         self.run.record(time);
     }
 
-    /// A worker's interpreter took so long to be fresh again.
+    /// Records how long a worker took to reset its interpreter.
     pub(crate) fn record_reset(&mut self, time: Duration) {
         self.reset.record(time);
     }
 
-    /// A job has ended.
+    /// Counts a job that has ended.
     pub(crate) fn ended(&mut self, now: Duration) {
         let number = now.as_secs();
         let second = &mut self.ended[(number % RATE_SECONDS) as usize];
@@ -117,7 +116,7 @@ impl Measures {
         second.count += 1;
     }
 
-    /// How long jobs took that have ended.
+    /// Returns how long jobs that have ended took.
     pub(crate) fn latencies(&self) -> Latencies {
         Latencies {
             queue: self.queue.percentiles(),
@@ -127,7 +126,8 @@ impl Measures {
         }
     }
 
-    /// Jobs that ended in the last minute, or since the beginning if that is less, a second.
+    /// Returns the jobs that ended per second in the last minute, or since the start if that is
+    /// less.
     pub(crate) fn jobs_per_second(&self, now: Duration) -> f64 {
         let first = (now.as_secs() + 1).saturating_sub(RATE_SECONDS);
         let counts =
@@ -137,7 +137,7 @@ impl Measures {
         if count == 0 || seconds == 0.0 { 0.0 } else { count as f64 / seconds }
     }
 
-    /// The sandbox or a worker failed.
+    /// Records a failure of the sandbox or of a worker.
     pub(crate) fn failed(
         &mut self,
         now: Duration,
@@ -148,25 +148,25 @@ impl Measures {
         push_last(&mut self.errors, Failure { at: now, job, worker, message });
     }
 
-    /// A program ended with an error.
+    /// Records an error that ended a program.
     pub(crate) fn program_failed(&mut self, error: ProgramError) {
         push_last(&mut self.program_errors, error);
     }
 
-    /// The last failures, the latest first.
+    /// Returns the last failures, the latest first.
     pub(crate) fn last_errors(&self, now: Duration) -> Vec<ErrorStatus> {
-        let told = |failure: &Failure| ErrorStatus {
+        let to_status = |failure: &Failure| ErrorStatus {
             age: now.saturating_sub(failure.at),
             job: failure.job,
             worker: failure.worker,
             message: failure.message.clone(),
         };
-        self.errors.iter().rev().map(told).collect()
+        self.errors.iter().rev().map(to_status).collect()
     }
 
-    /// The last errors of programs, the latest first.
+    /// Returns the last program errors, the latest first.
     pub(crate) fn last_program_errors(&self, now: Duration) -> Vec<ProgramErrorStatus> {
-        let told = |error: &ProgramError| ProgramErrorStatus {
+        let to_status = |error: &ProgramError| ProgramErrorStatus {
             age: now.saturating_sub(error.at),
             job: error.job,
             worker: error.worker,
@@ -174,12 +174,12 @@ impl Measures {
             exception: error.exception.clone(),
             message: error.message.clone(),
         };
-        self.program_errors.iter().rev().map(told).collect()
+        self.program_errors.iter().rev().map(to_status).collect()
     }
 }
 
 impl ProgramError {
-    /// What is remembered of a verdict, if that is a program's error.
+    /// Extracts the program error from a verdict, if it is one.
     pub(crate) fn of(
         verdict: &Verdict,
         at: Duration,
@@ -206,7 +206,7 @@ impl ProgramError {
     }
 }
 
-/// Adds the latest one, in place of the oldest.
+/// Appends the latest entry, and drops the oldest if the queue is full.
 fn push_last<T>(last: &mut VecDeque<T>, latest: T) {
     if last.len() == ERROR_COUNT {
         last.pop_front();
@@ -214,7 +214,7 @@ fn push_last<T>(last: &mut VecDeque<T>, latest: T) {
     last.push_back(latest);
 }
 
-/// As much of a text as fits, which ends with a whole character.
+/// Returns the longest prefix of whole characters that fits.
 fn cut(text: &str, most_bytes: usize) -> String {
     text[..text.floor_char_boundary(most_bytes)].to_owned()
 }
@@ -227,12 +227,13 @@ impl Times {
     }
 
     fn record(&mut self, time: Duration) {
-        // Times beyond the bounds count as the bound.
+        // Durations out of bounds are recorded as the bound.
         self.0.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
     fn percentiles(&self) -> Percentiles {
-        // A value stands for all that three digits don't tell from it, of which it is the largest.
+        // The histogram returns the largest value of a bucket, which may exceed the longest
+        // duration.
         let longest = self.0.max().min(LONGEST.as_nanos() as u64);
         let [p50, p95, p99] = [0.50, 0.95, 0.99]
             .map(|quantile| self.0.value_at_quantile(quantile).min(longest))
@@ -250,14 +251,14 @@ mod tests {
         Duration::from_secs_f64(seconds)
     }
 
-    /// To the three digits that are promised.
+    /// Asserts equality to three digits.
     fn assert_close(time: Duration, expected: Duration) {
         let error = (time.as_secs_f64() / expected.as_secs_f64() - 1.0).abs();
         assert!(error <= 0.001, "{time:?} instead of {expected:?}");
     }
 
     #[test]
-    fn nothing_measured_is_nothing_told() {
+    fn without_measurements_everything_is_zero() {
         let measures = Measures::default();
         assert_eq!(measures.latencies(), Latencies::default());
         assert_eq!(measures.jobs_per_second(Duration::ZERO), 0.0);
@@ -315,10 +316,10 @@ mod tests {
         for job in 0..100 {
             measures.ended(seconds(f64::from(job) / 10.0));
         }
-        // 100 jobs in the first 10 seconds.
+        // 100 jobs end in the first 10 seconds.
         assert_eq!(measures.jobs_per_second(seconds(10.0)), 10.0);
         assert_eq!(measures.jobs_per_second(seconds(40.0)), 2.5);
-        // After a minute the first seconds go one by one.
+        // After a minute, the first seconds leave the window one by one.
         assert_eq!(measures.jobs_per_second(seconds(64.0)), 50.0 / 59.0);
         assert_eq!(measures.jobs_per_second(seconds(69.0)), 0.0);
     }
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ten_failures_are_told_the_latest_first() {
+    fn the_last_ten_failures_are_reported_latest_first() {
         let mut measures = Measures::default();
         for number in 0..12 {
             let job = (number % 2 == 0).then_some(number);

@@ -1,8 +1,7 @@
-//! What the scheduler tells the `metrics` facade; `docs/metrics.md` has every name.
+//! What the scheduler reports to the `metrics` facade; `docs/metrics.md` lists every name.
 //!
-//! Labels are bounded: no name of a tenant, a worker, a session or a job is one. A recorder hears
-//! only what schedulers say that were started after it was installed, since the handles are looked
-//! up once.
+//! Label values are bounded: names of tenants, workers, sessions and jobs are never labels. Handles
+//! are looked up once, so a recorder hears only from schedulers started after it was installed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,9 +20,9 @@ use crate::status::SchedulerStatus;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// How jobs end that were taken, as `Totals::count` names it.
+/// How admitted jobs end, by the names of `Totals::count`.
 const OUTCOMES: [&str; 5] = ["succeeded", "failed", "limited", "cancelled", "sandbox_failed"];
-/// What workers do, as `state_of` names it.
+/// What workers do, by the names of `state_of`.
 const STATES: [&str; 6] = ["starting", "ready", "running", "resetting", "backing_off", "given_up"];
 
 /// The handles of one scheduler.
@@ -35,7 +34,7 @@ pub(crate) struct Metrics {
     reset_time: Histogram,
     guest_memory: Histogram,
     guest_cpu: Counter,
-    /// Of all guests, in nanoseconds, since counters have whole numbers.
+    /// CPU time of all guests in nanoseconds, since counters are whole numbers.
     cpu_nanos: AtomicU64,
     output_truncated: Counter,
     sandbox_faults: Counter,
@@ -63,7 +62,7 @@ impl std::fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// Handles of the recorder that there is now.
+    /// Looks up the handles of the installed recorder.
     pub(crate) fn new() -> Self {
         let phase = |phase| histogram!("hatchery_job_duration_seconds", "phase" => phase);
         gauge!("hatchery_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
@@ -85,27 +84,27 @@ impl Metrics {
         }
     }
 
-    /// A job has ended that was given to a worker so long after its submission.
+    /// Records the time from a job's submission to its dispatch.
     pub(crate) fn queued(&self, time: Duration) {
         self.queue_time.record(time);
     }
 
-    /// A worker took so long to get at the state that a job runs on.
+    /// Records how long a worker took to bring up the state for a job.
     pub(crate) fn attached(&self, time: Duration) {
         self.attach_time.record(time);
     }
 
-    /// A worker's interpreter took so long to be fresh again.
+    /// Records how long a worker took to reset its interpreter.
     pub(crate) fn reset(&self, time: Duration) {
         self.reset_time.record(time);
     }
 
-    /// A job of a session found the session's state on its worker, or did not.
+    /// Counts a turn that found, or didn't find, the session's state on its worker.
     pub(crate) fn turn(&self, found_its_state: bool) {
         if found_its_state { &self.hits } else { &self.misses }.increment(1);
     }
 
-    /// A job that was taken has ended; `how` is what `Totals::count` says of it.
+    /// Records a job that has ended; `how` is the name that `Totals::count` returned.
     pub(crate) fn job_ended(&self, outcome: &Outcome, how: &'static str) {
         if let Some(index) = OUTCOMES.iter().position(|name| *name == how) {
             self.jobs[index].increment(1);
@@ -123,7 +122,7 @@ impl Metrics {
         if outcome.output_truncated {
             self.output_truncated.increment(1);
         }
-        // A job that was cancelled before it ran used nothing, and says nothing of runs.
+        // A job that was cancelled before it ran says nothing about runs.
         if outcome.usage.wall.is_zero() {
             return;
         }
@@ -132,18 +131,18 @@ impl Metrics {
         self.used_cpu(outcome.usage.cpu);
     }
 
-    /// A job that the sandbox failed is tried again; its outcome is not that of the job.
+    /// Counts a retry. The failed try's outcome isn't the job's.
     pub(crate) fn retried(&self, is_fault_of_sandbox: bool) {
         self.retries.increment(1);
         self.sandbox_faults.increment(u64::from(is_fault_of_sandbox));
     }
 
-    /// A job or a session was not taken.
+    /// Counts a refusal of a job or a session.
     pub(crate) fn refused(&self, refusal: &Refusal) {
         counter!("hatchery_refusals_total", "reason" => refusal.name()).increment(1);
     }
 
-    /// A session had to make room.
+    /// Counts an eviction of a session.
     pub(crate) fn evicted(&self, to: EvictedTo, why: &EvictionReason) {
         let to = match to {
             EvictedTo::Memory => "memory",
@@ -159,7 +158,7 @@ impl Metrics {
         counter!("hatchery_evictions_total", "to" => to, "reason" => reason).increment(1);
     }
 
-    /// A worker gets a new interpreter.
+    /// Counts a worker that gets a new interpreter.
     pub(crate) fn retired(&self, why: &RetireReason) {
         let reason = match why {
             RetireReason::HighWater { .. } => "high_water",
@@ -168,7 +167,7 @@ impl Metrics {
         counter!("hatchery_retirements_total", "reason" => reason).increment(1);
     }
 
-    /// Sets every gauge. To be called when a status is asked for, not for every decision.
+    /// Sets every gauge. Call this when a status is requested, not for every decision.
     pub(crate) fn gauges(&self, status: &SchedulerStatus) {
         self.gauges.set(status);
     }
@@ -256,17 +255,17 @@ fn state_of(activity: WorkerActivity) -> &'static str {
     }
 }
 
-/// Tells the recorder what each metric means, and its unit. Once for a recorder is enough.
+/// Describes each metric and its unit to the recorder. Call it once per recorder.
 pub fn describe() {
     describe_gauge!("hatchery_build_info", "1, with the version of Hatchery.");
-    describe_counter!("hatchery_jobs_total", "Jobs that ended, by how they did.");
+    describe_counter!("hatchery_jobs_total", "Jobs that ended, by outcome.");
     describe_histogram!(
         "hatchery_job_duration_seconds",
         Unit::Seconds,
         "How long jobs took, by step."
     );
-    describe_counter!("hatchery_refusals_total", "Jobs and sessions that were not taken.");
-    describe_counter!("hatchery_retries_total", "Jobs tried again after the sandbox failed.");
+    describe_counter!("hatchery_refusals_total", "Jobs and sessions that were refused.");
+    describe_counter!("hatchery_retries_total", "Retries of jobs after the sandbox failed.");
     describe_counter!("hatchery_limit_hits_total", "Limits that jobs reached.");
     describe_counter!(
         "hatchery_guest_cpu_seconds_total",
@@ -274,24 +273,27 @@ pub fn describe() {
         "CPU time of programs, in whole seconds."
     );
     describe_histogram!("hatchery_guest_memory_bytes", Unit::Bytes, "Peak memory of each run.");
-    describe_counter!("hatchery_output_truncated_total", "Jobs whose output was cut.");
-    describe_counter!("hatchery_sandbox_faults_total", "Runs that the sandbox failed.");
-    describe_counter!("hatchery_evictions_total", "Sessions that had to make room.");
+    describe_counter!("hatchery_output_truncated_total", "Jobs whose output was truncated.");
+    describe_counter!("hatchery_sandbox_faults_total", "Runs in which the sandbox failed.");
+    describe_counter!("hatchery_evictions_total", "Sessions that were evicted.");
     describe_counter!("hatchery_retirements_total", "Workers that got a new interpreter.");
     describe_counter!("hatchery_pool_hits_total", "Turns that found their state on their worker.");
-    describe_counter!("hatchery_pool_misses_total", "Turns whose state had to be brought there.");
-    describe_gauge!("hatchery_queue_depth", "Jobs that wait.");
+    describe_counter!(
+        "hatchery_pool_misses_total",
+        "Turns whose state was brought to their worker."
+    );
+    describe_gauge!("hatchery_queue_depth", "Queued jobs.");
     describe_gauge!(
         "hatchery_queue_oldest_age_seconds",
         Unit::Seconds,
-        "How long the oldest of them has waited."
+        "How long the oldest queued job has waited."
     );
     describe_gauge!("hatchery_slots", "Workers, by what they do.");
-    describe_gauge!("hatchery_warm_instances", "Interpreters that wait for a job.");
+    describe_gauge!("hatchery_warm_instances", "Idle interpreters that are ready for a job.");
     describe_gauge!("hatchery_sessions", "Open sessions, by where their state is.");
     describe_gauge!("hatchery_memory_bytes", Unit::Bytes, "Memory, by what it is used for.");
-    describe_gauge!("hatchery_memory_limit_bytes", Unit::Bytes, "Memory that may be used.");
-    describe_gauge!("hatchery_session_disk_bytes", Unit::Bytes, "Sessions on disk.");
+    describe_gauge!("hatchery_memory_limit_bytes", Unit::Bytes, "The limit of the memory in use.");
+    describe_gauge!("hatchery_session_disk_bytes", Unit::Bytes, "Disk space of spilled sessions.");
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The decisions. Pure: a model, an event, the time, and the effects that follow.
+//! The decisions, as pure functions from a model, an event and the time to effects.
 //!
-//! Each event is taken in, and then everything that has become possible or due happens in the same
-//! step: jobs are dispatched, sessions make room, workers come and go. So admission and eviction are
-//! one decision, and no event can come between them. The rules are in `policy.rs`; `admission.rs`,
-//! `dispatch.rs`, `ending.rs` and `upkeep.rs` apply them.
+//! Each event is applied, and then everything that has become possible or due happens in the same
+//! step: jobs are dispatched, sessions evicted, workers started and ended. So admission and
+//! eviction are one decision, and no event can come between them. The rules are in `policy.rs`;
+//! `admission.rs`, `dispatch.rs`, `ending.rs` and `upkeep.rs` apply them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use crate::policy::fleet::{Activity, Fleet};
 use crate::policy::residency::{Place, Residency};
 use crate::policy::shares::{Key, Shares, Waiting};
 use crate::status::Phase;
+use crate::timer::Time;
 
 mod admission;
 mod dispatch;
@@ -29,72 +30,68 @@ mod tests;
 mod upkeep;
 mod view;
 
-/// Since the scheduler began.
-pub(crate) type Time = Duration;
-
-/// How a caller wants a job to end that may run. One that waits is just taken out of the queue.
+/// How a caller wants a job to end. A queued job is only removed from the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Its program hears `KeyboardInterrupt`; what it makes of that is its outcome.
+    /// Raises `KeyboardInterrupt` in the program, whose reaction decides the outcome.
     Interrupt,
-    /// Nobody wants its outcome; its session, if it has one, is to live on.
+    /// Discards the outcome, but keeps the session, if the job has one.
     Cancel,
-    /// At once, whatever it costs.
+    /// Stops the run at once, whatever that costs.
     Stop,
 }
 
 /// What happens to the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A job comes. Its number is larger than every one before.
+    /// A job was submitted. Its id is larger than all earlier ones.
     Submitted { job: JobId, queued: Queued },
     /// A caller wants its job to end.
     EndWanted(JobId, Ending),
-    /// A session is wanted that begins with a parked state of so many bytes, or with none. Its
-    /// number is new.
+    /// A session was opened, with a parked state of `bytes` bytes; 0 means a fresh interpreter. Its
+    /// id is new.
     SessionOpened { session: SessionId, bytes: u64 },
     /// A session is no longer wanted.
     SessionClosed(SessionId),
-    /// A session's state is gone. What waits for it can't run.
+    /// A session's state is lost, so its queued jobs can't run.
     SessionLost { session: SessionId, reason: String },
-    /// A session's state was replaced while nothing of it ran. It is parked and takes so many
-    /// bytes; no worker has it any more.
+    /// A session's state was replaced between its jobs. The new state is parked and takes `bytes`
+    /// bytes; no worker holds it.
     SessionMoved { session: SessionId, bytes: u64 },
-    /// A worker has put a session's state aside, which takes so many bytes. By then the session
-    /// may be on another worker, or gone.
+    /// A worker has parked a session's state, which takes `bytes` bytes. By now the session may be
+    /// on another worker, or closed.
     SessionParked { session: SessionId, bytes: u64 },
-    /// A session's state was put where it was to be and takes so many bytes there, or isn't there.
-    /// It stays where it was, too, when the session has moved on meanwhile.
+    /// Stowing a session's state has succeeded, with its new size in bytes, or failed. If the
+    /// session has moved on meanwhile, its state stayed where it was.
     Stowed { session: SessionId, stowage: Stowage, result: Result<u64, StowError> },
-    /// A worker offers a seat. Its interpreter has so much memory of its own, and so much takes a
-    /// copy of its session's state.
+    /// A worker is idle and offers its seat. Its interpreter has `memory_bytes` of its own; the
+    /// copy of its session's state takes `kept_bytes`.
     Ready { worker: WorkerId, memory_bytes: u64, kept_bytes: u64 },
-    /// A worker's job has ended.
+    /// A worker has finished its job.
     Finished { worker: WorkerId, job: JobId, report: Report },
-    /// A copy of a session's state, which counted as a job of that session, is over.
+    /// A worker has finished copying a session's state, which counted as a job of the session.
     Captured { worker: WorkerId, job: JobId },
-    /// A worker is no more; `takes_session` if the state that it had went with it.
+    /// A worker has ended; `takes_session` if the state that it held is lost with it.
     Gone { worker: WorkerId, reason: String, is_replaced: bool, takes_session: bool, fault: Fault },
-    /// No more jobs are to be taken. When `until` has come, what waits is cancelled and what runs
-    /// is stopped.
+    /// No more jobs are admitted. At `until`, queued jobs are cancelled and running ones stopped.
     Draining { until: Option<Time> },
     /// Something may be due.
     Tick,
 }
 
-/// Why a try came to nothing that another interpreter may do better.
+/// The failure of a try that another interpreter might avoid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The sandbox failed, or the worker died.
     Sandbox,
-    /// The agent's protocol was broken: most probably by the program, which will do it again.
+    /// The agent's protocol was violated, most probably by the program, which will do it again.
     Tampering,
     /// The run didn't end when it was stopped. Another try would leave another thread behind.
     Stuck,
 }
 
 impl Fault {
-    /// How often a job is tried again, if others are so often.
+    /// How often a job may be retried, where `most` is the configured number.
     pub(crate) fn most_retries(self, most: u32) -> u32 {
         match self {
             Self::Sandbox => most,
@@ -104,62 +101,63 @@ impl Fault {
     }
 }
 
-/// What a job took.
+/// What a run cost and how it went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// The run itself.
+    /// The duration of the run.
     pub(crate) wall: Duration,
     /// CPU time of the run.
     pub(crate) cpu: Duration,
-    /// Bringing its state to the worker, or making it fresh.
+    /// The time to bring the state to the worker or to reset it.
     pub(crate) overhead: Duration,
-    /// The most guest memory that it had, in bytes, with what all interpreters share.
+    /// Peak guest memory in bytes, including what all interpreters share.
     pub(crate) peak_memory_bytes: u64,
-    /// What its interpreter had of its own at the end, in bytes, and what its files grew by at most.
+    /// Memory that the interpreter has of its own at the end, plus the most that the files grew by,
+    /// in bytes.
     pub(crate) own_memory_bytes: u64,
-    /// What went wrong that another interpreter may do better, if anything did.
+    /// The fault, if another interpreter might avoid it.
     pub(crate) fault: Option<Fault>,
-    /// Whether the job's session left the worker, in the state of before the job.
+    /// Whether the job's session left the worker, with its state from before the job.
     pub(crate) session_left: bool,
-    /// Whether the program never began, which says nothing of what such jobs take.
+    /// Whether the program never began. Such a run says nothing about the cost of jobs.
     pub(crate) never_ran: bool,
 }
 
-/// A tenant that has jobs.
+/// A tenant with queued or running jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TenantView {
     pub(crate) weight: u32,
-    /// Jobs that wait, by priority, the most urgent first.
+    /// Queued jobs by priority, the most urgent first.
     pub(crate) depths: [usize; 3],
-    /// Bytes that these hold.
+    /// Bytes that the queued jobs hold.
     pub(crate) queued_bytes: usize,
     pub(crate) running: usize,
 }
 
-/// The scheduler's view of everything.
+/// The state of all jobs, tenants, workers and sessions, as the scheduler knows it.
 #[derive(Debug, Clone)]
 pub(crate) struct Model {
     config: SchedulerConfig,
-    /// The image and the compiled build.
+    /// Bytes of the image and the compiled build, which all workers share.
     shared_bytes: u64,
     now: Time,
     phase: Phase,
-    /// When draining ends jobs.
+    /// When draining aborts what is left.
     drain_until: Option<Time>,
-    /// Whether it has.
+    /// Whether draining has aborted.
     is_aborted: bool,
-    /// Every admitted job that has not ended. In order: those that come and those that are next are
-    /// near each other in memory.
+    /// Every admitted job that has not ended. Ordered by id, so new jobs are near each other in
+    /// memory, and so are the next ones to run.
     jobs: BTreeMap<JobId, Box<Job>>,
-    /// Those that wait.
+    /// The queued jobs.
     waiting: BTreeSet<JobId>,
-    /// Those of them that have a deadline, by it.
+    /// The queued jobs that have a deadline, by deadline.
     due: BTreeSet<(Time, JobId)>,
     queued_bytes: usize,
     running: usize,
-    /// What running jobs hold and may still take.
+    /// What running jobs hold and may still grow by.
     in_flight_bytes: u64,
-    /// Bytes that something could not have in this step.
+    /// The most bytes that something lacked in this step.
     shortage_bytes: u64,
     shares: Shares,
     fleet: Fleet,
@@ -170,26 +168,26 @@ pub(crate) struct Model {
 struct Job {
     queued: Queued,
     submitted: Time,
-    /// Tries that the sandbox failed.
+    /// Tries that a fault ended.
     failed_attempts: u32,
     run: Option<Run>,
 }
 
-/// A try of a job.
+/// One try of a job.
 #[derive(Debug, Clone)]
 struct Run {
     worker: WorkerId,
     since: Time,
-    /// The CPU time that its tenant was charged with.
+    /// The CPU time that the tenant was charged for it in advance.
     charged: Duration,
-    /// What it holds and may still take.
+    /// What it holds and may still grow by.
     bytes: u64,
-    /// Whether it was told to end.
+    /// Whether it was asked to end.
     is_unwanted: bool,
 }
 
 impl Job {
-    /// When its outcome is due.
+    /// Returns the deadline of the job.
     fn due(&self) -> Option<Time> {
         self.submitted.checked_add(self.queued.deadline?)
     }
@@ -225,7 +223,7 @@ impl Model {
         effects
     }
 
-    /// Takes one event in and says what is to be done about it.
+    /// Applies one event and returns the effects that follow.
     #[must_use]
     pub(crate) fn handle(&mut self, event: Event, now: Time) -> Vec<Effect> {
         self.now = self.now.max(now);
@@ -233,20 +231,20 @@ impl Model {
         self.sessions.wake_disk(self.now);
         self.fleet.take_back(self.config.workers.retry_after, self.now);
         let mut effects = Vec::new();
-        self.take_in(event, &mut effects);
-        // What gives room back comes before what takes it.
+        self.apply(event, &mut effects);
+        // Steps that free resources come before those that take them.
         self.expire(&mut effects);
-        self.close_resting(&mut effects);
+        self.close_idle(&mut effects);
         self.shrink(&mut effects);
         self.dispatch(&mut effects);
         self.finish_draining(&mut effects);
-        self.rest(&mut effects);
+        self.evict_idle(&mut effects);
         self.grow(&mut effects);
         debug_assert_eq!(self.check_invariants(), Ok(()));
         effects
     }
 
-    fn take_in(&mut self, event: Event, effects: &mut Vec<Effect>) {
+    fn apply(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
             Event::Submitted { job, queued } => self.submitted(job, queued, effects),
             Event::EndWanted(job, ending) => self.end_wanted(job, ending, effects),
@@ -260,7 +258,7 @@ impl Model {
             }
             Event::SessionMoved { session, bytes } => self.moved(session, bytes),
             Event::SessionParked { session, bytes } => {
-                self.sessions.change(session, |session| session.has_left(Some(bytes)));
+                self.sessions.change(session, |session| session.note_parked(Some(bytes)));
             }
             Event::Stowed { session, stowage, result } => {
                 self.sessions.stowed(session, stowage, result, self.now);
@@ -280,7 +278,7 @@ impl Model {
         }
     }
 
-    /// A worker is idle: it gets a new interpreter if it needs one, or waits for a job.
+    /// An idle worker gets a new interpreter if it needs one, or waits for a job.
     fn ready(
         &mut self,
         worker: WorkerId,
@@ -289,7 +287,7 @@ impl Model {
         effects: &mut Vec<Effect>,
     ) {
         let left = self.fleet.take_leaving(worker);
-        self.has_left(worker, left);
+        self.note_vacated(worker, left);
         let retire = self.fleet.ready(worker, memory_bytes, kept_bytes, self.now);
         let resident = self.resident(worker);
         if let Some(id) = resident {
@@ -302,13 +300,14 @@ impl Model {
                 self.fleet.renew(worker);
                 effects.push(Effect::Renew(worker, reason));
             }
-            // A session would bring its memory along: the slot is renewed once it holds none.
+            // The session would keep its memory on a new interpreter, so renew the slot once it is
+            // empty.
             Some(_) if matches!(reason, RetireReason::HighWater { .. }) => {}
-            // Then the worker is ready again.
+            // Renew when the worker reports ready again, without the session.
             Some(id) if self.load(id) == 0 => {
                 self.vacate(worker, id, EvictionReason::WorkerNeeded { worker }, effects);
             }
-            // It is renewed once no job needs what it has.
+            // Renew once no job needs the session's state here.
             Some(_) => {}
         }
     }
@@ -329,13 +328,13 @@ impl Model {
         self.reoffer(id);
     }
 
-    /// What a worker was to put aside it has put aside, or lost, or never had: it says something
-    /// that comes after that.
-    fn has_left(&mut self, worker: WorkerId, session: Option<SessionId>) {
+    /// Concludes from a worker's later message that it has parked the session that it was to
+    /// vacate, or lost it, or never had it.
+    fn note_vacated(&mut self, worker: WorkerId, session: Option<SessionId>) {
         let Some(id) = session else { return };
         self.sessions.change(id, |session| {
-            if session.leaves == Some(worker) {
-                session.has_left(None);
+            if session.leaving_worker == Some(worker) {
+                session.note_parked(None);
             }
         });
     }
@@ -347,7 +346,7 @@ impl Model {
         self.drain_until = self.drain_until.into_iter().chain(until).min();
     }
 
-    /// Puts a job where it waits.
+    /// Adds a job to the queue.
     fn enqueue(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id) else { return };
         let Queued { tenant, session, bytes, .. } = &job.queued;
@@ -367,8 +366,8 @@ impl Model {
         }
     }
 
-    /// Takes a job out of where it waits, except for the tenant's part.
-    fn take_out(&mut self, id: JobId) {
+    /// Removes a job from the queue, except from its tenant's.
+    fn remove_from_queue(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id) else { return };
         self.waiting.remove(&id);
         if let Some(due) = job.due() {
@@ -383,7 +382,7 @@ impl Model {
         }
     }
 
-    /// Offers the job of a session that could run, as the session is now.
+    /// Updates which job of the session is offered to its tenant's queue.
     fn reoffer(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
         let next = session.waiting.first().filter(|_| session.is_ready());
@@ -404,7 +403,7 @@ impl Model {
         }
     }
 
-    /// When a job counts as submitted among those of its tenant.
+    /// Returns the job's key in its tenant's queue: its submission time, shifted by its priority.
     fn key(&self, id: JobId, job: &Job) -> Key {
         let later = self.config.priority_step.saturating_mul(job.queued.priority as u32);
         (job.submitted.saturating_add(later), id)
@@ -415,7 +414,7 @@ impl Model {
         Waiting { key: self.key(id, job), priority, bytes }
     }
 
-    /// Has an idle worker put its session aside.
+    /// Has an idle worker park its session.
     fn vacate(
         &mut self,
         worker: WorkerId,
@@ -428,13 +427,13 @@ impl Model {
         effects.push(Effect::Vacate(worker, session, reason));
     }
 
-    /// The session whose state an idle worker has leaves it.
+    /// Records that an idle worker's session leaves it.
     fn move_out(&mut self, worker: WorkerId, reason: EvictionReason) {
         let Some(id) = self.resident(worker) else { return };
         self.fleet.vacate(worker);
         self.sessions.change(id, |session| {
             session.place = Place::Leaving;
-            session.leaves = Some(worker);
+            session.leaving_worker = Some(worker);
             session.is_at_rest = false;
             session.evicted = Some(reason);
         });

@@ -1,10 +1,10 @@
-//! The rules that decisions follow, each with the state that it needs. Pure.
+//! The rules behind the decisions, each with the state that it needs. Pure.
 //!
-//! `shares.rs`: whose job is next. `estimate.rs`: how long things will take. `fleet.rs`: the workers
-//! and how many there should be. `residency.rs`: where the states of sessions are, and which of them
-//! makes room. `ledger.rs`: what the memory is used for.
+//! `shares.rs`: whose job is next. `estimate.rs`: how long jobs will take. `fleet.rs`: the workers
+//! and how many there should be. `residency.rs`: where the states of sessions are, and which is
+//! evicted next. `ledger.rs`: memory pressure.
 //!
-//! None of them decides alone; `model.rs` puts them together.
+//! None of them decides alone; `model.rs` combines them.
 
 pub(crate) mod estimate;
 pub(crate) mod fleet;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::Transcript;
 use pool::{InterpreterSource, JobId, Parked, PoolConfig, SessionId};
-use ractor::{Actor, ActorRef};
+use ractor::Actor;
 use tokio::sync::oneshot;
 
 use crate::actor::{Published, SchedulerActor, SchedulerArguments};
@@ -14,29 +14,24 @@ use crate::decisions::Decisions;
 use crate::error::{Refusal, SchedulerStartError};
 use crate::explain::Explanation;
 use crate::job::JobRequest;
-use crate::message::SchedulerMessage;
+use crate::message::{Mailbox, SchedulerMessage};
 use crate::model::Ending;
 use crate::status::SchedulerStatus;
 use crate::ticket::Ticket;
 
-/// The handle of a scheduler and its pool. Cheap to clone. When the last handle and the last
-/// ticket are dropped, everything that still runs is cancelled.
+/// A handle of a scheduler and its pool. Cheap to clone. Dropping the last handle and the last
+/// ticket cancels all jobs.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    actor: ActorRef<SchedulerMessage>,
+    mailbox: Mailbox,
     published: Arc<Published>,
 }
 
 impl Scheduler {
-    /// Starts a scheduler with a pool of its own. Workers become ready afterwards.
+    /// Starts a scheduler with its own pool. Workers become ready afterwards.
     ///
     /// # Errors
-    /// The configuration makes no sense, or an actor can't be started.
+    /// The configuration is invalid, or an actor can't be started.
     pub async fn start(
         config: SchedulerConfig,
         pool: PoolConfig,
@@ -49,10 +44,10 @@ impl Scheduler {
         let (actor, _) = Actor::spawn(None, SchedulerActor, arguments)
             .await
             .map_err(|error| SchedulerStartError::Spawn(error.to_string()))?;
-        Ok(Self { inner: Arc::new(Inner { actor, published }) })
+        Ok(Self { mailbox: Mailbox::new(actor), published })
     }
 
-    /// Submits a job. Answers as soon as it is known whether the job is taken.
+    /// Submits a job, and returns as soon as it is admitted or refused.
     ///
     /// # Errors
     /// The job is refused, with the reason.
@@ -66,12 +61,12 @@ impl Scheduler {
             admitted,
             reply,
         };
-        self.send(message)?;
-        let job = Admission { scheduler: self, answer: admission }.wait().await?;
-        Ok(Ticket::new(job, self.clone(), outcome, transcript))
+        self.mailbox.send(message)?;
+        let job = Admission { mailbox: &self.mailbox, answer: admission }.wait().await?;
+        Ok(Ticket::new(job, self.mailbox.clone(), outcome, transcript))
     }
 
-    /// The session with this name, opened if it isn't open.
+    /// Returns the session with this name, and opens it if it isn't open.
     ///
     /// # Errors
     /// Too many sessions are open, or the scheduler is shutting down.
@@ -81,13 +76,14 @@ impl Scheduler {
 
     /// Ends a session once its jobs have ended. Its state is dropped.
     pub fn close_session(&self, session: SessionId) {
-        let _ = self.send(SchedulerMessage::CloseSession(session));
+        let _ = self.mailbox.send(SchedulerMessage::CloseSession(session));
     }
 
-    /// A session's state between two of its jobs; `None` is that of a fresh interpreter.
+    /// Copies a session's state between two of its jobs; `None` is that of a fresh interpreter.
     ///
     /// # Errors
-    /// A job of the session waits or runs, or it is gone, or its state can't be copied.
+    /// A job of the session is queued or running, the session is gone, or its state can't be
+    /// copied.
     pub async fn capture(&self, session: SessionId) -> Result<Option<Parked>, Refusal> {
         self.ask(|reply| SchedulerMessage::Capture { session, reply }).await
     }
@@ -95,65 +91,62 @@ impl Scheduler {
     /// Opens a session with this state; `None` is that of a fresh interpreter.
     ///
     /// # Errors
-    /// A session with this name is open, or it can't be opened as with `open_session`.
+    /// A session with this name is open, or opening fails as in `open_session`.
     pub async fn adopt(&self, name: &str, state: Option<Parked>) -> Result<SessionId, Refusal> {
         self.ask(|reply| SchedulerMessage::Adopt { name: Arc::from(name), state, reply }).await
     }
 
-    /// Has a session go on from this state; `None` is that of a fresh interpreter.
+    /// Replaces a session's state; `None` is that of a fresh interpreter.
     ///
     /// # Errors
-    /// A job of the session waits or runs, or it is gone.
+    /// A job of the session is queued or running, or the session is gone.
     pub async fn replace(&self, session: SessionId, state: Option<Parked>) -> Result<(), Refusal> {
         self.ask(|reply| SchedulerMessage::Replace { session, state, reply }).await
     }
 
-    /// The scheduler and its workers as they are now. Never waits for anybody but the decision that
-    /// is being made.
+    /// Returns the present state of the scheduler and its workers. Waits at most for the decision
+    /// that is being made.
     pub fn status(&self) -> SchedulerStatus {
-        SchedulerStatus::of(&self.inner.published)
+        SchedulerStatus::of(&self.published)
     }
 
-    /// Why a job waits, and for how long probably; `None` if it has ended or never was.
+    /// Explains why a job waits, and estimates for how long; `None` if it has ended or never
+    /// existed.
     pub async fn explain(&self, job: u64) -> Option<Explanation> {
         let (reply, answer) = oneshot::channel();
-        self.send(SchedulerMessage::Explain { job: JobId(job), reply }).ok()?;
+        self.mailbox.send(SchedulerMessage::Explain { job: JobId(job), reply }).ok()?;
         answer.await.ok().flatten()
     }
 
-    /// Follows the decisions from here on.
+    /// Follows the decisions from now on.
     pub fn decisions(&self) -> Decisions {
-        self.inner.published.told.follow()
+        self.published.decisions.follow()
     }
 
-    /// Takes no more jobs, finishes those it has, and ends every worker.
+    /// Refuses new jobs, finishes the admitted ones, and ends every worker.
     pub async fn drain(&self) {
         self.drain_within(None).await;
     }
 
-    /// Takes no more jobs, finishes those that end within this time, cancels the others, and ends
-    /// every worker.
+    /// Refuses new jobs, finishes those that end within `time`, cancels the others, and ends every
+    /// worker.
     pub async fn drain_for(&self, time: Duration) {
         self.drain_within(Some(time)).await;
     }
 
     async fn drain_within(&self, within: Option<Duration>) {
         let (reply, done) = oneshot::channel();
-        if self.send(SchedulerMessage::Drain { within, reply }).is_ok() {
+        if self.mailbox.send(SchedulerMessage::Drain { within, reply }).is_ok() {
             let _ = done.await;
         }
     }
 
-    /// Takes no more jobs, cancels those it has, and ends every worker.
+    /// Refuses new jobs, cancels the admitted ones, and ends every worker.
     pub async fn abort(&self) {
         let (reply, done) = oneshot::channel();
-        if self.send(SchedulerMessage::Abort(Some(reply))).is_ok() {
+        if self.mailbox.send(SchedulerMessage::Abort(Some(reply))).is_ok() {
             let _ = done.await;
         }
-    }
-
-    pub(crate) fn end(&self, job: JobId, ending: Ending) {
-        let _ = self.send(SchedulerMessage::End(job, ending));
     }
 
     async fn ask<T>(
@@ -161,18 +154,14 @@ impl Scheduler {
         message: impl FnOnce(oneshot::Sender<Result<T, Refusal>>) -> SchedulerMessage,
     ) -> Result<T, Refusal> {
         let (reply, answer) = oneshot::channel();
-        self.send(message(reply))?;
+        self.mailbox.send(message(reply))?;
         answer.await.map_err(|_| Refusal::ShuttingDown)?
-    }
-
-    fn send(&self, message: SchedulerMessage) -> Result<(), Refusal> {
-        self.inner.actor.cast(message).map_err(|_| Refusal::ShuttingDown)
     }
 }
 
-/// A submission that has not been answered, or whose answer was not taken yet.
+/// A submission whose answer has not arrived or was not taken yet.
 struct Admission<'a> {
-    scheduler: &'a Scheduler,
+    mailbox: &'a Mailbox,
     answer: oneshot::Receiver<Result<JobId, Refusal>>,
 }
 
@@ -184,18 +173,11 @@ impl Admission<'_> {
 
 impl Drop for Admission<'_> {
     fn drop(&mut self) {
-        // A caller that stops waiting wants no job. Either the scheduler finds nobody to answer, or
-        // its answer is here.
+        // A caller that stops waiting wants no job. After `close`, either the scheduler can't
+        // answer any more, or the answer is here.
         self.answer.close();
         if let Ok(Ok(job)) = self.answer.try_recv() {
-            self.scheduler.end(job, Ending::Cancel);
+            self.mailbox.end(job, Ending::Cancel);
         }
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // Fails if the scheduler has ended, which is as well.
-        let _ = self.actor.cast(SchedulerMessage::Abort(None));
     }
 }

@@ -1,178 +1,95 @@
-//! What the scheduler shows of itself.
+//! The status of the scheduler, as callers see it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Outcome, Verdict};
 use pool::{SessionId, SessionPlace, WorkerId, WorkerStatus};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use crate::actor::{Published, ShownSession};
 use crate::decision::Decision;
 use crate::job::Priority;
-use crate::model::TenantView;
+use crate::timer::{as_maybe_seconds, as_seconds};
 
-/// The scheduler as it was after its last decision, with every worker as it is now.
+/// The scheduler after its last decision, with the present state of every worker.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SchedulerStatus {
     /// The version of Hatchery.
     pub version: &'static str,
-    /// Whether jobs are taken.
+    /// Whether jobs are admitted.
     pub phase: Phase,
-    /// Since the scheduler began.
+    /// The time since the scheduler began.
     #[serde(rename = "uptime_seconds", serialize_with = "as_seconds")]
     pub uptime: Duration,
-    /// Jobs that wait. Copying a session's state counts as one if it has to wait for a worker.
+    /// Queued jobs. Copying a session's state counts as one while it waits for a worker.
     pub queue_depth: usize,
-    /// Bytes of source, variables, arguments, environment, standard input and input files that
-    /// wait.
+    /// Bytes of source, variables, arguments, environment, standard input and input files of the
+    /// queued jobs.
     pub queued_bytes: usize,
-    /// How long the oldest of them has waited.
+    /// How long the oldest queued job has waited.
     #[serde(rename = "oldest_wait_seconds", serialize_with = "as_maybe_seconds")]
     pub oldest_wait: Option<Duration>,
-    /// Jobs that run.
+    /// Running jobs.
     pub running: usize,
-    /// Tenants with jobs that wait or run, by name.
+    /// Tenants with queued or running jobs, by name.
     pub tenants: Vec<TenantStatus>,
     /// Open sessions, by id.
     pub sessions: Vec<SessionStatus>,
-    /// How many sessions are where.
+    /// How many sessions are in each place.
     pub places: SessionPlaces,
-    /// Every worker, in the order in which they were made.
+    /// Every worker, in the order of creation.
     pub workers: Vec<WorkerStatus>,
-    /// What the memory that everything may take is used for.
+    /// What the pool's memory is used for.
     pub memory: MemoryStatus,
-    /// What became of the jobs so far.
+    /// How jobs have ended so far.
     pub totals: Totals,
-    /// How long jobs took that have ended.
+    /// How long jobs that have ended took.
     pub latency: Latencies,
-    /// Jobs that ended in the last minute, a second.
+    /// Jobs that ended per second, over the last minute.
     pub jobs_per_second: f64,
     /// The last failures of the sandbox and of workers, the latest first; at most 10.
     pub last_errors: Vec<ErrorStatus>,
-    /// The last errors that ended programs, the latest first; at most 10. What limits ended and
-    /// what callers cancelled isn't among them.
+    /// The last errors that ended programs, the latest first; at most 10. Programs that a limit or
+    /// their caller ended aren't among them.
     pub last_program_errors: Vec<ProgramErrorStatus>,
-    /// The last decisions that were not about single jobs, the latest first: evictions,
-    /// retirements, retries, workers, sessions. At most 50.
+    /// The last decisions that weren't about single jobs, the latest first: evictions, retirements,
+    /// retries, workers, sessions. At most 50.
     pub last_decisions: Vec<Decision>,
 }
 
-impl SchedulerStatus {
-    pub(crate) fn of(published: &Published) -> Self {
-        let now = published.clock.now();
-        let snapshot = published.snapshot.read().clone();
-        let sessions: Vec<_> = snapshot.sessions.iter().map(SessionStatus::of).collect();
-        let workers = published.pool.get().map(pool::Pool::workers).unwrap_or_default();
-        let (latency, jobs_per_second, last_errors, last_program_errors) = {
-            let measures = published.measures.lock();
-            let (errors, program_errors) =
-                (measures.last_errors(now), measures.last_program_errors(now));
-            (measures.latencies(), measures.jobs_per_second(now), errors, program_errors)
-        };
-        let status = Self {
-            version: env!("CARGO_PKG_VERSION"),
-            phase: snapshot.phase,
-            uptime: now,
-            queue_depth: snapshot.queue_depth,
-            queued_bytes: snapshot.queued_bytes,
-            oldest_wait: snapshot.oldest.map(|oldest| now.saturating_sub(oldest)),
-            running: snapshot.running,
-            tenants: snapshot.tenants.iter().map(TenantStatus::of).collect(),
-            places: SessionPlaces::of(&sessions),
-            sessions,
-            workers,
-            memory: snapshot.memory,
-            totals: snapshot.totals,
-            latency,
-            jobs_per_second,
-            last_errors,
-            last_program_errors,
-            last_decisions: published.told.last(),
-        };
-        published.metrics.gauges(&status);
-        status
-    }
-}
-
-impl TenantStatus {
-    fn of((name, view): (&Arc<str>, &TenantView)) -> Self {
-        let depth = |(priority, depth): (Priority, usize)| QueueDepth { priority, depth };
-        let mut queued = Priority::ALL.into_iter().zip(view.depths).map(depth);
-        Self {
-            tenant: name.to_string(),
-            weight: view.weight,
-            queued: std::array::from_fn(|_| queued.next().expect("there are three priorities")),
-            queued_bytes: view.queued_bytes,
-            running: view.running,
-        }
-    }
-}
-
-impl SessionStatus {
-    fn of((session, shown): (&SessionId, &ShownSession)) -> Self {
-        Self {
-            session: *session,
-            name: shown.name.to_string(),
-            queue_depth: shown.queue_depth,
-            place: shown.cell.place(),
-            evicted: shown.evicted.as_ref().map(ToString::to_string),
-        }
-    }
-}
-
-impl SessionPlaces {
-    fn of(sessions: &[SessionStatus]) -> Self {
-        let mut places = Self::default();
-        for session in sessions {
-            let count = match session.place {
-                SessionPlace::Fresh => &mut places.fresh,
-                SessionPlace::OnWorker(_) => &mut places.on_workers,
-                SessionPlace::Parked { .. } => &mut places.parked,
-                SessionPlace::Compressed { .. } => &mut places.compressed,
-                SessionPlace::OnDisk { .. } => &mut places.on_disk,
-                SessionPlace::Lost => &mut places.lost,
-            };
-            *count += 1;
-        }
-        places
-    }
-}
-
-/// Whether the scheduler takes jobs.
+/// Whether the scheduler admits jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// It does.
+    /// Jobs are admitted.
     #[default]
     Open,
-    /// It doesn't, and finishes what it has.
+    /// No more jobs are admitted; the present ones finish.
     Draining,
-    /// It has finished.
+    /// Every job has ended.
     Drained,
 }
 
-/// A tenant with jobs that wait or run.
+/// A tenant with queued or running jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TenantStatus {
     /// Its name.
     pub tenant: String,
     /// Its weight.
     pub weight: u32,
-    /// Its jobs that wait, by priority, the most urgent first.
+    /// Its queued jobs by priority, the most urgent first.
     pub queued: [QueueDepth; 3],
-    /// Bytes that these hold.
+    /// Bytes that its queued jobs hold.
     pub queued_bytes: usize,
-    /// Its jobs that run.
+    /// Its running jobs.
     pub running: usize,
 }
 
-/// Jobs of one tenant and one priority that wait.
+/// The queued jobs of one tenant and one priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct QueueDepth {
     /// The priority.
     pub priority: Priority,
-    /// So many.
+    /// How many are queued.
     pub depth: usize,
 }
 
@@ -183,20 +100,20 @@ pub struct SessionStatus {
     pub session: SessionId,
     /// Its name.
     pub name: String,
-    /// Jobs that wait for it.
+    /// Its queued jobs.
     pub queue_depth: usize,
     /// Where its state is.
     pub place: SessionPlace,
-    /// Why it last had to make room, if it did.
+    /// Why it was last evicted, if it ever was.
     pub evicted: Option<String>,
 }
 
-/// How many sessions are where.
+/// How many sessions are in each place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct SessionPlaces {
-    /// Open, and nothing has run in them.
+    /// Nothing has run in them yet.
     pub fresh: usize,
-    /// On a worker, at work or at rest.
+    /// On a worker, running or idle.
     pub on_workers: usize,
     /// Parked in memory.
     pub parked: usize,
@@ -204,32 +121,32 @@ pub struct SessionPlaces {
     pub compressed: usize,
     /// Spilled to disk.
     pub on_disk: usize,
-    /// Gone; nobody has asked for them since.
+    /// Lost; nobody has used them since.
     pub lost: usize,
 }
 
-/// What the memory that everything may take is used for, in bytes.
+/// What the pool's memory is used for, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryStatus {
-    /// What may be used.
+    /// The limit.
     pub limit_bytes: u64,
     /// The image and the compiled build, which all workers share.
     pub shared_bytes: u64,
     /// What the workers' interpreters have of their own.
     pub slot_bytes: u64,
-    /// Sessions that are parked in memory, compressed ones included.
+    /// Sessions that are parked in memory, including compressed ones.
     pub session_bytes: u64,
-    /// Jobs that wait.
+    /// Queued jobs.
     pub queued_bytes: u64,
-    /// What jobs that run hold and may still take: their input, output, and the memory that jobs
-    /// of their tenant took before.
+    /// What running jobs hold and may still take: their input, their output, and the growth that
+    /// their limits allow.
     pub in_flight_bytes: u64,
-    /// Sessions that are spilled. They take no memory, but space on disk.
+    /// Spilled sessions. They take space on disk, not memory.
     pub disk_bytes: u64,
 }
 
 impl MemoryStatus {
-    /// What is used, in bytes.
+    /// Returns the bytes of memory in use.
     pub fn used_bytes(&self) -> u64 {
         let Self { shared_bytes, slot_bytes, session_bytes, queued_bytes, in_flight_bytes, .. } =
             *self;
@@ -239,13 +156,13 @@ impl MemoryStatus {
     }
 }
 
-/// What became of jobs since the start. Their sum is the number of jobs ever submitted, less those
-/// that wait or run.
+/// How jobs have ended since the start. The sum, without `retried`, is the number of jobs ever
+/// submitted, less those that are queued or running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// The program ran to its end, or left with code 0.
+    /// The program ran to its end, or exited with code 0.
     pub succeeded: u64,
-    /// The program raised, or left with another code.
+    /// The program raised, or exited with another code.
     pub failed: u64,
     /// A limit ended the program.
     pub limited: u64,
@@ -253,37 +170,37 @@ pub struct Totals {
     pub cancelled: u64,
     /// The sandbox failed.
     pub sandbox_failed: u64,
-    /// It was not taken.
+    /// The job was refused.
     pub refused: u64,
-    /// Tries beyond the first, which are no jobs of their own.
+    /// Tries beyond the first, which aren't jobs of their own.
     pub retried: u64,
 }
 
-/// How long jobs took that have ended, by step.
+/// How long jobs that have ended took, by step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Latencies {
-    /// From submission to a worker, of those that had one.
+    /// From submission to dispatch, for jobs that were dispatched.
     pub queue: Percentiles,
-    /// Bringing the state of a session to the worker, or making it fresh for a job.
+    /// Bringing the state of a session to the worker, or resetting it for a job.
     pub attach: Percentiles,
     /// The run itself.
     pub run: Percentiles,
-    /// Making the worker's interpreter fresh again after it.
+    /// Resetting the worker's interpreter afterwards.
     pub reset: Percentiles,
 }
 
-/// The distribution of a time since the start, to three digits.
+/// The distribution of a duration since the start, to three digits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
     /// How often it was measured.
     pub count: u64,
-    /// Half took at most this.
+    /// The median.
     #[serde(rename = "p50_seconds", serialize_with = "as_seconds")]
     pub p50: Duration,
-    /// Of 20, 19 took at most this.
+    /// The 95th percentile.
     #[serde(rename = "p95_seconds", serialize_with = "as_seconds")]
     pub p95: Duration,
-    /// Of 100, 99 took at most this.
+    /// The 99th percentile.
     #[serde(rename = "p99_seconds", serialize_with = "as_seconds")]
     pub p99: Duration,
     /// The longest.
@@ -294,38 +211,38 @@ pub struct Percentiles {
 /// A failure of the sandbox or of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ErrorStatus {
-    /// How long ago.
+    /// How long ago it was.
     #[serde(rename = "age_seconds", serialize_with = "as_seconds")]
     pub age: Duration,
-    /// The job that it was in, if it was in one.
+    /// The job that failed, if there was one.
     pub job: Option<u64>,
-    /// The worker that failed or ran that job, if one did.
+    /// The worker that failed or ran that job, if there was one.
     pub worker: Option<WorkerId>,
     /// What failed.
     pub message: String,
 }
 
-/// An exception that ended a program, or a code other than 0 that it left with.
+/// An exception that ended a program, or a nonzero code that it exited with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProgramErrorStatus {
-    /// How long ago.
+    /// How long ago it was.
     #[serde(rename = "age_seconds", serialize_with = "as_seconds")]
     pub age: Duration,
     /// The job.
     pub job: u64,
-    /// The worker that ran it, if one did.
+    /// The worker that ran it, if there was one.
     pub worker: Option<WorkerId>,
     /// The job's tenant.
     pub tenant: String,
     /// The name of the exception's type, such as `ValueError`; `SystemExit` for a code, `tampered`
-    /// where the program damaged its interpreter. At most 100 bytes of it.
+    /// if the program damaged its interpreter. At most 100 bytes.
     pub exception: String,
-    /// What it says, as the program wrote it, or the code. At most 500 bytes of it.
+    /// The exception's message, as the program wrote it, or the code. At most 500 bytes.
     pub message: String,
 }
 
 impl Totals {
-    /// Counts a job that ended, and says how it did.
+    /// Counts a job that ended, and returns the name of the counter.
     pub(crate) fn count(&mut self, outcome: &Outcome) -> &'static str {
         let (counter, name) = match &outcome.verdict {
             _ if outcome.is_success() => (&mut self.succeeded, "succeeded"),
@@ -337,16 +254,4 @@ impl Totals {
         *counter += 1;
         name
     }
-}
-
-/// A time as a number of seconds.
-pub(crate) fn as_seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(time.as_secs_f64())
-}
-
-pub(crate) fn as_maybe_seconds<S: Serializer>(
-    time: &Option<Duration>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    time.map(|time| time.as_secs_f64()).serialize(serializer)
 }

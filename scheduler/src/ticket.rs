@@ -8,16 +8,16 @@ use engine::{Chunk, Cursor, Event, Next, Outcome, SandboxFailure, Transcript, Ve
 use pool::JobId;
 use tokio::sync::{Notify, oneshot};
 
+use crate::message::Mailbox;
 use crate::model::Ending;
-use crate::scheduler::Scheduler;
 
-/// A caller's claim on the outcome of one job. Awaiting it gives the outcome; dropping it cancels
+/// A caller's claim on the outcome of one job. Awaiting it returns the outcome; dropping it cancels
 /// the job.
 #[derive(Debug)]
 #[must_use = "dropping a ticket cancels its job"]
 pub struct Ticket {
     job: JobId,
-    scheduler: Scheduler,
+    scheduler: Mailbox,
     reply: oneshot::Receiver<Outcome>,
     transcript: Arc<Transcript>,
     cursor: Cursor,
@@ -28,7 +28,7 @@ pub struct Ticket {
 impl Ticket {
     pub(crate) fn new(
         job: JobId,
-        scheduler: Scheduler,
+        scheduler: Mailbox,
         reply: oneshot::Receiver<Outcome>,
         transcript: Arc<Transcript>,
     ) -> Self {
@@ -41,17 +41,17 @@ impl Ticket {
         Self { job, scheduler, reply, transcript, cursor, changed, outcome: None }
     }
 
-    /// The job's number, unique in its pool: by it `explain` and decisions know the job.
+    /// Returns the job's id, which is unique in its pool, and which `explain` and decisions use.
     pub fn job_id(&self) -> u64 {
         self.job.0
     }
 
-    /// The next piece of the job's output, as it comes; `None` once the job has ended and all was
-    /// read. If the job is tried again, the output of the failed try came too, which only
-    /// [`Self::events`] tells apart. Cancel-safe.
+    /// Returns the next chunk of output as it is written; `None` once the job has ended and all was
+    /// read. If the job is retried, the failed try's output comes first; only [`Self::events`]
+    /// tells the two apart. Cancel-safe.
     pub async fn next_output(&mut self) -> Option<Chunk> {
         loop {
-            // Made before the look, so that no change between the two is missed.
+            // Created before the read, so that no change in between is missed.
             let changed = self.changed.notified();
             match self.transcript.read(&mut self.cursor) {
                 Next::Found(chunk) => return Some(chunk),
@@ -61,8 +61,8 @@ impl Ticket {
         }
     }
 
-    /// Everything that happens in the job, from its beginning, in one order. Each call gives a
-    /// reader of its own, which may be read from beside the ticket, slowly, or not at all.
+    /// Returns a reader of everything that happens in the job, from its beginning, in one order.
+    /// Each reader is independent of the ticket and of other readers, and may be slow or idle.
     pub fn events(&self) -> Events {
         let cursor = Cursor::default();
         let (transcript, changed) = (Arc::clone(&self.transcript), Arc::clone(&self.changed));
@@ -70,26 +70,25 @@ impl Ticket {
     }
 
     /// Raises `KeyboardInterrupt` in the program, as Ctrl-C does. The program may catch it and
-    /// finish; if it goes on for [`Limits::grace`](engine::Limits::grace), it is stopped. A session
-    /// lives on with its variables; if the program had to be stopped, as they were before the job.
-    /// A job that waits is cancelled.
+    /// finish; if it runs on for [`Limits::grace`](engine::Limits::grace), it is stopped. A session
+    /// keeps its variables; if the program had to be stopped, they are those from before the job. A
+    /// queued job is cancelled.
     pub fn interrupt(&self) {
         self.scheduler.end(self.job, Ending::Interrupt);
     }
 
-    /// Asks for the job to end, as cancelled. Its outcome still comes. In a session the program is
-    /// interrupted first, so that the session lives on; a fresh interpreter is stopped at once.
+    /// Cancels the job. Its outcome still comes. In a session the program is interrupted first, so
+    /// that the session survives; a fresh interpreter is stopped at once.
     pub fn cancel(&self) {
         self.scheduler.end(self.job, Ending::Cancel);
     }
 
-    /// Stops the job at once. What it did in its session is undone:
-    /// [`Outcome::session_restored`].
+    /// Stops the job at once. Its effects on its session are undone: [`Outcome::session_restored`].
     pub fn stop(&self) {
         self.scheduler.end(self.job, Ending::Stop);
     }
 
-    /// The outcome, when the job has ended; the same one at every call. Cancel-safe.
+    /// Waits for the job to end and returns its outcome, the same at every call. Cancel-safe.
     pub async fn outcome(&mut self) -> Outcome {
         if let Some(outcome) = &self.outcome {
             return outcome.clone();
@@ -103,8 +102,8 @@ impl Ticket {
     }
 }
 
-/// A reader of what happens in one job. It holds nobody up: what it hasn't read yet is kept within
-/// the job's limits. Dropping it ends nothing.
+/// A reader of what happens in one job. It blocks nobody: what it hasn't read yet is kept within
+/// the job's limits. Dropping it doesn't affect the job.
 #[derive(Debug)]
 pub struct Events {
     transcript: Arc<Transcript>,
@@ -113,7 +112,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// What happened next, as it happens; `None` once the job has ended and all was read.
+    /// Returns the next event as it happens; `None` once the job has ended and all was read.
     /// Cancel-safe.
     pub async fn next(&mut self) -> Option<Event> {
         loop {

@@ -1,11 +1,15 @@
-//! The clock of this crate; nothing else in it reads one or waits on one.
+//! The scheduler's clock. No other file of this crate reads a clock or waits on one.
 
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// The clock of one scheduler: it counts from when the scheduler began.
+/// The time since the scheduler began.
+pub(crate) type Time = Duration;
+
+/// Measures time from the scheduler's start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     began: Instant,
@@ -17,13 +21,13 @@ impl Clock {
         Self { began: Instant::now() }
     }
 
-    /// Since the scheduler began.
+    /// Returns the time since the scheduler began.
     pub(crate) fn now(&self) -> Duration {
         self.began.elapsed()
     }
 }
 
-/// Rings once, at the earliest time that was asked for.
+/// An alarm that rings once, at the earliest time that was set.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     clock: Clock,
@@ -35,8 +39,8 @@ impl Alarm {
         Self { clock, set: None }
     }
 
-    /// Has `ring` called at `at`, unless it will be called earlier anyhow, or that is further than
-    /// the clock goes. Once it was called, it has to be told so by `rang`.
+    /// Calls `ring` at `at`, unless an earlier call is set or `at` is beyond the clock's range.
+    /// After the call, `rang` must be called before the alarm can be set again.
     pub(crate) fn set(&mut self, at: Duration, ring: impl FnOnce() + Send + 'static) {
         if self.set.as_ref().is_some_and(|(earlier, _)| *earlier <= at) {
             return;
@@ -50,7 +54,7 @@ impl Alarm {
         self.set = Some((at, waiting));
     }
 
-    /// It rang, and can be set again.
+    /// Allows the alarm to be set again after it rang.
     pub(crate) fn rang(&mut self) {
         self.set = None;
     }
@@ -66,4 +70,16 @@ impl Drop for Alarm {
     fn drop(&mut self) {
         self.cancel();
     }
+}
+
+/// Serializes a duration as a number of seconds.
+pub(crate) fn as_seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
+}
+
+pub(crate) fn as_maybe_seconds<S: Serializer>(
+    time: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    time.map(|time| time.as_secs_f64()).serialize(serializer)
 }

@@ -1,4 +1,4 @@
-//! What is left when a scheduler has ended: no thread, no file. A process of its own, since it
+//! What is left when a scheduler has ended: no thread, no file. A test binary of its own, since it
 //! counts the threads of the process.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
@@ -24,7 +24,7 @@ enum End {
     LastHandleDropped,
 }
 
-/// Files in this folder that are open, with names or without.
+/// Counts the open files in this folder, with and without names.
 fn open_files(folder: &Path) -> usize {
     let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
     open.filter_map(|entry| fs::read_link(entry.path()).ok())
@@ -58,7 +58,8 @@ async fn until(scheduler: &Scheduler, condition: impl Fn(&SchedulerStatus) -> bo
     .await;
 }
 
-/// Has sessions on workers, parked and on disk, jobs that run, wait and died; then ends it all.
+/// Starts sessions on workers, parked and on disk, and jobs that run, wait and have died; then ends
+/// everything.
 async fn live_and_end(end: End) {
     let spill_dir = tempfile::tempdir().unwrap();
     let source = FakeSource::default();
@@ -96,7 +97,7 @@ async fn live_and_end(end: End) {
     if !matches!(end, End::LastHandleDropped) {
         assert!(threads::no_worker_is_left().unwrap(), "after {end:?}");
     }
-    // The handle keeps the file open that sessions were spilled to, which has no name.
+    // The handle keeps the unnamed spill file open.
     drop(scheduler);
     within(async {
         while open_files(spill_dir.path()) > 0 {

@@ -233,7 +233,7 @@ fn a_spilled_session_continues_where_it_was() {
         let rest = "[kept['a'], seen[1], file.read(), open('/data/given.txt').read()]";
         assert_eq!(ask(&session, rest).await, json!([5, "two", " three", "given"]));
         let told = pool.status().sessions[0].evicted.clone().unwrap();
-        assert!(told.contains("rested"), "{told}");
+        assert!(told.contains("was idle for"), "{told}");
         session.close();
         until(&pool, |status| status.memory.disk_bytes == 0).await;
     });

@@ -1,4 +1,4 @@
-//! The shell's part about jobs: from submission to the one outcome.
+//! The shell's part about jobs: from submission to their one outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use engine::{LimitHit, Outcome, SandboxFailure, StopHandle, Stream, Transcript, 
 use pool::{GoneReason, JobId, SessionId, SessionPlace, Task, WorkerId};
 use tokio::sync::oneshot;
 
-use super::{Application, Finished, SchedulerState};
+use super::{Finished, SchedulerState, Submission};
 use crate::decision::DecisionKind;
 use crate::effect::Settlement;
 use crate::error::Refusal;
@@ -47,7 +47,7 @@ impl SchedulerState {
             submitted: self.now,
             dispatched: None,
         };
-        self.applying = Some(Application::Job { live: Box::new(live), admitted });
+        self.deciding_on = Some(Submission::Job { live: Box::new(live), admitted });
         self.decide(Event::Submitted { job, queued });
     }
 
@@ -65,20 +65,20 @@ impl SchedulerState {
     }
 
     pub(super) fn admit(&mut self, job: JobId) {
-        match self.applying.take() {
-            Some(Application::Job { live, admitted }) => {
-                self.tell_of(|| DecisionKind::Admitted {
+        match self.deciding_on.take() {
+            Some(Submission::Job { live, admitted }) => {
+                self.broadcast(|| DecisionKind::Admitted {
                     job: job.0,
                     tenant: live.tenant.to_string(),
                 });
                 self.jobs.insert(job, live);
                 self.touch(job);
                 if admitted.send(Ok(job)).is_err() {
-                    // The caller went away before it heard; nobody will want the outcome.
+                    // The caller left before it was answered, so nobody wants the outcome.
                     self.decide(Event::EndWanted(job, Ending::Cancel));
                 }
             }
-            Some(Application::Capture(capture)) => {
+            Some(Submission::Capture(capture)) => {
                 self.captures.insert(job, capture);
                 self.touch(job);
             }
@@ -87,22 +87,22 @@ impl SchedulerState {
     }
 
     pub(super) fn refuse(&mut self, refusal: Refusal) {
-        match self.applying.take() {
-            Some(Application::Job { live, admitted }) => {
+        match self.deciding_on.take() {
+            Some(Submission::Job { live, admitted }) => {
                 let refusal = match live.session {
-                    Some(session) => self.as_remembered(session, refusal),
+                    Some(session) => self.with_remembered_reason(session, refusal),
                     None => refusal,
                 };
                 self.totals.refused += 1;
                 self.published.metrics.refused(&refusal);
-                self.tell_of(|| DecisionKind::Refused {
+                self.broadcast(|| DecisionKind::Refused {
                     tenant: Some(live.tenant.to_string()),
                     reason: refusal.name(),
                     message: refusal.to_string(),
                 });
                 let _ = admitted.send(Err(refusal));
             }
-            Some(Application::Capture(capture)) => self.answer(capture, &Err(refusal)),
+            Some(Submission::Capture(capture)) => self.answer(capture, &Err(refusal)),
             None => {}
         }
     }
@@ -128,7 +128,7 @@ impl SchedulerState {
             Some(place) => metrics.turn(place == SessionPlace::OnWorker(worker)),
         }
         seat.assign(live.next_try(due_in, cut));
-        self.tell_of(|| DecisionKind::Dispatched { job: job.0, worker });
+        self.broadcast(|| DecisionKind::Dispatched { job: job.0, worker });
     }
 
     pub(super) fn finished(&mut self, worker: WorkerId, job: JobId, finished: Finished) {
@@ -156,7 +156,7 @@ impl SchedulerState {
         self.finished = None;
     }
 
-    /// Tells the model of a session's loss, if it is lost.
+    /// Tells the model if a session's state has been lost.
     pub(super) fn note_loss(&mut self, session: Option<SessionId>) {
         if let Some(session) = session
             && let Some(reason) = self.loss_of(session)
@@ -173,10 +173,10 @@ impl SchedulerState {
         let mut measures = self.published.measures.lock();
         measures.failed(self.now, None, Some(worker), reason.clone());
         drop(measures);
-        self.tell(DecisionKind::WorkerGone { worker, reason, is_replaced });
+        self.record(DecisionKind::WorkerGone { worker, reason, is_replaced });
     }
 
-    /// What the worker said is the job's outcome.
+    /// Ends a job with the outcome that its worker reported.
     pub(super) fn conclude(&mut self, job: JobId) {
         self.touch(job);
         let Some(Finished { outcome, attach, .. }) = self.finished.take() else { return };
@@ -191,28 +191,28 @@ impl SchedulerState {
         self.end(job, *outcome);
     }
 
-    /// The job waits again; what came of it so far is forgotten.
+    /// Prepares another try of a job, and discards what the failed one left.
     pub(super) fn retry(&mut self, job: JobId, attempt: u32) {
         self.touch(job);
         let Some(live) = self.jobs.get_mut(&job) else { return };
-        let (reason, is_ours) = match self.finished.take().map(|finished| finished.outcome.verdict)
-        {
-            Some(Verdict::SandboxFailed(failure)) => (failure.to_string(), true),
-            Some(Verdict::Tampered(tampering)) => (tampering.to_string(), false),
-            Some(_) | None => ("its worker died".to_owned(), true),
-        };
+        let (reason, is_fault_of_sandbox) =
+            match self.finished.take().map(|finished| finished.outcome.verdict) {
+                Some(Verdict::SandboxFailed(failure)) => (failure.to_string(), true),
+                Some(Verdict::Tampered(tampering)) => (tampering.to_string(), false),
+                Some(_) | None => ("its worker died".to_owned(), true),
+            };
         live.task.transcript.restart();
-        // What ended with its worker was stopped for that.
+        // If the worker ended, that has stopped the old handle.
         live.task.stop = StopHandle::default();
         let ran_on = live.dispatched.take().map(|(_, worker)| worker);
         self.totals.retried += 1;
-        self.published.metrics.retried(is_ours);
-        if is_ours {
+        self.published.metrics.retried(is_fault_of_sandbox);
+        if is_fault_of_sandbox {
             let message = format!("try {attempt}: {reason}");
             self.published.measures.lock().failed(self.now, Some(job.0), ran_on, message);
         }
-        tracing::warn!(job = job.0, attempt, reason, "a job is tried again");
-        self.tell(DecisionKind::Retried { job: job.0, attempt, reason });
+        tracing::warn!(job = job.0, attempt, reason, "retrying a job");
+        self.record(DecisionKind::Retried { job: job.0, attempt, reason });
     }
 
     pub(super) fn settle(&mut self, job: JobId, settlement: Settlement) {
@@ -257,16 +257,17 @@ impl SchedulerState {
         }
     }
 
-    /// The only place where a job ends.
+    /// Ends a job. No job ends anywhere else.
     fn end(&mut self, job: JobId, outcome: Outcome) {
         let Some(mut live) = self.jobs.remove(&job) else { return };
-        let mut outcome = live.seen(outcome, self.now);
+        let mut outcome = live.adjust(outcome, self.now);
         let (since, ran_on) = live.dispatched.unzip();
         let until = since.unwrap_or(self.now);
         let queue_wait = until.saturating_sub(live.submitted);
         outcome.usage.queue_wait = queue_wait;
         let how = self.totals.count(&outcome);
-        // How long callers had patience says nothing of how soon jobs start.
+        // A job that never started says nothing about queue times, only about its caller's
+        // patience.
         let has_started = since.is_some();
         {
             let mut measures = self.published.measures.lock();
@@ -284,15 +285,15 @@ impl SchedulerState {
             self.published.metrics.queued(queue_wait);
         }
         self.published.metrics.job_ended(&outcome, how);
-        self.tell_of(|| DecisionKind::Ended { job: job.0, how });
+        self.broadcast(|| DecisionKind::Ended { job: job.0, how });
         if let Some(reply) = live.reply.take() {
-            // A caller that dropped its ticket doesn't want it.
+            // Fails if the caller has dropped its ticket.
             let _ = reply.send(outcome);
         }
     }
 }
 
-/// Whether a program never began: its caller wanted it to end, or its time was over, before.
+/// Whether a program never began: it was cancelled, or its time was over, before that.
 fn never_ran(outcome: &Outcome) -> bool {
     let ended_before = matches!(outcome.verdict, Verdict::Limit(_) | Verdict::Cancelled);
     ended_before && outcome.usage.wall.is_zero()

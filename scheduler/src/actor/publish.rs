@@ -1,20 +1,22 @@
-//! The shell's part about what others see: the snapshot behind `status()`, and the decisions.
+//! What handles read without asking the actor: the snapshot behind `status()`, and the measures.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use pool::{JobId, Pool, SessionCell, SessionId};
+use pool::{Pool, SessionCell, SessionId, SessionPlace};
 use rpds::RedBlackTreeMapSync;
 
-use super::SchedulerState;
-use crate::decision::{DecisionKind, EvictedTo, EvictionReason};
-use crate::decisions::Told;
-use crate::job::DEFAULT_TENANT;
+use crate::decision::EvictionReason;
+use crate::decisions::DecisionLog;
+use crate::job::Priority;
 use crate::measures::Measures;
 use crate::metrics::Metrics;
-use crate::model::TenantView;
-use crate::status::{MemoryStatus, Phase, Totals};
+use crate::model::{Model, TenantView};
+use crate::status::{
+    MemoryStatus, Phase, QueueDepth, SchedulerStatus, SessionPlaces, SessionStatus, TenantStatus,
+    Totals,
+};
 use crate::timer::Clock;
 
 /// What handles read without asking the actor.
@@ -25,7 +27,7 @@ pub(crate) struct Published {
     pub(crate) snapshot: RwLock<Snapshot>,
     pub(crate) measures: Mutex<Measures>,
     pub(crate) metrics: Metrics,
-    pub(crate) told: Told,
+    pub(crate) decisions: DecisionLog,
 }
 
 impl Published {
@@ -36,18 +38,18 @@ impl Published {
             snapshot: RwLock::default(),
             measures: Mutex::default(),
             metrics: Metrics::new(),
-            told: Told::default(),
+            decisions: DecisionLog::default(),
         }
     }
 }
 
-/// The scheduler after its last decision. A copy takes no time, however much is in it.
+/// The scheduler after its last decision. Cloning it is cheap, however large it is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshot {
     pub(crate) phase: Phase,
     pub(crate) queue_depth: usize,
     pub(crate) queued_bytes: usize,
-    /// When the oldest job came that waits.
+    /// When the oldest queued job was submitted.
     pub(crate) oldest: Option<Duration>,
     pub(crate) running: usize,
     pub(crate) tenants: RedBlackTreeMapSync<Arc<str>, TenantView>,
@@ -56,7 +58,7 @@ pub(crate) struct Snapshot {
     pub(crate) totals: Totals,
 }
 
-/// One open session after the last decision; its cell says where its state is now.
+/// An open session after the last decision. Its cell says where its state is now.
 #[derive(Debug, Clone)]
 pub(crate) struct ShownSession {
     pub(crate) name: Arc<str>,
@@ -65,11 +67,11 @@ pub(crate) struct ShownSession {
     pub(crate) evicted: Option<EvictionReason>,
 }
 
-/// What is not as it was published. There may be too much to publish all of it.
+/// What changed since the last publication. Publishing everything each time would take too long.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    sessions: Vec<SessionId>,
-    tenants: Vec<Arc<str>>,
+    pub(super) sessions: Vec<SessionId>,
+    pub(super) tenants: Vec<Arc<str>>,
 }
 
 impl Changes {
@@ -78,70 +80,122 @@ impl Changes {
     }
 }
 
-impl SchedulerState {
-    /// Lets `decide` change the model and answer callers, and publishes the result.
-    ///
-    /// The snapshot is locked meanwhile, so that a caller that has its answer and asks for the status
-    /// sees what it was told: it waits for the publication, and callers that don't ask never do.
-    pub(super) fn decide_and_publish(&mut self, decide: impl FnOnce(&mut Self)) {
-        let published = Arc::clone(&self.published);
-        let mut snapshot = published.snapshot.write();
-        decide(self);
-        self.publish(&mut snapshot);
-    }
-
-    /// Notes that the queues change that a job waits in.
-    pub(super) fn touch(&mut self, job: JobId) {
-        self.changes.sessions.extend(self.session_of(job));
-        self.changes.tenants.extend(self.jobs.get(&job).map(|live| Arc::clone(&live.tenant)));
-        let copies = self.captures.contains_key(&job);
-        self.changes.tenants.extend(copies.then(|| DEFAULT_TENANT.clone()));
-    }
-
-    fn publish(&mut self, snapshot: &mut Snapshot) {
-        for id in self.changes.sessions.drain(..) {
-            match (self.sessions.get(&id), self.model.session_depth(id)) {
-                (Some(open), Some(queue_depth)) => {
-                    let (name, cell) = (Arc::clone(&open.name), Arc::clone(&open.cell));
-                    let evicted = self.model.eviction_of(id).cloned();
+impl Snapshot {
+    /// Publishes the changes. `open` gives the name and cell of an open session.
+    pub(super) fn update(
+        &mut self,
+        changes: &mut Changes,
+        model: &Model,
+        open: impl Fn(SessionId) -> Option<(Arc<str>, Arc<SessionCell>)>,
+        totals: Totals,
+    ) {
+        for id in changes.sessions.drain(..) {
+            match (open(id), model.session_depth(id)) {
+                (Some((name, cell)), Some(queue_depth)) => {
+                    let evicted = model.eviction_of(id).cloned();
                     let shown = ShownSession { name, queue_depth, cell, evicted };
-                    snapshot.sessions.insert_mut(id, shown);
+                    self.sessions.insert_mut(id, shown);
                 }
                 (None, _) | (_, None) => {
-                    snapshot.sessions.remove_mut(&id);
+                    self.sessions.remove_mut(&id);
                 }
             }
         }
-        for name in self.changes.tenants.drain(..) {
-            match self.model.tenant(&name) {
-                Some(view) => snapshot.tenants.insert_mut(name, view),
+        for name in changes.tenants.drain(..) {
+            match model.tenant(&name) {
+                Some(view) => self.tenants.insert_mut(name, view),
                 None => {
-                    snapshot.tenants.remove_mut(&name);
+                    self.tenants.remove_mut(&name);
                 }
             }
         }
-        snapshot.phase = self.model.phase();
-        snapshot.queue_depth = self.model.queue_depth();
-        snapshot.queued_bytes = self.model.queued_bytes();
-        snapshot.oldest = self.model.oldest();
-        snapshot.running = self.model.running();
-        snapshot.memory = self.model.memory();
-        snapshot.totals = self.totals;
+        self.phase = model.phase();
+        self.queue_depth = model.queue_depth();
+        self.queued_bytes = model.queued_bytes();
+        self.oldest = model.oldest();
+        self.running = model.running();
+        self.memory = model.memory();
+        self.totals = totals;
     }
+}
 
-    /// Tells of a decision that is kept for the status.
-    pub(super) fn tell(&self, kind: DecisionKind) {
-        self.published.told.keep(self.now, kind);
+impl SchedulerStatus {
+    pub(crate) fn of(published: &Published) -> Self {
+        let now = published.clock.now();
+        let snapshot = published.snapshot.read().clone();
+        let sessions: Vec<_> = snapshot.sessions.iter().map(SessionStatus::of).collect();
+        let workers = published.pool.get().map(pool::Pool::workers).unwrap_or_default();
+        let (latency, jobs_per_second, last_errors, last_program_errors) = {
+            let measures = published.measures.lock();
+            let (errors, program_errors) =
+                (measures.last_errors(now), measures.last_program_errors(now));
+            (measures.latencies(), measures.jobs_per_second(now), errors, program_errors)
+        };
+        let status = Self {
+            version: env!("CARGO_PKG_VERSION"),
+            phase: snapshot.phase,
+            uptime: now,
+            queue_depth: snapshot.queue_depth,
+            queued_bytes: snapshot.queued_bytes,
+            oldest_wait: snapshot.oldest.map(|oldest| now.saturating_sub(oldest)),
+            running: snapshot.running,
+            tenants: snapshot.tenants.iter().map(TenantStatus::of).collect(),
+            places: SessionPlaces::of(&sessions),
+            sessions,
+            workers,
+            memory: snapshot.memory,
+            totals: snapshot.totals,
+            latency,
+            jobs_per_second,
+            last_errors,
+            last_program_errors,
+            last_decisions: published.decisions.last(),
+        };
+        published.metrics.gauges(&status);
+        status
     }
+}
 
-    /// Tells of a decision about one job, of which there are too many to be kept.
-    pub(super) fn tell_of(&self, kind: impl FnOnce() -> DecisionKind) {
-        self.published.told.pass(self.now, kind);
+impl TenantStatus {
+    fn of((name, view): (&Arc<str>, &TenantView)) -> Self {
+        let depth = |(priority, depth): (Priority, usize)| QueueDepth { priority, depth };
+        let mut queued = Priority::ALL.into_iter().zip(view.depths).map(depth);
+        Self {
+            tenant: name.to_string(),
+            weight: view.weight,
+            queued: std::array::from_fn(|_| queued.next().expect("there are three priorities")),
+            queued_bytes: view.queued_bytes,
+            running: view.running,
+        }
     }
+}
 
-    pub(super) fn evicted(&mut self, session: SessionId, to: EvictedTo, reason: EvictionReason) {
-        self.published.metrics.evicted(to, &reason);
-        self.tell(DecisionKind::Evicted { session, to, reason });
-        self.changes.sessions.push(session);
+impl SessionStatus {
+    fn of((session, shown): (&SessionId, &ShownSession)) -> Self {
+        Self {
+            session: *session,
+            name: shown.name.to_string(),
+            queue_depth: shown.queue_depth,
+            place: shown.cell.place(),
+            evicted: shown.evicted.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+impl SessionPlaces {
+    fn of(sessions: &[SessionStatus]) -> Self {
+        let mut places = Self::default();
+        for session in sessions {
+            let count = match session.place {
+                SessionPlace::Fresh => &mut places.fresh,
+                SessionPlace::OnWorker(_) => &mut places.on_workers,
+                SessionPlace::Parked { .. } => &mut places.parked,
+                SessionPlace::Compressed { .. } => &mut places.compressed,
+                SessionPlace::OnDisk { .. } => &mut places.on_disk,
+                SessionPlace::Lost => &mut places.lost,
+            };
+            *count += 1;
+        }
+        places
     }
 }

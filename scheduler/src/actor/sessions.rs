@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pool::{Away, JobId, Parked, SessionCell, SessionId, Stowage, WorkerId};
 
-use super::{Application, SchedulerState};
+use super::{Capture, OpenSession, SchedulerState, Submission};
 use crate::decision::{DecisionKind, EvictionReason};
 use crate::effect::Settlement;
 use crate::error::Refusal;
@@ -14,27 +14,13 @@ use crate::message::CaptureReply;
 use crate::model::Event;
 use crate::status::Phase;
 
-/// Sessions that have ended of which it is remembered why.
+/// For how many ended sessions the reason is remembered.
 const REMEMBERED_COUNT: usize = 1_000;
 
-/// A session that the model has not ended.
-pub(super) struct OpenSession {
-    pub(super) name: Arc<str>,
-    pub(super) cell: Arc<SessionCell>,
-}
-
-/// A copy of a state that a worker is to make.
-pub(super) struct Capture {
-    pub(super) session: SessionId,
-    pub(super) cell: Arc<SessionCell>,
-    /// Everybody who asked for it before it was made.
-    replies: Vec<CaptureReply>,
-}
-
-/// Where a copy of a state comes from.
+/// Where the copy of a state comes from.
 enum Copy {
     AtHand(Option<Parked>),
-    /// That which counts as this job will be one.
+    /// From the capture that already counts as this job.
     UnderWay(JobId),
     ToMake(Arc<SessionCell>),
 }
@@ -49,7 +35,7 @@ impl Capture {
             Settlement::SessionLost(reason) => Refusal::SessionGone { reason },
             Settlement::WorkerDied(reason) => match self.cell.at_hand() {
                 Err(Away::Lost(reason)) => Refusal::SessionGone { reason },
-                // Its worker died on the way to it.
+                // The worker died before it took up the state.
                 Ok(_) | Err(Away::OnWorker(_) | Away::Packed) => Refusal::NotCaptured { reason },
             },
         }
@@ -61,7 +47,7 @@ impl SchedulerState {
         self.sessions.get(&session).map(|open| Arc::clone(&open.cell))
     }
 
-    /// Why a session's state is gone, if it is.
+    /// Why a session's state is lost, if it is.
     pub(super) fn loss_of(&self, session: SessionId) -> Option<String> {
         match self.cell(session)?.at_hand() {
             Err(Away::Lost(reason)) => Some(reason),
@@ -69,14 +55,14 @@ impl SchedulerState {
         }
     }
 
-    /// Whether the session's state is anywhere.
+    /// Whether the session's state still exists.
     pub(super) fn has_state(&self, session: SessionId) -> bool {
         let cell = self.cell(session);
         cell.is_some_and(|cell| !matches!(cell.at_hand(), Err(Away::Lost(_))))
     }
 
-    /// Whether the state of the session that was on a dead worker went with it. It didn't if it was
-    /// copied before, or had not even come there.
+    /// Whether a dead worker's resident session lost its state with it. It didn't if the state was
+    /// copied before, or had not reached the worker yet.
     pub(super) fn is_state_gone_with(&self, worker: WorkerId) -> bool {
         let resident = self.model.resident(worker).and_then(|id| self.cell(id));
         resident.is_some_and(|cell| match cell.at_hand() {
@@ -131,12 +117,12 @@ impl SchedulerState {
             }
             Ok(Copy::ToMake(cell)) => {
                 let capture = Capture { session, cell, replies: vec![reply] };
-                self.applying = Some(Application::Capture(capture));
+                self.deciding_on = Some(Submission::Capture(capture));
                 let job = self.new_job();
                 self.decide(Event::Submitted { job, queued: Queued::capture(session) });
             }
             Err(refusal) => {
-                let _ = reply.send(self.noted(Err(refusal)));
+                let _ = reply.send(self.count_refusal(Err(refusal)));
             }
         }
     }
@@ -148,7 +134,7 @@ impl SchedulerState {
         if let Some((job, _)) = underway
             && load == 1
         {
-            // It is of the state that this caller wants too.
+            // The copy under way is of the same state.
             return Ok(Copy::UnderWay(*job));
         }
         if load > 0 {
@@ -164,7 +150,7 @@ impl SchedulerState {
         }
     }
 
-    /// Answers for a copy when its worker is done with it.
+    /// Answers a capture when its worker has finished.
     pub(super) fn answer_capture(&mut self, job: JobId, result: Result<(), String>) {
         let Some(capture) = self.captures.remove(&job) else { return };
         let answer = capture.cell.at_hand().map_err(|away| match away {
@@ -176,19 +162,19 @@ impl SchedulerState {
         self.answer(capture, &answer);
     }
 
-    /// Answers everybody who asked for a copy.
+    /// Answers everyone who asked for a copy.
     pub(super) fn answer(&self, capture: Capture, answer: &Result<Option<Parked>, Refusal>) {
         for reply in capture.replies {
-            // Who went away doesn't want it.
-            let _ = reply.send(self.noted(answer.clone()));
+            // Fails if the caller has left.
+            let _ = reply.send(self.count_refusal(answer.clone()));
         }
     }
 
-    /// The answer to a call about a session, after it was counted and told if it is a refusal.
-    pub(super) fn noted<T>(&self, answer: Result<T, Refusal>) -> Result<T, Refusal> {
+    /// Counts and publishes a refusal, and passes the answer on.
+    pub(super) fn count_refusal<T>(&self, answer: Result<T, Refusal>) -> Result<T, Refusal> {
         answer.inspect_err(|refusal| {
             self.published.metrics.refused(refusal);
-            self.tell(DecisionKind::Refused {
+            self.record(DecisionKind::Refused {
                 tenant: None,
                 reason: refusal.name(),
                 message: refusal.to_string(),
@@ -196,10 +182,10 @@ impl SchedulerState {
         })
     }
 
-    /// Carries out the end of a session.
+    /// Removes a session that has ended.
     pub(super) fn end_session(&mut self, session: SessionId, reason: &str) {
         let Some(open) = self.sessions.remove(&session) else { return };
-        // Once it was closing, its name was free for another.
+        // A closing session's name may already belong to another session.
         if self.names.get(&open.name) == Some(&session) {
             self.names.remove(&open.name);
         }
@@ -208,11 +194,11 @@ impl SchedulerState {
         if self.ended.len() > REMEMBERED_COUNT {
             self.ended.pop_first();
         }
-        self.tell(DecisionKind::SessionEnded { session, reason: reason.to_owned() });
+        self.record(DecisionKind::SessionEnded { session, reason: reason.to_owned() });
         self.changes.session(session);
     }
 
-    /// Has a session's state put where it takes less memory.
+    /// Asks the pool to stow a session's state.
     pub(super) fn stow(&mut self, session: SessionId, stowage: Stowage, reason: EvictionReason) {
         if let Some(cell) = self.cell(session) {
             self.pool.stow(cell, stowage);
@@ -220,8 +206,8 @@ impl SchedulerState {
         }
     }
 
-    /// A refusal that says why the session is gone, if that is remembered.
-    pub(super) fn as_remembered(&self, session: SessionId, refusal: Refusal) -> Refusal {
+    /// Adds why the session ended to a refusal, if that is remembered.
+    pub(super) fn with_remembered_reason(&self, session: SessionId, refusal: Refusal) -> Refusal {
         match (refusal, self.ended.get(&session)) {
             (Refusal::SessionGone { .. }, Some(reason)) => {
                 Refusal::SessionGone { reason: reason.clone() }
@@ -230,7 +216,7 @@ impl SchedulerState {
         }
     }
 
-    /// The session with this name that takes jobs.
+    /// The open session with this name.
     fn named(&mut self, name: &str) -> Option<SessionId> {
         let session = *self.names.get(name)?;
         if let Some(reason) = self.loss_of(session) {
@@ -250,22 +236,22 @@ impl SchedulerState {
         self.names.insert(Arc::clone(&name), session);
         self.sessions.insert(session, OpenSession { name, cell });
         self.changes.session(session);
-        self.tell(DecisionKind::SessionOpened { session });
+        self.record(DecisionKind::SessionOpened { session });
         self.decide(Event::SessionOpened { session, bytes });
         Ok(session)
     }
 
-    /// The cell of a session that takes jobs.
+    /// The cell of an open session.
     fn open_cell(&self, session: SessionId) -> Result<Arc<SessionCell>, Refusal> {
         if self.model.phase() == Phase::Drained {
             return Err(Refusal::ShuttingDown);
         }
         let cell = self.cell(session).filter(|_| self.model.is_open(session));
-        cell.ok_or_else(|| self.as_remembered(session, Refusal::not_open()))
+        cell.ok_or_else(|| self.with_remembered_reason(session, Refusal::not_open()))
     }
 }
 
-/// What a state takes in memory beside the image.
+/// Bytes that a state takes in memory beyond the image.
 fn bytes_of(state: Option<&Parked>) -> u64 {
     state.map_or(0, Parked::bytes)
 }

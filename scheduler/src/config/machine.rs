@@ -1,9 +1,9 @@
-//! How much memory the machine lends this process.
+//! How much memory this process may use on this machine.
 
 use std::fs;
 use std::path::Path;
 
-/// What is assumed where nobody says how much there is.
+/// What is assumed where the system doesn't say.
 const UNKNOWN_BYTES: u64 = 4 << 30;
 
 /// Four fifths of what the control group allows, or of the machine's memory if that is less.
@@ -14,8 +14,8 @@ pub(super) fn memory_bytes() -> u64 {
     bytes / 5 * 4
 }
 
-/// The tightest limit of the control groups that this process is in: `memory.max` of version 2 and
-/// `memory.limit_in_bytes` of version 1, of the group and of every group around it.
+/// Returns the tightest limit of this process's control groups and their ancestors: `memory.max` of
+/// version 2 and `memory.limit_in_bytes` of version 1.
 fn group_limit(cgroup: &str) -> Option<u64> {
     let mut limits = Vec::new();
     for line in cgroup.lines() {
@@ -34,7 +34,7 @@ fn group_limit(cgroup: &str) -> Option<u64> {
     limits.into_iter().min()
 }
 
-/// `MemTotal` of `/proc/meminfo`, which is in KiB.
+/// Parses `MemTotal` of `/proc/meminfo`, which is in KiB.
 fn total(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

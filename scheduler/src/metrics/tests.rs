@@ -1,4 +1,4 @@
-//! What a recorder hears.
+//! What a recorder receives.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::status::{
     Latencies, MemoryStatus, Phase, QueueDepth, SessionPlaces, TenantStatus, Totals,
 };
 
-/// What a recorder has heard when `said` has been, by name and labels.
+/// Returns what a recorder received while `said` reported, by name and labels.
 fn heard(said: impl FnOnce(&Metrics)) -> BTreeMap<String, DebugValue> {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
@@ -68,7 +68,7 @@ fn a_job_is_counted_once_by_how_it_ended() {
     for (outcome, expected) in OUTCOMES.into_iter().zip([1, 0, 0, 1, 0]) {
         assert_eq!(count(&heard, &format!("hatchery_jobs_total outcome={outcome}")), expected);
     }
-    // The one that never ran says nothing of runs.
+    // The job that never ran says nothing about runs.
     assert_eq!(recorded(&heard, "hatchery_job_duration_seconds phase=run"), [0.25]);
     assert_eq!(recorded(&heard, "hatchery_guest_memory_bytes"), [f64::from(64 << 20)]);
     assert_eq!(count(&heard, "hatchery_sandbox_faults_total"), 0);
@@ -103,7 +103,7 @@ fn cpu_time_is_counted_in_whole_seconds_and_none_is_lost() {
 }
 
 #[test]
-fn a_failure_of_the_sandbox_is_one_whether_it_is_told_or_tried_again() {
+fn a_sandbox_failure_counts_whether_it_is_reported_or_retried() {
     let heard = heard(|metrics| {
         metrics.retried(true);
         metrics.retried(false);
@@ -144,7 +144,7 @@ fn steps_refusals_and_evictions_have_their_names() {
     }
 }
 
-/// Gauges are set together, and those of what is no more go back to zero.
+/// Gauges are set together, and go back to zero when what they count is gone.
 #[test]
 fn gauges_follow_the_status() {
     let queued = |high, normal, low| {

@@ -1,4 +1,4 @@
-//! Which jobs and sessions are taken.
+//! Decides which jobs and sessions are admitted.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Model {
         self.refuses_as_large(queued)
     }
 
-    /// Whether the memory is too small for a job even when nothing else is there.
+    /// Refuses a job that would not fit in memory even if it were alone.
     fn refuses_as_never_fitting(&self, queued: &Queued) -> Option<Refusal> {
         let (used, limit) = (self.shared_bytes, self.config.memory_bytes);
         let needed = queued.growth.bytes().min(LEAST_GROWTH_BYTES);
@@ -63,24 +63,22 @@ impl Model {
 
     /// Whether this job would be dispatched as soon as it is admitted.
     fn can_run_now(&self, queued: &Queued) -> bool {
-        // S-6: while a worker is idle and more may run, whatever waits can't run before this job,
-        // unless it is memory that it waits for.
+        // S-6: while a worker is idle and another job may run, no queued job could run before this
+        // one, unless it waits for memory.
         let has_seat = self.running < self.config.concurrent && self.fleet.idle() > 0;
-        has_seat && self.shares.could_run() == 0 && self.is_held_up_by_nothing(queued)
+        has_seat && self.shares.could_run() == 0 && self.is_unblocked(queued)
     }
 
-    /// Whether another worker would be started for this job alone. Else a queue without room would
-    /// keep a pool as small as it is, and one without workers would never run anything.
+    /// Whether another worker would be started for this job alone. Otherwise a queue without room
+    /// would keep the pool from growing, and a pool without workers would never run anything.
     fn brings_a_worker(&self, queued: &Queued) -> bool {
         let jobs = self.running.saturating_add(self.shares.could_run());
         let wanted = self.fleet.wanted(&self.config.workers, jobs.saturating_add(1));
-        jobs < self.config.concurrent
-            && wanted > self.fleet.count()
-            && self.is_held_up_by_nothing(queued)
+        jobs < self.config.concurrent && wanted > self.fleet.count() && self.is_unblocked(queued)
     }
 
     /// Whether neither its session, its tenant's limit nor memory keeps this job from running.
-    fn is_held_up_by_nothing(&self, queued: &Queued) -> bool {
+    fn is_unblocked(&self, queued: &Queued) -> bool {
         let tenant = self.shares.tenant(&queued.tenant);
         let is_first = queued
             .session
@@ -125,7 +123,7 @@ impl Model {
 
     fn refuses_as_late(&mut self, queued: &Queued, can_run_now: bool) -> Option<Refusal> {
         let due_in = queued.deadline?;
-        let wait = if can_run_now { Some(Duration::ZERO) } else { self.wait_of(queued) };
+        let wait = if can_run_now { Some(Duration::ZERO) } else { self.estimate_wait(queued) };
         let service = self.shares.service(&queued.tenant);
         if due_in.is_zero() {
             let estimate = wait.zip(service).map_or(Duration::ZERO, |(wait, run)| wait + run);
@@ -137,7 +135,7 @@ impl Model {
             return None;
         }
         if wait.is_zero() {
-            self.shares.doubt_service(&queued.tenant);
+            self.shares.lower_service(&queued.tenant);
         }
         let late = estimate - due_in;
         let retry_after = (late <= wait).then_some(late);
@@ -151,7 +149,7 @@ impl Model {
         if used.saturating_add(needed) <= limit {
             return None;
         }
-        // At the end of this step what can make room does, whether or not that is enough.
+        // At the end of this step, eviction frees what it can, whether or not that suffices.
         self.shortage_bytes = self.shortage_bytes.max(needed);
         let used_then = used.saturating_sub(self.soon_freed(queued.session));
         let retry_after = self.next_start();
@@ -159,7 +157,7 @@ impl Model {
         (used_then.saturating_add(needed) > limit).then_some(refusal)
     }
 
-    /// Bytes of the session that is being spilled, or is to be next; none for `but`.
+    /// Bytes of the session that is being spilled or is next to be; 0 if that is `but`.
     fn soon_freed(&self, but: Option<SessionId>) -> u64 {
         if self.sessions.stowing().is_some() {
             return self.sessions.freeing_bytes();
@@ -169,7 +167,7 @@ impl Model {
         spill.and_then(|id| self.sessions.get(id)).map_or(0, Session::stored_bytes)
     }
 
-    /// Whether another session may be opened that begins with a state of so many bytes.
+    /// Refuses a session that would begin with a parked state of `bytes` bytes, or returns `None`.
     pub(crate) fn refuses_session(&self, bytes: u64) -> Option<Refusal> {
         if self.phase != Phase::Open {
             return Some(Refusal::ShuttingDown);
@@ -187,19 +185,19 @@ impl Model {
         (used_then > limit).then_some(Refusal::NoMemory { used, needed: bytes, limit, retry_after })
     }
 
-    /// Jobs that may run at once on the workers that there are.
+    /// How many jobs may run at once on the present workers.
     pub(super) fn places(&self) -> usize {
         self.config.concurrent.min(self.fleet.count()).max(1)
     }
 
-    /// How often a job starts while more wait than can run.
+    /// The mean time between two starts of jobs while more are queued than can run.
     fn next_start(&self) -> Option<Duration> {
         self.shares.overall().service().map(|service| service / self.places() as u32)
     }
 
-    /// How long a new job probably waits, if its tenant gets its share; `None` before any job was
+    /// Estimates how long a new job waits, if its tenant gets its share; `None` before any job was
     /// measured.
-    fn wait_of(&self, queued: &Queued) -> Option<Duration> {
+    fn estimate_wait(&self, queued: &Queued) -> Option<Duration> {
         let tenant = self.shares.tenant(&queued.tenant);
         let config = self.config.of_tenant(&queued.tenant);
         let urgent_first =
@@ -211,17 +209,19 @@ impl Model {
             }
             Some(_) | None => self.shares.weights(),
         };
-        // Of each round, which gives this tenant one job, the others have as many as they weigh.
+        // In each round, in which this tenant gets one job, the others get as many as their
+        // weights.
         let rounds = (ahead as u64).saturating_add(1);
         let of_others = rounds.saturating_mul(others) / u64::from(config.weight.max(1));
         let of_others = usize::try_from(of_others).unwrap_or(usize::MAX);
         let elsewhere = self.waiting.len() - tenant.map_or(0, Tenant::queued);
         let turns = queued.session.map_or(0, |session| self.load(session));
-        self.wait_behind(&queued.tenant, ahead, of_others.min(elsewhere), turns)
+        self.estimate_wait_behind(&queued.tenant, ahead, of_others.min(elsewhere), turns)
     }
 
-    /// How long a job waits that has so many of its tenant, of others and of its session before it.
-    pub(super) fn wait_behind(
+    /// Estimates how long a job waits behind this many jobs of its tenant, of other tenants and of
+    /// its session.
+    pub(super) fn estimate_wait_behind(
         &self,
         tenant: &str,
         of_tenant: usize,

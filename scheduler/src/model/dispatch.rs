@@ -1,4 +1,4 @@
-//! Which job goes to which worker.
+//! Decides which job goes to which worker.
 
 use pool::{JobId, SessionId, WorkerId};
 
@@ -6,40 +6,40 @@ use super::{Effect, EvictionReason, Model, Place, Run};
 use crate::job::{Growth, Queued};
 use crate::policy::fleet::Activity;
 
-/// No job is taken to need more than this: 256 TiB, so that sums of it are still numbers.
+/// The most that a job is assumed to need: 256 TiB, so that sums don't overflow.
 const MOST_FLIGHT_BYTES: u64 = 1 << 48;
-/// What a job that runs alone is given to grow by even where less is left. Where less is left beside
-/// the image and the compiled build jobs are refused.
+/// What a job that runs alone may grow by, even where less is free. Where less than this is left
+/// beside the image and the compiled build, jobs are refused.
 pub(super) const LEAST_GROWTH_BYTES: u64 = 128 << 20;
-/// With so much to grow by, a job that runs alone doesn't wait for sessions to go to disk.
+/// With this much to grow by, a job that runs alone doesn't wait for sessions to be spilled.
 const AMPLE_GROWTH_BYTES: u64 = 256 << 20;
 
-/// What a job that could run takes from memory.
+/// The memory that a job would take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// So many bytes while it runs; it may grow by what its limits say, or by less.
-    For {
-        /// All of it.
+    /// The job fits, with its full limits or with less.
+    Fits {
+        /// What it takes while it runs, in bytes.
         bytes: u64,
         /// What it may grow by, if that is less than its limits.
         cut: Option<Growth>,
     },
-    /// It waits: so many bytes have to be free.
+    /// The job has to wait until this many bytes are free.
     Missing(u64),
 }
 
 impl Model {
-    /// Starts the jobs that can run now, as the shares of their tenants say.
+    /// Starts the jobs that can run now, in the order of the tenants' shares.
     pub(super) fn dispatch(&mut self, effects: &mut Vec<Effect>) {
         while self.running < self.config.concurrent
             && let Some(id) = self.shares.next()
             && let Some(worker) = self.seat_for(self.jobs[&id].queued.session)
         {
             match self.room_for(id, worker) {
-                Room::For { bytes, cut } => self.assign(id, worker, bytes, cut, effects),
-                // Whoever is next waits for memory; if others overtook it, that might be for ever.
+                Room::Fits { bytes, cut } => self.assign(id, worker, bytes, cut, effects),
+                // The next job waits for memory: others that overtook it could starve it.
                 Room::Missing(bytes) => {
-                    if self.would_help(bytes) {
+                    if self.eviction_would_help(bytes) {
                         self.shortage_bytes = self.shortage_bytes.max(bytes);
                     }
                     return;
@@ -48,25 +48,25 @@ impl Model {
         }
     }
 
-    /// The idle worker on which a job costs least: that which has its session, else one that has
-    /// none, else that whose session rested longest.
+    /// Picks the idle worker on which a job costs least: the one that holds its session, else a
+    /// vacant one, else the one whose session has been idle longest.
     pub(super) fn seat_for(&self, session: Option<SessionId>) -> Option<WorkerId> {
         let home = session.and_then(|id| self.sessions.get(id)?.worker());
         if home.is_some() {
-            // S-4: a session whose job could run is at rest where it is.
+            // S-4: a session with an offered job is at rest where it is.
             return home;
         }
         let held = || {
             let (_, session) = self.sessions.stalest_held()?;
             self.sessions.get(session)?.worker()
         };
-        // The last resort is a session with jobs that wait for something else than a worker.
+        // The last resort is a session whose queued jobs wait for something other than a worker.
         self.fleet.freshest_vacant().or_else(held).or_else(|| self.fleet.stalest_holding())
     }
 
-    /// What a job takes on this worker. All that its limits allow is kept free for it, so that no
-    /// job is refused memory, or the process ended, for what another one does. A job that runs alone
-    /// gets what there is.
+    /// Computes the memory that a job takes on this worker. All growth that its limits allow is
+    /// reserved, so that no job is refused memory, and the process isn't killed, because of another
+    /// job. A job that runs alone gets what is free.
     pub(super) fn room_for(&self, id: JobId, worker: WorkerId) -> Room {
         let queued = &self.jobs[&id].queued;
         let (fixed, growth) = (self.fixed_bytes(queued), self.growth_bytes(queued, Some(worker)));
@@ -75,7 +75,7 @@ impl Model {
         let free = memory.limit_bytes.saturating_sub(used);
         let bytes = fixed.saturating_add(growth).min(MOST_FLIGHT_BYTES);
         if used <= memory.limit_bytes && growth <= free {
-            return Room::For { bytes, cut: None };
+            return Room::Fits { bytes, cut: None };
         }
         let waits_for_disk = || {
             self.sessions.stowing().is_some()
@@ -89,43 +89,43 @@ impl Model {
         }
         let cut = growth.min(free.max(LEAST_GROWTH_BYTES));
         let bytes = fixed.saturating_add(cut).min(MOST_FLIGHT_BYTES);
-        Room::For { bytes, cut: (cut < growth).then(|| queued.growth.cut_by(growth - cut)) }
+        Room::Fits { bytes, cut: (cut < growth).then(|| queued.growth.cut_by(growth - cut)) }
     }
 
-    /// What a job holds while it runs, and says, in bytes.
+    /// Bytes for the job's input and output, and for the state that it begins from.
     fn fixed_bytes(&self, queued: &Queued) -> u64 {
         let bytes = (queued.bytes as u64).saturating_add(queued.output_bytes as u64);
-        // What a session comes from is kept until the run has ended in order.
+        // The state that a session begins from is kept until the run has ended normally.
         bytes.saturating_add(self.coming_bytes(queued)).min(MOST_FLIGHT_BYTES)
     }
 
-    /// What a job may grow by beyond what the worker's interpreter has already, in bytes.
+    /// Bytes that a job may grow by beyond what the worker's interpreter already has.
     fn growth_bytes(&self, queued: &Queued, worker: Option<WorkerId>) -> u64 {
         let slot = worker.and_then(|worker| self.fleet.get(worker));
         let (has, resident) = slot.map_or((0, None), |slot| (slot.slot_bytes(), slot.resident()));
         let growth = queued.growth.bytes().max(self.coming_bytes(queued));
         if resident.is_some() && resident != queued.session {
-            // It is copied before it makes room.
+            // The resident session is copied before it is evicted.
             growth.max(has)
         } else {
             growth.saturating_sub(has)
         }
     }
 
-    /// The state that a session brings to its worker, in bytes.
+    /// Bytes of state that a session brings to its worker.
     fn coming_bytes(&self, queued: &Queued) -> u64 {
         let session = queued.session.and_then(|id| self.sessions.get(id));
         session.filter(|session| session.worker().is_none()).map_or(0, |session| session.bytes)
     }
 
-    /// What a job takes while it runs, wherever that will be, in bytes.
+    /// Bytes that a job takes while it runs, whichever worker it gets.
     pub(super) fn flight_bytes(&self, queued: &Queued) -> u64 {
         let growth = self.growth_bytes(queued, None);
         self.fixed_bytes(queued).saturating_add(growth).min(MOST_FLIGHT_BYTES)
     }
 
-    /// Whether sessions that rest in memory could make so much room, with what is free.
-    fn would_help(&self, bytes: u64) -> bool {
+    /// Whether evicting idle sessions from memory could free this many bytes.
+    fn eviction_would_help(&self, bytes: u64) -> bool {
         let memory = self.memory();
         let used = memory.used_bytes().saturating_sub(self.sessions.movable_bytes());
         self.running == 0 || used.saturating_add(bytes) <= memory.limit_bytes
@@ -139,7 +139,7 @@ impl Model {
         cut: Option<Growth>,
         effects: &mut Vec<Effect>,
     ) {
-        self.take_out(id);
+        self.remove_from_queue(id);
         let now = self.now;
         let Some(job) = self.jobs.get(&id) else { return };
         let waiting = self.as_waiting(id, job);
@@ -148,7 +148,7 @@ impl Model {
         let charged = self.shares.cost(&tenant);
         self.shares.start(&tenant, waiting, charged);
         if self.resident(worker) != session {
-            // Whatever state the worker has makes way for this job's.
+            // The job's state displaces whatever state the worker holds.
             let reason = EvictionReason::WorkerNeeded { worker };
             if let Some(displaced) = self.resident(worker) {
                 effects.push(Effect::Displace(displaced, reason.clone()));
@@ -166,12 +166,12 @@ impl Model {
         effects.push(Effect::Dispatch { job: id, worker, due_in, cut });
     }
 
-    /// A job of the session begins on this worker.
+    /// Records that a job of the session begins on this worker.
     fn move_in(&mut self, id: SessionId, worker: WorkerId) {
         self.fleet.house(worker, Some(id));
         self.sessions.change(id, |session| {
             if session.worker().is_none() {
-                session.before = session.place;
+                session.previous_place = session.place;
             }
             session.place = Place::OnWorker(worker);
             session.runs = true;

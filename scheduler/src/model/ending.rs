@@ -1,4 +1,4 @@
-//! How jobs and sessions end.
+//! Decides how jobs and sessions end.
 
 use engine::StopReason;
 use pool::{JobId, SessionId, WorkerId};
@@ -13,7 +13,7 @@ impl Model {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         if let Some(run) = &mut job.run {
             run.is_unwanted = true;
-            // A session is worth the grace period that an interrupt gives; an interpreter that
+            // Keeping a session is worth the grace period of an interrupt; an interpreter that
             // nobody will use again is not.
             effects.push(match (ending, job.queued.session) {
                 (Ending::Interrupt, _) => Effect::InterruptRun(id, StopReason::Interrupted),
@@ -39,7 +39,7 @@ impl Model {
         if report.session_left
             && let Some(session) = job.queued.session
         {
-            self.leaves_by_force(session);
+            self.detach_session(session);
         }
         let tenant = &job.queued.tenant;
         self.shares.end(tenant, run.charged, cpu);
@@ -56,7 +56,7 @@ impl Model {
                 (bytes > limit).then_some(RetireReason::HighWater { bytes, limit })
             }
         };
-        // Until the worker is ready again its interpreter has what the job took.
+        // Until the worker is ready again, its interpreter keeps what the job took.
         self.fleet.finished(worker, self.now, retire, own_memory_bytes);
         if let Some(fault) = report.fault
             && self.may_retry(&job, &run, fault)
@@ -70,8 +70,9 @@ impl Model {
         }
     }
 
-    /// A session whose run took the interpreter with it rests where any worker can take it up.
-    fn leaves_by_force(&mut self, id: SessionId) {
+    /// Records that a run took its interpreter along: any worker may now take up the session's
+    /// state.
+    fn detach_session(&mut self, id: SessionId) {
         if let Some(worker) = self.sessions.get(id).and_then(Session::worker) {
             self.fleet.house(worker, None);
         }
@@ -92,13 +93,13 @@ impl Model {
         }
     }
 
-    /// Takes a job out that its worker is done with.
+    /// Removes a running job that its worker has finished with.
     fn stop_running(&mut self, worker: WorkerId, id: JobId) -> Option<(Box<Job>, Run)> {
         if self.jobs.get(&id)?.run.as_ref()?.worker != worker {
             return None;
         }
         let left = self.fleet.take_leaving(worker);
-        self.has_left(worker, left);
+        self.note_vacated(worker, left);
         let mut job = self.jobs.remove(&id)?;
         let run = job.run.take()?;
         self.running -= 1;
@@ -108,13 +109,13 @@ impl Model {
             self.sessions.change(session, |session| {
                 session.runs = false;
                 session.rests_since = now;
-                session.before = Place::Parked;
+                session.previous_place = Place::Parked;
             });
         }
         Some((job, run))
     }
 
-    /// Whether a job is tried again whose try came to nothing.
+    /// Whether a job is retried after a fault.
     fn may_retry(&self, job: &Job, run: &Run, fault: Fault) -> bool {
         job.queued.is_idempotent
             && job.queued.session.is_none()
@@ -143,12 +144,12 @@ impl Model {
             self.give_up_if_lost(effects);
             return;
         };
-        self.has_left(worker, was.leaving());
-        let before = was.resident().and_then(|id| Some(self.sessions.get(id)?.before));
+        self.note_vacated(worker, was.leaving());
+        let previous = was.resident().and_then(|id| Some(self.sessions.get(id)?.previous_place));
         if let Activity::Busy(id) = was.activity()
             && let Some((job, run)) = self.stop_running(worker, id)
         {
-            // What it took died with the worker. The time that it ran is more than that.
+            // The CPU time is lost with the worker. The wall time is an upper bound.
             let took = self.now.saturating_sub(run.since);
             self.shares.end(&job.queued.tenant, run.charged, took);
             if self.may_retry(&job, &run, fault) {
@@ -162,7 +163,7 @@ impl Model {
                 self.lose_session(id, reason, effects);
             } else {
                 self.sessions.change(id, |session| {
-                    session.place = before.unwrap_or(Place::Parked);
+                    session.place = previous.unwrap_or(Place::Parked);
                     session.is_at_rest = false;
                 });
                 self.reoffer(id);
@@ -172,7 +173,7 @@ impl Model {
         self.give_up_if_lost(effects);
     }
 
-    /// Without any worker nothing that waits could run.
+    /// Once no worker is left, settles all queued jobs.
     fn give_up_if_lost(&mut self, effects: &mut Vec<Effect>) {
         let Some(reason) = self.fleet.lost().map(ToOwned::to_owned) else { return };
         self.settle_waiting(&Settlement::NoWorker(reason), effects);
@@ -186,14 +187,14 @@ impl Model {
         }
     }
 
-    /// Ends a job that waits. Gives its session.
+    /// Ends a queued job and returns its session.
     pub(super) fn settle(
         &mut self,
         id: JobId,
         settlement: Settlement,
         effects: &mut Vec<Effect>,
     ) -> Option<SessionId> {
-        self.take_out(id);
+        self.remove_from_queue(id);
         let job = self.jobs.remove(&id)?;
         self.shares.dequeue(&job.queued.tenant, self.as_waiting(id, &job));
         effects.push(Effect::Settle(id, settlement));
@@ -203,7 +204,7 @@ impl Model {
         job.queued.session
     }
 
-    /// Ends a session at once; what waits for it can't run.
+    /// Ends a session at once, and its queued jobs with it.
     pub(super) fn lose_session(&mut self, id: SessionId, reason: &str, effects: &mut Vec<Effect>) {
         while let Some(job) = self.sessions.get(id).and_then(|session| session.waiting.first()) {
             let lost = Settlement::SessionLost(reason.to_owned());
@@ -212,7 +213,7 @@ impl Model {
         self.end_session(id, reason, effects);
     }
 
-    /// A closing session ends once no job of it waits or runs.
+    /// Ends a closing session once none of its jobs is queued or running.
     pub(super) fn end_session_if_done(&mut self, id: SessionId, effects: &mut Vec<Effect>) {
         let is_done = |session: &Session| session.is_closing && session.load() == 0;
         if self.sessions.get(id).is_some_and(is_done) {
@@ -220,7 +221,7 @@ impl Model {
         }
     }
 
-    /// Ends a session for which nothing waits.
+    /// Ends a session without queued jobs.
     pub(super) fn end_session(&mut self, id: SessionId, reason: &str, effects: &mut Vec<Effect>) {
         let Some(session) = self.sessions.remove(id) else { return };
         if let Some(worker) = session.worker() {
@@ -229,8 +230,8 @@ impl Model {
         effects.push(Effect::EndSession(id, reason.to_owned()));
     }
 
-    /// Ends what the time is over for: jobs that wait beyond their deadline, and everything when
-    /// draining is not to take longer.
+    /// Ends queued jobs that have passed their deadline, and everything once draining has timed
+    /// out.
     pub(super) fn expire(&mut self, effects: &mut Vec<Effect>) {
         while let Some((due, id)) = self.due.first().copied()
             && due <= self.now
@@ -263,7 +264,7 @@ impl Model {
         effects.extend(running.into_iter().map(Effect::StopRun));
     }
 
-    /// When the last job has ended, so does everything else.
+    /// Once the last job has ended, closes all sessions and reports the end.
     pub(super) fn finish_draining(&mut self, effects: &mut Vec<Effect>) {
         if self.phase != Phase::Draining || !self.jobs.is_empty() {
             return;

@@ -1,12 +1,14 @@
-//! Why a job waits.
+//! Explains why a job waits.
 
 use pool::JobId;
 
-use super::{Job, Model, Time};
+use super::{Job, Model};
 use crate::explain::{Explanation, JobState, WaitReason};
+use crate::timer::Time;
 
 impl Model {
-    /// Where a job is, and why; `None` when it has ended. Takes as long as there are jobs.
+    /// Says where a job is, and why; `None` if it has ended. Takes time linear in the number of
+    /// jobs.
     pub(crate) fn explain(&self, id: JobId, now: Time) -> Option<Explanation> {
         let job = self.jobs.get(&id)?;
         let state = match &job.run {
@@ -36,7 +38,7 @@ impl Model {
             reason: self.wait_reason(id, job, turns),
             ahead_in_tenant,
             ahead_of_others,
-            estimate: self.wait_behind(name, ahead_in_tenant, ahead_of_others, turns),
+            estimate: self.estimate_wait_behind(name, ahead_in_tenant, ahead_of_others, turns),
         }
     }
 
@@ -81,7 +83,7 @@ impl Model {
         }
         let session = job.queued.session.and_then(|session| self.sessions.get(session));
         let is_ready = session.is_none_or(|session| session.is_ready());
-        // S-6: with an idle worker, only memory keeps a job waiting that could run.
+        // S-6: with an idle worker, a job that could run waits only for memory.
         if self.fleet.idle() > 0 && is_ready && self.shares.next().is_some() {
             let memory = self.memory();
             let head = self.shares.next().unwrap_or(id);

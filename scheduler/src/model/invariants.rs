@@ -1,4 +1,4 @@
-//! What holds of a model after every decision. The ids are those of `docs/invariants.md`.
+//! Checks what holds of a model after every decision. The ids are those of `docs/invariants.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ fn ensure(holds: bool, text: &str) -> Result<(), String> {
 }
 
 impl Model {
-    /// Says which invariant is broken, if one is.
+    /// Returns the first broken invariant as an error.
     pub(crate) fn check_invariants(&self) -> Result<(), String> {
         self.check_queue()?;
         self.check_workers()?;
@@ -30,21 +30,21 @@ impl Model {
     }
 
     fn check_queue(&self) -> Result<(), String> {
-        ensure(self.running <= self.config.concurrent, "S-1: no more run than may")?;
+        ensure(self.running <= self.config.concurrent, "S-1: too many jobs run")?;
         let queued: BTreeSet<JobId> = self.waits().map(|(id, _)| id).collect();
         ensure(
             queued == self.waiting,
-            "S-2: what waits is exactly what was admitted and doesn't run",
+            "S-2: the queue isn't exactly the admitted jobs that don't run",
         )?;
         let bytes: usize = self.waits().map(|(_, job)| job.queued.bytes).sum();
         let runs: Vec<_> = self.jobs.values().filter_map(|job| job.run.as_ref()).collect();
         ensure(
             (bytes, runs.len()) == (self.queued_bytes, self.running),
-            "S-3: the queue's counters are its sums",
+            "S-3: a counter of the queue isn't its sum",
         )?;
         ensure(
             runs.iter().map(|run| run.bytes).sum::<u64>() == self.in_flight_bytes,
-            "S-13: the ledger's jobs that run are their sum",
+            "S-13: the ledger's running jobs aren't their sum",
         )?;
         let mut tenants: BTreeMap<&str, ([usize; 3], usize, usize)> = BTreeMap::new();
         for job in self.jobs.values() {
@@ -62,7 +62,7 @@ impl Model {
                 (tenant.depths, tenant.queued_bytes, tenant.running) == (*depths, *bytes, *running)
             })
         });
-        ensure(is_sum, "S-9: a tenant's counters are the sums of its jobs")
+        ensure(is_sum, "S-9: a tenant's counter isn't the sum over its jobs")
     }
 
     fn check_workers(&self) -> Result<(), String> {
@@ -84,7 +84,10 @@ impl Model {
             .iter()
             .filter(|(_, worker)| matches!(worker.activity(), Activity::Busy(_)))
             .count();
-        ensure(busy == runs && count == runs.len(), "S-5: a job runs on exactly one worker")?;
+        ensure(
+            busy == runs && count == runs.len(),
+            "S-5: a job doesn't run on exactly one worker",
+        )?;
         let next = self
             .shares
             .next()
@@ -93,14 +96,14 @@ impl Model {
             let seat = self.seat_for(self.jobs[&id].queued.session);
             seat.is_some_and(|worker| matches!(self.room_for(id, worker), Room::Missing(_)))
         });
-        ensure(is_kept, "S-6: nothing waits while a worker and memory to run it are there")?;
+        ensure(is_kept, "S-6: a job waits although a worker is idle and there is memory for it")?;
         ensure(
             self.fleet.lost().is_none() || self.waiting.is_empty(),
-            "S-15: nothing waits when no worker will come",
+            "S-15: a job waits although no worker will come",
         )?;
         let comes =
             self.waiting.is_empty() || self.shares.could_run() == 0 || self.fleet.count() > 0;
-        ensure(comes, "S-15: a worker comes when a job could run")
+        ensure(comes, "S-15: no worker comes although a job could run")
     }
 
     fn check_sessions(&self) -> Result<(), String> {
@@ -115,7 +118,7 @@ impl Model {
         for id in self.sessions.ids() {
             let Some(session) = self.sessions.get(id) else { continue };
             let own = waiting.remove(&id).unwrap_or_default();
-            ensure(own == session.waiting, "S-2: a session's jobs wait for it")?;
+            ensure(own == session.waiting, "S-2: a session's queue isn't its queued jobs")?;
             let next = session.waiting.first().filter(|_| session.is_ready());
             let next = next.map(|job| {
                 let waits = &self.jobs[job];
@@ -123,38 +126,38 @@ impl Model {
             });
             ensure(
                 next == session.offered,
-                "S-4: of a session its oldest job could run, and only while none does",
+                "S-4: a session doesn't offer its oldest job, or offers one while another runs",
             )?;
             let worker = session.worker().and_then(|worker| self.fleet.get(worker));
             let is_idle = worker.is_some_and(|worker| worker.activity() == Activity::Idle);
-            ensure(is_idle == session.is_at_rest, "S-4: a session rests where its worker is idle")?;
+            ensure(
+                is_idle == session.is_at_rest,
+                "S-4: a session isn't at rest exactly while its worker is idle",
+            )?;
             if let Place::OnWorker(worker) = session.place {
                 on_workers += 1;
                 residents.insert(worker, id);
             }
         }
-        ensure(waiting.is_empty(), "S-2: what waits for a session waits for one that is there")?;
+        ensure(waiting.is_empty(), "S-2: a job waits for a session that isn't open")?;
         let housed: BTreeMap<_, _> =
             self.fleet.iter().filter_map(|(id, worker)| Some((id, worker.resident()?))).collect();
         ensure(
             housed == residents && on_workers == residents.len(),
-            "S-8: a session is on at most one worker, and a worker has at most one",
+            "S-8: a session is on two workers, or a worker holds two",
         )
     }
 
     fn check_timers(&self) -> Result<(), String> {
         let due: BTreeSet<_> =
             self.waits().filter_map(|(id, job)| Some((job.due()?, id))).collect();
-        ensure(due == self.due, "S-16: the deadlines that are watched are those of what waits")?;
+        ensure(due == self.due, "S-16: the watched deadlines aren't those of the queued jobs")?;
         let wake = self.next_wake();
         let first = due.first().map(|(due, _)| *due);
         ensure(
             first.is_none_or(|first| wake.is_some_and(|wake| wake <= first)),
-            "S-16: no deadline passes unnoticed",
+            "S-16: a deadline would pass unnoticed",
         )?;
-        ensure(
-            first.is_none_or(|first| first > self.now),
-            "S-16: nothing waits beyond its deadline",
-        )
+        ensure(first.is_none_or(|first| first > self.now), "S-16: a job waits beyond its deadline")
     }
 }

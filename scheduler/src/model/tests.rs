@@ -1,17 +1,18 @@
-//! The model alone: decisions one by one, and random histories of them.
+//! The model alone: single decisions, and random histories.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use pool::{JobId, SessionId, WorkerId};
 
-use super::{Ending, Event, Fault, Model, Report, Time};
+use super::{Ending, Event, Fault, Model, Report};
 use crate::config::{SchedulerConfig, SessionsConfig, WorkersConfig};
 use crate::decision::{EvictionReason, RetireReason};
 use crate::effect::{Effect, Settlement};
 use crate::error::Refusal;
 use crate::job::{Growth, Priority, Queued};
 use crate::status::Phase;
+use crate::timer::Time;
 
 mod admission;
 mod basics;
@@ -25,13 +26,13 @@ mod sessions;
 mod world;
 
 impl Model {
-    /// Workers that live or are being started.
+    /// Workers that are alive or being started.
     fn worker_count(&self) -> usize {
         self.fleet.count()
     }
 }
 
-/// A generator of random numbers whose sequence is that of its seed.
+/// A generator of random numbers, reproducible from its seed.
 struct Random(u64);
 
 impl Random {
@@ -66,34 +67,34 @@ fn roomy() -> SchedulerConfig {
     }
 }
 
-/// A model with its workers asked for, and the time that it is told.
-struct Told {
+/// A model that has asked for its workers, and the time that it is given.
+struct Harness {
     model: Model,
     now: Time,
 }
 
-impl Told {
+impl Harness {
     fn new(config: SchedulerConfig) -> Self {
         let mut model = Model::new(config, 0);
         let _ = model.start();
         Self { model, now: Time::ZERO }
     }
 
-    /// At most so many at once, so many in the queue, and two workers.
+    /// With two workers, at most `concurrent` running jobs and `queued_count` queued ones.
     fn small(concurrent: usize, queued_count: usize) -> Self {
         Self::new(SchedulerConfig { concurrent, queued_count, queued_bytes: 1000, ..roomy() })
     }
 
-    fn tell(&mut self, event: Event) -> Vec<Effect> {
+    fn send(&mut self, event: Event) -> Vec<Effect> {
         let effects = self.model.handle(event, self.now);
         assert_eq!(self.model.check_invariants(), Ok(()));
         effects
     }
 
-    /// Lets time pass, and says so.
+    /// Advances the time and sends a tick.
     fn pass(&mut self, time: Duration) -> Vec<Effect> {
         self.now += time;
-        self.tell(Event::Tick)
+        self.send(Event::Tick)
     }
 
     fn submit(&mut self, job: u64) -> Vec<Effect> {
@@ -109,7 +110,7 @@ impl Told {
     }
 
     fn submit_as(&mut self, job: u64, queued: Queued) -> Vec<Effect> {
-        self.tell(Event::Submitted { job: JobId(job), queued })
+        self.send(Event::Submitted { job: JobId(job), queued })
     }
 
     fn open(&mut self, session: u64) {
@@ -117,7 +118,7 @@ impl Told {
     }
 
     fn open_with(&mut self, session: u64, bytes: u64) -> Vec<Effect> {
-        self.tell(Event::SessionOpened { session: SessionId(session), bytes })
+        self.send(Event::SessionOpened { session: SessionId(session), bytes })
     }
 
     fn ready(&mut self, worker: u64) -> Vec<Effect> {
@@ -126,7 +127,7 @@ impl Told {
 
     fn ready_with(&mut self, worker: u64, memory_bytes: u64) -> Vec<Effect> {
         let (worker, kept_bytes) = (WorkerId(worker), 0);
-        self.tell(Event::Ready { worker, memory_bytes, kept_bytes })
+        self.send(Event::Ready { worker, memory_bytes, kept_bytes })
     }
 
     fn finish(&mut self, worker: u64, job: u64) -> Vec<Effect> {
@@ -134,10 +135,10 @@ impl Told {
     }
 
     fn finish_as(&mut self, worker: u64, job: u64, report: Report) -> Vec<Effect> {
-        self.tell(Event::Finished { worker: WorkerId(worker), job: JobId(job), report })
+        self.send(Event::Finished { worker: WorkerId(worker), job: JobId(job), report })
     }
 
-    /// A job that took so long comes and goes on worker 1, which is idle before and after.
+    /// Runs a job that takes `took` on worker 1, which is idle before and after.
     fn run(&mut self, job: u64, queued: Queued, took: Duration) {
         let _ = self.submit_as(job, queued);
         self.now += took;
@@ -147,17 +148,17 @@ impl Told {
     }
 
     fn park(&mut self, session: u64, bytes: u64) -> Vec<Effect> {
-        self.tell(Event::SessionParked { session: SessionId(session), bytes })
+        self.send(Event::SessionParked { session: SessionId(session), bytes })
     }
 
     fn gone(&mut self, worker: u64, is_replaced: bool, takes_session: bool) -> Vec<Effect> {
         let (worker, reason) = (WorkerId(worker), "died".to_owned());
         let fault = Fault::Sandbox;
-        self.tell(Event::Gone { worker, reason, is_replaced, takes_session, fault })
+        self.send(Event::Gone { worker, reason, is_replaced, takes_session, fault })
     }
 
     fn end(&mut self, job: u64, ending: Ending) -> Vec<Effect> {
-        self.tell(Event::EndWanted(JobId(job), ending))
+        self.send(Event::EndWanted(JobId(job), ending))
     }
 }
 
@@ -186,7 +187,7 @@ fn dispatch(job: u64, worker: u64) -> Effect {
     Effect::Dispatch { job: JobId(job), worker: WorkerId(worker), due_in: None, cut: None }
 }
 
-/// A session makes way for what its worker is given next.
+/// The session is displaced by its worker's next job.
 fn displace(session: u64, worker: u64) -> Effect {
     let needed = EvictionReason::WorkerNeeded { worker: WorkerId(worker) };
     Effect::Displace(SessionId(session), needed)

@@ -1,17 +1,17 @@
-//! What is done about sessions that rest, memory that is short and workers that are too few or too
-//! many.
+//! Evicts idle sessions, frees memory, and adds and removes workers.
 
 use std::time::Duration;
 
 use pool::{SessionId, Stowage, WorkerId};
 
-use super::{Effect, EvictionReason, Model, Time};
+use super::{Effect, EvictionReason, Model};
 use crate::policy::ledger::Pressure;
 use crate::status::Phase;
+use crate::timer::Time;
 
 impl Model {
-    /// Sessions that rest make room.
-    pub(super) fn rest(&mut self, effects: &mut Vec<Effect>) {
+    /// Parks sessions that have been idle for long, and stows one where it takes less memory.
+    pub(super) fn evict_idle(&mut self, effects: &mut Vec<Effect>) {
         while let Some((since, id)) = self.sessions.stalest_held()
             && self.has_passed(since, self.config.sessions.park_after)
             && let Some(worker) = self.sessions.get(id).and_then(|session| session.worker())
@@ -22,25 +22,25 @@ impl Model {
         if self.sessions.stowing().is_some() {
             return;
         }
-        if let Some((id, stowage, reason)) = self.stows() {
+        if let Some((id, stowage, reason)) = self.next_stowage() {
             self.sessions.stow(id, stowage, reason.clone());
             effects.push(Effect::Stow(id, stowage, reason));
         }
     }
 
-    /// Sessions that rest for too long end.
-    pub(super) fn close_resting(&mut self, effects: &mut Vec<Effect>) {
+    /// Closes sessions that have been idle for too long.
+    pub(super) fn close_idle(&mut self, effects: &mut Vec<Effect>) {
         let Some(close_after) = self.config.sessions.close_after else { return };
         while let Some((since, id)) = self.sessions.stalest()
             && self.has_passed(since, close_after)
         {
             let rested = self.now.saturating_sub(since).as_secs_f64();
-            self.end_session(id, &format!("it rested for {rested:.1} s"), effects);
+            self.end_session(id, &format!("it was idle for {rested:.1} s"), effects);
         }
     }
 
-    /// Which session is to be put where it takes less memory, and why.
-    fn stows(&self) -> Option<(SessionId, Stowage, EvictionReason)> {
+    /// Picks the session to compress or spill next, and why.
+    fn next_stowage(&self) -> Option<(SessionId, Stowage, EvictionReason)> {
         let config = &self.config.sessions;
         let memory = self.memory();
         let pressure = Pressure::of(&memory, self.shortage_bytes);
@@ -68,7 +68,7 @@ impl Model {
         Some((id, Stowage::Disk, EvictionReason::Idle { rested }))
     }
 
-    /// Asks for workers that are missing.
+    /// Asks for the workers that are missing.
     pub(super) fn grow(&mut self, effects: &mut Vec<Effect>) {
         let wanted = self.wanted_workers();
         while self.fleet.count() < wanted {
@@ -77,8 +77,8 @@ impl Model {
         }
     }
 
-    /// Ends one worker that is too many, if it was idle for long enough. A session that rests there
-    /// is parked first, and then its worker is the stalest vacant one.
+    /// Ends one surplus worker that has been idle for long enough. A session that it holds is
+    /// parked first, which makes the worker the stalest vacant one.
     pub(super) fn shrink(&mut self, effects: &mut Vec<Effect>) {
         let Some((since, worker)) = self.surplus() else { return };
         if !self.has_passed(since, self.config.workers.shrink_after) {
@@ -109,10 +109,10 @@ impl Model {
         }
     }
 
-    /// A worker that is too many, and since when it is idle: vacant ones first, of those the one
-    /// that was idle longest.
+    /// A surplus worker and since when it has been idle: vacant ones first, then longest idle
+    /// first.
     fn surplus(&self) -> Option<(Time, WorkerId)> {
-        // Those that are being started may never come.
+        // Workers that are still starting may never come.
         if self.phase != Phase::Open || self.fleet.living() <= self.wanted_workers() {
             return None;
         }
@@ -122,7 +122,7 @@ impl Model {
         })
     }
 
-    /// When a `Tick` is due, if nothing happens before.
+    /// Returns when a `Tick` is due, if nothing happens before.
     pub(crate) fn next_wake(&self) -> Option<Time> {
         let sessions = &self.config.sessions;
         let deadline = self.due.first().map(|(due, _)| *due);
@@ -147,13 +147,13 @@ impl Model {
             .min()
     }
 
-    /// When the next place for a worker is tried again that was given up.
+    /// When a worker place that was given up is tried again.
     fn next_taken_back(&self) -> Option<Time> {
         let retry_after = self.config.workers.retry_after;
         self.fleet.next_taken_back(retry_after).filter(|_| self.phase == Phase::Open)
     }
 
-    /// In what time that is.
+    /// The time until then.
     pub(crate) fn next_try(&self) -> Option<Duration> {
         self.next_taken_back().map(|at| at.saturating_sub(self.now))
     }

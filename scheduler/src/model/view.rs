@@ -1,11 +1,12 @@
-//! What others may see of a model.
+//! What the shell and callers may see of a model.
 
 use pool::{SessionId, WorkerId};
 
-use super::{Model, TenantView, Time};
+use super::{Model, TenantView};
 use crate::decision::EvictionReason;
 use crate::policy::residency::Session;
 use crate::status::{MemoryStatus, Phase};
+use crate::timer::Time;
 
 impl Model {
     pub(crate) fn phase(&self) -> Phase {
@@ -24,13 +25,13 @@ impl Model {
         self.running
     }
 
-    /// When the oldest job that waits was submitted.
+    /// When the oldest queued job was submitted.
     pub(crate) fn oldest(&self) -> Option<Time> {
         let oldest = self.waiting.first().and_then(|id| self.jobs.get(id));
         oldest.map(|job| job.submitted)
     }
 
-    /// Jobs that wait for `session`; `None` if it isn't open.
+    /// Queued jobs of `session`; `None` if it isn't open.
     pub(crate) fn session_depth(&self, session: SessionId) -> Option<usize> {
         self.sessions.get(session).map(|session| session.waiting.len())
     }
@@ -40,22 +41,22 @@ impl Model {
         self.sessions.get(session).is_some_and(|session| !session.is_closing)
     }
 
-    /// Jobs of `session` that wait or run.
+    /// Queued and running jobs of `session`.
     pub(crate) fn load(&self, session: SessionId) -> usize {
         self.sessions.get(session).map_or(0, Session::load)
     }
 
-    /// Why `session` last had to make room, if it did.
+    /// Why `session` was last evicted, if it ever was.
     pub(crate) fn eviction_of(&self, session: SessionId) -> Option<&EvictionReason> {
         self.sessions.get(session)?.evicted.as_ref()
     }
 
-    /// The session whose state `worker` has.
+    /// The session whose state `worker` holds.
     pub(crate) fn resident(&self, worker: WorkerId) -> Option<SessionId> {
         self.fleet.get(worker)?.resident()
     }
 
-    /// A tenant; `None` when it has no jobs.
+    /// A tenant's queue; `None` if it has no jobs.
     pub(crate) fn tenant(&self, name: &str) -> Option<TenantView> {
         let tenant = self.shares.tenant(name)?;
         let view = TenantView {
@@ -67,7 +68,7 @@ impl Model {
         (tenant.queued() > 0 || view.running > 0).then_some(view)
     }
 
-    /// What the memory is used for.
+    /// What memory is used for.
     pub(crate) fn memory(&self) -> MemoryStatus {
         MemoryStatus {
             limit_bytes: self.config.memory_bytes,

@@ -1,11 +1,11 @@
-//! What was measured of jobs that ran, as a guess at those that will.
+//! Estimates what a job will take from what earlier jobs took.
 
 use std::time::Duration;
 
-/// Part of a mean that a new measurement makes up: the last dozen or so count.
+/// A new measurement makes up one `WEIGHT`th of the mean, so the last dozen or so count.
 const WEIGHT: u32 = 8;
 
-/// What was measured of some jobs, the latest of which count most.
+/// Exponentially weighted means over jobs that ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Measured {
     cpu: Option<Duration>,
@@ -13,25 +13,25 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// Takes in a job that ended.
+    /// Adds a job that ended.
     pub(crate) fn note(&mut self, cpu: Duration, service: Duration) {
         self.cpu = Some(mean(self.cpu, cpu));
         self.service = Some(mean(self.service, service));
     }
 
-    /// The CPU time of a job; `None` before any was measured.
+    /// The mean CPU time of a job; `None` before any was measured.
     pub(crate) fn cpu(&self) -> Option<Duration> {
         self.cpu
     }
 
-    /// The time from a job's dispatch to its end; `None` before any was measured.
+    /// The mean time from a job's dispatch to its end; `None` before any was measured.
     pub(crate) fn service(&self) -> Option<Duration> {
         self.service
     }
 
-    /// Takes the service time for a little shorter. One that keeps jobs from running would never
-    /// be measured again otherwise.
-    pub(crate) fn doubt_service(&mut self) {
+    /// Lowers the service time a little. Otherwise an estimate that refuses all jobs would never be
+    /// corrected.
+    pub(crate) fn lower_service(&mut self) {
         self.service = self.service.map(|service| service - service / WEIGHT);
     }
 }

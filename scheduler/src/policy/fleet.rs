@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::config::WorkersConfig;
 use crate::decision::RetireReason;
-use crate::model::Time;
+use crate::timer::Time;
 
 /// What a worker does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,20 +17,20 @@ pub(crate) enum Activity {
     Idle,
     /// It runs this job.
     Busy(JobId),
-    /// It makes itself ready again.
+    /// It resets, renews or vacates its interpreter.
     Preparing,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Worker {
     activity: Activity,
-    /// The session whose state it has, or will have once it begins its job.
+    /// The session whose state it holds, or will hold once it begins its job.
     resident: Option<SessionId>,
-    /// The session that it puts aside before anything else is heard of it.
+    /// The session that it parks before it reports anything else.
     leaving: Option<SessionId>,
-    /// When its last job ended, or it came.
+    /// When its last job ended, or when it first became ready.
     used_at: Time,
-    /// Its interpreter's own memory, as it last said, and the copy of its session's state.
+    /// Its interpreter's own memory as last reported, and the copy of its session's state.
     slot_bytes: u64,
     kept_bytes: u64,
     /// Why it is to get a new interpreter.
@@ -50,7 +50,7 @@ impl Worker {
         self.leaving
     }
 
-    /// What its interpreter has of its own, in bytes.
+    /// Bytes that its interpreter has of its own.
     pub(crate) fn slot_bytes(&self) -> u64 {
         self.slot_bytes
     }
@@ -60,15 +60,15 @@ impl Worker {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fleet {
     workers: FxHashMap<WorkerId, Worker>,
-    /// Workers that were asked for, or are replaced, and have not been heard of.
+    /// Workers that were asked for or are being replaced, and have not reported yet.
     starting: usize,
-    /// When the places were given up that had no worker that could start, the oldest first.
+    /// When each worker place was given up because its workers could not start, oldest first.
     given_up: VecDeque<Time>,
-    /// Workers that were to end and have not said that they did, so that nobody misses them.
+    /// Workers that were told to end and have not confirmed it, so their end is no surprise.
     dismissed: HashSet<WorkerId>,
-    /// Idle workers without a session, by when they were used.
+    /// Idle workers without a session, by when they were last used.
     vacant: BTreeSet<(Time, WorkerId)>,
-    /// Idle workers with a session at rest, by when they were used.
+    /// Idle workers with a session at rest, by when they were last used.
     holding: BTreeSet<(Time, WorkerId)>,
     slot_bytes: u64,
     kept_bytes: u64,
@@ -85,12 +85,12 @@ impl Fleet {
         self.workers.iter().map(|(id, worker)| (*id, worker))
     }
 
-    /// Workers that live or are being started.
+    /// Workers that are alive or being started.
     pub(crate) fn count(&self) -> usize {
         self.workers.len() + self.starting
     }
 
-    /// Workers that live.
+    /// Workers that are alive.
     pub(crate) fn living(&self) -> usize {
         self.workers.len()
     }
@@ -99,12 +99,12 @@ impl Fleet {
         self.vacant.len() + self.holding.len()
     }
 
-    /// What all interpreters have of their own, and copies of their sessions' states.
+    /// Bytes that all interpreters have of their own, plus the copies of their sessions' states.
     pub(crate) fn slot_bytes(&self) -> u64 {
         self.slot_bytes.saturating_add(self.kept_bytes)
     }
 
-    /// Whether a worker makes itself ready whose interpreter has memory of its own.
+    /// Whether a worker is preparing an interpreter that has memory of its own.
     pub(crate) fn gives_memory_back(&self) -> bool {
         let gives =
             |worker: &Worker| worker.activity == Activity::Preparing && worker.slot_bytes > 0;
@@ -116,33 +116,33 @@ impl Fleet {
         self.lost.as_deref()
     }
 
-    /// The vacant worker that was used last: the others may go idle for long enough to end.
+    /// The most recently used vacant worker, so that the others may idle long enough to end.
     pub(crate) fn freshest_vacant(&self) -> Option<WorkerId> {
         self.vacant.last().map(|(_, worker)| *worker)
     }
 
-    /// The vacant worker that was used longest ago, and when that was.
+    /// The least recently used vacant worker, and when it was last used.
     pub(crate) fn stalest_vacant(&self) -> Option<(Time, WorkerId)> {
         self.vacant.first().copied()
     }
 
-    /// The worker whose session rested longest.
+    /// The worker whose session has been idle longest.
     pub(crate) fn stalest_holding(&self) -> Option<WorkerId> {
         self.holding.first().map(|(_, worker)| *worker)
     }
 
-    /// How many workers there should be for so many jobs that run or could.
+    /// How many workers there should be for this many jobs that run or could run.
     pub(crate) fn wanted(&self, config: &WorkersConfig, jobs: usize) -> usize {
         let most = config.max.saturating_sub(self.given_up.len());
         jobs.saturating_add(config.spares).max(config.min).min(most)
     }
 
-    /// How many workers jobs that run or could need, and no more.
+    /// How many workers the jobs that run or could run need, without spares.
     pub(crate) fn needed(&self, config: &WorkersConfig, jobs: usize) -> usize {
         jobs.min(config.max.saturating_sub(self.given_up.len()))
     }
 
-    /// Takes back the places that were given up so long ago.
+    /// Makes places available again that were given up at least `after` ago.
     pub(crate) fn take_back(&mut self, after: Duration, now: Time) {
         while self.next_taken_back(after).is_some_and(|at| at <= now) {
             self.given_up.pop_front();
@@ -150,17 +150,17 @@ impl Fleet {
         }
     }
 
-    /// When the next place is taken back that was given up.
+    /// When the next place that was given up becomes available again.
     pub(crate) fn next_taken_back(&self, after: Duration) -> Option<Time> {
         self.given_up.front().map(|since| since.saturating_add(after))
     }
 
-    /// Another worker is being started.
+    /// Counts a worker that is being started.
     pub(crate) fn add(&mut self) {
         self.starting += 1;
     }
 
-    /// A worker is idle. Gives why it is to get a new interpreter, if it is.
+    /// Marks a worker as idle. Returns why it is to get a new interpreter, if it is.
     pub(crate) fn ready(
         &mut self,
         id: WorkerId,
@@ -193,12 +193,12 @@ impl Fleet {
         retire
     }
 
-    /// An idle worker's seat is used for something.
+    /// Uses the seat of an idle worker.
     pub(crate) fn occupy(&mut self, id: WorkerId, activity: Activity) {
         self.change(id, |worker| worker.activity = activity);
     }
 
-    /// A worker's interpreter is made anew.
+    /// Marks that a worker gets a new interpreter.
     pub(crate) fn renew(&mut self, id: WorkerId) {
         self.change(id, |worker| {
             worker.retire = None;
@@ -206,7 +206,7 @@ impl Fleet {
         });
     }
 
-    /// A worker's job has ended, and its interpreter has so many bytes of its own.
+    /// Records that a worker's job has ended, and how much memory its interpreter has of its own.
     pub(crate) fn finished(
         &mut self,
         id: WorkerId,
@@ -225,28 +225,28 @@ impl Fleet {
         });
     }
 
-    /// Notes which session's state a worker has.
+    /// Records which session's state a worker holds.
     pub(crate) fn house(&mut self, id: WorkerId, resident: Option<SessionId>) {
         self.change(id, |worker| worker.resident = resident);
     }
 
-    /// A worker is to put the session aside that it has.
+    /// Records that a worker is to park its session.
     pub(crate) fn vacate(&mut self, id: WorkerId) {
         self.change(id, |worker| worker.leaving = worker.resident.take());
     }
 
-    /// A worker has put aside what it was to. Gives which session that was.
+    /// Records that a worker has parked the session that it was to, and returns that session.
     pub(crate) fn take_leaving(&mut self, id: WorkerId) -> Option<SessionId> {
         self.workers.get_mut(&id)?.leaving.take()
     }
 
-    /// An idle worker is to end.
+    /// Removes an idle worker that is told to end.
     pub(crate) fn dismiss(&mut self, id: WorkerId) {
         self.remove(id);
         self.dismissed.insert(id);
     }
 
-    /// A worker is no more. Gives what it was, unless it was never heard of or was to end.
+    /// Removes a worker that has ended. Returns it, unless it never reported or was told to end.
     pub(crate) fn gone(
         &mut self,
         id: WorkerId,
@@ -290,7 +290,7 @@ impl Fleet {
         }
     }
 
-    /// Says which invariant is broken, if one is.
+    /// Returns the first broken invariant as an error.
     pub(crate) fn check(&self) -> Result<(), String> {
         let ensure = |holds: bool, text: &str| if holds { Ok(()) } else { Err(text.to_owned()) };
         let idle = |is_vacant: bool| -> BTreeSet<_> {
@@ -302,11 +302,11 @@ impl Fleet {
         };
         ensure(
             idle(true) == self.vacant && idle(false) == self.holding,
-            "S-11: idle workers are known by when they were used and whether they hold a session",
+            "S-11: idle workers aren't sorted by their last use and by whether they hold a session",
         )?;
         let bytes: u64 = self.workers.values().map(|worker| worker.slot_bytes).sum();
         let kept: u64 = self.workers.values().map(|worker| worker.kept_bytes).sum();
         let sums = (bytes, kept) == (self.slot_bytes, self.kept_bytes);
-        ensure(sums, "S-13: the ledger's slots are the sum of the workers'")
+        ensure(sums, "S-13: the ledger's slots aren't the sum over the workers")
     }
 }

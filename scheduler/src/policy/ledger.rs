@@ -1,10 +1,10 @@
-//! What the memory is used for, and how pressing that is.
+//! How short memory is.
 
 use crate::status::MemoryStatus;
 
-/// From so many percent on, parked sessions are compressed.
+/// Parked sessions are compressed from this percentage of the limit on.
 const COMPRESS_PERCENT: u128 = 80;
-/// From so many percent on, parked sessions are spilled to disk.
+/// Parked sessions are spilled to disk from this percentage of the limit on.
 const SPILL_PERCENT: u128 = 90;
 
 /// How short memory is.
@@ -12,14 +12,14 @@ const SPILL_PERCENT: u128 = 90;
 pub(crate) enum Pressure {
     /// There is enough.
     None,
-    /// What rests should take less.
+    /// Compress parked sessions.
     Compress,
-    /// What rests should go.
+    /// Spill parked sessions.
     Spill,
 }
 
 impl Pressure {
-    /// How short memory is if `more` bytes are to be had as well.
+    /// Computes the pressure if `more` bytes are needed as well.
     pub(crate) fn of(memory: &MemoryStatus, more: u64) -> Self {
         let used = u128::from(memory.used_bytes().saturating_add(more)) * 100;
         let percent = |percent| u128::from(memory.limit_bytes) * percent;

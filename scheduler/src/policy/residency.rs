@@ -1,13 +1,13 @@
-//! Where the states of sessions are, and which of them makes room.
+//! Where the states of sessions are, and which session is evicted next.
 //!
 //! ```text
 //!   Fresh --run--> OnWorker <--run-- Parked, Compressed, OnDisk, Leaving
-//!   OnWorker --its worker does something else--> Leaving --the worker says so--> Parked
+//!   OnWorker --evicted, displaced--> Leaving --parked by its worker--> Parked
 //!   Parked --stow--> Compressed --stow--> OnDisk           Parked --stow--> OnDisk
 //! ```
 //!
-//! Only a session that rests makes room: none that a job waits for or runs in, and none whose
-//! worker is still busy with it. Of those, the one that rested longest.
+//! Only an idle session is evicted: one without queued or running jobs, whose worker isn't busy
+//! with it. Of those, the one that has been idle longest.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,33 +18,33 @@ use rustc_hash::FxHashMap;
 
 use super::shares::Key;
 use crate::decision::EvictionReason;
-use crate::model::Time;
+use crate::timer::Time;
 
-/// Of so many sessions that rested longest one is looked for that fits on the disk.
-const LOOKED_AT_COUNT: usize = 16;
-/// When the disk takes nothing, for so long nothing is spilled. It may be full for a while.
+/// How many of the longest idle sessions are searched for one that fits on the disk.
+const SEARCHED_COUNT: usize = 16;
+/// How long nothing is spilled after the disk refused a session. It may stay full for a while.
 const DISK_REST: Duration = Duration::from_secs(10);
-/// After so long it is offered again what it didn't take.
+/// How long a session that the disk refused isn't offered again.
 const DISK_RETRY: Duration = Duration::from_secs(60);
 
 /// Where the state of a session is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Nowhere yet.
+    /// Nowhere yet: nothing has run in the session.
     Fresh,
     /// On this worker, or it will be once the worker begins its job.
     OnWorker(WorkerId),
     /// A worker is about to park it.
     Leaving,
-    /// In memory.
+    /// Parked in memory.
     Parked,
-    /// In memory, taking so many bytes.
+    /// Parked in memory, compressed to this many bytes.
     Compressed(u64),
-    /// On disk, taking so many bytes.
+    /// On disk, where it takes this many bytes.
     OnDisk(u64),
 }
 
-/// What can be done with a session that rests.
+/// What can be done with an idle session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum List {
     /// It is on an idle worker, and can be parked.
@@ -53,42 +53,42 @@ enum List {
     Parked,
     /// It can be spilled.
     Compressed,
-    /// It can stay or be closed.
+    /// It can only be closed.
     Settled,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
-    /// Jobs that wait, oldest first.
+    /// Queued jobs, oldest first.
     pub(crate) waiting: BTreeSet<JobId>,
-    /// Whether a job of it runs.
+    /// Whether one of its jobs runs.
     pub(crate) runs: bool,
     pub(crate) place: Place,
-    /// Where its state was before it was to come to its worker.
-    pub(crate) before: Place,
-    /// The worker that was last to put it aside.
-    pub(crate) leaves: Option<WorkerId>,
-    /// Whether its worker is idle.
+    /// Where its state was before it moved to its present worker.
+    pub(crate) previous_place: Place,
+    /// The worker that was last told to park it.
+    pub(crate) leaving_worker: Option<WorkerId>,
+    /// Whether it is on an idle worker.
     pub(crate) is_at_rest: bool,
-    /// What its state takes when it is parked, as was last told.
+    /// What its state takes when parked, as last reported.
     pub(crate) bytes: u64,
     pub(crate) rests_since: Time,
-    /// Whether it could not be packed since it last ran, or the disk didn't take it.
+    /// Whether compressing it has failed since it last ran, or the disk refused it.
     pub(crate) is_unmovable: bool,
-    /// Whether it is being put elsewhere.
+    /// Whether its state is being stowed.
     pub(crate) is_stowing: bool,
-    /// It ends when its last job has.
+    /// It ends with its last job.
     pub(crate) is_closing: bool,
-    /// Why it last had to make room.
+    /// Why it was last evicted.
     pub(crate) evicted: Option<EvictionReason>,
-    /// The job of it that could run, as its tenant knows it.
+    /// The job that it offers to its tenant's queue.
     pub(crate) offered: Option<(Arc<str>, Key)>,
 }
 
-/// What a session adds to the sums.
+/// What a session adds to the lists and sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Standing {
-    /// The list that it is on while it rests, and since when it does.
+    /// The list that an idle session is on, and since when it is idle.
     list: Option<(List, Time)>,
     is_in_memory: bool,
     memory_bytes: u64,
@@ -96,7 +96,7 @@ struct Standing {
 }
 
 impl Standing {
-    /// What it takes in memory that may be put elsewhere.
+    /// Bytes in memory that may be stowed.
     fn movable_bytes(&self) -> u64 {
         match self.list {
             Some((List::Parked | List::Compressed, _)) => self.memory_bytes,
@@ -112,8 +112,8 @@ impl Session {
             waiting: BTreeSet::new(),
             runs: false,
             place,
-            before: place,
-            leaves: None,
+            previous_place: place,
+            leaving_worker: None,
             is_at_rest: false,
             bytes,
             rests_since: now,
@@ -125,13 +125,13 @@ impl Session {
         }
     }
 
-    /// Jobs that wait or run.
+    /// Queued and running jobs.
     pub(crate) fn load(&self) -> usize {
         self.waiting.len() + usize::from(self.runs)
     }
 
-    /// Whether a job of it could run on an idle worker. Where its state is on a worker that isn't
-    /// idle, a job of it runs, or has just ended.
+    /// Whether one of its jobs could run on an idle worker. If its state is on a worker that isn't
+    /// idle, one of its jobs runs or has just ended.
     pub(crate) fn is_ready(&self) -> bool {
         !self.runs && (!matches!(self.place, Place::OnWorker(_)) || self.is_at_rest)
     }
@@ -147,15 +147,16 @@ impl Session {
         }
     }
 
-    /// A worker has put it aside, and it takes so many bytes; `None` if that was not said.
-    pub(crate) fn has_left(&mut self, bytes: Option<u64>) {
+    /// Records that a worker has parked it, and its size; `None` if that is unknown.
+    pub(crate) fn note_parked(&mut self, bytes: Option<u64>) {
         if self.place == Place::Leaving {
             self.place = Place::Parked;
         } else if self.worker().is_none() {
             return;
         } else {
-            // By another worker, on its way to this one, or by this one, which will be gone.
-            self.before = if bytes == Some(0) { Place::Fresh } else { Place::Parked };
+            // By another worker, on the way to the present one; or by the present one, which has
+            // died.
+            self.previous_place = if bytes == Some(0) { Place::Fresh } else { Place::Parked };
         }
         self.bytes = bytes.unwrap_or(self.bytes);
     }
@@ -179,19 +180,19 @@ impl Session {
         }
     }
 
-    /// What it takes in memory where it is parked.
+    /// Bytes that its parked state takes in memory.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.standing().memory_bytes
     }
 }
 
-/// A state that is being put elsewhere.
+/// A state that is being stowed.
 #[derive(Debug, Clone)]
 pub(crate) struct Stowing {
     pub(crate) session: SessionId,
     pub(crate) stowage: Stowage,
     pub(crate) reason: EvictionReason,
-    /// What it took when that began.
+    /// Its size in memory when that began.
     pub(crate) bytes: u64,
 }
 
@@ -199,24 +200,24 @@ pub(crate) struct Stowing {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Residency {
     sessions: FxHashMap<SessionId, Session>,
-    /// Sessions at rest on idle workers, by how long they rest.
+    /// Idle sessions on idle workers, longest idle first.
     held: BTreeSet<(Time, SessionId)>,
-    /// Parked ones that may be put elsewhere, the same way.
+    /// Parked ones that may be stowed, longest idle first.
     parked: BTreeSet<(Time, SessionId)>,
-    /// Compressed ones that may be put elsewhere, the same way.
+    /// Compressed ones that may be stowed, longest idle first.
     compressed: BTreeSet<(Time, SessionId)>,
-    /// All others without jobs, the same way.
+    /// All other sessions without jobs, longest idle first.
     settled: BTreeSet<(Time, SessionId)>,
     in_memory: usize,
     memory_bytes: u64,
     disk_bytes: u64,
     /// Bytes of `parked` and `compressed`.
     movable_bytes: u64,
-    /// One at a time: each takes a CPU.
+    /// Only one at a time, because it takes a CPU.
     stowing: Option<Stowing>,
-    /// Until when nothing is spilled, since the disk didn't take something.
+    /// Until when nothing is spilled, after the disk refused a session.
     disk_rests_until: Option<Time>,
-    /// What it didn't take, and until when it isn't offered that again.
+    /// The sessions that the disk refused, and until when they aren't offered again.
     not_taken: Vec<SessionId>,
     not_offered_until: Option<Time>,
 }
@@ -243,7 +244,7 @@ impl Residency {
         self.in_memory
     }
 
-    /// What parked sessions take in memory.
+    /// Bytes of memory that parked sessions take.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
@@ -252,7 +253,7 @@ impl Residency {
         self.disk_bytes
     }
 
-    /// What parked sessions take in memory that may be put elsewhere.
+    /// Bytes of memory of parked sessions that may be stowed.
     pub(crate) fn movable_bytes(&self) -> u64 {
         self.movable_bytes
     }
@@ -261,7 +262,7 @@ impl Residency {
         self.stowing.as_ref()
     }
 
-    /// Bytes of memory that will be free once what is being stowed is on disk.
+    /// Bytes of memory that will be free once the present spill has ended.
     pub(crate) fn freeing_bytes(&self) -> u64 {
         let to_disk = |stowing: &&Stowing| match stowing.stowage {
             Stowage::Disk => self.get(stowing.session).is_some_and(|session| session.is_stowing),
@@ -270,30 +271,30 @@ impl Residency {
         self.stowing.as_ref().filter(to_disk).map_or(0, |stowing| stowing.bytes)
     }
 
-    /// The session that has rested longest on its idle worker, and since when.
+    /// The longest idle session on an idle worker, and since when it is idle.
     pub(crate) fn stalest_held(&self) -> Option<(Time, SessionId)> {
         self.held.first().copied()
     }
 
-    /// The session that has rested longest of all without jobs, and since when.
+    /// The longest idle session of all without jobs, and since when it is idle.
     pub(crate) fn stalest(&self) -> Option<(Time, SessionId)> {
         let lists = [&self.held, &self.parked, &self.compressed, &self.settled];
         lists.into_iter().filter_map(|list| list.first()).min().copied()
     }
 
-    /// The parked session that has rested longest and is not compressed.
+    /// The longest idle parked session that is not compressed.
     pub(crate) fn to_compress(&self) -> Option<SessionId> {
         self.parked.first().map(|(_, id)| *id)
     }
 
-    /// The session in memory that has rested longest and fits on the disk, and since when it rests.
+    /// The longest idle session in memory that fits on the disk, and since when it is idle.
     pub(crate) fn to_spill(&self, disk_limit_bytes: u64) -> Option<(Time, SessionId)> {
         let room = self.disk_room(disk_limit_bytes)?;
         let fits = |(_, id): &&(Time, SessionId)| {
             self.get(*id).is_some_and(|session| session.stored_bytes() <= room)
         };
         let of = |list: &BTreeSet<(Time, SessionId)>| {
-            list.iter().take(LOOKED_AT_COUNT).find(fits).copied()
+            list.iter().take(SEARCHED_COUNT).find(fits).copied()
         };
         of(&self.parked).into_iter().chain(of(&self.compressed)).min()
     }
@@ -304,12 +305,12 @@ impl Residency {
         self.disk_rests_until.is_none().then_some(room)
     }
 
-    /// When more can be spilled again.
+    /// When the disk is tried again.
     pub(crate) fn disk_wakes_at(&self) -> Option<Time> {
         self.disk_rests_until.into_iter().chain(self.not_offered_until).min()
     }
 
-    /// Sessions may be spilled again once the disk has rested.
+    /// Allows spilling again once the disk has rested.
     pub(crate) fn wake_disk(&mut self, now: Time) {
         self.disk_rests_until.take_if(|until| *until <= now);
         if self.not_offered_until.take_if(|until| *until <= now).is_some() {
@@ -332,7 +333,7 @@ impl Residency {
         Some(session)
     }
 
-    /// Changes a session, and the sums with it.
+    /// Changes a session, and updates the lists and sums.
     pub(crate) fn change(&mut self, id: SessionId, change: impl FnOnce(&mut Session)) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let before = session.standing();
@@ -344,14 +345,14 @@ impl Residency {
         }
     }
 
-    /// A session's state is to be put elsewhere.
+    /// Records that a session's state is being stowed.
     pub(crate) fn stow(&mut self, id: SessionId, stowage: Stowage, reason: EvictionReason) {
         let bytes = self.get(id).map_or(0, Session::stored_bytes);
         self.change(id, |session| session.is_stowing = true);
         self.stowing = Some(Stowing { session: id, stowage, reason, bytes });
     }
 
-    /// A session's state was put elsewhere, where it takes so many bytes, or was not.
+    /// Records the result of stowing a session: its new size, or why it failed.
     pub(crate) fn stowed(
         &mut self,
         id: SessionId,
@@ -362,12 +363,12 @@ impl Residency {
         let Some(stowing) = self.stowing.take_if(|stowing| stowing.session == id) else { return };
         if let Err(StowError::NotWritten { .. }) = result {
             self.disk_rests_until = Some(now.saturating_add(DISK_REST));
-            // Others may be smaller.
+            // Smaller sessions may still fit.
             self.not_taken.push(id);
             self.not_offered_until.get_or_insert(now.saturating_add(DISK_RETRY));
         }
         self.change(id, |session| {
-            // Otherwise it has run since, or was replaced.
+            // The session has run since, or its state was replaced.
             if !std::mem::take(&mut session.is_stowing) {
                 return;
             }
@@ -416,7 +417,7 @@ impl Residency {
         self.disk_bytes -= standing.disk_bytes;
     }
 
-    /// Says which invariant is broken, if one is.
+    /// Returns the first broken invariant as an error.
     pub(crate) fn check(&self) -> Result<(), String> {
         let ensure = |holds: bool, text: &str| if holds { Ok(()) } else { Err(text.to_owned()) };
         let mut again = Self { stowing: self.stowing.clone(), ..Self::default() };
@@ -429,9 +430,9 @@ impl Residency {
         let sums = |of: &Self| (of.in_memory, of.memory_bytes, of.disk_bytes, of.movable_bytes);
         ensure(
             lists(&again) == lists(self),
-            "S-12: sessions make room in the order of their rest",
+            "S-12: idle sessions aren't sorted by how long they have been idle",
         )?;
-        ensure(sums(&again) == sums(self), "S-13: the ledger's sessions are their sum")?;
+        ensure(sums(&again) == sums(self), "S-13: the ledger's sessions aren't their sum")?;
         let stowing: Vec<_> =
             self.sessions.iter().filter(|(_, session)| session.is_stowing).collect();
         ensure(
@@ -441,7 +442,7 @@ impl Residency {
                     && !session.runs
                     && matches!(session.place, Place::Parked | Place::Compressed(_))
             }),
-            "S-14: only one session is being stowed, which is parked and runs no job",
+            "S-14: a session is being stowed that wasn't asked for, isn't parked or runs a job",
         )
     }
 }

@@ -1,11 +1,11 @@
-//! Whose job is next: tenants share the CPU time by their weights, and the jobs of each go by age
-//! and priority.
+//! Decides whose job is next: tenants share CPU time by weight, and each tenant's jobs are ordered
+//! by age and priority.
 //!
-//! Start-time fair queueing: each tenant has a virtual time, the CPU time that it was given divided
-//! by its weight, and of those that have a job that could run the one whose virtual time is least
-//! is next. A job is charged for when it starts, by what such jobs took before, and what it really
-//! took is put right when it ends. A tenant that had nothing to run begins again where the others
-//! are, so nobody saves up.
+//! Start-time fair queueing: each tenant has a virtual time, which is the CPU time that it got
+//! divided by its weight. Of the tenants with a job that could run, the one with the least virtual
+//! time is next. A job is charged an estimate when it starts, which is corrected to its real cost
+//! when it ends. A tenant that had nothing to run resumes at the virtual time of the others, so
+//! nobody saves up credit.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use pool::JobId;
 use super::estimate::Measured;
 use crate::config::TenantConfig;
 use crate::job::Priority;
-use crate::model::Time;
+use crate::timer::Time;
 
 mod check;
 
-/// What a job costs at least. Jobs that take no CPU time take turns as well.
+/// The least that a job costs, so that jobs without CPU time take turns as well.
 const LEAST_COST: Duration = Duration::from_micros(50);
-/// Tenants without jobs of which nothing but measurements is worth knowing.
+/// How many tenants without jobs are remembered for their measurements only.
 const REMEMBERED_COUNT: usize = 256;
-/// Tenants without jobs that are remembered at all. Further ones that are ahead of the others owe
-/// nothing when they come back, those first that owe least.
+/// How many tenants without jobs are remembered at all. Beyond that, tenants that are ahead of the
+/// others are forgiven, those that are least ahead first.
 const MOST_REMEMBERED: usize = 2_000;
-/// Virtual nanoseconds have so many more bits than real ones, so that large weights count.
+/// Fractional bits of virtual nanoseconds, so that dividing by large weights keeps precision.
 const FRACTION_BITS: u32 = 20;
 
-/// A job's place among those of its tenant: when it counts as submitted.
+/// A job's position in its tenant's queue: its shifted submission time, then its id.
 pub(crate) type Key = (Time, JobId);
 
-/// A job that waits, as its tenant knows it.
+/// A queued job, as its tenant knows it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Waiting {
     pub(crate) key: Key,
@@ -41,22 +41,22 @@ pub(crate) struct Waiting {
     pub(crate) bytes: usize,
 }
 
-/// Every tenant with jobs, and some that had.
+/// Every tenant with jobs, and some that had jobs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shares {
     tenants: HashMap<Arc<str>, Tenant>,
-    /// Tenants that could run a job, by virtual time and then by the age of that job.
+    /// Tenants with a job that could run, by virtual time and then by the age of that job.
     ready: BTreeMap<(u128, Key), Arc<str>>,
-    /// Tenants that have no jobs, by virtual time.
+    /// Tenants without jobs, by virtual time.
     resting: BTreeSet<(u128, Arc<str>)>,
-    /// That at which the last job started.
+    /// The virtual time at which the last job started.
     virtual_time: u128,
-    /// Jobs that could run at once on as many workers.
+    /// Jobs that could run at once, given enough workers.
     could_run: usize,
-    /// Weights of the tenants for which jobs wait.
+    /// The summed weights of the tenants with queued jobs.
     weights: u64,
     overall: Measured,
-    /// The same, as it is believed of tenants of which nothing was measured.
+    /// The same, as assumed for tenants without measurements of their own.
     newcomers: Measured,
 }
 
@@ -65,14 +65,14 @@ pub(crate) struct Tenant {
     weight: u32,
     limit: usize,
     virtual_time: u128,
-    /// Jobs that wait and could run.
+    /// Queued jobs that could run.
     eligible: BTreeSet<Key>,
-    /// Jobs that wait, by priority.
+    /// Queued jobs by priority.
     depths: [usize; 3],
     queued_bytes: usize,
     running: usize,
     measured: Measured,
-    /// Where it is among the ready ones.
+    /// Its entry in `Shares::ready`.
     listed: Option<(u128, Key)>,
     /// What it adds to `Shares::could_run`.
     counted: usize,
@@ -83,7 +83,7 @@ impl Tenant {
         self.weight
     }
 
-    /// Its jobs that may run at once.
+    /// How many of its jobs may run at once.
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
@@ -104,7 +104,8 @@ impl Tenant {
         self.running
     }
 
-    /// Its jobs that could run and go before one with this key. Takes as long as they are many.
+    /// Counts its jobs that could run and go before one with this key. Takes time linear in the
+    /// count.
     pub(crate) fn ahead(&self, key: Key) -> usize {
         self.eligible.range(..key).count()
     }
@@ -113,7 +114,7 @@ impl Tenant {
         self.running > 0 || self.queued() > 0
     }
 
-    /// Whether one more job of it could run, beside those that run or could.
+    /// Whether one more of its jobs could run, beside those that run or could run.
     pub(crate) fn may_run_more(&self) -> bool {
         self.running.saturating_add(self.eligible.len()) < self.limit
     }
@@ -132,48 +133,48 @@ impl Shares {
         self.tenants.get(name)
     }
 
-    /// The job that is to run next, of those that could.
+    /// The next job to run, of those that could.
     pub(crate) fn next(&self) -> Option<JobId> {
         self.ready.first_key_value().map(|((_, (_, job)), _)| *job)
     }
 
-    /// Jobs that would run now if there were workers enough.
+    /// Counts the jobs that would run now, given enough workers.
     pub(crate) fn could_run(&self) -> usize {
         self.could_run
     }
 
-    /// Weights of the tenants for which jobs wait.
+    /// The summed weights of the tenants with queued jobs.
     pub(crate) fn weights(&self) -> u64 {
         self.weights
     }
 
-    /// What was measured of the jobs of all tenants.
+    /// Measurements of the jobs of all tenants.
     pub(crate) fn overall(&self) -> &Measured {
         &self.overall
     }
 
-    /// The CPU time that a job of this tenant probably takes.
+    /// Estimates the CPU time of a job of this tenant.
     pub(crate) fn cost(&self, name: &str) -> Duration {
         let own = self.tenant(name).and_then(|tenant| tenant.measured.cpu());
         own.or(self.overall.cpu()).unwrap_or(LEAST_COST).max(LEAST_COST)
     }
 
-    /// How long a job of this tenant probably takes; `None` before any job was measured.
+    /// Estimates the service time of a job of this tenant; `None` before any job was measured.
     pub(crate) fn service(&self, name: &str) -> Option<Duration> {
         let own = self.tenant(name).and_then(|tenant| tenant.measured.service());
         own.or(self.newcomers.service())
     }
 
-    /// Takes the measured service time that `service` gives for a little shorter.
-    pub(crate) fn doubt_service(&mut self, name: &str) {
+    /// Lowers the estimate that `service` returns a little.
+    pub(crate) fn lower_service(&mut self, name: &str) {
         let tenant = self.tenants.get_mut(name).map(|tenant| &mut tenant.measured);
         tenant
             .filter(|measured| measured.service().is_some())
             .unwrap_or(&mut self.newcomers)
-            .doubt_service();
+            .lower_service();
     }
 
-    /// A job of the tenant waits. It can't run before it is offered.
+    /// Adds a job to the tenant's queue. It can't run before it is offered.
     pub(crate) fn enqueue(&mut self, name: &Arc<str>, job: Waiting, config: &TenantConfig) {
         let tenant = self.tenants.entry(Arc::clone(name)).or_default();
         if !tenant.has_jobs() {
@@ -188,7 +189,7 @@ impl Shares {
         tenant.queued_bytes += job.bytes;
     }
 
-    /// A job of the tenant no longer waits.
+    /// Removes a job from the tenant's queue.
     pub(crate) fn dequeue(&mut self, name: &Arc<str>, job: Waiting) {
         let Some(tenant) = self.tenants.get_mut(name) else { return };
         tenant.eligible.remove(&job.key);
@@ -200,7 +201,7 @@ impl Shares {
         self.relist(name);
     }
 
-    /// A job of the tenant that waits could run.
+    /// Marks a queued job of the tenant as one that could run.
     pub(crate) fn offer(&mut self, name: &Arc<str>, key: Key) {
         if let Some(tenant) = self.tenants.get_mut(name) {
             tenant.eligible.insert(key);
@@ -208,7 +209,7 @@ impl Shares {
         self.relist(name);
     }
 
-    /// A job of the tenant that waits can't run any more, for now.
+    /// Marks a queued job of the tenant as one that can't run for now.
     pub(crate) fn withdraw(&mut self, name: &Arc<str>, key: Key) {
         if let Some(tenant) = self.tenants.get_mut(name) {
             tenant.eligible.remove(&key);
@@ -216,7 +217,7 @@ impl Shares {
         self.relist(name);
     }
 
-    /// The job that was next starts, and is charged with so much CPU time.
+    /// Starts the job that was next, and charges its tenant `cost`.
     pub(crate) fn start(&mut self, name: &Arc<str>, job: Waiting, cost: Duration) {
         let Some(tenant) = self.tenants.get_mut(name) else { return };
         self.virtual_time = self.virtual_time.max(tenant.virtual_time);
@@ -226,7 +227,7 @@ impl Shares {
         self.forget();
     }
 
-    /// A job that was charged with `charged` has ended, and took `cost`.
+    /// Ends a job that was charged `charged` and took `cost`.
     pub(crate) fn end(&mut self, name: &Arc<str>, charged: Duration, cost: Duration) {
         let Some(tenant) = self.tenants.get_mut(name) else { return };
         tenant.running -= 1;
@@ -235,7 +236,7 @@ impl Shares {
         self.relist(name);
     }
 
-    /// What a job of the tenant took.
+    /// Records what a job of the tenant took.
     pub(crate) fn note(&mut self, name: &str, cpu: Duration, service: Duration) {
         self.overall.note(cpu, service);
         self.newcomers.note(cpu, service);
@@ -244,8 +245,8 @@ impl Shares {
         }
     }
 
-    /// Jobs of other tenants that probably start before one of `name` that has `ahead` others of
-    /// its own before it. Takes as long as there are tenants.
+    /// Estimates how many jobs of other tenants start before one of `name` that has `ahead` of its
+    /// own before it. Takes time linear in the number of tenants.
     pub(crate) fn ahead_of_others(&self, name: &str, ahead: usize) -> usize {
         let Some(own) = self.tenant(name) else { return 0 };
         let begin = own.virtual_time.max(self.virtual_time);
@@ -260,7 +261,7 @@ impl Shares {
         before.sum()
     }
 
-    /// Puts a tenant among the ready ones, or the resting, as it is now.
+    /// Updates where a tenant stands among the ready or the resting ones.
     fn relist(&mut self, name: &Arc<str>) {
         let Some(tenant) = self.tenants.get_mut(name) else { return };
         let could_run = tenant.could_run();
@@ -285,10 +286,10 @@ impl Shares {
         }
     }
 
-    /// Forgets tenants without jobs, but for some of the last and many that are ahead of the others.
+    /// Forgets tenants without jobs, except some recent ones and many that are ahead of the others.
     fn forget(&mut self) {
         if self.resting.len() == self.tenants.len() {
-            // Nobody is ahead of anybody when all have what they wanted.
+            // Once no tenant has jobs, none is ahead of another.
             let furthest = self.resting.last().map_or(0, |(at, _)| *at);
             self.virtual_time = self.virtual_time.max(furthest);
         }

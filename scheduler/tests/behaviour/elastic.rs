@@ -1,4 +1,4 @@
-//! The number of workers follows the load, within its bounds; one that fails is given up alone.
+//! The number of workers follows the load, within its bounds; a place that fails is given up alone.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ fn elastic(min: usize, max: usize, spares: usize) -> SchedulerConfig {
 
 async fn until_workers(rig: &Rig, count: usize) {
     until(&rig.scheduler, |status| status.workers.len() == count).await;
-    rig_settles(rig).await;
+    wait_until_settled(rig).await;
 }
 
-/// Waits until no worker is on its way to anything.
-async fn rig_settles(rig: &Rig) {
+/// Waits until every worker is ready or runs a job.
+async fn wait_until_settled(rig: &Rig) {
     until(&rig.scheduler, |status| {
         status.workers.iter().all(|worker| {
             matches!(worker.activity, WorkerActivity::Ready | WorkerActivity::Running(_))
@@ -48,9 +48,9 @@ async fn workers_come_with_the_load_and_go_when_they_idle() {
         for ticket in tickets {
             assert!(ticket.await.is_success());
         }
-        rig.rests().await;
+        rig.wait_until_idle().await;
         advance(Duration::from_secs(50)).await;
-        rig.rests().await;
+        rig.wait_until_idle().await;
         assert_eq!(rig.status().workers.len(), 3, "they haven't idled for long");
         advance(Duration::from_secs(20)).await;
         until_workers(&rig, 1).await;
@@ -70,7 +70,7 @@ async fn with_no_least_number_every_worker_may_go_and_comes_back() {
     standing_still(async {
         let rig = rig_with(elastic(0, 2, 0)).await;
         assert!(rig.run(script("ok")).await.is_success());
-        rig.rests().await;
+        rig.wait_until_idle().await;
         advance(Duration::from_secs(61)).await;
         until(&rig.scheduler, |status| status.workers.is_empty()).await;
         assert!(rig.run(script("ok")).await.is_success());
@@ -111,7 +111,7 @@ async fn a_session_outlives_the_worker_that_it_rested_on() {
                 panic!("{outcome:?}")
             };
             assert_eq!(value.as_u64(), Some(round));
-            rig.rests().await;
+            rig.wait_until_idle().await;
             advance(Duration::from_secs(61)).await;
             until(&rig.scheduler, |status| status.workers.is_empty()).await;
         }
@@ -122,7 +122,7 @@ async fn a_session_outlives_the_worker_that_it_rested_on() {
 #[tokio::test]
 async fn a_worker_that_keeps_failing_is_given_up_and_the_others_go_on() {
     let source = FakeSource::default();
-    // Whichever of the two starts first is well, and the other's place never is.
+    // Whichever of the two starts first works, and the other place never does.
     source.gate(Step::Start, [Gate::Ok, Gate::Err, Gate::Err, Gate::Err]);
     let pool = PoolConfig {
         first_back_off: Duration::from_millis(1),

@@ -1,7 +1,8 @@
-//! Every step of a worker's life, crossed with how it goes and with what callers do meanwhile.
+//! Every step of a worker's life, combined with each way it can go and with what callers do
+//! meanwhile.
 //!
-//! Whatever the pair: each job that was taken ends in exactly one outcome, other jobs go on, and
-//! afterwards the pool is as it was. Where only back-offs take time the clock is paused.
+//! In every combination, each admitted job ends in exactly one outcome, other jobs go on, and
+//! afterwards the pool is as it was. Where only back-offs take time, the clock is paused.
 
 use std::time::Duration;
 
@@ -11,24 +12,24 @@ use pool::{PoolConfig, SessionId};
 use scheduler::{JobRequest, Phase, Refusal, SchedulerConfig, SessionsConfig, Ticket};
 
 use crate::{
-    Rig, config, ended, let_go, script, script_in, standing_still, start, start_with, until,
+    Rig, config, ended, open_gates, script, script_in, standing_still, start, start_with, until,
     while_time_flies, within,
 };
 
 const GATES: [Gate; 4] = [Gate::Ok, Gate::Err, Gate::Slow, Gate::Never];
 
-/// What the caller of the job does that meets the gate.
+/// What the caller of the job at the gate does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Caller {
-    /// It waits for the outcome.
+    /// Waits for the outcome.
     Waits,
-    /// It cancels the job before that has a worker.
+    /// Cancels the job while it is queued.
     CancelsInTheQueue,
-    /// It cancels the job when that is under way.
+    /// Cancels the job while it is under way.
     CancelsMeanwhile,
-    /// It drops its ticket.
+    /// Drops its ticket.
     DropsItsTicket,
-    /// It ends everything.
+    /// Aborts the scheduler.
     Aborts,
 }
 
@@ -49,7 +50,7 @@ struct Case {
 }
 
 impl Case {
-    /// Whether the step is one of a session, so that the job is one of that session.
+    /// Whether the step concerns a session, so that the job has to belong to it.
     fn is_of_session(self) -> bool {
         match self.step {
             Step::Start | Step::Run | Step::Reset => false,
@@ -57,7 +58,7 @@ impl Case {
         }
     }
 
-    /// Sessions that come to the step by themselves as soon as they rest.
+    /// Sessions that come to the step by themselves as soon as they are idle.
     fn sessions(self) -> SessionsConfig {
         let soon = Duration::from_millis(1);
         let base = SessionsConfig::default();
@@ -70,9 +71,8 @@ impl Case {
         }
     }
 
-    /// Whether nothing but the sandbox is to blame if the job doesn't succeed: a state that can't
-    /// be had is nothing that another worker could have either, and a job that its caller wants to
-    /// end isn't tried again.
+    /// Whether the job may fail because its step fails and isn't retried: no other worker could get
+    /// a lost state either, and a job that its caller wants to end isn't retried.
     fn may_fail(self) -> bool {
         let is_tried_again = match self.step {
             Step::Park | Step::Attach | Step::Unpack => false,
@@ -92,7 +92,7 @@ impl Case {
     }
 }
 
-/// A rig on its way to the step, with the session whose job is to meet it.
+/// A rig on its way to the step, and the session of the job at the gate.
 struct Scene {
     case: Case,
     rig: Rig,
@@ -113,7 +113,7 @@ impl Scene {
         match case.step {
             Step::Start => {}
             Step::Run => scene.close_gate(),
-            // These are met after a job, when its caller has the outcome.
+            // These steps come after a job, when its caller has the outcome.
             Step::Reset | Step::Park | Step::Pack => {
                 scene.close_gate();
                 scene.succeeds_as_subject().await;
@@ -151,13 +151,13 @@ impl Scene {
         assert!(outcome.is_success(), "{:?}: {outcome:?}", self.case);
     }
 
-    /// Has the session or a worker run once, as the job that is to meet the gate will.
+    /// Makes the session or a worker run once, as the job at the gate will.
     async fn succeeds_as_subject(&mut self) {
         let request = self.subject();
         self.succeeds(request).await;
     }
 
-    /// Submits the job that is to meet the gate, unless its session went with its state.
+    /// Submits the job at the gate, unless its session was lost with its state.
     async fn submit_subject(&mut self) -> Option<Ticket> {
         let request = self.subject();
         let submitted = self.submit(request).await;
@@ -168,19 +168,19 @@ impl Scene {
         submitted.ok()
     }
 
-    /// Jobs that run meanwhile, and do so whatever becomes of the one at the gate.
+    /// Submits jobs that have to succeed, whatever happens to the one at the gate.
     async fn others_go_on(&mut self) -> Vec<Ticket> {
         let mut others = Vec::new();
         let before = self.rig.status().totals.succeeded;
         for _ in 0..3 {
             others.push(self.submit(script("ok")).await.unwrap());
         }
-        // With the one at the gate they are four, of which any may be held up there.
+        // With the one at the gate they are four, and any one of them may be held up there.
         until(&self.rig.scheduler, |status| status.totals.succeeded >= before + 3).await;
         others
     }
 
-    /// Waits until the job is under way, as far as it can be.
+    /// Waits until the job is as far under way as it can be.
     async fn is_under_way(&self) {
         let is_blocked = !matches!(self.case.step, Step::Run | Step::Attach | Step::Unpack);
         let submitted = self.submitted;
@@ -201,12 +201,12 @@ impl Scene {
 
     async fn wait(&mut self) {
         let mut tickets: Vec<Ticket> = self.submit_subject().await.into_iter().collect();
-        // If its session was being parked already, another worker waits for that with the subject.
+        // If its session was already being parked, another worker waits with the subject for that.
         let is_one_free = (self.case.step, self.case.gate) != (Step::Park, Gate::Never);
         if self.case.workers > 1 && is_one_free {
             tickets.extend(self.others_go_on().await);
         }
-        let_go(&self.rig.source);
+        open_gates(&self.rig.source);
         self.end(tickets).await;
     }
 
@@ -217,11 +217,11 @@ impl Scene {
         }
         if let Some(mut subject) = self.submit_subject().await {
             subject.cancel();
-            // Before anything is let go: nobody has to be waited for.
+            // The gates are still closed: cancelling must not wait for a worker.
             let outcome = within(subject.outcome()).await;
             assert_eq!(outcome.verdict, Verdict::Cancelled, "{:?}", self.case);
         }
-        let_go(&self.rig.source);
+        open_gates(&self.rig.source);
         self.end(blockers).await;
     }
 
@@ -230,12 +230,12 @@ impl Scene {
         self.is_under_way().await;
         if self.case.caller == Caller::DropsItsTicket {
             drop(subject);
-            return let_go(&self.rig.source);
+            return open_gates(&self.rig.source);
         }
         if let Some(subject) = &subject {
             subject.cancel();
         }
-        let_go(&self.rig.source);
+        open_gates(&self.rig.source);
         self.end(subject.into_iter().collect()).await;
     }
 
@@ -248,7 +248,7 @@ impl Scene {
             async move { scheduler.abort().await }
         });
         until(&self.rig.scheduler, |status| status.phase != Phase::Open).await;
-        let_go(&self.rig.source);
+        open_gates(&self.rig.source);
         self.end(tickets).await;
         within(aborting).await.unwrap();
     }
@@ -259,7 +259,7 @@ impl Scene {
         }
     }
 
-    /// Everything is as it was before, and then everything ends.
+    /// Checks that everything is as it was before, and then ends everything.
     async fn leave(mut self) {
         if self.case.caller != Caller::Aborts {
             for _ in 0..=self.case.workers {
@@ -267,7 +267,7 @@ impl Scene {
             }
             self.rig.scheduler.close_session(self.session);
             until(&self.rig.scheduler, |status| status.sessions.is_empty()).await;
-            self.rig.rests().await;
+            self.rig.wait_until_idle().await;
             let workers = self.rig.status().workers.len();
             assert_eq!(workers, self.case.workers, "{:?}", self.case);
             within(self.rig.scheduler.drain()).await;
@@ -328,7 +328,7 @@ async fn unpacking_may_go_in_any_way() {
     hold(Step::Unpack).await;
 }
 
-/// With the back-offs of the configuration, which the paused clock passes in no time.
+/// With the back-offs of the configuration, which the paused clock skips.
 #[tokio::test(start_paused = true)]
 async fn jobs_outlive_every_back_off() {
     standing_still(async {

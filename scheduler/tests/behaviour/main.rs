@@ -1,4 +1,4 @@
-//! Scheduler and pool together on scripted interpreters: no wasm, and no waiting for real time.
+//! Scheduler and pool together on scripted interpreters: no wasm, and no waiting in real time.
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
@@ -14,43 +14,43 @@ use scheduler::{
     SchedulerConfig, SchedulerStatus, SessionsConfig, Ticket, WorkersConfig,
 };
 
-/// The number of workers follows the load; those that fail are given up.
+/// The number of workers follows the load; places whose workers keep failing are given up.
 mod elastic;
-/// What fails at any step, and what callers do meanwhile.
+/// Failures at every step, combined with what callers do meanwhile.
 mod faults;
-/// Sessions that rest: parked, spilled, brought back, closed.
+/// Idle sessions: parked, spilled, brought back, closed.
 mod residency;
-/// Tries beyond the first, and workers that get a new interpreter.
+/// Retries, and workers that get a new interpreter.
 mod retries;
-/// States of sessions from worker to worker.
+/// Sessions' states on their way between workers.
 mod sessions;
-/// What the scheduler tells of itself.
+/// Decisions, explanations and the status.
 mod telling;
 /// Shares, caps, priorities and deadlines.
 mod tenants;
 
-/// A scheduler on scripted interpreters. What they hold back goes on when it is dropped.
+/// A scheduler on scripted interpreters. Dropping it opens every gate that they wait at.
 struct Rig {
     scheduler: Scheduler,
     source: FakeSource,
-    /// Where sessions are spilled, for as long as they may be.
+    /// Where sessions are spilled; removed when the rig is dropped.
     _spill_dir: tempfile::TempDir,
 }
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // Or the end of the runtime would wait for threads that wait for this.
-        let_go(&self.source);
+        // Otherwise the end of the runtime would wait for threads that wait at gates.
+        open_gates(&self.source);
     }
 }
 
-fn let_go(source: &FakeSource) {
+fn open_gates(source: &FakeSource) {
     source.hold_starts(false);
     source.release();
     source.open();
 }
 
-/// So many workers, each of which may run.
+/// A fixed number of workers, each of which may run jobs.
 fn config(workers: usize) -> SchedulerConfig {
     SchedulerConfig {
         concurrent: workers,
@@ -97,12 +97,12 @@ fn script_of(source: &str, tenant: &str) -> JobRequest {
 }
 
 impl Rig {
-    /// Submits a job that has to be taken.
+    /// Submits a job that must be admitted.
     async fn submit(&self, request: JobRequest) -> Ticket {
         self.scheduler.submit(request).await.unwrap()
     }
 
-    /// Runs a job that has to be taken.
+    /// Runs a job that must be admitted.
     async fn run(&self, request: JobRequest) -> Outcome {
         within(self.submit(request).await.into_future()).await
     }
@@ -111,8 +111,8 @@ impl Rig {
         self.scheduler.status()
     }
 
-    /// Waits until nothing waits or runs and every worker is ready.
-    async fn rests(&self) {
+    /// Waits until no job is queued or running and every worker is ready.
+    async fn wait_until_idle(&self) {
         until(&self.scheduler, |status| {
             let is_ready = |activity| activity == WorkerActivity::Ready;
             status.queue_depth == 0
@@ -123,7 +123,7 @@ impl Rig {
     }
 }
 
-/// Jobs that came to an end, by the status.
+/// Counts the jobs that ended, by the status.
 fn ended(status: &SchedulerStatus) -> u64 {
     let totals = status.totals;
     totals.succeeded
@@ -134,7 +134,7 @@ fn ended(status: &SchedulerStatus) -> u64 {
         + totals.refused
 }
 
-/// Lets other tasks and threads go on until `condition` holds.
+/// Lets other tasks and threads run until `condition` holds.
 async fn until(scheduler: &Scheduler, condition: impl Fn(&SchedulerStatus) -> bool) {
     within(async {
         while !condition(&scheduler.status()) {
@@ -144,14 +144,14 @@ async fn until(scheduler: &Scheduler, condition: impl Fn(&SchedulerStatus) -> bo
     .await;
 }
 
-/// A test that hangs fails instead.
+/// Fails a test that hangs.
 async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future).await.expect("it happens in time")
 }
 
-/// Runs a test with a paused clock, which moves only where the test moves it. By itself it would
-/// run ahead whenever every task waits, since it doesn't see the workers' threads; so here is one
-/// that never waits. A test that hangs fails instead.
+/// Runs a test with a paused clock, which moves only where the test moves it. The paused clock
+/// advances by itself whenever every task waits, since it doesn't see the workers' threads; so one
+/// task here never waits. A test that hangs fails.
 #[expect(clippy::disallowed_methods, reason = "the paused clock can't tell that a test hangs")]
 async fn standing_still<T>(test: impl Future<Output = T>) -> T {
     let started = std::time::Instant::now();
@@ -166,7 +166,7 @@ async fn standing_still<T>(test: impl Future<Output = T>) -> T {
     }
 }
 
-/// Moves the paused clock on and on until `future` is done.
+/// Keeps advancing the paused clock until `future` is done.
 async fn while_time_flies<T>(future: impl Future<Output = T>) -> T {
     let flying = async {
         for _ in 0..u64::MAX {
@@ -176,11 +176,11 @@ async fn while_time_flies<T>(future: impl Future<Output = T>) -> T {
     };
     tokio::select! {
         done = future => done,
-        () = flying => unreachable!("time has no end"),
+        () = flying => unreachable!("the clock never stops"),
     }
 }
 
-/// The next decision; none may have been missed.
+/// Receives the next decision; none may have been missed.
 async fn next(decisions: &mut Decisions) -> Decision {
     match within(decisions.next()).await {
         Some(NextDecision::Decision(decision)) => decision,
@@ -188,7 +188,7 @@ async fn next(decisions: &mut Decisions) -> Decision {
     }
 }
 
-/// The next decision that `picks` makes something of.
+/// Receives decisions until `picks` returns something.
 async fn find<T>(decisions: &mut Decisions, picks: impl Fn(&DecisionKind) -> Option<T>) -> T {
     loop {
         if let Some(found) = picks(&next(decisions).await.kind) {
@@ -260,7 +260,7 @@ async fn workers_that_can_not_start_are_retried_and_then_given_up() {
     let rig = start(config(1), source).await;
     let recovered = rig.scheduler.submit(script("ok")).await.unwrap();
     assert!(within(recovered.into_future()).await.is_success());
-    // Three failed; the fourth ran the job, and is reset in place.
+    // Three starts failed; the fourth interpreter ran the job, and is reset in place.
     assert_eq!(rig.source.starts(), 4);
 
     let source = FakeSource::default();
@@ -299,10 +299,10 @@ async fn dropping_a_ticket_cancels_its_job() {
 async fn dropping_a_submission_cancels_a_job_that_is_taken_and_begins() {
     let rig = rig(1).await;
     let mut submission = Box::pin(rig.scheduler.submit(script("wait")));
-    // It is sent, and nobody hears the answer.
+    // The message is sent, but nobody hears the answer.
     tokio::select! {
         biased;
-        _ = &mut submission => panic!("the scheduler hasn't run meanwhile"),
+        _ = &mut submission => panic!("the scheduler must not have run meanwhile"),
         () = std::future::ready(()) => drop(submission),
     }
     until(&rig.scheduler, |status| status.totals.cancelled == 1).await;

@@ -1,4 +1,4 @@
-//! Sessions that rest: where their states go, in which order, why, and back again.
+//! Idle sessions: where their states go, in which order and why, and how they come back.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::time::advance;
 
 use crate::{Rig, config, find, next, rig_with, script, script_in, standing_still, until, within};
 
-/// Sessions that stay where they are but for what a test sets.
+/// Sessions stay where they are, except for what a test sets.
 fn patient() -> SessionsConfig {
     let long = Duration::from_secs(100_000);
     SessionsConfig { park_after: long, spill_after: long, ..SessionsConfig::default() }
@@ -34,7 +34,7 @@ async fn count(rig: &Rig, session: SessionId) -> u64 {
     value.as_u64().unwrap()
 }
 
-/// The next session that has to make room, where it goes, and why.
+/// Receives the next eviction: its session, destination and reason.
 async fn evicted(decisions: &mut Decisions) -> (SessionId, EvictedTo, EvictionReason) {
     find(decisions, |kind| match kind {
         DecisionKind::Evicted { session, to, reason } => Some((*session, *to, reason.clone())),
@@ -43,7 +43,7 @@ async fn evicted(decisions: &mut Decisions) -> (SessionId, EvictedTo, EvictionRe
     .await
 }
 
-/// The next session that goes to disk.
+/// Receives the next session that is spilled to disk.
 async fn spilled(decisions: &mut Decisions) -> (SessionId, EvictionReason) {
     loop {
         if let (session, EvictedTo::Disk, reason) = evicted(decisions).await {
@@ -53,7 +53,7 @@ async fn spilled(decisions: &mut Decisions) -> (SessionId, EvictionReason) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_rests_is_parked_then_spilled_and_comes_back() {
+async fn an_idle_session_is_parked_then_spilled_and_comes_back() {
     standing_still(async {
         let sessions = SessionsConfig {
             park_after: Duration::from_secs(10),
@@ -73,7 +73,7 @@ async fn a_session_that_rests_is_parked_then_spilled_and_comes_back() {
             let EvictionReason::Idle { rested } = why else { panic!("{why:?}") };
             assert!(rested >= Duration::from_secs(10), "{rested:?}");
             advance(Duration::from_secs(60)).await;
-            // The scheduler hears of it a moment after it is there.
+            // The scheduler learns of it a moment after it is there.
             until(&rig.scheduler, |status| {
                 status.places.on_disk == 1 && status.memory.disk_bytes > 0
             })
@@ -83,8 +83,8 @@ async fn a_session_that_rests_is_parked_then_spilled_and_comes_back() {
             let EvictionReason::Idle { rested } = why else { panic!("{why:?}") };
             assert!(rested >= Duration::from_secs(60), "{rested:?}");
             let status = rig.status();
-            let told = status.sessions[0].evicted.as_ref().expect("it is told why");
-            assert!(told.contains("rested"), "{told}");
+            let told = status.sessions[0].evicted.as_ref().expect("the reason is known");
+            assert!(told.contains("was idle for"), "{told}");
         }
         assert_eq!(count(&rig, session).await, 4);
         until(&rig.scheduler, |status| status.memory.disk_bytes == 0).await;
@@ -100,7 +100,7 @@ async fn a_session_that_was_copied_while_it_was_spilled_is_spilled_again() {
         let session = open(&rig, "a").await;
         assert_eq!(count(&rig, session).await, 1);
         for _ in 0..3 {
-            // Each copy is made by a worker, which has nothing to park after it.
+            // Each copy is made by a worker, which has nothing to park afterwards.
             advance(park_after + Duration::from_secs(1)).await;
             until(&rig.scheduler, |status| status.places.parked == 1).await;
             advance(spill_after).await;
@@ -108,7 +108,7 @@ async fn a_session_that_was_copied_while_it_was_spilled_is_spilled_again() {
             assert!(within(rig.scheduler.capture(session)).await.unwrap().is_some());
             until(&rig.scheduler, |status| status.memory.disk_bytes == 0).await;
             assert_eq!(rig.status().places.parked, 1);
-            assert_eq!(rig.status().tenants, [], "a copy that was made runs no more");
+            assert_eq!(rig.status().tenants, [], "a finished copy runs no more");
         }
         assert_eq!(count(&rig, session).await, 2);
     })
@@ -116,7 +116,7 @@ async fn a_session_that_was_copied_while_it_was_spilled_is_spilled_again() {
 }
 
 #[tokio::test]
-async fn beyond_the_number_in_memory_those_that_rested_longest_go_first() {
+async fn beyond_in_memory_the_longest_idle_sessions_are_spilled_first() {
     let rig = rig_of(SessionsConfig { in_memory: 2, ..patient() }).await;
     let mut decisions = rig.scheduler.decisions();
     let [a, b, c] = [open(&rig, "a").await, open(&rig, "b").await, open(&rig, "c").await];
@@ -125,7 +125,7 @@ async fn beyond_the_number_in_memory_those_that_rested_longest_go_first() {
     }
     let limit = EvictionReason::TooManyInMemory { limit: 2 };
     assert_eq!(spilled(&mut decisions).await, (a, limit.clone()));
-    // It comes back, and the one that has rested longest by now goes.
+    // It comes back, and the one that is longest idle by now is spilled.
     assert_eq!(count(&rig, a).await, 2);
     assert_eq!(spilled(&mut decisions).await, (b, limit.clone()));
     assert_eq!(count(&rig, c).await, 2);
@@ -160,7 +160,7 @@ async fn many_sessions_move_between_memory_and_disk_and_lose_nothing() {
             assert_eq!(value.as_u64(), Some(round as u64));
         }
     }
-    rig.rests().await;
+    rig.wait_until_idle().await;
     until(&rig.scheduler, |status| status.places.on_disk >= 17).await;
     for session in open_ones {
         rig.scheduler.close_session(session);
@@ -170,7 +170,7 @@ async fn many_sessions_move_between_memory_and_disk_and_lose_nothing() {
 }
 
 #[tokio::test]
-async fn a_session_that_runs_or_has_jobs_is_never_put_aside() {
+async fn a_session_with_jobs_is_never_evicted() {
     let sessions =
         SessionsConfig { park_after: Duration::ZERO, spill_after: Duration::ZERO, ..patient() };
     let rig = rig_of(sessions).await;
@@ -181,7 +181,7 @@ async fn a_session_that_runs_or_has_jobs_is_never_put_aside() {
     until(&rig.scheduler, |status| status.places.on_workers == 1).await;
     rig.source.open();
     assert!(within(running.into_future()).await.is_success());
-    // Only now.
+    // No eviction may come before the job's end.
     loop {
         match next(&mut decisions).await.kind {
             DecisionKind::Ended { .. } => break,
@@ -194,7 +194,7 @@ async fn a_session_that_runs_or_has_jobs_is_never_put_aside() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_rests_too_long_is_closed() {
+async fn a_session_that_idles_too_long_is_closed() {
     standing_still(async {
         let close_after = Some(Duration::from_secs(500));
         let rig = rig_of(SessionsConfig { close_after, ..patient() }).await;
@@ -220,7 +220,7 @@ async fn a_session_that_rests_too_long_is_closed() {
 }
 
 #[tokio::test]
-async fn a_session_that_can_not_be_spilled_stays_and_that_is_told() {
+async fn a_session_that_can_not_be_spilled_stays_and_that_is_reported() {
     use pool::interpreter::fake::{Gate, Step};
 
     let rig = rig_of(SessionsConfig { in_memory: 1, ..patient() }).await;
@@ -240,7 +240,7 @@ async fn a_session_that_can_not_be_spilled_stays_and_that_is_told() {
 }
 
 #[tokio::test]
-async fn short_memory_makes_resting_sessions_give_way_then_refuses() {
+async fn short_memory_evicts_idle_sessions_then_refuses() {
     const SOURCE: usize = 2 << 20;
     let config = SchedulerConfig { memory_bytes: 64 << 20, sessions: patient(), ..config(1) };
     let rig = rig_with(config).await;
@@ -264,7 +264,7 @@ async fn short_memory_makes_resting_sessions_give_way_then_refuses() {
     assert!(used + needed > limit, "{refused}");
     assert!(refused.is_overload());
     let (who, _, why) = evicted_under_pressure(&mut decisions).await;
-    assert_eq!(who, first, "it has rested longest");
+    assert_eq!(who, first, "it has been idle longest");
     assert!(matches!(why, EvictionReason::MemoryPressure { .. }), "{why:?}");
     until(&rig.scheduler, |status| status.places.on_disk == 2).await;
     rig.source.open();
@@ -276,7 +276,7 @@ async fn short_memory_makes_resting_sessions_give_way_then_refuses() {
     assert!(rig.run(script(&format!("ok{}", " ".repeat(SOURCE)))).await.is_success());
 }
 
-/// The first session that has to make room because memory is short.
+/// Receives the next session that is evicted because memory is short.
 async fn evicted_under_pressure(
     decisions: &mut Decisions,
 ) -> (SessionId, EvictedTo, EvictionReason) {
@@ -289,7 +289,7 @@ async fn evicted_under_pressure(
 }
 
 #[tokio::test]
-async fn a_time_that_never_comes_harms_nobody() {
+async fn times_beyond_the_clock_do_no_harm() {
     let never = Duration::MAX;
     let sessions = SessionsConfig {
         park_after: never,
@@ -310,7 +310,7 @@ async fn a_time_that_never_comes_harms_nobody() {
 }
 
 #[tokio::test]
-async fn a_session_that_a_job_moves_aside_is_told_of_and_a_lost_one_says_why() {
+async fn a_displaced_session_is_reported_and_a_lost_one_says_why() {
     let rig = rig_of(patient()).await;
     let mut decisions = rig.scheduler.decisions();
     let session = open(&rig, "a").await;

@@ -1,4 +1,4 @@
-//! What the sandbox failed is tried again, within bounds; what a program did never is.
+//! What the sandbox failed is retried, within bounds; what a program did never is.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ async fn a_job_that_the_sandbox_failed_is_tried_again_and_counts_once() {
 }
 
 #[tokio::test]
-async fn tries_are_bounded_and_the_last_failure_is_told() {
+async fn tries_are_bounded_and_the_last_failure_is_reported() {
     for retries in [0, 1, 3] {
         let rig = rig_with(SchedulerConfig { retries, ..config(2) }).await;
         let outcome = rig.run(script("trap")).await;
@@ -66,7 +66,7 @@ async fn a_job_that_kills_its_worker_costs_one_for_each_try_and_no_more() {
         panic!("{outcome:?}")
     };
     assert!(rig.run(script("ok")).await.is_success());
-    rig.rests().await;
+    rig.wait_until_idle().await;
     // One at the beginning, and one after each of three deaths.
     assert_eq!(rig.source.starts(), 4);
     assert_eq!(rig.status().totals.retried, 2);
@@ -107,7 +107,7 @@ async fn a_job_that_is_tried_again_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn an_interpreter_is_made_anew_after_a_job_with_much_memory() {
+async fn an_interpreter_is_renewed_after_a_job_with_much_memory() {
     let rig = rig_with(SchedulerConfig { retire_above_bytes: 1_000, ..config(1) }).await;
     let mut decisions = rig.scheduler.decisions();
     assert!(rig.run(script("memory 1000")).await.is_success());
@@ -125,7 +125,7 @@ async fn an_interpreter_is_made_anew_after_a_job_with_much_memory() {
 }
 
 #[tokio::test]
-async fn a_session_survives_that_its_interpreter_is_made_anew() {
+async fn a_session_survives_the_renewal_of_its_interpreter() {
     let rig = rig_with(SchedulerConfig { retire_above_bytes: 1_000, ..config(1) }).await;
     let session = rig.scheduler.open_session("a").await.unwrap();
     for round in 1..=3_u64 {
@@ -133,7 +133,7 @@ async fn a_session_survives_that_its_interpreter_is_made_anew() {
         let Verdict::Completed { value: Some(value), .. } = outcome.verdict else {
             panic!("{outcome:?}")
         };
-        // A run with much memory is one that counts, too.
+        // The run with much memory adds one to the count, too.
         assert_eq!(value.as_u64(), Some(2 * round - 1));
         assert!(rig.run(script_in("memory 5000", session)).await.is_success());
     }

@@ -1,4 +1,4 @@
-//! Where a session's state goes, and what becomes of it when something fails on the way.
+//! Where a session's state goes, and what happens when something fails on the way.
 
 use engine::{Outcome, SandboxFailure, Verdict};
 use pool::interpreter::fake::FakeSource;
@@ -7,13 +7,13 @@ use scheduler::Refusal;
 
 use crate::{Rig, config, rig, script, script_in, until, within};
 
-/// Runs one program, in a session or isolated.
+/// Runs one program, in a session or without one.
 async fn run(rig: &Rig, source: &str, session: Option<SessionId>) -> Outcome {
     let request = session.map_or_else(|| script(source), |session| script_in(source, session));
     within(rig.scheduler.submit(request).await.unwrap().into_future()).await
 }
 
-/// How many programs have run on this state, this one included.
+/// How many programs have run on this state, including this one.
 fn counted(outcome: &Outcome) -> u64 {
     match &outcome.verdict {
         Verdict::Completed { value: Some(value), .. } => value.as_u64().unwrap(),
@@ -116,7 +116,7 @@ async fn a_busy_session_is_neither_copied_nor_replaced() {
 }
 
 #[tokio::test]
-async fn everybody_who_asks_for_a_copy_between_jobs_gets_it() {
+async fn everyone_who_asks_for_a_copy_between_jobs_gets_it() {
     let rig = rig(1).await;
     let session = open(&rig, "a").await;
     assert_eq!(count(&rig, session).await, 1);
@@ -163,7 +163,7 @@ async fn a_worker_that_dies_takes_only_the_session_that_was_on_it() {
 async fn a_run_that_is_ended_by_force_takes_its_session_back_to_before_it() {
     let rig = crate::start_with(config(1), PoolConfig::default(), FakeSource::default()).await;
     let session = open(&rig, "a").await;
-    // Not even its first run takes a session along.
+    // Not even its first run loses the session.
     assert!(run(&rig, "lose", Some(session)).await.session_restored);
     assert_eq!(count(&rig, session).await, 1);
     for (at, script) in (1..).zip(["lose", "panic", "panic", "lose"]) {
@@ -172,7 +172,7 @@ async fn a_run_that_is_ended_by_force_takes_its_session_back_to_before_it() {
         assert_eq!(count(&rig, session).await, at + 1);
     }
     let outcome = run(&rig, "raise", Some(session)).await;
-    assert!(!outcome.session_restored, "it ended in order: {outcome:?}");
+    assert!(!outcome.session_restored, "it ended normally: {outcome:?}");
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn a_state_that_can_not_be_parked_is_lost_and_its_session_says_so() {
 }
 
 #[tokio::test]
-async fn a_lost_state_is_told_to_who_wants_a_copy_and_its_name_is_free() {
+async fn a_copy_of_a_lost_state_says_why_and_the_name_is_free() {
     let rig = rig(1).await;
     let (first, second) = (open(&rig, "a").await, open(&rig, "b").await);
     assert_eq!(count(&rig, first).await, 1);
@@ -273,7 +273,7 @@ async fn a_closed_session_drops_its_state_and_is_not_parked() {
     assert_eq!(count(&rig, session).await, 1);
     rig.scheduler.close_session(session);
     until(&rig.scheduler, |status| status.sessions.is_empty()).await;
-    // Would be used up by an attempt to park.
+    // An attempt to park would use this up.
     rig.source.fail_parks(1);
     let other = open(&rig, "a").await;
     assert_eq!(count(&rig, other).await, 1);

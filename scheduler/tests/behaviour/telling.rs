@@ -1,4 +1,4 @@
-//! What the scheduler tells of itself: decisions, explanations, the status, and its end.
+//! What the scheduler reports: decisions, explanations, the status, and its end.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     config, ended, next, rig, rig_with, script, script_in, script_of, start, until, within,
 };
 
-/// Why a job waits, with what is ahead of it.
+/// Why a job waits, and what is ahead of it.
 async fn waiting(rig: &crate::Rig, job: u64) -> (WaitReason, usize, usize) {
     let explanation = within(rig.scheduler.explain(job)).await.expect("it has not ended");
     match explanation.state {
@@ -96,7 +96,7 @@ async fn an_explanation_estimates_by_what_was_measured() {
 }
 
 #[tokio::test]
-async fn decisions_are_told_in_their_order_until_the_end() {
+async fn decisions_arrive_in_order_until_the_end() {
     let rig = rig_with(SchedulerConfig { queued_count: 1, ..config(1) }).await;
     let mut decisions = rig.scheduler.decisions();
     let session = rig.scheduler.open_session("a").await.unwrap();
@@ -120,7 +120,7 @@ async fn decisions_are_told_in_their_order_until_the_end() {
     }
     let follows = |pair: &[u64]| pair[1] == pair[0] + 1;
     assert!(sequences.windows(2).all(follows), "none is left out: {sequences:?}");
-    assert!(within(decisions.next()).await.is_none(), "it stays at its end");
+    assert!(within(decisions.next()).await.is_none(), "the stream stays ended");
     let place = |is: &dyn Fn(&DecisionKind) -> bool| {
         told.iter().position(is).unwrap_or_else(|| panic!("{told:?}"))
     };
@@ -177,7 +177,7 @@ async fn a_slow_reader_of_decisions_hears_how_many_it_missed() {
         }
     }
     assert!(missed > 0, "{read} were read");
-    // But for those that were before the reader, the starts of two workers.
+    // Minus the decisions from before the reader: the starts of two workers.
     assert!((last - 10..=last).contains(&(read + missed)), "{read} and {missed} of {last}");
     assert!(last >= 3 * JOBS, "each job is admitted, given a worker, and ends");
 }
@@ -210,7 +210,7 @@ async fn the_status_measures_every_step() {
         assert!(rig.run(script("spin 200")).await.is_success());
     }
     assert!(rig.run(script_in("count", session)).await.is_success());
-    rig.rests().await;
+    rig.wait_until_idle().await;
     let latency = rig.status().latency;
     assert_eq!(latency.queue.count, JOBS + 1);
     assert_eq!(latency.run.count, JOBS + 1);
@@ -241,7 +241,7 @@ async fn errors_of_programs_are_told_apart_from_those_of_the_sandbox() {
 }
 
 #[tokio::test]
-async fn what_never_had_a_worker_is_no_measure_of_waiting() {
+async fn jobs_that_never_started_are_not_in_the_queue_times() {
     let rig = rig(1).await;
     let running = rig.submit(script("wait")).await;
     until(&rig.scheduler, |status| status.running == 1).await;

@@ -20,14 +20,14 @@ fn weight(weight: u32) -> TenantConfig {
     TenantConfig { weight, ..TenantConfig::default() }
 }
 
-/// Holds one worker back until the source is opened, as a tenant of its own.
+/// Occupies one worker until the gate is opened, as a tenant of its own.
 async fn block(rig: &Rig) -> scheduler::Ticket {
     let blocker = rig.submit(script_of("wait", "blocker")).await;
     until(&rig.scheduler, |status| status.running == 1).await;
     blocker
 }
 
-/// The next job that a worker is given.
+/// Receives the next dispatched job.
 async fn dispatched(decisions: &mut Decisions) -> u64 {
     find(decisions, |kind| match kind {
         DecisionKind::Dispatched { job, .. } => Some(*job),
@@ -36,8 +36,8 @@ async fn dispatched(decisions: &mut Decisions) -> u64 {
     .await
 }
 
-/// The CPU time in microseconds that two tenants get while both want more of it: each has so many
-/// jobs that take so long.
+/// The CPU time in microseconds that each of two tenants gets while both want more of it. Each
+/// contender is a name and the CPU time of its jobs.
 async fn shares(rig: &Rig, contenders: [(&str, u64); 2], jobs: usize) -> [f64; 2] {
     let blocker = block(rig).await;
     let mut tickets = BTreeMap::new();
@@ -52,7 +52,7 @@ async fn shares(rig: &Rig, contenders: [(&str, u64); 2], jobs: usize) -> [f64; 2
     assert!(within(blocker.into_future()).await.is_success());
     let mut got = [0.0; 2];
     let mut seen = 0;
-    // Neither has run out of jobs before.
+    // Neither tenant runs out of jobs before that.
     while seen < jobs {
         if let Some((place, _)) = tickets.get(&dispatched(&mut decisions).await) {
             got[*place] += contenders[*place].1 as f64;
@@ -80,7 +80,7 @@ async fn service_is_cpu_time_and_not_the_number_of_jobs() {
 }
 
 #[tokio::test]
-async fn who_came_first_and_alone_neither_pays_for_it_nor_holds_others_up() {
+async fn a_tenant_that_ran_alone_is_neither_penalized_nor_favoured_later() {
     let rig = rig(1).await;
     for _ in 0..100 {
         assert!(rig.run(script_of("cpu 1000", "early")).await.is_success());
@@ -151,7 +151,7 @@ async fn urgent_jobs_overtake_within_their_tenant() {
     let by_priority = [Priority::High, Priority::Normal, Priority::Low];
     for (step, expected) in [
         (Duration::from_secs(30), by_priority),
-        // Then they mean nothing.
+        // Then they have no effect.
         (Duration::ZERO, [Priority::Low, Priority::Normal, Priority::High]),
     ] {
         let rig = rig_with(SchedulerConfig { priority_step: step, ..config(1) }).await;

@@ -1,4 +1,4 @@
-//! What is not taken, and why.
+//! What is refused, and why.
 
 use super::explain::reason;
 use super::*;
@@ -16,204 +16,204 @@ fn due_in(due: Duration) -> Queued {
     Queued { deadline: Some(due), ..queued() }
 }
 
-/// One worker, where one job that took so long was measured.
-fn measured(took: Duration) -> Told {
-    let mut told = Told::new(SchedulerConfig {
+/// One worker, on which one job that took `took` was measured.
+fn measured(took: Duration) -> Harness {
+    let mut harness = Harness::new(SchedulerConfig {
         concurrent: 1,
         workers: WorkersConfig::fixed(1),
         queued_count: 4,
         ..roomy()
     });
-    let _ = told.ready(1);
-    told.run(1, queued(), took);
-    told
+    let _ = harness.ready(1);
+    harness.run(1, queued(), took);
+    harness
 }
 
 #[test]
 fn a_tenant_has_bounds_of_its_own() {
     let mut config = roomy();
     config.tenant = TenantConfig { queued_count: 1, queued_bytes: 15, ..TenantConfig::default() };
-    let mut told = Told::new(config);
-    assert_eq!(told.submit_of(1, "ants"), [admit(1)]);
+    let mut harness = Harness::new(config);
+    assert_eq!(harness.submit_of(1, "ants"), [admit(1)]);
     let full = Refusal::TenantQueueFull {
         tenant: "ants".to_owned(),
         queued: 1,
         limit: 1,
         retry_after: None,
     };
-    assert_eq!(told.submit_of(2, "ants"), [Effect::Refuse(JobId(2), full)]);
-    assert_eq!(told.submit_of(3, "bees"), [admit(3)]);
+    assert_eq!(harness.submit_of(2, "ants"), [Effect::Refuse(JobId(2), full)]);
+    assert_eq!(harness.submit_of(3, "bees"), [admit(3)]);
     let large = Queued { bytes: 16, tenant: Arc::from("cats"), ..queued() };
-    assert_eq!(refusal(&told.submit_as(4, large.clone())).name(), "tenant_queue_bytes");
-    // What can run at once is taken whatever its size.
-    let _ = told.ready(1);
-    let _ = told.ready(2);
-    let _ = told.finish(1, 1);
-    let _ = told.ready(1);
-    assert_eq!(told.submit_as(5, large), [admit(5), dispatch(5, 1)]);
+    assert_eq!(refusal(&harness.submit_as(4, large.clone())).name(), "tenant_queue_bytes");
+    // A job that can run at once is admitted whatever its size.
+    let _ = harness.ready(1);
+    let _ = harness.ready(2);
+    let _ = harness.finish(1, 1);
+    let _ = harness.ready(1);
+    assert_eq!(harness.submit_as(5, large), [admit(5), dispatch(5, 1)]);
 }
 
 #[test]
 fn a_full_queue_says_when_there_may_be_room() {
-    let mut told = measured(seconds(6));
+    let mut harness = measured(seconds(6));
     for job in 2..=6 {
-        let _ = told.submit(job);
+        let _ = harness.submit(job);
     }
     let full = Refusal::QueueFull { queued: 4, limit: 4, retry_after: Some(seconds(6)) };
-    assert_eq!(told.submit(7), [Effect::Refuse(JobId(7), full)]);
+    assert_eq!(harness.submit(7), [Effect::Refuse(JobId(7), full)]);
 }
 
 #[test]
 fn a_deadline_that_cannot_be_met_is_refused_with_the_estimate() {
-    let mut told = measured(seconds(2));
-    let _ = told.submit(2);
-    let _ = told.submit(3);
-    // The one that runs, the one that waits, and the job itself, of two seconds each.
+    let mut harness = measured(seconds(2));
+    let _ = harness.submit(2);
+    let _ = harness.submit(3);
+    // The running job, the queued one, and the new job itself, at two seconds each.
     let refused = Refusal::DeadlineTooSoon {
         due_in: seconds(5),
         estimate: seconds(6),
         retry_after: Some(seconds(1)),
     };
-    assert_eq!(told.submit_as(4, due_in(seconds(5))), [Effect::Refuse(JobId(4), refused)]);
-    assert_eq!(told.submit_as(5, due_in(seconds(6))), [admit(5)]);
+    assert_eq!(harness.submit_as(4, due_in(seconds(5))), [Effect::Refuse(JobId(4), refused)]);
+    assert_eq!(harness.submit_as(5, due_in(seconds(6))), [admit(5)]);
 }
 
 #[test]
-fn nothing_is_guessed_before_anything_was_measured() {
-    let mut told = Told::small(1, 10);
-    assert_eq!(told.submit_as(1, due_in(Duration::from_nanos(1))), [admit(1)]);
-    assert_eq!(refusal(&told.submit_as(2, due_in(Duration::ZERO))).name(), "deadline");
+fn nothing_is_estimated_before_anything_was_measured() {
+    let mut harness = Harness::small(1, 10);
+    assert_eq!(harness.submit_as(1, due_in(Duration::from_nanos(1))), [admit(1)]);
+    assert_eq!(refusal(&harness.submit_as(2, due_in(Duration::ZERO))).name(), "deadline");
 }
 
 #[test]
 fn one_slow_job_does_not_shut_short_ones_out_for_ever() {
-    let mut told = measured(seconds(10));
+    let mut harness = measured(seconds(10));
     let refused =
-        (2..100).take_while(|job| told.submit_as(*job, due_in(seconds(1))).len() == 1).count();
+        (2..100).take_while(|job| harness.submit_as(*job, due_in(seconds(1))).len() == 1).count();
     assert!((1..40).contains(&refused), "{refused}");
 }
 
 #[test]
-fn what_newcomers_can_not_make_is_doubted_for_them_alone() {
-    let mut told = measured(seconds(10));
+fn a_missed_estimate_is_lowered_for_unmeasured_tenants_alone() {
+    let mut harness = measured(seconds(10));
     let hurried = Queued { tenant: Arc::from("new"), ..due_in(Duration::from_nanos(1)) };
     for job in 2..200 {
-        let _ = told.submit_as(job, hurried.clone());
+        let _ = harness.submit_as(job, hurried.clone());
     }
     for job in 200..205 {
-        let _ = told.submit(job);
+        let _ = harness.submit(job);
     }
     let full = Refusal::QueueFull { queued: 4, limit: 4, retry_after: Some(seconds(10)) };
-    assert_eq!(told.submit(205), [Effect::Refuse(JobId(205), full)]);
+    assert_eq!(harness.submit(205), [Effect::Refuse(JobId(205), full)]);
 }
 
 #[test]
 fn memory_that_is_not_there_is_not_promised() {
-    let mut told = Told::new(SchedulerConfig { memory_bytes: 1_000, ..roomy() });
+    let mut harness = Harness::new(SchedulerConfig { memory_bytes: 1_000, ..roomy() });
     let large = |bytes| Queued { bytes, ..queued() };
-    assert_eq!(told.submit_as(1, large(700)), [admit(1)]);
+    assert_eq!(harness.submit_as(1, large(700)), [admit(1)]);
     let refused = Refusal::NoMemory { used: 700, needed: 400, limit: 1_000, retry_after: None };
-    assert_eq!(told.submit_as(2, large(400)), [Effect::Refuse(JobId(2), refused)]);
-    assert_eq!(told.submit_as(3, large(300)), [admit(3)]);
+    assert_eq!(harness.submit_as(2, large(400)), [Effect::Refuse(JobId(2), refused)]);
+    assert_eq!(harness.submit_as(3, large(300)), [admit(3)]);
 }
 
 #[test]
 fn a_job_waits_for_memory_unless_nothing_else_runs() {
-    let mut told = Told::new(SchedulerConfig { memory_bytes: 1_000, ..roomy() });
+    let mut harness = Harness::new(SchedulerConfig { memory_bytes: 1_000, ..roomy() });
     let hungry = || Queued { output_bytes: 800, ..queued() };
-    let _ = told.submit_as(1, hungry());
-    let _ = told.submit_as(2, hungry());
-    assert_eq!(told.ready(1), [dispatch(1, 1)]);
-    assert_eq!(told.model.memory().in_flight_bytes, 810);
-    assert_eq!(told.ready(2), []);
-    let _ = told.submit_as(3, Queued { output_bytes: 0, ..queued() });
-    // Nothing overtakes it, and then it runs even if it is too much.
-    assert_eq!(told.finish(1, 1), [conclude(1), dispatch(2, 2)]);
+    let _ = harness.submit_as(1, hungry());
+    let _ = harness.submit_as(2, hungry());
+    assert_eq!(harness.ready(1), [dispatch(1, 1)]);
+    assert_eq!(harness.model.memory().in_flight_bytes, 810);
+    assert_eq!(harness.ready(2), []);
+    let _ = harness.submit_as(3, Queued { output_bytes: 0, ..queued() });
+    // Nothing overtakes it, and then it runs even if it needs too much.
+    assert_eq!(harness.finish(1, 1), [conclude(1), dispatch(2, 2)]);
 }
 
-/// A job whose limits let it grow by so many MiB of memory and of files.
+/// A job whose limits allow this much growth of memory and files, in MiB.
 fn growing(memory: u64, files: u64) -> Queued {
     let growth = Growth { memory_bytes: memory << 20, file_bytes: files << 20 };
     Queued { growth, ..queued() }
 }
 
-fn mebibytes(memory: u64) -> Told {
-    Told::new(SchedulerConfig { memory_bytes: memory << 20, ..roomy() })
+fn mebibytes(memory: u64) -> Harness {
+    Harness::new(SchedulerConfig { memory_bytes: memory << 20, ..roomy() })
 }
 
 #[test]
 fn all_that_a_jobs_limits_allow_is_kept_free_while_it_runs() {
-    let mut told = mebibytes(2_400);
-    let (_, _) = (told.ready(1), told.ready(2));
-    assert_eq!(told.submit_as(1, growing(1_000, 200)), [admit(1), dispatch(1, 2)]);
-    assert_eq!(told.submit_as(2, growing(1_000, 199)), [admit(2), dispatch(2, 1)]);
-    let mut told = mebibytes(2_400);
-    let (_, _) = (told.ready(1), told.ready(2));
-    assert_eq!(told.submit_as(1, growing(1_000, 200)), [admit(1), dispatch(1, 2)]);
-    assert_eq!(told.submit_as(2, growing(1_001, 200)), [admit(2)]);
-    assert!(matches!(reason(&told, 2), WaitReason::NoMemory { .. }));
+    let mut harness = mebibytes(2_400);
+    let (_, _) = (harness.ready(1), harness.ready(2));
+    assert_eq!(harness.submit_as(1, growing(1_000, 200)), [admit(1), dispatch(1, 2)]);
+    assert_eq!(harness.submit_as(2, growing(1_000, 199)), [admit(2), dispatch(2, 1)]);
+    let mut harness = mebibytes(2_400);
+    let (_, _) = (harness.ready(1), harness.ready(2));
+    assert_eq!(harness.submit_as(1, growing(1_000, 200)), [admit(1), dispatch(1, 2)]);
+    assert_eq!(harness.submit_as(2, growing(1_001, 200)), [admit(2)]);
+    assert!(matches!(reason(&harness, 2), WaitReason::NoMemory { .. }));
     let report = Report { own_memory_bytes: 1_100 << 20, ..Report::default() };
-    assert_eq!(told.finish_as(2, 1, report), [conclude(1), dispatch(2, 1)]);
+    assert_eq!(harness.finish_as(2, 1, report), [conclude(1), dispatch(2, 1)]);
 }
 
 #[test]
 fn what_a_job_took_is_in_use_until_its_interpreter_was_reset() {
-    let mut told = mebibytes(2_400);
-    let (_, _) = (told.ready(1), told.ready(2));
-    let _ = told.submit_as(1, growing(1_000, 0));
-    let _ = told.submit_as(2, growing(1_000, 0));
-    let _ = told.submit_as(3, growing(1_000, 0));
+    let mut harness = mebibytes(2_400);
+    let (_, _) = (harness.ready(1), harness.ready(2));
+    let _ = harness.submit_as(1, growing(1_000, 0));
+    let _ = harness.submit_as(2, growing(1_000, 0));
+    let _ = harness.submit_as(3, growing(1_000, 0));
     let report = Report { own_memory_bytes: 1_000 << 20, ..Report::default() };
-    assert_eq!(told.finish_as(2, 1, report), [conclude(1)]);
-    assert_eq!(told.finish_as(1, 2, report), [conclude(2)]);
-    assert_eq!(told.ready(2), [dispatch(3, 2)]);
+    assert_eq!(harness.finish_as(2, 1, report), [conclude(1)]);
+    assert_eq!(harness.finish_as(1, 2, report), [conclude(2)]);
+    assert_eq!(harness.ready(2), [dispatch(3, 2)]);
 }
 
 #[test]
-fn no_job_is_cut_for_what_another_gives_back() {
-    let mut told = mebibytes(1_500);
-    let (_, _) = (told.ready(1), told.ready(2));
-    let _ = told.submit_as(1, growing(1_000, 0));
-    let _ = told.submit_as(2, growing(1_000, 0));
+fn no_job_is_cut_for_memory_that_another_is_about_to_free() {
+    let mut harness = mebibytes(1_500);
+    let (_, _) = (harness.ready(1), harness.ready(2));
+    let _ = harness.submit_as(1, growing(1_000, 0));
+    let _ = harness.submit_as(2, growing(1_000, 0));
     let report = Report { own_memory_bytes: 1_000 << 20, ..Report::default() };
-    assert_eq!(told.finish_as(2, 1, report), [conclude(1)]);
-    assert_eq!(told.ready(2), [dispatch(2, 2)]);
+    assert_eq!(harness.finish_as(2, 1, report), [conclude(1)]);
+    assert_eq!(harness.ready(2), [dispatch(2, 2)]);
 }
 
 #[test]
 fn a_job_that_runs_alone_is_cut_to_what_is_there() {
-    let mut told = mebibytes(600);
-    let _ = told.ready(1);
-    let effects = told.submit_as(1, growing(1_000, 200));
+    let mut harness = mebibytes(600);
+    let _ = harness.ready(1);
+    let effects = harness.submit_as(1, growing(1_000, 200));
     let [Effect::Admit(_), Effect::Dispatch { cut: Some(cut), .. }] = effects[..] else {
         panic!("{effects:?}");
     };
-    // Ten bytes are the job's own.
+    // Ten bytes hold the job itself.
     assert_eq!(cut.bytes(), (600 << 20) - 10);
     assert_eq!((cut.memory_bytes >> 20, cut.file_bytes >> 20), (524, 74));
-    assert_eq!(told.model.memory().used_bytes(), 600 << 20);
+    assert_eq!(harness.model.memory().used_bytes(), 600 << 20);
 }
 
 #[test]
-fn a_job_is_refused_where_no_job_fits() {
-    let mut told = mebibytes(100);
-    let _ = told.ready(1);
+fn a_job_is_refused_if_memory_could_never_hold_it() {
+    let mut harness = mebibytes(100);
+    let _ = harness.ready(1);
     let refused =
         Refusal::NoMemory { used: 0, needed: 128 << 20, limit: 100 << 20, retry_after: None };
-    assert_eq!(told.submit_as(1, growing(1_000, 0)), [Effect::Refuse(JobId(1), refused)]);
-    assert_eq!(told.submit_as(2, growing(50, 10)), [admit(2), dispatch(2, 1)]);
+    assert_eq!(harness.submit_as(1, growing(1_000, 0)), [Effect::Refuse(JobId(1), refused)]);
+    assert_eq!(harness.submit_as(2, growing(50, 10)), [admit(2), dispatch(2, 1)]);
 }
 
 #[test]
 fn output_without_a_bound_is_still_a_number_in_the_ledger() {
-    let mut told = Told::new(roomy());
-    let (_, _) = (told.ready(1), told.ready(2));
+    let mut harness = Harness::new(roomy());
+    let (_, _) = (harness.ready(1), harness.ready(2));
     let endless = Queued { output_bytes: usize::MAX, ..queued() };
     for job in 1..=2 {
-        let _ = told.submit_as(job, endless.clone());
+        let _ = harness.submit_as(job, endless.clone());
     }
-    assert_eq!(told.model.running(), 2);
-    assert!(told.model.memory().in_flight_bytes > 1 << 48);
-    let (_, _) = (told.finish(1, 2), told.finish(2, 1));
-    assert_eq!(told.model.memory().in_flight_bytes, 0);
+    assert_eq!(harness.model.running(), 2);
+    assert!(harness.model.memory().in_flight_bytes > 1 << 48);
+    let (_, _) = (harness.finish(1, 2), harness.finish(2, 1));
+    assert_eq!(harness.model.memory().in_flight_bytes, 0);
 }

@@ -1,4 +1,4 @@
-//! Jobs come, run and end.
+//! Jobs are submitted, run and end.
 
 use engine::StopReason;
 
@@ -6,55 +6,55 @@ use super::*;
 
 #[test]
 fn first_come_first_served() {
-    let mut told = Told::small(2, 10);
-    assert_eq!(told.submit(1), [admit(1)]);
-    assert_eq!(told.submit(2), [admit(2)]);
-    assert_eq!(told.submit(3), [admit(3)]);
-    assert_eq!(told.ready(1), [dispatch(1, 1)]);
-    assert_eq!(told.ready(2), [dispatch(2, 2)]);
-    assert_eq!(told.finish(2, 2), [conclude(2)]);
-    assert_eq!(told.ready(2), [dispatch(3, 2)]);
+    let mut harness = Harness::small(2, 10);
+    assert_eq!(harness.submit(1), [admit(1)]);
+    assert_eq!(harness.submit(2), [admit(2)]);
+    assert_eq!(harness.submit(3), [admit(3)]);
+    assert_eq!(harness.ready(1), [dispatch(1, 1)]);
+    assert_eq!(harness.ready(2), [dispatch(2, 2)]);
+    assert_eq!(harness.finish(2, 2), [conclude(2)]);
+    assert_eq!(harness.ready(2), [dispatch(3, 2)]);
 }
 
 #[test]
 fn a_full_queue_refuses_but_an_idle_worker_takes() {
-    let mut told = Told::small(2, 0);
+    let mut harness = Harness::small(2, 0);
     let refused = Refusal::QueueFull { queued: 0, limit: 0, retry_after: None };
-    assert_eq!(told.submit(1), [Effect::Refuse(JobId(1), refused)]);
-    let _ = told.ready(1);
-    assert_eq!(told.submit(2), [admit(2), dispatch(2, 1)]);
+    assert_eq!(harness.submit(1), [Effect::Refuse(JobId(1), refused)]);
+    let _ = harness.ready(1);
+    assert_eq!(harness.submit(2), [admit(2), dispatch(2, 1)]);
 }
 
 #[test]
 fn too_many_bytes_are_refused_and_freed_ones_taken_again() {
-    let mut told = Told::small(1, 10);
+    let mut harness = Harness::small(1, 10);
     let big = || Queued { bytes: 600, ..queued() };
-    assert_eq!(told.submit_as(1, big()), [admit(1)]);
+    assert_eq!(harness.submit_as(1, big()), [admit(1)]);
     let refused = Refusal::QueueBytes { job: 600, queued: 1200, limit: 1000, retry_after: None };
-    assert_eq!(told.submit_as(2, big()), [Effect::Refuse(JobId(2), refused)]);
-    let _ = told.end(1, Ending::Cancel);
-    assert_eq!(told.submit_as(3, big()), [admit(3)]);
+    assert_eq!(harness.submit_as(2, big()), [Effect::Refuse(JobId(2), refused)]);
+    let _ = harness.end(1, Ending::Cancel);
+    assert_eq!(harness.submit_as(3, big()), [admit(3)]);
 }
 
 #[test]
 fn cancelling_settles_what_waits_and_stops_what_runs() {
-    let mut told = Told::small(1, 10);
-    let _ = told.submit(1);
-    let _ = told.submit(2);
-    let _ = told.ready(1);
-    assert_eq!(told.end(1, Ending::Cancel), [Effect::StopRun(JobId(1))]);
-    assert_eq!(told.end(2, Ending::Cancel), [settle(2, Settlement::Cancelled)]);
-    assert_eq!(told.end(2, Ending::Cancel), []);
+    let mut harness = Harness::small(1, 10);
+    let _ = harness.submit(1);
+    let _ = harness.submit(2);
+    let _ = harness.ready(1);
+    assert_eq!(harness.end(1, Ending::Cancel), [Effect::StopRun(JobId(1))]);
+    assert_eq!(harness.end(2, Ending::Cancel), [settle(2, Settlement::Cancelled)]);
+    assert_eq!(harness.end(2, Ending::Cancel), []);
 }
 
 #[test]
 fn a_session_is_interrupted_and_a_fresh_interpreter_stopped() {
-    let mut told = Told::small(2, 10);
-    let _ = told.submit(1);
-    let _ = told.ready(1);
-    told.open(1);
-    let _ = told.submit_to(2, 1);
-    let _ = told.ready(2);
+    let mut harness = Harness::small(2, 10);
+    let _ = harness.submit(1);
+    let _ = harness.ready(1);
+    harness.open(1);
+    let _ = harness.submit_to(2, 1);
+    let _ = harness.ready(2);
     let interrupted = |job, reason| Effect::InterruptRun(JobId(job), reason);
     for (job, ending, effect) in [
         (1, Ending::Interrupt, interrupted(1, StopReason::Interrupted)),
@@ -64,58 +64,58 @@ fn a_session_is_interrupted_and_a_fresh_interpreter_stopped() {
         (1, Ending::Stop, Effect::StopRun(JobId(1))),
         (2, Ending::Stop, Effect::StopRun(JobId(2))),
     ] {
-        assert_eq!(told.end(job, ending), [effect], "{ending:?}");
+        assert_eq!(harness.end(job, ending), [effect], "{ending:?}");
     }
 }
 
 #[test]
 fn the_oldest_job_is_known_wherever_it_waits() {
-    let mut told = Told::small(2, 10);
-    told.open(1);
-    let _ = told.submit_to(1, 1);
-    told.now = seconds(1);
-    let _ = told.submit_to(2, 1);
-    told.now = seconds(2);
-    let _ = told.submit(3);
-    assert_eq!(told.model.oldest(), Some(seconds(0)));
-    let _ = told.ready(1);
-    assert_eq!(told.model.oldest(), Some(seconds(1)));
+    let mut harness = Harness::small(2, 10);
+    harness.open(1);
+    let _ = harness.submit_to(1, 1);
+    harness.now = seconds(1);
+    let _ = harness.submit_to(2, 1);
+    harness.now = seconds(2);
+    let _ = harness.submit(3);
+    assert_eq!(harness.model.oldest(), Some(seconds(0)));
+    let _ = harness.ready(1);
+    assert_eq!(harness.model.oldest(), Some(seconds(1)));
 }
 
 #[test]
 fn draining_finishes_what_was_admitted() {
-    let mut told = Told::small(1, 10);
-    told.open(1);
-    let _ = told.submit(1);
-    assert_eq!(told.tell(Event::Draining { until: None }), []);
-    assert_eq!(told.submit(2), [Effect::Refuse(JobId(2), Refusal::ShuttingDown)]);
-    let _ = told.ready(1);
+    let mut harness = Harness::small(1, 10);
+    harness.open(1);
+    let _ = harness.submit(1);
+    assert_eq!(harness.send(Event::Draining { until: None }), []);
+    assert_eq!(harness.submit(2), [Effect::Refuse(JobId(2), Refusal::ShuttingDown)]);
+    let _ = harness.ready(1);
     let ends = [conclude(1), ended(1, "the pool has shut down"), Effect::Drained];
-    assert_eq!(told.finish(1, 1), ends);
-    assert_eq!(told.model.phase(), Phase::Drained);
+    assert_eq!(harness.finish(1, 1), ends);
+    assert_eq!(harness.model.phase(), Phase::Drained);
 }
 
 #[test]
 fn draining_for_a_time_ends_what_has_not_ended_by_then() {
-    let mut told = Told::small(1, 10);
-    let _ = told.ready(1);
-    let _ = told.submit(1);
-    let _ = told.submit(2);
-    assert_eq!(told.tell(Event::Draining { until: Some(seconds(5)) }), []);
-    assert_eq!(told.model.next_wake(), Some(seconds(5)));
-    assert_eq!(told.pass(seconds(4)), []);
-    // Whoever asks later can only make it shorter.
-    assert_eq!(told.tell(Event::Draining { until: Some(seconds(50)) }), []);
+    let mut harness = Harness::small(1, 10);
+    let _ = harness.ready(1);
+    let _ = harness.submit(1);
+    let _ = harness.submit(2);
+    assert_eq!(harness.send(Event::Draining { until: Some(seconds(5)) }), []);
+    assert_eq!(harness.model.next_wake(), Some(seconds(5)));
+    assert_eq!(harness.pass(seconds(4)), []);
+    // A later call can only shorten the time.
+    assert_eq!(harness.send(Event::Draining { until: Some(seconds(50)) }), []);
     let stopped = [settle(2, Settlement::Cancelled), Effect::StopRun(JobId(1))];
-    assert_eq!(told.pass(seconds(1)), stopped);
-    assert_eq!(told.pass(seconds(1)), []);
-    assert_eq!(told.finish(1, 1), [conclude(1), Effect::Drained]);
+    assert_eq!(harness.pass(seconds(1)), stopped);
+    assert_eq!(harness.pass(seconds(1)), []);
+    assert_eq!(harness.finish(1, 1), [conclude(1), Effect::Drained]);
 }
 
 #[test]
 fn draining_at_once_is_to_abort() {
-    let mut told = Told::small(1, 10);
-    let _ = told.submit(1);
-    let effects = told.tell(Event::Draining { until: Some(Time::ZERO) });
+    let mut harness = Harness::small(1, 10);
+    let _ = harness.submit(1);
+    let effects = harness.send(Event::Draining { until: Some(Time::ZERO) });
     assert_eq!(effects, [settle(1, Settlement::Cancelled), Effect::Drained]);
 }

@@ -1,8 +1,8 @@
-//! What dies, and what becomes of what was there.
+//! What happens when workers die and runs fail.
 
 use super::*;
 
-/// A job that may be tried again.
+/// A job that may be retried.
 fn idempotent() -> Queued {
     Queued { is_idempotent: true, ..queued() }
 }
@@ -25,123 +25,126 @@ fn died(job: u64) -> Effect {
 
 #[test]
 fn a_dead_worker_settles_its_job() {
-    let mut told = Told::small(1, 10);
-    let _ = told.submit(1);
-    let _ = told.ready(1);
-    assert_eq!(told.gone(1, true, false), [died(1)]);
-    assert_eq!(told.submit(2), [admit(2)]);
+    let mut harness = Harness::small(1, 10);
+    let _ = harness.submit(1);
+    let _ = harness.ready(1);
+    assert_eq!(harness.gone(1, true, false), [died(1)]);
+    assert_eq!(harness.submit(2), [admit(2)]);
 }
 
 #[test]
 fn a_dead_worker_takes_the_session_that_was_on_it_unless_its_state_is_elsewhere() {
-    let mut told = Told::small(2, 10);
-    told.open(1);
-    told.open(2);
+    let mut harness = Harness::small(2, 10);
+    harness.open(1);
+    harness.open(2);
     for worker in [1, 2] {
-        let _ = told.ready(worker);
-        assert_eq!(told.submit_to(worker, worker), [admit(worker), dispatch(worker, worker)]);
-        let _ = told.finish(worker, worker);
+        let _ = harness.ready(worker);
+        assert_eq!(harness.submit_to(worker, worker), [admit(worker), dispatch(worker, worker)]);
+        let _ = harness.finish(worker, worker);
     }
-    assert_eq!(told.gone(1, true, true), [ended(1, "died")]);
-    assert_eq!(told.gone(2, true, false), []);
-    assert!(!told.model.is_open(SessionId(1)) && told.model.is_open(SessionId(2)));
-    let _ = told.ready(3);
-    assert_eq!(told.submit_to(3, 2), [admit(3), dispatch(3, 3)]);
+    assert_eq!(harness.gone(1, true, true), [ended(1, "died")]);
+    assert_eq!(harness.gone(2, true, false), []);
+    assert!(!harness.model.is_open(SessionId(1)) && harness.model.is_open(SessionId(2)));
+    let _ = harness.ready(3);
+    assert_eq!(harness.submit_to(3, 2), [admit(3), dispatch(3, 3)]);
 }
 
 #[test]
 fn a_session_that_never_came_to_its_dead_worker_is_where_it_was() {
-    let mut told = Told::small(2, 10);
-    let _ = told.open_with(1, 400);
-    let _ = told.ready(1);
-    let _ = told.submit_to(1, 1);
-    assert_eq!(told.model.memory().session_bytes, 0);
-    assert_eq!(told.gone(1, true, false), [died(1)]);
-    assert_eq!(told.model.memory().session_bytes, 400);
+    let mut harness = Harness::small(2, 10);
+    let _ = harness.open_with(1, 400);
+    let _ = harness.ready(1);
+    let _ = harness.submit_to(1, 1);
+    assert_eq!(harness.model.memory().session_bytes, 0);
+    assert_eq!(harness.gone(1, true, false), [died(1)]);
+    assert_eq!(harness.model.memory().session_bytes, 400);
 }
 
 #[test]
-fn without_workers_nothing_waits_in_vain() {
-    let mut told = Told::small(1, 10);
-    told.open(1);
-    let _ = told.submit(1);
-    let _ = told.submit_to(2, 1);
-    assert_eq!(told.gone(1, false, false), []);
+fn without_workers_queued_jobs_are_settled() {
+    let mut harness = Harness::small(1, 10);
+    harness.open(1);
+    let _ = harness.submit(1);
+    let _ = harness.submit_to(2, 1);
+    assert_eq!(harness.gone(1, false, false), []);
     let settled = |job| settle(job, Settlement::NoWorker("died".to_owned()));
-    assert_eq!(told.gone(2, false, false), [settled(1), settled(2)]);
+    assert_eq!(harness.gone(2, false, false), [settled(1), settled(2)]);
     let refused = |retry_after| {
         let retry_after = Some(seconds(retry_after));
         Refusal::NoWorker { reason: "died".to_owned(), retry_after }
     };
-    assert_eq!(told.submit(3), [Effect::Refuse(JobId(3), refused(30))]);
-    assert_eq!(told.model.worker_count(), 0);
-    assert_eq!(told.model.next_wake(), Some(seconds(30)));
-    assert_eq!(told.pass(seconds(29)), []);
-    assert_eq!(told.submit(4), [Effect::Refuse(JobId(4), refused(1))]);
-    // Then the places are tried again, whatever it was that failed.
-    assert_eq!(told.pass(seconds(1)), [Effect::AddWorker, Effect::AddWorker]);
-    assert_eq!(told.submit(5), [admit(5)]);
-    assert_eq!(told.ready(3), [dispatch(5, 3)]);
+    assert_eq!(harness.submit(3), [Effect::Refuse(JobId(3), refused(30))]);
+    assert_eq!(harness.model.worker_count(), 0);
+    assert_eq!(harness.model.next_wake(), Some(seconds(30)));
+    assert_eq!(harness.pass(seconds(29)), []);
+    assert_eq!(harness.submit(4), [Effect::Refuse(JobId(4), refused(1))]);
+    // Then the places are tried again, whatever failed before.
+    assert_eq!(harness.pass(seconds(1)), [Effect::AddWorker, Effect::AddWorker]);
+    assert_eq!(harness.submit(5), [admit(5)]);
+    assert_eq!(harness.ready(3), [dispatch(5, 3)]);
 }
 
 #[test]
-fn a_session_whose_run_took_its_interpreter_rests_where_any_worker_finds_it() {
-    let mut told = Told::small(2, 10);
-    let _ = told.open_with(1, 400);
-    let _ = told.ready(1);
-    assert_eq!(told.submit_to(1, 1), [admit(1), dispatch(1, 1)]);
-    let _ = told.park(1, 400);
-    let _ = told.finish_as(1, 1, Report { session_left: true, ..Report::default() });
-    assert_eq!(told.model.memory().session_bytes, 400);
-    let _ = told.ready(2);
-    assert_eq!(told.submit_to(2, 1), [admit(2), dispatch(2, 2)]);
+fn a_session_whose_run_took_its_interpreter_can_move_to_any_worker() {
+    let mut harness = Harness::small(2, 10);
+    let _ = harness.open_with(1, 400);
+    let _ = harness.ready(1);
+    assert_eq!(harness.submit_to(1, 1), [admit(1), dispatch(1, 1)]);
+    let _ = harness.park(1, 400);
+    let _ = harness.finish_as(1, 1, Report { session_left: true, ..Report::default() });
+    assert_eq!(harness.model.memory().session_bytes, 400);
+    let _ = harness.ready(2);
+    assert_eq!(harness.submit_to(2, 1), [admit(2), dispatch(2, 2)]);
 }
 
 #[test]
-fn a_place_that_was_given_up_is_taken_back_even_while_others_work() {
-    let mut told = Told::small(2, 10);
-    let _ = told.ready(1);
-    told.now = seconds(5);
-    assert_eq!(told.gone(2, false, false), []);
-    assert_eq!(told.submit(1), [admit(1), dispatch(1, 1)]);
-    assert_eq!(told.submit(2), [admit(2)]);
-    assert_eq!(told.model.next_wake(), Some(seconds(35)));
-    assert_eq!(told.pass(seconds(30)), [Effect::AddWorker]);
-    assert_eq!(told.ready(3), [dispatch(2, 3)]);
+fn a_place_that_was_given_up_is_tried_again_even_while_others_work() {
+    let mut harness = Harness::small(2, 10);
+    let _ = harness.ready(1);
+    harness.now = seconds(5);
+    assert_eq!(harness.gone(2, false, false), []);
+    assert_eq!(harness.submit(1), [admit(1), dispatch(1, 1)]);
+    assert_eq!(harness.submit(2), [admit(2)]);
+    assert_eq!(harness.model.next_wake(), Some(seconds(35)));
+    assert_eq!(harness.pass(seconds(30)), [Effect::AddWorker]);
+    assert_eq!(harness.ready(3), [dispatch(2, 3)]);
 }
 
 #[test]
-fn a_job_that_the_sandbox_failed_is_tried_again_elsewhere_and_not_for_ever() {
-    let mut told = Told::small(2, 10);
-    let _ = told.ready(1);
-    let _ = told.submit_as(1, idempotent());
-    let _ = told.submit(2);
-    // It is first again: its place is by when it was submitted.
-    assert_eq!(told.finish_as(1, 1, sandbox_failed()), [retry(1, 1)]);
-    assert_eq!(told.ready(1), [renewed(1)]);
-    assert_eq!(told.ready(2), [dispatch(1, 2)]);
-    assert_eq!(told.gone(2, true, false), [retry(1, 2)]);
-    assert_eq!(told.ready(1), [dispatch(1, 1)]);
-    assert_eq!(told.model.explain(JobId(1), told.now).map(|job| job.failed_attempts), Some(2));
-    assert_eq!(told.finish_as(1, 1, sandbox_failed()), [conclude(1)]);
+fn a_job_that_the_sandbox_failed_is_retried_elsewhere_within_bounds() {
+    let mut harness = Harness::small(2, 10);
+    let _ = harness.ready(1);
+    let _ = harness.submit_as(1, idempotent());
+    let _ = harness.submit(2);
+    // It is first again, because its position depends on its submission time.
+    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), [retry(1, 1)]);
+    assert_eq!(harness.ready(1), [renewed(1)]);
+    assert_eq!(harness.ready(2), [dispatch(1, 2)]);
+    assert_eq!(harness.gone(2, true, false), [retry(1, 2)]);
+    assert_eq!(harness.ready(1), [dispatch(1, 1)]);
+    assert_eq!(
+        harness.model.explain(JobId(1), harness.now).map(|job| job.failed_attempts),
+        Some(2)
+    );
+    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), [conclude(1)]);
 }
 
 #[test]
 fn a_job_that_broke_its_interpreter_is_tried_again_once() {
-    let mut told = Told::small(2, 10);
+    let mut harness = Harness::small(2, 10);
     let tampered = Report { fault: Some(Fault::Tampering), ..Report::default() };
-    let _ = told.ready(1);
-    let _ = told.submit_as(1, idempotent());
-    assert_eq!(told.finish_as(1, 1, tampered), [retry(1, 1)]);
-    assert_eq!(told.ready(1), [dispatch(1, 1)]);
-    assert_eq!(told.finish_as(1, 1, tampered), [conclude(1)]);
+    let _ = harness.ready(1);
+    let _ = harness.submit_as(1, idempotent());
+    assert_eq!(harness.finish_as(1, 1, tampered), [retry(1, 1)]);
+    assert_eq!(harness.ready(1), [dispatch(1, 1)]);
+    assert_eq!(harness.finish_as(1, 1, tampered), [conclude(1)]);
 }
 
 #[test]
 fn a_job_that_a_stop_did_not_end_is_not_tried_again() {
-    let mut told = Told::small(1, 10);
-    let _ = told.ready(1);
-    let _ = told.submit_as(1, idempotent());
+    let mut harness = Harness::small(1, 10);
+    let _ = harness.ready(1);
+    let _ = harness.submit_as(1, idempotent());
     let stuck = Event::Gone {
         worker: WorkerId(1),
         reason: "stuck".to_owned(),
@@ -150,100 +153,103 @@ fn a_job_that_a_stop_did_not_end_is_not_tried_again() {
         fault: Fault::Stuck,
     };
     let died = Settlement::WorkerDied("stuck".to_owned());
-    assert_eq!(told.tell(stuck), [Effect::Settle(JobId(1), died)]);
+    assert_eq!(harness.send(stuck), [Effect::Settle(JobId(1), died)]);
 }
 
 #[test]
 fn only_jobs_that_may_be_repeated_are() {
-    let mut told = Told::small(2, 10);
-    told.open(1);
-    let _ = told.ready(1);
-    let _ = told.submit(1);
-    assert_eq!(told.finish_as(1, 1, sandbox_failed()), [conclude(1)]);
-    assert_eq!(told.ready(1), [renewed(1)]);
-    let _ = told.ready(1);
-    let _ = told.submit_as(2, Queued { session: Some(SessionId(1)), ..idempotent() });
-    assert_eq!(told.finish_as(1, 2, sandbox_failed()), [conclude(2)]);
+    let mut harness = Harness::small(2, 10);
+    harness.open(1);
+    let _ = harness.ready(1);
+    let _ = harness.submit(1);
+    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), [conclude(1)]);
+    assert_eq!(harness.ready(1), [renewed(1)]);
+    let _ = harness.ready(1);
+    let _ = harness.submit_as(2, Queued { session: Some(SessionId(1)), ..idempotent() });
+    assert_eq!(harness.finish_as(1, 2, sandbox_failed()), [conclude(2)]);
 }
 
 #[test]
-fn nobody_waits_for_another_try_of_a_job_that_was_to_end() {
-    let mut told = Told::small(1, 10);
-    let _ = told.ready(1);
-    let _ = told.submit_as(1, idempotent());
-    assert_eq!(told.end(1, Ending::Stop), [Effect::StopRun(JobId(1))]);
-    assert_eq!(told.finish_as(1, 1, sandbox_failed()), [conclude(1)]);
+fn a_job_that_was_asked_to_end_is_not_retried() {
+    let mut harness = Harness::small(1, 10);
+    let _ = harness.ready(1);
+    let _ = harness.submit_as(1, idempotent());
+    assert_eq!(harness.end(1, Ending::Stop), [Effect::StopRun(JobId(1))]);
+    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), [conclude(1)]);
 
-    let mut told = Told::small(1, 10);
-    let _ = told.ready(1);
-    let _ = told.submit_as(1, idempotent());
-    let _ = told.tell(Event::Draining { until: Some(Time::ZERO) });
-    assert_eq!(told.finish_as(1, 1, sandbox_failed()), [conclude(1), Effect::Drained]);
+    let mut harness = Harness::small(1, 10);
+    let _ = harness.ready(1);
+    let _ = harness.submit_as(1, idempotent());
+    let _ = harness.send(Event::Draining { until: Some(Time::ZERO) });
+    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), [conclude(1), Effect::Drained]);
 }
 
 #[test]
 fn a_failed_job_of_the_last_worker_ends_for_want_of_workers() {
-    let mut told =
-        Told::new(SchedulerConfig { concurrent: 1, workers: WorkersConfig::fixed(1), ..roomy() });
-    let _ = told.ready(1);
-    let _ = told.submit_as(1, idempotent());
+    let mut harness = Harness::new(SchedulerConfig {
+        concurrent: 1,
+        workers: WorkersConfig::fixed(1),
+        ..roomy()
+    });
+    let _ = harness.ready(1);
+    let _ = harness.submit_as(1, idempotent());
     let settled = settle(1, Settlement::NoWorker("died".to_owned()));
-    assert_eq!(told.gone(1, false, false), [retry(1, 1), settled]);
+    assert_eq!(harness.gone(1, false, false), [retry(1, 1), settled]);
 }
 
 #[test]
-fn what_a_dead_worker_says_changes_nothing() {
-    let mut told = Told::small(1, 10);
-    let _ = told.submit_as(1, idempotent());
-    let _ = told.ready(1);
-    assert_eq!(told.gone(1, true, false), [retry(1, 1)]);
-    assert_eq!(told.finish(1, 1), []);
-    assert_eq!(told.ready(2), [dispatch(1, 2)]);
-    assert_eq!(told.finish(1, 1), []);
-    assert_eq!(told.finish(2, 1), [conclude(1)]);
+fn reports_of_a_dead_worker_change_nothing() {
+    let mut harness = Harness::small(1, 10);
+    let _ = harness.submit_as(1, idempotent());
+    let _ = harness.ready(1);
+    assert_eq!(harness.gone(1, true, false), [retry(1, 1)]);
+    assert_eq!(harness.finish(1, 1), []);
+    assert_eq!(harness.ready(2), [dispatch(1, 2)]);
+    assert_eq!(harness.finish(1, 1), []);
+    assert_eq!(harness.finish(2, 1), [conclude(1)]);
 }
 
 #[test]
-fn a_slot_is_made_anew_after_a_job_with_much_memory() {
-    let mut told = Told::new(SchedulerConfig { retire_above_bytes: 1_000, ..roomy() });
-    let _ = told.ready(1);
-    let _ = told.submit(1);
+fn a_slot_is_renewed_after_a_job_with_much_memory() {
+    let mut harness = Harness::new(SchedulerConfig { retire_above_bytes: 1_000, ..roomy() });
+    let _ = harness.ready(1);
+    let _ = harness.submit(1);
     let high = |bytes| Report { peak_memory_bytes: bytes, ..Report::default() };
-    let _ = told.finish_as(1, 1, high(1_000));
-    assert_eq!(told.ready(1), []);
-    let _ = told.submit(2);
-    let _ = told.submit(3);
-    assert_eq!(told.finish_as(1, 2, high(1_001)), [conclude(2)]);
+    let _ = harness.finish_as(1, 1, high(1_000));
+    assert_eq!(harness.ready(1), []);
+    let _ = harness.submit(2);
+    let _ = harness.submit(3);
+    assert_eq!(harness.finish_as(1, 2, high(1_001)), [conclude(2)]);
     let why = RetireReason::HighWater { bytes: 1_001, limit: 1_000 };
-    assert_eq!(told.ready(1), [Effect::Renew(WorkerId(1), why)]);
-    assert_eq!(told.ready(1), [dispatch(3, 1)]);
+    assert_eq!(harness.ready(1), [Effect::Renew(WorkerId(1), why)]);
+    assert_eq!(harness.ready(1), [dispatch(3, 1)]);
 }
 
 #[test]
-fn a_session_is_parked_before_its_slot_is_made_anew() {
-    let mut told = Told::new(roomy());
-    told.open(1);
-    let _ = told.ready(1);
-    let _ = told.submit_to(1, 1);
-    let _ = told.finish_as(1, 1, sandbox_failed());
+fn a_session_is_parked_before_its_slot_is_renewed() {
+    let mut harness = Harness::new(roomy());
+    harness.open(1);
+    let _ = harness.ready(1);
+    let _ = harness.submit_to(1, 1);
+    let _ = harness.finish_as(1, 1, sandbox_failed());
     let needed = EvictionReason::WorkerNeeded { worker: WorkerId(1) };
-    assert_eq!(told.ready(1), [Effect::Vacate(WorkerId(1), SessionId(1), needed)]);
-    assert_eq!(told.ready(1), [Effect::Renew(WorkerId(1), RetireReason::SandboxFailed)]);
-    assert_eq!(told.ready(1), []);
+    assert_eq!(harness.ready(1), [Effect::Vacate(WorkerId(1), SessionId(1), needed)]);
+    assert_eq!(harness.ready(1), [Effect::Renew(WorkerId(1), RetireReason::SandboxFailed)]);
+    assert_eq!(harness.ready(1), []);
 }
 
 #[test]
-fn the_slot_of_a_large_session_is_made_anew_once_the_session_is_elsewhere() {
-    let mut told = Told::new(SchedulerConfig { retire_above_bytes: 1_000, ..roomy() });
-    told.open(1);
-    let _ = told.ready(1);
-    let _ = told.submit_to(1, 1);
+fn the_slot_of_a_large_session_is_renewed_once_the_session_is_elsewhere() {
+    let mut harness = Harness::new(SchedulerConfig { retire_above_bytes: 1_000, ..roomy() });
+    harness.open(1);
+    let _ = harness.ready(1);
+    let _ = harness.submit_to(1, 1);
     let report = Report { peak_memory_bytes: 2_000, ..Report::default() };
-    let _ = told.finish_as(1, 1, report);
-    assert_eq!(told.ready(1), []);
-    let _ = told.submit(2);
-    let _ = told.finish_as(1, 2, Report::default());
+    let _ = harness.finish_as(1, 1, report);
+    assert_eq!(harness.ready(1), []);
+    let _ = harness.submit(2);
+    let _ = harness.finish_as(1, 2, Report::default());
     let why = RetireReason::HighWater { bytes: 2_000, limit: 1_000 };
-    assert_eq!(told.ready(1), [Effect::Renew(WorkerId(1), why)]);
-    assert_eq!(told.ready(1), []);
+    assert_eq!(harness.ready(1), [Effect::Renew(WorkerId(1), why)]);
+    assert_eq!(harness.ready(1), []);
 }

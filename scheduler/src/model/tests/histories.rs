@@ -1,4 +1,4 @@
-//! Random histories that must keep every promise.
+//! Random histories, in which every invariant must hold.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use super::world::{KINDS, World};
 use super::{Random, roomy};
 use crate::config::{SchedulerConfig, SessionsConfig, TenantConfig, WorkersConfig};
 
-/// Histories, and the most steps of one.
+/// The number of histories, and the most steps of each.
 const HISTORIES: u64 = 100_000;
 const MOST_STEPS: u64 = 60;
 
-/// Everything is scarce, and scarce in another way each time.
+/// A configuration in which everything is scarce, in random proportions.
 fn scarce(random: &mut Random, others: SchedulerConfig) -> SchedulerConfig {
     let max = 1 + random.below(4) as usize;
     let min = random.below(max as u64 + 1) as usize;
@@ -53,7 +53,7 @@ fn scarce(random: &mut Random, others: SchedulerConfig) -> SchedulerConfig {
 
 #[test]
 fn every_admitted_job_ends_exactly_once_and_no_invariant_breaks() {
-    // The defaults ask the machine for its memory, which takes longer than a history.
+    // Computing the defaults reads the machine's memory, which takes longer than a history.
     let others = roomy();
     let mut asked = [0_u32; KINDS as usize];
     for seed in 0..HISTORIES {
@@ -75,5 +75,5 @@ fn every_admitted_job_ends_exactly_once_and_no_invariant_breaks() {
             *count += world.asked >> kind & 1;
         }
     }
-    assert!(asked.iter().all(|count| *count > 1_000), "everything happens: {asked:?}");
+    assert!(asked.iter().all(|count| *count > 1_000), "every kind of effect occurs: {asked:?}");
 }

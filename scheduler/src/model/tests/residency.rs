@@ -1,4 +1,4 @@
-//! Which sessions make room, in which order and why.
+//! Which sessions are evicted, in which order and why.
 
 use pool::{StowError, Stowage};
 
@@ -29,12 +29,12 @@ fn idle(rested: u64) -> EvictionReason {
 }
 
 fn stowed(
-    told: &mut Told,
+    harness: &mut Harness,
     session: u64,
     stowage: Stowage,
     result: Result<u64, StowError>,
 ) -> Vec<Effect> {
-    told.tell(Event::Stowed { session: SessionId(session), stowage, result })
+    harness.send(Event::Stowed { session: SessionId(session), stowage, result })
 }
 
 fn unchanged() -> Result<u64, StowError> {
@@ -42,180 +42,181 @@ fn unchanged() -> Result<u64, StowError> {
 }
 
 #[test]
-fn a_session_that_rests_is_parked_then_spilled_then_closed() {
+fn an_idle_session_is_parked_then_spilled_then_closed() {
     let mut config = config();
     config.sessions.close_after = Some(seconds(1_000));
-    let mut told = Told::new(config);
-    told.open(1);
-    let _ = told.ready(1);
-    told.run(1, Queued { session: Some(SessionId(1)), ..queued() }, Duration::ZERO);
-    assert_eq!(told.model.next_wake(), Some(seconds(10)));
+    let mut harness = Harness::new(config);
+    harness.open(1);
+    let _ = harness.ready(1);
+    harness.run(1, Queued { session: Some(SessionId(1)), ..queued() }, Duration::ZERO);
+    assert_eq!(harness.model.next_wake(), Some(seconds(10)));
     let vacate = Effect::Vacate(WorkerId(1), SessionId(1), idle(10));
-    assert_eq!(told.pass(seconds(10)), [vacate]);
-    assert_eq!(told.park(1, 600), []);
-    assert_eq!(told.ready(1), []);
-    assert_eq!(told.model.memory().session_bytes, 600);
-    assert_eq!(told.model.next_wake(), Some(seconds(100)));
-    assert_eq!(told.pass(seconds(90)), [stow(1, Stowage::Disk, idle(100))]);
-    assert_eq!(told.model.next_wake(), Some(seconds(1_000)));
-    assert_eq!(stowed(&mut told, 1, Stowage::Disk, Ok(300)), []);
-    assert_eq!(told.model.eviction_of(SessionId(1)), Some(&idle(100)));
-    let memory = told.model.memory();
+    assert_eq!(harness.pass(seconds(10)), [vacate]);
+    assert_eq!(harness.park(1, 600), []);
+    assert_eq!(harness.ready(1), []);
+    assert_eq!(harness.model.memory().session_bytes, 600);
+    assert_eq!(harness.model.next_wake(), Some(seconds(100)));
+    assert_eq!(harness.pass(seconds(90)), [stow(1, Stowage::Disk, idle(100))]);
+    assert_eq!(harness.model.next_wake(), Some(seconds(1_000)));
+    assert_eq!(stowed(&mut harness, 1, Stowage::Disk, Ok(300)), []);
+    assert_eq!(harness.model.eviction_of(SessionId(1)), Some(&idle(100)));
+    let memory = harness.model.memory();
     assert_eq!((memory.session_bytes, memory.disk_bytes), (0, 300));
-    assert_eq!(told.pass(seconds(900)), [ended(1, "it rested for 1000.0 s")]);
-    assert_eq!(told.model.memory().disk_bytes, 0);
+    assert_eq!(harness.pass(seconds(900)), [ended(1, "it was idle for 1000.0 s")]);
+    assert_eq!(harness.model.memory().disk_bytes, 0);
 }
 
 #[test]
-fn a_session_that_its_worker_never_had_makes_room_all_the_same() {
-    let mut told = Told::new(config());
-    told.open(1);
-    let _ = told.ready(1);
-    // It is parked while its worker has it for the model: its state could not be brought there.
-    let _ = told.submit_to(1, 1);
-    let _ = told.park(1, 600);
-    let _ = told.finish(1, 1);
-    let _ = told.ready(1);
-    let _ = told.pass(seconds(10));
-    assert_eq!(told.ready(1), []);
-    assert_eq!(told.model.memory().session_bytes, 600);
-    assert_eq!(told.pass(seconds(90)), [stow(1, Stowage::Disk, idle(100))]);
+fn a_session_that_never_reached_its_worker_is_evicted_all_the_same() {
+    let mut harness = Harness::new(config());
+    harness.open(1);
+    let _ = harness.ready(1);
+    // The worker could not bring up its state, so it is parked while the model still counts it as
+    // there.
+    let _ = harness.submit_to(1, 1);
+    let _ = harness.park(1, 600);
+    let _ = harness.finish(1, 1);
+    let _ = harness.ready(1);
+    let _ = harness.pass(seconds(10));
+    assert_eq!(harness.ready(1), []);
+    assert_eq!(harness.model.memory().session_bytes, 600);
+    assert_eq!(harness.pass(seconds(90)), [stow(1, Stowage::Disk, idle(100))]);
 }
 
 #[test]
-fn a_session_is_put_aside_by_the_worker_that_has_it_and_by_no_other() {
-    let mut told = Told::new(config());
-    told.open(1);
-    let (_, _) = (told.ready(1), told.submit_to(1, 1));
-    let (_, _) = (told.finish(1, 1), told.ready(1));
-    // An isolated job has it leave the one worker, and a turn brings it to the other.
-    let _ = told.submit(2);
-    let (_, _) = (told.ready(2), told.submit_to(3, 1));
-    let (_, _) = (told.finish(2, 3), told.ready(2));
-    let _ = told.pass(seconds(10));
-    assert_eq!(told.finish(1, 2), [conclude(2)]);
-    assert_eq!(told.pass(seconds(1_000)), [], "the second worker has it still");
-    assert_eq!(told.ready(2), [stow(1, Stowage::Disk, idle(1_010))]);
+fn only_the_worker_that_holds_a_session_parks_it() {
+    let mut harness = Harness::new(config());
+    harness.open(1);
+    let (_, _) = (harness.ready(1), harness.submit_to(1, 1));
+    let (_, _) = (harness.finish(1, 1), harness.ready(1));
+    // An isolated job displaces it from one worker, and a turn brings it to the other.
+    let _ = harness.submit(2);
+    let (_, _) = (harness.ready(2), harness.submit_to(3, 1));
+    let (_, _) = (harness.finish(2, 3), harness.ready(2));
+    let _ = harness.pass(seconds(10));
+    assert_eq!(harness.finish(1, 2), [conclude(2)]);
+    assert_eq!(harness.pass(seconds(1_000)), [], "the second worker has it still");
+    assert_eq!(harness.ready(2), [stow(1, Stowage::Disk, idle(1_010))]);
 }
 
 #[test]
 fn memory_that_is_short_compresses_then_spills_then_refuses() {
-    let mut told = Told::new(SchedulerConfig { memory_bytes: 1_000, ..config() });
-    let _ = told.open_with(1, 390);
-    told.now = seconds(1);
-    let _ = told.open_with(2, 400);
-    // From four fifths on, those that rested longest are compressed, one after the other.
-    told.now = seconds(2);
-    assert_eq!(told.open_with(3, 20), [stow(1, Stowage::Compressed, pressure(810, 1_000))]);
-    let _ = told.submit_as(1, Queued { bytes: 190, ..queued() });
-    // From nine tenths on, the longest at rest goes to disk, compressed or not.
-    let effects = stowed(&mut told, 1, Stowage::Compressed, Ok(300));
+    let mut harness = Harness::new(SchedulerConfig { memory_bytes: 1_000, ..config() });
+    let _ = harness.open_with(1, 390);
+    harness.now = seconds(1);
+    let _ = harness.open_with(2, 400);
+    // From four fifths on, the longest idle sessions are compressed, one after the other.
+    harness.now = seconds(2);
+    assert_eq!(harness.open_with(3, 20), [stow(1, Stowage::Compressed, pressure(810, 1_000))]);
+    let _ = harness.submit_as(1, Queued { bytes: 190, ..queued() });
+    // From nine tenths on, the longest idle session is spilled, compressed or not.
+    let effects = stowed(&mut harness, 1, Stowage::Compressed, Ok(300));
     assert_eq!(effects, [stow(1, Stowage::Disk, pressure(910, 1_000))]);
-    let effects = stowed(&mut told, 1, Stowage::Disk, unchanged());
+    let effects = stowed(&mut harness, 1, Stowage::Disk, unchanged());
     assert_eq!(effects, [stow(2, Stowage::Disk, pressure(910, 1_000))]);
-    // What is being spilled will be free, and no more.
-    let refused = told.submit_as(2, Queued { bytes: 500, ..queued() });
+    // The bytes of the present spill count as free, but no others.
+    let refused = harness.submit_as(2, Queued { bytes: 500, ..queued() });
     assert!(matches!(refused[..], [Effect::Refuse(_, Refusal::NoMemory { .. })]));
-    assert_eq!(told.submit_as(3, Queued { bytes: 490, ..queued() }), [admit(3)]);
-    let effects = stowed(&mut told, 2, Stowage::Disk, Ok(400));
-    // Session 1 stays where it is until it has run again.
+    assert_eq!(harness.submit_as(3, Queued { bytes: 490, ..queued() }), [admit(3)]);
+    let effects = stowed(&mut harness, 2, Stowage::Disk, Ok(400));
+    // Session 1 is not stowed again until it has run.
     assert_eq!(effects, [stow(3, Stowage::Disk, pressure(1_000, 1_000))]);
-    assert_eq!(stowed(&mut told, 3, Stowage::Disk, Ok(20)), []);
-    assert_eq!(told.model.memory().disk_bytes, 420);
+    assert_eq!(stowed(&mut harness, 3, Stowage::Disk, Ok(20)), []);
+    assert_eq!(harness.model.memory().disk_bytes, 420);
 }
 
 #[test]
 fn a_full_disk_is_tried_again_later_and_what_it_did_not_take_is_compressed() {
-    let mut told = Told::new(SchedulerConfig { memory_bytes: 1_000, ..config() });
-    let _ = told.open_with(1, 500);
-    told.now = seconds(1);
-    let spilled = told.open_with(2, 420);
+    let mut harness = Harness::new(SchedulerConfig { memory_bytes: 1_000, ..config() });
+    let _ = harness.open_with(1, 500);
+    harness.now = seconds(1);
+    let spilled = harness.open_with(2, 420);
     assert_eq!(spilled, [stow(1, Stowage::Disk, pressure(920, 1_000))]);
-    // It takes less now; nothing else is sent to the disk meanwhile.
+    // It takes less memory now; nothing else is spilled meanwhile.
     let full = || Err(StowError::NotWritten { reason: "full".to_owned(), bytes: 450 });
     let next = stow(2, Stowage::Compressed, pressure(870, 1_000));
-    assert_eq!(stowed(&mut told, 1, Stowage::Disk, full()), [next]);
-    assert_eq!(told.model.memory().session_bytes, 870);
-    assert_eq!(told.model.eviction_of(SessionId(1)), Some(&pressure(920, 1_000)));
-    assert_eq!(stowed(&mut told, 2, Stowage::Compressed, Ok(410)), []);
-    let refused = told.submit_as(1, Queued { bytes: 200, ..queued() });
+    assert_eq!(stowed(&mut harness, 1, Stowage::Disk, full()), [next]);
+    assert_eq!(harness.model.memory().session_bytes, 870);
+    assert_eq!(harness.model.eviction_of(SessionId(1)), Some(&pressure(920, 1_000)));
+    assert_eq!(stowed(&mut harness, 2, Stowage::Compressed, Ok(410)), []);
+    let refused = harness.submit_as(1, Queued { bytes: 200, ..queued() });
     assert!(matches!(refused[..], [Effect::Refuse(_, Refusal::NoMemory { .. })]), "{refused:?}");
-    assert_eq!(told.submit_as(2, Queued { bytes: 100, ..queued() })[..1], [admit(2)]);
-    assert_eq!(told.model.next_wake(), Some(seconds(11)));
-    // Others may be smaller, and go first.
+    assert_eq!(harness.submit_as(2, Queued { bytes: 100, ..queued() })[..1], [admit(2)]);
+    assert_eq!(harness.model.next_wake(), Some(seconds(11)));
+    // Smaller sessions may fit, and go first.
     let spilled = stow(2, Stowage::Disk, pressure(960, 1_000));
-    assert_eq!(told.pass(seconds(10)), [spilled]);
-    assert_eq!(stowed(&mut told, 2, Stowage::Disk, full()), []);
-    assert_eq!(told.model.next_wake(), Some(seconds(21)));
-    assert_eq!(told.pass(seconds(10)), []);
-    assert_eq!(told.model.next_wake(), Some(seconds(61)));
-    let used = told.model.memory().used_bytes();
+    assert_eq!(harness.pass(seconds(10)), [spilled]);
+    assert_eq!(stowed(&mut harness, 2, Stowage::Disk, full()), []);
+    assert_eq!(harness.model.next_wake(), Some(seconds(21)));
+    assert_eq!(harness.pass(seconds(10)), []);
+    assert_eq!(harness.model.next_wake(), Some(seconds(61)));
+    let used = harness.model.memory().used_bytes();
     let spilled = stow(1, Stowage::Disk, pressure(used, 1_000));
-    assert_eq!(told.pass(seconds(40)), [spilled]);
-    assert_eq!(stowed(&mut told, 1, Stowage::Disk, Ok(450)), []);
-    assert_eq!(told.model.memory().disk_bytes, 450);
+    assert_eq!(harness.pass(seconds(40)), [spilled]);
+    assert_eq!(stowed(&mut harness, 1, Stowage::Disk, Ok(450)), []);
+    assert_eq!(harness.model.memory().disk_bytes, 450);
 }
 
 #[test]
-fn beyond_the_sessions_that_memory_may_hold_the_least_recently_used_goes() {
+fn beyond_in_memory_the_least_recently_used_session_is_spilled() {
     let mut config = config();
     config.sessions.in_memory = 2;
-    let mut told = Told::new(config);
+    let mut harness = Harness::new(config);
     for session in 1..=2 {
-        told.now = seconds(session);
-        assert_eq!(told.open_with(session, 100), []);
+        harness.now = seconds(session);
+        assert_eq!(harness.open_with(session, 100), []);
     }
-    // Session 1 is used again, so 2 has rested longest.
-    let _ = told.ready(1);
-    told.run(1, Queued { session: Some(SessionId(1)), ..queued() }, seconds(1));
+    // Session 1 is used again, so session 2 has been idle longest.
+    let _ = harness.ready(1);
+    harness.run(1, Queued { session: Some(SessionId(1)), ..queued() }, seconds(1));
     let many = EvictionReason::TooManyInMemory { limit: 2 };
-    assert_eq!(told.open_with(3, 100), [stow(2, Stowage::Disk, many)]);
-    assert_eq!(stowed(&mut told, 2, Stowage::Disk, Ok(100)), []);
+    assert_eq!(harness.open_with(3, 100), [stow(2, Stowage::Disk, many)]);
+    assert_eq!(stowed(&mut harness, 2, Stowage::Disk, Ok(100)), []);
 }
 
 #[test]
-fn sessions_at_work_make_no_room() {
+fn sessions_with_jobs_are_not_evicted() {
     let mut config = config();
     config.sessions.spill_after = Duration::ZERO;
     config.concurrent = 1;
-    let mut told = Told::new(config);
-    let _ = told.ready(1);
-    let _ = told.submit(1);
-    let spilled = told.open_with(1, 100);
+    let mut harness = Harness::new(config);
+    let _ = harness.ready(1);
+    let _ = harness.submit(1);
+    let spilled = harness.open_with(1, 100);
     assert_eq!(spilled, [stow(1, Stowage::Disk, idle(0))]);
-    // It is wanted before it is on disk, and taken up from wherever it is.
-    let _ = told.submit_to(2, 1);
-    assert_eq!(told.finish(1, 1), [conclude(1)]);
-    assert_eq!(told.ready(1), [dispatch(2, 1)]);
-    assert_eq!(stowed(&mut told, 1, Stowage::Disk, unchanged()), []);
-    assert_eq!(told.model.memory().disk_bytes, 0);
-    assert_eq!(told.open_with(2, 0), []);
-    let _ = told.submit_to(3, 2);
-    assert_eq!(told.pass(seconds(50)), []);
+    // It is wanted before it is on disk, and is taken up from wherever it is.
+    let _ = harness.submit_to(2, 1);
+    assert_eq!(harness.finish(1, 1), [conclude(1)]);
+    assert_eq!(harness.ready(1), [dispatch(2, 1)]);
+    assert_eq!(stowed(&mut harness, 1, Stowage::Disk, unchanged()), []);
+    assert_eq!(harness.model.memory().disk_bytes, 0);
+    assert_eq!(harness.open_with(2, 0), []);
+    let _ = harness.submit_to(3, 2);
+    assert_eq!(harness.pass(seconds(50)), []);
 }
 
 #[test]
-fn a_session_that_its_dead_worker_had_unpacked_is_in_memory() {
+fn a_session_that_a_worker_unpacked_before_it_died_is_in_memory() {
     let mut config = config();
     config.sessions.spill_after = Duration::ZERO;
-    let mut told = Told::new(config);
-    assert_eq!(told.open_with(1, 100), [stow(1, Stowage::Disk, idle(0))]);
-    assert_eq!(stowed(&mut told, 1, Stowage::Disk, Ok(90)), []);
-    let places = |told: &Told| {
-        let memory = told.model.memory();
+    let mut harness = Harness::new(config);
+    assert_eq!(harness.open_with(1, 100), [stow(1, Stowage::Disk, idle(0))]);
+    assert_eq!(stowed(&mut harness, 1, Stowage::Disk, Ok(90)), []);
+    let places = |harness: &Harness| {
+        let memory = harness.model.memory();
         (memory.session_bytes, memory.disk_bytes)
     };
-    assert_eq!(places(&told), (0, 90));
-    let _ = told.ready(1);
-    // One that died before it got there left it on disk.
-    assert_eq!(told.submit_to(1, 1), [admit(1), dispatch(1, 1)]);
-    let _ = told.gone(1, true, false);
-    assert_eq!(places(&told), (0, 90));
-    let _ = told.ready(2);
-    assert_eq!(told.submit_to(2, 1), [admit(2), dispatch(2, 2)]);
-    let _ = told.park(1, 100);
-    assert!(told.gone(2, true, false).contains(&stow(1, Stowage::Disk, idle(0))));
-    assert_eq!(places(&told), (100, 0));
+    assert_eq!(places(&harness), (0, 90));
+    let _ = harness.ready(1);
+    // A worker that died before it took up the state left it on disk.
+    assert_eq!(harness.submit_to(1, 1), [admit(1), dispatch(1, 1)]);
+    let _ = harness.gone(1, true, false);
+    assert_eq!(places(&harness), (0, 90));
+    let _ = harness.ready(2);
+    assert_eq!(harness.submit_to(2, 1), [admit(2), dispatch(2, 2)]);
+    let _ = harness.park(1, 100);
+    assert!(harness.gone(2, true, false).contains(&stow(1, Stowage::Disk, idle(0))));
+    assert_eq!(places(&harness), (100, 0));
 }
 
 #[test]
@@ -223,41 +224,41 @@ fn what_does_not_fit_on_the_disk_stays() {
     let mut config = config();
     config.sessions.disk_bytes = 150;
     config.sessions.spill_after = seconds(1);
-    let mut told = Told::new(config);
-    let _ = told.open_with(1, 200);
-    let _ = told.open_with(2, 100);
-    assert_eq!(told.pass(seconds(1)), [stow(2, Stowage::Disk, idle(1))]);
-    assert_eq!(stowed(&mut told, 2, Stowage::Disk, Ok(90)), []);
-    assert_eq!(told.model.next_wake(), None);
+    let mut harness = Harness::new(config);
+    let _ = harness.open_with(1, 200);
+    let _ = harness.open_with(2, 100);
+    assert_eq!(harness.pass(seconds(1)), [stow(2, Stowage::Disk, idle(1))]);
+    assert_eq!(stowed(&mut harness, 2, Stowage::Disk, Ok(90)), []);
+    assert_eq!(harness.model.next_wake(), None);
 }
 
 #[test]
 fn a_session_that_no_memory_or_disk_could_hold_is_not_opened() {
     let mut config = SchedulerConfig { memory_bytes: 1_000, ..config() };
     config.sessions.disk_bytes = 300;
-    let mut told = Told::new(config);
-    assert_eq!(told.model.refuses_session(1_000), None);
-    let _ = told.open_with(1, 300);
-    assert_eq!(told.model.refuses_session(1_000), None);
-    let _ = told.open_with(2, 400);
-    let refused = told.model.refuses_session(700);
+    let mut harness = Harness::new(config);
+    assert_eq!(harness.model.refuses_session(1_000), None);
+    let _ = harness.open_with(1, 300);
+    assert_eq!(harness.model.refuses_session(1_000), None);
+    let _ = harness.open_with(2, 400);
+    let refused = harness.model.refuses_session(700);
     assert!(matches!(refused, Some(Refusal::NoMemory { used: 700, needed: 700, .. })));
 }
 
 #[test]
-fn of_sessions_at_rest_on_workers_the_longest_makes_way_for_a_job() {
-    let mut told = Told::new(config());
+fn a_job_displaces_the_longest_idle_session() {
+    let mut harness = Harness::new(config());
     for session in [1, 2] {
-        told.open(session);
-        let _ = told.ready(session);
-        let _ = told.submit_to(session, session);
+        harness.open(session);
+        let _ = harness.ready(session);
+        let _ = harness.submit_to(session, session);
     }
     for (at, worker) in [(1, 2), (2, 1)] {
-        told.now = seconds(at);
-        let _ = told.finish(worker, worker);
-        let _ = told.ready(worker);
+        harness.now = seconds(at);
+        let _ = harness.finish(worker, worker);
+        let _ = harness.ready(worker);
     }
-    assert_eq!(told.submit(3), [admit(3), displace(2, 2), dispatch(3, 2)]);
-    assert_eq!(told.park(2, 50), []);
-    assert_eq!(told.model.memory().session_bytes, 50);
+    assert_eq!(harness.submit(3), [admit(3), displace(2, 2), dispatch(3, 2)]);
+    assert_eq!(harness.park(2, 50), []);
+    assert_eq!(harness.model.memory().session_bytes, 50);
 }

@@ -1,4 +1,4 @@
-//! Everything around a model, behaving as the shell and the pool promise to.
+//! A simulation of everything around a model, which behaves as the shell and the pool promise to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use super::Random;
 use crate::config::SchedulerConfig;
 use crate::effect::Effect;
 use crate::job::{Growth, Priority, Queued};
-use crate::model::{Ending, Event, Fault, Model, Report, Time};
+use crate::model::{Ending, Event, Fault, Model, Report};
 use crate::status::Phase;
+use crate::timer::Time;
 
 const TENANTS: [&str; 4] = ["ants", "bees", "cats", "dogs"];
 
@@ -29,9 +30,9 @@ pub(super) struct World {
     idle: BTreeSet<WorkerId>,
     running: BTreeMap<WorkerId, JobId>,
     session_of: BTreeMap<JobId, SessionId>,
-    /// Where the state of each session is that is on a worker.
+    /// The worker that holds each session's state, for sessions on workers.
     states: BTreeMap<SessionId, WorkerId>,
-    /// States that workers are about to put aside.
+    /// States that workers are about to park.
     leaving: VecDeque<SessionId>,
     stowing: Option<(SessionId, Stowage)>,
     captures: BTreeSet<JobId>,
@@ -41,11 +42,11 @@ pub(super) struct World {
     pub(super) admitted: BTreeSet<JobId>,
     pub(super) ended: BTreeSet<JobId>,
     pub(super) refused: usize,
-    /// What it was asked for so far, a bit for each kind.
+    /// The kinds of effects so far, one bit each.
     pub(super) asked: u32,
 }
 
-/// Kinds of effects.
+/// The number of kinds of effects.
 pub(super) const KINDS: u32 = 16;
 
 fn kind(effect: &Effect) -> u32 {
@@ -101,7 +102,7 @@ impl World {
         world
     }
 
-    fn tell(&mut self, event: Event) {
+    fn send(&mut self, event: Event) {
         let effects = self.model.handle(event.clone(), self.now);
         assert_eq!(self.model.check_invariants(), Ok(()), "after {event:?}: {effects:?}");
         self.perform(effects);
@@ -120,7 +121,7 @@ impl World {
                     assert_ne!(due_in, Some(Duration::ZERO), "nothing runs beyond its deadline");
                     self.dispatch(job, worker);
                 }
-                // What follows says so too.
+                // The following dispatch parks the session.
                 Effect::Displace(..) => {}
                 Effect::Conclude(job) | Effect::Settle(job, _) => self.end(job),
                 Effect::Retry { job, attempt } => self.retry(job, attempt),
@@ -167,7 +168,7 @@ impl World {
         self.use_seat(worker);
         assert!(self.running.insert(worker, job).is_none());
         assert!(self.admitted.contains(&job) && !self.ended.contains(&job));
-        // The thread parks what it has, and then takes what it needs.
+        // The thread parks what it holds, and then takes up what it needs.
         let session = self.session_of.get(&job).copied();
         let displaced: Vec<_> =
             self.states.extract_if(.., |id, on| *on == worker && Some(*id) != session).collect();
@@ -192,7 +193,7 @@ impl World {
         assert!(attempt == before + 1 && attempt <= self.retries, "retries are bounded");
     }
 
-    /// One random thing happens.
+    /// Makes one random thing happen.
     pub(super) fn step(&mut self) {
         if self.random.one_in(4) {
             self.now += Duration::from_millis(self.random.below(2_000));
@@ -206,20 +207,20 @@ impl World {
             29..31 => self.open(),
             31 => {
                 let session = self.any_session();
-                self.tell(Event::SessionClosed(session));
+                self.send(Event::SessionClosed(session));
             }
             32 => self.restore(),
             33 => self.capture(),
             34..36 => self.park(),
             36..38 => self.stowed(),
             38 => self.wake(),
-            _ => self.tell(Event::Tick),
+            _ => self.send(Event::Tick),
         }
     }
 
     pub(super) fn drain(&mut self) {
         let until = self.random.one_in(2).then(|| self.now + Duration::from_secs(1));
-        self.tell(Event::Draining { until });
+        self.send(Event::Draining { until });
     }
 
     fn any_session(&mut self) -> SessionId {
@@ -246,7 +247,7 @@ impl World {
         if queued.is_idempotent {
             self.idempotent.insert(job);
         }
-        self.tell(Event::Submitted { job, queued });
+        self.send(Event::Submitted { job, queued });
         assert!(self.model.explain(job, self.now).is_some() == self.is_live(job));
     }
 
@@ -265,7 +266,7 @@ impl World {
         let job = JobId(1 + self.random.below(self.next_job));
         let endings = [Ending::Interrupt, Ending::Cancel, Ending::Stop];
         let ending = endings[self.random.below(3) as usize];
-        self.tell(Event::EndWanted(job, ending));
+        self.send(Event::EndWanted(job, ending));
     }
 
     fn busy(&mut self) -> Option<WorkerId> {
@@ -286,16 +287,16 @@ impl World {
         if let Some(session) = session
             && self.random.one_in(4)
         {
-            self.tell(Event::SessionLost { session, reason: "lost".to_owned() });
+            self.send(Event::SessionLost { session, reason: "lost".to_owned() });
         }
         self.running.remove(&worker);
         self.preparing.push(worker);
         if self.captures.remove(&job) {
             self.end(job);
-            self.tell(Event::Captured { worker, job });
+            self.send(Event::Captured { worker, job });
             return;
         }
-        // Some take their interpreters along, and their sessions stay behind.
+        // Some take their interpreter along, but leave their session behind.
         let session_left = session
             .is_some_and(|session| self.random.one_in(6) && self.states.remove(&session).is_some());
         let report = Report {
@@ -308,7 +309,7 @@ impl World {
             session_left,
             never_ran: self.random.below(8) == 0,
         };
-        self.tell(Event::Finished { worker, job, report });
+        self.send(Event::Finished { worker, job, report });
     }
 
     fn fault(&mut self) -> Option<Fault> {
@@ -333,10 +334,10 @@ impl World {
         self.idle.insert(worker);
         let memory_bytes = self.random.below(300);
         let kept_bytes = self.random.below(300);
-        self.tell(Event::Ready { worker, memory_bytes, kept_bytes });
+        self.send(Event::Ready { worker, memory_bytes, kept_bytes });
     }
 
-    /// A worker dies: one that runs a job, that prepares itself, that is idle or that starts.
+    /// Kills a worker: one that runs a job, is preparing, is idle or is starting.
     fn kill(&mut self) {
         let is_replaced = !self.random.one_in(3);
         let worker = match self.random.below(4) {
@@ -357,7 +358,7 @@ impl World {
         let takes_session = self.random.one_in(2);
         let reason = "killed".to_owned();
         let fault = self.fault().unwrap_or(Fault::Sandbox);
-        self.tell(Event::Gone { worker, reason, is_replaced, takes_session, fault });
+        self.send(Event::Gone { worker, reason, is_replaced, takes_session, fault });
     }
 
     fn open(&mut self) {
@@ -365,7 +366,7 @@ impl World {
         if self.model.refuses_session(bytes).is_none() {
             let session = SessionId(self.next_session);
             self.next_session += 1;
-            self.tell(Event::SessionOpened { session, bytes });
+            self.send(Event::SessionOpened { session, bytes });
         }
     }
 
@@ -374,7 +375,7 @@ impl World {
         if self.model.is_open(session) && self.model.load(session) == 0 {
             self.states.remove(&session);
             let bytes = self.random.below(400);
-            self.tell(Event::SessionMoved { session, bytes });
+            self.send(Event::SessionMoved { session, bytes });
         }
     }
 
@@ -386,13 +387,13 @@ impl World {
         let queued = Queued { session: Some(session), ..super::queued() };
         let job = self.new_job(Some(session));
         self.captures.insert(job);
-        self.tell(Event::Submitted { job, queued });
+        self.send(Event::Submitted { job, queued });
     }
 
     fn park(&mut self) {
         if let Some(session) = self.leaving.pop_front() {
             let bytes = self.random.below(400);
-            self.tell(Event::SessionParked { session, bytes });
+            self.send(Event::SessionParked { session, bytes });
         }
     }
 
@@ -408,22 +409,22 @@ impl World {
             }
             (false, _) => Ok(bytes),
         };
-        self.tell(Event::Stowed { session, stowage, result });
+        self.send(Event::Stowed { session, stowage, result });
     }
 
-    /// It is woken when it asked for that, and then something is done about it.
+    /// Wakes the model when it asked for that, after which something must have happened.
     fn wake(&mut self) {
         self.now = self.model.next_wake().map_or(self.now, |at| self.now.max(at));
         for _ in 0..8 {
             if self.model.next_wake().is_none_or(|at| at > self.now) {
                 return;
             }
-            self.tell(Event::Tick);
+            self.send(Event::Tick);
         }
-        panic!("it is woken for nothing");
+        panic!("it was woken for nothing");
     }
 
-    /// Lets everything go on until nothing moves.
+    /// Continues until nothing moves.
     pub(super) fn settle(&mut self) {
         loop {
             while self.coming > 0 || !self.preparing.is_empty() {
@@ -441,7 +442,7 @@ impl World {
         }
     }
 
-    /// Nothing is left that was admitted.
+    /// Checks that every admitted job has ended.
     pub(super) fn check_end(&self) {
         assert_eq!(self.admitted, self.ended, "every admitted job ends");
         assert_eq!((self.model.queue_depth(), self.model.running()), (0, 0));

@@ -1,18 +1,18 @@
-//! What holds of the shares after every decision. The ids are those of `docs/invariants.md`.
+//! Checks what holds of the shares after every decision. The ids are those of `docs/invariants.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Shares;
 
 impl Shares {
-    /// Says which invariant is broken, if one is.
+    /// Returns the first broken invariant as an error.
     pub(crate) fn check(&self) -> Result<(), String> {
         let ensure = |holds: bool, text: &str| if holds { Ok(()) } else { Err(text.to_owned()) };
         for tenant in self.tenants.values() {
-            ensure(tenant.running <= tenant.limit, "S-1: no more of a tenant run than may")?;
+            ensure(tenant.running <= tenant.limit, "S-1: too many jobs of a tenant run")?;
             ensure(
                 tenant.eligible.len() <= tenant.queued(),
-                "S-9: of a tenant no more could run than wait",
+                "S-9: more jobs of a tenant could run than are queued",
             )?;
         }
         let could_run: usize = self.tenants.values().map(super::Tenant::could_run).sum();
@@ -20,7 +20,7 @@ impl Shares {
         let weights: u64 = waits.map(|tenant| u64::from(tenant.weight)).sum();
         ensure(
             (could_run, weights) == (self.could_run, self.weights),
-            "S-9: what all tenants have is the sum of what each has",
+            "S-9: a total isn't the sum over the tenants",
         )?;
         let ready: BTreeMap<_, _> = self
             .tenants
@@ -30,17 +30,17 @@ impl Shares {
                 Some(((tenant.virtual_time, *tenant.eligible.first()?), name.clone()))
             })
             .collect();
-        ensure(ready == self.ready, "S-10: the ready tenants are known by their virtual times")?;
+        ensure(ready == self.ready, "S-10: the ready tenants aren't sorted by virtual time")?;
         let resting: BTreeSet<_> = self
             .tenants
             .iter()
             .filter(|(_, tenant)| !tenant.has_jobs())
             .map(|(name, tenant)| (tenant.virtual_time, name.clone()))
             .collect();
-        ensure(resting == self.resting, "S-10: the resting tenants are those without jobs")?;
+        ensure(resting == self.resting, "S-10: the resting tenants aren't those without jobs")?;
         ensure(
             self.resting.len() <= self.remembered(),
-            "S-10: few tenants without jobs are remembered that are not ahead, and not too many that are",
+            "S-10: too many tenants without jobs are remembered",
         )
     }
 }
