@@ -28,6 +28,10 @@ mod caches;
 #[path = "all/ends.rs"]
 mod ends;
 
+/// The README and the guide: what they say is what happens.
+#[path = "all/guide.rs"]
+mod guide;
+
 /// Images of interpreters: made, found again, listed and removed.
 #[path = "all/images.rs"]
 mod images;
