@@ -69,6 +69,8 @@ const UNITS: [&str; 10] = ["s", "ms", "µs", "ns", "B", "KiB", "MiB", "second", 
 fn the_guide_does_what_it_says() {
     let documents = documents();
     assert!(documents.len() > 10, "the guide moved");
+    // The very first start says more.
+    assert!(run(&["run", "-c", "1"]).status.success());
     std::thread::scope(|scope| {
         for (name, text) in &documents {
             scope.spawn(move || check(name, text));
@@ -148,7 +150,7 @@ fn check(name: &str, document: &str) {
             }
             ("json", "fields") => {
                 let fields = fs::read_to_string(root().join("docs/status.md")).unwrap();
-                for field in block.text.split('"').filter(|_| true).skip(1).step_by(2) {
+                for field in block.text.split('"').skip(1).step_by(2) {
                     let is_key = block.text.contains(&format!("\"{field}\":"));
                     let is_listed = fields.contains(&format!("`{field}`"));
                     assert!(!is_key || is_listed, "`{field}` isn't in docs/status.md: {says}");
