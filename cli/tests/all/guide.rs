@@ -13,7 +13,7 @@
 //! Commands run in a folder with `examples/`, and what earlier blocks of the document left there.
 //! `cargo run` runs what was built already; `cargo test` isn't run. Times, sizes and rates vary, and
 //! with `numbers` behind the fence every number, key and age, the folder of a path and the room
-//! between words do. A key in a command means the one at its place in the real output.
+//! between words do; with `any-order` lines may change places. A key in a command means the one at its place in the real output.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -135,16 +135,16 @@ fn check(name: &str, document: &str) {
                 let doctests = fs::read_to_string(root().join("src/guide.rs")).unwrap();
                 assert!(doctests.contains(&format!("../{name}")), "no doctest: {says}");
             }
-            ("console", marks @ ("" | "numbers")) => {
+            ("console", marks @ ("" | "numbers" | "any-order")) => {
                 for (command, expected) in commands(&block.text) {
-                    place.check(&command, &expected, marks == "numbers");
+                    place.check(&command, &expected, marks);
                 }
             }
             ("console", "background") => place.start(&commands(&block.text)),
             ("sh", "") if block.text.starts_with("cargo test ") => {}
             ("sh", "") => shell_command = Some(block.text),
             ("text", "output") => {
-                place.check(&shell_command.take().expect(&says), &block.text, false);
+                place.check(&shell_command.take().expect(&says), &block.text, "");
             }
             ("json", "fields") => {
                 let fields = fs::read_to_string(root().join("docs/status.md")).unwrap();
@@ -247,7 +247,7 @@ impl Place {
         text(&self.command("sh").args(["-c", &together]).output().unwrap().stdout)
     }
 
-    fn check(&mut self, command: &str, expected: &str, do_numbers_vary: bool) {
+    fn check(&mut self, command: &str, expected: &str, marks: &str) {
         if expected.contains(">>> ") {
             return self.type_in(command, expected);
         }
@@ -255,13 +255,13 @@ impl Place {
         let mut printed = without_making(&self.run(command), &expected);
         // What runs in the background may need a while to get there.
         for _ in 0..200 {
-            if self.background.is_none() || alike(&printed, &expected, do_numbers_vary) {
+            if self.background.is_none() || alike(&printed, &expected, marks) {
                 break;
             }
             printed = self.run(command);
         }
         assert!(
-            alike(&printed, &expected, do_numbers_vary),
+            alike(&printed, &expected, marks),
             "$ {command}\nprinted\n{printed}\nand not\n{expected}"
         );
         let words = expected.split_whitespace().zip(printed.split_whitespace());
@@ -285,7 +285,7 @@ impl Place {
                 line.clear();
                 assert!(printed.read_line(&mut line).unwrap() > 0, "$ {command}\nends");
             }
-            assert!(alike(&line, expected, false), "$ {command}\nprinted {line}");
+            assert!(alike(&line, expected, ""), "$ {command}\nprinted {line}");
         }
         // It may say more, and is to have a reader then.
         std::thread::spawn(move || std::io::copy(&mut printed, &mut std::io::sink()));
@@ -327,7 +327,7 @@ impl Place {
         output.read_to_string(&mut printed).unwrap();
         let _ = child.wait();
         let printed = without_making(&printed, &expected);
-        assert!(alike(&printed, &expected, false), "{prompt}printed\n{printed}");
+        assert!(alike(&printed, &expected, ""), "{prompt}printed\n{printed}");
     }
 }
 
@@ -372,10 +372,15 @@ fn without_making(printed: &str, expected: &str) -> String {
 }
 
 /// Whether two texts are the same but for what varies from run to run.
-fn alike(printed: &str, expected: &str, do_numbers_vary: bool) -> bool {
+fn alike(printed: &str, expected: &str, marks: &str) -> bool {
     let plain = |text: &str| -> Vec<String> {
-        let plain = |line: &str| if do_numbers_vary { loosely(line) } else { closely(line) };
-        text.trim_end().lines().map(|line| plain(line.trim_end())).collect()
+        let plain = |line: &str| if marks == "numbers" { loosely(line) } else { closely(line) };
+        let mut lines: Vec<_> =
+            text.trim_end().lines().map(|line| plain(line.trim_end())).collect();
+        if marks == "any-order" {
+            lines.sort();
+        }
+        lines
     };
     plain(printed) == plain(expected)
 }
