@@ -1,19 +1,22 @@
 //! The README and the guide: every block of code there is run, and prints what stands below it.
 //!
-//! What covers a block is said by the words behind its fence:
+//! The words behind a block's fence say what covers it:
 //!
 //! | fence | what is done |
 //! |---|---|
-//! | `rust` | a doctest, if `src/guide.rs` names the document |
-//! | `console` | each `$ command` is run by `sh`, with the lines below it as its output; where these have `>>>`, what stands behind it and `...` is typed, and `^C` is SIGINT |
+//! | `rust` | it is a doctest: `src/guide.rs` names the document |
+//! | `console` | `sh` runs each `$ command`, and the lines below are its output |
 //! | `console,background` | its one command runs until the document ends |
 //! | `sh`, `text,output` | the command of the first prints the second |
-//! | `json,fields` | every field is one of `docs/status.md` |
+//! | `json,fields` | every field is in `docs/status.md` |
 //!
-//! Commands run in a folder with `examples/`, and what earlier blocks of the document left there.
-//! `cargo run` runs what was built already; `cargo test` isn't run. Times, sizes and rates vary, and
-//! with `numbers` behind the fence every number, key and age, the folder of a path and the room
-//! between words do; with `any-order` lines may change places. A key in a command means the one at its place in the real output.
+//! Any other fence fails. Lines of a prompt are typed into the command above them, and `^C` is
+//! SIGINT. `cargo run` runs what was built already, and `cargo test` isn't run. Commands run in a
+//! folder with `examples/`, and find what earlier blocks of their document left there.
+//!
+//! Times and sizes vary. With `numbers` every number, key and age, the folder of a path and the room
+//! between words do; with `any-order` lines may change places. A key in a command stands for the one
+//! at its place in the real output.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -254,7 +257,7 @@ impl Place {
         let expected = expected.replace(PORT, &self.port);
         let mut printed = without_making(&self.run(command), &expected);
         // What runs in the background may need a while to get there.
-        for _ in 0..200 {
+        for _ in 0..2_000 {
             if self.background.is_none() || alike(&printed, &expected, marks) {
                 break;
             }
