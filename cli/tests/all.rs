@@ -28,6 +28,10 @@ mod caches;
 #[path = "all/ends.rs"]
 mod ends;
 
+/// The README and the guide: what they say is what happens.
+#[path = "all/guide.rs"]
+mod guide;
+
 /// Images: building, finding, listing and removing them.
 #[path = "all/images.rs"]
 mod images;
