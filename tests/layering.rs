@@ -117,7 +117,7 @@ fn the_pinned_wasmer_is_the_one_in_the_cache_key() {
         .into_iter()
         .map(|name| (name, dependencies[name]["version"].as_str().unwrap()))
         .collect();
-    let source = include_str!("../engine/src/module/key.rs");
+    let source = include_str!("../engine/src/build/module/key.rs");
     let in_key = source.split("WASMER_VERSION: &str = \"").nth(1).unwrap();
     let in_key = in_key.split('"').next().unwrap();
     for (name, version) in pinned {

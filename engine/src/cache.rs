@@ -1,8 +1,9 @@
-//! The cache directory: where builds and compiled modules live between processes.
+//! The cache directory: where builds, compiled modules, images and packages live between processes.
 //!
 //! Owns its location, its privacy (0700, owned by this user), locks between processes and what
 //! killed processes left unfinished. It does not know what is stored in it. What a reader would get
-//! wrong: a file being present proves nothing; `seal.rs` decides whether it may be used.
+//! wrong: a file being present proves nothing; `cache/seal.rs` decides whether it may be used.
+//! `cache/replace.rs` replaces a file in one step. May use `memory/` and what is beside it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -11,10 +12,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use crate::error::CacheError;
-use crate::replace::{UNFINISHED_PREFIX, replace};
+use replace::{UNFINISHED_PREFIX, replace};
 
-/// Names a directory for the cache; it wins over every default.
-pub const CACHE_DIR_VARIABLE: &str = "HATCHERY_CACHE_DIR";
+pub(crate) mod replace;
+pub(crate) mod seal;
 
 /// The file with the secret; also the sign that a directory is a cache of ours.
 const SECRET_NAME: &str = "secret";
@@ -261,7 +262,7 @@ mod tests {
     fn a_place_that_can_not_be_a_directory_is_an_error_that_names_the_variable() {
         let base = tempfile::NamedTempFile::new().unwrap();
         let error = CacheDir::open(Some(&base.path().join("cache"))).unwrap_err();
-        assert!(error.to_string().contains(CACHE_DIR_VARIABLE), "{error}");
+        assert!(error.to_string().contains(crate::places::CACHE_DIR_VARIABLE), "{error}");
     }
 
     #[test]

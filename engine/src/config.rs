@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 
+use crate::places::{CACHE_DIR_VARIABLE, PYTHON_WHEEL_VARIABLE};
+
 /// Where the engine finds what it needs.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
@@ -77,9 +79,9 @@ impl EngineConfig {
             std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
         };
         Self {
-            cache_dir: path(crate::cache::CACHE_DIR_VARIABLE),
+            cache_dir: path(CACHE_DIR_VARIABLE),
             cache_bound_bytes: cache_bound().unwrap_or(Self::default().cache_bound_bytes),
-            wheel: path(crate::python::PYTHON_WHEEL_VARIABLE),
+            wheel: path(PYTHON_WHEEL_VARIABLE),
             host: HostKind::default(),
             copy_on_write: std::env::var_os(COPY_ON_WRITE_VARIABLE)
                 .is_none_or(|value| value != "off"),

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 
 use bytesize::ByteSize;
 
-use crate::cache::CACHE_DIR_VARIABLE;
-use crate::python::{PYTHON_VERSION, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
+use crate::places::{CACHE_DIR_VARIABLE, PYTHON_VERSION, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
 
 /// The engine can't be had: no build, no module, no cache.
 #[derive(Debug, thiserror::Error)]

@@ -4,34 +4,38 @@
 //! by `os._exit` leaves CPython and wasmer in the middle of something, so the interpreter is lost
 //! with it, and the next one gets a new instance.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wasmer::{RuntimeError, Store, TypedFunction};
+use wasmer::{Store, TypedFunction};
 
-use crate::agent::{self, Moment};
-use crate::engine::Engine;
-use crate::functions::calls::{CallEffects, Calls};
+use crate::build::module::throws::{MOST_THROWS, ThrowsLeft};
+use crate::build::spec::ImageSpec;
+use crate::guest::agent::{self, Moment};
+use crate::host::GuestHost;
 use crate::host::door::{Door, GeneratorClaim, Passed};
-use crate::host::{Bell, GuestHost, RunEffects, RunSetup};
-use crate::image::{Image, ImageSpec};
-use crate::interrupt::{Gate, InterruptHandle, Stopped};
+use crate::host::env::{Bell, RunEffects, RunSetup};
+use crate::interpreter::engine::Engine;
+use crate::interpreter::image::Image;
+use crate::interpreter::session::Life;
+use crate::interrupt::gate::{Gate, InterruptHandle};
+use crate::interrupt::stop::StopHandle;
+use crate::interrupt::watchdog::Stopwatch;
 use crate::limits::{LimitHit, LimitKind, Limits};
-use crate::meter::Stopwatch;
-use crate::module::throws::{MOST_THROWS, ThrowsLeft};
-use crate::outcome::{Afterwards, Outcome, Usage, Verdict};
-use crate::program::Program;
-use crate::session::Life;
-use crate::stop::StopHandle;
-use crate::transcript::{Stream, Transcript};
-use crate::tunables::InstanceMemory;
-use judge::{hit, judge};
+use crate::memory::tunables::InstanceMemory;
+use crate::run::functions::calls::{CallEffects, Calls};
+use crate::run::outcome::{Afterwards, Outcome, Usage, Verdict};
+use crate::run::program::Program;
+use crate::run::transcript::{Stream, Transcript};
+use judge::{TurnFailure, hit, judge};
 use state::Individuality;
 
+pub(crate) mod engine;
+pub(crate) mod image;
 mod judge;
+pub(crate) mod session;
 mod start;
 mod state;
 
@@ -335,29 +339,4 @@ fn with_output(outcome: Outcome, transcript: &Transcript) -> Outcome {
         usage: Usage { output_bytes: transcript.written_bytes(), ..outcome.usage },
         ..outcome
     }
-}
-
-/// Why a turn did not come to an end of its own.
-#[derive(Debug, thiserror::Error)]
-enum TurnFailure {
-    #[error("stopped")]
-    Stopped,
-    #[error("the guest has no room for the turn")]
-    NoRoom,
-    #[error("{}", .0.message())]
-    Trap(RuntimeError),
-    #[error("code in C++ threw too many exceptions")]
-    OutOfThrows,
-}
-
-impl From<Stopped> for TurnFailure {
-    fn from(_: Stopped) -> Self {
-        Self::Stopped
-    }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without a text".to_owned())
 }

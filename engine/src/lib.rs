@@ -13,82 +13,65 @@
 //! guest sends, writes or asks for. A guest can do only what its imports do, and those are on a
 //! list that is checked when a module is loaded.
 
-pub use base64::decode as decode_base64;
-pub use cache::{CACHE_DIR_VARIABLE, CacheDir};
+pub use build::packages::Package;
+pub use build::packages::info::{PackageInfo, PackageOrigin};
+pub use build::prune::{
+    CacheEntry, CacheEntryKind, Prune, Pruned, entries as cache_entries, prune as prune_cache,
+};
+pub use build::python::PythonBuild;
+pub use build::spec::{ImageSpec, Setup};
+pub use cache::CacheDir;
 pub use config::{
     CACHE_BOUND_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, Progress, ProgressSink,
     Silent,
 };
-pub use engine::Engine;
 pub use error::{
     CacheError, EngineError, ImageError, ModuleError, PackageError, PythonError, SessionError,
     StartError,
 };
+pub use files::changes::{ChangeKind, ChangedFile};
 pub use files::mount::{BadMount, Mount};
+pub use files::path::{BadPath, MAX_PATH_BYTES, check_path};
 pub use files::workspace::Workspace;
-pub use functions::{
+pub use interpreter::Interpreter;
+pub use interpreter::engine::Engine;
+pub use interpreter::image::store::{
+    find as find_image, keys as image_keys, list as images, remove as remove_image,
+};
+pub use interpreter::image::{Image, ImageInfo};
+pub use interpreter::session::{PackedRest, PackedSession, SessionState};
+pub use interrupt::reason::StopReason;
+pub use interrupt::stop::{Overdue, StopHandle};
+pub use interrupt::watchdog::OVERDUE_AFTER;
+pub use limits::{LimitHit, LimitKind, Limits};
+pub use places::{CACHE_DIR_VARIABLE, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
+pub use run::base64::decode as decode_base64;
+pub use run::functions::{
     BadFunction, Callee, Cancellation, Delivery, HostCall, HostError, HostFunctions, Parameter,
     RecordedAnswer, RecordedCall, Recording, Reply, Room, Signature,
 };
-pub use image::store::{
-    find as find_image, keys as image_keys, list as images, remove as remove_image,
+pub use run::outcome::{
+    Afterwards, Exception, MimeBundle, MimeData, Outcome, SandboxFailure, StackFrame,
+    SyntaxPosition, Tampering, Usage, Verdict,
 };
-pub use image::{Image, ImageInfo, ImageSpec, Setup};
-pub use interpreter::Interpreter;
-pub use limits::{LimitHit, LimitKind, Limits};
-pub use meter::OVERDUE_AFTER;
-pub use outcome::{
-    Afterwards, ChangeKind, ChangedFile, Exception, MimeBundle, MimeData, Outcome, SandboxFailure,
-    StackFrame, StopReason, SyntaxPosition, Tampering, Usage, Verdict,
+pub use run::program::{
+    BadMountPath, BadProgram, Call, Deterministic, Entry, InputFile, MountedFolder, Program,
+    Script, workdir,
 };
-pub use packages::{Package, PackageInfo, PackageOrigin};
-pub use program::{
-    BadMountPath, BadPath, BadProgram, Call, Deterministic, Entry, InputFile, MAX_PATH_BYTES,
-    MountedFolder, Program, Script, check_path, workdir,
-};
-pub use prune::{
-    CacheEntry, CacheEntryKind, Prune, Pruned, entries as cache_entries, prune as prune_cache,
-};
-pub use python::{PYTHON_WHEEL_VARIABLE, PythonBuild, WHEEL_REQUIREMENT};
-pub use session::{PackedRest, PackedSession, SessionState};
-pub use stop::{Overdue, StopHandle};
-pub use transcript::{Chunk, Cursor, Event, EventKind, Next, Stream, Transcript};
-pub use value::{Array, BadValue, Column, Element, Frame, MOST_DIMENSIONS, Value, Variables};
+pub use run::transcript::{Chunk, Cursor, Event, EventKind, Next, Stream, Transcript};
+pub use run::value::{Array, BadValue, Column, Element, Frame, MOST_DIMENSIONS, Value, Variables};
 
-mod agent;
-mod base64;
+mod build;
 mod cache;
 mod config;
-mod engine;
 mod errno;
 mod error;
-#[cfg(target_os = "linux")]
-mod faults;
-#[cfg(not(target_os = "linux"))]
-#[path = "faults_disabled.rs"]
-mod faults;
 mod files;
-mod functions;
+mod guest;
 mod host;
-mod image;
 mod interpreter;
 mod interrupt;
-mod library;
 mod limits;
 mod memory;
-mod meter;
-mod module;
-mod names;
-mod outcome;
-mod packages;
-mod program;
-mod prune;
-mod python;
-mod replace;
-mod seal;
-mod session;
-mod stack;
-mod stop;
-mod transcript;
-mod tunables;
-mod value;
+mod places;
+mod run;

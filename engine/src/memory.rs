@@ -42,11 +42,17 @@ mod cow;
 #[cfg(not(target_os = "linux"))]
 #[path = "memory/cow_disabled.rs"]
 mod cow;
+#[cfg(target_os = "linux")]
+pub(crate) mod faults;
+#[cfg(not(target_os = "linux"))]
+#[path = "memory/faults_disabled.rs"]
+pub(crate) mod faults;
 pub(crate) mod image;
 mod layers;
 pub(crate) mod patch;
 mod runs;
 pub(crate) mod sys;
+pub(crate) mod tunables;
 #[cfg(target_os = "linux")]
 mod written;
 

@@ -4,7 +4,29 @@ use std::collections::BTreeMap;
 
 use super::contents::Contents;
 use super::tree::{Kind, NodeId, Tree};
-use crate::outcome::{ChangeKind, ChangedFile};
+
+/// A file of the workspace that a run created, modified or deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedFile {
+    /// Path relative to the workspace.
+    pub path: String,
+    /// What happened to it.
+    pub kind: ChangeKind,
+    /// Its contents when the run ended; empty if it was deleted.
+    pub contents: Vec<u8>,
+}
+
+/// What happened to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// It was not there before.
+    Created,
+    /// Its contents are others.
+    Modified,
+    /// It is there no more.
+    Deleted,
+}
 
 /// Files below `folder` that differ between the trees, sorted by path.
 ///

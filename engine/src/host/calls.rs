@@ -8,52 +8,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::GuestEnv;
-use crate::agent::Frame;
-use crate::functions::calls::{Calls, Found, encode, encode_begun, nothing_to_call};
-use crate::interrupt::Woken;
-
-/// What a guest wants of host functions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Ask {
-    Call(Vec<u8>),
-    /// A call of so many bytes, which nobody reads.
-    CallTooLong(usize),
-    Wait {
-        /// At most; `None` for as long as it takes.
-        time: Option<Duration>,
-        /// The call whose end is waited for; `None` for any.
-        ticket: Option<u32>,
-    },
-    Cancel(u32),
-    Functions,
-}
-
-impl Ask {
-    /// Reads what follows the first byte of a frame; `None` if that is of another kind.
-    pub(super) fn parse(frame: Frame, body: &[u8]) -> Option<Self> {
-        Some(match frame {
-            Frame::Call => Self::Call(body.to_vec()),
-            Frame::Wait => {
-                let (time, ticket) = body.split_first_chunk::<8>()?;
-                let time = u64::try_from(i64::from_le_bytes(*time)).ok();
-                let ticket = u32::from_le_bytes(ticket.try_into().ok()?);
-                let time = time.map(Duration::from_nanos);
-                Self::Wait { time, ticket: (ticket != 0).then_some(ticket) }
-            }
-            Frame::Cancel => Self::Cancel(u32::from_le_bytes(body.try_into().ok()?)),
-            Frame::Functions => Self::Functions,
-            Frame::Fetch
-            | Frame::Reply
-            | Frame::Hello
-            | Frame::ProgramBegins
-            | Frame::ProgramOver
-            | Frame::Seeded
-            | Frame::Immortal
-            | Frame::Display => return None,
-        })
-    }
-}
+use super::door::Ask;
+use super::env::GuestEnv;
+use crate::interrupt::gate::Woken;
+use crate::run::functions::calls::{Calls, Found, encode, encode_begun, nothing_to_call};
 
 /// Serves a guest, on the host's side of the gate; `calls` is `None` where nothing can be called.
 pub(super) fn serve(env: &GuestEnv, calls: Option<&Arc<Calls>>, ask: Ask) -> Vec<u8> {
@@ -71,7 +29,7 @@ pub(super) fn serve(env: &GuestEnv, calls: Option<&Arc<Calls>>, ask: Ask) -> Vec
             Vec::new()
         }
         (Ask::Functions, Some(calls)) => calls.table(),
-        (Ask::Functions, None) => crate::functions::HostFunctions::default().table(),
+        (Ask::Functions, None) => crate::run::functions::HostFunctions::default().table(),
     }
 }
 
@@ -116,30 +74,4 @@ fn wait(
         },
     }
     Vec::new()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_asked_for_has_its_length() {
-        let wait = |time: i64, ticket: u32| {
-            let body = [&time.to_le_bytes()[..], &ticket.to_le_bytes()].concat();
-            Ask::parse(Frame::Wait, &body)
-        };
-        assert_eq!(wait(-1, 0), Some(Ask::Wait { time: None, ticket: None }));
-        let time = Some(Duration::from_nanos(5));
-        assert_eq!(wait(5, 7), Some(Ask::Wait { time, ticket: Some(7) }));
-        assert_eq!(Ask::parse(Frame::Cancel, b"\x02\0\0\0"), Some(Ask::Cancel(2)));
-        for (frame, body) in [
-            (Frame::Wait, &b""[..]),
-            (Frame::Wait, &[0; 11]),
-            (Frame::Wait, &[0; 13]),
-            (Frame::Cancel, b"abc"),
-            (Frame::Fetch, b""),
-        ] {
-            assert_eq!(Ask::parse(frame, body), None, "{frame:?} {body:?}");
-        }
-    }
 }

@@ -6,17 +6,19 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use wasmer::{FunctionEnv, Imports, Instance, Module, Store};
 
+use super::GuestHost;
+use super::door::binding as door;
+use super::env::{GuestEnv, RunEffects, RunSetup};
+use super::layout::{put_beside, put_input, put_mount, put_workdir};
 use super::wasi::{HostState, RunStreams, Wasi, binding};
-use super::{GuestEnv, GuestHost, RunEffects, RunSetup, door};
+use crate::build::module::imports::{HOST, HOST_CALL, WASI};
 use crate::errno::Errno;
 use crate::error::StartError;
 use crate::files::changes::changes;
 use crate::files::quota::FileQuota;
 use crate::files::tree::Tree;
-use crate::files::{put_beside, put_input, put_mount, put_workdir};
-use crate::module::imports::{HOST, HOST_CALL, WASI};
-use crate::outcome::{SandboxFailure, Verdict};
-use crate::program::{BESIDE_FOLDER, SCRIPT_FOLDER};
+use crate::places::{BESIDE_FOLDER, SCRIPT_FOLDER};
+use crate::run::outcome::{SandboxFailure, Verdict};
 
 /// Serves one guest.
 pub(crate) struct ReactorHost {

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use crate::errno::Errno;
-use crate::files::Layout;
 use crate::files::tree::{NodeId, Tree};
-use crate::library::MATPLOTLIB_DATA_PATH;
-use crate::program::Deterministic;
-use crate::transcript::Transcript;
+use crate::host::layout::Layout;
+use crate::places::MATPLOTLIB_DATA_PATH;
+use crate::run::program::Deterministic;
+use crate::run::transcript::Transcript;
 use bytes::{Buffer, GuestBytes};
 use clock::Clock;
 use descriptors::Descriptors;

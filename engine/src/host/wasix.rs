@@ -28,16 +28,19 @@ use wasmer_wasix::virtual_fs::{
 };
 use wasmer_wasix::{PluggableRuntime, VirtualTaskManager, WasiEnv, WasiFunctionEnv};
 
+use super::GuestHost;
+use super::door::binding as door;
+use super::env::{GuestEnv, RunEffects, RunSetup, unwind};
 use super::wasi::{BASE_ENVIRONMENT, binding};
-use super::{GuestEnv, GuestHost, RunEffects, RunSetup, door, unwind};
-use crate::agent::WORKSPACE;
+use crate::build::library::Library;
+use crate::build::module::imports::{HOST, HOST_CALL, WASI, is_allowed};
 use crate::error::StartError;
+use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::host::wasi::HostState;
-use crate::library::{ARCHIVE_PATH, Library, MATPLOTLIB_DATA_PATH};
-use crate::module::imports::{HOST, HOST_CALL, WASI, is_allowed};
-use crate::outcome::{ChangeKind, ChangedFile, SandboxFailure, Verdict};
-use crate::program::InputFile;
-use crate::transcript::{Stream, Transcript};
+use crate::places::{ARCHIVE_PATH, MATPLOTLIB_DATA_PATH, WORKSPACE};
+use crate::run::outcome::{SandboxFailure, Verdict};
+use crate::run::program::InputFile;
+use crate::run::transcript::{Stream, Transcript};
 use quota::QuotaFs;
 
 mod quota;

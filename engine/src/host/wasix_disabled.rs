@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use wasmer::{Engine, FunctionEnv, Imports, Instance, Module, Store};
 
-use super::{GuestEnv, GuestHost, RunEffects, RunSetup};
+use super::GuestHost;
+use super::env::{GuestEnv, RunEffects, RunSetup};
+use crate::build::library::Library;
 use crate::error::StartError;
 use crate::host::wasi::HostState;
-use crate::library::Library;
-use crate::outcome::Verdict;
+use crate::run::outcome::Verdict;
 
 /// A host that serves no guest.
 pub(crate) struct WasixHost;

@@ -5,16 +5,16 @@ use std::any::Any;
 use wasmer::RuntimeError;
 use wasmer::sys::vm::TrapCode;
 
-use super::{TurnFailure, panic_text};
-use crate::agent::{self, LeftOut};
-use crate::host::GuestExit;
-use crate::interrupt::Asked;
+use crate::build::module::throws::MOST_THROWS;
+use crate::guest::agent::{self, LeftOut};
+use crate::host::env::GuestExit;
+use crate::interrupt::gate::{Asked, Stopped};
+use crate::interrupt::reason::StopReason;
 use crate::limits::{LimitHit, LimitKind, Limits, milliseconds};
-use crate::module::throws::MOST_THROWS;
-use crate::outcome::{
-    Afterwards, Exception, Outcome, SandboxFailure, StopReason, Tampering, Usage, Verdict,
+use crate::memory::tunables::GUEST_STACK_BYTES;
+use crate::run::outcome::{
+    Afterwards, Exception, Outcome, SandboxFailure, Tampering, Usage, Verdict,
 };
-use crate::tunables::GUEST_STACK_BYTES;
 
 /// How a run ended, before its usage is known.
 #[derive(Debug)]
@@ -157,6 +157,31 @@ fn judge_trap(error: RuntimeError) -> Verdict {
         }
         None => Verdict::SandboxFailed(SandboxFailure::Trap(error.message())),
     }
+}
+
+/// Why a turn did not come to an end of its own.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TurnFailure {
+    #[error("stopped")]
+    Stopped,
+    #[error("the guest has no room for the turn")]
+    NoRoom,
+    #[error("{}", .0.message())]
+    Trap(RuntimeError),
+    #[error("code in C++ threw too many exceptions")]
+    OutOfThrows,
+}
+
+impl From<Stopped> for TurnFailure {
+    fn from(_: Stopped) -> Self {
+        Self::Stopped
+    }
+}
+
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a text".to_owned())
 }
 
 #[cfg(test)]

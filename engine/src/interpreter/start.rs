@@ -6,31 +6,75 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use wasmer::{FunctionEnv, Instance, Store, TypedFunction};
 
-use super::{Interpreter, START_LIMIT, TurnFailure, panic_text};
-use crate::agent;
-use crate::engine::Engine;
+use super::judge::{TurnFailure, panic_text};
+use super::{Interpreter, START_LIMIT};
+use crate::build::module::throws::ThrowsLeft;
 use crate::error::StartError;
-use crate::faults;
-use crate::host::wasi::Wasi;
-use crate::host::{Bell, GuestEnv, GuestHost, RunSetup};
-use crate::image::Image;
+use crate::guest::agent;
+use crate::guest::recursion;
+use crate::host::GuestHost;
+use crate::host::env::{Bell, GuestEnv, RunSetup};
+use crate::host::layout::Layout;
+use crate::host::wasi::{HostState, Wasi};
+use crate::interpreter::engine::Engine;
+use crate::interpreter::image::Image;
+use crate::interpreter::session::Life;
+use crate::interrupt::gate::{Gate, InterruptHandle};
 use crate::interrupt::raise::{Offsets, Raiser};
-use crate::interrupt::{Gate, InterruptHandle};
+use crate::interrupt::watchdog::Stopwatch;
 use crate::limits::Limits;
 use crate::memory::GuestMemory;
-use crate::meter::Stopwatch;
-use crate::module::throws::ThrowsLeft;
-use crate::program::{Deterministic, Program};
-use crate::session::Life;
-use crate::stack;
-use crate::transcript::{Stream, Transcript};
+use crate::memory::faults;
+use crate::run::program::{Deterministic, Program};
+use crate::run::transcript::{Stream, Transcript};
+
+impl Engine {
+    /// Starts an interpreter on this thread, where it stays.
+    ///
+    /// # Errors
+    /// The system refuses memory, or CPython does not come up.
+    pub fn start(&self) -> Result<Interpreter, StartError> {
+        self.start_determined(None)
+    }
+
+    /// Starts an interpreter whose clock and random numbers may be determined.
+    pub(crate) fn start_determined(
+        &self,
+        deterministic: Option<Deterministic>,
+    ) -> Result<Interpreter, StartError> {
+        self.start_with(self.plain_layout(), deterministic)
+    }
+
+    /// As `start_determined`, with these files.
+    #[tracing::instrument(level = "debug", name = "start_interpreter", skip_all)]
+    pub(crate) fn start_with(
+        &self,
+        layout: &Layout,
+        deterministic: Option<Deterministic>,
+    ) -> Result<Interpreter, StartError> {
+        let state = HostState::new(layout, deterministic.as_ref());
+        let (host, wasi) = self.host(state);
+        Interpreter::start(self, host, wasi, deterministic)
+    }
+}
+
+impl Image {
+    /// Starts an interpreter on this thread, where it stays: one that is as the image is.
+    ///
+    /// # Errors
+    /// The system refuses memory.
+    #[tracing::instrument(level = "debug", name = "start_interpreter", skip_all)]
+    pub fn start(&self) -> Result<Interpreter, StartError> {
+        Interpreter::on(self)
+    }
+}
 
 impl Interpreter {
     /// Starts CPython and the agent.
     ///
     /// # Errors
     /// The system refuses memory, or the module does not come up as a Python build.
-    pub(crate) fn start(
+    fn start(
         engine: &Engine,
         host: Box<dyn GuestHost>,
         wasi: Arc<Mutex<Wasi>>,
@@ -46,7 +90,7 @@ impl Interpreter {
     ///
     /// # Errors
     /// The system refuses memory.
-    pub(crate) fn on(image: &Image) -> Result<Self, StartError> {
+    pub(super) fn on(image: &Image) -> Result<Self, StartError> {
         let engine = image.engine();
         let (host, wasi) = engine.host(image.host().clone());
         let memory = GuestMemory::over(Arc::clone(image.memory()), engine.copies_on_write());
@@ -81,7 +125,7 @@ impl Interpreter {
         };
         let env = FunctionEnv::new(&mut store, env);
         let imports = host.imports(&mut store, engine.module(), &env)?;
-        let (instance, memory) = crate::tunables::with_memory(image, || {
+        let (instance, memory) = crate::memory::tunables::with_memory(image, || {
             Instance::new(&mut store, engine.module(), &imports)
                 .map_err(|error| StartError::Instantiate(error.to_string()))
         });
@@ -151,7 +195,7 @@ impl Interpreter {
                 let memory = self.memory.shared();
                 let offsets = self.engine.offsets(memory);
                 let thread = offsets.and_then(|offsets| offsets.thread(memory));
-                if !thread.is_some_and(|thread| stack::deepen(memory, thread)) {
+                if !thread.is_some_and(|thread| recursion::deepen(memory, thread)) {
                     tracing::warn!(
                         "this build has an unknown layout, so its C code can't recurse deep"
                     );

@@ -4,15 +4,15 @@ use std::io;
 use std::sync::Arc;
 
 use super::Interpreter;
+use crate::build::module::throws::THROWN_BYTES;
 use crate::error::{SessionError, StartError};
 use crate::host::wasi::HostState;
-use crate::image::{GeneratorState, Image};
+use crate::interpreter::image::{GeneratorState, Image};
+use crate::interpreter::session::{Life, SessionState};
 use crate::memory::GuestMemory;
 use crate::memory::patch::MemoryPatch;
-use crate::module::throws::THROWN_BYTES;
-use crate::outcome::SandboxFailure;
-use crate::program::Deterministic;
-use crate::session::{Life, SessionState};
+use crate::run::outcome::SandboxFailure;
+use crate::run::program::Deterministic;
 
 /// Exceptions of C++ code that an instance may leave with wasmer before it is remade.
 const MOST_EXCEPTIONS: u32 = 1024;
@@ -133,7 +133,7 @@ impl Interpreter {
         let image = self.image.as_ref().ok_or(SessionError::NotParkable)?;
         let memory = self.memory.shared().patch().map_err(SessionError::Memory)?;
         let host = self.host.state().ok_or(SessionError::NotParkable)?;
-        let globals = crate::tunables::globals(&mut self.store);
+        let globals = crate::memory::tunables::globals(&mut self.store);
         Ok(SessionState::new(image, memory, globals, host, self.life))
     }
 
@@ -206,7 +206,7 @@ impl Interpreter {
     }
 
     pub(crate) fn globals(&mut self) -> Vec<u128> {
-        crate::tunables::globals(&mut self.store)
+        crate::memory::tunables::globals(&mut self.store)
     }
 
     pub(crate) fn exception(&self) -> Option<u32> {

@@ -1,5 +1,5 @@
 //! Packages beside those of the build: in the image, in its jobs, in sessions that come back; and
-//! what is said of a module that is nowhere. What is refused is in `engine/src/packages/tests.rs`.
+//! what is said of a module that is nowhere. What is refused is in `engine/src/build/packages/tests.rs`.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::fs;

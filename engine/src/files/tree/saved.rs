@@ -169,9 +169,9 @@ impl SavedNode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::{Layout, put_input};
-    use crate::library::Library;
-    use crate::program::InputFile;
+    use crate::build::library::Library;
+    use crate::host::layout::{Layout, put_input};
+    use crate::run::program::InputFile;
 
     fn layout() -> Layout {
         Layout::new(&Library { archive: std::sync::Arc::default(), matplotlib_data: Vec::new() })

@@ -6,8 +6,8 @@ use wasmer::{Function, FunctionEnv, FunctionEnvMut, RuntimeError, Store};
 use super::Wasi;
 use super::bytes::GuestBytes;
 use crate::errno::Errno;
-use crate::host::{GuestEnv, GuestExit, unwind};
-use crate::interrupt::Stopped;
+use crate::host::env::{GuestEnv, GuestExit, unwind};
+use crate::interrupt::gate::Stopped;
 
 const SUCCESS: i32 = 0;
 

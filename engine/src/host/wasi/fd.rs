@@ -11,7 +11,7 @@ use crate::errno::Errno;
 use crate::files::mount;
 use crate::files::resolve::Base;
 use crate::files::tree::{Kind, NodeId};
-use crate::transcript::Stream;
+use crate::run::transcript::Stream;
 
 /// What one call reads from a file of the host, so that no call takes long.
 const MOST_HOST_BYTES: u32 = 1 << 20;

@@ -12,20 +12,21 @@ use super::binding;
 use super::bytes::GuestBytes;
 use super::random::Random;
 use super::{HostState, RunStreams, Wasi};
-use crate::files::Layout;
+use crate::build::library::{Library, LibraryFile};
+use crate::build::module::new_engine;
 use crate::files::mount::Mount;
-use crate::files::put_mount;
 use crate::files::quota::FileQuota;
+use crate::host::GuestHost;
 use crate::host::door::Door;
+use crate::host::env::GuestEnv;
+use crate::host::layout::Layout;
+use crate::host::layout::put_mount;
 use crate::host::reactor::ReactorHost;
-use crate::host::{GuestEnv, GuestHost};
-use crate::interrupt::Gate;
-use crate::library::{Library, LibraryFile};
+use crate::interrupt::gate::Gate;
 use crate::limits::Limits;
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
-use crate::module::new_engine;
-use crate::program::Deterministic;
-use crate::transcript::Transcript;
+use crate::run::program::Deterministic;
+use crate::run::transcript::Transcript;
 
 const DEFAULT_CALLS: u64 = 10_000_000;
 const GUEST_CALLS: u64 = 200_000;
@@ -251,7 +252,7 @@ fn calls_of_a_guest_neither_panic_nor_hang() {
     };
     let env = FunctionEnv::new(&mut store, env);
     let imports = ReactorHost::new(wasi).imports(&mut store, &module, &env).unwrap();
-    let (instance, memory) = crate::tunables::with_memory(None, || {
+    let (instance, memory) = crate::memory::tunables::with_memory(None, || {
         Instance::new(&mut store, &module, &imports).unwrap()
     });
     let memory = memory.unwrap();

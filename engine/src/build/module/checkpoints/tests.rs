@@ -1,0 +1,296 @@
+//! Loops and recursions without a memory access end at a hard stop, whatever their shape.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use wasmer::sys::vm::TrapCode;
+use wasmer::sys::wasmparser::{Parser, Payload};
+use wasmer::{Instance, Module, Store, TypedFunction, imports};
+
+use super::paths::Checkpoints;
+use crate::build::module::new_engine;
+use crate::interrupt::gate::{Gate, InterruptHandle};
+use crate::interrupt::reason::StopReason;
+use crate::memory::tunables::with_memory;
+
+/// Each runs for years, and keeps all that it works on in registers.
+const SHAPES: &[(&str, &str)] = &[
+    (
+        "counting",
+        "(local $n i64)
+         (loop $l (br_if $l (i64.ne
+            (local.tee $n (i64.add (local.get $n) (i64.const 1))) (i64.const -1))))",
+    ),
+    ("empty", "(loop $l (br $l))"),
+    ("tail of a block", "(loop $l (block $out (br_if $out (i32.const 0)) (br $l)))"),
+    (
+        "nested",
+        "(local $i i64) (local $j i64)
+         (loop $outer
+            (local.set $j (i64.const 0))
+            (loop $inner
+                (local.set $j (i64.add (local.get $j) (i64.const 1)))
+                (br_if $inner (i64.lt_u (local.get $j) (i64.const 4000000000000))))
+            (local.set $i (i64.add (local.get $i) (i64.const 1)))
+            (br_if $outer (i64.lt_u (local.get $i) (i64.const 4000000000000))))",
+    ),
+    (
+        "a store in the outer loop alone",
+        "(local $j i64)
+         (loop $outer
+            (i64.store (i32.const 64) (local.get $j))
+            (loop $inner
+                (local.set $j (i64.add (local.get $j) (i64.const 1)))
+                (br_if $inner (i64.ne (local.get $j) (i64.const -1))))
+            (br $outer))",
+    ),
+    (
+        "a store on one arm",
+        "(local $n i64)
+         (loop $l
+            (local.set $n (i64.add (local.get $n) (i64.const 1)))
+            (if (i64.eqz (local.get $n))
+                (then (i64.store (i32.const 64) (local.get $n)))
+                (else (local.set $n (i64.add (local.get $n) (i64.const 2)))))
+            (br $l))",
+    ),
+    (
+        "a store where it is not reached",
+        "(loop $l (br $l) (i64.store (i32.const 64) (i64.const 1)))",
+    ),
+    (
+        "an arm that jumps over the store",
+        "(local $n i64)
+         (loop $l
+            (block $over
+                (local.set $n (i64.add (local.get $n) (i64.const 1)))
+                (br_if $over (i64.ne (local.get $n) (i64.const -1)))
+                (i64.store (i32.const 64) (local.get $n)))
+            (br $l))",
+    ),
+    (
+        "a load that the compiler knows the result of",
+        "(local $n i64)
+         (local.set $n (i64.load (i32.const 64)))
+         (loop $l
+            (local.set $n (i64.add (local.get $n) (i64.const 1)))
+            (br_if $l (i64.ge_u (local.get $n) (i64.load (i32.const 64)))))",
+    ),
+    (
+        "a load that no access before the loop resembles",
+        "(local $p i32) (local $n i64)
+         (local.set $p (i32.wrap_i64 (call $leaf (i64.const 8))))
+         (drop (i64.load offset=16 (local.get $p)))
+         (loop $l
+            (local.set $n (i64.add (local.get $n) (i64.const 1)))
+            (br_if $l (i64.ge_u (local.get $n) (i64.load offset=24 (local.get $p)))))",
+    ),
+    (
+        "a load that an access before the loop resembles",
+        "(local $p i32) (local $n i64)
+         (local.set $p (i32.wrap_i64 (call $leaf (i64.const 8))))
+         (drop (i64.load offset=24 (local.get $p)))
+         (loop $l
+            (local.set $n (i64.add (local.get $n) (i64.const 1)))
+            (br_if $l (i64.ge_u (local.get $n) (i64.load offset=24 (local.get $p)))))",
+    ),
+    (
+        "a load whose offset makes up for its address",
+        "(local $n i64)
+         (local.set $n (i64.load offset=8 (i32.const 64)))
+         (loop $l
+            (local.set $n (i64.add (local.get $n) (i64.const 1)))
+            (br_if $l (i64.ge_u (local.get $n) (i64.load offset=16 (i32.const 56)))))",
+    ),
+    (
+        "floating point",
+        "(local $x f64)
+         (loop $l
+            (local.set $x (f64.sqrt (f64.add (local.get $x) (f64.const 1.5))))
+            (br_if $l (f64.lt (local.get $x) (f64.const 1e300))))",
+    ),
+    (
+        "br_table",
+        "(local $n i32)
+         (loop $l
+            (block $b (block $a
+                (br_table $a $b $l
+                    (i32.and
+                        (local.tee $n (i32.add (local.get $n) (i32.const 7)))
+                        (i32.const 3))))
+                (br $l))
+            (br $l))",
+    ),
+    ("calls of what touches nothing", "(loop $l (drop (call $leaf (i64.const 1))) (br $l))"),
+    (
+        "a caught exception",
+        "(loop $l
+            (block $caught
+                (try_table (catch_all $caught) (drop (call $leaf (i64.const 1))) (br $l)))
+            (br $l))",
+    ),
+    ("recursion", "(drop (call $fib (i64.const 90)))"),
+    ("recursion through a table", "(drop (call $indirect (i64.const 90)))"),
+];
+
+const HELPERS: &str = "
+    (type $of (func (param i64) (result i64)))
+    (table funcref (elem $indirect))
+    (func $leaf (type $of) (i64.mul (local.get 0) (local.get 0)))
+    (func $fib (type $of)
+        (if (result i64) (i64.lt_s (local.get 0) (i64.const 2))
+            (then (local.get 0))
+            (else (i64.add
+                (call $fib (i64.sub (local.get 0) (i64.const 1)))
+                (call $fib (i64.sub (local.get 0) (i64.const 2)))))))
+    (func $indirect (type $of)
+        (if (result i64) (i64.lt_s (local.get 0) (i64.const 2))
+            (then (local.get 0))
+            (else (i64.add
+                (call_indirect (type $of) (i64.sub (local.get 0) (i64.const 1)) (i32.const 0))
+                (call_indirect (type $of) (i64.sub (local.get 0) (i64.const 2)) (i32.const 0))))))";
+
+/// Runs `body` and stops it; whether it ended within a minute.
+fn ends_at_a_stop(body: &str) -> bool {
+    let text = format!("(module (memory 1) {HELPERS} (func (export \"run\") {body}))");
+    let engine = new_engine();
+    let module = Module::new(&engine, wat::parse_str(text).unwrap()).unwrap();
+    let gate = Arc::new(Gate::new());
+    let run = gate.begin();
+    let handle = InterruptHandle::new(Arc::clone(&gate));
+    let (ended, end) = mpsc::channel();
+    let (began, begin) = mpsc::channel();
+    thread::spawn(move || {
+        let mut store = Store::new(engine);
+        let (instance, memory) =
+            with_memory(None, || Instance::new(&mut store, &module, &imports! {}).unwrap());
+        gate.guard(Arc::clone(memory.unwrap().shared()));
+        let run: TypedFunction<(), ()> =
+            instance.exports.get_typed_function(&store, "run").unwrap();
+        let result = gate.guest(|| {
+            began.send(()).unwrap();
+            run.call(&mut store)
+        });
+        let trap = result.map(|ended| ended.unwrap_err().to_trap());
+        // Nobody listens once a minute has passed.
+        let _ = ended.send(trap);
+    });
+    begin.recv().unwrap();
+    assert!(handle.stop(run, StopReason::Cancelled));
+    match end.recv_timeout(Duration::from_secs(60)) {
+        Ok(trap) => {
+            assert_eq!(trap, Ok(Some(TrapCode::HeapAccessOutOfBounds)));
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+#[test]
+fn every_shape_ends_at_a_stop() {
+    let endless: Vec<&str> =
+        SHAPES.iter().filter(|(_, body)| !ends_at_a_stop(body)).map(|(name, _)| *name).collect();
+    assert!(endless.is_empty(), "these went on: {endless:?}");
+}
+
+fn checkpoints(body: &str) -> Checkpoints {
+    let text = format!("(module (memory 1) {HELPERS} (func (export \"run\") {body}))");
+    let wasm = wat::parse_str(text).unwrap();
+    let mut checkpoints = None;
+    for payload in Parser::new(0).parse_all(&wasm) {
+        if let Payload::CodeSectionEntry(function) = payload.unwrap() {
+            let operators = function.get_operators_reader().unwrap();
+            let operators: Vec<_> = operators.into_iter().map(Result::unwrap).collect();
+            checkpoints = Some(Checkpoints::of(&operators).unwrap());
+        }
+    }
+    checkpoints.unwrap()
+}
+
+#[test]
+fn loops_that_always_store_are_left_as_they_are() {
+    let checkpoints = checkpoints(
+        "(local $n i32)
+         (loop $outer
+            (loop $inner
+                (i32.store (local.get $n) (i32.const 1))
+                (br_if $inner (local.get $n)))
+            (br_if $outer (local.get $n))
+            (if (local.get $n) (then (br $outer)) (else (i32.store8 (i32.const 1) (i32.const 0)))))",
+    );
+    assert_eq!(checkpoints.at_loops, [false, false]);
+    assert!(!checkpoints.at_entry);
+}
+
+#[test]
+fn loops_that_load_along_are_left_as_they_are() {
+    let sum = "(local $p i32) (local $end i32) (local $sum f64)
+         (loop $rows
+            (local.set $p (i32.const 64))
+            (loop $columns
+                (local.set $sum (f64.add (local.get $sum) (f64.load (local.get $p))))
+                (local.set $p (i32.add (local.get $p) (i32.const 8)))
+                (br_if $columns (i32.ne (local.get $p) (local.get $end))))
+            (br $rows))";
+    assert_eq!(checkpoints(sum).at_loops, [false, false]);
+    let list = "(local $node i32)
+         (loop $l (br_if $l (local.tee $node (i32.load offset=8 (local.get $node)))))";
+    assert_eq!(checkpoints(list).at_loops, [false]);
+    let indexed = "(local $i i32) (local $base i32) (local $at i32)
+         (loop $l
+            (local.set $at (i32.add (local.get $base) (i32.shl (local.get $i) (i32.const 3))))
+            (local.set $i (i32.add (local.get $i) (i32.const 1)))
+            (br_if $l (i32.load (local.get $at))))";
+    assert_eq!(checkpoints(indexed).at_loops, [false]);
+}
+
+#[test]
+fn loads_that_no_access_before_the_loop_resembles_are_kept() {
+    let only = "(local $p i32) (loop $l (br_if $l (i32.load (local.get $p))))";
+    assert_eq!(checkpoints(only).at_loops, [false]);
+    let in_the_outer_loop = "(local $p i32)
+         (loop $outer
+            (drop (i32.load (local.get $p)))
+            (loop $inner (br_if $inner (i32.load (local.get $p))))
+            (br $outer))";
+    assert_eq!(checkpoints(in_the_outer_loop).at_loops, [false, true]);
+}
+
+#[test]
+fn loads_that_an_access_before_the_loop_resembles_do_not_count() {
+    let same = "(local $p i32)
+         (i32.store8 (local.get $p) (i32.const 1))
+         (loop $l (br_if $l (i32.load (local.get $p))))";
+    assert_eq!(checkpoints(same).at_loops, [true]);
+    let computed_again = "(local $p i32) (local $at i32)
+         (drop (i32.load (i32.add (local.get $p) (i32.const 8))))
+         (loop $l
+            (local.set $at (i32.add (local.get $p) (i32.const 8)))
+            (br_if $l (i32.load (local.get $at))))";
+    assert_eq!(checkpoints(computed_again).at_loops, [true]);
+    let constant = "(loop $l (br_if $l (i32.load (i32.const 64))))";
+    assert_eq!(checkpoints(constant).at_loops, [true]);
+}
+
+#[test]
+fn a_loop_that_never_goes_round_needs_none() {
+    let checkpoints = checkpoints("(loop $l (nop)) (block $b (loop $l (br $b)))");
+    assert_eq!(checkpoints.at_loops, [false, false]);
+}
+
+#[test]
+fn a_function_that_looks_at_memory_before_it_calls_needs_none() {
+    assert!(!checkpoints("(drop (call $leaf (i64.load (i32.const 8))))").at_entry);
+    assert!(checkpoints("(drop (call $leaf (i64.const 8)))").at_entry);
+    let on_one_path = "(block $b (br_if $b (i32.const 1)) (drop (i64.load (i32.const 8))))
+         (drop (call $leaf (i64.const 8)))";
+    assert!(checkpoints(on_one_path).at_entry);
+}
+
+#[test]
+fn a_module_without_a_memory_compiles() {
+    let wasm = wat::parse_str("(module (func (loop $l (br $l))))").unwrap();
+    Module::new(&new_engine(), wasm).unwrap();
+}

@@ -1,0 +1,323 @@
+//! Packages that are added to an image: pure-Python wheels, folders, and what a file of
+//! requirements names.
+//!
+//! A package is read whole when it is opened, and an image's key covers every byte of it. Its
+//! files become part of what every guest of the image sees, read-only, below `SITE`. So nothing of
+//! them is in the image's file, and an image can't be had without the packages that it was made
+//! with.
+//!
+//! Nothing of a package runs outside of the sandbox. What is read here may come from anywhere, so
+//! paths, kinds and sizes are checked before anything is kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::cache::CacheDir;
+use crate::config::ProgressSink;
+use crate::error::PackageError;
+use crate::files::path::check_path;
+use info::{PackageInfo, PackageOrigin, module_of, normalized};
+use inventory::Inventory;
+use metadata::Metadata;
+
+mod folder;
+pub(crate) mod info;
+pub(crate) mod inventory;
+mod metadata;
+mod requirements;
+mod wheel;
+
+/// Files of one image's packages. A hundred wheels of the usual size have fewer.
+const MOST_FILES: usize = 20_000;
+/// Bytes of one image's packages, unpacked; they stay in this process's memory.
+const MOST_BYTES: u64 = 256 << 20;
+/// Folders above a file.
+const MOST_PARTS: usize = 32;
+/// Bytes of a file's or folder's name, as file systems have it.
+const MOST_NAME_BYTES: usize = 255;
+
+/// One or more distributions to be added to an image, read and checked. Cheap to clone; clones are
+/// the same package, and two with the same contents are equal.
+#[derive(Clone)]
+pub struct Package {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    infos: Vec<PackageInfo>,
+    /// Names of distributions that it needs, normalised.
+    needs: BTreeSet<String>,
+    files: BTreeMap<String, Arc<Vec<u8>>>,
+    /// Of names, versions, paths and contents.
+    hash: blake3::Hash,
+}
+
+impl fmt::Debug for Package {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Package")
+            .field("infos", &self.inner.infos)
+            .field("files", &self.inner.files.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Package {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner.hash == other.inner.hash
+    }
+}
+
+impl Eq for Package {}
+
+impl Package {
+    /// Reads a wheel or a folder.
+    ///
+    /// A folder that has an `__init__.py` is one package of the folder's name. Any other folder
+    /// holds what a `site-packages` would: modules, packages, and `.dist-info` folders if there
+    /// are some. Names that begin with a dot and `__pycache__` are left out. Files that end in
+    /// `.pth` do nothing.
+    ///
+    /// # Errors
+    /// It can't be read, isn't a package, is made for one machine, wants another Python, or is
+    /// larger than 256 MiB or 20,000 files.
+    pub fn open(path: &Path) -> Result<Self, PackageError> {
+        let metadata = std::fs::metadata(path)
+            .map_err(|cause| PackageError::Read { path: path.to_owned(), cause })?;
+        if metadata.is_dir() {
+            return folder::read(path);
+        }
+        if path.extension().is_none_or(|extension| extension != "whl") {
+            return Err(bad(path, "give a wheel, which ends in `.whl`, or a folder"));
+        }
+        wheel::read(path, &wheel::load(path)?, PackageOrigin::Wheel(file_name(path)))
+    }
+
+    /// The wheels that a file of requirements names, in the order of their files' names: from the
+    /// cache, or else through this machine's pip. Every requirement has its version and SHA-256.
+    /// Dependencies are not looked for: the file names all, but for what the build has.
+    ///
+    /// # Errors
+    /// The file can't be read or leaves something open, pip fails, or a wheel is not one that
+    /// [`Self::open`] takes.
+    pub fn from_requirements(
+        cache: &CacheDir,
+        path: &Path,
+        progress: &dyn ProgressSink,
+    ) -> Result<Vec<Self>, PackageError> {
+        requirements::load(cache, path, progress)
+    }
+
+    /// What is in it: one distribution for a wheel, those that say so for a folder, or else the
+    /// folder itself.
+    pub fn infos(&self) -> &[PackageInfo] {
+        &self.inner.infos
+    }
+
+    fn name(&self) -> String {
+        let names: Vec<String> = self.inner.infos.iter().map(PackageInfo::to_string).collect();
+        names.join(", ")
+    }
+}
+
+/// What packages have in common that are added to one image: nothing but files that are the same.
+///
+/// # Errors
+/// Two of them have different files under one name, or together they are too large.
+pub(crate) fn check(packages: &[Package]) -> Result<(), PackageError> {
+    let mut seen: BTreeMap<&str, (&Package, &Arc<Vec<u8>>)> = BTreeMap::new();
+    let mut bytes = 0_u64;
+    for package in packages {
+        for (path, contents) in &package.inner.files {
+            match seen.insert(path, (package, contents)) {
+                Some((_, same)) if same == contents => {}
+                Some((other, _)) => return Err(conflict(path, other, package)),
+                None => bytes += contents.len() as u64,
+            }
+        }
+    }
+    for (path, (package, _)) in &seen {
+        if let Some((other, _)) = folders_above(path).find_map(|folder| seen.get(folder)) {
+            return Err(conflict(path, other, package));
+        }
+    }
+    if bytes > MOST_BYTES || seen.len() > MOST_FILES {
+        let names: Vec<String> = packages.iter().map(Package::name).collect();
+        return Err(PackageError::TooLarge { what: names.join(", "), detail: caps() });
+    }
+    Ok(())
+}
+
+fn conflict(path: &str, first: &Package, second: &Package) -> PackageError {
+    PackageError::Conflict { file: path.to_owned(), first: first.name(), second: second.name() }
+}
+
+/// Every file of the packages, each path once.
+pub(crate) fn files(packages: &[Package]) -> BTreeMap<&str, &Arc<Vec<u8>>> {
+    let files = packages.iter().flat_map(|package| &package.inner.files);
+    files.map(|(path, contents)| (path.as_str(), contents)).collect()
+}
+
+/// What distinguishes an image with these packages from others, for its key.
+pub(crate) fn identity(packages: &[Package]) -> Vec<u8> {
+    packages.iter().flat_map(|package| *package.inner.hash.as_bytes()).collect()
+}
+
+/// What is strange about packages on top of a build, for whoever adds them.
+pub(crate) fn warnings(packages: &[Package], build: &Inventory) -> Vec<String> {
+    let added = || packages.iter().flat_map(Package::infos);
+    let known: BTreeSet<String> =
+        added().chain(&build.distributions).map(|info| normalized(&info.name)).collect();
+    let mut warnings = Vec::new();
+    for package in packages {
+        for need in package.inner.needs.difference(&known) {
+            warnings.push(format!("{} needs `{need}`, which is not there", package.name()));
+        }
+        let hides = |info: &&PackageInfo| {
+            let is_same = |own: &PackageInfo| normalized(&own.name) == normalized(&info.name);
+            build.distributions.iter().find(|own| is_same(own) && own.version != info.version)
+        };
+        let modules: BTreeSet<&str> =
+            package.inner.files.keys().filter_map(|path| module_of(path)).collect();
+        let hidden: Vec<&str> =
+            modules.into_iter().filter(|module| build.modules.contains(*module)).collect();
+        match package.infos().iter().find_map(|info| hides(&info)) {
+            Some(own) => warnings.push(format!(
+                "{} is not used: the build has {own}, which comes first",
+                package.name()
+            )),
+            None if !hidden.is_empty() && !is_of_build(package, build) => warnings.push(format!(
+                "`{}` of {} can't be imported: the build has modules of that name, which come first",
+                hidden.join("`, `"),
+                package.name()
+            )),
+            None => {}
+        }
+    }
+    warnings
+}
+
+/// Whether the build has every distribution of the package in the same version.
+fn is_of_build(package: &Package, build: &Inventory) -> bool {
+    package.infos().iter().all(|info| {
+        let is_same = |own: &PackageInfo| {
+            normalized(&own.name) == normalized(&info.name) && own.version == info.version
+        };
+        build.distributions.iter().any(is_same)
+    })
+}
+
+/// Files as they are read, each one checked before it is kept.
+struct Collector<'a> {
+    /// What is read, for errors.
+    source: &'a Path,
+    files: BTreeMap<String, Arc<Vec<u8>>>,
+    bytes: u64,
+}
+
+impl<'a> Collector<'a> {
+    fn new(source: &'a Path) -> Self {
+        Self { source, files: BTreeMap::new(), bytes: 0 }
+    }
+
+    /// Keeps one file. Never reads more than an image may have.
+    fn add(&mut self, path: &str, contents: &mut dyn Read) -> Result<(), PackageError> {
+        self.check(path)?;
+        let room = MOST_BYTES - self.bytes;
+        let mut bytes = Vec::new();
+        contents
+            .take(room + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| bad(self.source, &format!("can't read `{path}` in it: {error}")))?;
+        self.bytes += bytes.len() as u64;
+        if self.bytes > MOST_BYTES || self.files.len() >= MOST_FILES {
+            let what = self.source.display().to_string();
+            return Err(PackageError::TooLarge { what, detail: caps() });
+        }
+        if self.files.insert(path.to_owned(), Arc::new(bytes)).is_some() {
+            return Err(bad(self.source, &format!("it has `{path}` twice")));
+        }
+        Ok(())
+    }
+
+    fn check(&self, path: &str) -> Result<(), PackageError> {
+        let parts = || path.split('/');
+        if check_path(path).is_err()
+            || path.contains('\\')
+            || parts().count() > MOST_PARTS
+            || parts().any(|part| part.len() > MOST_NAME_BYTES)
+        {
+            return Err(bad(
+                self.source,
+                &format!("`{}` in it is no plain path", path.escape_debug()),
+            ));
+        }
+        if is_native(path) {
+            let reason = format!("`{path}` in it is machine code");
+            return Err(PackageError::Native { path: self.source.to_owned(), reason });
+        }
+        Ok(())
+    }
+
+    /// The package, once all its files are here.
+    fn finish(
+        self,
+        infos: Vec<PackageInfo>,
+        metadata: &[Metadata],
+    ) -> Result<Package, PackageError> {
+        let is_file = |folder: &str| self.files.contains_key(folder);
+        if let Some(folder) =
+            self.files.keys().flat_map(|path| folders_above(path)).find(|f| is_file(f))
+        {
+            return Err(bad(self.source, &format!("`{folder}` in it is a file and a folder")));
+        }
+        if !self.files.keys().any(|path| module_of(path).is_some()) {
+            return Err(bad(self.source, "there is nothing in it that can be imported"));
+        }
+        let mut hasher = blake3::Hasher::new();
+        let mut part = |bytes: &[u8]| {
+            hasher.update(&(bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        };
+        for info in &infos {
+            part(info.to_string().as_bytes());
+        }
+        for (path, contents) in &self.files {
+            part(path.as_bytes());
+            part(contents);
+        }
+        let needs = metadata.iter().flat_map(Metadata::needs).collect();
+        let inner = Inner { infos, needs, files: self.files, hash: hasher.finalize() };
+        Ok(Package { inner: Arc::new(inner) })
+    }
+}
+
+/// `a` and `a/b` for `a/b/c`.
+fn folders_above(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').map(|(at, _)| &path[..at])
+}
+
+/// Whether a file is a shared library, by its name.
+fn is_native(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+    [".so", ".pyd", ".dylib", ".dll"].iter().any(|end| name.ends_with(end)) || name.contains(".so.")
+}
+
+fn caps() -> String {
+    format!("an image takes at most {} MiB in {MOST_FILES} files", MOST_BYTES >> 20)
+}
+
+fn bad(path: &Path, detail: &str) -> PackageError {
+    PackageError::NotAPackage { path: path.to_owned(), detail: detail.to_owned() }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map(OsStr::to_string_lossy).unwrap_or_default().into_owned()
+}
+
+#[cfg(test)]
+mod tests;

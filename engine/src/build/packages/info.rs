@@ -1,0 +1,66 @@
+//! What is known of a distribution: its name, its version and where it came from.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What is known of a distribution in an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackageInfo {
+    /// The name as its own metadata has it, or a folder's.
+    pub name: String,
+    /// The version; `None` for a folder that says none.
+    pub version: Option<String>,
+    /// Where it came from.
+    pub origin: PackageOrigin,
+}
+
+/// Where a distribution came from. Names of files are without their folders.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum PackageOrigin {
+    /// It is part of the Python build.
+    Build,
+    /// A wheel of this name.
+    Wheel(String),
+    /// A folder of this name.
+    Folder(String),
+    /// A wheel of this name, which a file of requirements wanted.
+    Requirements(String),
+}
+
+impl fmt::Display for PackageOrigin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Build => formatter.write_str("the build"),
+            Self::Wheel(name) => write!(formatter, "wheel {name}"),
+            Self::Folder(name) => write!(formatter, "folder {name}"),
+            Self::Requirements(name) => write!(formatter, "requirements, wheel {name}"),
+        }
+    }
+}
+
+impl fmt::Display for PackageInfo {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.version {
+            Some(version) => write!(formatter, "{} {version}", self.name),
+            None => formatter.write_str(&self.name),
+        }
+    }
+}
+
+/// The module or package at the top that a file is or belongs to.
+pub(crate) fn module_of(path: &str) -> Option<&str> {
+    let is_name = |name: &str| !name.is_empty() && !name.contains(['.', '-']);
+    let name = match path.split_once('/') {
+        Some((folder, rest)) => Some(folder).filter(|_| rest.contains(".py")),
+        None => path.strip_suffix(".py").or_else(|| path.strip_suffix(".pyc")),
+    };
+    name.filter(|name| is_name(name))
+}
+
+/// A distribution's name as names are compared: lower case, one `-` for each run of `-`, `_`, `.`.
+pub(crate) fn normalized(name: &str) -> String {
+    let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
+    parts.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")
+}

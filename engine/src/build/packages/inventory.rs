@@ -1,0 +1,57 @@
+//! What can be imported from the build's own archive.
+
+use std::collections::BTreeSet;
+use std::io::Cursor;
+
+use crate::build::library::bad;
+use crate::build::packages::info::{PackageInfo, PackageOrigin, module_of};
+use crate::error::PythonError;
+use crate::places::ARCHIVE_PATH;
+
+/// What can be imported from a build's archive.
+#[derive(Debug, Default)]
+pub(crate) struct Inventory {
+    /// The packages that say their versions, by name.
+    pub(crate) distributions: Vec<PackageInfo>,
+    /// Modules and packages at the top, those of the standard library among them.
+    pub(crate) modules: BTreeSet<String>,
+}
+
+/// Reads the names of an archive's entries.
+pub(crate) fn inventory(archive: &[u8]) -> Result<Inventory, PythonError> {
+    let name = ARCHIVE_PATH;
+    let zip = zip::ZipArchive::new(Cursor::new(archive)).map_err(|e| bad(name, &e))?;
+    let mut inventory = Inventory::default();
+    for entry in zip.file_names() {
+        let entry = entry.map_err(|e| bad(name, &e))?;
+        inventory.modules.extend(module_of(&entry).map(str::to_owned));
+        inventory.distributions.extend(distribution(&entry));
+    }
+    inventory.distributions.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(inventory)
+}
+
+/// The distribution whose metadata an entry is.
+fn distribution(entry: &str) -> Option<PackageInfo> {
+    let folder = entry.strip_suffix(".dist-info/METADATA")?;
+    let (name, version) = folder.split_once('-')?;
+    // Folders can't have a `-` in a name, and have `_` in its place.
+    let name = name.replace('_', "-");
+    Some(PackageInfo { name, version: Some(version.to_owned()), origin: PackageOrigin::Build })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_of_metadata_names_a_distribution() {
+        let found = distribution("et_xmlfile-2.0.0.dist-info/METADATA").unwrap();
+        assert_eq!(found.to_string(), "et-xmlfile 2.0.0");
+        for entry in
+            ["numpy/__init__.pyc", "x-1.dist-info/entry_points.txt", "x.dist-info/METADATA"]
+        {
+            assert_eq!(distribution(entry), None, "{entry}");
+        }
+    }
+}

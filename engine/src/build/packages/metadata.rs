@@ -1,0 +1,216 @@
+//! What a distribution says of itself in its `METADATA`, as far as an image has to know: name,
+//! version, the Python that it wants, and what it needs.
+//!
+//! Versions and markers are read as far as they are simple. What isn't understood is taken to be
+//! met: it is for warnings, and for refusing what can't run.
+
+use std::cmp::Ordering;
+
+use super::normalized;
+use crate::places::PYTHON_VERSION;
+
+/// The headers of a `METADATA` that matter here.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Metadata {
+    pub(super) name: Option<String>,
+    pub(super) version: Option<String>,
+    pub(super) requires_python: Option<String>,
+    requires: Vec<String>,
+}
+
+impl Metadata {
+    pub(super) fn parse(text: &str) -> Self {
+        let mut metadata = Self::default();
+        for (name, value) in headers(text) {
+            match name.to_ascii_lowercase().as_str() {
+                "name" => metadata.name = Some(value.to_owned()),
+                "version" => metadata.version = Some(value.to_owned()),
+                "requires-python" => metadata.requires_python = Some(value.to_owned()),
+                "requires-dist" => metadata.requires.push(value.to_owned()),
+                _ => {}
+            }
+        }
+        metadata
+    }
+
+    /// Whether the build's Python is one that it wants.
+    pub(super) fn runs_here(&self) -> bool {
+        self.requires_python.as_deref().is_none_or(|wanted| meets(&PYTHON_VERSION, wanted))
+    }
+
+    /// Names of the distributions that it needs here, normalised, extras left out.
+    pub(super) fn needs(&self) -> impl Iterator<Item = String> {
+        self.requires.iter().filter_map(|requirement| {
+            let (wanted, marker) = requirement.split_once(';').unwrap_or((requirement, ""));
+            let end = wanted.find(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c));
+            let name = normalized(wanted.trim_start().get(..end.unwrap_or(wanted.len()))?);
+            let applies = marker.trim().is_empty() || applies(marker);
+            (applies && !name.is_empty()).then_some(name)
+        })
+    }
+}
+
+/// The headers of a text like a mail's, up to its first empty line; lines that continue one are
+/// left out.
+pub(super) fn headers(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines()
+        .take_while(|line| !line.trim().is_empty())
+        .filter(|line| !line.starts_with([' ', '\t']))
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.trim(), value.trim()))
+}
+
+/// Whether a version meets all clauses such as `>=3.8,!=3.9.*`.
+fn meets(version: &[u32], clauses: &str) -> bool {
+    clauses.split(',').map(str::trim).filter(|clause| !clause.is_empty()).all(|clause| {
+        let at = clause.find(|c: char| !"<>=!~".contains(c)).unwrap_or(clause.len());
+        compares(version, &clause[..at], clause[at..].trim()).unwrap_or(true)
+    })
+}
+
+/// Whether `version operator wanted`; `None` if that isn't understood.
+fn compares(version: &[u32], operator: &str, wanted: &str) -> Option<bool> {
+    let prefix = wanted.strip_suffix(".*");
+    let wanted = release(prefix.unwrap_or(wanted))?;
+    let begins = |parts: &[u32]| padded(version, parts.len())[..parts.len()] == *parts;
+    let order = order(version, &wanted);
+    Some(match operator {
+        "==" if prefix.is_some() => begins(&wanted),
+        "!=" if prefix.is_some() => !begins(&wanted),
+        "==" | "===" => order == Ordering::Equal,
+        "!=" => order != Ordering::Equal,
+        ">=" => order != Ordering::Less,
+        "<=" => order != Ordering::Greater,
+        ">" => order == Ordering::Greater,
+        "<" => order == Ordering::Less,
+        "~=" => order != Ordering::Less && begins(&wanted[..wanted.len().saturating_sub(1)]),
+        _ => return None,
+    })
+}
+
+/// The numbers of a version without what follows them, such as `a6`; `None` if it has none.
+fn release(version: &str) -> Option<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for part in version.split('.') {
+        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        match part[..end].parse() {
+            Ok(number) => numbers.push(number),
+            Err(_) => break,
+        }
+        if end < part.len() {
+            break;
+        }
+    }
+    (!numbers.is_empty()).then_some(numbers)
+}
+
+fn order(a: &[u32], b: &[u32]) -> Ordering {
+    let len = a.len().max(b.len());
+    padded(a, len).cmp(&padded(b, len))
+}
+
+fn padded(version: &[u32], len: usize) -> Vec<u32> {
+    let mut version = version.to_vec();
+    version.resize(len.max(version.len()), 0);
+    version
+}
+
+/// Whether a requirement with this marker holds here. One that isn't understood doesn't, so that
+/// nothing is said to be missing that may not be wanted.
+fn applies(marker: &str) -> bool {
+    let marker = marker.trim();
+    let inner = marker.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or(marker);
+    if inner.contains(['(', ')']) {
+        return false;
+    }
+    inner.split(" or ").any(|group| group.split(" and ").all(|clause| holds(clause) == Some(true)))
+}
+
+/// Whether a clause such as `python_version < "3.8"` holds; `None` if it isn't understood.
+fn holds(clause: &str) -> Option<bool> {
+    let clause = clause.trim();
+    let at = clause.find(|c: char| "<>=!~".contains(c))?;
+    let (variable, rest) = clause.split_at(at);
+    let end = rest.find(|c: char| !"<>=!~".contains(c))?;
+    let (operator, value) = rest.split_at(end);
+    let value = value.trim().trim_matches(['"', '\'']);
+    let here = match variable.trim() {
+        "python_version" => return compares(&PYTHON_VERSION[..2], operator, value),
+        "python_full_version" => return compares(&PYTHON_VERSION, operator, value),
+        "sys_platform" => "wasi",
+        "os_name" => "posix",
+        "implementation_name" => "cpython",
+        "platform_python_implementation" => "CPython",
+        "platform_system" => "wasi",
+        _ => return None,
+    };
+    match operator {
+        "==" => Some(here == value),
+        "!=" => Some(here != value),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(lines: &[&str]) -> Metadata {
+        Metadata::parse(&lines.join("\n"))
+    }
+
+    #[test]
+    fn headers_end_at_the_first_empty_line() {
+        let metadata = parse(&[
+            "Metadata-Version: 2.1",
+            "Name: Some.Thing",
+            "version: 1.0",
+            " Name: continued",
+            "",
+            "Name: described",
+        ]);
+        assert_eq!(metadata.name.as_deref(), Some("Some.Thing"));
+        assert_eq!(metadata.version.as_deref(), Some("1.0"));
+        assert!(metadata.runs_here());
+    }
+
+    #[test]
+    fn the_wanted_python_is_compared_with_the_builds() {
+        for (wanted, runs) in [
+            (">=3.8", true),
+            (">=3.8, <4", true),
+            ("<3.15", false),
+            (">=3.16", false),
+            ("!=3.15.*", false),
+            ("==3.*", true),
+            ("~=3.9", true),
+            ("~=3.9.1", false),
+            (">3.14,<=3.15", true),
+            (">=2.7, !=3.0.*, !=3.1.*", true),
+            ("==2.7", false),
+            ("<3.15.0a1", false),
+            ("anything", true),
+            ("", true),
+        ] {
+            let metadata = parse(&["Name: x", &format!("Requires-Python: {wanted}")]);
+            assert_eq!(metadata.runs_here(), runs, "{wanted}");
+        }
+    }
+
+    #[test]
+    fn needs_are_names_that_hold_here() {
+        let metadata = parse(&[
+            "Requires-Dist: numpy>=1.20",
+            "Requires-Dist: Typing_Extensions (>=4) ; python_version >= \"3.8\"",
+            "Requires-Dist: colorama; sys_platform == 'win32'",
+            "Requires-Dist: backport ; python_version < \"3.11\" or os_name == 'nt'",
+            "Requires-Dist: pytest ; extra == 'test'",
+            "Requires-Dist: docs; python_version > '3' and extra == 'docs'",
+            "Requires-Dist: odd; (python_version > '3') and (os_name == 'posix')",
+            "Requires-Dist: requests[socks]~=2.0",
+            "Requires-Dist: zope.interface",
+        ]);
+        let needs: Vec<String> = metadata.needs().collect();
+        assert_eq!(needs, ["numpy", "typing-extensions", "requests", "zope-interface"]);
+    }
+}

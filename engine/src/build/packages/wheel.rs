@@ -1,0 +1,226 @@
+//! A wheel, read into a package: a ZIP archive whose name says for which Pythons and machines it
+//! is made.
+
+use std::fs;
+use std::io::{Cursor, Read};
+use std::path::Path;
+
+use super::metadata::{Metadata, headers};
+use super::{
+    Collector, MOST_BYTES, MOST_FILES, Package, PackageInfo, PackageOrigin, bad, caps, file_name,
+    normalized,
+};
+use crate::error::PackageError;
+use crate::places::PYTHON_VERSION;
+
+/// The most that is read of `METADATA` or `WHEEL`, in bytes.
+const MOST_HEADER_BYTES: u64 = 4 << 20;
+
+type Archive<'a> = zip::ZipArchive<Cursor<&'a [u8]>>;
+
+/// The bytes of a wheel's file.
+pub(super) fn load(path: &Path) -> Result<Vec<u8>, PackageError> {
+    let unreadable = |cause| PackageError::Read { path: path.to_owned(), cause };
+    if fs::metadata(path).map_err(unreadable)?.len() > MOST_BYTES {
+        let what = path.display().to_string();
+        return Err(PackageError::TooLarge { what, detail: caps() });
+    }
+    fs::read(path).map_err(unreadable)
+}
+
+/// Reads a wheel. `path` is where it came from; what counts is its last part, and `bytes`.
+pub(super) fn read(
+    path: &Path,
+    bytes: &[u8],
+    origin: PackageOrigin,
+) -> Result<Package, PackageError> {
+    let file_name = file_name(path);
+    let name = WheelName::parse(&file_name).ok_or_else(|| {
+        bad(path, "a wheel is named NAME-VERSION-PYTHON-ABI-PLATFORM.whl, as it was published")
+    })?;
+    name.check(path)?;
+    let mut archive = zip::ZipArchive::new(Cursor::new(bytes))
+        .map_err(|error| bad(path, &format!("it is no ZIP archive: {error}")))?;
+    if archive.len() > MOST_FILES {
+        let what = path.display().to_string();
+        return Err(PackageError::TooLarge { what, detail: caps() });
+    }
+    let info_folder = info_folder(path, &archive)?;
+    check_purity(path, &mut archive, &info_folder)?;
+    let metadata = Metadata::parse(&header(path, &mut archive, &info_folder, "METADATA")?);
+    let (Some(own), Some(version)) = (&metadata.name, &metadata.version) else {
+        return Err(bad(path, "its `METADATA` has no name or no version"));
+    };
+    if normalized(own) != normalized(name.name) {
+        return Err(bad(path, &format!("its `METADATA` is that of `{own}`")));
+    }
+    if !metadata.runs_here() {
+        let wants = metadata.requires_python.clone().unwrap_or_default();
+        return Err(PackageError::Python { path: path.to_owned(), wants });
+    }
+    let info = PackageInfo { name: own.clone(), version: Some(version.clone()), origin };
+    let mut collector = Collector::new(path);
+    for index in 0..archive.len() {
+        let unreadable = |error| bad(path, &format!("can't read its entry {index}: {error}"));
+        let mut entry = archive.by_index(index).map_err(unreadable)?;
+        let name = entry.name().map_err(unreadable)?.into_owned();
+        if entry.is_symlink() {
+            return Err(bad(path, &format!("`{name}` in it is a link")));
+        }
+        // A folder's name is checked as well: nothing about it is to be trusted.
+        collector.check(name.strip_suffix('/').unwrap_or(&name))?;
+        if entry.is_dir() {
+            continue;
+        }
+        if let Some(place) = place_of(&name) {
+            collector.add(place, &mut entry)?;
+        }
+    }
+    collector.finish(vec![info], &[metadata])
+}
+
+/// The parts of a wheel's name that matter here.
+#[derive(Debug, PartialEq, Eq)]
+struct WheelName<'a> {
+    name: &'a str,
+    python: &'a str,
+    abi: &'a str,
+    platform: &'a str,
+}
+
+impl<'a> WheelName<'a> {
+    fn parse(file_name: &'a str) -> Option<Self> {
+        let parts: Vec<&str> = file_name.strip_suffix(".whl")?.split('-').collect();
+        match parts.as_slice() {
+            [name, _, python, abi, platform] | [name, _, _, python, abi, platform] => {
+                Some(Self { name, python, abi, platform })
+            }
+            _ => None,
+        }
+    }
+
+    fn check(&self, path: &Path) -> Result<(), PackageError> {
+        let native = |reason: String| PackageError::Native { path: path.to_owned(), reason };
+        if !self.platform.split('.').any(|platform| platform == "any") {
+            return Err(native(format!("it is made for the platform `{}`", self.platform)));
+        }
+        if !self.abi.split('.').any(|abi| abi == "none") {
+            return Err(native(format!("it is compiled against the interface `{}`", self.abi)));
+        }
+        if !self.python.split('.').any(runs_here) {
+            return Err(PackageError::Python {
+                path: path.to_owned(),
+                wants: self.python.to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Whether the build runs what has this tag, such as `py3`.
+fn runs_here(tag: &str) -> bool {
+    let [major, minor, _] = PYTHON_VERSION;
+    if tag == format!("cp{major}{minor}") || tag == format!("py{major}") {
+        return true;
+    }
+    let digits = tag.strip_prefix(&format!("py{major}"));
+    digits.and_then(|digits| digits.parse::<u32>().ok()).is_some_and(|of| of <= minor)
+}
+
+/// The name of the one `.dist-info` folder.
+fn info_folder(path: &Path, archive: &Archive<'_>) -> Result<String, PackageError> {
+    let mut folders: Vec<String> = Vec::new();
+    for name in archive.file_names().flatten() {
+        let folder = name.split_once('/').map(|(folder, _)| folder);
+        let Some(folder) = folder.filter(|folder| folder.ends_with(".dist-info")) else { continue };
+        if !folders.iter().any(|known| known == folder) {
+            folders.push(folder.to_owned());
+        }
+    }
+    match folders.pop() {
+        Some(folder) if folders.is_empty() => Ok(folder),
+        Some(_) => Err(bad(path, "it has more than one `.dist-info` folder")),
+        None => Err(bad(path, "it has no `.dist-info` folder, so it is no wheel")),
+    }
+}
+
+/// What the wheel says of itself in `WHEEL`.
+fn check_purity(
+    path: &Path,
+    archive: &mut Archive<'_>,
+    info_folder: &str,
+) -> Result<(), PackageError> {
+    let text = header(path, archive, info_folder, "WHEEL")?;
+    let is_pure = headers(&text).any(|(name, value)| {
+        name.eq_ignore_ascii_case("Root-Is-Purelib") && value.eq_ignore_ascii_case("true")
+    });
+    if is_pure {
+        return Ok(());
+    }
+    let reason = format!("`{info_folder}/WHEEL` in it doesn't say `Root-Is-Purelib: true`");
+    Err(PackageError::Native { path: path.to_owned(), reason })
+}
+
+fn header(
+    path: &Path,
+    archive: &mut Archive<'_>,
+    info_folder: &str,
+    file: &str,
+) -> Result<String, PackageError> {
+    let name = format!("{info_folder}/{file}");
+    let unreadable = |error: &dyn std::fmt::Display| {
+        bad(path, &format!("`{name}` in it can't be read: {error}"))
+    };
+    let entry = archive.by_name(&name).map_err(|error| unreadable(&error))?;
+    let mut bytes = Vec::new();
+    entry.take(MOST_HEADER_BYTES).read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Where a file of a wheel goes; `None` for what isn't imported: scripts, headers, data, and
+/// compiled files.
+fn place_of(name: &str) -> Option<&str> {
+    if name.split('/').any(|part| part == "__pycache__") {
+        return None;
+    }
+    match name.split_once('/') {
+        Some((folder, rest)) if folder.ends_with(".data") => {
+            rest.strip_prefix("purelib/").or_else(|| rest.strip_prefix("platlib/"))
+        }
+        _ => Some(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_wheels_have_five_or_six_parts() {
+        let name = WheelName::parse("a_b-1.0-2-py2.py3-none-any.whl").unwrap();
+        let expected = WheelName { name: "a_b", python: "py2.py3", abi: "none", platform: "any" };
+        assert_eq!(name, expected);
+        for name in ["a.whl", "a-1-py3-none.whl", "a-1-py3-none-any.zip", "a-b-c-d-e-f-g.whl"] {
+            assert_eq!(WheelName::parse(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn tags_say_where_a_wheel_runs() {
+        for tag in ["py3", "py38", "py315", "cp315"] {
+            assert!(runs_here(tag), "{tag}");
+        }
+        for tag in ["py2", "py27", "py316", "cp312", "pp310", "cp3", ""] {
+            assert!(!runs_here(tag), "{tag}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_imported_has_no_place() {
+        assert_eq!(place_of("a/b.py"), Some("a/b.py"));
+        assert_eq!(place_of("a-1.data/purelib/a.py"), Some("a.py"));
+        for name in ["a-1.data/scripts/run", "a-1.data/data/share/x", "a/__pycache__/b.pyc"] {
+            assert_eq!(place_of(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! What the cache holds, and removing what nobody used for long.
+//!
+//! When something was last used is the time of its newest seal, which is set at each use
+//! (`seal.rs`). Whoever uses a build, a module or an image holds a shared lock on it, so that
+//! nothing in use is removed, whichever process uses it. Packages are read whole as an image is
+//! loaded, and then no longer used. What is removed is made or fetched again by the next start that
+//! needs it.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use crate::build::{module, python};
+use crate::cache::seal::Sealer;
+use crate::cache::{CacheDir, is_unfinished, remove_unfinished};
+use crate::error::CacheError;
+
+/// Blocks of a file's metadata have so many bytes, whatever those of the file system have.
+const BLOCK_BYTES: u64 = 512;
+
+/// Something in the cache that is used and removed as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheEntry {
+    /// What it is.
+    pub kind: CacheEntryKind,
+    /// Its name among those of its kind: the key of an image, for instance.
+    pub name: String,
+    /// The file or the folder.
+    pub path: PathBuf,
+    /// What it takes on disk.
+    pub bytes: u64,
+    /// When a start last used it, or when it was made.
+    pub last_used: SystemTime,
+    /// Whether a process uses it now, or makes something of this kind.
+    pub is_in_use: bool,
+    /// Whether every start of this version needs it: its Python build, and the compiled form.
+    pub is_needed: bool,
+}
+
+/// What something in the cache is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheEntryKind {
+    /// A Python build, as it was fetched.
+    Build,
+    /// A build's compiled form, for one version of Hatchery and one kind of CPU.
+    Module,
+    /// An interpreter that has imported what jobs need.
+    Image,
+    /// Packages that a file of requirements names.
+    Packages,
+}
+
+/// What is to be removed from the cache. Nothing that a process uses is, whatever this says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Prune {
+    /// What wasn't used for so long. `None`: nothing for its age.
+    pub older_than: Option<Duration>,
+    /// What was used longest ago, until the rest takes no more bytes than this; what every start
+    /// needs goes last. `None`: nothing for its size.
+    pub to_bytes: Option<u64>,
+    /// Whether nothing is removed, only told.
+    pub is_dry_run: bool,
+}
+
+/// What came of pruning the cache.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// What was removed, or would be; what was used longest ago first.
+    pub removed: Vec<CacheEntry>,
+    /// What stays.
+    pub kept: Vec<CacheEntry>,
+}
+
+/// A kind of entries, and where they are.
+struct Place {
+    kind: CacheEntryKind,
+    /// In the cache; the lock on it has the same name.
+    folder: &'static str,
+    /// That of files which are entries. `None`: folders are.
+    extension: Option<&'static str>,
+}
+
+const PLACES: [Place; 4] = [
+    Place { kind: CacheEntryKind::Build, folder: "builds", extension: None },
+    Place { kind: CacheEntryKind::Module, folder: "modules", extension: Some("module") },
+    Place { kind: CacheEntryKind::Image, folder: "images", extension: Some("image") },
+    Place { kind: CacheEntryKind::Packages, folder: "packages", extension: None },
+];
+
+impl CacheEntryKind {
+    /// Its name in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Build => "build",
+            Self::Module => "module",
+            Self::Image => "image",
+            Self::Packages => "packages",
+        }
+    }
+}
+
+/// What the cache holds, what was used last first.
+///
+/// # Errors
+/// The cache can't be read.
+pub fn entries(cache: &CacheDir) -> Result<Vec<CacheEntry>, CacheError> {
+    let mut entries = Vec::new();
+    for place in &PLACES {
+        // Held while something of this kind is made.
+        let is_busy = matches!(cache.try_lock(place.folder), Ok(None));
+        for path in place.paths(cache)? {
+            let mut entry = place.entry(path);
+            entry.is_in_use = is_busy || place.is_in_use(&entry.path);
+            entries.push(entry);
+        }
+    }
+    entries.sort_by(|a, b| (b.last_used, &b.path).cmp(&(a.last_used, &a.path)));
+    Ok(entries)
+}
+
+/// What everything in the cache takes on disk, in bytes. What can't be read counts as nothing.
+pub(crate) fn total_bytes(cache: &CacheDir) -> u64 {
+    let paths = PLACES.iter().flat_map(|place| place.paths(cache).unwrap_or_default());
+    paths.map(|path| bytes_of(&path)).sum()
+}
+
+/// Removes what `prune` says, as seen at the time `now`.
+///
+/// # Errors
+/// The cache can't be read, or something can't be removed; what was removed before is gone.
+pub fn prune(cache: &CacheDir, prune: &Prune, now: SystemTime) -> Result<Pruned, CacheError> {
+    let mut pruned = choose(entries(cache)?, prune, now);
+    if prune.is_dry_run {
+        return Ok(pruned);
+    }
+    for place in &PLACES {
+        // Somebody makes something there and needs what there is.
+        let Some(_lock) = cache.try_lock(place.folder)? else { continue };
+        remove_unfinished(&cache.root().join(place.folder));
+    }
+    let mut removed = Vec::new();
+    for entry in pruned.removed {
+        match remove(cache, &entry)? {
+            true => removed.push(entry),
+            // It came into use meanwhile.
+            false => pruned.kept.push(CacheEntry { is_in_use: true, ..entry }),
+        }
+    }
+    pruned.removed = removed;
+    Ok(pruned)
+}
+
+/// What is to go and what is to stay of entries that come in any order.
+fn choose(mut entries: Vec<CacheEntry>, prune: &Prune, now: SystemTime) -> Pruned {
+    let age = |entry: &CacheEntry| now.duration_since(entry.last_used).unwrap_or_default();
+    let is_old = |entry: &CacheEntry| prune.older_than.is_some_and(|most| age(entry) >= most);
+    let mut left: u64 = entries.iter().map(|entry| entry.bytes).sum();
+    entries.sort_by_key(|entry| (!is_old(entry), entry.is_needed, entry.last_used));
+    let mut pruned = Pruned::default();
+    for entry in entries {
+        let is_too_much = prune.to_bytes.is_some_and(|most| left > most);
+        if !entry.is_in_use && (is_old(&entry) || is_too_much) {
+            left -= entry.bytes;
+            pruned.removed.push(entry);
+        } else {
+            pruned.kept.push(entry);
+        }
+    }
+    pruned
+}
+
+/// Removes an entry, unless it is in use.
+fn remove(cache: &CacheDir, entry: &CacheEntry) -> Result<bool, CacheError> {
+    let place = PLACES.iter().find(|place| place.kind == entry.kind);
+    let place = place.expect("every kind has a place");
+    let Some(_lock) = cache.try_lock(place.folder)? else { return Ok(false) };
+    let Some(_unused) = place.claim(&entry.path) else { return Ok(false) };
+    match place.extension {
+        Some(_) => Sealer::remove(&entry.path)?,
+        None => fs::remove_dir_all(&entry.path)
+            .map_err(|source| CacheError::io("remove", &entry.path, source))?,
+    }
+    Ok(true)
+}
+
+impl Place {
+    /// Where its entries are.
+    fn paths(&self, cache: &CacheDir) -> Result<Vec<PathBuf>, CacheError> {
+        let folder = cache.root().join(self.folder);
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|source| CacheError::io("read", &folder, source))?,
+        };
+        let is_entry = |entry: &fs::DirEntry| match self.extension {
+            Some(extension) => entry.path().extension().is_some_and(|found| found == extension),
+            None => entry.file_type().is_ok_and(|kind| kind.is_dir()),
+        };
+        let whole = entries.flatten().filter(|entry| !is_unfinished(&entry.file_name()));
+        Ok(whole.filter(is_entry).map(|entry| entry.path()).collect())
+    }
+
+    fn entry(&self, path: PathBuf) -> CacheEntry {
+        let file_name = path.file_name().unwrap_or_default();
+        let name = if self.extension.is_some() { path.file_stem() } else { path.file_name() };
+        let needed = [python::folder_name(), module::file_name(python::WASM_SHA256)];
+        CacheEntry {
+            kind: self.kind,
+            name: name.unwrap_or_default().to_string_lossy().into_owned(),
+            bytes: bytes_of(&path),
+            last_used: last_used(&path),
+            is_in_use: false,
+            is_needed: needed.iter().any(|needed| file_name == needed.as_str()),
+            path,
+        }
+    }
+
+    /// The entry, locked, so that nobody begins to use it; `None` if somebody uses it, or if that
+    /// can't be known.
+    fn claim(&self, path: &Path) -> Option<Claim> {
+        if self.kind == CacheEntryKind::Packages {
+            return Some(Claim { _file: None });
+        }
+        let file = File::open(path).ok()?;
+        file.try_lock().ok()?;
+        Some(Claim { _file: Some(file) })
+    }
+
+    fn is_in_use(&self, path: &Path) -> bool {
+        self.claim(path).is_none()
+    }
+}
+
+/// An entry that nobody uses as long as this lives.
+struct Claim {
+    _file: Option<File>,
+}
+
+/// The files of an entry: one with its seal, or all in a folder.
+fn files(path: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(path) else {
+        return vec![path.to_owned(), crate::cache::seal::seal_path(path)];
+    };
+    entries.flatten().flat_map(|entry| files(&entry.path())).collect()
+}
+
+fn bytes_of(path: &Path) -> u64 {
+    let mut files = files(path);
+    // The seals of files in a folder are files of it as well.
+    files.sort_unstable();
+    files.dedup();
+    files.iter().flat_map(fs::symlink_metadata).map(|file| file.blocks() * BLOCK_BYTES).sum()
+}
+
+/// When the newest file was written or its seal set to the time of a use.
+fn last_used(path: &Path) -> SystemTime {
+    let files = files(path).into_iter();
+    let times = files.filter_map(|file| fs::symlink_metadata(file).ok()?.modified().ok());
+    times.max().unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn cache() -> (tempfile::TempDir, CacheDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CacheDir::open(Some(folder.path())).unwrap();
+        (folder, cache)
+    }
+
+    /// Makes a sealed file that was last used so many days ago.
+    fn make(cache: &CacheDir, folder: &str, name: &str, bytes: usize, days: u32) -> PathBuf {
+        let path = cache.folder(folder).unwrap().join(name);
+        Sealer::new(cache).unwrap().write(&path, "label", &vec![1; bytes]).unwrap();
+        let then = SystemTime::now() - days * DAY;
+        for file in files(&path) {
+            File::options().write(true).open(file).unwrap().set_modified(then).unwrap();
+        }
+        path
+    }
+
+    fn names(entries: &[CacheEntry]) -> Vec<&str> {
+        entries.iter().map(|entry| entry.name.as_str()).collect()
+    }
+
+    fn pruned(cache: &CacheDir, days: Option<u32>, to_bytes: Option<u64>) -> Pruned {
+        let older_than = days.map(|days| days * DAY);
+        let request = Prune { older_than, to_bytes, is_dry_run: false };
+        prune(cache, &request, SystemTime::now()).unwrap()
+    }
+
+    #[test]
+    fn everything_is_listed_with_its_size_and_age() {
+        let (_folder, cache) = cache();
+        make(&cache, "images", "aa.image", 100_000, 3);
+        make(&cache, "modules", "bb.module", 10, 2);
+        let build = cache.folder("builds").unwrap().join("python");
+        fs::create_dir_all(build.join("LICENSES")).unwrap();
+        fs::write(build.join("LICENSES/x"), [1; 50_000]).unwrap();
+        let wheels = cache.folder("packages").unwrap().join("cc");
+        fs::create_dir(&wheels).unwrap();
+        fs::write(wheels.join("index"), b"[]").unwrap();
+        fs::write(cache.root().join("images/.unfinished-x"), b"half").unwrap();
+
+        let entries = entries(&cache).unwrap();
+        let kinds: Vec<_> = entries.iter().map(|entry| (entry.kind.name(), &*entry.name)).collect();
+        assert_eq!(kinds[2..], [("module", "bb"), ("image", "aa")]);
+        assert!(kinds[..2].contains(&("build", "python")), "{kinds:?}");
+        assert!(kinds[..2].contains(&("packages", "cc")), "{kinds:?}");
+        let image = &entries[3];
+        assert!((100_000..120_000).contains(&image.bytes), "{image:?}");
+        assert!(entries.iter().all(|entry| !entry.is_in_use && !entry.is_needed), "{entries:?}");
+        assert_eq!(total_bytes(&cache), entries.iter().map(|entry| entry.bytes).sum::<u64>());
+    }
+
+    #[test]
+    fn what_was_not_used_for_long_goes_with_its_seal() {
+        let (_folder, cache) = cache();
+        let old = make(&cache, "images", "old.image", 10, 40);
+        make(&cache, "modules", "young.module", 10, 20);
+        let pruned = pruned(&cache, Some(30), None);
+        assert_eq!((names(&pruned.removed), names(&pruned.kept)), (vec!["old"], vec!["young"]));
+        assert!(!old.exists() && !crate::cache::seal::seal_path(&old).exists());
+    }
+
+    #[test]
+    fn a_use_makes_it_young_again() {
+        let (_folder, cache) = cache();
+        let used = make(&cache, "images", "used.image", 10, 40);
+        let read = make(&cache, "images", "read.image", 10, 40);
+        let seen = make(&cache, "images", "seen.image", 10, 40);
+        let sealer = Sealer::new(&cache).unwrap();
+        drop(sealer.view(&used, "label").unwrap());
+        drop(sealer.read(&read, "label").unwrap());
+        drop(sealer.look_at(&seen, "label").unwrap());
+        assert_eq!(names(&pruned(&cache, Some(30), None).removed), ["seen"]);
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_goes_until_the_rest_fits() {
+        let (_folder, cache) = cache();
+        let needed = module::file_name(python::WASM_SHA256);
+        make(&cache, "modules", &needed, 100_000, 9);
+        for (name, days) in [("a.image", 1), ("c.image", 8), ("b.image", 5)] {
+            make(&cache, "images", name, 100_000, days);
+        }
+        let pruned_to = |bytes| names(&pruned(&cache, None, Some(bytes)).removed).join(" ");
+        assert_eq!(pruned_to(1 << 20), "");
+        assert_eq!(pruned_to(250_000), "c b");
+        assert_eq!(pruned_to(120_000), "a");
+        assert!(pruned_to(0).len() > 10, "what every start needs goes last");
+    }
+
+    #[test]
+    fn what_is_in_use_stays_and_so_does_everything_in_a_dry_run() {
+        let (_folder, cache) = cache();
+        let path = make(&cache, "modules", "used.module", 10, 40);
+        make(&cache, "images", "idle.image", 10, 40);
+        let view = Sealer::new(&cache).unwrap().view(&path, "label").unwrap();
+        let listed = entries(&cache).unwrap();
+        let used: Vec<_> = listed.iter().filter(|entry| entry.is_in_use).cloned().collect();
+        assert_eq!(names(&used), ["used"]);
+
+        let request = Prune { to_bytes: Some(0), is_dry_run: true, ..Prune::default() };
+        let dry = prune(&cache, &request, SystemTime::now()).unwrap();
+        assert_eq!((names(&dry.removed), names(&dry.kept)), (vec!["idle"], vec!["used"]));
+        assert_eq!(entries(&cache).unwrap().len(), 2);
+
+        assert_eq!(names(&pruned(&cache, Some(0), None).removed), ["idle"]);
+        drop(view);
+        assert_eq!(names(&pruned(&cache, Some(0), None).removed), ["used"]);
+    }
+
+    #[test]
+    fn what_somebody_makes_something_beside_stays() {
+        let (_folder, cache) = cache();
+        make(&cache, "images", "a.image", 10, 40);
+        fs::write(cache.root().join("images/.unfinished-x"), b"half").unwrap();
+        let making = cache.lock("images").unwrap();
+        assert!(pruned(&cache, Some(0), None).removed.is_empty());
+        drop(making);
+        assert_eq!(names(&pruned(&cache, Some(0), None).removed), ["a"]);
+        assert_eq!(fs::read_dir(cache.root().join("images")).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,70 @@
+//! What an image is made of, beyond the build: packages, modules to import, and code to run.
+
+use serde::{Deserialize, Serialize};
+
+use crate::build::packages::{self, Package};
+use crate::error::ImageError;
+
+/// What an image is made of, beyond the build.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImageSpec {
+    /// Packages beside those of the build. They can be imported in the image and in every job.
+    pub packages: Vec<Package>,
+    /// Modules that are imported, in this order. Programs still have to say `import`, which then
+    /// takes no time.
+    pub preload: Vec<String>,
+    /// Code that runs after that.
+    pub setup: Option<Setup>,
+}
+
+/// Code that runs as the main module before an image is taken: every job finds what it left, in
+/// `__main__`, in modules and in files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// Python source.
+    pub source: String,
+    /// Its name in tracebacks.
+    pub filename: String,
+}
+
+impl ImageSpec {
+    /// Whether every module to be imported has a name that a module can have, and the packages go
+    /// together.
+    ///
+    /// # Errors
+    /// The first name that is none, or the first file in which two packages differ.
+    pub fn check(&self) -> Result<(), ImageError> {
+        packages::check(&self.packages)?;
+        let is_part = |part: &str| {
+            let mut characters = part.chars();
+            characters.next().is_some_and(|first| first == '_' || first.is_alphabetic())
+                && characters.all(|other| other == '_' || other.is_alphanumeric())
+        };
+        match self.preload.iter().find(|name| !name.split('.').all(is_part)) {
+            Some(name) => Err(ImageError::ModuleName { name: name.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_have_names_that_modules_can_have() {
+        for (name, is_name) in [
+            ("numpy", true),
+            ("matplotlib.pyplot", true),
+            ("_private.größe2", true),
+            ("", false),
+            ("a.", false),
+            ("2a", false),
+            ("a b", false),
+            ("a;import b", false),
+        ] {
+            let spec = ImageSpec { preload: vec![name.to_owned()], ..ImageSpec::default() };
+            assert_eq!(spec.check().is_ok(), is_name, "{name}");
+        }
+    }
+}

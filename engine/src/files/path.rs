@@ -1,0 +1,27 @@
+//! Paths of files in a workspace, as a caller may give them.
+
+/// A path can't name a file of the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{path}` can't name a file in the workspace: use a relative path of at most {MAX_PATH_BYTES} \
+     bytes without `..`, empty parts or NUL"
+)]
+pub struct BadPath {
+    /// The path that was given.
+    pub path: String,
+}
+
+/// The longest path in a workspace, in bytes.
+pub const MAX_PATH_BYTES: usize = 1024;
+
+/// Whether `path` names a file inside of a workspace, whatever folder that is put into.
+///
+/// # Errors
+/// The path is empty, absolute, too long, or has a part that is empty, `.` or `..`.
+pub fn check_path(path: &str) -> Result<(), BadPath> {
+    let plain = |part: &str| !matches!(part, "" | "." | "..");
+    if path.len() > MAX_PATH_BYTES || path.contains('\0') || !path.split('/').all(plain) {
+        return Err(BadPath { path: path.to_owned() });
+    }
+    Ok(())
+}

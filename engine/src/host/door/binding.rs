@@ -1,0 +1,152 @@
+//! `host.call` as wasmer sees it: copies a frame out of the guest, has the door serve it, and
+//! copies the answer in.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use wasmer::{Function, FunctionEnv, FunctionEnvMut, RuntimeError, Store};
+
+use super::{Ask, Served};
+use crate::errno::Errno;
+use crate::guest::agent::Frame;
+use crate::host::calls;
+use crate::host::env::{GuestEnv, unwind};
+use crate::host::wasi::bytes::{Buffer, GuestBytes};
+use crate::memory::GuestMemory;
+
+/// What `host.call` answers when there is no such call, or a pointer is bad.
+const FAULT: i32 = -2;
+const DONE: i32 = 0;
+
+/// From here on a reference count says that the object is immortal, on 32-bit systems, and what
+/// CPython gives such an object (`Include/refcount.h` of 3.14 and 3.15).
+const LEAST_IMMORTAL: u32 = 1 << 30;
+const IMMORTAL: u32 = 5 << 28;
+
+/// `host.call` for wasmer.
+pub(crate) fn function(store: &mut Store, env: &FunctionEnv<GuestEnv>) -> Function {
+    Function::new_typed_with_env(store, env, host_call)
+}
+
+/// `host.call(ptr, len, out_ptr_ptr, out_len_ptr) -> 0 | -2`.
+///
+/// The answer is put into memory that the guest's own allocator gives, and its address and length
+/// are stored through the two out pointers.
+fn host_call(
+    mut context: FunctionEnvMut<'_, GuestEnv>,
+    pointer: u32,
+    length: u32,
+    out_pointer: u32,
+    out_length: u32,
+) -> Result<i32, RuntimeError> {
+    let gate = Arc::clone(&context.data().gate);
+    let served = gate
+        .host(|| serve(&mut context, Buffer { at: pointer, len: length }, out_pointer, out_length));
+    match served {
+        Ok(Ok(())) => Ok(DONE),
+        Ok(Err(Refusal::Fault)) => Ok(FAULT),
+        Ok(Err(Refusal::Unwind(error))) => Err(error),
+        Err(stopped) => Err(unwind(stopped)),
+    }
+}
+
+enum Refusal {
+    Fault,
+    Unwind(RuntimeError),
+}
+
+impl From<Errno> for Refusal {
+    fn from(_: Errno) -> Self {
+        Self::Fault
+    }
+}
+
+fn serve(
+    context: &mut FunctionEnvMut<'_, GuestEnv>,
+    frame: Buffer,
+    out_pointer: u32,
+    out_length: u32,
+) -> Result<(), Refusal> {
+    let (env, mut store) = context.data_and_store_mut();
+    let memory = env.memory.clone().ok_or(Refusal::Fault)?;
+    let guest = GuestBytes(&memory);
+    {
+        let mut wasi = env.wasi.lock();
+        wasi.count_call();
+        if let Some(alarm) = wasi.take_alarm() {
+            env.bell.ring(alarm);
+        }
+    }
+    let [kind] = guest.read(frame.at)?;
+    let is_too_long = !env.door.lock().admits(kind, frame.len as usize);
+    let (served, calls) = if is_too_long && kind == Frame::CALL {
+        // Whatever is in it.
+        let length = (frame.len - 1) as usize;
+        (Served::Asks(Ask::CallTooLong(length)), env.door.lock().calls.clone())
+    } else if is_too_long {
+        return Err(Refusal::Fault);
+    } else {
+        let frame = guest.with(frame, |bytes| bytes.to_vec())?;
+        let mut door = env.door.lock();
+        (door.serve(&frame).ok_or(Refusal::Fault)?, door.calls.clone())
+    };
+    let answer = match served {
+        Served::Answer(answer) => answer,
+        Served::ProgramBegins => {
+            env.gate.begin_program();
+            Arc::default()
+        }
+        Served::ProgramOver => {
+            env.gate.end_program();
+            Arc::default()
+        }
+        Served::Immortal(addresses) => {
+            // Now, while the guest holds them all.
+            addresses.into_iter().for_each(|address| make_immortal(&memory, address));
+            Arc::default()
+        }
+        Served::Asks(ask) => Arc::new(calls::serve(env, calls.as_ref(), ask)),
+    };
+    let length = u32::try_from(answer.len()).map_err(|_| Refusal::Fault)?;
+    let mut target = 0;
+    if length > 0 {
+        let alloc = env.alloc.clone().ok_or(Refusal::Fault)?;
+        let called = env.gate.guest(|| alloc.call(&mut store, length));
+        target =
+            called.map_err(|stopped| Refusal::Unwind(unwind(stopped)))?.map_err(Refusal::Unwind)?;
+        // The allocator answers 0 when the guest is out of memory.
+        if target == 0 {
+            return Err(Refusal::Fault);
+        }
+    }
+    guest.write(target, &answer)?;
+    guest.write_u32(out_pointer, target)?;
+    guest.write_u32(out_length, length)?;
+    Ok(())
+}
+
+/// Writes into the count of references at the beginning of the object at `address`.
+fn make_immortal(memory: &GuestMemory, address: u32) {
+    memory.with_word(address, |count| {
+        let counted = (1..LEAST_IMMORTAL).contains(&count.load(Ordering::Relaxed));
+        if counted {
+            count.store(IMMORTAL, Ordering::Relaxed);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_counts_become_immortal() {
+        let memory = GuestMemory::new(crate::memory::WASM_PAGE_BYTES).unwrap();
+        for (before, after) in [(0, 0), (1, IMMORTAL), (9999, IMMORTAL), (7 << 28, 7 << 28)] {
+            memory.with_word(64, |word| word.store(before, Ordering::Relaxed));
+            make_immortal(&memory, 64);
+            assert_eq!(memory.with_word(64, |word| word.load(Ordering::Relaxed)), Some(after));
+        }
+        make_immortal(&memory, u32::MAX);
+    }
+}

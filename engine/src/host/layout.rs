@@ -1,0 +1,203 @@
+//! The files that every guest begins with, laid out as the Python build expects them.
+//!
+//! ```text
+//! /usr/local/lib/python315.zip      the library, fixed
+//! /usr/local/share/mpl-data/        matplotlib's data, fixed
+//! /usr/local/lib/hatchery/…         packages of the image, fixed
+//! /workspace                        the working directory, where input files appear
+//! /tmp  /home                       writable as well
+//! /dev                              devices, fixed
+//! ```
+
+use std::sync::Arc;
+
+use crate::build::library::Library;
+use crate::build::packages::{self, Package};
+use crate::errno::Errno;
+use crate::files::device::Device;
+use crate::files::mount::Mount;
+use crate::files::resolve::{self, Base, Links, Place};
+use crate::files::tree::{self, Kind, NodeId, Timestamp, Tree};
+use crate::places::{ARCHIVE_PATH, BESIDE_FOLDER, SITE};
+use crate::run::program::InputFile;
+
+/// Where matplotlib's data lies; the guest sees it at `MATPLOTLIB_DATA_PATH`.
+const MATPLOTLIB_DATA_FOLDER: &str = "/usr/local/share/mpl-data";
+/// Folders that guests can write to.
+const WRITABLE: [&str; 3] = ["/workspace", "/tmp", "/home"];
+
+/// What programs for Unix expect to be there.
+const DEVICES: [(&str, Device); 4] = [
+    ("/dev/null", Device::Null),
+    ("/dev/zero", Device::Zero),
+    ("/dev/random", Device::Random),
+    ("/dev/urandom", Device::Random),
+];
+
+/// The files that every guest of a build begins with. A clone is a few references.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    pub(crate) tree: Tree,
+    pub(crate) workspace: NodeId,
+    pub(crate) matplotlib_data: NodeId,
+}
+
+impl Layout {
+    pub(crate) fn new(library: &Library) -> Self {
+        let lay_out = || -> Result<Self, Errno> {
+            let mut tree = Tree::default();
+            let archive = Kind::Fixed(Arc::clone(&library.archive));
+            put(&mut tree, NodeId::ROOT, ARCHIVE_PATH, archive, 0)?;
+            let matplotlib_data = make_folders(&mut tree, NodeId::ROOT, MATPLOTLIB_DATA_FOLDER, 0)?;
+            for file in &library.matplotlib_data {
+                let contents = Kind::Fixed(Arc::clone(&file.contents));
+                put(&mut tree, matplotlib_data, &file.path, contents, 0)?;
+            }
+            for (path, device) in DEVICES {
+                put(&mut tree, NodeId::ROOT, path, Kind::Device(device), 0)?;
+            }
+            let mut writable = Vec::new();
+            for path in WRITABLE {
+                writable.push(make_folders(&mut tree, NodeId::ROOT, path, 0)?);
+            }
+            tree.fix(&writable);
+            Ok(Self { tree, workspace: writable[0], matplotlib_data })
+        };
+        lay_out().expect("a library has plain paths, and nothing bounds it")
+    }
+
+    /// The same with packages, which are fixed as well.
+    pub(crate) fn with_packages(&self, packages: &[Package]) -> Self {
+        let mut layout = self.clone();
+        for (path, contents) in packages::files(packages) {
+            let contents = Kind::Fixed(Arc::clone(contents));
+            put(&mut layout.tree, NodeId::ROOT, &format!("{SITE}/{path}"), contents, 0)
+                .expect("packages have plain paths that don't cross, and nothing bounds them");
+        }
+        layout
+    }
+}
+
+/// Puts an input file where the program finds it, in place of what is there.
+pub(crate) fn put_input(
+    tree: &mut Tree,
+    workspace: NodeId,
+    file: &InputFile,
+    now: Timestamp,
+) -> Result<(), Errno> {
+    if let Place::Node(node) =
+        resolve::resolve(tree, Base::Node(workspace), &file.path, Links::Follow).or_else(
+            |errno| match errno {
+                Errno::NoEntry => Ok(Place::Vacant { folder: workspace, name: "".into() }),
+                errno => Err(errno),
+            },
+        )?
+    {
+        tree.set_len(node, 0, now)?;
+        return tree.write(node, 0, &file.contents, now);
+    }
+    let (folder, name) = split(&file.path);
+    let folder = make_folders(tree, workspace, folder, now)?;
+    let node = tree.create_file(folder, name, now)?;
+    tree.write(node, 0, &file.contents, now)
+}
+
+/// Mounts a folder of the host at an absolute path, in place of an earlier mount.
+pub(crate) fn put_mount(
+    tree: &mut Tree,
+    path: &str,
+    mount: &Arc<Mount>,
+    now: Timestamp,
+) -> Result<(), Errno> {
+    let (parent, name) = split(path.trim_end_matches('/'));
+    let folder = make_folders(tree, NodeId::ROOT, parent, now)?;
+    if let Some(existing) = tree.lookup(folder, name)? {
+        return tree.replace_mount(existing, mount);
+    }
+    let kind = Kind::Mount { parent: folder, mount: Arc::clone(mount) };
+    tree.create_fixed(folder, name, kind, now).map(drop)
+}
+
+/// Shows a folder of the host in the workspace, to read: a link for each name in it that isn't taken
+/// there, by what is there already or by an input file.
+pub(crate) fn put_beside(
+    tree: &mut Tree,
+    workspace: NodeId,
+    mount: &Arc<Mount>,
+    inputs: &[InputFile],
+    now: Timestamp,
+) -> Result<(), Errno> {
+    put_mount(tree, BESIDE_FOLDER, mount, now)?;
+    let is_input = |name: &str| inputs.iter().any(|file| file.path.split('/').next() == Some(name));
+    for (name, _) in mount.list(".")? {
+        if tree.lookup(workspace, &name)?.is_none() && !is_input(&name) {
+            tree.create_link(workspace, &name, &format!("{BESIDE_FOLDER}/{name}"), now)?;
+        }
+    }
+    Ok(())
+}
+
+/// Sees to a working directory at an absolute path: where guests can write it is made.
+pub(crate) fn put_workdir(tree: &mut Tree, path: &str, now: Timestamp) -> Result<(), Errno> {
+    match resolve::resolve(tree, Base::Node(NodeId::ROOT), path, Links::Follow) {
+        Ok(Place::Node(node)) => tree.entries(node).map(drop),
+        Ok(Place::Host(place)) => match place.mount.stat(&place.path())?.is_folder {
+            true => Ok(()),
+            false => Err(Errno::NotFolder),
+        },
+        Ok(Place::Vacant { .. }) | Err(Errno::NoEntry)
+            if WRITABLE.iter().any(|folder| is_below(path, folder)) =>
+        {
+            make_folders(tree, NodeId::ROOT, path, now).map(drop)
+        }
+        Ok(Place::Vacant { .. }) => Err(Errno::NoEntry),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Adds a node under a path, and the folders above it.
+fn put(
+    tree: &mut Tree,
+    base: NodeId,
+    path: &str,
+    kind: Kind,
+    now: Timestamp,
+) -> Result<NodeId, Errno> {
+    let (folder, name) = split(path);
+    let folder = make_folders(tree, base, folder, now)?;
+    tree.create_fixed(folder, name, kind, now)
+}
+
+/// The folder under `path`, made with those above it where it doesn't exist.
+fn make_folders(
+    tree: &mut Tree,
+    base: NodeId,
+    path: &str,
+    now: Timestamp,
+) -> Result<NodeId, Errno> {
+    let mut folder = base;
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        folder = match resolve::resolve(tree, Base::Node(folder), part, Links::Follow)? {
+            Place::Node(node) => {
+                tree.entries(node)?;
+                node
+            }
+            Place::Vacant { folder, name } if tree.is_fixed(folder) => {
+                let kind = Kind::Folder { parent: folder, entries: tree::Entries::new_sync() };
+                tree.create_fixed(folder, &name, kind, now)?
+            }
+            Place::Vacant { folder, name } => tree.create_folder(folder, &name, now)?,
+            Place::Host(_) => return Err(Errno::ReadOnly),
+        };
+    }
+    Ok(folder)
+}
+
+/// The folder and the name of a path.
+fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}

@@ -1,0 +1,192 @@
+//! The engine: a Python build loaded and ready to make interpreters, shared by all threads.
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use wasmer::Module;
+
+use crate::build::library::Library;
+use crate::build::packages::Package;
+use crate::build::packages::inventory::{self, Inventory};
+use crate::build::python::PythonBuild;
+use crate::build::{module, prune};
+use crate::cache::CacheDir;
+use crate::config::{EngineConfig, HostKind, Progress, ProgressSink};
+use crate::error::{EngineError, PythonError};
+use crate::host::GuestHost;
+use crate::host::layout::Layout;
+use crate::host::reactor::ReactorHost;
+use crate::host::wasi::{HostState, Wasi};
+use crate::host::wasix::WasixHost;
+use crate::interrupt::raise::Offsets;
+use crate::memory::{self, GuestMemory};
+
+/// A Python build, compiled and loaded. Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<EngineInner>,
+}
+
+struct EngineInner {
+    engine: wasmer::Engine,
+    module: Module,
+    library: Arc<Library>,
+    layout: Layout,
+    host: HostKind,
+    copy_on_write: bool,
+    runs_per_instance: u32,
+    /// Where interpreters of this build keep what interrupts need, once one has started.
+    offsets: OnceLock<Option<Offsets>>,
+    build: PythonBuild,
+    cache: CacheDir,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Engine")
+            .field("build", &self.inner.build.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Gets the build, compiles it if this machine hasn't yet, and loads it: 0.5 s when both are
+    /// cached, minutes at the first start on a machine. Blocks the thread.
+    ///
+    /// # Errors
+    /// The cache can't be used, the build can't be had, or it can't be compiled.
+    #[tracing::instrument(level = "info", name = "load_engine", skip_all)]
+    pub fn load(
+        config: &EngineConfig,
+        progress: &Arc<dyn ProgressSink>,
+    ) -> Result<Self, EngineError> {
+        memory::check_address_space()?;
+        let cache = CacheDir::open(config.cache_dir.as_deref())?;
+        let build = PythonBuild::install(&cache, config.wheel.as_deref(), progress.as_ref())?;
+        let engine = module::new_engine();
+        let damaged = |error: &EngineError| {
+            matches!(error, EngineError::Python(PythonError::WrongHash { .. }))
+        };
+        let repair = || build.repair(&cache, config.wheel.as_deref(), progress.as_ref());
+        let read = || match build.wasm() {
+            Err(error) if damaged(&error) => repair().and_then(|()| build.wasm()),
+            result => result,
+        };
+        let source = module::Source { hash: build.wasm_sha256(), read: &read };
+        // Both read and hash hundreds of megabytes, so they go side by side.
+        let (module, library) = std::thread::scope(|scope| {
+            let library = scope.spawn(|| Library::load(&build));
+            let module = module::load_or_compile(&engine, &cache, &source, progress);
+            (module, library.join().expect("loading the library doesn't panic"))
+        });
+        let module = module?;
+        let library = match library {
+            Err(error) if damaged(&error) => repair().and_then(|()| Library::load(&build))?,
+            result => result?,
+        };
+        let library = Arc::new(library);
+        let (bytes, bound_bytes) = (prune::total_bytes(&cache), config.cache_bound_bytes);
+        if bytes > bound_bytes {
+            progress.report(Progress::LargeCache { bytes, bound_bytes });
+        }
+        Ok(Self {
+            inner: Arc::new(EngineInner {
+                engine,
+                module,
+                layout: Layout::new(&library),
+                library,
+                host: config.host,
+                copy_on_write: config.copy_on_write,
+                runs_per_instance: config.runs_per_instance,
+                offsets: OnceLock::new(),
+                build,
+                cache,
+            }),
+        })
+    }
+
+    /// A host for one guest, and what its functions work on.
+    pub(crate) fn host(&self, state: HostState) -> (Box<dyn GuestHost>, Arc<Mutex<Wasi>>) {
+        let inner = &self.inner;
+        let wasi = Arc::new(Mutex::new(Wasi::new(inner.layout.workspace, state)));
+        let host: Box<dyn GuestHost> = match inner.host {
+            HostKind::Own => Box::new(ReactorHost::new(Arc::clone(&wasi))),
+            HostKind::Wasix => {
+                Box::new(WasixHost::new(inner.engine.clone(), Arc::clone(&inner.library)))
+            }
+        };
+        (host, wasi)
+    }
+
+    /// What interrupts need, found in the first interpreter that asks.
+    pub(crate) fn offsets(&self, memory: &GuestMemory) -> Option<Offsets> {
+        *self.inner.offsets.get_or_init(|| {
+            let offsets = Offsets::find(memory);
+            if offsets.is_none() {
+                tracing::warn!(
+                    "this build has an unknown layout, so runs can't be interrupted softly"
+                );
+            }
+            offsets
+        })
+    }
+
+    /// The build that interpreters run.
+    pub fn build(&self) -> &PythonBuild {
+        &self.inner.build
+    }
+
+    /// The cache that it came from.
+    pub fn cache(&self) -> &CacheDir {
+        &self.inner.cache
+    }
+
+    /// Whether interpreters of it begin from images: only under our own host.
+    pub fn takes_images(&self) -> bool {
+        self.inner.host == HostKind::Own
+    }
+
+    /// The files that guests without packages begin with.
+    pub(super) fn plain_layout(&self) -> &Layout {
+        &self.inner.layout
+    }
+
+    /// The files that guests with these packages begin with.
+    pub(crate) fn layout(&self, packages: &[Package]) -> Layout {
+        self.inner.layout.with_packages(packages)
+    }
+
+    /// What the build has.
+    pub(crate) fn inventory(&self) -> Result<Inventory, PythonError> {
+        inventory::inventory(&self.inner.library.archive)
+    }
+
+    pub(crate) fn copies_on_write(&self) -> bool {
+        self.inner.copy_on_write
+    }
+
+    pub(crate) fn runs_per_instance(&self) -> u32 {
+        self.inner.runs_per_instance
+    }
+
+    /// What the compiled build takes of memory that the system can't take back, in bytes: about three
+    /// quarters of its file, which wasmer copies as it loads it (260 of 345 MB, by `RssAnon`). The
+    /// rest is pages of the file. Asks the filesystem.
+    pub fn module_bytes(&self) -> u64 {
+        module::cached_bytes(&self.inner.cache, self.inner.build.wasm_sha256()) / 4 * 3
+    }
+
+    /// Reads the WebAssembly module.
+    pub(crate) fn read_wasm(&self) -> Result<Vec<u8>, EngineError> {
+        self.inner.build.wasm()
+    }
+
+    pub(crate) fn wasmer(&self) -> &wasmer::Engine {
+        &self.inner.engine
+    }
+
+    pub(crate) fn module(&self) -> &Module {
+        &self.inner.module
+    }
+}

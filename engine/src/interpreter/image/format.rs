@@ -1,0 +1,156 @@
+//! The file of an image. `docs/image-format.md` has the same table.
+//!
+//! ```text
+//!  0  8  magic `HTCHIMG2`
+//!  8  8  bytes of the header, little-endian
+//! 16  8  where the memory begins: a multiple of 64 KiB
+//! 24  8  bytes of the memory: a multiple of 64 KiB
+//! 32  …  the header, in postcard's format
+//!  …  …  zeroes
+//!  …  …  the memory; pages of zeroes are holes in the file
+//! ```
+//!
+//! The digit of the magic is the version: a file with another one is made again, never converted.
+//! Nothing here checks for damage; the seal beside the file does (`seal.rs`).
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::saved::SavedHost;
+use super::{Facts, ImageInfo};
+use crate::build::packages::Package;
+use crate::build::packages::info::PackageInfo;
+use crate::build::spec::ImageSpec;
+use crate::host::layout::Layout;
+use crate::host::wasi::HostState;
+use crate::memory::GuestMemory;
+use crate::memory::image::MemoryImage;
+use crate::memory::patch::PAGE_BYTES;
+use crate::memory::sys::FileView;
+
+/// What was captured of a template. It holds the template's memory until it is written.
+pub(super) struct Captured {
+    pub(super) memory: Arc<GuestMemory>,
+    pub(super) host: HostState,
+    pub(super) facts: Facts,
+}
+
+/// Magic and version. Part of every image's key as well.
+pub(crate) const MAGIC: [u8; 8] = *b"HTCHIMG2";
+const PREFIX_BYTES: usize = 32;
+/// What the memory's place is rounded up to: no system has larger pages.
+const ALIGNMENT: usize = 64 << 10;
+
+/// What comes out of an image's file.
+pub(super) struct ImageContents {
+    pub(super) memory: MemoryImage,
+    pub(super) host: HostState,
+    pub(super) facts: Facts,
+}
+
+/// What the file says beyond the memory.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Header {
+    pub(super) key: String,
+    packages: Vec<PackageInfo>,
+    warnings: Vec<String>,
+    spec_preload: Vec<String>,
+    setup_name: Option<String>,
+    build: String,
+    created_seconds: u64,
+    facts: Facts,
+    host: SavedHost,
+}
+
+impl Header {
+    pub(super) fn new(
+        key: &str,
+        spec: &ImageSpec,
+        build: &str,
+        warnings: &[String],
+        captured: &Captured,
+    ) -> Self {
+        let created = SystemTime::now();
+        Self {
+            key: key.to_owned(),
+            packages: spec.packages.iter().flat_map(Package::infos).cloned().collect(),
+            warnings: warnings.to_owned(),
+            spec_preload: spec.preload.clone(),
+            setup_name: spec.setup.as_ref().map(|setup| setup.filename.clone()),
+            build: build.to_owned(),
+            created_seconds: created.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            facts: captured.facts.clone(),
+            host: SavedHost::of(&captured.host),
+        }
+    }
+
+    /// What is known of the image; its file is filled in by who knows it.
+    pub(super) fn info(&self, memory_bytes: u64) -> ImageInfo {
+        ImageInfo {
+            key: self.key.clone(),
+            path: None,
+            file_bytes: 0,
+            memory_bytes,
+            packages: self.packages.clone(),
+            warnings: self.warnings.clone(),
+            preload: self.spec_preload.clone(),
+            setup: self.setup_name.clone(),
+            build: self.build.clone(),
+            created: UNIX_EPOCH + Duration::from_secs(self.created_seconds),
+        }
+    }
+}
+
+/// Writes an image's file, which is empty.
+pub(super) fn write(file: &mut File, header: &Header, memory: &[u8]) -> io::Result<()> {
+    let header = postcard::to_stdvec(header).map_err(io::Error::other)?;
+    let memory_at = (PREFIX_BYTES + header.len()).next_multiple_of(ALIGNMENT);
+    file.write_all(&MAGIC)?;
+    for number in [header.len(), memory_at, memory.len()] {
+        file.write_all(&(number as u64).to_le_bytes())?;
+    }
+    file.write_all(&header)?;
+    file.set_len((memory_at + memory.len()) as u64)?;
+    let is_zero = |page: &[u8]| page.iter().all(|byte| *byte == 0);
+    let mut at = memory_at as u64;
+    for page in memory.chunks(PAGE_BYTES) {
+        if !is_zero(page) {
+            file.seek(SeekFrom::Start(at))?;
+            file.write_all(page)?;
+        }
+        at += page.len() as u64;
+    }
+    Ok(())
+}
+
+/// Takes a file apart; `None` if it is no image of this version.
+pub(super) fn read(view: FileView, layout: &Layout) -> Option<(ImageInfo, ImageContents)> {
+    let (header, memory) = parse(view.bytes())?;
+    let memory = MemoryImage::new(view, memory)?;
+    let info = header.info(memory.bytes().len() as u64);
+    let host = header.host.revive(layout)?;
+    Some((info, ImageContents { memory, host, facts: header.facts }))
+}
+
+/// What is known of the image in a file; `None` if it is none of this version.
+pub(super) fn read_info(bytes: &[u8]) -> Option<ImageInfo> {
+    let (header, memory) = parse(bytes)?;
+    Some(header.info(memory.len() as u64))
+}
+
+fn parse(bytes: &[u8]) -> Option<(Header, std::ops::Range<usize>)> {
+    let rest = bytes.strip_prefix(&MAGIC)?;
+    let (numbers, rest) = rest.split_at_checked(PREFIX_BYTES - MAGIC.len())?;
+    let number = |index: usize| {
+        let bytes = numbers[index * 8..].first_chunk().expect("three numbers");
+        usize::try_from(u64::from_le_bytes(*bytes)).ok()
+    };
+    let (header_len, memory_at, memory_len) = (number(0)?, number(1)?, number(2)?);
+    let header = postcard::from_bytes(rest.get(..header_len)?).ok()?;
+    let end = memory_at.checked_add(memory_len)?;
+    (end <= bytes.len()).then_some((header, memory_at..end))
+}

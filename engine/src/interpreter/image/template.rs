@@ -1,0 +1,99 @@
+//! Making an image: an interpreter starts, imports, runs the setup, and is captured between turns,
+//! when nothing of the guest is on any stack.
+//!
+//! The template's clock and random numbers are determined by the image's key, so that the same
+//! image comes out on every machine, hash order included.
+
+use super::format::Captured;
+use super::{Facts, GeneratorState};
+use crate::build::module::writes;
+use crate::build::spec::ImageSpec;
+use crate::config::{Progress, ProgressSink};
+use crate::error::ImageError;
+use crate::host::door::GeneratorClaim;
+use crate::host::layout::Layout;
+use crate::interpreter::engine::Engine;
+use crate::memory::GuestMemory;
+use crate::run::outcome::Verdict;
+use crate::run::program::Deterministic;
+
+/// Makes a template and captures it.
+pub(super) fn capture(
+    engine: &Engine,
+    layout: &Layout,
+    spec: &ImageSpec,
+    key: &str,
+    progress: &dyn ProgressSink,
+) -> Result<Captured, ImageError> {
+    progress.report(Progress::BuildingImage { what: "starting Python" });
+    writes::check(&engine.read_wasm()?)?;
+    let seed = u64::from_str_radix(&key[..16], 16).expect("a key is hexadecimal digits");
+    let mut template = engine.start_with(layout, Some(Deterministic::new(seed)))?;
+    progress.report(Progress::BuildingImage { what: "importing modules" });
+    let prepared = template.prepare(spec);
+    match prepared.outcome.verdict {
+        Verdict::Completed { .. } => {}
+        verdict => {
+            let said = String::from_utf8_lossy(&prepared.outcome.stderr).into_owned();
+            return Err(ImageError::Prepare { detail: explain(verdict), said });
+        }
+    }
+    let memory = template.memory();
+    let generators = prepared.generators.iter().map(|claim| locate(&memory, claim));
+    let facts = Facts {
+        globals: template.globals(),
+        offsets: engine.offsets(&memory),
+        exception: template.exception(),
+        generators: generators.collect::<Option<_>>().ok_or(ImageError::Generators)?,
+    };
+    let host = template.host_state().ok_or(ImageError::Host)?;
+    Ok(Captured { memory, host, facts })
+}
+
+fn explain(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Raised(exception) => exception.traceback.trim_end().to_owned(),
+        Verdict::Limit(hit) => format!("the limit `{}` was reached", hit.limit.name()),
+        Verdict::Tampered(tampering) => tampering.to_string(),
+        Verdict::SandboxFailed(failure) => failure.to_string(),
+        Verdict::Exited { code, message } => {
+            format!(
+                "it left with code {code}{}",
+                message.map_or(String::new(), |m| format!(": {m}"))
+            )
+        }
+        Verdict::Completed { .. } | Verdict::Cancelled => "it was cancelled".to_owned(),
+    }
+}
+
+/// Finds the state of a generator in the memory of the object that holds it.
+fn locate(memory: &GuestMemory, claim: &GeneratorClaim) -> Option<GeneratorState> {
+    let found = memory.with_bytes(claim.address, claim.size, |object| {
+        let at = object.windows(claim.needle.len()).position(|bytes| bytes == claim.needle)?;
+        let state = object.get(at..at + GeneratorState::BYTES as usize)?;
+        u32::try_from(at).ok().filter(|_| !state.is_empty())
+    });
+    let address = claim.address.checked_add(found??)?;
+    Some(GeneratorState { address })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::WASM_PAGE_BYTES;
+
+    #[test]
+    fn a_generator_is_found_in_its_object_alone() {
+        let memory = GuestMemory::new(WASM_PAGE_BYTES).unwrap();
+        let put = |at: u32, bytes: &[u8]| {
+            memory.with_bytes(at, bytes.len() as u32, |to| to.copy_from_slice(bytes)).unwrap();
+        };
+        put(1000, b"needle");
+        let claim = |address, size| GeneratorClaim { address, size, needle: b"needle".to_vec() };
+        let located = |claim| locate(&memory, &claim).map(|state| state.address);
+        assert_eq!(located(claim(900, 3000)), Some(1000));
+        assert_eq!(located(claim(900, 2500)), None, "the state doesn't fit in");
+        assert_eq!(located(claim(1001, 3000)), None);
+        assert_eq!(located(claim(u32::MAX, 3000)), None);
+    }
+}

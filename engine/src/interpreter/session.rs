@@ -1,0 +1,303 @@
+//! Sessions apart from slots: what an interpreter holds beyond its image, put aside, copied,
+//! written to a file and taken up again.
+//!
+//! Layout of a saved session, numbers little-endian; `docs/image-format.md` has the same table:
+//!
+//! ```text
+//!  0   8  magic `HTCHSES1`
+//!  8  32  BLAKE3 of all that follows
+//! 40   …  the session, in postcard's format
+//! ```
+//!
+//! A saved session is what a program in the sandbox could have made of its own memory, so whoever
+//! wrote the file gains nothing that a program hasn't; the hash is against damage, and what the
+//! host reads of it is checked.
+//!
+//! A session that is packed is the same bytes, and beside them what can't be bytes: its clock, which
+//! goes on meanwhile, and its files if folders of the host are mounted among them.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cache::replace::replace;
+use crate::error::SessionError;
+use crate::files::workspace::Workspace;
+use crate::host::wasi::HostState;
+use crate::host::wasi::clock::Clock;
+use crate::interpreter::image::Image;
+use crate::interpreter::image::saved::SavedHost;
+use crate::memory::patch::{MemoryPatch, PagePatch};
+use crate::run::program::Deterministic;
+
+const MAGIC: [u8; 8] = *b"HTCHSES1";
+
+/// The state of an interpreter between two runs: what it holds beyond its image. Immutable and
+/// shared: a clone is a reference.
+#[derive(Clone)]
+pub struct SessionState {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    image: Image,
+    memory: Arc<MemoryPatch>,
+    globals: Vec<u128>,
+    host: HostState,
+    life: Life,
+}
+
+/// What is to be known of an interpreter's life up to here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Life {
+    /// The clock and the random numbers that its first run wanted.
+    pub(crate) deterministic: Option<Deterministic>,
+    pub(crate) has_run: bool,
+    /// It is a copy of another one, so it must not go on with the other's random numbers.
+    pub(crate) is_copy: bool,
+}
+
+impl std::fmt::Debug for SessionState {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("SessionState")
+            .field("image", &self.inner.image.info().key)
+            .field("pages", &self.pages())
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl SessionState {
+    pub(crate) fn new(
+        image: &Image,
+        memory: Arc<MemoryPatch>,
+        globals: Vec<u128>,
+        host: HostState,
+        life: Life,
+    ) -> Self {
+        let image = image.clone();
+        Self { inner: Arc::new(Inner { image, memory, globals, host, life }) }
+    }
+
+    /// The state of an interpreter on `image` that nothing has run on.
+    pub fn fresh(image: &Image) -> Self {
+        let (memory, globals) = (Arc::clone(image.pristine()), image.facts().globals.clone());
+        Self::new(image, memory, globals, image.host().clone(), Life::default())
+    }
+
+    /// What it holds in memory beyond the image, its files included, in bytes; with everything
+    /// that copies of it share.
+    pub fn bytes(&self) -> u64 {
+        self.inner.memory.bytes().saturating_add(self.inner.host.tree.file_bytes())
+    }
+
+    /// Pages of guest memory, of 4 KiB, that differ from the image.
+    pub fn pages(&self) -> usize {
+        self.inner.memory.page_count()
+    }
+
+    /// The files of its workspace.
+    pub fn workspace(&self) -> Workspace {
+        Workspace::new(&self.inner.host.tree, self.inner.image.layout().workspace)
+    }
+
+    /// A copy for another session. The generators of random numbers that modules share are seeded
+    /// anew before it runs, unless it is deterministic: then it goes on as the other one does.
+    pub fn fork(&self) -> Self {
+        let Inner { image, memory, globals, host, life } = &*self.inner;
+        let life = Life { is_copy: life.deterministic.is_none(), ..*life };
+        Self::new(image, Arc::clone(memory), globals.clone(), host.clone(), life)
+    }
+
+    /// Writes the session to a file, in one step: what was there before stays until all is on the
+    /// disk. Mounted folders are left out. Returns the bytes written.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    #[tracing::instrument(level = "debug", name = "save_session", skip_all)]
+    pub fn save(&self, path: &Path) -> Result<u64, SessionError> {
+        let bytes = self.to_bytes(&self.inner.host);
+        let failed = |cause| SessionError::File { action: "write", path: path.to_owned(), cause };
+        replace(path, |file| file.write_all(&bytes)).map_err(failed)?;
+        Ok(bytes.len() as u64)
+    }
+
+    /// Reads a session that `save` wrote, on the same image. Like a fork, it does not go on with
+    /// the random numbers of the one that was saved.
+    ///
+    /// # Errors
+    /// The file can't be read, is no whole session, or began from another image.
+    #[tracing::instrument(level = "debug", name = "revive_session", skip_all)]
+    pub fn revive(image: &Image, path: &Path) -> Result<Self, SessionError> {
+        let failed = |cause| SessionError::File { action: "read", path: path.to_owned(), cause };
+        if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+            return Err(failed(std::io::Error::other("it is no regular file")));
+        }
+        let bytes = fs::read(path).map_err(failed)?;
+        Ok(Self::from_bytes(image, &bytes).map_err(|unread| unread.of_file(path))?.fork())
+    }
+
+    /// The session as bytes, to take less room until it goes on in this process.
+    #[tracing::instrument(level = "debug", name = "pack_session", skip_all)]
+    pub fn pack(&self) -> PackedSession {
+        let Inner { image, host, .. } = &*self.inner;
+        let clock = host.clock.clone();
+        let is_whole = SavedHost::is_all_of(host);
+        let bytes = self.to_bytes(if is_whole { host } else { image.host() });
+        let rest = PackedRest { clock, host: (!is_whole).then(|| host.clone()) };
+        PackedSession { bytes, rest }
+    }
+
+    /// The session that `pack` made bytes and a rest of. It goes on, so unlike one that was revived
+    /// it keeps its random numbers, its clock and its mounted folders.
+    ///
+    /// # Errors
+    /// The bytes are no whole session, or of another image.
+    #[tracing::instrument(level = "debug", name = "unpack_session", skip_all)]
+    pub fn unpack(image: &Image, bytes: &[u8], rest: &PackedRest) -> Result<Self, SessionError> {
+        let unpacked = Self::from_bytes(image, bytes).map_err(|unread| match unread {
+            Unread::Bad(detail) => SessionError::Damaged { detail },
+            Unread::OtherImage { .. } => SessionError::NotParkable,
+        })?;
+        let Inner { memory, globals, host, life, .. } = &*unpacked.inner;
+        let host = rest.host.as_ref().unwrap_or(host);
+        let host = HostState { clock: rest.clock.clone(), ..host.clone() };
+        Ok(Self::new(image, Arc::clone(memory), globals.clone(), host, *life))
+    }
+
+    /// All of it with this host, as the table above has it.
+    fn to_bytes(&self, host: &HostState) -> Vec<u8> {
+        let Inner { image, memory, globals, life, .. } = &*self.inner;
+        let info = image.info();
+        let pages = memory.flat(image.memory().bytes());
+        let mut bytes = postcard::to_stdvec(&Saved {
+            image: info.key.clone(),
+            preload: info.preload.clone(),
+            len: memory.len as u64,
+            pages: pages.iter().map(|page| (page.page, page.blocks)).collect(),
+            bytes: pages.iter().flat_map(|page| page.bytes.iter().copied()).collect(),
+            globals: globals.clone(),
+            host: SavedHost::of(host),
+            life: *life,
+        })
+        .expect("plain data has a form");
+        let hash = blake3::hash(&bytes);
+        bytes.splice(..0, MAGIC.into_iter().chain(*hash.as_bytes()));
+        bytes
+    }
+
+    /// What `to_bytes` wrote.
+    fn from_bytes(image: &Image, bytes: &[u8]) -> Result<Self, Unread> {
+        let rest = bytes.strip_prefix(&MAGIC).ok_or(Unread::Bad("it begins otherwise"))?;
+        let (hash, body) =
+            rest.split_first_chunk::<{ blake3::OUT_LEN }>().ok_or(Unread::Bad("it was cut"))?;
+        if blake3::hash(body) != blake3::Hash::from_bytes(*hash) {
+            return Err(Unread::Bad("its checksum is wrong"));
+        }
+        let saved: Saved =
+            postcard::from_bytes(body).map_err(|_| Unread::Bad("its fields can't be read"))?;
+        if saved.image != image.info().key {
+            let Saved { image: saved, preload, .. } = saved;
+            return Err(Unread::OtherImage { saved, here: image.info().key.clone(), preload });
+        }
+        let memory = saved.memory(image).ok_or(Unread::Bad("its memory can't be one"))?;
+        let Saved { globals, host, life, .. } = saved;
+        if globals.len() != image.facts().globals.len() {
+            return Err(Unread::Bad("its globals are another build's"));
+        }
+        let host = host.revive(image.layout()).ok_or(Unread::Bad("its files can't be files"))?;
+        Ok(Self::new(image, Arc::new(memory), globals, host, life))
+    }
+
+    pub(crate) fn image(&self) -> &Image {
+        &self.inner.image
+    }
+
+    pub(crate) fn memory(&self) -> &Arc<MemoryPatch> {
+        &self.inner.memory
+    }
+
+    pub(crate) fn globals(&self) -> &[u128] {
+        &self.inner.globals
+    }
+
+    pub(crate) fn host(&self) -> &HostState {
+        &self.inner.host
+    }
+
+    pub(crate) fn life(&self) -> Life {
+        self.inner.life
+    }
+}
+
+/// A session that takes less room, until it goes on in this process.
+pub struct PackedSession {
+    /// Its memory, and whatever else can be bytes. They can be compressed, and kept anywhere.
+    pub bytes: Vec<u8>,
+    /// What can't.
+    pub rest: PackedRest,
+}
+
+/// What of a packed session can't be bytes.
+pub struct PackedRest {
+    /// It goes on while the session rests.
+    clock: Clock,
+    /// Files and what is open, of a session that has to do with folders of the host.
+    host: Option<HostState>,
+}
+
+/// Why bytes are no session.
+enum Unread {
+    Bad(&'static str),
+    OtherImage { saved: String, here: String, preload: Vec<String> },
+}
+
+impl Unread {
+    fn of_file(self, path: &Path) -> SessionError {
+        let path = path.to_owned();
+        match self {
+            Self::Bad(detail) => SessionError::NotASession { path, detail },
+            Self::OtherImage { saved, here, preload } => {
+                SessionError::OtherImage { path, saved, here, preload }
+            }
+        }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Saved {
+    image: String,
+    preload: Vec<String>,
+    len: u64,
+    /// Number of each page that differs from the image, and which blocks of it do.
+    pages: Vec<(u32, u64)>,
+    /// Those blocks, one after another.
+    bytes: Vec<u8>,
+    globals: Vec<u128>,
+    host: SavedHost,
+    life: Life,
+}
+
+impl Saved {
+    /// The memory; `None` if it can't be one on this image.
+    fn memory(&self, image: &Image) -> Option<MemoryPatch> {
+        let len = usize::try_from(self.len).ok()?;
+        let mut rest = self.bytes.as_slice();
+        let mut pages = Vec::with_capacity(self.pages.len());
+        for (page, blocks) in &self.pages {
+            let (bytes, after) = rest.split_at_checked(PagePatch::bytes_of(*blocks))?;
+            pages.push(PagePatch { page: *page, blocks: *blocks, bytes: bytes.into() });
+            rest = after;
+        }
+        let memory = MemoryPatch { len, runs: Vec::new(), pages };
+        let is_sound = rest.is_empty()
+            && crate::memory::is_length(len)
+            && len >= image.memory().bytes().len()
+            && memory.is_sound();
+        is_sound.then_some(memory)
+    }
+}

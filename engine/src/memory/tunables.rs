@@ -1,0 +1,293 @@
+//! Our guest memory as wasmer's `Tunables` and `LinearMemory`.
+//!
+//! wasmer asks its tunables for memory while it makes an instance. Which memory that is travels
+//! in a thread-local for the duration of `with_memory`, since the tunables belong to the engine
+//! and many threads make instances of one engine at once. What an instance has beyond its memory
+//! that a guest can change is its globals, which `InstanceMemory` restores together with it;
+//! `module/writes.rs` holds a build to that.
+#![expect(unsafe_code, reason = "wasmer's tunables are an unsafe interface")]
+
+use std::cell::RefCell;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use wasmer::sys::vm::{
+    LinearMemory, MemoryError, MemoryStyle, TableStyle, Trap, TrapCode, VMConfig, VMGlobal,
+    VMGlobalDefinition, VMMemory, VMMemoryDefinition, VMTable, VMTableDefinition,
+};
+use wasmer::sys::{BaseTunables, Tunables};
+use wasmer::{AsStoreMut, GlobalType, MemoryType, Pages, Store, TableType};
+
+use crate::memory::patch::MemoryPatch;
+use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
+
+/// The stack that guest code runs on. CPython's own stack in linear memory has 16 MiB; the native
+/// one must not be used up before that, or deep recursion traps instead of raising.
+pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
+
+thread_local! {
+    static PENDING: RefCell<Pending> = const { RefCell::new(Pending::Nothing) };
+}
+
+/// What the instance that is being made is to have, or has.
+enum Pending {
+    Nothing,
+    /// This memory, which holds an image, so that data segments are not to be written to it.
+    Wanted(Arc<GuestMemory>),
+    Made(InstanceMemory),
+}
+
+/// Makes an instance by `instantiate`, on a memory that holds an image or else a new one, and
+/// returns that memory.
+pub(crate) fn with_memory<T>(
+    image: Option<Arc<GuestMemory>>,
+    instantiate: impl FnOnce() -> T,
+) -> (T, Option<InstanceMemory>) {
+    PENDING.set(image.map_or(Pending::Nothing, Pending::Wanted));
+    let instance = instantiate();
+    match PENDING.replace(Pending::Nothing) {
+        Pending::Made(memory) => (instance, Some(memory)),
+        Pending::Nothing | Pending::Wanted(_) => (instance, None),
+    }
+}
+
+/// The memory of one instance, as both we and the compiled code know it.
+#[derive(Debug)]
+pub(crate) struct InstanceMemory {
+    memory: Arc<GuestMemory>,
+    /// Where compiled code reads base and length. Valid while the store lives.
+    definition: NonNull<VMMemoryDefinition>,
+}
+
+impl InstanceMemory {
+    pub(crate) fn shared(&self) -> &Arc<GuestMemory> {
+        &self.memory
+    }
+
+    /// Puts memory and globals back: see [`GuestMemory::restore`]. The store is the one that the
+    /// instance lives in, and no guest code runs in it.
+    ///
+    /// # Errors
+    /// As [`GuestMemory::restore`], or the globals are not this module's.
+    pub(crate) fn restore(
+        &mut self,
+        store: &mut Store,
+        patch: &Arc<MemoryPatch>,
+        globals: &[u128],
+    ) -> io::Result<()> {
+        let objects = store.objects_mut();
+        if objects.as_u128_globals().len() != globals.len() {
+            return Err(io::Error::other("the globals are another module's"));
+        }
+        for (index, value) in globals.iter().enumerate() {
+            objects.set_global_unchecked(index, *value);
+        }
+        self.memory.restore(patch)?;
+        // SAFETY: valid, since the caller shows us the store; nobody else writes there meanwhile,
+        // since the guest doesn't run.
+        unsafe { self.definition.as_mut().current_length = self.memory.len() };
+        Ok(())
+    }
+}
+
+/// The values of all globals of the one instance in `store`.
+pub(crate) fn globals(store: &mut Store) -> Vec<u128> {
+    store.objects_mut().as_u128_globals()
+}
+
+/// The tunables of every engine of ours.
+///
+/// Set them as this type: wasmer's implementation of `Tunables` for `Box<dyn Tunables>` forwards
+/// neither `vmconfig` nor `create_vm_global`.
+pub(crate) struct GuestTunables {
+    base: BaseTunables,
+    config: VMConfig,
+}
+
+impl GuestTunables {
+    pub(crate) fn new() -> Self {
+        let config = VMConfig { wasm_stack_size: Some(GUEST_STACK_BYTES) };
+        Self { base: BaseTunables::new(), config }
+    }
+}
+
+impl Tunables for GuestTunables {
+    fn memory_style(&self, memory: &MemoryType) -> MemoryStyle {
+        let style = self.base.memory_style(memory);
+        assert_eq!(style, MemoryStyle::Static, "GuestMemory reserves what a static memory needs");
+        style
+    }
+
+    fn table_style(&self, table: &TableType) -> TableStyle {
+        self.base.table_style(table)
+    }
+
+    fn create_host_memory(
+        &self,
+        ty: &MemoryType,
+        style: &MemoryStyle,
+    ) -> Result<VMMemory, MemoryError> {
+        self.base.create_host_memory(ty, style)
+    }
+
+    unsafe fn create_vm_memory(
+        &self,
+        ty: &MemoryType,
+        style: &MemoryStyle,
+        definition: NonNull<VMMemoryDefinition>,
+    ) -> Result<VMMemory, MemoryError> {
+        let (memory, has_image) = match PENDING.replace(Pending::Nothing) {
+            Pending::Wanted(memory) => (memory, true),
+            Pending::Nothing | Pending::Made(_) => {
+                let memory = GuestMemory::new(ty.minimum.bytes().0)
+                    .map_err(|error| MemoryError::Generic(error.to_string()))?;
+                (Arc::new(memory), false)
+            }
+        };
+        PENDING.set(Pending::Made(InstanceMemory { memory: Arc::clone(&memory), definition }));
+        // SAFETY: wasmer passes a valid location that lives as long as the instance.
+        unsafe {
+            definition.write(VMMemoryDefinition {
+                base: memory.base().as_ptr(),
+                current_length: memory.len(),
+            });
+        }
+        let adapter = Adapter { memory, ty: *ty, style: *style, definition, has_image };
+        Ok(VMMemory::from_custom(Box::new(adapter) as Box<dyn LinearMemory + Send + Sync>))
+    }
+
+    fn create_host_table(&self, ty: &TableType, style: &TableStyle) -> Result<VMTable, String> {
+        self.base.create_host_table(ty, style)
+    }
+
+    unsafe fn create_vm_table(
+        &self,
+        ty: &TableType,
+        style: &TableStyle,
+        definition: NonNull<VMTableDefinition>,
+    ) -> Result<VMTable, String> {
+        // SAFETY: passed on as it came.
+        unsafe { self.base.create_vm_table(ty, style, definition) }
+    }
+
+    unsafe fn create_vm_global(
+        &self,
+        ty: GlobalType,
+        definition: NonNull<VMGlobalDefinition>,
+    ) -> Result<VMGlobal, String> {
+        // SAFETY: passed on as it came.
+        unsafe { self.base.create_vm_global(ty, definition) }
+    }
+
+    fn vmconfig(&self) -> &VMConfig {
+        &self.config
+    }
+}
+
+/// A guest memory as wasmer sees it.
+#[derive(Debug)]
+struct Adapter {
+    memory: Arc<GuestMemory>,
+    ty: MemoryType,
+    style: MemoryStyle,
+    /// Where compiled code reads base and length. Valid while the store lives, which owns
+    /// both the instance and this.
+    definition: NonNull<VMMemoryDefinition>,
+    has_image: bool,
+}
+
+// SAFETY: `definition` is only written by `grow`, which wasmer calls on the thread that runs the
+// instance; stores never change threads here.
+unsafe impl Send for Adapter {}
+// SAFETY: as above: shared references never write.
+unsafe impl Sync for Adapter {}
+
+impl LinearMemory for Adapter {
+    fn ty(&self) -> MemoryType {
+        MemoryType { minimum: self.size(), ..self.ty }
+    }
+
+    fn size(&self) -> Pages {
+        pages(self.memory.len())
+    }
+
+    fn style(&self) -> MemoryStyle {
+        self.style
+    }
+
+    fn grow(&mut self, delta: Pages) -> Result<Pages, MemoryError> {
+        let refused = MemoryError::CouldNotGrow { current: self.size(), attempted_delta: delta };
+        let wanted = u64::from(self.size().0) + u64::from(delta.0);
+        if self.ty.maximum.is_some_and(|maximum| wanted > u64::from(maximum.0)) {
+            return Err(refused);
+        }
+        let before = self.memory.grow(delta.bytes().0).map_err(|_| refused)?;
+        // SAFETY: the location is valid while the instance lives, and its thread is this one.
+        unsafe { self.definition.as_mut().current_length = self.memory.len() };
+        Ok(pages(before))
+    }
+
+    fn vmmemory(&self) -> NonNull<VMMemoryDefinition> {
+        self.definition
+    }
+
+    unsafe fn initialize_with_data(&self, start: usize, data: &[u8]) -> Result<(), Trap> {
+        if self.has_image {
+            // The image was taken after its template had these, and has written to them.
+            return Ok(());
+        }
+        let put = || {
+            let (start, len) = (u32::try_from(start).ok()?, u32::try_from(data.len()).ok()?);
+            self.memory.with_bytes(start, len, |target| target.copy_from_slice(data))
+        };
+        put().ok_or_else(|| Trap::lib(TrapCode::HeapAccessOutOfBounds))
+    }
+
+    fn try_clone(&self) -> Result<Box<dyn LinearMemory + Send + Sync>, MemoryError> {
+        Err(MemoryError::MemoryNotShared)
+    }
+
+    fn copy(&self) -> Result<Box<dyn LinearMemory + Send + Sync>, MemoryError> {
+        Err(MemoryError::MemoryNotShared)
+    }
+}
+
+fn pages(bytes: usize) -> Pages {
+    Pages(u32::try_from(bytes / WASM_PAGE_BYTES).expect("E-1: at most 4 GiB"))
+}
+
+#[cfg(test)]
+mod tests {
+    use wasmer::{Instance, Module, TypedFunction, imports};
+
+    use super::*;
+    use crate::build::module::new_engine;
+
+    /// Wasm reaches from the base to just below 8 GiB and 16 bytes: each access there that isn't to
+    /// the memory is a trap, and the process lives.
+    #[test]
+    fn the_first_and_the_last_byte_that_wasm_can_reach_beyond_its_memory_are_traps() {
+        let text = r#"(module (memory (export "memory") 1)
+            (func (export "inside") (result i32) (i32.load8_u (i32.const 0xffff)))
+            (func (export "first") (result i32) (i32.load8_u (i32.const 0x10000)))
+            (func (export "straddling") (result i64) (i64.load (i32.const 0xfff9)))
+            (func (export "last")
+                (v128.store offset=0xffffffff (i32.const -1) (v128.const i64x2 0 0)))
+            (func (export "before") (result i32) (i32.load8_u (i32.const -1))))"#;
+        let engine = new_engine();
+        let module = Module::new(&engine, wat::parse_str(text).unwrap()).unwrap();
+        let mut store = Store::new(engine);
+        let (instance, memory) =
+            with_memory(None, || Instance::new(&mut store, &module, &imports! {}).unwrap());
+        assert_eq!(memory.unwrap().shared().len(), WASM_PAGE_BYTES);
+        let inside: TypedFunction<(), i32> =
+            instance.exports.get_typed_function(&store, "inside").unwrap();
+        for name in ["first", "straddling", "last", "before"] {
+            let reaches = instance.exports.get_function(name).unwrap().clone();
+            let trap = reaches.call(&mut store, &[]).unwrap_err().to_trap();
+            assert_eq!(trap, Some(TrapCode::HeapAccessOutOfBounds), "{name}");
+            assert_eq!(inside.call(&mut store).unwrap(), 0, "after {name}");
+        }
+    }
+}

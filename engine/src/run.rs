@@ -1,0 +1,13 @@
+//! What a run is given and what it gives back: program, values and host functions; transcript and
+//! outcome.
+//!
+//! Owns the types that callers see and how values cross into Python and back. It doesn't run
+//! anything. May use `files/`, `interrupt/` and the wings below.
+
+pub(crate) mod base64;
+pub(crate) mod functions;
+pub(crate) mod names;
+pub(crate) mod outcome;
+pub(crate) mod program;
+pub(crate) mod transcript;
+pub(crate) mod value;

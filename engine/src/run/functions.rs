@@ -1,0 +1,252 @@
+//! Functions of the host that programs can call: which there are, and what a call of one is.
+//!
+//! The engine runs none of them by itself. It hands each call to its [`Callee`], which says at once
+//! that it has it and answers from any thread; the guest's thread waits for answers in the host,
+//! where an interrupt reaches it (`functions/calls.rs`).
+
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Formatter};
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json};
+
+pub use self::calls::{Cancellation, Reply};
+pub use self::error::HostError;
+pub use self::recording::{Delivery, RecordedAnswer, RecordedCall, Recording};
+pub use self::rooms::Room;
+use crate::run::names::is_name;
+use crate::run::value::marshal::Value;
+
+pub(crate) mod calls;
+mod error;
+mod recording;
+mod rooms;
+
+/// Does what a host function does.
+pub trait Callee: Send + Sync + 'static {
+    /// Takes a call up. It returns at once, as the guest's thread waits for that, and answers later
+    /// through the call's reply, from any thread.
+    fn call(&self, call: HostCall);
+}
+
+/// One call of a host function.
+#[derive(Debug)]
+pub struct HostCall {
+    /// The arguments by name. They come from the program, and can be anything.
+    pub arguments: Map<String, Json>,
+    /// The run that calls, by a number that no other run of the process has.
+    pub run: u64,
+    /// What the call takes of its run's limits. Whatever works on it keeps this until it has ended,
+    /// and drops it before it answers.
+    pub room: Room,
+    /// Takes the answer. Dropped without one, the call fails.
+    pub reply: Reply,
+}
+
+/// What a program is told of a host function.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Signature {
+    /// Its name, a Python identifier.
+    pub name: String,
+    /// Its documentation; may be empty.
+    pub doc: String,
+    /// Its parameters, those with a default behind the others. Without a list it takes whatever
+    /// arguments a call names.
+    pub parameters: Option<Vec<Parameter>>,
+    /// The type of its result in Python's words; may be empty.
+    pub returns: String,
+}
+
+/// A parameter of a host function.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameter {
+    /// Its name, a Python identifier.
+    pub name: String,
+    /// Its type in Python's words; may be empty. Nobody checks it.
+    pub hint: String,
+    /// What a call that doesn't name it passes.
+    pub default: Option<Json>,
+}
+
+/// A host function can't be had in Python as it is described.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadFunction {
+    /// A name of a function or of a parameter.
+    #[error(
+        "`{name}` can't be the name of a host function or a parameter: use a Python identifier"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Two functions, or two parameters of one, have the same name.
+    #[error("`{name}` is there twice")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+    /// A parameter that every call has to pass follows one with a default.
+    #[error("`{name}` has no default and follows a parameter that has one")]
+    Order {
+        /// The parameter.
+        name: String,
+    },
+}
+
+/// The host functions of a run. Cheap to clone; clones share everything.
+#[derive(Clone, Default)]
+pub struct HostFunctions {
+    entries: Arc<BTreeMap<String, Entry>>,
+}
+
+type Entry = (Signature, Arc<dyn Callee>);
+
+impl Debug for HostFunctions {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_list().entries(self.entries.keys()).finish()
+    }
+}
+
+impl HostFunctions {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// These functions.
+    ///
+    /// # Errors
+    /// Python couldn't have one of them.
+    pub fn new(functions: impl IntoIterator<Item = Entry>) -> Result<Self, BadFunction> {
+        let mut entries = BTreeMap::new();
+        for (signature, callee) in functions {
+            signature.check()?;
+            let name = signature.name.clone();
+            if entries.insert(name.clone(), (signature, callee)).is_some() {
+                return Err(BadFunction::Twice { name });
+            }
+        }
+        Ok(Self { entries: Arc::new(entries) })
+    }
+
+    fn callee(&self, name: &str) -> Option<&Arc<dyn Callee>> {
+        self.entries.get(name).map(|(_, callee)| callee)
+    }
+
+    /// What the guest is told of them, in the format of `marshal`.
+    pub(crate) fn table(&self) -> Vec<u8> {
+        let signatures = self.entries.values().map(|(signature, _)| signature.value());
+        Value::List(signatures.collect()).encode()
+    }
+}
+
+impl Signature {
+    fn check(&self) -> Result<(), BadFunction> {
+        check_name(&self.name)?;
+        let parameters = self.parameters.as_deref().unwrap_or_default();
+        for (at, Parameter { name, default, .. }) in parameters.iter().enumerate() {
+            check_name(name)?;
+            let before = &parameters[..at];
+            if before.iter().any(|other| other.name == *name) {
+                return Err(BadFunction::Twice { name: name.clone() });
+            }
+            if default.is_none() && before.iter().any(|other| other.default.is_some()) {
+                return Err(BadFunction::Order { name: name.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&self) -> Value<'_> {
+        let Self { name, doc, parameters, returns } = self;
+        let parameters = parameters
+            .as_ref()
+            .map(|parameters| Value::List(parameters.iter().map(Parameter::value).collect()));
+        Value::dict([
+            ("name", name.as_str().into()),
+            ("doc", doc.as_str().into()),
+            ("parameters", parameters.unwrap_or(Value::None)),
+            ("returns", returns.as_str().into()),
+        ])
+    }
+}
+
+impl Parameter {
+    fn value(&self) -> Value<'_> {
+        let Self { name, hint, default } = self;
+        let value = default.as_ref().map_or(Value::None, Value::from);
+        Value::List(vec![
+            name.as_str().into(),
+            hint.as_str().into(),
+            default.is_some().into(),
+            value,
+        ])
+    }
+}
+
+/// Whether a name is a plain identifier. Those that begin with two underscores are Python's.
+fn check_name(name: &str) -> Result<(), BadFunction> {
+    let is_plain = is_name(name)
+        && name.is_ascii()
+        && !name.starts_with("__")
+        && !name.starts_with("_hatchery");
+    if is_plain { Ok(()) } else { Err(BadFunction::Name { name: name.to_owned() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::value::marshal;
+
+    struct Nothing;
+
+    impl Callee for Nothing {
+        fn call(&self, _call: HostCall) {}
+    }
+
+    fn parameter(name: &str, default: Option<Json>) -> Parameter {
+        Parameter { name: name.to_owned(), hint: "int".to_owned(), default }
+    }
+
+    fn functions(signatures: &[Signature]) -> Result<HostFunctions, BadFunction> {
+        let callee: Arc<dyn Callee> = Arc::new(Nothing);
+        HostFunctions::new(signatures.iter().map(|one| (one.clone(), Arc::clone(&callee))))
+    }
+
+    fn signature(name: &str, parameters: Vec<Parameter>) -> Signature {
+        Signature { name: name.to_owned(), parameters: Some(parameters), ..Signature::default() }
+    }
+
+    #[test]
+    fn only_what_python_can_have_is_taken() {
+        for name in ["", "1a", "a b", "a.b", "class", "\u{e4}", "__dict__", "_hatchery_call"] {
+            assert!(functions(&[signature(name, Vec::new())]).is_err(), "{name:?}");
+            let parameters = vec![parameter(name, None)];
+            assert!(functions(&[signature("f", parameters)]).is_err(), "{name:?}");
+        }
+        let one = parameter("x", Some(Json::Null));
+        for parameters in [vec![one.clone(), one.clone()], vec![one, parameter("y", None)]] {
+            assert!(functions(&[signature("f", parameters)]).is_err());
+        }
+        let twice = [signature("f", Vec::new()), signature("f", Vec::new())];
+        assert_eq!(functions(&twice).unwrap_err(), BadFunction::Twice { name: "f".to_owned() });
+    }
+
+    #[test]
+    fn the_guest_is_told_of_all_of_them() {
+        let price = Signature {
+            doc: "The price.".to_owned(),
+            returns: "float".to_owned(),
+            ..signature("price", vec![parameter("item", None), parameter("n", Some(2.into()))])
+        };
+        let any = Signature { parameters: None, ..signature("any", Vec::new()) };
+        let table = functions(&[price, any]).unwrap().table();
+        let expected = serde_json::json!([
+            {"name": "any", "doc": "", "parameters": null, "returns": ""},
+            {"name": "price", "doc": "The price.", "returns": "float",
+             "parameters": [["item", "int", false, null], ["n", "int", true, 2]]},
+        ]);
+        assert_eq!(marshal::as_python_reads(&table), expected);
+    }
+}

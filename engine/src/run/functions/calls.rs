@@ -1,0 +1,492 @@
+//! The host calls of one run: which are under way, which have ended, and what the limits say.
+//!
+//! Calls begin and are waited for on the guest's thread, and are answered on any. When the run ends,
+//! those under way are cancelled, and answers that come later are dropped.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::{Debug, Formatter};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value as Json};
+
+use super::error::{FAILURE, HostError, LIMIT};
+use super::recording::{RecordedAnswer, Recorder, Recording, Replayed, Replayer};
+use super::rooms::{Room, Rooms, Sum};
+use super::{HostCall, HostFunctions};
+use crate::interrupt::gate::Gate;
+use crate::limits::{LimitHit, LimitKind, Limits};
+use crate::run::transcript::Transcript;
+use crate::run::value::marshal::Value;
+use crate::run::value::{json_bytes, number};
+pub use cancellation::Cancellation;
+
+mod cancellation;
+
+/// Answers that are handed to the guest at once, in bytes; at least one is.
+const DELIVERY_BYTES: usize = 1 << 20;
+
+/// What the arguments of calls under way may take of the host's memory together: a text of 1 MiB can
+/// become 100 MiB of objects, and a function may hold on to them for as long as it takes.
+const ARGUMENTS_IN_FLIGHT_BYTES: usize = 256 << 20;
+
+/// How long a call waits for the end of those that the program has given up, where they are in its
+/// way. A future ends within microseconds, unless the host is busy; a closure when it likes.
+const ROOM_WAIT: Duration = Duration::from_millis(100);
+
+/// Runs so far, for their numbers.
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
+/// The host calls of one run.
+pub(crate) struct Calls {
+    run: u64,
+    functions: HostFunctions,
+    limits: CallLimits,
+    gate: Arc<Gate>,
+    transcript: Arc<Transcript>,
+    /// The function that standard input comes from.
+    stdin: Option<String>,
+    /// Locked while the state is, never the other way round.
+    rooms: Arc<Rooms>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct CallLimits {
+    count: u64,
+    argument_bytes: usize,
+    result_bytes: usize,
+    in_flight: usize,
+}
+
+impl CallLimits {
+    /// The limit that calls are beyond which take so much together, what it allows, and what they take.
+    fn excess(&self, taken: Sum) -> Option<(LimitKind, u64, u64)> {
+        if taken.calls > self.in_flight {
+            let (allowed, used) = (self.in_flight as u64, taken.calls as u64);
+            return Some((LimitKind::FunctionsInFlight, allowed, used));
+        }
+        let (allowed, used) = (ARGUMENTS_IN_FLIGHT_BYTES as u64, taken.bytes as u64);
+        (used > allowed).then_some((LimitKind::FunctionArguments, allowed, used))
+    }
+}
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct State {
+    begun: u32,
+    /// Calls that nobody has answered, with what is done when they are cancelled.
+    pending: BTreeMap<u32, Option<Hook>>,
+    /// Answers that the guest has not fetched, in the order in which they came.
+    ended: VecDeque<(u32, RecordedAnswer)>,
+    is_over: bool,
+    /// The last call that reads standard input.
+    reading: Option<u32>,
+    /// Limits that were met, with the largest amount that was refused.
+    met: BTreeMap<&'static str, LimitHit>,
+    recorder: Option<Recorder>,
+    replayer: Option<Replayer>,
+}
+
+impl Debug for Calls {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Calls").field("functions", &self.functions).finish_non_exhaustive()
+    }
+}
+
+/// What a run's calls came to.
+#[derive(Debug, Default)]
+pub(crate) struct CallEffects {
+    /// Bounds on calls that stood in the run's way.
+    pub(crate) refusals: Vec<LimitHit>,
+    pub(crate) recording: Option<Recording>,
+}
+
+/// What there is for a wait at this moment.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Found {
+    /// These calls have ended.
+    Ended(Vec<(u32, RecordedAnswer)>),
+    /// None has, and some are under way.
+    Pending,
+    /// Nothing is under way that could end.
+    Idle,
+    /// A recording says that none ends in this wait.
+    NotNow,
+}
+
+impl Calls {
+    pub(crate) fn new(
+        functions: HostFunctions,
+        limits: &Limits,
+        gate: Arc<Gate>,
+        transcript: Arc<Transcript>,
+        records: bool,
+        replays: Option<Arc<Recording>>,
+    ) -> Self {
+        let limits = CallLimits {
+            count: limits.function_calls.min(u64::from(u32::MAX - 1)),
+            argument_bytes: limits.function_argument_bytes,
+            result_bytes: limits.function_result_bytes,
+            in_flight: limits.functions_in_flight,
+        };
+        let state = State {
+            recorder: records.then(Recorder::default),
+            replayer: replays.map(Replayer::new),
+            ..State::default()
+        };
+        let (run, rooms) = (RUNS.fetch_add(1, Ordering::Relaxed), Rooms::new(&gate));
+        let stdin = None;
+        Self { run, functions, limits, gate, transcript, stdin, rooms, state: Mutex::new(state) }
+    }
+
+    /// Has calls of this function count as reading standard input.
+    pub(crate) fn reading_by(self, stdin: Option<String>) -> Self {
+        Self { stdin, ..self }
+    }
+
+    /// Whether the call reads standard input, so that a wait for it is for who types there.
+    pub(crate) fn is_reading(&self, ticket: u32) -> bool {
+        self.state.lock().reading == Some(ticket)
+    }
+
+    pub(crate) fn table(&self) -> Vec<u8> {
+        self.functions.table()
+    }
+
+    /// The longest call that is read.
+    pub(crate) fn argument_bytes(&self) -> usize {
+        self.limits.argument_bytes
+    }
+
+    /// Begins a call that the guest describes in JSON; returns its ticket.
+    pub(crate) fn begin(self: &Arc<Self>, call: &[u8]) -> Result<u32, HostError> {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Described {
+            name: String,
+            arguments: Map<String, Json>,
+        }
+        if call.len() > self.limits.argument_bytes {
+            return Err(self.refuse_arguments(call.len()));
+        }
+        let no_call = |problem| HostError::new("ValueError", format!("no call: {problem}"));
+        let Described { name, mut arguments } =
+            serde_json::from_slice(call).map_err(|error| no_call(error.to_string()))?;
+        arguments.values_mut().try_for_each(number::normalise).map_err(no_call)?;
+        let (ticket, room, is_replayed) = self.admit(&name, &arguments)?;
+        let callee = self.functions.callee(&name);
+        if is_replayed || callee.is_some() {
+            self.transcript.host_called(&name);
+        }
+        if is_replayed {
+            return Ok(ticket);
+        }
+        let missing = format!("the host has no function `{name}`");
+        let reply = Reply { calls: Arc::clone(self), ticket, function: name, is_answered: false };
+        let Some(callee) = callee else {
+            reply.answer(Err(HostError::new("AttributeError", missing)));
+            return Ok(ticket);
+        };
+        match self.wait_for_room() {
+            Ok(()) => {
+                // A panic drops the reply, which is an answer.
+                let call = HostCall { arguments, run: self.run, room, reply };
+                drop(catch_unwind(AssertUnwindSafe(|| callee.call(call))));
+            }
+            // An answer, as what the program learns by chance is in its recording.
+            Err(refused) => reply.answer(Err(refused)),
+        }
+        Ok(ticket)
+    }
+
+    /// Gives a call its ticket and its room; says too whether it is answered from a recording.
+    ///
+    /// What it refuses depends on nothing but what the program has done, so a replay refuses the same.
+    fn admit(
+        &self,
+        name: &str,
+        arguments: &Map<String, Json>,
+    ) -> Result<(u32, Room, bool), HostError> {
+        let mut state = self.state.lock();
+        if state.is_over {
+            return Err(HostError::new(FAILURE, "the run is over"));
+        }
+        let calls = u64::from(state.begun) + 1;
+        if calls > self.limits.count {
+            return Err(state.refuse(LimitKind::FunctionCalls, self.limits.count, calls));
+        }
+        let bytes: usize =
+            arguments.iter().map(|(name, value)| name.len() + json_bytes(value)).sum();
+        let wanted = self.rooms.wanted();
+        let wanted = Sum { calls: wanted.calls + 1, bytes: wanted.bytes.saturating_add(bytes) };
+        if let Some((limit, allowed, used)) = self.limits.excess(wanted) {
+            return Err(state.refuse(limit, allowed, used));
+        }
+        if let Some(replayer) = &state.replayer {
+            replayer.begin(state.begun as usize, name, arguments)?;
+        }
+        if let Some(recorder) = &mut state.recorder {
+            recorder.begin(name, arguments);
+        }
+        state.begun += 1;
+        let ticket = state.begun;
+        state.pending.insert(ticket, None);
+        if self.stdin.as_deref() == Some(name) {
+            state.reading = Some(ticket);
+        }
+        Ok((ticket, self.rooms.take(ticket, bytes), state.replayer.is_some()))
+    }
+
+    /// Waits a little where calls that the program has given up leave none for the one that begins.
+    fn wait_for_room(&self) -> Result<(), HostError> {
+        let excess = || self.limits.excess(self.rooms.all());
+        if excess().is_none() {
+            return Ok(());
+        }
+        self.gate.wait(Some(ROOM_WAIT), || excess().is_none());
+        let Some((limit, allowed, used)) = excess() else { return Ok(()) };
+        let refused = self.state.lock().refuse(limit, allowed, used);
+        let text = format!("{}: calls that were given up still run", refused.message());
+        Err(HostError::new(LIMIT, text))
+    }
+
+    /// Refuses a call with so many bytes.
+    pub(crate) fn refuse_arguments(&self, used: usize) -> HostError {
+        let allowed = self.limits.argument_bytes as u64;
+        self.state.lock().refuse(LimitKind::FunctionArguments, allowed, used as u64)
+    }
+
+    /// Looks for ends of calls, that of `ticket` or any, and takes those that there are. Each wait
+    /// of the guest begins with this, and `has_ended` says when to look again.
+    pub(crate) fn look(&self, ticket: Option<u32>) -> Found {
+        let mut state = self.state.lock();
+        let is_wanted = |one: u32| ticket.is_none_or(|ticket| ticket == one);
+        if state.replayer.is_some() {
+            let found = state.look_in_recording(ticket);
+            if let Found::Ended(ended) = &found {
+                ended.iter().for_each(|(one, _)| self.rooms.unwanted(*one));
+            }
+            return found;
+        }
+        let mut found = Vec::new();
+        let mut bytes = 0;
+        while let Some(at) = state.ended.iter().position(|(one, _)| is_wanted(*one)) {
+            let length = bytes_of(&state.ended[at].1);
+            if !found.is_empty() && bytes + length > DELIVERY_BYTES {
+                break;
+            }
+            bytes += length;
+            found.extend(state.ended.remove(at));
+        }
+        if !found.is_empty() {
+            found.iter().for_each(|(one, _)| self.rooms.unwanted(*one));
+            if let Some(recorder) = &mut state.recorder {
+                recorder.waited(&found);
+            }
+            return Found::Ended(found);
+        }
+        match state.pending.keys().any(|one| is_wanted(*one)) {
+            true => Found::Pending,
+            false => Found::Idle,
+        }
+    }
+
+    /// Notes that a wait for calls under way was in vain.
+    pub(crate) fn waited_in_vain(&self) {
+        if let Some(recorder) = &mut self.state.lock().recorder {
+            recorder.waited(&[]);
+        }
+    }
+
+    /// Whether a call has ended, that of `ticket` or any.
+    pub(crate) fn has_ended(&self, ticket: Option<u32>) -> bool {
+        let state = self.state.lock();
+        state.ended.iter().any(|(one, _)| ticket.is_none_or(|ticket| ticket == *one))
+    }
+
+    /// Nobody wants the end of this call any more. It has its room until it has ended all the same.
+    pub(crate) fn cancel(&self, ticket: u32) {
+        let pending = {
+            let mut state = self.state.lock();
+            state.ended.retain(|(one, _)| *one != ticket);
+            self.rooms.unwanted(ticket);
+            state.pending.remove(&ticket)
+        };
+        if let Some(hook) = pending.flatten() {
+            hook();
+        }
+    }
+
+    /// The run is over: what is under way is cancelled, and nothing begins any more.
+    pub(crate) fn close(&self) -> CallEffects {
+        let (pending, effects) = {
+            let mut state = self.state.lock();
+            state.is_over = true;
+            state.ended.clear();
+            let effects = CallEffects {
+                refusals: std::mem::take(&mut state.met).into_values().collect(),
+                recording: state.recorder.take().map(Recorder::finish),
+            };
+            (std::mem::take(&mut state.pending), effects)
+        };
+        pending.into_values().flatten().for_each(|hook| hook());
+        effects
+    }
+
+    fn answer(&self, ticket: u32, function: &str, result: Result<Json, HostError>) {
+        if !self.state.lock().pending.contains_key(&ticket) {
+            // Nobody wants it any more, nor what it would say in the log.
+            return;
+        }
+        let passed = |value| match number::check(&value) {
+            Ok(()) => Ok(value),
+            Err(problem) => {
+                Err(HostError::new("ValueError", format!("`{function}` returned {problem}")))
+            }
+        };
+        let answer = match result.and_then(passed) {
+            Ok(value) => RecordedAnswer::Returned(value),
+            Err(error) => {
+                let (type_name, message) = error.told(function);
+                RecordedAnswer::Raised(type_name, message)
+            }
+        };
+        let (allowed, used) = (self.limits.result_bytes, bytes_of(&answer));
+        let mut state = self.state.lock();
+        let Some(hook) = state.pending.remove(&ticket) else { return };
+        let answer = if used > allowed {
+            let refused = state.refuse(LimitKind::FunctionResults, allowed as u64, used as u64);
+            let (type_name, message) = refused.told(function);
+            RecordedAnswer::Raised(type_name, message)
+        } else {
+            answer
+        };
+        state.ended.push_back((ticket, answer));
+        // Before the gate: who waits there locks this while it has that locked.
+        drop(state);
+        drop(hook);
+        self.gate.wake();
+    }
+}
+
+impl State {
+    /// Notes a limit, and makes the error that says so.
+    fn refuse(&mut self, limit: LimitKind, allowed: u64, used: u64) -> HostError {
+        let hit = self.met.entry(limit.name()).or_insert(LimitHit { limit, allowed, used });
+        hit.used = hit.used.max(used);
+        HostError::new(LIMIT, LimitHit { limit, allowed, used }.to_string())
+    }
+
+    fn look_in_recording(&mut self, ticket: Option<u32>) -> Found {
+        let is_wanted = |one: u32| ticket.is_none_or(|ticket| ticket == one);
+        let Some(replayer) = self.replayer.as_mut() else { return Found::Idle };
+        if !self.pending.keys().any(|one| is_wanted(*one)) {
+            return Found::Idle;
+        }
+        match replayer.wait(ticket) {
+            Replayed::Nothing => Found::NotNow,
+            Replayed::Ended(mut ended) => {
+                // What the program has cancelled meanwhile had no end in the recording either.
+                ended.retain(|(one, _)| self.pending.remove(one).is_some());
+                Found::Ended(ended)
+            }
+            Replayed::Lost => {
+                let text = "the recording has no answer at this point of the program";
+                let answer = RecordedAnswer::Raised("ReplayError".to_owned(), text.to_owned());
+                let lost: Vec<u32> =
+                    self.pending.keys().copied().filter(|one| is_wanted(*one)).collect();
+                self.pending.retain(|one, _| !is_wanted(*one));
+                Found::Ended(lost.into_iter().map(|one| (one, answer.clone())).collect())
+            }
+        }
+    }
+}
+
+/// What an answer takes on its way to the guest.
+fn bytes_of(answer: &RecordedAnswer) -> usize {
+    match answer {
+        RecordedAnswer::Returned(value) => Value::from(value).encoded_len(),
+        RecordedAnswer::Raised(type_name, message) => type_name.len() + message.len(),
+    }
+}
+
+/// The answers to a wait, in the format of `marshal`.
+pub(crate) fn encode(ended: &[(u32, RecordedAnswer)]) -> Vec<u8> {
+    let items = ended.iter().map(|(ticket, answer)| {
+        let (is_success, result) = match answer {
+            RecordedAnswer::Returned(value) => (true, value.into()),
+            RecordedAnswer::Raised(type_name, message) => (false, error(type_name, message)),
+        };
+        Value::List(vec![Value::Int(i64::from(*ticket)), is_success.into(), result])
+    });
+    Value::List(items.collect()).encode()
+}
+
+/// The answer to a call that begins, in the format of `marshal`.
+pub(crate) fn encode_begun(begun: Result<u32, HostError>) -> Vec<u8> {
+    match begun {
+        Ok(ticket) => Value::Int(i64::from(ticket)).encode(),
+        Err(refused) => {
+            let (type_name, message) = refused.told("");
+            error(&type_name, &message).encode()
+        }
+    }
+}
+
+fn error<'a>(type_name: &'a str, message: &'a str) -> Value<'a> {
+    Value::List(vec![type_name.into(), message.into()])
+}
+
+/// Takes the answer of one call. Dropped without one, the call fails.
+#[must_use = "a call that nobody answers fails"]
+pub struct Reply {
+    calls: Arc<Calls>,
+    ticket: u32,
+    function: String,
+    is_answered: bool,
+}
+
+impl Debug for Reply {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Reply").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}
+
+impl Reply {
+    /// Answers the call. Nothing happens if it was cancelled or its run has ended.
+    pub fn answer(mut self, result: Result<Json, HostError>) {
+        self.is_answered = true;
+        self.calls.answer(self.ticket, &self.function, result);
+    }
+
+    /// Through which to hear that the call was cancelled.
+    pub fn cancellation(&self) -> Cancellation {
+        Cancellation { calls: Arc::clone(&self.calls), ticket: self.ticket }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            let text = match std::thread::panicking() {
+                true => "it panicked",
+                false => "it ended without an answer",
+            };
+            let failed = Err(HostError::private(text));
+            self.calls.answer(self.ticket, &self.function, failed);
+        }
+    }
+}
+
+/// What the program is told where there are no host functions.
+pub(crate) fn nothing_to_call() -> HostError {
+    HostError::new(FAILURE, "there are no host functions here")
+}
+
+#[cfg(test)]
+mod tests;

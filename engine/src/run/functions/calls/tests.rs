@@ -1,0 +1,276 @@
+//! Calls as their answers come in any order, late, or not at all.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use super::super::{Callee, Signature};
+use super::*;
+use crate::run::value::marshal;
+
+/// Keeps the calls for the test to answer.
+#[derive(Default)]
+struct Kept(Mutex<VecDeque<HostCall>>);
+
+impl Callee for Kept {
+    fn call(&self, call: HostCall) {
+        self.0.lock().push_back(call);
+    }
+}
+
+struct Panics;
+
+impl Callee for Panics {
+    fn call(&self, _call: HostCall) {
+        panic!("on purpose");
+    }
+}
+
+fn calls(limits: &Limits, records: bool, replays: Option<Recording>) -> (Arc<Calls>, Arc<Kept>) {
+    let kept = Arc::<Kept>::default();
+    let named = |name: &str| Signature { name: name.to_owned(), ..Signature::default() };
+    let functions = HostFunctions::new([
+        (named("f"), Arc::clone(&kept) as Arc<dyn Callee>),
+        (named("panics"), Arc::new(Panics) as Arc<dyn Callee>),
+    ]);
+    let (gate, replays) = (Arc::new(Gate::new()), replays.map(Arc::new));
+    (Arc::new(Calls::new(functions.unwrap(), limits, gate, Arc::default(), records, replays)), kept)
+}
+
+fn begin(calls: &Arc<Calls>, name: &str, argument: i64) -> Result<u32, HostError> {
+    let call = json!({"name": name, "arguments": {"x": argument}});
+    calls.begin(call.to_string().as_bytes())
+}
+
+fn answer(kept: &Kept, result: Result<Json, HostError>) {
+    kept.0.lock().pop_front().unwrap().reply.answer(result);
+}
+
+fn raised(type_name: &str, message: &str) -> RecordedAnswer {
+    RecordedAnswer::Raised(type_name.to_owned(), message.to_owned())
+}
+
+#[test]
+fn answers_are_found_in_the_order_in_which_they_come() {
+    let (calls, kept) = calls(&Limits::default(), false, None);
+    assert_eq!(calls.look(None), Found::Idle);
+    assert_eq!([begin(&calls, "f", 1), begin(&calls, "f", 2)], [Ok(1), Ok(2)]);
+    assert_eq!(calls.look(None), Found::Pending);
+    kept.0.lock().swap(0, 1);
+    answer(&kept, Ok(json!({"a": [1, null]})));
+    assert!(calls.has_ended(None) && !calls.has_ended(Some(1)));
+    assert_eq!(calls.look(Some(1)), Found::Pending);
+    answer(&kept, Err(HostError::new("KeyError", "x")));
+    let ended =
+        vec![(2, RecordedAnswer::Returned(json!({"a": [1, null]}))), (1, raised("KeyError", "x"))];
+    let expected = json!([[2, true, {"a": [1, null]}], [1, false, ["KeyError", "x"]]]);
+    assert_eq!(marshal::as_python_reads(&encode(&ended)), expected);
+    assert_eq!(calls.look(None), Found::Ended(ended));
+    assert_eq!(calls.look(None), Found::Idle);
+}
+
+#[test]
+fn what_is_not_for_the_program_does_not_reach_it() {
+    let (calls, kept) = calls(&Limits::default(), false, None);
+    begin(&calls, "f", 1).unwrap();
+    begin(&calls, "f", 2).unwrap();
+    begin(&calls, "panics", 3).unwrap();
+    begin(&calls, "missing", 4).unwrap();
+    answer(&kept, Err(HostError::private("/etc/secret")));
+    drop(kept.0.lock().pop_front());
+    let Found::Ended(mut ended) = calls.look(None) else { panic!("all have ended") };
+    ended.sort_by_key(|(ticket, _)| *ticket);
+    let failed = raised(FAILURE, "the host function `f` failed");
+    let expected = [
+        (1, failed.clone()),
+        (2, failed),
+        (3, raised(FAILURE, "the host function `panics` failed")),
+        (4, raised("AttributeError", "the host has no function `missing`")),
+    ];
+    assert_eq!(ended, expected);
+}
+
+#[test]
+fn calls_beyond_a_limit_are_refused_and_told_of() {
+    let limits = Limits {
+        function_calls: 3,
+        functions_in_flight: 1,
+        function_argument_bytes: 100,
+        function_result_bytes: 100,
+        ..Limits::default()
+    };
+    let (calls, kept) = calls(&limits, false, None);
+    let long = vec![b' '; 101];
+    assert!(calls.begin(&long).unwrap_err().message().contains("101 B"));
+    assert_eq!(begin(&calls, "f", 1), Ok(1));
+    assert!(begin(&calls, "f", 2).is_err(), "one is under way");
+    answer(&kept, Ok("x".repeat(200).into()));
+    let Found::Ended(ended) = calls.look(None) else { panic!("it has ended") };
+    let [(1, RecordedAnswer::Raised(type_name, _))] = &ended[..] else { panic!("{ended:?}") };
+    assert_eq!(type_name, LIMIT);
+    for ticket in [2, 3] {
+        assert_eq!(begin(&calls, "f", 1), Ok(ticket));
+        calls.cancel(ticket);
+        drop(kept.0.lock().pop_front());
+    }
+    assert!(begin(&calls, "f", 1).is_err());
+    assert!(begin(&calls, "f", 1).unwrap_err().message().contains("function_calls"));
+    let mut refusals: Vec<_> =
+        calls.close().refusals.iter().map(|hit| (hit.limit.name(), hit.used)).collect();
+    refusals.sort_unstable();
+    let expected = [
+        ("function_argument_bytes", 101),
+        ("function_calls", 4),
+        ("function_result_bytes", 205),
+        ("functions_in_flight", 2),
+    ];
+    assert_eq!(refusals, expected);
+}
+
+#[test]
+fn arguments_under_way_take_so_much_memory_together_and_no_more() {
+    let (calls, kept) = calls(&Limits::default(), false, None);
+    let nested = format!("{}0{}", "{\"\":".repeat(99), "}".repeat(99));
+    let argument = vec![nested; 1000].join(",");
+    let call = format!(r#"{{"name": "f", "arguments": {{"x": [{argument}]}}}}"#);
+    let begin = || calls.begin(call.as_bytes());
+    let begun = (0..100).map_while(|_| begin().ok()).last().unwrap();
+    assert!((2..10).contains(&begun), "{begun}");
+    assert!(begin().unwrap_err().message().contains("256.0 MiB"));
+    // It is not the answer that makes room, whose time is by chance, but that the program has it.
+    answer(&kept, Ok(Json::Null));
+    assert!(begin().is_err());
+    assert_eq!(calls.look(None), Found::Ended(vec![(1, RecordedAnswer::Returned(Json::Null))]));
+    assert!(begin().is_ok() && begin().is_err());
+    calls.cancel(2);
+    drop(kept.0.lock().pop_front());
+    assert!(begin().is_ok() && begin().is_err());
+    // Nor does giving one up: what works on it has its arguments.
+    calls.cancel(3);
+    let refused = begin().unwrap();
+    assert!(told_of_a_limit(&calls, refused).contains("256.0 MiB"));
+    drop(kept.0.lock().pop_front());
+    assert!(begin().is_ok() && begin().is_err());
+}
+
+/// What a call was told that a limit kept from beginning.
+#[track_caller]
+fn told_of_a_limit(calls: &Calls, ticket: u32) -> String {
+    let Found::Ended(ended) = calls.look(Some(ticket)) else { panic!("it never began") };
+    let [(_, RecordedAnswer::Raised(type_name, message))] = &ended[..] else { panic!("{ended:?}") };
+    assert_eq!(type_name, LIMIT);
+    assert!(message.ends_with("calls that were given up still run"), "{message}");
+    message.clone()
+}
+
+#[test]
+fn what_was_given_up_or_answered_has_its_place_until_nothing_works_on_it() {
+    let limits = Limits { functions_in_flight: 1, ..Limits::default() };
+    let (calls, kept) = calls(&limits, false, None);
+    let take = || kept.0.lock().pop_front().unwrap();
+    begin(&calls, "f", 1).unwrap();
+    let given_up = take();
+    calls.cancel(1);
+    assert_eq!(begin(&calls, "f", 2), Ok(2));
+    assert!(kept.0.lock().is_empty(), "it has begun");
+    assert!(begin(&calls, "f", 3).is_err(), "the end of that isn't known yet");
+    assert!(told_of_a_limit(&calls, 2).contains("functions_in_flight"));
+    drop(given_up);
+
+    assert_eq!(begin(&calls, "f", 3), Ok(3));
+    let HostCall { reply, room, run, .. } = take();
+    // As where the host's own time for a call is over, and the closure runs on.
+    reply.answer(Err(HostError::new("TimeoutError", "late")));
+    assert_eq!(calls.look(None), Found::Ended(vec![(3, raised("TimeoutError", "late"))]));
+    assert_eq!(begin(&calls, "f", 4), Ok(4));
+    told_of_a_limit(&calls, 4);
+    drop(room);
+
+    assert_eq!(begin(&calls, "f", 5), Ok(5));
+    let last = take();
+    assert_eq!(last.run, run);
+    let hits: Vec<_> =
+        calls.close().refusals.iter().map(|hit| (hit.limit.name(), hit.used)).collect();
+    assert_eq!(hits, [("functions_in_flight", 2)]);
+    drop(last);
+}
+
+#[test]
+fn what_was_kept_from_beginning_by_chance_is_so_in_a_replay() {
+    let limits = Limits { functions_in_flight: 1, ..Limits::default() };
+    let (live, kept) = calls(&limits, true, None);
+    begin(&live, "f", 1).unwrap();
+    live.cancel(1);
+    begin(&live, "f", 2).unwrap();
+    let refused = live.look(Some(2));
+    drop(kept.0.lock().pop_front());
+    begin(&live, "f", 3).unwrap();
+    answer(&kept, Ok(json!(3)));
+    let third = live.look(Some(3));
+    let recording = live.close().recording;
+
+    let (replay, kept) = calls(&limits, false, recording);
+    begin(&replay, "f", 1).unwrap();
+    replay.cancel(1);
+    begin(&replay, "f", 2).unwrap();
+    assert_eq!(replay.look(Some(2)), refused);
+    begin(&replay, "f", 3).unwrap();
+    assert_eq!(replay.look(Some(3)), third);
+    assert!(kept.0.lock().is_empty(), "the host was asked");
+}
+
+#[test]
+fn cancelling_runs_the_hook_once_and_late_answers_are_dropped() {
+    let (calls, kept) = calls(&Limits::default(), false, None);
+    let cancelled = Arc::<AtomicUsize>::default();
+    let count = || {
+        let cancelled = Arc::clone(&cancelled);
+        move || {
+            cancelled.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    for argument in 1..=3 {
+        begin(&calls, "f", argument).unwrap();
+    }
+    let cancellations: Vec<_> =
+        kept.0.lock().iter().map(|call| call.reply.cancellation()).collect();
+    let [first, second, third] = cancellations.try_into().unwrap();
+    first.on_cancel(count());
+    second.on_cancel(count());
+    calls.cancel(1);
+    calls.cancel(1);
+    assert_eq!(cancelled.load(Ordering::Relaxed), 1);
+    answer(&kept, Ok(Json::Null));
+    assert_eq!(calls.look(None), Found::Pending);
+    calls.close();
+    assert_eq!(cancelled.load(Ordering::Relaxed), 2);
+    third.on_cancel(count());
+    assert_eq!(cancelled.load(Ordering::Relaxed), 3, "at once, since it is over");
+    answer(&kept, Ok(Json::Null));
+    assert_eq!(calls.look(None), Found::Idle);
+    assert!(begin(&calls, "f", 1).is_err());
+}
+
+#[test]
+fn a_run_is_repeated_from_its_recording() {
+    let (live, kept) = calls(&Limits::default(), true, None);
+    begin(&live, "f", 1).unwrap();
+    begin(&live, "f", 2).unwrap();
+    assert_eq!(live.look(None), Found::Pending);
+    live.waited_in_vain();
+    answer(&kept, Ok(json!(1.5)));
+    let first = live.look(Some(1));
+    answer(&kept, Err(HostError::private("secret")));
+    let second = live.look(None);
+    let recording = live.close().recording.unwrap();
+    assert!(!serde_json::to_string(&recording).unwrap().contains("secret"));
+
+    let (replay, kept) = calls(&Limits::default(), false, Some(recording));
+    begin(&replay, "f", 1).unwrap();
+    assert!(begin(&replay, "f", 7).unwrap_err().message().contains("call 2 is f(x=7)"));
+    begin(&replay, "f", 2).unwrap();
+    assert_eq!(replay.look(None), Found::NotNow);
+    assert_eq!((replay.look(Some(1)), replay.look(None)), (first, second));
+    assert_eq!(replay.look(None), Found::Idle);
+    assert!(kept.0.lock().is_empty(), "the host was asked");
+}

@@ -1,0 +1,188 @@
+//! What calls take of their run's limits: a place each, and the memory of their arguments.
+//!
+//! A call takes its room for as long as the program waits for its end, and for as long as the host
+//! works on it: a closure that has begun runs on when nobody wants its result any more, and keeps its
+//! arguments.
+
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Formatter};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::interrupt::gate::Gate;
+
+/// The room that the calls of a run take.
+#[derive(Debug)]
+pub(super) struct Rooms {
+    taken: Mutex<Taken>,
+    /// Where a call waits for room. Weak: what the host works on may outlive the interpreter, and
+    /// must not keep its memory.
+    gate: Weak<Gate>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    uses: BTreeMap<u32, Use>,
+    /// Of the calls whose ends the program waits for: nothing but what the program does changes it.
+    wanted: Sum,
+    /// Of the others, which the host still works on.
+    left: Sum,
+}
+
+/// What one call takes, by ticket, while either of the two holds.
+#[derive(Debug, Clone, Copy)]
+struct Use {
+    bytes: usize,
+    is_wanted: bool,
+    is_worked_on: bool,
+}
+
+/// What some calls take together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sum {
+    pub(super) calls: usize,
+    pub(super) bytes: usize,
+}
+
+impl Sum {
+    fn add(&mut self, bytes: usize) {
+        self.calls += 1;
+        self.bytes += bytes;
+    }
+
+    fn take_off(&mut self, bytes: usize) {
+        self.calls -= 1;
+        self.bytes -= bytes;
+    }
+}
+
+impl Rooms {
+    pub(super) fn new(gate: &Arc<Gate>) -> Arc<Self> {
+        Arc::new(Self { taken: Mutex::default(), gate: Arc::downgrade(gate) })
+    }
+
+    /// What the calls take whose ends the program waits for.
+    pub(super) fn wanted(&self) -> Sum {
+        self.taken.lock().wanted
+    }
+
+    /// What all calls take, also those that the program has given up.
+    pub(super) fn all(&self) -> Sum {
+        let Taken { wanted, left, .. } = &*self.taken.lock();
+        Sum { calls: wanted.calls + left.calls, bytes: wanted.bytes.saturating_add(left.bytes) }
+    }
+
+    /// Takes room for a call that begins. The program waits for it from now on, and whoever has the
+    /// room works on it.
+    pub(super) fn take(self: &Arc<Self>, ticket: u32, bytes: usize) -> Room {
+        let mut taken = self.taken.lock();
+        taken.uses.insert(ticket, Use { bytes, is_wanted: true, is_worked_on: true });
+        taken.wanted.add(bytes);
+        Room { rooms: Arc::clone(self), ticket }
+    }
+
+    /// The program knows the end of a call, or doesn't want it.
+    pub(super) fn unwanted(&self, ticket: u32) {
+        let taken = &mut *self.taken.lock();
+        let Some(one) = taken.uses.get_mut(&ticket).filter(|one| one.is_wanted) else { return };
+        one.is_wanted = false;
+        taken.wanted.take_off(one.bytes);
+        if one.is_worked_on {
+            taken.left.add(one.bytes);
+        } else {
+            taken.uses.remove(&ticket);
+        }
+    }
+
+    /// Nothing works on a call any more.
+    fn ended(&self, ticket: u32) {
+        let mut lock = self.taken.lock();
+        let taken = &mut *lock;
+        let Some(one) = taken.uses.get_mut(&ticket) else { return };
+        one.is_worked_on = false;
+        if one.is_wanted {
+            return;
+        }
+        taken.left.take_off(one.bytes);
+        taken.uses.remove(&ticket);
+        // Before the gate: who waits there locks this while it has that locked.
+        drop(lock);
+        if let Some(gate) = self.gate.upgrade() {
+            gate.wake();
+        }
+    }
+}
+
+/// What a call takes of the limits of its run: its place among those in flight, and the memory of its
+/// arguments. Dropping it gives that back.
+///
+/// What works on the call keeps it until it has ended, also if the call is cancelled meanwhile.
+#[must_use = "the call counts as ended once this is dropped"]
+pub struct Room {
+    rooms: Arc<Rooms>,
+    ticket: u32,
+}
+
+impl Debug for Room {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Room").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.rooms.ended(self.ticket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interrupt::gate::Woken;
+
+    fn sum(calls: usize, bytes: usize) -> Sum {
+        Sum { calls, bytes }
+    }
+
+    #[test]
+    fn room_is_taken_until_the_call_is_neither_wanted_nor_worked_on() {
+        let rooms = Rooms::new(&Arc::new(Gate::new()));
+        let (first, second) = (rooms.take(1, 10), rooms.take(2, 5));
+        assert_eq!((rooms.wanted(), rooms.all()), (sum(2, 15), sum(2, 15)));
+        drop(first);
+        assert_eq!(rooms.all(), sum(2, 15), "the program doesn't know that it has ended");
+        rooms.unwanted(1);
+        assert_eq!((rooms.wanted(), rooms.all()), (sum(1, 5), sum(1, 5)));
+        rooms.unwanted(2);
+        rooms.unwanted(2);
+        assert_eq!((rooms.wanted(), rooms.all()), (sum(0, 0), sum(1, 5)));
+        drop(second);
+        assert_eq!(rooms.all(), sum(0, 0));
+        assert!(rooms.taken.lock().uses.is_empty());
+        rooms.unwanted(3);
+    }
+
+    #[test]
+    fn the_end_of_work_wakes_who_waits_for_room() {
+        let gate = Arc::new(Gate::new());
+        let rooms = Rooms::new(&gate);
+        let room = rooms.take(1, 1);
+        rooms.unwanted(1);
+        let work = std::thread::spawn(move || drop(room));
+        assert_eq!(gate.wait(None, || rooms.all().calls == 0), Woken::Ready);
+        work.join().unwrap();
+    }
+
+    #[test]
+    fn work_that_goes_on_keeps_no_interpreter() {
+        let gate = Arc::new(Gate::new());
+        let rooms = Rooms::new(&gate);
+        let room = rooms.take(1, 1);
+        rooms.unwanted(1);
+        assert_eq!(Arc::strong_count(&gate), 1);
+        drop(gate);
+        drop(room);
+        assert_eq!(rooms.all(), sum(0, 0));
+    }
+}

@@ -1,0 +1,293 @@
+//! An outcome as one JSON object, for tools and for lines of a batch.
+
+use serde::Serialize;
+
+use super::{Exception, MimeBundle, Outcome, SandboxFailure, Usage, Verdict};
+use crate::files::changes::{ChangeKind, ChangedFile};
+use crate::limits::{LimitHit, LimitKind};
+use crate::run::base64;
+
+/// The form of a result that tools of agents exchange, with fields of ours behind it.
+#[derive(Serialize)]
+struct ToolResult<'a> {
+    stdout: String,
+    stderr: String,
+    /// The traceback of an exception that ended the program.
+    exception: Option<&'a str>,
+    success: bool,
+    /// Seconds on the clock.
+    execution_time: f64,
+    timed_out: bool,
+    passed: bool,
+    status: &'static str,
+    value: Option<&'a serde_json::Value>,
+    repr: Option<&'a str>,
+    bundle: Option<&'a MimeBundle>,
+    displays: &'a [MimeBundle],
+    exit_code: Option<u8>,
+    /// What `sys.exit` was given, or that the program aborted or crashed its interpreter.
+    message: Option<&'a str>,
+    /// The traceback of where an interrupt ended the program.
+    interrupted_at: Option<&'a str>,
+    session_restored: bool,
+    error: Option<ToolError<'a>>,
+    truncated: bool,
+    files: Vec<ToolFile<'a>>,
+    limits_met: &'a [LimitHit],
+    usage: ToolUsage,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum ToolError<'a> {
+    Exception(&'a Exception),
+    Limit {
+        #[serde(flatten)]
+        hit: LimitHit,
+        message: String,
+    },
+    Cancelled {
+        message: &'static str,
+    },
+    Tampered {
+        message: String,
+    },
+    Sandbox {
+        message: String,
+    },
+}
+
+#[derive(Serialize)]
+struct ToolFile<'a> {
+    path: &'a str,
+    change: ChangeKind,
+    bytes: usize,
+    /// In base64; only if contents are wanted, and not of a file that was deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ToolUsage {
+    queue_ms: f64,
+    wall_ms: f64,
+    cpu_ms: f64,
+    peak_memory_bytes: u64,
+    output_bytes: u64,
+    host_calls: u64,
+    file_growth_bytes: u64,
+}
+
+impl Outcome {
+    /// The outcome as a JSON object.
+    ///
+    /// The first six fields are those that REPL tools of agents agree on: `stdout`, `stderr`,
+    /// `exception` (the traceback, or null), `success`, `execution_time` (seconds) and
+    /// `timed_out`. Ours follow: `passed` ([`Self::passed`]: it ran to its very end, which a
+    /// `success` that left with `sys.exit(0)` didn't), `status` (`completed`, `raised`, `exited`,
+    /// `limit`, `cancelled`, `tampered` or `sandbox_failed`), `value`, `repr`, `bundle`,
+    /// `displays`, `exit_code`, `message`,
+    /// `interrupted_at`, `session_restored`, `error`, `truncated`, `files`, `limits_met` and `usage`.
+    /// `bundle` and each of `displays` are objects from MIME types to texts, bytes in base64.
+    /// The `error` of an exception has the fields of [`Exception`].
+    /// A `value` of null means either `None` or no JSON; `repr` tells them apart.
+    /// `files` has no contents; [`Self::to_tool_json_with_files`] does.
+    pub fn to_tool_json(&self) -> serde_json::Value {
+        self.tool_json(false)
+    }
+
+    /// The same with the contents of each changed file, as `data` in base64. It is as large as
+    /// they are and a third more; `Limits::file_bytes` bounds them.
+    pub fn to_tool_json_with_files(&self) -> serde_json::Value {
+        self.tool_json(true)
+    }
+
+    fn tool_json(&self, has_contents: bool) -> serde_json::Value {
+        let (value, repr, bundle) = match &self.verdict {
+            Verdict::Completed { value, repr, bundle, .. } => {
+                (value.as_ref(), repr.as_deref(), Some(bundle))
+            }
+            _ => (None, None, None),
+        };
+        let (exit_code, message) = match &self.verdict {
+            Verdict::Exited { code, message } => (Some(*code), message.as_deref()),
+            _ => (None, None),
+        };
+        let exception = match &self.verdict {
+            Verdict::Raised(exception) => Some(exception.traceback.as_str()),
+            _ => None,
+        };
+        let files = self.files.iter();
+        let result = ToolResult {
+            stdout: self.stdout_text(),
+            stderr: self.stderr_text(),
+            exception,
+            success: self.is_success(),
+            execution_time: self.usage.wall.as_secs_f64(),
+            timed_out: self.is_timeout(),
+            passed: self.passed(),
+            status: self.verdict.name(),
+            value,
+            repr,
+            bundle: bundle.filter(|bundle| !bundle.is_empty()),
+            displays: &self.displays,
+            exit_code,
+            message,
+            interrupted_at: self.interrupted_at.as_ref().map(|at| at.traceback.as_str()),
+            session_restored: self.session_restored,
+            error: tool_error(&self.verdict),
+            truncated: self.output_truncated,
+            files: files.map(|file| ToolFile::of(file, has_contents)).collect(),
+            limits_met: &self.limits_met,
+            usage: ToolUsage::of(&self.usage),
+        };
+        serde_json::to_value(result).expect("strings, numbers and values have a JSON form")
+    }
+
+    /// Whether a limit on time ended the job: wall time, CPU time, or its deadline, which can also
+    /// end it while it waits.
+    pub fn is_timeout(&self) -> bool {
+        let is_time =
+            |limit| matches!(limit, LimitKind::Wall | LimitKind::Cpu | LimitKind::Deadline);
+        matches!(&self.verdict, Verdict::Limit(hit) if is_time(hit.limit))
+    }
+}
+
+impl Verdict {
+    /// The name that results carry, such as `completed`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Completed { .. } => "completed",
+            Self::Raised(_) => "raised",
+            Self::Exited { .. } => "exited",
+            Self::Limit(_) => "limit",
+            Self::Cancelled => "cancelled",
+            Self::Tampered(_) => "tampered",
+            Self::SandboxFailed(_) => "sandbox_failed",
+        }
+    }
+}
+
+fn tool_error(verdict: &Verdict) -> Option<ToolError<'_>> {
+    match verdict {
+        Verdict::Raised(exception) => Some(ToolError::Exception(exception)),
+        Verdict::Limit(hit) => Some(ToolError::Limit { hit: *hit, message: hit.to_string() }),
+        Verdict::Cancelled => Some(ToolError::Cancelled { message: "the job was cancelled" }),
+        Verdict::Tampered(tampering) => {
+            Some(ToolError::Tampered { message: tampering.to_string() })
+        }
+        Verdict::SandboxFailed(failure) => Some(sandbox_error(failure)),
+        Verdict::Completed { .. } | Verdict::Exited { .. } => None,
+    }
+}
+
+fn sandbox_error(failure: &SandboxFailure) -> ToolError<'static> {
+    ToolError::Sandbox { message: failure.to_string() }
+}
+
+impl<'a> ToolFile<'a> {
+    fn of(file: &'a ChangedFile, has_contents: bool) -> Self {
+        let has_data = has_contents && file.kind != ChangeKind::Deleted;
+        let data = has_data.then(|| base64::encode(&file.contents));
+        Self { path: &file.path, change: file.kind, bytes: file.contents.len(), data }
+    }
+}
+
+impl ToolUsage {
+    fn of(usage: &Usage) -> Self {
+        let milliseconds = |duration: std::time::Duration| duration.as_secs_f64() * 1e3;
+        Self {
+            queue_ms: milliseconds(usage.queue_wait),
+            wall_ms: milliseconds(usage.wall),
+            cpu_ms: milliseconds(usage.cpu),
+            peak_memory_bytes: usage.peak_memory_bytes,
+            output_bytes: usage.output_bytes,
+            host_calls: usage.host_calls,
+            file_growth_bytes: usage.file_growth_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_six_agreed_fields_are_there() {
+        let exception =
+            Exception::new("ValueError", "test error", "Traceback …\nValueError: test error\n");
+        let context = Some(Box::new(Exception::new("KeyError", "'x'", "")));
+        let exception = Exception { context, ..exception };
+        let json = Outcome::not_run(Verdict::Raised(exception.into())).to_tool_json();
+        assert_eq!(json["stdout"], "");
+        assert_eq!(json["stderr"], "");
+        assert_eq!(json["exception"], "Traceback …\nValueError: test error\n");
+        assert_eq!(json["success"], false);
+        assert_eq!(json["execution_time"], 0.0);
+        assert_eq!(json["timed_out"], false);
+        assert_eq!(json["error"]["type"], "ValueError");
+        assert_eq!(json["error"]["kind"], "exception");
+        assert_eq!(json["error"]["context"]["type"], "KeyError");
+    }
+
+    /// A grader's tests stand behind the code that is graded, and don't run if that leaves.
+    #[test]
+    fn only_what_ran_to_its_end_has_passed() {
+        let completed = Verdict::Completed {
+            value: None,
+            repr: None,
+            bundle: MimeBundle::default(),
+            data: None,
+        };
+        let left = Verdict::Exited { code: 0, message: None };
+        for (verdict, session_restored, success, passed) in [
+            (completed.clone(), false, true, true),
+            (completed, true, false, false),
+            (left, false, true, false),
+            (Verdict::Cancelled, false, false, false),
+        ] {
+            let outcome = Outcome { session_restored, ..Outcome::not_run(verdict) };
+            let json = outcome.to_tool_json();
+            assert_eq!((&json["success"], &json["passed"]), (&json!(success), &json!(passed)));
+        }
+    }
+
+    #[test]
+    fn a_wall_limit_is_a_timeout_and_no_exception() {
+        let hit = LimitHit { limit: LimitKind::Wall, allowed: 1000, used: 1003 };
+        let json = Outcome::not_run(Verdict::Limit(hit)).to_tool_json();
+        assert_eq!(json["timed_out"], true);
+        assert_eq!(json["exception"], serde_json::Value::Null);
+        assert_eq!(json["error"]["limit"], "wall");
+        assert_eq!(json["error"]["used"], 1003);
+    }
+    #[test]
+    fn every_limit_on_time_is_a_timeout() {
+        for limit in [LimitKind::Wall, LimitKind::Cpu, LimitKind::Deadline, LimitKind::HostCalls] {
+            let hit = LimitHit { limit, allowed: 1, used: 2 };
+            let outcome = Outcome::not_run(Verdict::Limit(hit));
+            assert_eq!(outcome.is_timeout(), limit != LimitKind::HostCalls, "{}", limit.name());
+        }
+    }
+
+    #[test]
+    fn files_have_contents_where_they_are_wanted() {
+        let file = |path: &str, kind, contents: &[u8]| ChangedFile {
+            path: path.to_owned(),
+            kind,
+            contents: contents.to_owned(),
+        };
+        let files =
+            vec![file("a", ChangeKind::Created, b"\xff"), file("b", ChangeKind::Deleted, b"")];
+        let outcome = Outcome { files, ..Outcome::not_run(Verdict::Cancelled) };
+        let without = json!([
+            { "path": "a", "change": "created", "bytes": 1 },
+            { "path": "b", "change": "deleted", "bytes": 0 },
+        ]);
+        assert_eq!(outcome.to_tool_json()["files"], without);
+        let mut with = without;
+        with[0]["data"] = json!("/w==");
+        assert_eq!(outcome.to_tool_json_with_files()["files"], with);
+    }
+}

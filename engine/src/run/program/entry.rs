@@ -1,0 +1,147 @@
+//! What of a program runs, and where its script lies.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::BadProgram;
+use crate::files::mount::Mount;
+use crate::run::names::is_name;
+use crate::run::value::{Value, number};
+
+/// What of a program runs.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub enum Entry {
+    /// Its source, statement by statement; if the last one is an expression, that is the value.
+    #[default]
+    Statements,
+    /// Its source, which has to be one expression.
+    Expression,
+    /// A function of a module, in place of source.
+    Call(Call),
+}
+
+/// A call of a function.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// The module, such as `json` or `__main__`.
+    pub module: String,
+    /// The function in it, such as `dumps` or `Class.method`.
+    pub function: String,
+    /// What it is given by position.
+    pub args: Vec<Value>,
+    /// What it is given by name.
+    pub keywords: BTreeMap<String, Value>,
+}
+
+impl Call {
+    /// A call of `target`, such as `json:dumps`, without arguments yet. What is no target is
+    /// refused when the job is submitted.
+    pub fn new(target: &str) -> Self {
+        let (module, function) = target.split_once(':').unwrap_or((target, ""));
+        let (module, function) = (module.to_owned(), function.to_owned());
+        Self { module, function, args: Vec::new(), keywords: BTreeMap::new() }
+    }
+
+    /// Adds an argument by position.
+    pub fn arg(mut self, value: impl Into<Value>) -> Self {
+        self.args.push(value.into());
+        self
+    }
+
+    /// Adds an argument by name.
+    pub fn keyword(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.keywords.insert(name.into(), value.into());
+        self
+    }
+
+    /// Whether it can be called.
+    ///
+    /// # Errors
+    /// Module or function are no dotted names, or the name of an argument is none.
+    pub(super) fn check(&self) -> Result<(), BadProgram> {
+        let Self { module, function, args, keywords } = self;
+        if ![module, function].into_iter().all(|dotted| dotted.split('.').all(is_name)) {
+            // As it was typed: without a function there may have been no colon.
+            let target = match function.as_str() {
+                "" => module.clone(),
+                function => format!("{module}:{function}"),
+            };
+            return Err(BadProgram::Call { target });
+        }
+        keywords.iter().try_for_each(|(name, value)| check_given(name, value))?;
+        args.iter().try_for_each(|value| check_value("an argument", value))
+    }
+}
+
+/// A script's place: the program finds the modules beside it.
+#[derive(Debug, Clone)]
+pub struct Script {
+    /// Its folder, of which modules are shown.
+    pub folder: Arc<Mount>,
+    /// Its name there.
+    pub name: String,
+}
+
+/// Deeper values are no use, as those in the other direction (`agent/hatchery/_describe.py`).
+const MOST_DEPTH: usize = 100;
+
+/// Whether a program can be given the value under this name.
+pub(super) fn check_given(name: &str, value: &Value) -> Result<(), BadProgram> {
+    if !is_name(name) {
+        return Err(BadProgram::Name { name: name.to_owned() });
+    }
+    check_value(name, value)
+}
+
+fn check_value(name: &str, value: &Value) -> Result<(), BadProgram> {
+    match value {
+        Value::Json(json) if !is_within(json, MOST_DEPTH) => {
+            Err(BadProgram::Depth { name: name.to_owned() })
+        }
+        Value::Json(json) => number::check(json)
+            .map_err(|problem| BadProgram::Number { name: name.to_owned(), problem }),
+        _ => Ok(()),
+    }
+}
+
+fn is_within(json: &serde_json::Value, depth: usize) -> bool {
+    let is_within = |item| depth > 0 && is_within(item, depth - 1);
+    match json {
+        serde_json::Value::Array(items) => items.iter().all(is_within),
+        serde_json::Value::Object(items) => items.values().all(is_within),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::program::Program;
+
+    #[test]
+    fn calls_name_a_module_and_a_function() {
+        let call = |target| Program { entry: Entry::Call(Call::new(target)), ..Program::default() };
+        for target in ["json:dumps", "os.path:join", "__main__:Class.method"] {
+            assert!(call(target).check().is_ok(), "{target}");
+        }
+        for target in ["json", "json:", ":dumps", "json:dumps()", "a:b:c", "os..path:join", ""] {
+            assert!(call(target).check().is_err(), "{target}");
+        }
+        let mut named = Call::new("json:dumps");
+        named.keywords.insert("class".to_owned(), Value::from(1));
+        assert!(Program { entry: Entry::Call(named), ..Program::default() }.check().is_err());
+    }
+
+    #[test]
+    fn variables_have_names_and_an_end() {
+        let with = |name: &str, value: serde_json::Value| Program {
+            variables: [(name.to_owned(), value.into())].into(),
+            ..Program::default()
+        };
+        let nested = |depth| (0..depth).fold(serde_json::json!(1), |value, _| [value].into());
+        assert!(with("x", nested(100)).check().is_ok());
+        assert!(with("x", nested(101)).check().is_err());
+        assert!(with("x y", nested(0)).check().is_err());
+    }
+}

@@ -1,0 +1,691 @@
+//! What one run says and does, in one order, readable while it runs.
+//!
+//! The run appends; any number of readers follow, each with a cursor. Nobody waits for anybody: a
+//! slow or absent reader neither holds the run up nor makes memory grow, since the transcript
+//! never holds more than the caps of the run, with 24 bytes for each change of stream. So a reader
+//! loses nothing that is below the caps, however late it comes.
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::files::changes::{ChangeKind, ChangedFile};
+use crate::limits::{LimitKind, Limits};
+use crate::run::outcome::mime::MimeBundle;
+
+/// The longest piece that a reader is given at once.
+const LONGEST_PIECE_BYTES: usize = 64 << 10;
+
+/// Calls of host functions that are events of their own; the outcome counts them all.
+const MOST_CALLS_TOLD: usize = 10_000;
+
+/// One of a program's two output streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// What one run says and does.
+#[derive(Default)]
+pub struct Transcript {
+    state: Mutex<TranscriptState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct TranscriptState {
+    bytes: Vec<u8>,
+    /// Invariant E-4: ends never decrease, the last is `bytes.len()`, and no two neighbours are
+    /// output of one stream.
+    entries: Vec<Entry>,
+    /// Entries and bytes before these are those of tries that the sandbox failed.
+    try_begins: (usize, usize),
+    cap: usize,
+    written: u64,
+    displays: DisplayRoom,
+    calls: usize,
+    closed: bool,
+    watcher: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// Something that happened, with the length of the output when it was over.
+struct Entry {
+    what: What,
+    end: usize,
+}
+
+enum What {
+    Output(Stream),
+    Event(Box<EventKind>),
+}
+
+/// How many displays there may be and were, and their bytes.
+#[derive(Default)]
+struct DisplayRoom {
+    most_bytes: usize,
+    most: usize,
+    kept_bytes: usize,
+    asked_bytes: u64,
+    asked: u64,
+    /// Whether one was dropped for its bytes, and one for being one too many.
+    is_cut: [bool; 2],
+}
+
+impl std::fmt::Debug for Transcript {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.state.lock();
+        formatter
+            .debug_struct("Transcript")
+            .field("bytes", &state.bytes.len())
+            .field("closed", &state.closed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A piece of output of one stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// Its place in the order of the run's output: 0, 1, 2 and so on for one reader.
+    pub sequence: u64,
+    /// The stream.
+    pub stream: Stream,
+    /// The bytes, at most 64 KiB. A character of UTF-8 is in one chunk, unless something else of
+    /// the program came in its middle.
+    pub bytes: Vec<u8>,
+}
+
+/// Something that happened in a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Its place in the order of the run: 0, 1, 2 and so on for one reader.
+    pub sequence: u64,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What happened in a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// An interpreter has taken the job. A job that never runs has no such event.
+    Started,
+    /// The program wrote to a stream; pieces are as those of a [`Chunk`].
+    Output {
+        /// The stream.
+        stream: Stream,
+        /// The bytes, at most 64 KiB.
+        bytes: Vec<u8>,
+    },
+    /// The program showed an object.
+    Display(MimeBundle),
+    /// The program called a function of the host. The first 10,000 calls are told.
+    HostCall {
+        /// The function.
+        name: String,
+    },
+    /// The sandbox failed, and the job is tried again: nothing before this is part of its outcome.
+    Retried,
+    /// A file of the workspace was created, modified or deleted. These come at the end, sorted by
+    /// path, and only if the files are kept; the outcome has their contents.
+    FileChanged {
+        /// Path relative to the workspace.
+        path: String,
+        /// What happened to it.
+        kind: ChangeKind,
+    },
+    /// The job is over; nothing follows.
+    Finished,
+}
+
+/// How far a reader has read. One cursor is for output or for events, not for both in turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cursor {
+    entry: usize,
+    offset: usize,
+    sequence: u64,
+}
+
+/// What a reader found at its cursor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next<T> {
+    /// More.
+    Found(T),
+    /// Nothing yet.
+    Pending,
+    /// The run has ended and everything was read.
+    End,
+}
+
+/// What stands at a cursor.
+enum Piece<'a> {
+    Output(Stream, &'a [u8]),
+    Event(&'a EventKind),
+}
+
+impl Transcript {
+    /// Sets what is kept of output and displays. Called before each run.
+    pub(crate) fn begin(&self, limits: &Limits) {
+        let mut state = self.state.lock();
+        state.cap = state.bytes.len().saturating_add(limits.output_bytes);
+        state.displays.most_bytes = limits.display_bytes;
+        state.displays.most = limits.display_count;
+        self.note(state, EventKind::Started);
+    }
+
+    /// Appends what the program wrote; bytes beyond the cap are counted and dropped.
+    pub(crate) fn append(&self, stream: Stream, bytes: &[u8]) {
+        let mut state = self.state.lock();
+        state.written += bytes.len() as u64;
+        let room = state.cap.saturating_sub(state.bytes.len());
+        // A character isn't cut, and nothing comes after what was.
+        let kept = if bytes.len() <= room { bytes.len() } else { whole_characters(&bytes[..room]) };
+        if kept < bytes.len() {
+            state.cap = state.bytes.len() + kept;
+        }
+        if kept == 0 || state.closed {
+            return;
+        }
+        state.bytes.extend_from_slice(&bytes[..kept]);
+        let end = state.bytes.len();
+        match state.entries.last_mut() {
+            Some(Entry { what: What::Output(last), end: last_end }) if *last == stream => {
+                *last_end = end;
+            }
+            _ => state.entries.push(Entry { what: What::Output(stream), end }),
+        }
+        self.wake(state);
+    }
+
+    /// Appends what the program showed; a display beyond the caps is counted and dropped.
+    pub(crate) fn show(&self, display: MimeBundle) {
+        let mut state = self.state.lock();
+        if state.displays.admit(display.byte_count()) {
+            self.note(state, EventKind::Display(display));
+        }
+    }
+
+    /// Counts a display of this many bytes as dropped, one that was too large to be looked at.
+    pub(crate) fn drop_display(&self, bytes: usize) {
+        let DisplayRoom { asked_bytes, asked, is_cut, .. } = &mut self.state.lock().displays;
+        *asked += 1;
+        *asked_bytes += bytes as u64;
+        is_cut[0] = true;
+    }
+
+    /// Appends that the program called a function of the host.
+    pub(crate) fn host_called(&self, name: &str) {
+        let mut state = self.state.lock();
+        state.calls += 1;
+        if state.calls <= MOST_CALLS_TOLD {
+            self.note(state, EventKind::HostCall { name: name.to_owned() });
+        }
+    }
+
+    /// Appends what became of a file.
+    pub(crate) fn file_changed(&self, file: &ChangedFile) {
+        let event = EventKind::FileChanged { path: file.path.clone(), kind: file.kind };
+        self.note(self.state.lock(), event);
+    }
+
+    /// Begins anew for another try. Readers find what came before, and that it counts no more.
+    pub fn restart(&self) {
+        let mut state = self.state.lock();
+        if state.closed {
+            return;
+        }
+        state.push(EventKind::Retried);
+        state.try_begins = (state.entries.len(), state.bytes.len());
+        state.written = 0;
+        state.displays = DisplayRoom::default();
+        state.calls = 0;
+        self.wake(state);
+    }
+
+    /// Says that nothing more will come. Later appends are dropped.
+    pub fn close(&self) {
+        let mut state = self.state.lock();
+        if !state.closed {
+            state.push(EventKind::Finished);
+            state.closed = true;
+        }
+        self.wake(state);
+    }
+
+    fn note(&self, mut state: MutexGuard<'_, TranscriptState>, event: EventKind) {
+        if !state.closed {
+            state.push(event);
+            self.wake(state);
+        }
+    }
+
+    fn wake(&self, state: MutexGuard<'_, TranscriptState>) {
+        if let Some(watcher) = &state.watcher {
+            watcher();
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Has `watcher` called after every change, on the thread that made it. One watcher at a
+    /// time; it must be quick and must not read the transcript itself.
+    pub fn watch(&self, watcher: impl Fn() + Send + Sync + 'static) {
+        self.state.lock().watcher = Some(Box::new(watcher));
+    }
+
+    /// Reads the output that stands at `cursor`, and moves that on.
+    pub fn read(&self, cursor: &mut Cursor) -> Next<Chunk> {
+        self.state.lock().read(cursor)
+    }
+
+    /// Reads the event that stands at `cursor`, and moves that on.
+    pub fn read_event(&self, cursor: &mut Cursor) -> Next<Event> {
+        self.state.lock().read_event(cursor)
+    }
+
+    /// Like `read`, but waits on this thread until there is something or the run has ended.
+    pub fn read_blocking(&self, cursor: &mut Cursor) -> Option<Chunk> {
+        let mut state = self.state.lock();
+        loop {
+            match state.read(cursor) {
+                Next::Found(chunk) => return Some(chunk),
+                Next::End => return None,
+                Next::Pending => self.changed.wait(&mut state),
+            }
+        }
+    }
+
+    /// Everything kept of `stream`, from the last try.
+    pub fn text_of(&self, stream: Stream) -> Vec<u8> {
+        let state = self.state.lock();
+        let (first, mut start) = state.try_begins;
+        let mut bytes = Vec::new();
+        for Entry { what, end } in &state.entries[first..] {
+            if matches!(what, What::Output(of) if *of == stream) {
+                bytes.extend_from_slice(&state.bytes[start..*end]);
+            }
+            start = *end;
+        }
+        bytes
+    }
+
+    /// Every display that was kept, in order, from the last try.
+    pub fn displays(&self) -> Vec<MimeBundle> {
+        let display = |entry: &Entry| match &entry.what {
+            What::Event(event) => match &**event {
+                EventKind::Display(display) => Some(display.clone()),
+                _ => None,
+            },
+            What::Output(_) => None,
+        };
+        let state = self.state.lock();
+        state.entries[state.try_begins.0..].iter().filter_map(display).collect()
+    }
+
+    /// The limits that displays were dropped for, with what was asked for.
+    pub(crate) fn display_limits_met(&self) -> impl Iterator<Item = (LimitKind, u64)> {
+        let DisplayRoom { asked_bytes, asked, is_cut, .. } = self.state.lock().displays;
+        let limits = [(LimitKind::DisplayBytes, asked_bytes), (LimitKind::DisplayCount, asked)];
+        limits.into_iter().zip(is_cut).filter_map(|(limit, is_cut)| is_cut.then_some(limit))
+    }
+
+    /// Bytes that the program wrote in the last try, dropped ones included.
+    pub fn written_bytes(&self) -> u64 {
+        self.state.lock().written
+    }
+
+    /// Whether bytes were dropped.
+    pub fn is_truncated(&self) -> bool {
+        let state = self.state.lock();
+        state.written > (state.bytes.len() - state.try_begins.1) as u64
+    }
+}
+
+impl DisplayRoom {
+    /// Counts a display, and says whether there is room for it.
+    fn admit(&mut self, bytes: usize) -> bool {
+        self.asked += 1;
+        self.asked_bytes += bytes as u64;
+        let is_one_too_many = self.asked > self.most as u64;
+        let is_too_large = bytes > self.most_bytes - self.kept_bytes;
+        self.is_cut[0] |= is_too_large;
+        self.is_cut[1] |= is_one_too_many;
+        let is_kept = !is_one_too_many && !is_too_large;
+        if is_kept {
+            self.kept_bytes += bytes;
+        }
+        is_kept
+    }
+}
+
+impl TranscriptState {
+    fn push(&mut self, event: EventKind) {
+        let end = self.bytes.len();
+        self.entries.push(Entry { what: What::Event(Box::new(event)), end });
+    }
+
+    fn read(&self, cursor: &mut Cursor) -> Next<Chunk> {
+        loop {
+            match self.advance(cursor) {
+                Next::Found(Piece::Output(stream, bytes)) => {
+                    let sequence = cursor.sequence;
+                    cursor.sequence += 1;
+                    return Next::Found(Chunk { sequence, stream, bytes: bytes.to_vec() });
+                }
+                Next::Found(Piece::Event(_)) => {}
+                Next::Pending => return Next::Pending,
+                Next::End => return Next::End,
+            }
+        }
+    }
+
+    fn read_event(&self, cursor: &mut Cursor) -> Next<Event> {
+        let kind = match self.advance(cursor) {
+            Next::Found(Piece::Output(stream, bytes)) => {
+                EventKind::Output { stream, bytes: bytes.to_vec() }
+            }
+            Next::Found(Piece::Event(event)) => event.clone(),
+            Next::Pending => return Next::Pending,
+            Next::End => return Next::End,
+        };
+        let sequence = cursor.sequence;
+        cursor.sequence += 1;
+        Next::Found(Event { sequence, kind })
+    }
+
+    fn advance(&self, cursor: &mut Cursor) -> Next<Piece<'_>> {
+        loop {
+            let Some(Entry { what, end }) = self.entries.get(cursor.entry) else {
+                return if self.closed { Next::End } else { Next::Pending };
+            };
+            let stream = match what {
+                What::Event(event) => {
+                    cursor.entry += 1;
+                    return Next::Found(Piece::Event(event));
+                }
+                What::Output(stream) => *stream,
+            };
+            let rest = &self.bytes[cursor.offset..*end];
+            let may_grow = cursor.entry + 1 == self.entries.len();
+            if rest.is_empty() && !may_grow {
+                cursor.entry += 1;
+                continue;
+            }
+            let mut bytes = &rest[..rest.len().min(LONGEST_PIECE_BYTES)];
+            if may_grow || bytes.len() < rest.len() {
+                bytes = &bytes[..whole_characters(bytes)];
+            }
+            if bytes.is_empty() {
+                return Next::Pending;
+            }
+            cursor.offset += bytes.len();
+            return Next::Found(Piece::Output(stream, bytes));
+        }
+    }
+}
+
+/// How much of `bytes` doesn't end in the middle of a character of UTF-8 that may go on. Bytes that
+/// begin no character count as they are.
+fn whole_characters(bytes: &[u8]) -> usize {
+    let tail = bytes.len().saturating_sub(3);
+    let begins = bytes[tail..].iter().rposition(|byte| byte & 0xc0 != 0x80);
+    let Some(start) = begins.map(|at| tail + at) else { return bytes.len() };
+    let wanted = match bytes[start] {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => 1,
+    };
+    if bytes.len() - start < wanted { start } else { bytes.len() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::outcome::MimeData;
+    use std::sync::Arc;
+
+    fn transcript(cap: usize) -> Transcript {
+        let transcript = Transcript::default();
+        transcript.begin(&Limits { output_bytes: cap, ..Limits::default() });
+        transcript
+    }
+
+    #[test]
+    fn one_order_across_both_streams() {
+        let transcript = transcript(100);
+        transcript.append(Stream::Stdout, b"a");
+        transcript.append(Stream::Stdout, b"b");
+        transcript.append(Stream::Stderr, b"c");
+        transcript.append(Stream::Stdout, b"d");
+        transcript.close();
+        let mut cursor = Cursor::default();
+        let mut read = Vec::new();
+        while let Next::Found(chunk) = transcript.read(&mut cursor) {
+            read.push((chunk.sequence, chunk.stream, chunk.bytes));
+        }
+        let expected = vec![
+            (0, Stream::Stdout, b"ab".to_vec()),
+            (1, Stream::Stderr, b"c".to_vec()),
+            (2, Stream::Stdout, b"d".to_vec()),
+        ];
+        assert_eq!(read, expected);
+        assert_eq!(transcript.read(&mut cursor), Next::End);
+        assert_eq!(transcript.text_of(Stream::Stdout), b"abd");
+    }
+
+    #[test]
+    fn another_try_begins_with_nothing_and_readers_are_told() {
+        let transcript = transcript(3);
+        transcript.append(Stream::Stdout, b"abcd");
+        assert!(transcript.is_truncated());
+        let mut cursor = Cursor::default();
+        transcript.restart();
+        transcript.begin(&Limits { output_bytes: 3, ..Limits::default() });
+        transcript.append(Stream::Stdout, b"xyz");
+        transcript.close();
+        transcript.restart();
+        assert_eq!(transcript.text_of(Stream::Stdout), b"xyz");
+        assert_eq!((transcript.written_bytes(), transcript.is_truncated()), (3, false));
+        let mut read = Vec::new();
+        while let Next::Found(event) = transcript.read_event(&mut cursor) {
+            read.push(event.kind);
+        }
+        let output =
+            |bytes: &[u8]| EventKind::Output { stream: Stream::Stdout, bytes: bytes.to_vec() };
+        let expected = [
+            EventKind::Started,
+            output(b"abc"),
+            EventKind::Retried,
+            EventKind::Started,
+            output(b"xyz"),
+            EventKind::Finished,
+        ];
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn another_try_without_a_bound_keeps_all_it_says() {
+        let transcript = transcript(usize::MAX);
+        transcript.append(Stream::Stdout, b"abc");
+        transcript.restart();
+        transcript.begin(&Limits { output_bytes: usize::MAX, ..Limits::default() });
+        transcript.append(Stream::Stdout, b"xyz");
+        assert_eq!(transcript.text_of(Stream::Stdout), b"xyz");
+        assert!(!transcript.is_truncated());
+    }
+
+    #[test]
+    fn a_reader_in_the_middle_of_a_run_goes_on_where_it_was() {
+        let transcript = transcript(100);
+        let mut cursor = Cursor::default();
+        assert_eq!(transcript.read(&mut cursor), Next::Pending);
+        transcript.append(Stream::Stdout, b"a");
+        assert!(matches!(transcript.read(&mut cursor), Next::Found(_)));
+        transcript.append(Stream::Stdout, b"b");
+        let Next::Found(chunk) = transcript.read(&mut cursor) else { panic!("there is more") };
+        assert_eq!(chunk.bytes, b"b");
+    }
+
+    #[test]
+    fn characters_are_read_whole_and_cut_whole() {
+        let transcript = transcript(6);
+        let mut cursor = Cursor::default();
+        transcript.append(Stream::Stdout, b"a\xe2\x82");
+        let Next::Found(chunk) = transcript.read(&mut cursor) else { panic!("there is an `a`") };
+        assert_eq!(chunk.bytes, b"a");
+        assert_eq!(transcript.read(&mut cursor), Next::Pending);
+        transcript.append(Stream::Stdout, b"\xac\xc3");
+        let Next::Found(chunk) = transcript.read(&mut cursor) else { panic!("there is a euro") };
+        assert_eq!(chunk.bytes, "€".as_bytes());
+        transcript.append(Stream::Stdout, b"\xa4\xc3\xb6");
+        assert_eq!(transcript.text_of(Stream::Stdout), "a€ä".as_bytes());
+        transcript.append(Stream::Stdout, b"b");
+        assert_eq!(transcript.text_of(Stream::Stdout), "a€ä".as_bytes(), "nothing after the cut");
+        for (bytes, whole) in
+            [(&b"\xff\xe2\x82"[..], 1), (b"\x82\x82\x82", 3), (b"\xf0\x9f\x98", 0), (b"", 0)]
+        {
+            assert_eq!(whole_characters(bytes), whole, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn the_cap_holds_and_everything_is_counted() {
+        let transcript = transcript(3);
+        transcript.append(Stream::Stdout, b"ab");
+        assert!(!transcript.is_truncated());
+        transcript.append(Stream::Stderr, b"cd");
+        transcript.append(Stream::Stdout, b"ef");
+        assert_eq!(transcript.text_of(Stream::Stdout), b"ab");
+        assert_eq!(transcript.text_of(Stream::Stderr), b"c");
+        assert_eq!(transcript.written_bytes(), 6);
+        assert!(transcript.is_truncated());
+    }
+
+    #[test]
+    fn a_blocked_reader_wakes_for_output_and_for_the_end() {
+        let transcript = Arc::new(transcript(100));
+        let reader = std::thread::spawn({
+            let transcript = Arc::clone(&transcript);
+            move || {
+                let mut cursor = Cursor::default();
+                let mut bytes = Vec::new();
+                while let Some(chunk) = transcript.read_blocking(&mut cursor) {
+                    bytes.extend(chunk.bytes);
+                }
+                bytes
+            }
+        });
+        transcript.append(Stream::Stdout, b"a");
+        transcript.append(Stream::Stderr, b"b");
+        transcript.close();
+        assert_eq!(reader.join().unwrap(), b"ab");
+    }
+
+    fn events(transcript: &Transcript, cursor: &mut Cursor) -> Vec<EventKind> {
+        let mut events = Vec::new();
+        while let Next::Found(event) = transcript.read_event(cursor) {
+            assert_eq!(event.sequence, cursor.sequence - 1);
+            events.push(event.kind);
+        }
+        events
+    }
+
+    fn shown(text: &str) -> MimeBundle {
+        let form = ("text/plain".to_owned(), MimeData::Text(text.to_owned()));
+        MimeBundle::new(vec![form]).unwrap()
+    }
+
+    #[test]
+    fn events_of_all_kinds_are_in_one_order() {
+        let transcript = transcript(100);
+        let mut cursor = Cursor::default();
+        assert_eq!(events(&transcript, &mut cursor), [EventKind::Started]);
+        transcript.append(Stream::Stdout, b"a");
+        transcript.show(shown("b"));
+        transcript.append(Stream::Stdout, b"c");
+        transcript.host_called("f");
+        transcript.append(Stream::Stdout, b"\xc3");
+        let path = "x".to_owned();
+        let file = ChangedFile { path: path.clone(), kind: ChangeKind::Created, contents: vec![] };
+        transcript.file_changed(&file);
+        transcript.close();
+        transcript.close();
+        transcript.show(shown("late"));
+        let output =
+            |bytes: &[u8]| EventKind::Output { stream: Stream::Stdout, bytes: bytes.into() };
+        let expected = [
+            output(b"a"),
+            EventKind::Display(shown("b")),
+            output(b"c"),
+            EventKind::HostCall { name: "f".to_owned() },
+            output(b"\xc3"),
+            EventKind::FileChanged { path, kind: ChangeKind::Created },
+            EventKind::Finished,
+        ];
+        assert_eq!(events(&transcript, &mut cursor), expected);
+        assert_eq!(transcript.read_event(&mut cursor), Next::End);
+        let mut cursor = Cursor::default();
+        let mut chunks = Vec::new();
+        while let Next::Found(chunk) = transcript.read(&mut cursor) {
+            chunks.push((chunk.sequence, chunk.bytes));
+        }
+        assert_eq!(chunks, [(0, b"a".to_vec()), (1, b"c".to_vec()), (2, b"\xc3".to_vec())]);
+        assert_eq!(transcript.text_of(Stream::Stdout), b"ac\xc3");
+        assert_eq!(transcript.displays(), [shown("b")]);
+    }
+
+    #[test]
+    fn displays_are_dropped_beyond_either_cap() {
+        let limits = Limits { display_bytes: 30, display_count: 3, ..Limits::default() };
+        let transcript = Transcript::default();
+        transcript.begin(&limits);
+        transcript.show(shown("0123"));
+        assert_eq!(transcript.display_limits_met().count(), 0);
+        transcript.show(shown(&"x".repeat(7)));
+        transcript.show(shown("456789"));
+        assert_eq!(
+            transcript.display_limits_met().collect::<Vec<_>>(),
+            [(LimitKind::DisplayBytes, 47)]
+        );
+        transcript.show(shown(""));
+        transcript.drop_display(1000);
+        assert_eq!(transcript.displays(), [shown("0123"), shown("456789")]);
+        let met: Vec<_> = transcript.display_limits_met().collect();
+        assert_eq!(met, [(LimitKind::DisplayBytes, 1057), (LimitKind::DisplayCount, 5)]);
+    }
+
+    /// A reader that comes now and then, and one that never comes.
+    #[test]
+    fn a_million_lines_take_no_more_than_the_cap() {
+        let cap = 16 << 20;
+        let transcript = transcript(cap);
+        let mut cursor = Cursor::default();
+        let (mut read, mut written) = (Vec::new(), Vec::new());
+        for line in 0..1_000_000 {
+            let text = format!("{line}\n");
+            transcript.append(Stream::Stdout, text.as_bytes());
+            written.extend_from_slice(text.as_bytes());
+            if line % 50_000 == 0 {
+                let Next::Found(chunk) = transcript.read(&mut cursor) else { panic!("{line}") };
+                assert!(chunk.bytes.len() <= LONGEST_PIECE_BYTES);
+                read.extend(chunk.bytes);
+            }
+        }
+        transcript.close();
+        while let Next::Found(chunk) = transcript.read(&mut cursor) {
+            read.extend(chunk.bytes);
+        }
+        assert!(read == written, "{} of {} bytes", read.len(), written.len());
+        let state = transcript.state.lock();
+        assert!(state.bytes.capacity() <= 2 * cap && state.entries.len() == 3);
+    }
+
+    #[test]
+    fn calls_of_the_host_are_told_up_to_a_number() {
+        let transcript = transcript(100);
+        (0..2 * MOST_CALLS_TOLD).for_each(|_| transcript.host_called("f"));
+        assert_eq!(events(&transcript, &mut Cursor::default()).len(), 1 + MOST_CALLS_TOLD);
+        assert!(std::mem::size_of::<Entry>() <= 24);
+    }
+}

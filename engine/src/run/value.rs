@@ -1,0 +1,360 @@
+//! Values that a program is given, and that it ends in, without a detour through text.
+//!
+//! JSON and bytes are themselves. Arrays are NumPy's: a type, a shape and the items' raw bytes,
+//! from the first to the last in C order. Frames are pandas': columns of one length. What comes
+//! from a guest is checked by the same constructors (`value/reply.rs`).
+
+use std::collections::BTreeMap;
+
+pub use dtype::Element;
+
+pub(crate) mod dtype;
+pub(crate) mod marshal;
+pub(crate) mod number;
+pub(crate) mod reply;
+pub(crate) mod request;
+
+/// Variables that a program finds, by name.
+pub type Variables = BTreeMap<String, Value>;
+
+/// A value that passes between the host and a program.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// What JSON holds: in Python `None`, `bool`, `int`, `float`, `str`, `list` and `dict`. Whole
+    /// numbers are exact up to 4,300 digits; those that `serde_json` keeps as such are beyond 64 bits
+    /// only with its feature `arbitrary_precision`.
+    Json(serde_json::Value),
+    /// `bytes`.
+    Bytes(Vec<u8>),
+    /// A `numpy.ndarray`.
+    Array(Array),
+    /// A `pandas.DataFrame`.
+    Frame(Frame),
+}
+
+/// A NumPy array: a type, a shape and raw bytes.
+///
+/// ```
+/// # use engine as hatchery;
+/// let array = hatchery::Array::from_slice(&[1.0, 2.5]);
+/// assert_eq!((array.dtype(), array.shape()), ("<f8", &[2][..]));
+/// assert_eq!(array.to_vec::<f64>(), Some(vec![1.0, 2.5]));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Array {
+    // Boxed, since these lie in every verdict.
+    dtype: Box<str>,
+    shape: Box<[usize]>,
+    data: Vec<u8>,
+}
+
+/// A pandas frame: columns of one length with names, each of which comes once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    index: Option<Box<Column>>,
+    index_name: Option<String>,
+    columns: Vec<(String, Column)>,
+}
+
+/// A column of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Column {
+    /// Items of one type; the array has one dimension.
+    Array(Array),
+    /// Texts, of which some may be missing.
+    Strings(Vec<Option<String>>),
+}
+
+/// A value that no program could be given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadValue {
+    /// The type of an array.
+    #[error(
+        "`{dtype}` is no type of items that can be passed: use NumPy's `typestr` in little-endian \
+         order, such as <f8, <i4, |b1, <U5 or <M8[ns]"
+    )]
+    Dtype {
+        /// The type.
+        dtype: String,
+    },
+    /// An array's bytes.
+    #[error("an array of {dtype} with the shape {shape:?} doesn't have {bytes} bytes")]
+    Length {
+        /// The type of the items.
+        dtype: String,
+        /// The shape.
+        shape: Vec<usize>,
+        /// How many bytes there are.
+        bytes: usize,
+    },
+    /// An array has too many dimensions.
+    #[error("an array has at most {MOST_DIMENSIONS} dimensions")]
+    Dimensions,
+    /// The columns of a frame.
+    #[error("column `{name}` doesn't fit the frame: names come once, and all columns are as long")]
+    Column {
+        /// Its name; empty for the index.
+        name: String,
+    },
+}
+
+/// Dimensions of an array: what every NumPy takes.
+pub const MOST_DIMENSIONS: usize = 32;
+
+impl Array {
+    /// An array of items of `dtype`, a `typestr` of NumPy such as `<f8`, in C order.
+    ///
+    /// Taken are `|b1`, integers, floats and complex numbers (`i`, `u`, `f`, `c`), texts of fixed
+    /// length (`<U5`, `|S5`), and dates and durations with a unit (`<M8[ns]`, `<m8[s]`).
+    ///
+    /// # Errors
+    /// The type isn't one of those, there are more than [`MOST_DIMENSIONS`], or the shape and the
+    /// number of bytes don't fit each other.
+    pub fn new(
+        dtype: impl Into<String>,
+        shape: impl Into<Vec<usize>>,
+        data: impl Into<Vec<u8>>,
+    ) -> Result<Self, BadValue> {
+        let (dtype, shape, data) = (dtype.into(), shape.into(), data.into());
+        if shape.len() > MOST_DIMENSIONS {
+            return Err(BadValue::Dimensions);
+        }
+        if data_len(&dtype, &shape)? != Some(data.len()) {
+            return Err(BadValue::Length { dtype, shape, bytes: data.len() });
+        }
+        Ok(Self { dtype: dtype.into(), shape: shape.into(), data })
+    }
+
+    /// An array of one dimension.
+    pub fn from_slice<T: Element>(items: &[T]) -> Self {
+        let mut data = Vec::with_capacity(size_of_val(items));
+        items.iter().for_each(|item| item.put(&mut data));
+        Self { dtype: T::DTYPE.into(), shape: [items.len()].into(), data }
+    }
+
+    /// The same items in another shape.
+    ///
+    /// # Errors
+    /// The shape has another number of items.
+    pub fn reshape(self, shape: impl Into<Vec<usize>>) -> Result<Self, BadValue> {
+        Self::new(self.dtype, shape, self.data)
+    }
+
+    /// The type of the items, as NumPy's `dtype.str` has it.
+    pub fn dtype(&self) -> &str {
+        &self.dtype
+    }
+
+    /// Items in each dimension; empty for a scalar.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The items' bytes, little-endian, in C order.
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// The items' bytes, without a copy.
+    pub fn into_data(self) -> Vec<u8> {
+        self.data
+    }
+
+    /// The items in C order, if they are of this type.
+    pub fn to_vec<T: Element>(&self) -> Option<Vec<T>> {
+        let is_same = *self.dtype == *T::DTYPE;
+        is_same.then(|| self.data.chunks_exact(size_of::<T>()).map(T::take).collect())
+    }
+}
+
+/// The bytes of an array; `None` if no memory has as many.
+fn data_len(dtype: &str, shape: &[usize]) -> Result<Option<usize>, BadValue> {
+    let size =
+        dtype::item_bytes(dtype).ok_or_else(|| BadValue::Dtype { dtype: dtype.to_owned() })?;
+    // Also in an empty array the others must be lengths that an array can have.
+    let longest = shape
+        .iter()
+        .filter(|length| **length != 0)
+        .try_fold(size, |bytes, length| bytes.checked_mul(*length))
+        .filter(|bytes| isize::try_from(*bytes).is_ok());
+    Ok(longest.map(|bytes| if shape.contains(&0) { 0 } else { bytes }))
+}
+
+impl Frame {
+    /// A frame of these columns, in this order, numbered from 0.
+    ///
+    /// # Errors
+    /// A name comes twice, an array has not one dimension, or the columns are not as long.
+    pub fn new(
+        columns: impl IntoIterator<Item = (impl Into<String>, Column)>,
+    ) -> Result<Self, BadValue> {
+        let columns: Vec<(String, Column)> =
+            columns.into_iter().map(|(name, column)| (name.into(), column)).collect();
+        let mut names = std::collections::HashSet::new();
+        let rows = columns.first().and_then(|(_, column)| column.rows());
+        for (name, column) in &columns {
+            if column.rows().is_none() || column.rows() != rows || !names.insert(name) {
+                return Err(BadValue::Column { name: name.clone() });
+            }
+        }
+        Ok(Self { index: None, index_name: None, columns })
+    }
+
+    /// Names the rows.
+    ///
+    /// # Errors
+    /// The index has not one dimension, or is not as long as the columns.
+    pub fn with_index(mut self, name: Option<String>, index: Column) -> Result<Self, BadValue> {
+        let rows = self.columns.first().map_or(index.rows(), |(_, column)| column.rows());
+        if index.rows().is_none() || index.rows() != rows {
+            return Err(BadValue::Column { name: String::new() });
+        }
+        (self.index_name, self.index) = (name, Some(Box::new(index)));
+        Ok(self)
+    }
+
+    /// What the rows are called, unless they are numbered from 0.
+    pub fn index(&self) -> Option<&Column> {
+        self.index.as_deref()
+    }
+
+    /// The name of the index.
+    pub fn index_name(&self) -> Option<&str> {
+        self.index_name.as_deref()
+    }
+
+    /// The columns in their order.
+    pub fn columns(&self) -> &[(String, Column)] {
+        &self.columns
+    }
+
+    /// The column with this name.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|(own, _)| own == name).map(|(_, column)| column)
+    }
+}
+
+impl Column {
+    /// The items of an array, if the column is one and they are of this type.
+    pub fn to_vec<T: Element>(&self) -> Option<Vec<T>> {
+        match self {
+            Self::Array(array) => array.to_vec(),
+            Self::Strings(_) => None,
+        }
+    }
+
+    /// How long it is; `None` for an array that has not one dimension.
+    fn rows(&self) -> Option<usize> {
+        match self {
+            Self::Array(array) => match array.shape() {
+                [rows] => Some(*rows),
+                _ => None,
+            },
+            Self::Strings(texts) => Some(texts.len()),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Array(array) => array.data.len(),
+            Self::Strings(texts) => {
+                let text =
+                    |text: &Option<String>| TEXT_BYTES + text.as_ref().map_or(0, String::len);
+                texts.iter().map(text).sum()
+            }
+        }
+    }
+}
+
+/// What a text of a column takes in memory, besides its own bytes.
+const TEXT_BYTES: usize = size_of::<Option<String>>();
+
+impl Value {
+    /// About how many bytes the value takes in memory.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Json(json) => json_bytes(json),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Array(array) => array.data.len(),
+            Self::Frame(Frame { index, columns, .. }) => {
+                let columns = columns.iter().map(|(name, column)| name.len() + column.bytes());
+                columns.sum::<usize>() + index.as_ref().map_or(0, |index| index.bytes())
+            }
+        }
+    }
+}
+
+/// About how many bytes a value of JSON takes in memory: lists and objects that are not empty have
+/// room for a few more.
+pub(crate) fn json_bytes(json: &serde_json::Value) -> usize {
+    use serde_json::Value as Json;
+    const LIST_BYTES: usize = 4 * size_of::<Json>();
+    const OBJECT_BYTES: usize = 11 * (size_of::<String>() + size_of::<Json>());
+    size_of::<Json>()
+        + match json {
+            Json::String(text) => text.len(),
+            Json::Number(number) => number::heap_bytes(number),
+            Json::Array(items) if !items.is_empty() => {
+                LIST_BYTES + items.iter().map(json_bytes).sum::<usize>()
+            }
+            Json::Object(items) if !items.is_empty() => {
+                let item = |(name, item): (&String, &Json)| name.len() + json_bytes(item);
+                OBJECT_BYTES + items.iter().map(item).sum::<usize>()
+            }
+            _ => 0,
+        }
+}
+
+impl From<Array> for Value {
+    fn from(array: Array) -> Self {
+        Self::Array(array)
+    }
+}
+
+impl From<Frame> for Value {
+    fn from(frame: Frame) -> Self {
+        Self::Frame(frame)
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl From<serde_json::Value> for Value {
+    fn from(json: serde_json::Value) -> Self {
+        Self::Json(json)
+    }
+}
+
+macro_rules! from_json {
+    ($($type:ty),*) => {$(
+        impl From<$type> for Value {
+            fn from(value: $type) -> Self {
+                Self::Json(value.into())
+            }
+        }
+    )*};
+}
+
+from_json!(&str, String, bool, i32, i64, u32, u64, f64);
+
+impl From<Array> for Column {
+    fn from(array: Array) -> Self {
+        Self::Array(array)
+    }
+}
+
+impl<T: Into<String>> FromIterator<Option<T>> for Column {
+    fn from_iter<I: IntoIterator<Item = Option<T>>>(texts: I) -> Self {
+        Self::Strings(texts.into_iter().map(|text| text.map(Into::into)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;

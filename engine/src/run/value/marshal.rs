@@ -1,0 +1,294 @@
+//! Values in the format of Python's `marshal`, which the guest decodes without a parser of text.
+//!
+//! The layout is that of `Python/marshal.c` (`w_complex_object` and `r_object`), in the codes that
+//! every CPython from 3.11 to 3.15 reads, and without references between objects (`FLAG_REF`).
+
+use std::borrow::Cow;
+
+use serde_json::Value as Json;
+
+use crate::run::value::number::{LongInteger, Numeral};
+
+/// What a guest can be sent.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value<'a> {
+    None,
+    Bool(bool),
+    Int(i64),
+    /// What is above the integers of `Int`.
+    Unsigned(u64),
+    /// What is beyond 64 bits.
+    Long(LongInteger),
+    Float(f64),
+    Str(Cow<'a, str>),
+    Bytes(Cow<'a, [u8]>),
+    List(Vec<Value<'a>>),
+    Tuple(Vec<Value<'a>>),
+    /// In this order; no name comes twice.
+    Dict(Vec<(Cow<'a, str>, Value<'a>)>),
+}
+
+/// Digits of long integers have 15 bits (`PyLong_MARSHAL_SHIFT`).
+const DIGIT_BITS: u32 = 15;
+
+impl<'a> Value<'a> {
+    pub(crate) fn dict(items: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
+        Self::Dict(items.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)).collect())
+    }
+
+    /// The bytes that `marshal.loads` makes this value of. It refuses them if a part is longer than
+    /// 2 GiB, for which a guest has no room.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.encoded_len());
+        self.write(&mut bytes);
+        bytes
+    }
+
+    /// At least as many bytes as the encoded value has.
+    pub(crate) fn encoded_len(&self) -> usize {
+        match self {
+            Self::None | Self::Bool(_) => 1,
+            Self::Int(_) | Self::Unsigned(_) => 15,
+            Self::Long(LongInteger { digits, .. }) => 5 + 2 * digits.len(),
+            Self::Float(_) => 9,
+            Self::Str(text) => 5 + text.len(),
+            Self::Bytes(bytes) => 5 + bytes.len(),
+            Self::List(items) | Self::Tuple(items) => {
+                5 + items.iter().map(Self::encoded_len).sum::<usize>()
+            }
+            Self::Dict(items) => {
+                let item_len =
+                    |(name, value): &(Cow<'_, str>, Self)| 5 + name.len() + value.encoded_len();
+                2 + items.iter().map(item_len).sum::<usize>()
+            }
+        }
+    }
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::None => bytes.push(b'N'),
+            Self::Bool(true) => bytes.push(b'T'),
+            Self::Bool(false) => bytes.push(b'F'),
+            Self::Int(number) => match i32::try_from(*number) {
+                Ok(number) => {
+                    bytes.push(b'i');
+                    bytes.extend(number.to_le_bytes());
+                }
+                Err(_) => write_long(bytes, number.unsigned_abs(), *number < 0),
+            },
+            Self::Unsigned(number) => write_long(bytes, *number, false),
+            Self::Long(LongInteger { digits, is_negative }) => {
+                write_digits(bytes, digits.iter().copied(), *is_negative);
+            }
+            Self::Float(number) => {
+                bytes.push(b'g');
+                bytes.extend(number.to_le_bytes());
+            }
+            Self::Str(text) => write_sized(bytes, b'u', text.as_bytes()),
+            Self::Bytes(content) => write_sized(bytes, b's', content),
+            Self::List(items) => {
+                bytes.push(b'[');
+                write_len(bytes, items.len());
+                items.iter().for_each(|item| item.write(bytes));
+            }
+            Self::Tuple(items) => {
+                bytes.push(b'(');
+                write_len(bytes, items.len());
+                items.iter().for_each(|item| item.write(bytes));
+            }
+            Self::Dict(items) => {
+                bytes.push(b'{');
+                for (name, value) in items {
+                    write_sized(bytes, b'u', name.as_bytes());
+                    value.write(bytes);
+                }
+                bytes.push(b'0');
+            }
+        }
+    }
+}
+
+fn write_long(bytes: &mut Vec<u8>, number: u64, is_negative: bool) {
+    let count = (u64::BITS - number.leading_zeros()).div_ceil(DIGIT_BITS);
+    let digit = |at| ((number >> (at * DIGIT_BITS)) & ((1 << DIGIT_BITS) - 1)) as u16;
+    write_digits(bytes, (0..count).map(digit), is_negative);
+}
+
+/// Writes digits, the lowest first; the highest one isn't 0.
+fn write_digits(
+    bytes: &mut Vec<u8>,
+    digits: impl ExactSizeIterator<Item = u16>,
+    is_negative: bool,
+) {
+    bytes.push(b'l');
+    let count = i32::try_from(digits.len()).expect("numbers are checked before they are encoded");
+    // The sign is in the number of digits.
+    bytes.extend((if is_negative { -count } else { count }).to_le_bytes());
+    digits.for_each(|digit| bytes.extend(digit.to_le_bytes()));
+}
+
+fn write_sized(bytes: &mut Vec<u8>, code: u8, content: &[u8]) {
+    bytes.push(code);
+    write_len(bytes, content.len());
+    bytes.extend(content);
+}
+
+/// Lengths are signed: what has too many bytes is given one that is refused.
+fn write_len(bytes: &mut Vec<u8>, length: usize) {
+    bytes.extend(i32::try_from(length).unwrap_or(-1).to_le_bytes());
+}
+
+impl From<bool> for Value<'_> {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<usize> for Value<'_> {
+    /// Numbers above the largest that fits become that one.
+    fn from(value: usize) -> Self {
+        Self::Int(i64::try_from(value).unwrap_or(i64::MAX))
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(value: &'a str) -> Self {
+        Self::Str(Cow::Borrowed(value))
+    }
+}
+
+impl<'a> From<&'a Json> for Value<'a> {
+    fn from(json: &'a Json) -> Self {
+        match json {
+            Json::Null => Self::None,
+            Json::Bool(value) => Self::Bool(*value),
+            Json::Number(number) => match number.into() {
+                Numeral::Int(number) => Self::Int(number),
+                Numeral::Unsigned(number) => Self::Unsigned(number),
+                Numeral::Long(integer) => Self::Long(integer),
+                Numeral::Float(number) => Self::Float(number),
+            },
+            Json::String(text) => text.as_str().into(),
+            Json::Array(items) => Self::List(items.iter().map(Self::from).collect()),
+            Json::Object(items) => {
+                Self::dict(items.iter().map(|(name, value)| (name.as_str(), value.into())))
+            }
+        }
+    }
+}
+
+impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::None, Into::into)
+    }
+}
+
+/// What this machine's Python makes of encoded bytes, which appear as lists of numbers.
+#[cfg(test)]
+pub(crate) fn as_python_reads(encoded: &[u8]) -> serde_json::Value {
+    let hex: String = encoded.iter().map(|byte| format!("{byte:02x}")).collect();
+    let code = "import json, marshal, sys\n\
+                value = marshal.loads(bytes.fromhex(sys.argv[1]))\n\
+                print(json.dumps(value, default=list, allow_nan=False))";
+    let output = std::process::Command::new("python3")
+        .args(["-c", code, &hex])
+        .output()
+        .expect("python3 is installed; it also fetches the build");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut read = serde_json::from_slice(&output.stdout).unwrap();
+    crate::run::value::number::normalise(&mut read).unwrap();
+    read
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTEGERS: [i64; 16] = [
+        0,
+        1,
+        -1,
+        i32::MAX as i64,
+        i32::MIN as i64,
+        i32::MAX as i64 + 1,
+        i32::MIN as i64 - 1,
+        (1 << 45) - 1,
+        1 << 45,
+        -(1 << 45),
+        (1 << 60) - 1,
+        1 << 60,
+        -(1 << 60) - 1,
+        i64::MAX,
+        i64::MIN,
+        i64::MIN + 1,
+    ];
+
+    #[test]
+    fn codes_are_those_of_cpython() {
+        for (value, expected) in [
+            (Value::None, &b"N"[..]),
+            (Value::Bool(true), b"T"),
+            (Value::Bool(false), b"F"),
+            (Value::Int(-2), b"i\xfe\xff\xff\xff"),
+            (Value::Int(1 << 31), b"l\x03\0\0\0\0\0\0\0\x02\0"),
+            (Value::Int(-(1 << 31) - 1), b"l\xfd\xff\xff\xff\x01\0\0\0\x02\0"),
+            (Value::Unsigned(1 << 63), b"l\x05\0\0\0\0\0\0\0\0\0\0\0\x08\0"),
+            (
+                Value::Long(LongInteger { digits: vec![0, 0, 0, 0, 1 << 4], is_negative: true }),
+                b"l\xfb\xff\xff\xff\0\0\0\0\0\0\0\0\x10\0",
+            ),
+            (Value::Float(1.0), b"g\0\0\0\0\0\0\xf0\x3f"),
+            (Value::from("\u{e4}"), b"u\x02\0\0\0\xc3\xa4"),
+            (Value::Bytes(Cow::Borrowed(b"\0\xff")), b"s\x02\0\0\0\0\xff"),
+            (Value::List(vec![Value::None]), b"[\x01\0\0\0N"),
+            (Value::Tuple(vec![Value::None, Value::Int(1)]), b"(\x02\0\0\0Ni\x01\0\0\0"),
+            (Value::dict([("a", Value::None)]), b"{u\x01\0\0\0aN0"),
+        ] {
+            assert_eq!(value.encode(), expected, "{value:?}");
+            assert!(value.encoded_len() >= expected.len(), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn python_reads_whole_numbers_of_any_length() {
+        let longest = "7".repeat(4300);
+        let numbers = format!("[18446744073709551616,-12345678901234567890123,{longest}]");
+        let json: Json = serde_json::from_str(&numbers).unwrap();
+        assert_eq!(as_python_reads(&Value::from(&json).encode()).to_string(), numbers);
+    }
+
+    #[test]
+    fn python_reads_what_was_meant() {
+        let floats = [0.0, -2.5, 1e300, 0.1];
+        let texts = ["", "a", "\u{0}\n\"\\", "\u{e4}\u{20ac}\u{1f600}\u{2028}"];
+        let bytes: Vec<u8> = (0..=255).collect();
+        let value = Value::dict([
+            ("nothing", None::<&str>.into()),
+            ("flags", Value::List(vec![true.into(), false.into()])),
+            ("integers", Value::List(INTEGERS.map(Value::Int).into())),
+            ("largest", Value::Unsigned(u64::MAX)),
+            ("floats", Value::List(floats.map(Value::Float).into())),
+            ("texts", Value::List(texts.map(Value::from).into())),
+            ("bytes", Value::Bytes(Cow::Borrowed(&bytes))),
+            ("empty", Value::List(vec![Value::List(Vec::new()), Value::dict([])])),
+            ("tuples", Value::Tuple(vec![Value::Tuple(Vec::new()), Value::from("a")])),
+            ("owned", Value::Str(Cow::Owned("x".repeat(300)))),
+            ("", Value::dict([("n\u{e4}me", Value::from(7_usize))])),
+        ]);
+        let expected = serde_json::json!({
+            "nothing": null,
+            "flags": [true, false],
+            "integers": INTEGERS,
+            "largest": u64::MAX,
+            "floats": floats,
+            "texts": texts,
+            "bytes": bytes,
+            "empty": [[], {}],
+            "tuples": [[], "a"],
+            "owned": "x".repeat(300),
+            "": {"n\u{e4}me": 7},
+        });
+        assert_eq!(as_python_reads(&value.encode()), expected);
+        assert_eq!(as_python_reads(&Value::from(&expected).encode()), expected);
+    }
+}

@@ -1,0 +1,67 @@
+//! Values as a guest is sent them; `to_object` in `agent/hatchery/_values.py` is the other side.
+
+use std::borrow::Cow;
+
+use super::{Array, Column, Frame, Value, Variables};
+use crate::run::value::marshal::Value as Marshal;
+
+/// A list whose first item says what the rest is.
+pub(crate) fn encoded(value: &Value) -> Marshal<'_> {
+    match value {
+        Value::Json(json) => Marshal::List(vec!["plain".into(), json.into()]),
+        Value::Bytes(bytes) => Marshal::List(vec!["plain".into(), raw(bytes)]),
+        Value::Array(array) => encoded_array(array),
+        Value::Frame(frame) => encoded_frame(frame),
+    }
+}
+
+/// Values by their names.
+pub(crate) fn encoded_all(variables: &Variables) -> Marshal<'_> {
+    Marshal::dict(variables.iter().map(|(name, value)| (name.as_str(), encoded(value))))
+}
+
+fn encoded_array(array: &Array) -> Marshal<'_> {
+    let shape = array.shape().iter().map(|length| Marshal::from(*length)).collect();
+    Marshal::List(vec![
+        "array".into(),
+        array.dtype().into(),
+        Marshal::List(shape),
+        raw(array.data()),
+    ])
+}
+
+fn encoded_frame(frame: &Frame) -> Marshal<'_> {
+    let columns = frame.columns().iter();
+    let columns = columns
+        .map(|(name, column)| Marshal::List(vec![name.as_str().into(), encoded_column(column)]));
+    Marshal::List(vec![
+        "frame".into(),
+        frame.index_name().into(),
+        frame.index().map_or(Marshal::None, encoded_column),
+        Marshal::List(columns.collect()),
+    ])
+}
+
+fn encoded_column(column: &Column) -> Marshal<'_> {
+    let texts = match column {
+        Column::Array(array) => return encoded_array(array),
+        Column::Strings(texts) => texts,
+    };
+    let mut lengths = Vec::with_capacity(4 * texts.len());
+    let mut bytes = Vec::new();
+    for text in texts {
+        // A text of 2 GiB has no room in a guest, and neither have all of them.
+        let length = text.as_ref().map_or(-1, |text| i32::try_from(text.len()).unwrap_or(i32::MAX));
+        lengths.extend(length.to_le_bytes());
+        bytes.extend(text.iter().flat_map(|text| text.bytes()));
+    }
+    Marshal::List(vec![
+        "strings".into(),
+        Marshal::Bytes(Cow::Owned(lengths)),
+        Marshal::Bytes(Cow::Owned(bytes)),
+    ])
+}
+
+fn raw(bytes: &[u8]) -> Marshal<'_> {
+    Marshal::Bytes(Cow::Borrowed(bytes))
+}
