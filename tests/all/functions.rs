@@ -161,7 +161,7 @@ fn a_host_function_looks_like_a_python_function() {
     let signature = "(item: str, count: int = 1) -> float";
     let names =
         ["echo", "fail", "forever", "large", "line", "price", "roll", "wait", "wait_shortly"];
-    let expected = json!([names, signature, "What so ", signature, "(**arguments)"]);
+    let expected = json!([names, signature, "Returns ", signature, "(**arguments)"]);
     assert_eq!(value(&outcome), expected);
     let help = outcome.stdout_text();
     assert!(help.contains("price(item: str, count: int = 1) -> float"), "{help}");
