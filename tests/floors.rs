@@ -197,6 +197,9 @@ impl<'ast> Visit<'ast> for Paths {
         }
     }
 
+    /// `pub(super)` uses nothing.
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
+
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let parts: Vec<String> =
             path.segments.iter().map(|segment| segment.ident.to_string()).collect();

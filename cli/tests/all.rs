@@ -202,7 +202,7 @@ fn mistakes_in_the_usage_say_what_to_do() {
         (&["batch", "-", "--workers", "0"], "1..=1024"),
         (&["batch", "."], "directory"),
         (&["batch", "-", "--resume"], "--out"),
-        (&["batch", "-", "--resume", "--out", "/dev/null"], "no file"),
+        (&["batch", "-", "--resume", "--out", "/dev/null"], "not a regular file"),
         (&["batch", "-", "--cut-stragglers", "0.5"], "at least 1"),
         (&["batch", "-", "--input", "missing.csv"], "missing.csv"),
         (&["batch", "-", "--mount", "nowhere"], "nowhere"),

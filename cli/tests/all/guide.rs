@@ -59,7 +59,7 @@ with zipfile.ZipFile("idna-3.10-py3-none-any.whl", "w") as wheel:
 "#;
 
 /// A line that only a first start prints, where the image isn't in the cache yet.
-const MAKING: &str = "hatchery: making an image";
+const MAKING: &str = "hatchery: building an image";
 
 /// What a prompt says first, at a terminal.
 const GREETING: &str = concat!(

@@ -255,7 +255,7 @@ mod tests {
     fn a_process_killed_while_it_compiles_holds_nobody_up() {
         let cached = Cached::new();
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "module::tests::compiling_until_killed"])
+            .args(["--exact", "build::module::tests::compiling_until_killed"])
             .env(KILLED_VARIABLE, cached.cache.root())
             .stdout(std::process::Stdio::null())
             .spawn()

@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn the_boot_source_carries_every_file_and_its_imports_come_before_it() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/agent/hatchery");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/guest/agent/hatchery");
         let found = std::fs::read_dir(folder).unwrap().flatten();
         let mut found: Vec<String> = found
             .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".py").map(str::to_owned))
@@ -512,7 +512,7 @@ sys.stdout.write(frames[-1][5:].decode())
 
     #[test]
     fn the_agents_own_tests_pass_on_this_machines_python() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/agent");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/guest/agent");
         let output = Command::new("python3")
             .args(["-B", "-m", "unittest", "-q"])
             .current_dir(folder)

@@ -339,7 +339,7 @@ mod tests {
             (r#"{"nbformat": 4, "cells": [{"cell_type": "code", "source": 1}]}"#, "`source`"),
             (
                 r#"{"nbformat": 4, "cells": [], "metadata": {"kernelspec": {"language": "R"}}}"#,
-                "it is in R",
+                "it is written in R",
             ),
             (
                 r#"{"nbformat": 4, "cells": [], "metadata": {"language_info": {"name": "julia"}}}"#,
