@@ -305,8 +305,8 @@ class AgentTest(AgentCase):
             (f"raise FileNotFoundError({path!r})", "The build leaves `statsmodels/datasets/spector/spector.csv` out"),
             (f"raise FileNotFoundError(44, 'x', {path!r})", "The build leaves `statsmodels"),
             ("raise ImportError(\"cannot import name '_imagingft' from 'PIL'\")", "in fonts from files"),
-            ("raise OSError('decoder jpeg not available')", "writes JPEG without reading it"),
-            ("raise KeyError('WEBP')", "knows no AVIF"),
+            ("raise OSError('decoder jpeg not available')", "can write but not read JPEG"),
+            ("raise KeyError('WEBP')", "doesn't support AVIF"),
             ("class OperationalError(Exception): 1\nraise OperationalError('database is locked')", "one thread"),
         ]:
             last = self.run_program(source)["traceback"].splitlines()[-1]

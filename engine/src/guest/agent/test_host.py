@@ -98,7 +98,7 @@ class HostTest(unittest.TestCase):
         self.assertIn("price" + signature, pydoc.plain(pydoc.render_doc(host)))
         self.assertTrue(inspect.iscoroutinefunction(host.price.aio))
         self.assertEqual(self.host.tables, 1)
-        with self.assertRaisesRegex(AttributeError, "no function 'prize'; there are: echo, price"):
+        with self.assertRaisesRegex(AttributeError, "no function 'prize'; available: echo, price"):
             host.prize
         from hatchery.host import price
 
