@@ -331,8 +331,7 @@ class Agent:
         return has_value, value
 
     def _execute(self, source, filename, is_expression=False):
-        """Runs the program; returns whether it ends in an expression, and the expression's
-        value."""
+        """Runs the program; returns whether it ends in an expression, and its value."""
         if "\n" in source or "\r" in source or not source:
             lines = io.StringIO(source, newline=None).readlines()
         else:

@@ -70,7 +70,7 @@ def end_of(source):
     A statement may begin earlier. An expression comes with its beginning, and is one only if it can
     be compiled by itself. What a line is depends on what is open above it: brackets, a multi-line
     string, a `\\` at the end. At the end of a valid program nothing is open. So a line without `\\`
-    and three quotes in a row, whose brackets match, begins where nothing is open.
+    or three quotes in a row, whose brackets match, begins where nothing is open.
     """
     end = len(source.rstrip(" \n"))
     at = source.rfind("\n", 0, end) + 1

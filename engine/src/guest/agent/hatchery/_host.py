@@ -154,8 +154,7 @@ class Bridge:
                 settle(future, self.error(*result))
 
     def error(self, name, message):
-        """Returns the exception of this name: Python's own, or one that `HostFunctionError`
-        catches."""
+        """Returns the exception of this name: Python's own, or a `HostFunctionError`."""
         if name == "HostLimitError":
             return HostLimitError(message)
         kind = getattr(builtins, name, None)
@@ -189,8 +188,7 @@ def round_up(seconds):
 
 
 def check(value, depth):
-    """Raises an exception unless JSON can hold the value unchanged, except that tuples become
-    lists."""
+    """Raises an exception unless JSON can hold the value; only tuples become lists."""
     kind = type(value)
     if value is None or kind is str or kind is bool:
         return

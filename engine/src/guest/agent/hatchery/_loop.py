@@ -115,8 +115,7 @@ def run(coroutine):
 
 
 def close():
-    """Cancels the tasks that `run` has left and closes its loop, as `asyncio.run` does at its
-    end."""
+    """Cancels what `run` has left and closes its loop, as `asyncio.run` does at its end."""
     loop, bridge.loop = bridge.loop, None
     if loop is None or loop.is_closed() or loop.is_running():
         return
