@@ -290,8 +290,8 @@ impl AsRef<[u8]> for SharedVec {
 /// Finishes a future that never waits, such as those of in-memory files.
 fn at_once<F: Future>(future: F) -> io::Result<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Ok(output),
         Poll::Pending => Err(io::Error::other("an in-memory file was not ready")),
-        Poll::Pending => Err(io::Error::other("a file in memory was not ready")),
     }
 }
 

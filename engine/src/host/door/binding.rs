@@ -80,7 +80,7 @@ fn serve(
     let [kind] = guest.read(frame.at)?;
     let is_too_long = !env.door.lock().admits(kind, frame.len as usize);
     let (served, calls) = if is_too_long && kind == Frame::CALL {
-        // Refused unread.
+        // Refused unread, whatever it contains.
         let length = (frame.len - 1) as usize;
         (Served::Asks(Ask::CallTooLong(length)), env.door.lock().calls.clone())
     } else if is_too_long {
