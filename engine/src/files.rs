@@ -1,8 +1,8 @@
-//! A guest's files: a tree in memory that shares structure, with folders of the host mounted in it.
+//! A guest's files: an in-memory tree that shares structure, and host folders mounted in it.
 //!
-//! Owns the tree, its quotas, looking paths up, mounted folders and what a run changed. It doesn't
-//! know what an interpreter's files are (`host/layout.rs`) nor how a guest asks for them
-//! (`host/wasi/`). May use `memory/` and what is beside it.
+//! Owns the tree, its quotas, path resolution, mounted folders and the changes of a run. It knows
+//! neither which files an interpreter starts with (`host/layout.rs`) nor how a guest accesses them
+//! (`host/wasi/`). May use `memory/` and the wings beside it.
 
 pub(crate) mod changes;
 pub(crate) mod contents;

@@ -1,8 +1,8 @@
-//! What of ours runs inside the guest: the agent package and its protocol, and how deep C code may
-//! recurse there.
+//! Our code inside the guest: the agent package and its protocol, and how deep C code may recurse
+//! there.
 //!
-//! Owns the Python sources of the agent, requests to it and replies from it. Replies come from
-//! untrusted code and are parsed as such. May use `build/` and the wings below.
+//! Owns the agent's Python sources, requests to it and replies from it. Replies come from untrusted
+//! code and are parsed accordingly. May use `build/` and the wings below.
 
 pub(crate) mod agent;
 pub(crate) mod recursion;

@@ -1,10 +1,11 @@
-//! Everything that a guest can reach.
+//! The host: everything that a guest can reach.
 //!
-//! Owns the seam between an interpreter and what serves its imports. `reactor.rs` is our own host,
-//! on the functions of `wasi.rs`; `wasix.rs` has wasmer-wasix serve files instead. The door of the
-//! agent, clocks, sleeping and leaving are ours in both. `layout.rs` has the files that guests begin
-//! with, `env.rs` what host functions work on. Every function that touches the guest's memory runs
-//! on the host's side of the gate (`interrupt/gate.rs`). May use `guest/` and the wings below.
+//! Owns the interface between an interpreter and the code that serves its imports. `reactor.rs` is
+//! our own host, built on the functions in `wasi.rs`; `wasix.rs` lets wasmer-wasix serve files
+//! instead. The agent's door, clocks, sleeping and exiting are ours in both. `layout.rs` defines
+//! the files that guests start with, `env.rs` the data that host functions work on. Every function
+//! that touches guest memory runs on the host's side of the gate (`interrupt/gate.rs`). May use
+//! `guest/` and the wings below.
 
 use wasmer::{FunctionEnv, Imports, Instance, Module, Store};
 
@@ -25,9 +26,9 @@ pub(crate) mod wasix;
 #[path = "host/wasix_disabled.rs"]
 pub(crate) mod wasix;
 
-/// What serves the imports of one guest.
+/// Serves the imports of one guest.
 pub(crate) trait GuestHost {
-    /// The import table. Every function in it that touches the guest's memory passes the gate.
+    /// Returns the import table. Every function in it that touches guest memory passes the gate.
     fn imports(
         &mut self,
         store: &mut Store,
@@ -35,21 +36,23 @@ pub(crate) trait GuestHost {
         env: &FunctionEnv<GuestEnv>,
     ) -> Result<Imports, StartError>;
 
-    /// Called once, before any export of the instance.
+    /// Attaches the instance. Called once, before any of its exports.
     fn attach(&mut self, store: &mut Store, instance: &Instance) -> Result<(), StartError>;
 
-    /// Prepares a run: its streams, its files, its bounds.
+    /// Prepares a run: its streams, files and limits.
     ///
     /// # Errors
-    /// What the caller gave can't be put, and how the run ends therefore.
+    /// The run can't start, for example because an input file can't be put in place. The error is
+    /// the run's verdict.
     fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), Box<Verdict>>;
 
-    /// Ends the run. What it did to files is kept if it `commits`, and else undone.
+    /// Ends the run. Keeps its changes to files if `commits`, otherwise undoes them.
     fn end_run(&mut self, commits: bool) -> RunEffects;
 
-    /// What it keeps from run to run, between two runs; `None` if that can't be put away.
+    /// Returns the state that lasts from run to run; `None` if it can't be saved. Called between
+    /// runs.
     fn state(&self) -> Option<HostState>;
 
-    /// Goes on from a state that `state` gave.
+    /// Restores a state that `state` returned.
     fn set_state(&mut self, state: HostState);
 }

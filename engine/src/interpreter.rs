@@ -16,7 +16,7 @@ use crate::build::spec::ImageSpec;
 use crate::guest::agent::{self, Moment};
 use crate::host::GuestHost;
 use crate::host::door::{Door, GeneratorClaim, Passed};
-use crate::host::env::{Bell, RunEffects, RunSetup};
+use crate::host::env::{RunControl, RunEffects, RunSetup};
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
 use crate::interpreter::session::Life;
@@ -51,7 +51,7 @@ pub struct Interpreter {
     memory: InstanceMemory,
     door: Arc<Mutex<Door>>,
     host: Box<dyn GuestHost>,
-    bell: Arc<Bell>,
+    control: Arc<RunControl>,
     engine: Engine,
     /// What it goes back to.
     image: Option<Image>,
@@ -204,7 +204,7 @@ impl Interpreter {
         let interrupt = InterruptHandle::new(Arc::clone(&self.gate));
         let watch = Stopwatch::start();
         let guard = watch.guard(limits, run, interrupt.clone(), stop.overdue_hook());
-        self.bell.hang(guard.asker());
+        self.control.attach(guard.asker());
         stop.attach(interrupt, run, guard.asker());
         let ended = catch_unwind(AssertUnwindSafe(|| self.turn(turn.kind.source())));
         stop.detach();

@@ -227,7 +227,7 @@ fn errors_name_what_the_build_lacks() {
     let locked = "import sqlite3\na, b = (sqlite3.connect('x.db', timeout=0) for _ in 'ab')\n\
                   a.execute('BEGIN IMMEDIATE'); b.execute('BEGIN IMMEDIATE')";
     let traceback = exception(&run(locked)).traceback.clone();
-    assert!(traceback.contains("The lock is that of another connection"), "{traceback}");
+    assert!(traceback.contains("Another connection of this program holds the lock"), "{traceback}");
 }
 
 /// Removes the indentation of the surrounding code from a program.

@@ -192,7 +192,7 @@ fn a_job_whose_inputs_cannot_be_placed_does_not_run() {
     else {
         panic!("{outcome:?}")
     };
-    assert_eq!((path.as_str(), detail.as_str()), ("a/b", "a file is in its way"));
+    assert_eq!((path.as_str(), detail.as_str()), ("a/b", "a file is in the way"));
 }
 
 /// Each name counts as a file to whoever takes the workspace away.

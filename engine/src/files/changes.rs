@@ -1,4 +1,4 @@
-//! What a job did to the files of its workspace: exactly, by comparing the tree before and after.
+//! A run's changes to the files of its workspace, found by comparing the tree before and after.
 
 use std::collections::BTreeMap;
 
@@ -20,17 +20,17 @@ pub struct ChangedFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// It was not there before.
+    /// The file did not exist before.
     Created,
-    /// Its contents are others.
+    /// Its contents differ.
     Modified,
-    /// It is there no more.
+    /// It no longer exists.
     Deleted,
 }
 
-/// Files below `folder` that differ between the trees, sorted by path.
+/// Returns the files below `folder` that differ between the trees, sorted by path.
 ///
-/// A file that was written with the same bytes has not changed. Links and folders are no files.
+/// A file rewritten with the same bytes is unchanged. Links and folders are left out.
 pub(crate) fn changes(before: &Tree, after: &Tree, folder: NodeId) -> Vec<ChangedFile> {
     if before.version() == after.version() {
         return Vec::new();
@@ -54,7 +54,7 @@ pub(crate) fn changes(before: &Tree, after: &Tree, folder: NodeId) -> Vec<Change
     changes
 }
 
-/// Each file below `folder`, by its path from there.
+/// Returns each file below `folder`, by its path relative to the folder.
 pub(super) fn files(tree: &Tree, folder: NodeId) -> BTreeMap<String, &Contents> {
     let mut files = BTreeMap::new();
     let mut pending = vec![(String::new(), folder)];

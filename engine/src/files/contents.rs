@@ -1,19 +1,19 @@
 //! The bytes of one file, in chunks that copies share until one of them is written to.
 //!
-//! A copy costs a reference for each chunk, and a write to a copy costs the chunks that it
-//! touches. A chunk may be shorter than its place; what is missing reads as zeroes, so growing a
-//! file by `truncate` or by writing far behind its end allocates nothing in between.
+//! A copy costs a reference per chunk, and a write to a copy duplicates the chunks that it touches.
+//! A chunk may be shorter than its place; the missing bytes read as zeroes, so growing a file by
+//! `truncate` or by writing far past its end allocates nothing in between.
 
 use std::sync::Arc;
 
-/// The size of a chunk's place.
+/// The size of a chunk's place, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The bytes of one file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Contents {
-    /// Invariant E-5: there are exactly as many chunks as places below `len`, and no chunk reaches
-    /// beyond its place or beyond `len`.
+    /// Invariant E-5: there is one chunk for each place below `len`, and no chunk extends beyond
+    /// its place or beyond `len`.
     chunks: Vec<Arc<Vec<u8>>>,
     len: u64,
 }
@@ -23,7 +23,7 @@ impl Contents {
         self.len
     }
 
-    /// Reads from `offset` into `buffer`, up to the end; returns how much.
+    /// Reads from `offset` into `buffer`, up to the end; returns the number of bytes read.
     pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let available = self.len.saturating_sub(offset);
         let wanted = buffer.len().min(usize::try_from(available).unwrap_or(usize::MAX));
@@ -37,8 +37,8 @@ impl Contents {
         wanted
     }
 
-    /// Writes all of `bytes` at `offset`, growing the file if it has to. The caller has bounded
-    /// the new length.
+    /// Writes all of `bytes` at `offset`, growing the file if necessary. The caller has bounded the
+    /// new length.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
         if end > self.len {
@@ -54,7 +54,7 @@ impl Contents {
         }
     }
 
-    /// Cuts the file, or lets it grow by zeroes. The caller has bounded the new length.
+    /// Cuts the file, or extends it with zeroes. The caller has bounded the new length.
     pub(crate) fn set_len(&mut self, len: u64) {
         let count = usize::try_from(len.div_ceil(CHUNK_BYTES as u64)).expect("lengths are bounded");
         self.chunks.truncate(count);
@@ -76,12 +76,12 @@ impl Contents {
         bytes
     }
 
-    /// The chunks, for putting the file away: `from_chunks` takes them back.
+    /// Returns the chunks for saving; [`Self::from_chunks`] takes them back.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = &[u8]> {
         self.chunks.iter().map(|chunk| chunk.as_slice())
     }
 
-    /// The file of `len` bytes with these chunks; `None` if they can't be a file's, which E-5 says.
+    /// Returns the file of `len` bytes with these chunks; `None` if they violate E-5.
     pub(crate) fn from_chunks(chunks: Vec<Vec<u8>>, len: u64) -> Option<Self> {
         let places = usize::try_from(len.div_ceil(CHUNK_BYTES as u64)).ok()?;
         let room = |index: usize| (len - (index * CHUNK_BYTES) as u64).min(CHUNK_BYTES as u64);
@@ -91,7 +91,7 @@ impl Contents {
         is_sound.then_some(Self { chunks, len })
     }
 
-    /// Whether both hold the same bytes. Shared chunks are not looked at.
+    /// Whether both hold the same bytes. Doesn't read shared chunks.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let same_chunk = |(a, b): (&Arc<Vec<u8>>, &Arc<Vec<u8>>)| {
             if Arc::ptr_eq(a, b) {
@@ -113,7 +113,7 @@ impl From<&[u8]> for Contents {
     }
 }
 
-/// The chunks under `len` bytes from `offset`: index, offset within it, and the span of the bytes.
+/// Splits `len` bytes from `offset` by chunk: index, offset within the chunk, span of the bytes.
 fn places(offset: u64, len: usize) -> impl Iterator<Item = (usize, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -160,9 +160,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
 
-        /// Against a plain vector; a copy never sees what happens to the original.
+        /// Compares with a plain vector. A copy never sees what happens to the original.
         #[test]
-        fn it_is_a_vector_of_bytes(steps in proptest::collection::vec(step(), 1..12)) {
+        fn it_behaves_like_a_vector_of_bytes(steps in proptest::collection::vec(step(), 1..12)) {
             let (mut contents, mut model) = (Contents::default(), Vec::new());
             let mut copies = Vec::new();
             for step in steps {

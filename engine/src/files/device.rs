@@ -1,20 +1,20 @@
-//! Devices: what is in no file, and is read and written all the same.
+//! Devices: files without contents, such as `/dev/null`.
 
 use crate::errno::Errno;
 
-/// A device of the guest. What is written to any of them is dropped.
+/// A device of the guest. Every device discards what is written to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Device {
-    /// Ends at once.
+    /// Reads as empty.
     Null,
-    /// Zeroes without end.
+    /// Reads as endless zeroes.
     Zero,
-    /// Random bytes without end.
+    /// Reads as endless random bytes.
     Random,
 }
 
 impl Device {
-    /// Reads into `buffer`, by `random` if they are random bytes; returns how much.
+    /// Reads into `buffer`, taking random bytes from `random`; returns the number of bytes read.
     pub(crate) fn read(
         self,
         buffer: &mut [u8],

@@ -1,9 +1,10 @@
-//! A folder of the host that a guest may read, and nothing outside of it.
+//! A folder of the host that a guest may read, and nothing outside it.
 //!
-//! The folder is opened once, by whoever grants it; that of scripts is shared by those that lie in
-//! it. Every lookup then asks the kernel to stay below that descriptor and to follow no link
-//! (`openat2` with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`), so neither `..` nor a link nor a
-//! rename at the wrong moment leads out. Only files and folders are shown: opening a pipe or a device could block or do something.
+//! Whoever grants the folder opens it once; scripts in the same folder share its descriptor. Every
+//! lookup then asks the kernel to stay below that descriptor and to follow no link (`openat2` with
+//! `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`), so neither `..` nor a link nor a well-timed rename
+//! leads outside. Only files and folders are shown: opening a pipe or a device could block or have
+//! side effects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,18 +20,18 @@ use rustix::io::Errno as SystemError;
 
 use crate::errno::Errno;
 
-/// Entries of one folder that are listed; a larger one is an error.
+/// The most entries that a listing returns; listing a larger folder is an error.
 const MOST_ENTRIES: usize = 100_000;
 
-/// Folders of scripts that are open, by their paths: thousands of jobs that wait, with scripts in
-/// one folder, hold one descriptor. A folder is closed when no job has it.
+/// The open folders of scripts, by path: thousands of waiting jobs whose scripts are in one folder
+/// share one descriptor. A folder is closed when no job uses it.
 static FOLDERS_OF_SCRIPTS: Mutex<BTreeMap<PathBuf, Weak<OwnedFd>>> = Mutex::new(BTreeMap::new());
 
 /// A folder of the host that a guest may read.
 pub struct Mount {
     folder: Arc<OwnedFd>,
     path: PathBuf,
-    /// The script that lies in it, if only that and modules are shown.
+    /// The name of the script, if only the script and modules are shown.
     script: Option<String>,
 }
 
@@ -40,17 +41,17 @@ impl fmt::Debug for Mount {
     }
 }
 
-/// A folder of the host can't be granted.
+/// The error for a folder of the host that can't be granted.
 #[derive(Debug, thiserror::Error)]
 #[error("can't mount `{}`: {cause}; give a folder that exists and that you can read", path.display())]
 pub struct BadMount {
     /// The folder.
     pub path: PathBuf,
-    /// The system's answer.
+    /// The system's error.
     pub cause: std::io::Error,
 }
 
-/// What `stat` says of a file or folder of the host.
+/// The `stat` result of a file or folder of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HostStat {
     pub(crate) is_folder: bool,
@@ -62,20 +63,19 @@ pub(crate) struct HostStat {
 }
 
 impl Mount {
-    /// Opens the folder, whatever link leads to it. What is granted is this folder, also if its
-    /// path comes to name another.
+    /// Opens the folder, following links to it. The grant stays with this folder, even if its path
+    /// comes to name another.
     ///
     /// # Errors
-    /// It doesn't exist, is no folder, or can't be read.
+    /// The path doesn't exist, isn't a folder, or can't be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, BadMount> {
         let path = path.as_ref();
         Ok(Self { folder: open(path)?, path: path.to_owned(), script: None })
     }
 
-    /// Opens the folder of a script, of which a guest is shown what the script could import as
-    /// Python source, and nothing else: files that end in `.py`, in the folder and those below it
-    /// whose names have no dot, and the script itself. The folder is opened once for all scripts in
-    /// it that are granted at a time.
+    /// Opens the folder of a script. A guest sees only what the script can import as Python source:
+    /// files that end in `.py`, in the folder and in subfolders without a dot in their names, and
+    /// the script itself. Scripts granted from the same folder share one descriptor.
     ///
     /// # Errors
     /// As for [`Self::open`].
@@ -94,7 +94,7 @@ impl Mount {
         number(self).is_ok_and(|own| number(other) == Ok(own))
     }
 
-    /// Whether a guest is shown what is under this path below the folder.
+    /// Whether a guest is shown this path below the folder.
     fn shows(&self, path: &str, is_folder: bool) -> bool {
         let Some(script) = &self.script else { return true };
         let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -116,8 +116,8 @@ impl Mount {
         if self.stat(path)?.is_folder {
             return Err(Errno::IsFolder);
         }
-        // Somebody on the host may put something else here meanwhile, so it is not waited for,
-        // and looked at again.
+        // Somebody on the host may have put something else there meanwhile, so don't block while
+        // opening it, and check it again.
         let file = self.open_below(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         if shown(&fstat(&file).map_err(errno)?)?.is_folder {
             return Err(Errno::IsFolder);
@@ -125,7 +125,7 @@ impl Mount {
         Ok(File::from(file))
     }
 
-    /// The names in a folder that a guest is shown, sorted.
+    /// Lists the names in a folder that a guest is shown, sorted.
     pub(crate) fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>, Errno> {
         if !self.shows(path, true) {
             return Err(Errno::NoEntry);
@@ -140,7 +140,7 @@ impl Mount {
                 return Err(Errno::Overflow);
             }
             let entry = entry.map_err(errno)?;
-            // A name that is no UTF-8 can't be said to a guest.
+            // A name that isn't UTF-8 can't be passed to a guest.
             let Ok(name) = entry.file_name().to_str() else { continue };
             if matches!(name, "." | "..") {
                 continue;
@@ -170,13 +170,13 @@ fn open(path: &Path) -> Result<Arc<OwnedFd>, BadMount> {
     Ok(Arc::new(folder))
 }
 
-/// The folder at this path, opened unless a script has it open.
+/// Opens the folder at this path, or shares the descriptor of a script that has it open.
 fn open_shared(path: &Path) -> Result<Arc<OwnedFd>, BadMount> {
     let known = FOLDERS_OF_SCRIPTS.lock().get(path).and_then(Weak::upgrade);
     if let Some(folder) = known.filter(|folder| is_at(folder, path)) {
         return Ok(folder);
     }
-    // Not under the lock: a file system that hangs holds up nobody else.
+    // Not under the lock, so that a file system that hangs blocks nobody else.
     let folder = open(path)?;
     let mut folders = FOLDERS_OF_SCRIPTS.lock();
     folders.retain(|_, folder| folder.strong_count() > 0);
@@ -184,14 +184,14 @@ fn open_shared(path: &Path) -> Result<Arc<OwnedFd>, BadMount> {
     Ok(folder)
 }
 
-/// Whether the path still names this folder. No other one has its number while it is open.
+/// Whether the path still names this folder. Its inode number can't be reused while it is open.
 fn is_at(folder: &OwnedFd, path: &Path) -> bool {
     let number = |stat: Stat| (stat.st_dev, stat.st_ino);
     let there = rustix::fs::stat(path).map(number);
     there.is_ok() && there == fstat(folder).map(number)
 }
 
-/// Reads from a file of the host without moving a position.
+/// Reads from a file of the host without moving its position.
 pub(crate) fn read_at(file: &File, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
     file.read_at(buffer, offset).map_err(|_| Errno::InputOutput)
 }
@@ -224,7 +224,7 @@ fn errno(error: SystemError) -> Errno {
         SystemError::NOENT => Errno::NoEntry,
         SystemError::NOTDIR => Errno::NotFolder,
         SystemError::ISDIR => Errno::IsFolder,
-        // A link on the way, or one that leads out.
+        // A link on the way, or a path that leads outside.
         SystemError::LOOP | SystemError::XDEV | SystemError::ACCESS | SystemError::PERM => {
             Errno::Access
         }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_scripts_folder_modules_are_shown_and_nothing_else() {
+    fn a_scripts_folder_shows_only_modules() {
         let base = tempfile::tempdir().unwrap();
         let folder = base.path();
         for inner in ["package", "package/data", ".ssh", "dotted.name"] {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_stays_that_folder() {
+    fn a_mount_keeps_its_folder_when_the_path_names_another() {
         let base = tempfile::tempdir().unwrap();
         let (first, second) = (base.path().join("first"), base.path().join("second"));
         fs::create_dir(&first).unwrap();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_in_one_folder_share_it_while_it_is_that_folder() {
+    fn scripts_share_an_open_folder_while_its_path_names_it() {
         let base = tempfile::tempdir().unwrap();
         let folder = base.path().join("scripts");
         let is_open = || {
@@ -348,7 +348,7 @@ mod tests {
         let two = Mount::open_modules(&folder, "two").unwrap();
         assert!(Arc::ptr_eq(&one.folder, &two.folder));
         assert!(!Arc::ptr_eq(&one.folder, &Mount::open(&folder).unwrap().folder));
-        // Each is shown its own script.
+        // Each shows its own script.
         assert!(one.file("one").is_ok() && two.file("two").is_ok());
         assert_eq!(one.file("two").map(drop), Err(Errno::NoEntry));
 
@@ -363,7 +363,7 @@ mod tests {
 
         assert!(is_open());
         drop(new);
-        assert!(!is_open(), "it is closed when nobody has it");
+        assert!(!is_open(), "a folder that nobody uses is closed");
         let others: Vec<_> = (0..50)
             .map(|number| {
                 let path = base.path().join(number.to_string());

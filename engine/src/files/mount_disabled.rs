@@ -1,4 +1,4 @@
-//! Folders of the host where the system can't keep a lookup below one: none can be granted.
+//! Mounts on systems that can't confine a lookup to a folder: no host folder can be granted.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use crate::errno::Errno;
 #[derive(Debug)]
 pub struct Mount(std::convert::Infallible);
 
-/// A folder of the host can't be granted.
+/// The error for a folder of the host that can't be granted.
 #[derive(Debug, thiserror::Error)]
 #[error("can't mount `{}`: {cause}", path.display())]
 pub struct BadMount {
     /// The folder.
     pub path: PathBuf,
-    /// The system's answer.
+    /// The system's error.
     pub cause: std::io::Error,
 }
 
-/// What `stat` says of a file or folder of the host.
+/// The `stat` result of a file or folder of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HostStat {
     pub(crate) is_folder: bool,
@@ -48,7 +48,7 @@ impl Mount {
         Self::open(path)
     }
 
-    /// There are none to compare.
+    /// Whether both mounts are the same folder of the host. No mount exists on this system.
     pub fn is_same_folder(&self, _other: &Self) -> bool {
         match self.0 {}
     }

@@ -1,6 +1,6 @@
 //! Paths of files in a workspace, as a caller may give them.
 
-/// A path can't name a file of the workspace.
+/// The error for a path that can't name a file of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{path}` can't name a file in the workspace: use a relative path of at most {MAX_PATH_BYTES} \
@@ -14,7 +14,7 @@ pub struct BadPath {
 /// The longest path in a workspace, in bytes.
 pub const MAX_PATH_BYTES: usize = 1024;
 
-/// Whether `path` names a file inside of a workspace, whatever folder that is put into.
+/// Checks that `path` names a file inside the workspace, wherever the workspace is.
 ///
 /// # Errors
 /// The path is empty, absolute, too long, or has a part that is empty, `.` or `..`.

@@ -1,20 +1,20 @@
-//! How much a guest's files may take. Checked before anything is allocated.
+//! Limits on a guest's files. Checked before anything is allocated.
 
 use crate::limits::{LimitHit, LimitKind, Limits};
 
 /// The longest name of one entry, in bytes, as on common filesystems.
 pub(crate) const MOST_NAME_BYTES: usize = 255;
-/// The longest path that is looked up, in bytes, as on Linux.
+/// The longest path that is resolved, in bytes, as on Linux.
 pub(crate) const MOST_PATH_BYTES: usize = 4096;
-/// Folders in folders. Deeper trees serve only those who want to tire their reader.
+/// The deepest nesting of folders. Deeper trees only serve to exhaust whoever reads them.
 pub(crate) const MOST_DEPTH: usize = 64;
-/// Links that are followed in one lookup, as on Linux.
+/// The most links followed in one lookup, as on Linux.
 pub(crate) const MOST_LINKS: usize = 40;
 
-/// The most that any job can be allowed: even an empty file of this length takes some memory.
+/// The largest byte quota of any run: even an empty file of this length takes some memory.
 const MOST_BYTES: u64 = 64 << 30;
 
-/// How much a guest's files may take.
+/// The limits on a guest's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileQuota {
     /// Lengths of all files together.
@@ -34,18 +34,18 @@ impl FileQuota {
         }
     }
 
-    /// What builds the library has no bounds.
+    /// No limits, for code that builds the library.
     pub(crate) const NONE: Self = Self { bytes: u64::MAX, count: u64::MAX, open: 0 };
 }
 
-/// What a guest's files take, and whether they were refused more.
+/// The current usage of a guest's files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct FileUsage {
     pub(crate) bytes: u64,
     pub(crate) count: u64,
 }
 
-/// The bounds that stood in a job's way, with what it asked for at most.
+/// The limits that refused requests of a run, each with the most that it asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Refusals {
     bytes: Option<LimitHit>,

@@ -1,7 +1,7 @@
-//! From a path to what it names, as POSIX looks paths up.
+//! Path resolution by POSIX rules.
 //!
-//! `..` at the root stays there, so no path leaves the tree. In a mounted folder of the host `..`
-//! is taken back here, by name; the host is only ever asked for plain paths below the folder.
+//! `..` at the root stays there, so no path leaves the tree. In a mounted folder of the host, `..`
+//! is resolved here, by name; the host is only asked for plain paths below the folder.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::quota::{MOST_LINKS, MOST_NAME_BYTES, MOST_PATH_BYTES};
 use super::tree::{Kind, NodeId, Tree};
 use crate::errno::Errno;
 
-/// A folder that a lookup starts from.
+/// The folder in which a lookup starts.
 #[derive(Debug, Clone)]
 pub(crate) enum Base {
     Node(NodeId),
@@ -21,12 +21,12 @@ pub(crate) enum Base {
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
     Node(NodeId),
-    /// Nothing yet; it would be this name in this folder.
+    /// Nothing yet; a new node would get this name in this folder.
     Vacant {
         folder: NodeId,
         name: Arc<str>,
     },
-    /// Something in a mounted folder, if it exists there.
+    /// Something in a mounted folder, which may not exist.
     Host(HostPlace),
 }
 
@@ -34,34 +34,35 @@ pub(crate) enum Place {
 #[derive(Debug, Clone)]
 pub(crate) struct HostPlace {
     pub(crate) mount: Arc<Mount>,
-    /// Where the folder is mounted.
+    /// The node of the mount.
     node: NodeId,
-    /// Plain names below the folder.
+    /// Plain names below the mounted folder.
     names: Vec<Arc<str>>,
 }
 
 impl HostPlace {
-    /// The path below the folder; `.` for the folder itself.
+    /// Returns the path below the mounted folder; `.` for the folder itself.
     pub(crate) fn path(&self) -> String {
         if self.names.is_empty() { ".".to_owned() } else { self.names.join("/") }
     }
 }
 
-/// Whether the last part of a path is followed if it is a link.
+/// Whether a link in the last part of a path is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
     Follow,
     Keep,
 }
 
-/// What `path` names, looked up from `base`.
+/// Resolves `path` from `base`.
 pub(crate) fn resolve(tree: &Tree, base: Base, path: &str, links: Links) -> Result<Place, Errno> {
     let mut parts = check(path)?;
     parts.reverse();
     walk(tree, base, parts, links)
 }
 
-/// The folder and the last name of `path`, which is not looked up; and whether it ends in `/`.
+/// Returns the folder and the last name of `path`, which is not looked up, and whether it ends in
+/// `/`.
 pub(crate) fn resolve_parent(
     tree: &Tree,
     base: Base,
@@ -72,7 +73,7 @@ pub(crate) fn resolve_parent(
     let name = parts.pop().ok_or(Errno::NoEntry)?;
     match &*name {
         "" => return Err(Errno::Exists),
-        // They name folders that exist, and no entry that could be made or removed.
+        // They name existing folders, not entries that can be created or removed.
         "." | ".." => return Err(Errno::Invalid),
         _ => {}
     }
@@ -89,7 +90,7 @@ pub(crate) fn resolve_parent(
     }
 }
 
-/// The parts of a path. An empty first one means the root, an empty last one a folder.
+/// Splits a path into parts. An empty first part means the root, a `.` at the end a folder.
 fn check(path: &str) -> Result<Vec<Arc<str>>, Errno> {
     if path.is_empty() {
         return Err(Errno::NoEntry);
@@ -114,7 +115,7 @@ fn check(path: &str) -> Result<Vec<Arc<str>>, Errno> {
     Ok(parts)
 }
 
-/// Takes `pending`, the last part first, one by one. Links put their parts on top.
+/// Resolves `pending`, which has the last part first. A link pushes the parts of its target.
 fn walk(tree: &Tree, base: Base, mut pending: Vec<Arc<str>>, links: Links) -> Result<Place, Errno> {
     let mut at = match base {
         Base::Node(node) => Place::Node(node),
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_looked_up_as_posix_has_it() {
+    fn paths_resolve_by_posix_rules() {
         let sample = sample();
         for (path, links, expected) in [
             ("f", Links::Follow, Ok("f")),

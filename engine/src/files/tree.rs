@@ -1,9 +1,10 @@
-//! The tree of a guest's files: nodes in a table, folders that name them, and what they take.
+//! The tree of a guest's files: a table of nodes, the folders that name them, and their usage.
 //!
-//! Both tables are persistent maps, so a copy of a whole tree is a few references, and what copies
-//! have in common they share. The library that every guest sees is part of the tree, fixed.
+//! Nodes and folder entries are in persistent maps, so copying a whole tree costs a few references
+//! and copies share what they have in common. The library that every guest sees is the fixed part
+//! of the tree.
 //!
-//! Bounds are checked before anything is allocated. Nothing here recurses, whatever the depth.
+//! Limits are checked before anything is allocated. Nothing here recurses, so deep trees are safe.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::limits::{LimitHit, LimitKind};
 mod names;
 pub(crate) mod saved;
 
-/// A file, folder or link, for the life of its tree and of the tree's copies.
+/// Identifies a file, folder or link in its tree and in copies of that tree.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
@@ -28,7 +29,7 @@ pub(crate) struct NodeId(u64);
 impl NodeId {
     pub(crate) const ROOT: Self = Self(0);
 
-    /// What `stat` calls the inode.
+    /// Returns the inode number that `stat` reports.
     pub(crate) fn number(self) -> u64 {
         self.0 + 1
     }
@@ -42,12 +43,12 @@ pub(crate) type Timestamp = u64;
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) kind: Kind,
-    /// Names that lead here. A file without one lives until its last descriptor is closed.
+    /// The number of names. A file without one lives until its last descriptor is closed.
     pub(crate) links: u64,
     pub(crate) accessed: Timestamp,
     pub(crate) modified: Timestamp,
     pub(crate) changed: Timestamp,
-    /// Part of what no guest can change.
+    /// Whether no guest can change this node.
     pub(crate) is_fixed: bool,
 }
 
@@ -62,7 +63,7 @@ pub(crate) enum Kind {
         entries: Entries,
     },
     Link(Arc<str>),
-    /// A folder of the host, read through its capability.
+    /// A folder of the host, read through its descriptor.
     Mount {
         parent: NodeId,
         mount: Arc<Mount>,
@@ -74,7 +75,7 @@ impl Node {
         Self { kind, links: 1, accessed: now, modified: now, changed: now, is_fixed: false }
     }
 
-    /// Bytes of a file or of a link's target.
+    /// Returns the length of a file or of a link's target, in bytes.
     pub(crate) fn len(&self) -> u64 {
         match &self.kind {
             Kind::File(contents) => contents.len(),
@@ -88,8 +89,8 @@ impl Node {
         matches!(self.kind, Kind::File(_) | Kind::Fixed(_))
     }
 
-    /// What `bytes` of this file are charged for: once for each name, since each name is a file to
-    /// whoever takes the workspace away; a file without one is charged for once.
+    /// Returns the charge for `bytes` of this file: once per name, since an export of the workspace
+    /// contains a file for each name; once for a file without a name.
     fn charged(&self, bytes: u64) -> u64 {
         bytes.saturating_mul(self.links.max(1))
     }
@@ -100,14 +101,14 @@ impl Node {
     }
 }
 
-/// The tree of a guest's files. A clone is independent and shares what both have in common.
+/// The tree of a guest's files. Clones are independent and share unchanged nodes.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
     nodes: RedBlackTreeMapSync<NodeId, Node>,
     next: NodeId,
-    /// Invariant E-6: what the nodes that aren't fixed take.
+    /// Invariant E-6: the usage of the nodes that aren't fixed.
     usage: FileUsage,
-    /// The most bytes of that since the job began.
+    /// The highest byte usage since the run began.
     peak_bytes: u64,
     quota: FileQuota,
     is_read_only: bool,
@@ -136,7 +137,7 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// Begins a job: its bounds, and whether it may change anything.
+    /// Begins a run with its quota; a run that `is_read_only` can't change anything.
     pub(crate) fn begin(&mut self, quota: FileQuota, is_read_only: bool) {
         self.quota = quota;
         self.is_read_only = is_read_only;
@@ -144,7 +145,7 @@ impl Tree {
         self.peak_bytes = self.usage.bytes;
     }
 
-    /// The bound that what is there exceeds.
+    /// Returns the limit that the current usage exceeds.
     pub(crate) fn exceeds(&self, quota: FileQuota) -> Option<LimitHit> {
         let FileUsage { bytes, count } = self.usage;
         [(LimitKind::FileBytes, quota.bytes, bytes), (LimitKind::FileCount, quota.count, count)]
@@ -153,21 +154,21 @@ impl Tree {
             .map(|(limit, allowed, used)| LimitHit { limit, allowed, used })
     }
 
-    /// Goes back to an earlier state. Numbers of nodes are not used again, so descriptors of files
-    /// that went lead nowhere.
+    /// Returns to an earlier state. Node ids are never reused, so descriptors of files that are
+    /// gone become stale.
     pub(crate) fn undo_to(&mut self, earlier: &Self) {
         let next = self.next;
         let version = self.version + 1;
         *self = Self { next, version, ..earlier.clone() };
     }
 
-    /// Files without a name.
+    /// Returns the files without a name.
     pub(crate) fn nameless(&self) -> Vec<NodeId> {
         let nameless = |(id, node): (&NodeId, &Node)| (node.links == 0).then_some(*id);
         self.nodes.iter().filter_map(nameless).collect()
     }
 
-    /// Makes everything so far part of the library; `writable` folders can be written to.
+    /// Makes everything so far part of the library, and fixed except for the `writable` folders.
     pub(crate) fn fix(&mut self, writable: &[NodeId]) {
         let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         for id in ids {
@@ -192,7 +193,7 @@ impl Tree {
         &mut self.refusals
     }
 
-    /// The node; `Stale` if it went when a job was undone.
+    /// Returns the node; `Stale` if it is gone because a run was undone.
     pub(crate) fn node(&self, id: NodeId) -> Result<&Node, Errno> {
         self.nodes.get(&id).ok_or(Errno::Stale)
     }
@@ -206,7 +207,7 @@ impl Tree {
         self.nodes.get(&id).is_some_and(|node| node.is_fixed)
     }
 
-    /// The device that a node is.
+    /// Returns the device of a node, if it is one.
     pub(crate) fn device(&self, id: NodeId) -> Option<Device> {
         match self.nodes.get(&id)?.kind {
             Kind::Device(device) => Some(device),
@@ -214,7 +215,7 @@ impl Tree {
         }
     }
 
-    /// The entries of a folder.
+    /// Returns the entries of a folder.
     pub(crate) fn entries(&self, folder: NodeId) -> Result<&Entries, Errno> {
         match &self.node(folder)?.kind {
             Kind::Folder { entries, .. } => Ok(entries),
@@ -226,7 +227,7 @@ impl Tree {
         Ok(self.entries(folder)?.get(name).copied())
     }
 
-    /// The folder above; the root is above itself.
+    /// Returns the parent folder; the root is its own parent.
     pub(crate) fn parent(&self, folder: NodeId) -> Result<NodeId, Errno> {
         match &self.node(folder)?.kind {
             Kind::Folder { parent, .. } | Kind::Mount { parent, .. } => Ok(*parent),
@@ -264,7 +265,7 @@ impl Tree {
         self.charge_bytes(self.node(file)?.charged(end.saturating_sub(len)))?;
         let node = self.node_mut(file);
         node.touch(now);
-        let Kind::File(contents) = &mut node.kind else { unreachable!("`writable` says so") };
+        let Kind::File(contents) = &mut node.kind else { unreachable!("`writable` checks it") };
         contents.write(at, bytes);
         Ok(())
     }
@@ -275,7 +276,7 @@ impl Tree {
         self.usage.bytes -= self.node(file)?.charged(before.saturating_sub(len));
         let node = self.node_mut(file);
         node.touch(now);
-        let Kind::File(contents) = &mut node.kind else { unreachable!("`writable` says so") };
+        let Kind::File(contents) = &mut node.kind else { unreachable!("`writable` checks it") };
         contents.set_len(len);
         Ok(())
     }
@@ -295,7 +296,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The length of a file that can be written to.
+    /// Returns the length of a file that can be written to.
     pub(crate) fn writable(&self, file: NodeId) -> Result<u64, Errno> {
         let node = self.node(file)?;
         match &node.kind {
@@ -306,18 +307,18 @@ impl Tree {
         }
     }
 
-    /// Whether the node, or what a folder names, can be changed.
+    /// Checks that the node, or the entries of a folder, can be changed.
     fn changeable(&self, id: NodeId) -> Result<(), Errno> {
         let node = self.node(id)?;
         if node.is_fixed || self.is_read_only { Err(Errno::ReadOnly) } else { Ok(()) }
     }
 
-    /// What the files are charged for, in bytes.
+    /// Returns the bytes that the files are charged for.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.usage.bytes
     }
 
-    /// The most that they were charged for since the job began, in bytes.
+    /// Returns the most bytes charged since the run began.
     pub(crate) fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }
@@ -343,7 +344,7 @@ impl Tree {
         Ok(())
     }
 
-    /// E-6 by counting; for tests.
+    /// Checks E-6 by counting.
     #[cfg(test)]
     pub(crate) fn check_invariants(&self) {
         let mut usage = FileUsage::default();
@@ -351,7 +352,7 @@ impl Tree {
             usage.bytes += node.charged(node.len());
             usage.count += node.links;
         }
-        // The writable folders of the library are not charged.
+        // The library's writable folders are not charged.
         assert!(usage.count >= self.usage.count && usage.count <= self.usage.count + 3, "E-6");
         assert_eq!(usage.bytes, self.usage.bytes, "E-6");
         for (id, node) in &self.nodes {

@@ -1,4 +1,4 @@
-//! The files of a session at one moment, for whoever wants them without running a program.
+//! A snapshot of a session's files, which can be read without running a program.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use super::changes::files;
 use super::resolve::{Base, Links, Place, resolve};
 use super::tree::{Kind, Node, NodeId, Tree};
 
-/// The files that a session has, as they were at one moment.
+/// A snapshot of a session's files.
 ///
-/// It shares their contents with the session until that writes to them, so this and its clones
-/// take little memory of their own. It is independent of the session from then on.
+/// It shares their contents with the session until the session writes to them, so it and its clones
+/// take little memory. Later changes of the session don't affect it.
 #[derive(Clone)]
 pub struct Workspace {
     tree: Tree,
@@ -21,21 +21,21 @@ impl Workspace {
         Self { tree: tree.clone(), folder }
     }
 
-    /// Each file of the workspace, sorted by path: its path relative to the workspace, with `/`
-    /// between its parts, and its length in bytes. Links, folders and what is mounted are none.
+    /// Returns each file of the workspace, sorted by path: its path relative to the workspace, with
+    /// `/` between the parts, and its length in bytes. Leaves out links, folders and mounts.
     pub fn files(&self) -> Vec<(String, u64)> {
         let files = files(&self.tree, self.folder).into_iter();
         files.map(|(path, contents)| (path, contents.len())).collect()
     }
 
-    /// Whether there is a file at `path`, which is as for [`read`](Self::read).
+    /// Whether there is a file at `path`, which has the form that [`read`](Self::read) takes.
     pub fn contains(&self, path: &str) -> bool {
         self.find(path).is_some()
     }
 
-    /// The contents of the file at `path`: one relative to the workspace, or an absolute one as
-    /// programs have it, such as `/tmp/log`. Links are followed. `None` if there is no such file;
-    /// those of mounted folders are the host's own.
+    /// Returns the contents of the file at `path`, which is relative to the workspace, or absolute
+    /// as programs see it, such as `/tmp/log`. Follows links. Returns `None` if there is no such
+    /// file, or if it is in a mounted folder.
     pub fn read(&self, path: &str) -> Option<Vec<u8>> {
         match &self.find(path)?.kind {
             Kind::File(contents) => Some(contents.to_vec()),

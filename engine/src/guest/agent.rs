@@ -1,8 +1,8 @@
 //! The protocol between the engine and the agent in the guest (the package `agent/hatchery/`).
 //!
-//! A run is one turn of the guest: the agent fetches a request through `host.call`, runs the
-//! program and posts a reply. Everything from the guest is a claim by the program about itself; it
-//! is parsed strictly and bounded before it is parsed.
+//! For a run, the engine calls the guest's function `turn` once: the agent fetches a request
+//! through `host.call`, runs the program and posts a reply. Everything from the guest is a claim by
+//! the program about itself; its size is bounded first, then it is parsed strictly.
 
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -19,7 +19,7 @@ use crate::run::value::{self, number};
 
 pub(crate) mod wire;
 
-/// The files of the guest's package, each behind those that it imports from.
+/// The modules of the agent package, each after those that it imports.
 const FILES: [(&str, &str); 15] = [
     ("__init__", include_str!("agent/hatchery/__init__.py")),
     ("_wire", include_str!("agent/hatchery/_wire.py")),
@@ -38,7 +38,7 @@ const FILES: [(&str, &str); 15] = [
     ("_agent", include_str!("agent/hatchery/_agent.py")),
 ];
 
-/// Files of it that are run when a program first needs them.
+/// Modules that run only when a program first needs them.
 const LATE_FILES: [(&str, &str); 7] = [
     ("_stdin", include_str!("agent/hatchery/_stdin.py")),
     ("_loop", include_str!("agent/hatchery/_loop.py")),
@@ -49,21 +49,21 @@ const LATE_FILES: [(&str, &str); 7] = [
     ("_pytest", include_str!("agent/hatchery/_pytest.py")),
 ];
 
-/// What a turn of the guest is given in place of source, once the agent serves turns: a run.
+/// The source that asks the guest's `turn` for a run, once the agent serves it.
 pub(crate) const TURN: &str = "turn";
 
-/// The turn that makes an interpreter ready for an image to be taken of it.
+/// The source that asks the agent to prepare the interpreter for an image.
 pub(crate) const PREPARE: &str = "prepare";
 
 /// The longest frame while the agent starts.
 pub(crate) const BOOT_FRAME_BYTES: usize = 8;
 
-/// The turn that starts the agent, which serves all later turns in place of the build's function
-/// `_reactor.turn`: that holds on to the function itself, so the function gets another body. The
-/// agent gives programs another `__main__` while they run.
+/// Returns the source that starts the agent. From then on the agent serves the build's function
+/// `_reactor.turn`: the build keeps a reference to that function, so its code is replaced. While a
+/// program runs, the agent gives it a `__main__` of its own.
 ///
-/// The agent's package has no files in the guest. Its modules are put where imports find them, with
-/// specs that say no more than their names, so that programs can import them too.
+/// The agent package has no files in the guest. Its modules are registered where imports find them,
+/// with specs that hold only their names, so that programs can import them too.
 pub(crate) fn boot_source() -> String {
     let listed = |files: &[(&str, &str)]| -> String {
         files.iter().map(|(file, source)| format!("({file:?}, {source:?}), ")).collect()
@@ -107,39 +107,39 @@ pub(crate) fn boot_source() -> String {
     )
 }
 
-/// What comes before and after a program's run in its interpreter's life.
+/// How a run fits into its interpreter's life.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Moment {
-    /// The interpreter is done after this run, so exit functions run.
+    /// This is the interpreter's last run, so exit functions run.
     pub(crate) last: bool,
-    /// It is a copy of another one, so the generators that modules share are seeded anew.
+    /// The interpreter is a copy, so the random number generators of modules are reseeded.
     pub(crate) reseed: bool,
-    /// It is no run at all: the agent is to learn what a run that leaves nothing looks like.
+    /// This is a rehearsal: the agent learns what a run that leaves nothing behind looks like.
     pub(crate) rehearse: bool,
 }
 
 impl Moment {
-    /// All of it in one number; `hatchery/_wire.py` has the same ones.
+    /// Encodes the flags in one number; `hatchery/_wire.py` has the same values.
     fn number(self) -> i64 {
         let Self { last, reseed, rehearse } = self;
         i64::from(last) | (i64::from(reseed) << 1) | (i64::from(rehearse) << 2)
     }
 }
 
-/// Says beside a moment that integers of any size are taken; `hatchery/_wire.py` has the same.
+/// Tells the agent that integers of any size are accepted; `hatchery/_wire.py` has the same value.
 const TAKES_ALL_INTEGERS: i64 = 8;
 
 fn integers() -> i64 {
     if *number::ARE_ALL_EXACT { TAKES_ALL_INTEGERS } else { 0 }
 }
 
-/// The request to prepare an interpreter for an image.
+/// Encodes the request to prepare an interpreter for an image.
 pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
     let setup = spec.setup.as_ref();
     let preload = spec.preload.iter().map(|name| Value::from(name.as_str()));
     let path = (!spec.packages.is_empty()).then_some(Value::from(SITE));
     Value::dict([
-        // What `sys.path` ends with.
+        // Appended to `sys.path`.
         ("path", Value::List(path.into_iter().collect())),
         ("preload", Value::List(preload.collect())),
         ("setup", setup.map(|setup| setup.source.as_str()).into()),
@@ -149,13 +149,13 @@ pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
     .encode()
 }
 
-/// Everything in the guest that comes from here, for the key of an image.
+/// Returns everything that this module puts into the guest, for the key of an image.
 pub(crate) fn identity() -> String {
     [&boot_source(), TURN, PREPARE, SITE].join("\n")
 }
 
-/// The request for a run: the source, the moment, the most bytes of a result and of its data; and,
-/// unless all of it is nothing, the file's name, arguments, environment and what only some are given.
+/// Encodes the request for a run: the source, the moment, and the most bytes of a result and of its
+/// data. Then, unless all are empty, the file's name, arguments, environment and optional fields.
 pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec<u8> {
     let mut items = vec![
         program.source.as_str().into(),
@@ -178,7 +178,7 @@ pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec
     Value::Tuple(items).encode()
 }
 
-/// What only some programs are given.
+/// Returns the optional fields of a request.
 fn given(program: &Program) -> Vec<(&'static str, Value<'_>)> {
     let Program { entry, variables, script, workdir, is_prompt, stdin_function, .. } = program;
     let mut given = Vec::new();
@@ -213,40 +213,40 @@ fn given(program: &Program) -> Vec<(&'static str, Value<'_>)> {
     given
 }
 
-/// The most bytes that an honest agent sends for a run with these limits.
+/// Returns the most bytes that an honest agent sends for a run with these limits.
 pub(crate) fn reply_cap(limits: &Limits) -> usize {
     header_cap(limits).saturating_add(limits.result_data_bytes)
 }
 
-/// The most bytes of them in the header: the three texts of an exception and what else there is to
-/// tell of it, or value, `repr` and, behind the header, the other forms, are each cut at
-/// `result_bytes`, and JSON escapes grow a byte to six. What is left over has room for the
-/// description of data (`MOST_DESCRIPTION_BYTES` in `_values.py`), the lengths of buffers, all else
-/// in the header and for its length.
+/// Returns the most bytes of a reply without its data. Either the three texts and the other details
+/// of an exception, or value, `repr` and, behind the header, the other forms are each cut at
+/// `result_bytes`; JSON escapes grow a byte to six. The rest has room for the description of data
+/// (`MOST_DESCRIPTION_BYTES` in `_values.py`), the lengths of buffers, the header's other fields
+/// and its length.
 fn header_cap(limits: &Limits) -> usize {
     limits.result_bytes.saturating_mul(4 * 6).saturating_add(1 << 20)
 }
 
-/// The most bytes of the header outside of its texts: those of the value, and what is left over.
+/// Returns the most bytes of the header outside its texts: those of the value, and the rest.
 fn structure_cap(limits: &Limits) -> usize {
     limits.result_bytes.saturating_add(1 << 20)
 }
 
-/// The most bytes of the frame of a display that may be kept.
+/// Returns the most bytes of a display frame that may be kept.
 pub(crate) fn display_cap(display_bytes: usize) -> usize {
     display_bytes.saturating_add(HEADER_BYTES)
 }
 
-/// Room for what a header has beside the texts that are limited.
+/// Room for a header's content other than the limited texts.
 const HEADER_BYTES: usize = 64 << 10;
 
-/// What the agent adds to a text that it cuts.
+/// The most bytes that the agent adds to a text that it cuts.
 const CUT_BYTES: usize = 64;
 
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 enum Reply {
-    /// With the field `value` beside these.
+    /// Comes with the field `value`, which is parsed separately.
     Completed {
         has_value: bool,
         repr: Option<String>,
@@ -263,14 +263,14 @@ enum Reply {
     },
 }
 
-/// What the agent says about how the run ended.
+/// What the agent reports about how the run ended.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) verdict: Verdict,
     pub(crate) left_out: LeftOut,
 }
 
-/// The bytes of what was left out of a reply, as it was larger than its limit.
+/// The sizes, in bytes, of what was left out of a reply because it exceeded its limit.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct LeftOut {
     /// The value as JSON or in another form, beyond `result_bytes`.
@@ -280,7 +280,7 @@ pub(crate) struct LeftOut {
 }
 
 impl LeftOut {
-    /// The limits that were reached, each with what was asked for.
+    /// Returns the limits that were exceeded, each with the size that was asked for.
     pub(crate) fn limits_met(self) -> impl Iterator<Item = (LimitKind, u64)> {
         let Self { result, data } = self;
         let limits = [(LimitKind::Result, result), (LimitKind::ResultData, data)];
@@ -288,32 +288,32 @@ impl LeftOut {
     }
 }
 
-/// What the agent says about how the run ended.
+/// Parses a reply, and refuses one that exceeds the limits.
 pub(crate) fn parse_reply(bytes: &[u8], limits: &Limits) -> Result<Answer, Tampering> {
     let malformed = |why: String| Tampering(format!("its reply is malformed: {why}"));
     let ReplyParts { mut header, buffers } =
         wire::split_reply(bytes, header_cap(limits), structure_cap(limits)).map_err(malformed)?;
-    // What serde's tagged enums go through holds no numbers of more than 64 bits.
+    // serde's tagged enums hold only numbers of up to 64 bits, so the value is taken out first.
     let mut value = header.remove("value");
     let reply: Reply = serde_json::from_value(Json::Object(header))
         .map_err(|error| malformed(error.to_string()))?;
     if matches!(reply, Reply::Completed { .. }) != value.is_some() {
-        return Err(malformed("only what completed has a value, and has one".to_owned()));
+        return Err(malformed("only completed replies have a value, and all of them".to_owned()));
     }
     value.as_mut().map_or(Ok(()), number::normalise).map_err(malformed)?;
     let (forms, is_described) = match &reply {
         Reply::Completed { bundle, data, .. } => (bundle.len(), data.is_some()),
         Reply::Raised(_) | Reply::Exited { .. } => (0, false),
     };
-    // Those of the forms come first.
+    // The buffers of the forms come first.
     let (form_buffers, data_buffers) = buffers
         .split_at_checked(forms)
         .filter(|(_, others)| others.is_empty() || is_described)
-        .ok_or_else(|| malformed(format!("{} buffers are not what it describes", buffers.len())))?;
+        .ok_or_else(|| malformed(format!("{} buffers don't match its header", buffers.len())))?;
     let cap = limits.result_bytes.saturating_add(CUT_BYTES);
     let is_within = match &reply {
         Reply::Completed { repr, .. } => {
-            // The whole reply bounds the value; only a long one has to be measured.
+            // The size of the whole reply bounds the value, so only a long reply is measured.
             let is_short = bytes.len() <= limits.result_bytes;
             let text = || serde_json::to_vec(&value).map_or(usize::MAX, |text| text.len());
             (is_short || text() <= cap)
@@ -349,15 +349,15 @@ mod tests {
     use std::io::Write;
     use std::process::{Command, Stdio};
 
-    /// A Python string literal and Rust's `{:?}` differ in escapes; the boot source relies on
-    /// their common part.
+    /// Rust's `{:?}` and Python string literals have different escapes; the boot source only uses
+    /// those that they share.
     #[test]
     fn the_boot_source_carries_the_agent_unchanged() {
         assert!(!boot_source().contains("\\u{"), "Python has no such escape");
     }
 
     #[test]
-    fn the_boot_source_carries_every_file_and_its_imports_come_before_it() {
+    fn the_boot_source_carries_every_file_after_its_imports() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/guest/agent/hatchery");
         let found = std::fs::read_dir(folder).unwrap().flatten();
         let mut found: Vec<String> = found
@@ -375,7 +375,7 @@ mod tests {
         }
     }
 
-    /// What stands in for the build where the boot source is run outside of a guest.
+    /// Stands in for the build when the boot source runs outside a guest.
     const BEFORE_BOOT: &str = "
 import marshal, os, sys, types
 _host = sys.modules['_host'] = types.ModuleType('_host')
@@ -385,7 +385,7 @@ exec('def turn(source, environ): pass', _reactor.__dict__)
 os.chdir = lambda path: None
 ";
 
-    /// Whether the package is one, and whether turns are served.
+    /// Checks that the package can be imported and that turns are served.
     const AFTER_BOOT: &str = "
 import hatchery, hatchery._agent, hatchery._wire as wire
 from hatchery import _describe, _image, _streams
@@ -586,7 +586,7 @@ sys.stdout.write(frames[-1][5:].decode())
     }
 
     #[test]
-    fn data_is_what_its_buffers_are_said_to_be() {
+    fn data_must_match_its_buffers() {
         let reply = |fields: &str| {
             let header = format!(
                 r#"{{"kind":"completed","has_value":false,"value":null,"repr":"b",{fields}}}"#
@@ -635,7 +635,7 @@ sys.stdout.write(frames[-1][5:].decode())
     }
 
     #[test]
-    fn what_only_some_programs_are_given_is_sent_to_those() {
+    fn optional_fields_are_sent_only_if_set() {
         let mut call = crate::run::program::Call::new("json:dumps");
         call.args.push(value::Value::from(1));
         call.keywords.insert("indent".to_owned(), value::Value::from(2));

@@ -1,44 +1,44 @@
 //! How deep C code of CPython may recurse before it raises `RecursionError`.
 //!
-//! CPython measures its stack in linear memory against bounds that are fixed when it is built: for
-//! WASI it takes 128 KiB, whatever there is (`Py_C_STACK_SIZE` in `Include/cpython/pystate.h`), and
-//! a chain of 47 `elif`s is too deep to be compiled. The bounds are words of the thread's state,
-//! after what is public of it (`_PyThreadStateImpl` in `Include/internal/pycore_tstate.h`), and are
-//! lowered once Python is up:
+//! CPython compares its stack pointer in linear memory with bounds that are fixed at build time.
+//! For WASI it assumes a stack of 128 KiB, whatever the real size (`Py_C_STACK_SIZE` in
+//! `Include/cpython/pystate.h`), which is too little to compile a chain of 47 `elif`s. The bounds
+//! are words of the thread's state, after its public part (`_PyThreadStateImpl` in
+//! `Include/internal/pycore_tstate.h`). They are lowered once Python has started:
 //!
 //! ```text
 //! thread state:  … | c_stack_top | c_stack_soft_limit | c_stack_hard_limit | …
 //! ```
 //!
-//! What runs takes native stack as well, for some functions thirty times as much. Of that a guest
-//! has [`GUEST_STACK_BYTES`](crate::memory::tunables::GUEST_STACK_BYTES), which comparing nested lists, the
-//! worst that was found, uses up at 1 MiB of the other.
+//! Recursion takes native stack as well, for some functions thirty times as much. A guest has
+//! [`GUEST_STACK_BYTES`](crate::memory::tunables::GUEST_STACK_BYTES) of it. Comparing nested lists,
+//! the worst case found, exhausts that at 1 MiB of stack in linear memory.
 
 use std::sync::atomic::Ordering;
 
 use crate::memory::GuestMemory;
 
-/// What C code may take of the stack in linear memory.
+/// The stack in linear memory that C code may use.
 pub(crate) const C_STACK_BYTES: u32 = 512 << 10;
 
-/// What it may take as CPython is built.
+/// The stack in linear memory that CPython is built for.
 const BUILT_BYTES: u32 = 128 << 10;
-/// Both bounds leave so much for calls that can't fail, the soft one twice.
+/// The margin that both bounds leave for calls that can't fail; the soft bound leaves it twice.
 const MARGIN_BYTES: u32 = 8 << 10;
 /// The top is a multiple of this.
 const TOP_ALIGNMENT: u32 = 4096;
-/// The bounds are not further than this from where a thread's state begins.
+/// The most bytes between the start of a thread's state and the bounds.
 const SEARCHED_BYTES: u32 = 8 << 10;
 const WORD: u32 = 4;
 
-/// Lowers the bounds of the thread with the state at this address. Returns whether they were found.
+/// Lowers the bounds of the thread whose state is at this address. Returns whether they were found.
 pub(crate) fn deepen(memory: &GuestMemory, thread: u32) -> bool {
     let mut places = (0..SEARCHED_BYTES).step_by(WORD as usize);
     let found = places.find_map(|offset| Bounds::at(memory, thread.checked_add(offset)?));
     found.and_then(|bounds| bounds.lower(memory)).is_some()
 }
 
-/// Where the bounds are, and the end of the stack from which they count.
+/// The addresses of the bounds, and the end of the stack from which they are measured.
 struct Bounds {
     soft: u32,
     hard: u32,
@@ -46,7 +46,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds whose top is kept at this address, if they are what CPython makes them.
+    /// Returns the bounds whose top is stored at this address, if they are as CPython sets them.
     fn at(memory: &GuestMemory, at: u32) -> Option<Self> {
         let load = |at: u32| memory.with_word(at, |word| word.load(Ordering::Relaxed));
         let (soft, hard) = (at.checked_add(WORD)?, at.checked_add(2 * WORD)?);
@@ -95,16 +95,16 @@ mod tests {
         let memory = guest(built);
         assert!(deepen(&memory, THREAD));
         assert_eq!(bounds(&memory), [TOP, TOP - (496 << 10), TOP - (504 << 10)]);
-        assert!(!deepen(&memory, THREAD), "they are no longer those");
+        assert!(!deepen(&memory, THREAD), "the bounds are no longer as CPython sets them");
     }
 
     #[test]
-    fn whatever_else_is_there_stays() {
+    fn other_words_stay_unchanged() {
         let soft_and_hard = |top: u32| [top, top - (112 << 10), top - (120 << 10)];
         let others = [
             [TOP, TOP - (112 << 10), TOP - (112 << 10)],
             soft_and_hard(TOP + 8),
-            // There is no room for more below it.
+            // There is no room for a larger stack below the top.
             soft_and_hard(256 << 10),
             [0; 3],
         ];

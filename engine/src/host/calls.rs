@@ -1,9 +1,9 @@
-//! Host functions at the door: a guest begins calls, waits for their ends, and gives them up.
+//! Host function calls: the guest begins calls, waits for them to end, and cancels them.
 //!
-//! A wait is the only frame that takes time. Like a sleep it ends early when the run is interrupted.
-//! While it is for a line of standard input, the run's wall time stands still.
-//! A virtual clock doesn't move while the guest waits for the host, but by the whole time when that
-//! is over; where nothing is under way, it does so at once.
+//! A wait is the only request that takes time. Like a sleep, it ends early when the run is
+//! interrupted. While the guest waits for a line of standard input, the run's wall time is paused.
+//! A virtual clock stands still during a wait and advances by the whole timeout when the wait times
+//! out; with no call in flight, it advances at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use super::env::GuestEnv;
 use crate::interrupt::gate::Woken;
 use crate::run::functions::calls::{Calls, Found, encode, encode_begun, nothing_to_call};
 
-/// Serves a guest, on the host's side of the gate; `calls` is `None` where nothing can be called.
+/// Serves one request on the host's side of the gate; `calls` is `None` if the run has no host
+/// functions.
 pub(super) fn serve(env: &GuestEnv, calls: Option<&Arc<Calls>>, ask: Ask) -> Vec<u8> {
     match (ask, calls) {
         (Ask::Call(call), Some(calls)) => encode_begun(calls.begin(&call)),
@@ -33,7 +34,7 @@ pub(super) fn serve(env: &GuestEnv, calls: Option<&Arc<Calls>>, ask: Ask) -> Vec
     }
 }
 
-/// Waits; the answer is empty if no call has ended.
+/// Waits for a call to end; the answer is empty if none has.
 fn wait(
     env: &GuestEnv,
     calls: Option<&Calls>,
@@ -45,7 +46,7 @@ fn wait(
         (Found::Ended(ended), _) => return encode(&ended),
         (Found::Pending, Some(calls)) => {
             let is_reading = ticket.is_some_and(|ticket| calls.is_reading(ticket));
-            let _pause = if is_reading { env.bell.pause() } else { None };
+            let _pause = if is_reading { env.control.pause() } else { None };
             match env.gate.wait(time, || calls.has_ended(ticket)) {
                 Woken::Ready => {
                     if let Found::Ended(ended) = calls.look(ticket) {
@@ -54,13 +55,13 @@ fn wait(
                 }
                 Woken::TimeOver => {
                     calls.waited_in_vain();
-                    // A real clock has moved by itself.
+                    // A real clock has advanced by itself.
                     env.wasi.lock().clock.sleep(time.unwrap_or_default());
                 }
                 Woken::Asked => calls.waited_in_vain(),
             }
         }
-        // Its end has been told, or it never began.
+        // The call's end was already delivered, or the call never began.
         (Found::Idle, _) if ticket.is_some() => {}
         (Found::Idle | Found::NotNow | Found::Pending, _) => match time {
             Some(time) => {
@@ -69,7 +70,7 @@ fn wait(
                     env.gate.sleep(rest);
                 }
             }
-            // Nothing will happen until the run is asked to end.
+            // Nothing can happen until the run is asked to end.
             None => drop(env.gate.wait(None, || false)),
         },
     }

@@ -1,8 +1,9 @@
-//! The door: `host.call`, through which the agent fetches its request and posts its reply, and what
-//! the program shows in between.
+//! The door: `host.call`, the channel through which the agent fetches its request, posts its reply,
+//! and sends what the program displays.
 //!
-//! Any code in the guest can use it. A frame is bounded before it is copied, an unknown one is
-//! refused, and the last reply before the turn ends counts: the agent's own comes last.
+//! Any code in the guest can use it. A frame's size is checked before it is copied, an unknown
+//! frame is refused, and the last reply before the turn ends counts: the agent's own reply comes
+//! last.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,50 +14,50 @@ use crate::run::transcript::Transcript;
 
 pub(crate) mod binding;
 
-/// What passes through the door in one run.
+/// The state of the door during one run.
 #[derive(Debug, Default)]
 pub(crate) struct Door {
     request: Arc<Vec<u8>>,
     reply: Option<Vec<u8>>,
     reply_cap: usize,
-    /// Where displays go, and the longest frame of one.
+    /// Where displays go, and the longest display frame.
     transcript: Option<Arc<Transcript>>,
     display_cap: usize,
-    /// The address of `KeyboardInterrupt`, if the agent has said it.
+    /// The address of `KeyboardInterrupt`, once the agent has reported it.
     exception: Option<u32>,
-    /// An image is being prepared, by code that the caller chose.
+    /// Whether an image is being prepared, by code that the caller chose.
     prepares: bool,
-    /// Where generators of random numbers are said to be.
+    /// The guest's claims about random number generators.
     generators: Vec<GeneratorClaim>,
-    /// The calls of host functions, where there are any.
+    /// The run's calls of host functions, if it may make any.
     calls: Option<Arc<Calls>>,
 }
 
-/// What a run sent.
+/// What a run sent through the door.
 #[derive(Debug, Default)]
 pub(crate) struct Passed {
     /// The last reply.
     pub(crate) reply: Option<Vec<u8>>,
     pub(crate) generators: Vec<GeneratorClaim>,
-    /// To be closed when the door isn't locked any more.
+    /// Close these only after unlocking the door.
     pub(crate) calls: Option<Arc<Calls>>,
 }
 
-/// Where the guest says that a generator of random numbers is.
+/// The guest's claim about where a random number generator is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GeneratorClaim {
     pub(crate) address: u32,
     pub(crate) size: u32,
-    /// The first bytes of its state.
+    /// The first bytes of the generator's state.
     pub(crate) needle: Vec<u8>,
 }
 
-/// Bytes of a frame that carries neither a reply nor a call nor a display.
+/// The longest frame that carries neither a reply nor a call nor a display, in bytes.
 const MOST_BYTES: usize = 64 << 10;
-/// Generators that a guest may name.
+/// The most generators that a guest may report.
 const MOST_GENERATORS: usize = 1024;
 
-/// What a frame that was served means for the run.
+/// What a served frame means for the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Served {
     Answer(Arc<Vec<u8>>),
@@ -66,16 +67,16 @@ enum Served {
     Asks(Ask),
 }
 
-/// What a guest wants of host functions.
+/// A guest's request about host functions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ask {
     Call(Vec<u8>),
-    /// A call of so many bytes, which nobody reads.
+    /// A call of this many bytes, which is refused unread.
     CallTooLong(usize),
     Wait {
-        /// At most; `None` for as long as it takes.
+        /// The timeout; `None` to wait without one.
         time: Option<Duration>,
-        /// The call whose end is waited for; `None` for any.
+        /// The call to wait for; `None` for any.
         ticket: Option<u32>,
     },
     Cancel(u32),
@@ -83,7 +84,7 @@ pub(super) enum Ask {
 }
 
 impl Ask {
-    /// Reads what follows the first byte of a frame; `None` if that is of another kind.
+    /// Parses the body of a frame; `None` if the frame is malformed or of another kind.
     fn parse(frame: Frame, body: &[u8]) -> Option<Self> {
         Some(match frame {
             Frame::Call => Self::Call(body.to_vec()),
@@ -109,12 +110,12 @@ impl Ask {
 }
 
 impl Door {
-    /// Lays out the request of a run, whose reply may have `reply_cap` bytes.
+    /// Opens the door for a run: lays out its request and limits its reply to `reply_cap` bytes.
     pub(crate) fn open(&mut self, request: Vec<u8>, reply_cap: usize) {
         *self = Self { request: Arc::new(request), reply_cap, ..Self::default() };
     }
 
-    /// Lays out the request to prepare for an image.
+    /// Opens the door for the turn that prepares an image.
     pub(crate) fn open_to_prepare(&mut self, request: Vec<u8>, reply_cap: usize) {
         self.open(request, reply_cap);
         self.prepares = true;
@@ -125,13 +126,13 @@ impl Door {
         self.calls = Some(calls);
     }
 
-    /// Says where the run's displays go, and how many bytes of them are kept.
+    /// Sets where the run's displays go and how many bytes of them are kept.
     pub(crate) fn show_in(&mut self, transcript: &Arc<Transcript>, display_bytes: usize) {
         self.transcript = Some(Arc::clone(transcript));
         self.display_cap = agent::display_cap(display_bytes);
     }
 
-    /// Whether a frame with this first byte may have this length. A display that may not is counted
+    /// Whether a frame with this first byte may have this length. Counts a display that is too long
     /// as dropped.
     fn admits(&self, first: u8, length: usize) -> bool {
         if let (Some((Frame::Display, _)), Some(transcript)) =
@@ -146,13 +147,13 @@ impl Door {
         length <= self.frame_cap(first)
     }
 
-    /// Takes the reply, and the request away.
+    /// Closes the door and returns what the run sent.
     pub(crate) fn close(&mut self) -> Passed {
         let Self { reply, generators, calls, .. } = std::mem::take(self);
         Passed { reply, generators, calls }
     }
 
-    /// The longest frame that begins with `kind`. A longer call is refused in words.
+    /// Returns the longest frame that begins with `kind`. A longer call is answered with an error.
     fn frame_cap(&self, kind: u8) -> usize {
         let body = match (Frame::parse(&[kind]), &self.calls) {
             (Some((Frame::Reply, _)), _) => self.reply_cap,
@@ -162,12 +163,13 @@ impl Door {
         body.saturating_add(1)
     }
 
-    /// The address of `KeyboardInterrupt`, if the agent said it since the door was opened.
+    /// Returns the address of `KeyboardInterrupt`, if the agent has reported it since the door
+    /// opened.
     pub(crate) fn exception(&self) -> Option<u32> {
         self.exception
     }
 
-    /// Serves one frame; `None` if it isn't a frame that can be served.
+    /// Serves one frame; `None` if the frame is malformed or not allowed.
     fn serve(&mut self, frame: &[u8]) -> Option<Served> {
         Some(match Frame::parse(frame)? {
             (Frame::Fetch, _) => Served::Answer(Arc::clone(&self.request)),
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_template_tells_of_its_objects() {
+    fn only_an_image_in_preparation_reports_its_objects() {
         let mut door = Door::default();
         door.open(Vec::new(), 100);
         let claim = [&[6][..], &[1; 9]].concat();
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_has_its_length() {
+    fn requests_of_the_wrong_length_are_refused() {
         let wait = |time: i64, ticket: u32| {
             let body = [&time.to_le_bytes()[..], &ticket.to_le_bytes()].concat();
             Ask::parse(Frame::Wait, &body)

@@ -1,11 +1,11 @@
-//! The files that every guest begins with, laid out as the Python build expects them.
+//! The files that every guest starts with, laid out as the Python build expects them.
 //!
 //! ```text
 //! /usr/local/lib/python315.zip      the library, fixed
 //! /usr/local/share/mpl-data/        matplotlib's data, fixed
 //! /usr/local/lib/hatchery/…         packages of the image, fixed
 //! /workspace                        the working directory, where input files appear
-//! /tmp  /home                       writable as well
+//! /tmp  /home                       also writable
 //! /dev                              devices, fixed
 //! ```
 
@@ -21,12 +21,12 @@ use crate::files::tree::{self, Kind, NodeId, Timestamp, Tree};
 use crate::places::{ARCHIVE_PATH, BESIDE_FOLDER, SITE};
 use crate::run::program::InputFile;
 
-/// Where matplotlib's data lies; the guest sees it at `MATPLOTLIB_DATA_PATH`.
+/// The folder of matplotlib's data; the guest sees it at `MATPLOTLIB_DATA_PATH`.
 const MATPLOTLIB_DATA_FOLDER: &str = "/usr/local/share/mpl-data";
 /// Folders that guests can write to.
 const WRITABLE: [&str; 3] = ["/workspace", "/tmp", "/home"];
 
-/// What programs for Unix expect to be there.
+/// Devices that Unix programs expect.
 const DEVICES: [(&str, Device); 4] = [
     ("/dev/null", Device::Null),
     ("/dev/zero", Device::Zero),
@@ -34,7 +34,7 @@ const DEVICES: [(&str, Device); 4] = [
     ("/dev/urandom", Device::Random),
 ];
 
-/// The files that every guest of a build begins with. A clone is a few references.
+/// The files that every guest of a build starts with. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     pub(crate) tree: Tree,
@@ -63,22 +63,22 @@ impl Layout {
             tree.fix(&writable);
             Ok(Self { tree, workspace: writable[0], matplotlib_data })
         };
-        lay_out().expect("a library has plain paths, and nothing bounds it")
+        lay_out().expect("library paths are plain, and a layout has no quota")
     }
 
-    /// The same with packages, which are fixed as well.
+    /// Returns the layout with packages added, which are fixed too.
     pub(crate) fn with_packages(&self, packages: &[Package]) -> Self {
         let mut layout = self.clone();
         for (path, contents) in packages::files(packages) {
             let contents = Kind::Fixed(Arc::clone(contents));
             put(&mut layout.tree, NodeId::ROOT, &format!("{SITE}/{path}"), contents, 0)
-                .expect("packages have plain paths that don't cross, and nothing bounds them");
+                .expect("package paths are plain and don't conflict, and a layout has no quota");
         }
         layout
     }
 }
 
-/// Puts an input file where the program finds it, in place of what is there.
+/// Writes an input file where the program expects it, replacing what is there.
 pub(crate) fn put_input(
     tree: &mut Tree,
     workspace: NodeId,
@@ -102,7 +102,7 @@ pub(crate) fn put_input(
     tree.write(node, 0, &file.contents, now)
 }
 
-/// Mounts a folder of the host at an absolute path, in place of an earlier mount.
+/// Mounts a folder of the host at an absolute path, replacing an earlier mount.
 pub(crate) fn put_mount(
     tree: &mut Tree,
     path: &str,
@@ -118,8 +118,8 @@ pub(crate) fn put_mount(
     tree.create_fixed(folder, name, kind, now).map(drop)
 }
 
-/// Shows a folder of the host in the workspace, to read: a link for each name in it that isn't taken
-/// there, by what is there already or by an input file.
+/// Shows a folder of the host in the workspace, read-only: adds a link for each name in it, except
+/// for names that the workspace or an input file already has.
 pub(crate) fn put_beside(
     tree: &mut Tree,
     workspace: NodeId,
@@ -137,7 +137,7 @@ pub(crate) fn put_beside(
     Ok(())
 }
 
-/// Sees to a working directory at an absolute path: where guests can write it is made.
+/// Checks that the working directory at an absolute path exists; creates it where guests can write.
 pub(crate) fn put_workdir(tree: &mut Tree, path: &str, now: Timestamp) -> Result<(), Errno> {
     match resolve::resolve(tree, Base::Node(NodeId::ROOT), path, Links::Follow) {
         Ok(Place::Node(node)) => tree.entries(node).map(drop),
@@ -159,7 +159,7 @@ fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Adds a node under a path, and the folders above it.
+/// Adds a node under a path, creating the folders above it.
 fn put(
     tree: &mut Tree,
     base: NodeId,
@@ -172,7 +172,7 @@ fn put(
     tree.create_fixed(folder, name, kind, now)
 }
 
-/// The folder under `path`, made with those above it where it doesn't exist.
+/// Returns the folder at `path`, creating missing folders.
 fn make_folders(
     tree: &mut Tree,
     base: NodeId,
@@ -197,7 +197,7 @@ fn make_folders(
     Ok(folder)
 }
 
-/// The folder and the name of a path.
+/// Splits a path into folder and name.
 fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }

@@ -1,5 +1,5 @@
-//! Our own host: serves exactly the functions of WASI preview 1 that the Python build imports,
-//! with files in memory, and undoes what a failed run did to them.
+//! Our own host: serves exactly the WASI preview 1 functions that the Python build imports, keeps
+//! files in memory, and undoes a failed run's changes to them.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::files::tree::Tree;
 use crate::places::{BESIDE_FOLDER, SCRIPT_FOLDER};
 use crate::run::outcome::{SandboxFailure, Verdict};
 
-/// Serves one guest.
+/// Serves one guest from memory.
 pub(crate) struct ReactorHost {
     wasi: Arc<Mutex<Wasi>>,
-    /// The files before the run, and after its input files were put.
+    /// The files before the run, and after its input files were written.
     before: Tree,
     given: Tree,
 }
@@ -72,7 +72,8 @@ impl GuestHost for ReactorHost {
         let (workspace, now) = (wasi.workspace, wasi.clock.timestamp());
         let tree = &mut wasi.tree;
         let quota = FileQuota::of(limits);
-        // Only a session that ran under wider limits, or came from a file, holds more than it may.
+        // Only a session that ran under wider limits, or was loaded from a file, can exceed the
+        // quota.
         if let Some(hit) = tree.exceeds(quota) {
             return Err(Box::new(Verdict::Limit(hit)));
         }
@@ -94,7 +95,7 @@ impl GuestHost for ReactorHost {
             if let Some(workdir) = &program.workdir {
                 put_workdir(tree, workdir, now).map_err(|errno| (workdir.clone(), errno))?;
             }
-            // Mounts and the working directory stay, whatever becomes of the run.
+            // Mounts and the working directory stay, however the run ends.
             *before = tree.clone();
             for file in &program.files {
                 put_input(tree, workspace, file, now)
@@ -127,7 +128,7 @@ impl GuestHost for ReactorHost {
             wasi.undo_to(&self.before);
             Vec::new()
         };
-        // Nothing is kept alive by what it was before.
+        // Earlier trees would keep deleted files in memory.
         self.before = wasi.tree.clone();
         self.given = wasi.tree.clone();
         RunEffects { files, host_calls: calls, file_growth_bytes, refusals }
@@ -144,11 +145,11 @@ impl GuestHost for ReactorHost {
     }
 }
 
-/// Why an input file or a mount can't be put where the caller wants it.
+/// Explains why an input file or a mount can't be put in place.
 fn explain(errno: Errno) -> &'static str {
     match errno {
         Errno::Exists | Errno::IsFolder => "something else is there",
-        Errno::NotFolder => "a file is in its way",
+        Errno::NotFolder => "a file is in the way",
         Errno::NoEntry => "it doesn't exist",
         Errno::NameTooLong => "its name is too long or too deep",
         Errno::ReadOnly => "it can't be written to",

@@ -1,8 +1,8 @@
 //! WASI preview 1, as far as the Python build imports it: plain functions over plain data.
 //!
-//! Nothing here knows about wasmer, waits, or touches the machine, apart from mounted folders and
-//! the system's random source. Each function checks its pointers and lengths, answers an error
-//! number for whatever is wrong with its arguments, and never panics; `fuzz.rs` is after that.
+//! Nothing here knows wasmer, blocks, or touches the machine, except for mounted folders and the
+//! system's random source. Each function checks its pointers and lengths, returns an error number
+//! for any invalid argument, and never panics; `fuzz.rs` tests that.
 
 use std::sync::Arc;
 
@@ -30,33 +30,33 @@ pub(crate) mod poll;
 pub(crate) mod random;
 mod stat;
 
-/// The environment that CPython needs; a program's own is added for each run.
+/// The environment that CPython needs; each run adds its own variables.
 pub(crate) const BASE_ENVIRONMENT: [(&str, &str); 5] = [
     ("HOME", "/home"),
     ("TMPDIR", "/tmp"),
     // Time zones come from the tzdata package, not from files of the system.
     ("PYTHONTZPATH", ""),
     ("PYTHONDONTWRITEBYTECODE", "1"),
-    // There is no display, and matplotlib need not look for one.
+    // There is no display; this spares matplotlib the search for one.
     ("MPLBACKEND", "Agg"),
 ];
 
-/// `argv`; each run has its own, which the agent sets.
+/// `argv`; the agent sets each run's own.
 const ARGUMENTS: [&str; 1] = ["python"];
 
-/// The most that one call is given of random bytes; the C library asks for 256 at a time.
+/// The most random bytes that one call returns; the C library asks for 256 at a time.
 const MOST_RANDOM_BYTES: u32 = 1 << 20;
 
-/// What a host function noticed that the run has to end for.
+/// A limit that a host function found exceeded, so that the run must stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Alarm {
-    /// The output limit, where the run asked for it to be one.
+pub(crate) enum ExceededLimit {
+    /// The output limit, if the run stops at it.
     Output,
     /// The limit on host calls.
     HostCalls,
 }
 
-/// Everything that the functions of one guest work on.
+/// The state that the functions of one guest work on.
 #[derive(Debug)]
 pub(crate) struct Wasi {
     pub(crate) tree: Tree,
@@ -65,15 +65,15 @@ pub(crate) struct Wasi {
     pub(crate) clock: Clock,
     random: Random,
     transcript: Arc<Transcript>,
-    /// Standard input, and how far it was read.
+    /// Standard input, and the number of bytes already read.
     stdin: (Vec<u8>, usize),
     stops_at_output_limit: bool,
     calls: u64,
     most_calls: u64,
-    alarm: Option<Alarm>,
+    exceeded: Option<ExceededLimit>,
 }
 
-/// What a guest's host keeps from run to run, as plain data.
+/// The state of a guest's host that lasts from run to run, as plain data.
 #[derive(Debug, Clone)]
 pub(crate) struct HostState {
     pub(crate) tree: Tree,
@@ -83,7 +83,7 @@ pub(crate) struct HostState {
 }
 
 impl HostState {
-    /// The state of a guest that has not begun.
+    /// Returns the initial state of a guest.
     pub(crate) fn new(layout: &Layout, deterministic: Option<&Deterministic>) -> Self {
         let (clock, random) = match deterministic {
             None => (Clock::real(), Random::System),
@@ -96,7 +96,7 @@ impl HostState {
         Self { tree: layout.tree.clone(), open, clock, random }
     }
 
-    /// Draws what generators in the guest are seeded with.
+    /// Fills `bytes` with seed material for random number generators in the guest.
     pub(crate) fn draw(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
         match &mut self.random {
             Random::System => Random::from_system()?.fill(bytes),
@@ -104,8 +104,7 @@ impl HostState {
         }
     }
 
-    /// Begins a life of its own, apart from the guest that this is a copy of: with the machine's
-    /// clock and random numbers, or with those that are wanted.
+    /// Gives a copied guest its own clock and random numbers: the machine's, or deterministic ones.
     pub(crate) fn diverge(&mut self, deterministic: Option<&Deterministic>) {
         let passed = self.clock.passed();
         (self.clock, self.random) = match deterministic {
@@ -117,7 +116,7 @@ impl HostState {
     }
 }
 
-/// What one run has to do with the streams and the limits of its host calls.
+/// The streams and the call limit of one run.
 pub(crate) struct RunStreams {
     pub(crate) transcript: Arc<Transcript>,
     pub(crate) stdin: Vec<u8>,
@@ -139,11 +138,11 @@ impl Wasi {
             stops_at_output_limit: false,
             calls: 0,
             most_calls: u64::MAX,
-            alarm: None,
+            exceeded: None,
         }
     }
 
-    /// What is kept from run to run.
+    /// Returns the state that lasts from run to run.
     pub(crate) fn state(&self) -> HostState {
         HostState {
             tree: self.tree.clone(),
@@ -153,12 +152,12 @@ impl Wasi {
         }
     }
 
-    /// Goes on from `state`, whatever was before.
+    /// Replaces the state.
     pub(crate) fn set_state(&mut self, state: HostState) {
         *self = Self::new(self.workspace, state);
     }
 
-    /// Directs the streams of the run that begins, and counts its calls from zero.
+    /// Connects the streams of the run that begins, and resets the call count.
     pub(crate) fn begin_run(&mut self, streams: RunStreams) {
         self.open.restore_standard_streams();
         self.transcript = streams.transcript;
@@ -166,11 +165,11 @@ impl Wasi {
         self.stops_at_output_limit = streams.stops_at_output_limit;
         self.most_calls = streams.most_calls;
         self.calls = 0;
-        self.alarm = None;
+        self.exceeded = None;
     }
 
-    /// Puts the files back as they were. Files that were open without a name then, and are closed
-    /// now, can't be reached any more.
+    /// Restores the files of an earlier state. Drops files that were open without a name then and
+    /// are closed now, since nothing can reach them any more.
     pub(crate) fn undo_to(&mut self, before: &Tree) {
         self.tree.undo_to(before);
         for file in self.tree.nameless() {
@@ -180,21 +179,21 @@ impl Wasi {
         }
     }
 
-    /// Host calls of the run so far.
+    /// Returns the number of host calls that the run has made.
     pub(crate) fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// Counts one call.
+    /// Counts a host call, and notes when the calls exceed their limit.
     pub(crate) fn count_call(&mut self) {
         self.calls += 1;
         if self.calls > self.most_calls {
-            self.alarm = Some(Alarm::HostCalls);
+            self.exceeded = Some(ExceededLimit::HostCalls);
         }
     }
 
-    pub(crate) fn take_alarm(&mut self) -> Option<Alarm> {
-        self.alarm.take()
+    pub(crate) fn take_exceeded(&mut self) -> Option<ExceededLimit> {
+        self.exceeded.take()
     }
 
     fn args_get(&mut self, guest: GuestBytes<'_>, pointers: u32, texts: u32) -> Result<(), Errno> {
@@ -243,7 +242,7 @@ impl Wasi {
         _precision: u64,
         out: u32,
     ) -> Result<(), Errno> {
-        let now = self.clock.look(id).ok_or(Errno::Invalid)?;
+        let now = self.clock.read(id).ok_or(Errno::Invalid)?;
         guest.write_u64(out, now)
     }
 
@@ -298,7 +297,7 @@ impl Wasi {
         self.no_socket(fd)
     }
 
-    /// Nothing that is open is ever a socket.
+    /// Returns the error of socket functions: no descriptor is ever a socket.
     fn no_socket(&self, fd: u32) -> Result<(), Errno> {
         self.open.get(fd)?;
         Err(Errno::NotSocket)
@@ -309,7 +308,7 @@ fn environment() -> [String; 5] {
     BASE_ENVIRONMENT.map(|(name, value)| format!("{name}={value}"))
 }
 
-/// Texts that end in NUL, and a table of where each begins.
+/// Writes NUL-terminated texts and a table of pointers to them.
 fn put_texts(
     guest: GuestBytes<'_>,
     texts: &[String],

@@ -1,10 +1,9 @@
 //! wasmer-wasix as the host, fenced in.
 //!
-//! What it would offer by itself is taken away: no network, no host streams, no host files, no
-//! threads or processes. Every function of it passes the gate, so a hard stop never meets host
-//! code that reads guest memory. Files are bounded by `wasix/quota.rs`. Known limits of this host:
-//! folders that are kept open aren't counted, and some malformed calls make it panic, which costs
-//! the run its interpreter.
+//! It gets no network, host streams, host files, threads or processes. Each of its functions passes
+//! the gate, so a hard stop never meets host code that reads guest memory. `wasix/quota.rs` bounds
+//! its files. Known limits of this host: folders that are kept open aren't counted, and some
+//! malformed calls make it panic, which costs the run its interpreter.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -45,11 +44,11 @@ use quota::QuotaFs;
 
 mod quota;
 
-/// Where matplotlib's data lies; the guest sees it at `MATPLOTLIB_DATA_PATH`.
+/// The folder of matplotlib's data; the guest sees it at `MATPLOTLIB_DATA_PATH`.
 const MATPLOTLIB_DATA_FOLDER: &str = "/usr/local/share/mpl-data";
 const HOME: &str = "/home";
-/// Functions that are ours here too: wasmer-wasix's `poll_oneoff` sleeps for ever on a timeout of
-/// zero and compares deadlines of the real-time clock with the monotonic one.
+/// Functions that are ours here too: wasmer-wasix's `poll_oneoff` sleeps forever on a timeout of
+/// zero and compares real-time deadlines with the monotonic clock.
 const OURS: [&str; 4] = ["poll_oneoff", "clock_time_get", "clock_res_get", "proc_exit"];
 
 /// wasmer-wasix, serving one guest.
@@ -59,7 +58,7 @@ pub(crate) struct WasixHost {
     engine: Engine,
     library: Arc<Library>,
     function_env: Option<WasiFunctionEnv>,
-    /// The hash of each file of the workspace when it was last looked at.
+    /// The hash of each workspace file when it was last read.
     known: HashMap<PathBuf, blake3::Hash>,
 }
 
@@ -107,7 +106,7 @@ impl WasixHost {
         runtime.set_engine(self.engine.clone());
         runtime.http_client = None;
         let mut capabilities = Capabilities::default();
-        // The guest itself counts as the first.
+        // The guest's own thread counts.
         capabilities.threading.max_threads = Some(1);
         let builder = WasiEnv::builder("python")
             .disable_default_builtins(true)
@@ -179,7 +178,7 @@ impl GuestHost for WasixHost {
             (program.deterministic.is_some(), "deterministic runs"),
         ];
         if let Some((_, what)) = missing.into_iter().find(|(is_wanted, _)| *is_wanted) {
-            let detail = format!("wasmer-wasix as the host has no {what}");
+            let detail = format!("the wasmer-wasix host doesn't support {what}");
             let path = WORKSPACE.to_owned();
             let failure = SandboxFailure::Workspace { path, detail };
             return Err(Box::new(Verdict::SandboxFailed(failure)));
@@ -198,13 +197,13 @@ impl GuestHost for WasixHost {
         RunEffects { files, ..RunEffects::default() }
     }
 
-    /// wasmer-wasix keeps its files where they can't be taken out.
+    /// Returns `None`: wasmer-wasix doesn't let its files be saved.
     fn state(&self) -> Option<HostState> {
         None
     }
 
     fn set_state(&mut self, _state: HostState) {
-        unreachable!("`state` gives none");
+        unreachable!("`state` returns none");
     }
 }
 
@@ -232,7 +231,7 @@ impl WasixHost {
         while let Some(folder) = folders.pop() {
             let Ok(entries) = self.files.read_dir(&folder) else { continue };
             for entry in entries.flatten() {
-                // The type as it stands in the folder, so links are not followed.
+                // The type of the entry itself, so links are not followed.
                 let Ok(metadata) = entry.metadata.clone() else { continue };
                 if metadata.ft.dir {
                     folders.push(entry.path.clone());
@@ -261,7 +260,7 @@ impl WasixHost {
     }
 }
 
-/// A function of wasmer-wasix that runs on the host's side of the gate.
+/// Wraps a function of wasmer-wasix so that it runs on the host's side of the gate.
 fn gated(store: &mut Store, env: &FunctionEnv<GuestEnv>, inner: Function) -> Function {
     let ty = inner.ty(store);
     let gate = Arc::clone(&env.as_ref(store).gate);
@@ -288,15 +287,15 @@ impl AsRef<[u8]> for SharedVec {
     }
 }
 
-/// Finishes a future that never waits, as those of files in memory don't.
+/// Finishes a future that never waits, such as those of in-memory files.
 fn at_once<F: Future>(future: F) -> io::Result<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Ok(output),
-        Poll::Pending => Err(io::Error::other("a file in memory was not ready")),
+        Poll::Pending => Err(io::Error::other("an in-memory file was not ready")),
     }
 }
 
-/// Refuses every task: a guest has no threads and no processes, and its sleeps are ours.
+/// Refuses every task: a guest has no threads or processes, and the engine does its sleeping.
 #[derive(Debug)]
 struct NoTasks;
 
@@ -340,11 +339,11 @@ struct Streams {
     stdin: Mutex<io::Cursor<Vec<u8>>>,
 }
 
-/// Standard input: bytes, then the end.
+/// Standard input: bytes, then end of file.
 #[derive(Debug)]
 struct Input(Arc<Streams>);
 
-/// Standard output or error: goes to the transcript and is always ready.
+/// Standard output or error: writes to the transcript and is always ready.
 #[derive(Debug)]
 struct Output {
     stream: Stream,
@@ -413,7 +412,7 @@ impl AsyncWrite for Output {
     }
 }
 
-/// What both ends of the standard streams answer alike.
+/// The methods that both ends of the standard streams share.
 macro_rules! stream_file {
     ($name:ty) => {
         impl AsyncSeek for $name {

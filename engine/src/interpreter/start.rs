@@ -13,7 +13,7 @@ use crate::error::StartError;
 use crate::guest::agent;
 use crate::guest::recursion;
 use crate::host::GuestHost;
-use crate::host::env::{Bell, GuestEnv, RunSetup};
+use crate::host::env::{GuestEnv, RunControl, RunSetup};
 use crate::host::layout::Layout;
 use crate::host::wasi::{HostState, Wasi};
 use crate::interpreter::engine::Engine;
@@ -114,12 +114,13 @@ impl Interpreter {
         faults::tell_apart();
         // The gate guards a memory that the instance will bring, and the imports need the gate
         // before there is an instance; so the gate is told of the memory afterwards.
-        let (door, gate, bell) = (Arc::default(), Arc::new(Gate::new()), Arc::new(Bell::default()));
+        let (door, gate, control) =
+            (Arc::default(), Arc::new(Gate::new()), Arc::new(RunControl::default()));
         let env = GuestEnv {
             gate: Arc::clone(&gate),
             wasi,
             door: Arc::clone(&door),
-            bell: Arc::clone(&bell),
+            control: Arc::clone(&control),
             memory: None,
             alloc: None,
         };
@@ -148,7 +149,7 @@ impl Interpreter {
             memory,
             door,
             host,
-            bell,
+            control,
             engine: engine.clone(),
             image: None,
             exception: None,

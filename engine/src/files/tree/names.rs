@@ -1,4 +1,4 @@
-//! Names in folders: making, linking, renaming and removing what they lead to.
+//! Names in folders: creating, linking, renaming and removing entries.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl Tree {
         Ok(self.insert(folder, name, node, now))
     }
 
-    /// Adds a node to the library, also below a fixed folder. The host does this, no guest.
+    /// Adds a node to the library, even below a fixed folder. Only the host does this.
     pub(crate) fn create_fixed(
         &mut self,
         folder: NodeId,
@@ -77,7 +77,7 @@ impl Tree {
         Ok(self.insert(folder, name, node, now))
     }
 
-    /// Has a mounted folder show another one of the host.
+    /// Replaces the host folder that a mount shows.
     pub(crate) fn replace_mount(&mut self, id: NodeId, mount: &Arc<Mount>) -> Result<(), Errno> {
         if !matches!(self.node(id)?.kind, Kind::Mount { .. }) {
             return Err(Errno::Exists);
@@ -88,7 +88,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Charges one name of a node with `len` bytes: both or nothing.
+    /// Charges one name of a node with `len` bytes: entry and bytes, or neither.
     fn charge_name(&mut self, len: u64) -> Result<(), Errno> {
         self.charge_count()?;
         self.charge_bytes(len).inspect_err(|_| self.usage.count -= 1)
@@ -102,7 +102,7 @@ impl Tree {
         id
     }
 
-    /// Gives a file one more name.
+    /// Adds a name to a file.
     pub(crate) fn add_name(
         &mut self,
         file: NodeId,
@@ -114,12 +114,12 @@ impl Tree {
         if matches!(self.node(file)?.kind, Kind::Folder { .. } | Kind::Mount { .. }) {
             return Err(Errno::NotPermitted);
         }
-        // The library's files are no guest's to name.
+        // Guests may not link to the library's files.
         self.changeable(file)?;
         if self.depth(folder)? >= MOST_DEPTH {
             return Err(Errno::NameTooLong);
         }
-        // A name takes room as a file does.
+        // A name is charged like a file.
         let len = self.node(file)?.len();
         self.charge_name(len)?;
         let node = self.node_mut(file);
@@ -129,7 +129,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Removes a name of a file or link. `is_open` files live on without one.
+    /// Removes a name of a file or link. A file that `is_open` lives on without a name.
     pub(crate) fn remove_file(
         &mut self,
         folder: NodeId,
@@ -167,7 +167,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Renames, replacing what the new name names, as POSIX has it.
+    /// Renames an entry and replaces what the new name names, as POSIX requires.
     pub(crate) fn rename(
         &mut self,
         from: (NodeId, &str),
@@ -214,7 +214,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Drops a file without a name, once nothing has it open any more.
+    /// Drops the file if it has no name. Call it only for files that aren't open.
     pub(crate) fn drop_if_nameless(&mut self, id: NodeId) {
         if let Ok(node) = self.node(id)
             && node.links == 0
@@ -225,7 +225,7 @@ impl Tree {
     }
 
     fn unlink(&mut self, id: NodeId, is_open: bool, now: Timestamp) {
-        // The name is given back now; the bytes of an open file stay charged once.
+        // The name is no longer charged; the bytes of an open file stay charged once.
         self.usage.count -= 1;
         let node = self.node_mut(id);
         node.links -= 1;
@@ -259,7 +259,7 @@ impl Tree {
         self.changeable(folder)
     }
 
-    /// Folders above; the root has none.
+    /// Returns the number of folders above; the root has none.
     pub(super) fn depth(&self, mut folder: NodeId) -> Result<usize, Errno> {
         let mut depth = 0;
         while folder != NodeId::ROOT {
@@ -269,7 +269,7 @@ impl Tree {
         Ok(depth)
     }
 
-    /// The longest way down; a folder without folders has 1.
+    /// Returns the height of the subtree; a folder without subfolders has height 1.
     fn height(&self, folder: NodeId) -> Result<usize, Errno> {
         let mut highest = 0;
         let mut pending = vec![(folder, 1)];

@@ -1,8 +1,8 @@
-//! A tree as it is put away: what a guest added to the library, without mounted folders.
+//! The saved form of a tree: what a guest added to the library, without mounted folders.
 //!
-//! What comes back may have been written by anybody, so it is checked like any other input: names
-//! that can be names, every folder under exactly one other, as many names as a file says, nothing
-//! deeper than paths go.
+//! Anybody may have written what is loaded, so it is checked like any other input: valid names,
+//! every folder in exactly one other, as many names as a file claims, and nothing deeper than the
+//! limit.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use super::{Entries, Kind, Node, NodeId, Timestamp, Tree};
 use crate::files::contents::Contents;
 use crate::files::quota::{FileUsage, MOST_DEPTH, MOST_PATH_BYTES};
 
-/// More nodes than a guest makes in its life; so their numbers never run out.
+/// More nodes than a guest creates in its life, so node ids never run out.
 const MOST_NODES: u64 = 1 << 48;
 
-/// A tree as it is put away.
+/// The saved form of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedTree {
     next: NodeId,
@@ -41,7 +41,7 @@ enum SavedKind {
 }
 
 impl Tree {
-    /// What a guest added and changed.
+    /// Returns what a guest added and changed, for saving.
     pub(crate) fn saved(&self) -> SavedTree {
         let saved = |(id, node): (&NodeId, &Node)| {
             let kind = match &node.kind {
@@ -64,13 +64,12 @@ impl Tree {
         SavedTree { next: self.next, nodes: self.nodes.iter().filter_map(saved).collect() }
     }
 
-    /// Whether `saved` leaves folders of the host out.
+    /// Whether `saved` leaves out folders of the host.
     pub(crate) fn has_mounts(&self) -> bool {
         self.nodes.values().any(|node| matches!(node.kind, Kind::Mount { .. }))
     }
 
-    /// The tree that was put away, on top of the library, which is `self`; `None` if that can't be
-    /// a tree.
+    /// Adds a saved tree to the library, which is `self`; `None` if the result isn't a valid tree.
     pub(crate) fn with_saved(mut self, saved: SavedTree) -> Option<Self> {
         let library_next = self.next;
         if saved.next < library_next || saved.next.0 - library_next.0 > MOST_NODES {
@@ -87,7 +86,7 @@ impl Tree {
             }
             let node = node.into_node()?;
             match (&self.nodes.get(&id).map(|before| &before.kind), &node.kind) {
-                // The folders that guests can write to stay where they are.
+                // A writable folder of the library stays where it is.
                 (Some(Kind::Folder { parent: was, .. }), Kind::Folder { parent, .. })
                     if was == parent => {}
                 (None, _) => {}
@@ -100,14 +99,14 @@ impl Tree {
         Some(self)
     }
 
-    /// Nodes of the library that aren't fixed.
+    /// Returns the nodes of the library that aren't fixed.
     fn writable_folders(&self) -> Vec<NodeId> {
         let writable = |(id, node): (&NodeId, &Node)| (!node.is_fixed).then_some(*id);
         self.nodes.iter().filter_map(writable).collect()
     }
 
-    /// Whether what hangs below `writable` is a tree, together with files without a name, and what
-    /// it is charged for.
+    /// Checks that the nodes below `writable` form a tree, and returns their usage together with
+    /// that of files without a name; `None` if they don't.
     fn check_from(&self, writable: &[NodeId], library_next: NodeId) -> Option<FileUsage> {
         let mut names: BTreeMap<NodeId, u64> = BTreeMap::new();
         let mut pending = Vec::new();
@@ -120,7 +119,7 @@ impl Tree {
                 let seen = names.entry(*id).or_default();
                 *seen += 1;
                 match &self.node(*id).ok().filter(|_| *id >= library_next)?.kind {
-                    // Each folder is met once, so a walk along names ends.
+                    // Each folder is visited once, so the walk ends.
                     Kind::Folder { parent, .. } if *seen == 1 && *parent == folder => {
                         pending.push((*id, depth + 1));
                     }
@@ -169,39 +168,44 @@ impl SavedNode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::library::Library;
-    use crate::host::layout::{Layout, put_input};
-    use crate::run::program::InputFile;
 
-    fn layout() -> Layout {
-        Layout::new(&Library { archive: std::sync::Arc::default(), matplotlib_data: Vec::new() })
+    /// A library with a fixed file, and the folder that guests can write to.
+    fn library() -> (Tree, NodeId) {
+        let mut tree = Tree::default();
+        let file = Kind::Fixed(std::sync::Arc::default());
+        tree.create_fixed(NodeId::ROOT, "archive", file, 0).unwrap();
+        let folder = Kind::Folder { parent: NodeId::ROOT, entries: Entries::new_sync() };
+        let workspace = tree.create_fixed(NodeId::ROOT, "workspace", folder, 0).unwrap();
+        tree.fix(&[workspace]);
+        (tree, workspace)
     }
 
     fn used() -> Tree {
-        let Layout { mut tree, workspace, .. } = layout();
-        let input = InputFile::new("a/b/c.txt", vec![7; 100_000]).unwrap();
-        put_input(&mut tree, workspace, &input, 5).unwrap();
+        let (mut tree, workspace) = library();
+        let outer = tree.create_folder(workspace, "a", 5).unwrap();
+        let inner = tree.create_folder(outer, "b", 5).unwrap();
+        let input = tree.create_file(inner, "c.txt", 5).unwrap();
+        tree.write(input, 0, &[7; 100_000], 5).unwrap();
         let file = tree.create_file(workspace, "d", 6).unwrap();
         tree.write(file, 1 << 20, b"behind a hole", 7).unwrap();
-        let folder = tree.lookup(workspace, "a").unwrap().unwrap();
-        tree.add_name(file, folder, "d again", 8).unwrap();
+        tree.add_name(file, outer, "d again", 8).unwrap();
         tree.create_link(workspace, "l", "a/b", 9).unwrap();
         tree.remove_file(workspace, "d", |_| false, 10).unwrap();
         tree
     }
 
     #[test]
-    fn a_tree_comes_back_as_it_was() {
+    fn a_saved_tree_loads_as_it_was() {
         let before = used();
-        let after = layout().tree.with_saved(before.saved()).unwrap();
+        let after = library().0.with_saved(before.saved()).unwrap();
         assert_eq!(after.saved(), before.saved());
         after.check_invariants();
         before.check_invariants();
     }
 
     #[test]
-    fn what_can_not_be_a_tree_is_refused() {
-        let Layout { tree, workspace, .. } = layout();
+    fn an_invalid_tree_is_refused() {
+        let (tree, workspace) = library();
         let first = tree.next;
         let folder = |parent, entries: &[(&str, NodeId)]| SavedNode {
             kind: SavedKind::Folder {
@@ -220,7 +224,7 @@ mod tests {
         };
         let second = NodeId(first.0 + 1);
         let refused = |change: &dyn Fn(&mut SavedTree)| {
-            let mut saved = layout().tree.saved();
+            let mut saved = library().0.saved();
             saved.next = NodeId(first.0 + 2);
             let parent = match &saved.nodes[&workspace].kind {
                 SavedKind::Folder { parent, .. } => *parent,
@@ -229,9 +233,9 @@ mod tests {
             saved.nodes.insert(workspace, folder(parent, &[("a", first)]));
             saved.nodes.insert(first, folder(workspace, &[("f", second)]));
             saved.nodes.insert(second, file(1, 3));
-            assert!(layout().tree.with_saved(saved.clone()).is_some());
+            assert!(library().0.with_saved(saved.clone()).is_some());
             change(&mut saved);
-            layout().tree.with_saved(saved).is_none()
+            library().0.with_saved(saved).is_none()
         };
         let cases: [&dyn Fn(&mut SavedTree); 11] = [
             &|saved| saved.next = NodeId(u64::MAX),

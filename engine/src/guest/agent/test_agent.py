@@ -1,4 +1,4 @@
-"""Tests of the agent on this machine's own CPython: `python3 -m unittest` in this folder."""
+"""Tests the agent on this machine's own CPython: `python3 -m unittest` in this folder."""
 
 import builtins
 import contextlib
@@ -29,7 +29,7 @@ class Door:
         self.requests = []
         self.replies = []
         self.frames = []
-        # Raised when the program is over, as an interrupt that comes too late is.
+        # Raised when the program is over, like an interrupt that comes too late.
         self.late = None
 
     def call(self, frame):
@@ -50,7 +50,7 @@ class Door:
 
 
 class Exits:
-    """Stands in for `atexit`."""
+    """Replaces `atexit`."""
 
     def __init__(self, functions):
         self.functions = functions[:]
@@ -70,7 +70,7 @@ class Exits:
 
 
 def parts(frame):
-    """The header of a reply and its buffers."""
+    """Returns the header of a reply and its buffers."""
     end = 5 + int.from_bytes(frame[1:5], "little")
     header, buffers = json.loads(frame[5:end]), []
     for length in header.get("buffers", ()):
@@ -84,14 +84,14 @@ def request_for(
     source, filename=None, args=(), env=(), given=None, last=False, reseed=False, rehearse=False,
     result_bytes=1 << 20, data_bytes=1 << 20, is_wide=False,
 ):
-    """What the host sends for a run."""
+    """Returns what the host sends for a run."""
     moment = LAST * last | RESEED * reseed | REHEARSE * rehearse | TAKES_ALL_INTEGERS * is_wide
     around = [filename, list(args), dict(env), given]
     return source, moment, result_bytes, data_bytes, *([around] if any(around) else ())
 
 
 class AgentCase(unittest.TestCase):
-    """Runs programs on an agent of its own."""
+    """Runs programs on its own agent."""
 
     def setUp(self):
         saved = (sys.modules["__main__"], sys.argv, dict(os.environ), sys.stdin)
@@ -131,7 +131,7 @@ class AgentTest(AgentCase):
                 self.assertEqual(reply["value"], value)
                 self.assertEqual(reply["repr"], repr(eval(source)))
 
-    def test_what_is_no_json_has_a_repr_only(self):
+    def test_values_that_are_not_json_have_only_a_repr(self):
         for source in [
             "float('nan')",
             "float('inf')",
@@ -167,7 +167,7 @@ class AgentTest(AgentCase):
             reply = self.run_program(source, is_wide=True)
             self.assertEqual((reply["kind"], reply["has_value"]), ("completed", False), source)
 
-    def test_values_are_what_they_derive_from_and_keys_are_texts(self):
+    def test_subclasses_become_base_types_and_keys_become_strings(self):
         lying = "__int__ = __str__ = __repr__ = __iter__ = items = __len__ = lambda *a: 1 / 0"
         for source, value in [
             ("{1: 2, None: {True: 3}, 2.5: 4}", {"1": 2, "null": {"true": 3}, "2.5": 4}),
@@ -244,7 +244,7 @@ class AgentTest(AgentCase):
         self.assertIn("    raise ValueError('test error')", lines)
         self.assertNotIn("hatchery", reply["traceback"])
 
-    def test_an_import_of_what_is_nowhere_comes_with_advice(self):
+    def test_an_import_of_a_missing_module_comes_with_advice(self):
         for source, expected in [
             ("import nowhere.at.all", "`nowhere` is not in this image"),
             ("import _multiprocessing_nowhere", "`_multiprocessing_nowhere` is not in this image"),
@@ -267,7 +267,7 @@ class AgentTest(AgentCase):
                 self.assertIn(expected, last)
                 self.assertNotIn(expected, reply["message"])
 
-    def test_a_file_that_is_missing_comes_with_the_option_that_gives_it(self):
+    def test_a_missing_file_comes_with_the_option_that_provides_it(self):
         for path, expected in [
             ("data.csv", "--input data.csv (Job::input) gives it a copy, --beside"),
             ("./data.csv", "--input data.csv (Job"),
@@ -305,8 +305,8 @@ class AgentTest(AgentCase):
             (f"raise FileNotFoundError({path!r})", "The build leaves `statsmodels/datasets/spector/spector.csv` out"),
             (f"raise FileNotFoundError(44, 'x', {path!r})", "The build leaves `statsmodels"),
             ("raise ImportError(\"cannot import name '_imagingft' from 'PIL'\")", "in fonts from files"),
-            ("raise OSError('decoder jpeg not available')", "writes JPEG without reading it"),
-            ("raise KeyError('WEBP')", "knows no AVIF"),
+            ("raise OSError('decoder jpeg not available')", "can write but not read JPEG"),
+            ("raise KeyError('WEBP')", "doesn't support AVIF"),
             ("class OperationalError(Exception): 1\nraise OperationalError('database is locked')", "one thread"),
         ]:
             last = self.run_program(source)["traceback"].splitlines()[-1]
@@ -474,13 +474,13 @@ class AgentTest(AgentCase):
         reply = self.run_program("x = 'a\u2028b'\n1/0")
         self.assertIn("    1/0", reply["traceback"])
 
-    def test_what_a_program_does_to_its_surroundings_does_not_reach_the_next(self):
+    def test_changes_to_the_environment_do_not_reach_the_next_program(self):
         self.run_program("import sys; sys.argv = (); sys.stdin = None; sys.setrecursionlimit(60)")
         self.assertEqual(self.run_program("import sys; sys.argv")["value"], [""])
         self.run_program("import sys; del sys.argv")
         self.assertEqual(self.run_program("import sys; sys.argv")["value"], [""])
 
-    def test_what_is_open_at_the_end_is_written(self):
+    def test_files_open_at_the_end_are_written(self):
         # A `TemporaryDirectory` would be removed by the exit functions that the last turn runs.
         folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, folder)
@@ -509,14 +509,14 @@ class AgentTest(AgentCase):
         )
         self.assertEqual(self.run_program(source)["value"], [["<sys>", 0], ["<job>", 5]])
 
-    def test_an_interrupt_that_comes_late_is_the_programs_end(self):
+    def test_a_late_interrupt_ends_the_program(self):
         self.door.late = KeyboardInterrupt()
         reply = self.run_program("1")
         self.assertEqual((reply["kind"], reply["type"]), ("raised", "KeyboardInterrupt"))
         self.assertEqual(self.door.frames[-3:], [PROGRAM_OVER, PROGRAM_OVER, REPLY])
         self.assertEqual(self.run_program("2")["value"], 2)
 
-    def test_an_interrupt_in_a_repr_is_no_repr(self):
+    def test_an_interrupt_in_a_repr_ends_the_program(self):
         source = "class A:\n    def __repr__(self):\n        raise KeyboardInterrupt\nA()"
         self.assertEqual(self.run_program(source)["type"], "KeyboardInterrupt")
         source = (
@@ -533,7 +533,7 @@ class AgentTest(AgentCase):
         self.assertIn("line 4, in <module>", reply["traceback"])
         self.assertIn("line 3, in f", reply["traceback"])
 
-    def test_exceptions_and_exits_that_lie_are_described_all_the_same(self):
+    def test_exceptions_and_exits_that_lie_are_described_nevertheless(self):
         raising = "property(lambda self: 1 / 0)"
         for source, kind, name in [
             (f"class E(Exception): __traceback__ = {raising}\nraise E", "raised", "E"),
@@ -582,11 +582,11 @@ class AgentTest(AgentCase):
         with open(path) as file:
             self.assertEqual(file.read(), "text")
 
-    def test_no_memory_left_is_the_programs_end_and_not_the_agents(self):
+    def test_running_out_of_memory_ends_the_program_and_not_the_agent(self):
         originals = _agent.RESERVE_BYTES, _agent.BEGINNING_BYTES
         _agent.RESERVE_BYTES = _agent.BEGINNING_BYTES = 1 << 62
         try:
-            self.run_program("1")  # which leaves no room for the next one to begin in
+            self.run_program("1")  # leaves no room for the next one to begin in
             reply = self.run_program("2")
         finally:
             _agent.RESERVE_BYTES, _agent.BEGINNING_BYTES = originals
@@ -594,7 +594,7 @@ class AgentTest(AgentCase):
         self.door.requests.clear()
         self.assertEqual(self.run_program("2")["value"], 2)
 
-    def test_no_memory_to_describe_an_end_is_an_end_all_the_same(self):
+    def test_a_run_without_memory_to_describe_its_end_still_ends(self):
         def fails(*arguments):
             raise MemoryError
 
@@ -623,7 +623,7 @@ class AgentTest(AgentCase):
         finally:
             sys.__stdout__, _streams.open_streams = saved, original
 
-    def test_the_agent_does_without_its_modules(self):
+    def test_the_agent_works_without_its_modules(self):
         ours = {name: sys.modules[name] for name in sys.modules if name.split(".")[0] == "hatchery"}
         self.addCleanup(sys.modules.update, ours)
         source = (
@@ -678,7 +678,7 @@ class AgentTest(AgentCase):
             self.assertEqual(input("name? "), "a")
             self.assertRaises(EOFError, input)
             self.assertEqual([input(), stream.read()], ["b", "no end"])
-            # As at a terminal, more may follow an end.
+            # As at a terminal, more may follow an end of file.
             given += ["x" * 10_000 + "\n", None]
             self.assertEqual(len(stream.readline()), 10_001)
             self.assertRaises(KeyboardInterrupt, input)
@@ -689,12 +689,12 @@ class AgentTest(AgentCase):
             self.assertEqual(self.given("input()", stdin="lines")["value"], "lines")
         self.assertNotEqual(self.run_program("import sys; sys.stdin.buffer.raw.name")["value"], "<stdin>")
 
-    def test_variables_are_there_and_stay(self):
+    def test_given_variables_are_set_and_stay(self):
         variables = {"x": ["plain", {"a": [1, 2.5, None]}], "y": ["plain", b"raw"]}
         self.assertEqual(self.given("x['a'], y == b'raw'", variables=variables)["value"], [[1, 2.5, None], True])
         self.assertEqual(self.run_program("x")["value"], {"a": [1, 2.5, None]})
 
-    def test_an_expression_is_one_and_no_more(self):
+    def test_an_expression_job_is_exactly_one_expression(self):
         for source, value in [("1 + 1", 2), ("  (\n3)", 3), ("'a'\n", "a")]:
             self.assertEqual(self.given(source, expression=True)["value"], value)
         for source in ("x = 1", "1; 2", "1\n2", "", "import sys"):
@@ -741,7 +741,7 @@ class AgentTest(AgentCase):
         for source in ("1", "None", "x = b'1'", "object()", "{1: b''}", "class B(bytes): pass\nB()"):
             self.assertNotIn("data", self.run_program(source), source)
 
-    def test_programs_are_compiled_as_their_trees_are(self):
+    def test_programs_compile_as_their_syntax_trees_do(self):
         for source in [
             "", "\n", "# x", "1", "x", "x = 1", "x: int = 1", "x[0] = 1", "x += 1", "x == 1", "x[a:=1]",
             "f(a=1)", "f(\na=1)", "f(\n  a\n)", "if x:\n    y", "if x: y", "x; y", "x = 1; y", "'doc'",
@@ -784,7 +784,7 @@ class AgentTest(AgentCase):
             _streams.flush_streams()
             self.assertEqual(through.buffer.getvalue(), b"bc")
 
-    def test_holes_are_filled_and_that_has_an_end(self):
+    def test_filling_holes_comes_to_an_end(self):
         filled = _image.fill_holes()
         self.assertLessEqual(len(filled), _image.MOST_HOLES)
         self.assertLessEqual({type(one) for one in filled}, {bytes, object})
@@ -818,7 +818,7 @@ class AgentTest(AgentCase):
 
 
 def run_to_the_end(coroutine):
-    """Runs a coroutine that waits for nothing."""
+    """Runs a coroutine that never waits."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -829,7 +829,7 @@ def run_to_the_end(coroutine):
 @unittest.skipUnless(importlib.util.find_spec("pandas"), "there is no pandas here")
 class ArrayTest(unittest.TestCase):
     def passed(self, value, room=1 << 20):
-        """What becomes of a value that goes to the host and back."""
+        """Returns what a value becomes on its way to the host and back."""
         fields, buffers = _values.data_fields(value, room, encode_json)
         told, buffers = fields["data"], iter(buffers)
         rows = told.get("rows")

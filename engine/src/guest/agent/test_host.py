@@ -1,4 +1,4 @@
-"""Tests of host functions and of the event loop, with a host of a few lines."""
+"""Tests host functions and the event loop, with a host of a few lines."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ ANY = {"name": "echo", "doc": "", "parameters": None, "returns": ""}
 
 
 class Host:
-    """A host whose clock moves when it is waited for, and whose calls take as long as they say."""
+    """A host whose clock advances with each wait, and whose calls take as long as they say."""
 
     def __init__(self):
         self.now = 0.0
@@ -85,7 +85,7 @@ class HostTest(unittest.TestCase):
         monotonic, time.monotonic = time.monotonic, lambda: self.host.now
         self.addCleanup(setattr, time, "monotonic", monotonic)
 
-    def test_functions_are_pythons(self):
+    def test_functions_look_like_python_functions(self):
         self.assertEqual(dir(host), ["echo", "price"])
         self.assertIs(host.price, host.price)
         signature = "(item: str, count: int = 1) -> float"
@@ -98,7 +98,7 @@ class HostTest(unittest.TestCase):
         self.assertIn("price" + signature, pydoc.plain(pydoc.render_doc(host)))
         self.assertTrue(inspect.iscoroutinefunction(host.price.aio))
         self.assertEqual(self.host.tables, 1)
-        with self.assertRaisesRegex(AttributeError, "no function 'prize'; there are: echo, price"):
+        with self.assertRaisesRegex(AttributeError, "no function 'prize'; available: echo, price"):
             host.prize
         from hatchery.host import price
 
@@ -180,7 +180,7 @@ class HostTest(unittest.TestCase):
         self.assertEqual(self.host.cancelled, [3])
         self.assertEqual((bridge.awaited, self.host.calls), ({}, {}))
 
-    def test_what_the_sandbox_has_not(self):
+    def test_what_the_sandbox_lacks_is_refused(self):
         async def threads():
             await asyncio.to_thread(print)
 
@@ -269,7 +269,7 @@ class HostTest(unittest.TestCase):
         self.assertEqual((len(asyncio.all_tasks()), asyncio.current_task()), (2, None))
         bridge.catch_up()
         self.assertEqual((seen, future.result()), ([0], "soon"))
-        # One of its own runs beside it, and the task waits meanwhile.
+        # The program's own loop runs beside it, and the task waits meanwhile.
         self.assertEqual(asyncio.run(asyncio.sleep(5, "own")), "own")
         self.assertEqual(seen, [0])
         bridge.begin_turn(True)
@@ -282,7 +282,7 @@ class HostTest(unittest.TestCase):
         self.assertIs(_loop.run(wait()), find())
         self.assertEqual(self.host.now, 6)
 
-    def test_a_task_that_never_rests_does_not_keep_a_turn(self):
+    def test_a_task_that_never_rests_does_not_block_a_turn(self):
         self.addCleanup(_loop.close)
         self.addCleanup(bridge.begin_turn, False)
         bridge.begin_turn(True)
@@ -320,7 +320,7 @@ class HostTest(unittest.TestCase):
             )
             self.assertEqual(report.stderr, "", imports)
 
-    def test_finders_that_find_nothing_are_passed_over(self):
+    def test_finders_that_find_nothing_are_skipped(self):
         before = sys.meta_path
         self.addCleanup(setattr, sys, "meta_path", before)
         sys.meta_path = [object(), *before]

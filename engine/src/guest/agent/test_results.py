@@ -1,4 +1,4 @@
-"""Tests of what the agent tells back: rich forms, displays, figures, exceptions.
+"""Tests what the agent reports: rich forms, displays, figures, exceptions.
 
 A small stand-in for matplotlib is enough here; the tests of the library have the real one.
 """
@@ -14,7 +14,7 @@ from hatchery import _describe, _display
 from hatchery._wire import DISPLAY, REPLY
 
 PNG = "b'\\x89PNG'"
-# What `hatchery._display` touches of matplotlib.
+# The parts of matplotlib that `hatchery._display` uses.
 MATPLOTLIB = {
     "__init__": "",
     "backend_bases": "class FigureManagerBase:\n    def show(self): raise OSError('no display')\n",
@@ -74,7 +74,7 @@ def forms(header, buffers):
 
 
 def texts_of(told):
-    """The bytes of all that a reply tells of an exception but its type, message and traceback."""
+    """Returns the bytes of an exception's details, without its type, message and traceback."""
     notes, frames = told.get("notes", ()), told.get("frames", ())
     texts = [*notes, *told.get("syntax", {}).values()]
     texts += [text for frame in frames for text in frame.values()]
@@ -114,7 +114,7 @@ class ResultsTest(test_agent.AgentCase):
         ]:
             self.assertEqual(self.forms_of(body), expected, body)
 
-    def test_forms_that_are_none(self):
+    def test_invalid_forms_are_left_out(self):
         for body in [
             "def _repr_html_(self): 1 / 0",
             "def _repr_html_(self): raise SystemExit(3)",
@@ -145,7 +145,7 @@ class ResultsTest(test_agent.AgentCase):
         self.assertEqual(left_out, 1200 + len("text/html") + len("image/png"))
         self.assertNotIn("result_left_out", self.run_program("A()"))
 
-    def test_an_interrupt_in_a_form_is_no_form(self):
+    def test_an_interrupt_in_a_form_ends_the_program(self):
         source = "class A:\n def _repr_html_(self): raise KeyboardInterrupt\nA()"
         self.assertEqual(self.run_program(source)["type"], "KeyboardInterrupt")
 
@@ -206,7 +206,7 @@ class ResultsTest(test_agent.AgentCase):
         self.with_matplotlib()
         reply = self.run_program("import matplotlib.pyplot as plt\nplt.figure()")
         self.assertEqual((reply["forms"], self.door.displays), ({"image/png": b"PNG"}, []))
-        # One that has a picture of its own shows that, once.
+        # One with its own picture shows that, once.
         source = (
             "import matplotlib.figure as f\n"
             "class Own(f.Figure): _repr_png_ = lambda self: b'own'\ndisplay(Own())\nOwn()"
@@ -241,7 +241,7 @@ class ResultsTest(test_agent.AgentCase):
         reply = self.run_program("x = 1\ny = = 2")
         expected = {"file": "<job 2>", "line": 2, "column": 5, "text": "y = = 2\n"}
         self.assertEqual(reply["syntax"] | {"text": "y = = 2\n"}, expected)
-        # Some errors have no line of source, and some a line number that is no text.
+        # Some errors have no source line, and some a line number that is not a string.
         reply = self.run_program("x = 1\nbreak")
         self.assertEqual((reply["syntax"]["line"], reply["syntax"]["text"]), (2, "break"))
         self.assertIn("\n    break\n    ^^^^^\n", reply["traceback"])
@@ -255,7 +255,7 @@ class ResultsTest(test_agent.AgentCase):
         source = "e = SyntaxError('x')\ne.lineno, e.text, e.offset, e.filename = 'x', 5, -10**9, []\nraise e"
         self.assertNotIn("line", self.run_program(source).get("syntax", {}))
 
-    def test_chains_and_groups_are_told_of_up_to_a_number(self):
+    def test_chains_and_groups_are_described_up_to_a_limit(self):
         long = "e = None\nfor i in range(5000):\n    n = ValueError(i); n.{} = e; e = n\nraise e"
         for link in ("__cause__", "__context__"):
             reply = self.run_program(long.format(link))
@@ -280,14 +280,14 @@ class ResultsTest(test_agent.AgentCase):
             self.assertEqual(reply["kind"], "raised", source)
             self.assertLess(len(json.dumps(reply)), 6 * 40_000, source)
 
-    def test_what_an_exception_tells_stays_within_the_limit(self):
+    def test_the_details_of_an_exception_stay_within_the_limit(self):
         source = "def f(n):\n    return f(n - 1) if n else 1 / 0\nf(150)"
         reply = self.run_program(source, result_bytes=2000)
         texts = [frame["file"] + frame["function"] for frame in reply["frames"]]
         self.assertLess(sum(map(len, texts)), 2000)
         self.assertEqual(len(self.run_program(source)["frames"]), 152)
 
-    def test_what_says_that_texts_were_cut_stays_within_the_limit_too(self):
+    def test_notes_on_cuts_stay_within_the_limit_too(self):
         long = "SyntaxError('x', ('f' * 9999, 1, 1, 't' * 9999))"
         for source in [
             f"e = {long}\ne.add_note('n' * 9999)\nraise e",
@@ -297,7 +297,7 @@ class ResultsTest(test_agent.AgentCase):
         ]:
             for cap in (100, 1000):
                 reply = self.run_program(source, result_bytes=cap)
-                # The host allows for one sign of a cut.
+                # The host allows for one note on a cut.
                 self.assertLessEqual(texts_of(reply), cap + 64, source)
         source = (
             "class M(type): __module__ = property(lambda self: exit())\n"
@@ -311,7 +311,7 @@ class ResultsTest(test_agent.AgentCase):
         reply = self.run_program(source)
         self.assertEqual(len(reply["cause"]["frames"]), _describe.MOST_FRAMES)
 
-    def test_types_of_forms_are_as_the_host_takes_them(self):
+    def test_mime_types_are_those_that_the_host_accepts(self):
         self.assertTrue(_display.is_mime("application/vnd.x.v1+json"))
         for name in ("", "ab", "a b/c", "a/\n", "a/" + "b" * 254, 5, type("S", (str,), {})("a/b")):
             self.assertFalse(_display.is_mime(name), name)

@@ -1,4 +1,4 @@
-"""Tests of what the sandbox lacks and CPython has: waits, a network, permissions of files."""
+"""Tests what the sandbox lacks and CPython has: waits, a network, file permissions."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from hatchery import _archives, _jpeg, _locks, _network, _pytest, _threads
 
 
 class Lock:
-    """A lock as the build has it: it ends the interpreter where it would have to wait."""
+    """A lock like the build's, which ends the interpreter where it would have to wait."""
 
     def __init__(self, is_taken=False):
         self.is_taken = is_taken
@@ -45,7 +45,7 @@ class SandboxTest(unittest.TestCase):
             for arguments in ((True, -3), (False, 5)):
                 with self.assertRaises(ValueError):
                     acquire(Lock(is_taken), *arguments)
-        # A finaliser, for one, can release it meanwhile.
+        # A finaliser, for example, can release it meanwhile.
         lock = Lock(True)
         sleep = lambda seconds: setattr(lock, "is_taken", False)
         acquire, _ = _locks.lock_methods(Lock.take, is_locked, Lock, sleep)
@@ -123,7 +123,7 @@ type(socket.__spec__.loader) is type(urllib.__spec__.loader) or exit(8)
         _pytest.adapt_faulthandler(handler)
         self.assertEqual(set(vars(handler)), {"fault_handler_stderr_fd_key", "pytest_addoption"})
 
-    def test_codes_of_pictures_are_no_longer_than_the_standard_has_them(self):
+    def test_huffman_codes_are_no_longer_than_the_standard_allows(self):
         fibonacci = [1, 1]
         while len(fibonacci) < 40:
             fibonacci.append(sum(fibonacci[-2:]))
@@ -137,7 +137,7 @@ type(socket.__spec__.loader) is type(urllib.__spec__.loader) or exit(8)
             for text in texts:
                 self.assertEqual([other for other in texts if text.startswith(other)], [text])
 
-    def test_archives_hold_files_that_can_be_read(self):
+    def test_files_in_archives_are_readable(self):
         source = """
 import io, os, tarfile, zipfile
 tar = tarfile.open(fileobj=io.BytesIO(), mode='w')

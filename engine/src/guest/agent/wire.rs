@@ -1,50 +1,50 @@
-//! What the guest sends through the door, byte by byte; `hatchery/_wire.py` is its other side.
+//! What the guest sends through the door, byte by byte; `hatchery/_wire.py` is the other side.
 //!
-//! Whoever sends it may lie: a frame is split only where its lengths add up exactly.
+//! The sender may lie: a frame is only split if its lengths add up exactly.
 
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use crate::run::outcome::{MimeBundle, MimeData};
 
-/// The first byte of each frame that the guest sends, and what the host answers.
+/// The kinds of frames that the guest sends, told apart by the first byte, and the host's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// Wants the request, in the format of `marshal`.
+    /// Asks for the request, in the format of `marshal`.
     Fetch,
     /// Carries the reply, a header and buffers; the answer is empty.
     Reply,
-    /// Carries the address of `KeyboardInterrupt`, 4 bytes, once as the agent starts.
+    /// Carries the address of `KeyboardInterrupt`, 4 bytes, once when the agent starts.
     Hello,
-    /// From here on the program's own code runs, and can be interrupted.
+    /// The program's own code begins, and can be interrupted from here on.
     ProgramBegins,
-    /// What follows is the agent's again.
+    /// The program's own code has ended, and the agent's continues.
     ProgramOver,
-    /// Says where a generator of random numbers is that the module of its name shares: the
-    /// address of the object, its size, and the first words of its state. While an image is
-    /// prepared.
+    /// Reports a random number generator that is shared through its module: the address of the
+    /// object, its size, and the first words of its state. Only while an image is prepared.
     Seeded,
-    /// Carries addresses of objects, 4 bytes each, whose references are not to be counted any
-    /// more. While an image is prepared.
+    /// Carries addresses of objects, 4 bytes each, whose references need no counting any more. Only
+    /// while an image is prepared.
     Immortal,
-    /// Carries a call of a host function, a JSON object; the answer is its ticket, or an error.
+    /// Calls a host function, described by a JSON object; the answer is the call's ticket, or an
+    /// error.
     Call,
-    /// Waits for the ends of calls: 8 bytes with the most nanoseconds, below 0 for no end, and 4
-    /// with the ticket, 0 for any.
+    /// Waits for calls to end: 8 bytes with the timeout in nanoseconds, below 0 for none, and 4
+    /// bytes with the ticket, 0 for any.
     Wait,
-    /// Carries the ticket of a call that nobody wants any more.
+    /// Carries the ticket of a call to cancel.
     Cancel,
-    /// Wants to know which host functions there are.
+    /// Asks which host functions there are.
     Functions,
-    /// Carries what the program shows, built as a reply is; the answer is empty.
+    /// Carries what the program displays, built like a reply; the answer is empty.
     Display,
 }
 
 impl Frame {
-    /// The first byte of calls, whose size has a limit of its own.
+    /// The first byte of calls, which have their own size limit.
     pub(crate) const CALL: u8 = 16;
 
-    /// Splits a frame; `None` if it is of no known kind.
+    /// Splits a frame; `None` if its kind is unknown.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         match bytes.split_first()? {
             (1, rest) => Some((Self::Fetch, rest)),
@@ -64,19 +64,19 @@ impl Frame {
     }
 }
 
-/// What a reply carries.
+/// The parts of a reply.
 #[derive(Debug)]
 pub(crate) struct ReplyParts<'a> {
     pub(crate) header: Map<String, Json>,
     pub(crate) buffers: Vec<&'a [u8]>,
 }
 
-/// Splits what a reply carries: 4 bytes with the length of the header, little-endian, the header, a
-/// JSON object, and the buffers one after another. The header's field `buffers`, which is taken out
-/// of it, lists their lengths; without it there are none.
+/// Splits a reply: 4 bytes with the length of the header, little-endian; the header, a JSON object;
+/// and the buffers one after another. The header's field `buffers`, which is removed from it, lists
+/// their lengths; without the field there are none.
 ///
-/// A header longer than `most_header` bytes is not read, nor one with more than `most_structure` bytes
-/// outside of its texts: a few of those, such as `{"":`, become hundreds of bytes here.
+/// Refuses a header longer than `most_header` bytes, and one with more than `most_structure` bytes
+/// outside its texts: a few such bytes, for example `{"":`, become hundreds of bytes here.
 pub(crate) fn split_reply(
     bytes: &[u8],
     most_header: usize,
@@ -108,7 +108,7 @@ pub(crate) fn split_reply(
     Ok(ReplyParts { header, buffers })
 }
 
-/// The bytes of a JSON text that are not inside of its strings.
+/// Counts the bytes of a JSON text outside its strings.
 fn structure_bytes(json: &[u8]) -> usize {
     let (mut count, mut is_inside, mut is_escaped) = (0, false, false);
     for byte in json {
@@ -120,7 +120,8 @@ fn structure_bytes(json: &[u8]) -> usize {
     count
 }
 
-/// What a header says of one form of an object: its MIME type, what it is, and which buffer has it.
+/// A header's entry for one form of an object: its MIME type, its kind, and the index of its
+/// buffer.
 pub(crate) type ListedForm = (String, FormKind, usize);
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -130,12 +131,12 @@ pub(crate) enum FormKind {
     Bytes,
 }
 
-/// The forms that a header lists, each in the buffer of its place in the list.
+/// Returns the forms that a header lists, each from the buffer with its own index.
 pub(crate) fn bundle_of(listed: Vec<ListedForm>, buffers: &[&[u8]]) -> Result<MimeBundle, String> {
     let mut forms = Vec::with_capacity(listed.len());
     for (place, (name, kind, index)) in listed.into_iter().enumerate() {
         let buffer = buffers.get(index).filter(|_| index == place);
-        let bytes = buffer.ok_or("a form is in no buffer of its own")?.to_vec();
+        let bytes = buffer.ok_or("a form isn't in the buffer of its index")?.to_vec();
         let data = match kind {
             FormKind::Text => {
                 MimeData::Text(String::from_utf8(bytes).map_err(|error| error.to_string())?)
@@ -144,10 +145,10 @@ pub(crate) fn bundle_of(listed: Vec<ListedForm>, buffers: &[&[u8]]) -> Result<Mi
         };
         forms.push((name, data));
     }
-    MimeBundle::new(forms).ok_or_else(|| "its MIME types can't be such".to_owned())
+    MimeBundle::new(forms).ok_or_else(|| "its MIME types are invalid".to_owned())
 }
 
-/// What the frame of a display carries.
+/// Parses the frame of a display.
 pub(crate) fn parse_display(bytes: &[u8]) -> Result<MimeBundle, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -164,7 +165,7 @@ pub(crate) fn parse_display(bytes: &[u8]) -> Result<MimeBundle, String> {
     bundle_of(bundle, &buffers)
 }
 
-/// What a reply with this header and without buffers carries.
+/// Returns a reply with this header and without buffers.
 #[cfg(test)]
 pub(crate) fn framed(header: &str) -> Vec<u8> {
     let length = u32::try_from(header.len()).unwrap();
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_read_if_little_of_it_is_outside_of_texts() {
+    fn a_header_may_have_little_outside_its_texts() {
         for (json, expected) in
             [(r#"{"a": [1]}"#, 9), (r#"["a\"[[[[", "\\", ["#, 10), (r#""[[[["#, 1), ("\\[", 2)]
         {
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_display_has_each_form_in_a_buffer_of_its_own() {
+    fn a_display_has_each_form_in_its_own_buffer() {
         let parse =
             |header: &str, data: &[u8]| parse_display(&[&framed(header)[..], data].concat());
         let sound =
@@ -240,7 +241,7 @@ mod tests {
         let bundle = parse(sound, b"ab\xff").unwrap();
         assert_eq!(bundle.text("text/html"), Some("ab"));
         assert_eq!(bundle.get("image/png"), Some(&MimeData::Bytes(vec![0xff])));
-        assert!(parse(sound, b"a\xff\xff").is_err(), "no text");
+        assert!(parse(sound, b"a\xff\xff").is_err(), "not UTF-8");
         for header in [
             r#"{"bundle":[]}"#,
             r#"{"bundle":[["a/b","text",0]]}"#,

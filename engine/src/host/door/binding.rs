@@ -1,5 +1,5 @@
-//! `host.call` as wasmer sees it: copies a frame out of the guest, has the door serve it, and
-//! copies the answer in.
+//! Binds `host.call` for wasmer: copies a frame out of the guest, has the door serve it, and copies
+//! the answer back.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,24 +14,24 @@ use crate::host::env::{GuestEnv, unwind};
 use crate::host::wasi::bytes::{Buffer, GuestBytes};
 use crate::memory::GuestMemory;
 
-/// What `host.call` answers when there is no such call, or a pointer is bad.
+/// What `host.call` returns when the frame is refused or a pointer is bad.
 const FAULT: i32 = -2;
 const DONE: i32 = 0;
 
-/// From here on a reference count says that the object is immortal, on 32-bit systems, and what
-/// CPython gives such an object (`Include/refcount.h` of 3.14 and 3.15).
+/// On 32-bit systems, CPython treats an object as immortal from this reference count on, and gives
+/// immortal objects the count `IMMORTAL` (`Include/refcount.h` of 3.14 and 3.15).
 const LEAST_IMMORTAL: u32 = 1 << 30;
 const IMMORTAL: u32 = 5 << 28;
 
-/// `host.call` for wasmer.
+/// Returns `host.call` for wasmer.
 pub(crate) fn function(store: &mut Store, env: &FunctionEnv<GuestEnv>) -> Function {
     Function::new_typed_with_env(store, env, host_call)
 }
 
 /// `host.call(ptr, len, out_ptr_ptr, out_len_ptr) -> 0 | -2`.
 ///
-/// The answer is put into memory that the guest's own allocator gives, and its address and length
-/// are stored through the two out pointers.
+/// The answer is written to memory from the guest's own allocator. Its address and length are
+/// stored through the two out pointers.
 fn host_call(
     mut context: FunctionEnvMut<'_, GuestEnv>,
     pointer: u32,
@@ -73,14 +73,14 @@ fn serve(
     {
         let mut wasi = env.wasi.lock();
         wasi.count_call();
-        if let Some(alarm) = wasi.take_alarm() {
-            env.bell.ring(alarm);
+        if let Some(exceeded) = wasi.take_exceeded() {
+            env.control.request_stop(exceeded);
         }
     }
     let [kind] = guest.read(frame.at)?;
     let is_too_long = !env.door.lock().admits(kind, frame.len as usize);
     let (served, calls) = if is_too_long && kind == Frame::CALL {
-        // Whatever is in it.
+        // Refused unread, whatever it contains.
         let length = (frame.len - 1) as usize;
         (Served::Asks(Ask::CallTooLong(length)), env.door.lock().calls.clone())
     } else if is_too_long {
@@ -101,7 +101,7 @@ fn serve(
             Arc::default()
         }
         Served::Immortal(addresses) => {
-            // Now, while the guest holds them all.
+            // Do it now, while the guest still holds a reference to each of them.
             addresses.into_iter().for_each(|address| make_immortal(&memory, address));
             Arc::default()
         }
@@ -125,7 +125,7 @@ fn serve(
     Ok(())
 }
 
-/// Writes into the count of references at the beginning of the object at `address`.
+/// Makes the object at `address` immortal, if it begins with a plausible reference count.
 fn make_immortal(memory: &GuestMemory, address: u32) {
     memory.with_word(address, |count| {
         let counted = (1..LEAST_IMMORTAL).contains(&count.load(Ordering::Relaxed));

@@ -1,5 +1,5 @@
-//! The functions as wasmer calls them: on the host's side of the gate, counted, with alarms
-//! passed on.
+//! Binds the functions for wasmer: on the host's side of the gate, with calls counted and exceeded
+//! limits reported.
 
 use wasmer::{Function, FunctionEnv, FunctionEnvMut, RuntimeError, Store};
 
@@ -11,10 +11,10 @@ use crate::interrupt::gate::Stopped;
 
 const SUCCESS: i32 = 0;
 
-/// Each function with its parameters, once: from this list it is bound, and fuzzed.
+/// Lists each function once with its parameters, for binding and for fuzzing.
 macro_rules! functions {
     ($($name:ident($($argument:ident: $type:ident),*);)*) => {
-        /// The function of this name for wasmer, if it is one that is served.
+        /// Returns the function of this name for wasmer, if it is served.
         pub(crate) fn function(
             store: &mut Store,
             env: &FunctionEnv<GuestEnv>,
@@ -34,7 +34,7 @@ macro_rules! functions {
             })
         }
 
-        /// Calls the function of this number; `pick` gives its arguments by name.
+        /// Calls the function with this index; `pick` gives its arguments by name.
         #[cfg(test)]
         pub(super) fn call(
             number: usize,
@@ -48,7 +48,7 @@ macro_rules! functions {
                     $(let $argument = pick(stringify!($argument)) as $type;)*
                     wasi.$name(guest, $($argument),*)
                 })*
-                _ => unreachable!("the number is one of the list's"),
+                _ => unreachable!("the index is in the list"),
             }
         }
 
@@ -102,7 +102,7 @@ functions! {
     sock_shutdown(fd: u32, how: u32);
 }
 
-/// Runs one function; what the guest gets is its error number.
+/// Runs one function and answers the guest with its error number.
 fn serve(
     context: &FunctionEnvMut<'_, GuestEnv>,
     work: impl FnOnce(&mut Wasi, GuestBytes<'_>) -> Result<(), Errno>,
@@ -113,8 +113,8 @@ fn serve(
         let mut wasi = env.wasi.lock();
         wasi.count_call();
         let result = work(&mut wasi, GuestBytes(memory));
-        if let Some(alarm) = wasi.take_alarm() {
-            env.bell.ring(alarm);
+        if let Some(exceeded) = wasi.take_exceeded() {
+            env.control.request_stop(exceeded);
         }
         result
     });
@@ -150,8 +150,8 @@ fn poll_oneoff(
             env.gate.sleep(poll.wait);
         }
         let mut wasi = env.wasi.lock();
-        if let Some(alarm) = wasi.take_alarm() {
-            env.bell.ring(alarm);
+        if let Some(exceeded) = wasi.take_exceeded() {
+            env.control.request_stop(exceeded);
         }
         wasi.poll_end(guest, &poll, events, out_count)
     });

@@ -1,17 +1,17 @@
-//! A guest's memory as host functions see it: every pointer and length is checked, no error but
-//! `Fault` comes of a bad one, and nothing is allocated before its size is bounded.
+//! Guest memory as host functions see it: every pointer and length is checked, a bad one gives only
+//! `Fault`, and nothing is allocated before its size is bounded.
 
 use crate::errno::Errno;
 use crate::memory::GuestMemory;
 
-/// Buffers that one call may name, as `IOV_MAX` on Linux.
+/// The most buffers that one call may name, as `IOV_MAX` on Linux.
 const MOST_BUFFERS: u32 = 1024;
 
-/// A guest's memory, lent to one host function.
+/// Guest memory, lent to one host function.
 #[derive(Clone, Copy)]
 pub(crate) struct GuestBytes<'a>(pub(crate) &'a GuestMemory);
 
-/// A buffer of the guest, not checked yet.
+/// A buffer in guest memory, not checked yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Buffer {
     pub(crate) at: u32,
@@ -46,7 +46,7 @@ impl GuestBytes<'_> {
         self.write(at, &value.to_le_bytes())
     }
 
-    /// A text of at most `most` bytes.
+    /// Reads a UTF-8 text of at most `most` bytes.
     pub(crate) fn text(&self, buffer: Buffer, most: usize) -> Result<String, Errno> {
         if buffer.len as usize > most {
             return Err(Errno::NameTooLong);
@@ -55,7 +55,7 @@ impl GuestBytes<'_> {
         String::from_utf8(bytes).map_err(|_| Errno::IllegalSequence)
     }
 
-    /// The buffers of a scattered read or write (`iovec`: address and length, 4 bytes each).
+    /// Reads the buffers of a scattered read or write (`iovec`: address and length, 4 bytes each).
     pub(crate) fn buffers(&self, at: u32, count: u32) -> Result<Vec<Buffer>, Errno> {
         if count > MOST_BUFFERS {
             return Err(Errno::Invalid);

@@ -1,7 +1,7 @@
-//! Guest time: the machine's, or one that starts where the caller says and moves by itself.
+//! Guest time: the machine's, or a virtual clock that starts where the caller says.
 //!
-//! The virtual clock moves by a microsecond at each look, so that a program that waits by looking
-//! gets there, and by the whole time at each sleep, which then doesn't wait.
+//! The virtual clock advances by a microsecond at each reading, so that a program that polls it
+//! makes progress, and by the full duration at each sleep, which then doesn't wait.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,13 +13,13 @@ const MONOTONIC: u32 = 1;
 const PROCESS_CPU: u32 = 2;
 const THREAD_CPU: u32 = 3;
 
-/// What each look at the virtual clock takes.
+/// How far each reading advances the virtual clock.
 const TICK_NANOSECONDS: u64 = 1_000;
 
 /// The clocks of one guest. Times are in nanoseconds.
 #[derive(Debug, Clone)]
 pub(crate) enum Clock {
-    /// The monotonic clock shows what has passed since `started`, and `before` that.
+    /// The monotonic clock shows `before` plus the time since `started`.
     Real {
         started: Instant,
         before: u64,
@@ -30,7 +30,7 @@ pub(crate) enum Clock {
     },
 }
 
-/// A clock as it is put away: the monotonic one never goes back.
+/// A saved clock, from which the monotonic clock continues and never goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SavedClock {
     Real { passed: u64 },
@@ -42,23 +42,23 @@ impl Clock {
         Self::real_after(0)
     }
 
-    /// The machine's clock, for a guest whose monotonic clock has shown `passed`.
+    /// Returns the machine's clock, for a guest whose monotonic clock has shown `passed`.
     #[expect(clippy::disallowed_methods, reason = "guest time comes from the real clock")]
     pub(crate) fn real_after(passed: u64) -> Self {
         Self::Real { started: Instant::now(), before: passed }
     }
 
-    /// A clock whose first look is at `start`, in nanoseconds since 1970.
+    /// Returns a virtual clock whose first reading is `start`, in nanoseconds since 1970.
     pub(crate) fn starting_at(start: u64) -> Self {
         Self::starting_after(start, 0)
     }
 
-    /// The same for a guest whose monotonic clock has shown `passed`.
+    /// Like [`Self::starting_at`], for a guest whose monotonic clock has shown `passed`.
     pub(crate) fn starting_after(start: u64, passed: u64) -> Self {
         Self::Virtual { start: start.saturating_sub(passed), passed }
     }
 
-    /// What the monotonic clock shows, without moving a virtual one.
+    /// Returns what the monotonic clock shows, without advancing a virtual one.
     pub(crate) fn passed(&self) -> u64 {
         self.peek(MONOTONIC)
     }
@@ -70,8 +70,8 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds on clock `id`, if there is such a clock. A virtual clock moves on.
-    pub(crate) fn look(&mut self, id: u32) -> Option<u64> {
+    /// Returns the nanoseconds on clock `id`, if it exists. Advances a virtual clock.
+    pub(crate) fn read(&mut self, id: u32) -> Option<u64> {
         if id > THREAD_CPU {
             return None;
         }
@@ -82,7 +82,7 @@ impl Clock {
         Some(now)
     }
 
-    /// Nanoseconds since 1970, without moving a virtual clock: for the times of files.
+    /// Returns the nanoseconds since 1970 for file times, without advancing a virtual clock.
     pub(crate) fn timestamp(&self) -> u64 {
         self.peek(REALTIME)
     }
@@ -93,7 +93,7 @@ impl Clock {
                 nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
             }
             (Self::Real { .. }, PROCESS_CPU | THREAD_CPU) => {
-                // The guest is one thread of this process, and this is that thread.
+                // The guest is one thread of this process, and this code runs on it.
                 let now = clock_gettime(ClockId::ThreadCPUTime);
                 let seconds = now.tv_sec.unsigned_abs().saturating_mul(1_000_000_000);
                 seconds + now.tv_nsec.unsigned_abs()
@@ -110,8 +110,8 @@ impl Clock {
         matches!(id, REALTIME | MONOTONIC | PROCESS_CPU | THREAD_CPU)
     }
 
-    /// What is left to wait after a sleep of `duration` has been taken into account: all of it on
-    /// a real clock, nothing on a virtual one, which moves on instead.
+    /// Accounts for a sleep of `duration` and returns what remains to wait: all of it on a real
+    /// clock, nothing on a virtual one, which advances instead.
     pub(crate) fn sleep(&mut self, duration: Duration) -> Duration {
         match self {
             Self::Real { .. } => duration,
@@ -141,14 +141,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_virtual_clock_moves_by_looks_and_sleeps_alone() {
+    fn a_virtual_clock_advances_only_by_readings_and_sleeps() {
         let mut clock = Clock::starting_at(5_000_000);
-        assert_eq!(clock.look(REALTIME), Some(5_000_000));
-        assert_eq!(clock.look(MONOTONIC), Some(1_000));
+        assert_eq!(clock.read(REALTIME), Some(5_000_000));
+        assert_eq!(clock.read(MONOTONIC), Some(1_000));
         assert_eq!(clock.sleep(Duration::from_secs(3600)), Duration::ZERO);
         assert_eq!(clock.timestamp(), 5_000_000 + 2_000 + 3_600_000_000_000);
-        assert_eq!(clock.look(MONOTONIC), Some(3_600_000_002_000));
-        assert_eq!(clock.look(4), None);
+        assert_eq!(clock.read(MONOTONIC), Some(3_600_000_002_000));
+        assert_eq!(clock.read(4), None);
     }
 
     #[test]
@@ -163,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn a_real_clock_has_to_be_waited_for() {
+    fn a_real_clock_makes_the_caller_wait() {
         let mut clock = Clock::real();
         assert_eq!(clock.sleep(Duration::from_secs(1)), Duration::from_secs(1));
-        let first = clock.look(MONOTONIC);
-        assert!(clock.look(MONOTONIC) >= first);
-        assert!(clock.look(REALTIME) > Some(1_700_000_000_000_000_000));
-        assert!(clock.look(PROCESS_CPU) > Some(0));
+        let first = clock.read(MONOTONIC);
+        assert!(clock.read(MONOTONIC) >= first);
+        assert!(clock.read(REALTIME) > Some(1_700_000_000_000_000_000));
+        assert!(clock.read(PROCESS_CPU) > Some(0));
     }
 }

@@ -1,4 +1,4 @@
-//! What a guest has open.
+//! A guest's table of open descriptors.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::files::mount::Mount;
 use crate::files::resolve::{Base, HostPlace};
 use crate::files::tree::{NodeId, Tree};
 
-/// One thing that is open.
+/// What a descriptor refers to.
 #[derive(Debug, Clone)]
 pub(crate) enum Open {
     Stdin,
@@ -23,7 +23,7 @@ pub(crate) enum Open {
     Device { node: NodeId, device: Device, access: Access },
 }
 
-/// What may be done with an open file.
+/// The operations that an open file allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Access {
     pub(crate) read: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Access {
     pub(crate) append: bool,
 }
 
-/// One entry of a folder, as it stood when the folder began to be read.
+/// A folder's entry as it was when reading the folder began.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) name: Arc<str>,
@@ -40,19 +40,19 @@ pub(crate) struct Entry {
     pub(crate) kind: u8,
 }
 
-/// Standard input, output and error.
+/// The number of standard streams: input, output and error.
 const STANDARD: usize = 3;
-/// Descriptors that are taken back when a guest comes back; no bound on open files is as large.
+/// The most descriptors that a saved guest can have; every limit on open files is smaller.
 const MOST_SAVED: usize = 1 << 20;
 
-/// The table of descriptors.
+/// A table of descriptors.
 #[derive(Debug, Clone)]
 pub(crate) struct Descriptors {
     slots: Vec<Option<Open>>,
 }
 
 impl Descriptors {
-    /// The standard streams, and folders that are open from the start.
+    /// Creates a table with the standard streams and preopened folders.
     pub(crate) fn new(preopened: impl IntoIterator<Item = (NodeId, &'static str)>) -> Self {
         let mut slots = vec![Some(Open::Stdin), Some(Open::Stdout), Some(Open::Stderr)];
         slots.extend(preopened.into_iter().map(|(node, path)| {
@@ -62,7 +62,7 @@ impl Descriptors {
         Self { slots }
     }
 
-    /// Opens the standard streams again that an earlier job closed.
+    /// Reopens standard streams that an earlier run closed.
     pub(crate) fn restore_standard_streams(&mut self) {
         let streams = [Open::Stdin, Open::Stdout, Open::Stderr];
         for (slot, stream) in self.slots.iter_mut().zip(streams) {
@@ -78,7 +78,7 @@ impl Descriptors {
         self.slots.get_mut(fd as usize).and_then(Option::as_mut).ok_or(Errno::BadDescriptor)
     }
 
-    /// The folder that a path is looked up from.
+    /// Returns the folder from which paths are resolved.
     pub(crate) fn base(&self, fd: u32) -> Result<Base, Errno> {
         match self.get(fd)? {
             Open::Folder { base, .. } => Ok(base.clone()),
@@ -86,7 +86,7 @@ impl Descriptors {
         }
     }
 
-    /// Open descriptors that count against the bound.
+    /// Returns the number of open descriptors that count against the limit.
     pub(crate) fn count(&self) -> usize {
         let counts = |slot: &&Option<Open>| match slot {
             None | Some(Open::Stdin | Open::Stdout | Open::Stderr) => false,
@@ -96,7 +96,7 @@ impl Descriptors {
         self.slots.iter().filter(counts).count()
     }
 
-    /// Opens at the lowest free number, as POSIX has it.
+    /// Inserts at the lowest free number, as POSIX requires.
     pub(crate) fn insert(&mut self, open: Open) -> u32 {
         let free = self.slots.iter().skip(STANDARD).position(Option::is_none);
         let index = free.map_or(self.slots.len(), |index| index + STANDARD);
@@ -107,8 +107,8 @@ impl Descriptors {
         u32::try_from(index).expect("descriptors are bounded")
     }
 
-    /// Closes a descriptor. The folders that were open from the start stay: without them the
-    /// guest's C library finds nothing any more, also in later jobs.
+    /// Closes a descriptor. Preopened folders stay open: without them the guest's C library finds
+    /// no files, in later runs either.
     pub(crate) fn remove(&mut self, fd: u32) -> Result<Open, Errno> {
         if let Open::Folder { preopened_as: Some(_), .. } = self.get(fd)? {
             return Err(Errno::NotPermitted);
@@ -122,7 +122,7 @@ impl Descriptors {
     }
 }
 
-/// One thing that is open, as it is put away.
+/// The saved form of an open descriptor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SavedOpen {
     Stdin,
@@ -136,7 +136,7 @@ pub(crate) enum SavedOpen {
     Folder {
         node: NodeId,
     },
-    /// A folder that is open from the start.
+    /// A preopened folder.
     Preopened,
     Device {
         node: NodeId,
@@ -145,8 +145,9 @@ pub(crate) enum SavedOpen {
 }
 
 impl Descriptors {
-    /// What is open, without what leads nowhere, since a job was undone, and without what belongs
-    /// to mounted folders: those are the host's and may be other ones when this comes back.
+    /// Returns the descriptors to save. Leaves out those whose node is gone because a run was
+    /// undone, and those of mounted folders, which belong to the host and may have changed when the
+    /// guest is restored.
     pub(crate) fn saved(&self, tree: &Tree) -> Vec<Option<SavedOpen>> {
         let is_there = |node: &NodeId| tree.node(*node).is_ok();
         let saved = |open: &Open| {
@@ -180,8 +181,8 @@ impl Descriptors {
         })
     }
 
-    /// Opens what was put away, in a guest that has just begun. `None` if that can't have been
-    /// open.
+    /// Opens saved descriptors in a guest that has just started. Returns `None` if they are
+    /// invalid.
     pub(crate) fn reopen(mut self, saved: &[Option<SavedOpen>], tree: &Tree) -> Option<Self> {
         let preopened = self.slots.clone();
         let is_preopened = |index: usize| {
@@ -219,12 +220,12 @@ impl Descriptors {
     }
 }
 
-/// A mounted folder, or one below it.
+/// Returns a descriptor of a mounted folder or of a folder below it.
 pub(crate) fn host_folder(place: HostPlace) -> Open {
     Open::Folder { base: Base::Host(place), listing: None, preopened_as: None }
 }
 
-/// An open file of a mounted folder.
+/// Opens a file of a mounted folder.
 pub(crate) fn host_file(mount: &Mount, path: &str) -> Result<Open, Errno> {
     Ok(Open::HostFile { file: Arc::new(mount.file(path)?), offset: 0 })
 }

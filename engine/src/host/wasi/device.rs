@@ -6,7 +6,7 @@ use super::descriptors::Access;
 use crate::errno::Errno;
 use crate::files::device::Device;
 
-/// What one call reads at most, so that none takes long; programs call again.
+/// The most bytes that one call reads, so that no call takes long; programs call again.
 const MOST_READ_BYTES: u32 = 1 << 20;
 
 impl Wasi {
@@ -30,7 +30,7 @@ impl Wasi {
     }
 }
 
-/// Drops what is written, after a look at whether it is there.
+/// Discards what is written, after checking that the buffers are in guest memory.
 pub(super) fn write_device(
     guest: GuestBytes<'_>,
     access: Access,

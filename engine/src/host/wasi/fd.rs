@@ -6,14 +6,14 @@ use super::bytes::{Buffer, GuestBytes};
 use super::descriptors::{Access, Entry, Open};
 use super::device::write_device;
 use super::stat::{self, Filestat};
-use super::{Alarm, Wasi};
+use super::{ExceededLimit, Wasi};
 use crate::errno::Errno;
 use crate::files::mount;
 use crate::files::resolve::Base;
 use crate::files::tree::{Kind, NodeId};
 use crate::run::transcript::Stream;
 
-/// What one call reads from a file of the host, so that no call takes long.
+/// The most bytes that one call reads from a file of the host, so that no call takes long.
 const MOST_HOST_BYTES: u32 = 1 << 20;
 /// The fixed part of a folder's entry: next cookie, inode, length of the name, type.
 const DIRENT_BYTES: usize = 24;
@@ -70,7 +70,7 @@ impl Wasi {
         if let Open::File { access, .. } | Open::Device { access, .. } = self.open.get_mut(fd)? {
             access.append = flags & APPEND != 0;
         }
-        // Nothing here ever blocks, so the other flags change nothing.
+        // Nothing here ever blocks, so the other flags have no effect.
         Ok(())
     }
 
@@ -288,7 +288,7 @@ impl Wasi {
         let (current, end) = match self.open.get(fd)? {
             Open::File { node, offset, .. } => (*offset, self.tree.node(*node)?.len()),
             Open::HostFile { file, offset } => (*offset, mount::stat_file(file)?.len),
-            // As Linux has it, wherever one goes.
+            // Every seek on a device ends at 0, as on Linux.
             Open::Device { .. } => return guest.write_u64(out, 0),
             Open::Stdin | Open::Stdout | Open::Stderr => return Err(Errno::NotSeekable),
             Open::Folder { .. } => return Err(Errno::IsFolder),
@@ -316,7 +316,8 @@ impl Wasi {
         self.fd_seek(guest, fd, 0, SEEK_CURRENT, out)
     }
 
-    /// The node, position and access of an open file of the tree, if the access allows `wanted`.
+    /// Returns the node, position and access of an open file of the tree, if the access allows
+    /// `wanted`.
     fn file(&self, fd: u32, wanted: Access) -> Result<(NodeId, u64, Access), Errno> {
         match self.open.get(fd)? {
             Open::File { node, offset, access } => {
@@ -363,7 +364,7 @@ impl Wasi {
                     guest.with(*buffer, |to| self.tree.read(node, at, to))??
                 }
             };
-            // Buffers of a guest can overlap, so their sum can exceed its memory.
+            // Buffers can overlap, so their sum can exceed the guest's memory.
             total = total.checked_add(read as u32).ok_or(Errno::Invalid)?;
             if read < buffer.len as usize {
                 break;
@@ -387,7 +388,7 @@ impl Wasi {
             let tree = &mut self.tree;
             match guest.with(*buffer, |from| tree.write(node, at, from, now))? {
                 Ok(()) => total = end,
-                // What fitted is written; the next call hears of the error.
+                // Report what was written; the next call gets the error.
                 Err(_) if total > 0 => break,
                 Err(errno) => return Err(errno),
             }
@@ -408,7 +409,7 @@ impl Wasi {
             total = end;
         }
         if self.stops_at_output_limit && self.transcript.is_truncated() {
-            self.alarm = Some(Alarm::Output);
+            self.exceeded = Some(ExceededLimit::Output);
         }
         Ok(total)
     }
@@ -420,7 +421,7 @@ impl Wasi {
         }
     }
 
-    /// The entries of an open folder, as they stood when it was last read from the start.
+    /// Returns the entries of an open folder as they were when it was last read from the start.
     fn listing(&mut self, fd: u32, anew: bool) -> Result<Arc<Vec<Entry>>, Errno> {
         let Open::Folder { base, listing, .. } = self.open.get(fd)? else {
             return Err(Errno::NotFolder);
@@ -450,7 +451,7 @@ impl Wasi {
         Ok(entries)
     }
 
-    /// Whether the node is a link, which only some functions take.
+    /// Whether the node is a link, which only some functions accept.
     pub(super) fn is_link(&self, node: NodeId) -> bool {
         matches!(self.tree.node(node).map(|node| &node.kind), Ok(Kind::Link(_)))
     }

@@ -1,7 +1,7 @@
-//! Random calls with random arguments at every function: none panics, hangs or grows the host.
+//! Calls every function with random arguments: none panics, hangs or grows the host.
 //!
-//! The seed is fixed. `HATCHERY_FUZZ_CALLS` sets the number of calls; SPECIFICATION.md has the one
-//! that is promised.
+//! The seed is fixed. `HATCHERY_FUZZ_CALLS` sets the number of calls; SPECIFICATION.md states the
+//! promised number.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::run::transcript::Transcript;
 
 const DEFAULT_CALLS: u64 = 10_000_000;
 const GUEST_CALLS: u64 = 200_000;
-/// Texts and tables that calls can point to lie in the first page; pages beyond are scratch.
+/// The first page holds texts and tables that calls can point to; the other pages are scratch.
 const MEMORY_BYTES: usize = 4 * WASM_PAGE_BYTES;
 const TEXTS_AT: u32 = 1024;
 const TABLES_AT: u32 = 16 << 10;
@@ -67,7 +67,7 @@ const TEXTS: [&str; 28] = [
     "",
 ];
 
-/// Numbers from a seeded stream, a block at a time.
+/// Numbers from a seeded stream, drawn in blocks.
 struct Numbers {
     stream: Random,
     block: Vec<u8>,
@@ -89,10 +89,11 @@ impl Numbers {
         (self.next() % u64::from(bound)) as u32
     }
 
-    /// An argument of this name: mostly one that makes sense, else whatever else.
+    /// Returns an argument for a parameter of this name: mostly a plausible one, else an arbitrary
+    /// one.
     fn argument(&mut self, name: &str, text: &mut usize) -> u64 {
         if self.below(10) == 0 {
-            return self.whatever();
+            return self.arbitrary();
         }
         match name {
             "fd" | "old_fd" | "new_fd" if self.below(2) == 0 => 3,
@@ -106,11 +107,11 @@ impl Numbers {
             "count" | "how" | "flags" | "look" | "whence" | "id" => u64::from(self.below(16)),
             "offset" | "size" | "delta" | "cookie" => 1 << self.below(24),
             "out" | "at" | "buffer" => u64::from(self.below(MEMORY_BYTES as u32)),
-            _ => self.whatever(),
+            _ => self.arbitrary(),
         }
     }
 
-    fn whatever(&mut self) -> u64 {
+    fn arbitrary(&mut self) -> u64 {
         match self.below(6) {
             0 => u64::from(self.below(64)),
             1 => u64::from(self.below(MEMORY_BYTES as u32 + 64)),
@@ -144,7 +145,7 @@ fn wasi() -> Wasi {
     wasi
 }
 
-/// Texts that paths are likely to be, 64 bytes apart, and a table of buffers.
+/// Writes likely paths, 64 bytes apart, and a table of buffers.
 fn put_texts(guest: GuestBytes<'_>) {
     for (index, text) in TEXTS.iter().enumerate() {
         guest.write(TEXTS_AT + index as u32 * 64, text.as_bytes()).unwrap();
@@ -174,7 +175,7 @@ fn no_call_panics_hangs_or_grows_beyond_the_quotas() {
     let mut served = [0_u64; binding::FUNCTIONS.len()];
     for call in 0..calls {
         if call % 1_000 == 0 {
-            // Calls also write over the texts. As between two jobs, some things are undone.
+            // Calls overwrite the texts. Undo some changes, as between two runs.
             put_texts(guest);
             wasi.tree.check_invariants();
             if call % 5_000 == 0 {
@@ -189,23 +190,23 @@ fn no_call_panics_hangs_or_grows_beyond_the_quotas() {
     }
     wasi.tree.check_invariants();
     assert!(wasi.open.count() <= QUOTA.open);
-    // The four functions of sockets never succeed; each other one has.
+    // The four socket functions never succeed; every other function has.
     let idle = served.iter().filter(|count| **count == 0).count();
     assert_eq!(idle, 4, "the calls don't reach far enough: {served:?}");
 }
 
-/// The functions that only exist for wasmer, with the names of their parameters.
+/// The functions that exist only in the binding, with the names of their parameters.
 const BOUND_ONLY: [(&str, &str, &[&str]); 3] = [
     ("wasi_snapshot_preview1", "poll_oneoff", &["at", "out", "count", "out"]),
     ("wasi_snapshot_preview1", "proc_exit", &["id"]),
     ("host", "call", &["at", "len", "out", "out"]),
 ];
 
-/// A function by its name, and its parameters by theirs, with whether they have 64 bits.
-type PassedOn = (String, Vec<(String, bool)>);
+/// A function's name, and the names of its parameters with whether each has 64 bits.
+type Forwarded = (String, Vec<(String, bool)>);
 
-/// A guest that passes every function on to its caller.
-fn passing_on() -> (String, Vec<PassedOn>) {
+/// Returns a guest that exports a forwarding function for each import.
+fn forwarding_guest() -> (String, Vec<Forwarded>) {
     let (mut imports, mut exports, mut functions) = (String::new(), String::new(), Vec::new());
     let mut add = |namespace: &str, name: &str, parameters: Vec<(String, bool)>| {
         let types: Vec<&str> =
@@ -231,10 +232,10 @@ fn passing_on() -> (String, Vec<PassedOn>) {
     (module, functions)
 }
 
-/// The same from inside of a guest: through wasmer, the gate and the door.
+/// The same from inside a guest: through wasmer, the gate and the door.
 #[test]
-fn calls_of_a_guest_neither_panic_nor_hang() {
-    let (module, functions) = passing_on();
+fn calls_from_a_guest_neither_panic_nor_hang() {
+    let (module, functions) = forwarding_guest();
     let engine = new_engine();
     let module = Module::new(&engine, wat::parse_str(module).unwrap()).unwrap();
     let mut store = Store::new(engine);
@@ -246,7 +247,7 @@ fn calls_of_a_guest_neither_panic_nor_hang() {
         gate: Arc::clone(&gate),
         wasi: Arc::clone(&wasi),
         door,
-        bell: Arc::default(),
+        control: Arc::default(),
         memory: None,
         alloc: None,
     };

@@ -134,7 +134,7 @@ impl Wasi {
             write: rights & RIGHT_WRITE != 0,
             append: flags & APPEND != 0,
         };
-        // An exclusive creation refuses a link also if nothing is behind it.
+        // Exclusive creation refuses even a dangling link.
         let look = if how & (CREATE | EXCLUSIVE) == CREATE | EXCLUSIVE { 0 } else { look };
         let open = match self.place(guest, fd, look, Buffer { at: path, len })? {
             Place::Node(node) => self.open_node(node, how, access)?,
@@ -243,7 +243,7 @@ impl Wasi {
         self.tree.remove_file(folder, &name, |node| open.is_open(node), now)
     }
 
-    /// What a path of the guest names.
+    /// Resolves a path of the guest.
     fn place(
         &self,
         guest: GuestBytes<'_>,
@@ -316,7 +316,7 @@ impl Wasi {
     }
 }
 
-/// In a folder that was removed while it was open there is nothing.
+/// Maps `Stale` to `NoEntry`: nothing exists in a folder that was removed while it was open.
 fn gone(errno: Errno) -> Errno {
     if errno == Errno::Stale { Errno::NoEntry } else { errno }
 }

@@ -1,7 +1,7 @@
 //! `poll_oneoff`, which is how a guest sleeps.
 //!
-//! Standard streams and files in memory are always ready, so only clocks are waited for. The wait
-//! itself is the caller's: it ends early when the run is interrupted.
+//! Standard streams and in-memory files are always ready, so only clocks need a wait. The caller
+//! does the waiting, which ends early when the run is interrupted.
 //!
 //! Layouts: WASI preview 1, `subscription` (48 bytes) and `event` (32 bytes).
 
@@ -14,23 +14,23 @@ use crate::errno::Errno;
 
 const SUBSCRIPTION_BYTES: u32 = 48;
 const EVENT_BYTES: u32 = 32;
-/// CPython waits for one clock and a few descriptors; a guest that sends more is refused.
+/// The most subscriptions in a call. CPython polls one clock and a few descriptors.
 const MOST_SUBSCRIPTIONS: u32 = 1024;
 const EVENT_CLOCK: u8 = 0;
 const ABSOLUTE: u16 = 1;
 
-/// What a guest waits for.
+/// What a guest polls for.
 #[derive(Debug)]
 pub(crate) struct Poll {
     subscriptions: Vec<Subscription>,
-    /// The time after which something has happened, on the guest's clock.
+    /// The time until the first event, on the guest's clock.
     after: Duration,
-    /// What of it is to be waited for.
+    /// The part of it that the caller must wait.
     pub(crate) wait: Duration,
 }
 
 impl Wasi {
-    /// Reads what the guest waits for.
+    /// Reads the guest's subscriptions.
     pub(crate) fn poll_begin(
         &mut self,
         guest: GuestBytes<'_>,
@@ -56,8 +56,8 @@ impl Wasi {
         Ok(Poll { subscriptions: read, after, wait })
     }
 
-    /// Tells the guest what has happened. After an interrupted wait that is what would have
-    /// happened first: the guest goes on and finds the interrupt.
+    /// Writes the events that have happened. After an interrupted wait, writes those that would
+    /// have happened first: the guest continues and meets the interrupt.
     pub(crate) fn poll_end(
         &mut self,
         guest: GuestBytes<'_>,
@@ -77,15 +77,15 @@ impl Wasi {
     }
 }
 
-/// One thing that the guest waits for.
+/// One subscription of the guest.
 #[derive(Debug)]
 struct Subscription {
     userdata: [u8; 8],
     kind: u8,
-    /// The descriptor that is waited for, if it is no clock.
+    /// The descriptor, if the subscription isn't for a clock.
     fd: Option<u32>,
     error: u16,
-    /// How long from now until it happens; `None` if it has happened.
+    /// The time until the event; `None` if it has happened.
     ready_in: Option<Duration>,
 }
 
@@ -102,7 +102,7 @@ impl Subscription {
         let wait = match flags & ABSOLUTE {
             0 if Clock::is_clock(id) => Some(timeout),
             0 => None,
-            _ => clock.look(id).map(|now| timeout.saturating_sub(now)),
+            _ => clock.read(id).map(|now| timeout.saturating_sub(now)),
         };
         match wait {
             Some(wait) => Self { ready_in: Some(Duration::from_nanos(wait)), ..ready },
@@ -120,5 +120,5 @@ impl Subscription {
 }
 
 fn field<const N: usize>(bytes: &[u8; SUBSCRIPTION_BYTES as usize], at: usize) -> [u8; N] {
-    bytes[at..at + N].try_into().expect("the field is inside of the subscription")
+    bytes[at..at + N].try_into().expect("the field is inside the subscription")
 }

@@ -1,14 +1,14 @@
 //! Guest randomness: the system's, or a stream that a seed determines.
 //!
-//! The stream is BLAKE3's extendable output, keyed by the seed: position and seed are all its
-//! state. Everything random in the guest (hash secrets, `random`, numpy, `uuid4`, names of
+//! The stream is BLAKE3's extendable output, keyed by the seed; its whole state is the seed and the
+//! position. Everything random in the guest (hash secrets, `random`, numpy, `uuid4`, names of
 //! temporary files) is seeded from here.
 
 use serde::{Deserialize, Serialize};
 
 use crate::errno::Errno;
 
-/// Names the use of the seed, as BLAKE3's key derivation wants it.
+/// The context string of BLAKE3's key derivation.
 const CONTEXT: &str = "hatchery 2026-11 deterministic guest randomness";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,8 @@ impl Random {
         Self::Seeded { key: blake3::derive_key(CONTEXT, &seed.to_le_bytes()), position: 0 }
     }
 
-    /// A stream of which the system gives the seed: quicker where many bytes are wanted.
+    /// Returns a stream seeded by the system, which is faster than the system when drawing many
+    /// bytes.
     pub(crate) fn from_system() -> Result<Self, Errno> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|_| Errno::InputOutput)?;

@@ -1,4 +1,4 @@
-//! What `stat` and its like tell a guest. Layouts: WASI preview 1, `filestat` (64 bytes) and
+//! What `stat` and its relatives report. Layouts: WASI preview 1, `filestat` (64 bytes) and
 //! `fdstat` (24 bytes).
 
 use super::descriptors::{Access, Entry, Open};
@@ -6,26 +6,26 @@ use crate::errno::Errno;
 use crate::files::mount::HostStat;
 use crate::files::tree::{Kind, NodeId, Tree};
 
-/// A character device, as streams are.
+/// The file type of a character device, which streams have.
 pub(super) const STREAM: u8 = 2;
 pub(super) const FOLDER: u8 = 3;
 pub(super) const FILE: u8 = 4;
 pub(super) const LINK: u8 = 7;
 
-/// Rights of preview 1. Only reading and writing mean something here.
+/// Rights of preview 1. Only reading and writing have an effect here.
 pub(super) const RIGHT_READ: u64 = 1 << 1;
 pub(super) const RIGHT_WRITE: u64 = 1 << 6;
-/// All 30 rights there are. With the right to seek, the guest's C library takes a character device
-/// for no terminal.
+/// All 30 rights. A character device with the right to seek is no terminal to the guest's C
+/// library.
 const EVERY_RIGHT: u64 = (1 << 30) - 1;
 
 const APPEND: u16 = 1;
 
-/// The device of files in memory, and that of mounted folders.
+/// The device numbers of in-memory files and of mounted folders.
 const DEVICE_MEMORY: u64 = 1;
 const DEVICE_HOST: u64 = 2;
 
-/// What `stat` says.
+/// The result of `stat`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Filestat {
     device: u64,
@@ -93,7 +93,7 @@ impl Filestat {
     }
 }
 
-/// What is said of an open descriptor: type, flags and rights.
+/// Encodes type, flags and rights of an open descriptor.
 pub(super) fn fdstat(open: &Open) -> [u8; 24] {
     let (kind, flags, rights) = match open {
         Open::Stdin | Open::Stdout | Open::Stderr => (STREAM, 0, EVERY_RIGHT),
@@ -110,12 +110,12 @@ pub(super) fn fdstat(open: &Open) -> [u8; 24] {
     bytes
 }
 
-/// The flags of a file that was opened for `access`.
+/// Returns the flags of a file that was opened with `access`.
 fn flags(access: Access) -> u16 {
     if access.append { APPEND } else { 0 }
 }
 
-/// What a file that was opened for `access` allows.
+/// Returns the rights of a file that was opened with `access`.
 fn rights(access: Access) -> u64 {
     let mut rights = EVERY_RIGHT;
     if !access.read {

@@ -1,9 +1,9 @@
-//! A bound on what a guest can make of its files: the filesystem in memory behind it has none, and
-//! allocates whatever size it is told, which can abort the process.
+//! Limits on a guest's files: the in-memory filesystem below has none and allocates any size that
+//! it is asked for, which can abort the process.
 //!
-//! Every size is checked before the filesystem below hears of it. Bytes and entries are counted
-//! over the life of the guest and never given back: an open file lives on after it was removed, and
-//! only this way does the count bound the memory.
+//! Every size is checked before the filesystem below sees it. Bytes and entries are counted over
+//! the guest's life and never given back: a removed file stays in memory while it is open, so only
+//! a count that never falls bounds the memory.
 
 use std::io::{self, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -18,17 +18,17 @@ use wasmer_wasix::virtual_fs::{
     OpenOptionsConfig, ReadBuf, ReadDir, VirtualFile,
 };
 
-/// Bytes that all files of a guest may grow by, together.
+/// The most bytes by which all files of a guest may grow, together.
 pub(super) const MOST_BYTES: u64 = 256 << 20;
-/// Files, folders and links that a guest may make.
+/// The most files, folders and links that a guest may create.
 pub(super) const MOST_ENTRIES: u64 = 10_000;
-/// Files that a guest may have open at once.
+/// The most files that a guest may have open at once.
 const MOST_OPEN: u64 = 256;
-/// Folders that a path may go through. Deeper trees cost time in the filesystem and stack when
-/// they are dropped.
+/// The most folders in a path. Deeper trees cost time in the filesystem, and stack when they are
+/// dropped.
 const MOST_DEPTH: usize = 32;
 
-/// The filesystem of one guest, with bounds. Clones are the same filesystem.
+/// A guest's filesystem with limits. Clones share the filesystem.
 #[derive(Debug, Clone, Default)]
 pub(super) struct QuotaFs {
     inner: MemoryFs,
@@ -43,26 +43,26 @@ struct Used {
 }
 
 impl Used {
-    /// Takes `amount` of a counter that may reach `most`.
+    /// Adds `amount` to a counter that may reach `most`.
     fn take(counter: &AtomicU64, amount: u64, most: u64) -> Result<(), FsError> {
         let add = |used: u64| used.checked_add(amount).filter(|used| *used <= most);
         let taken = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         taken.map(drop).map_err(|_| FsError::StorageFull)
     }
 
-    /// Takes what a file grows by if it ends at `end` instead of `size`.
+    /// Charges the growth of a file from `size` to `end` bytes.
     fn grow(&self, size: u64, end: u64) -> Result<(), FsError> {
         Self::take(&self.bytes, end.saturating_sub(size), MOST_BYTES)
     }
 }
 
 impl QuotaFs {
-    /// The filesystem without bounds, for what the host itself puts there.
+    /// Returns the filesystem without limits, for files that the host itself puts there.
     pub(super) fn unbounded(&self) -> &MemoryFs {
         &self.inner
     }
 
-    /// How many levels of folders there are below `path`, itself included.
+    /// Returns the number of folder levels below `path`, including `path` itself.
     fn height(&self, path: &Path) -> usize {
         let mut highest = 0;
         let mut folders = vec![(path.to_owned(), 1)];
@@ -161,7 +161,7 @@ impl FileOpener for QuotaFs {
     }
 }
 
-/// Counts as an open file until it is dropped.
+/// Counts as an open file until dropped.
 #[derive(Debug)]
 struct Handle {
     used: Arc<Used>,
@@ -177,7 +177,7 @@ impl Drop for Handle {
 #[derive(Debug)]
 struct QuotaFile {
     file: Box<dyn VirtualFile + Send + Sync + 'static>,
-    /// Where the next write begins. Invariant: what the last completed operation said.
+    /// Where the next write begins. Invariant: the position after the last completed operation.
     cursor: u64,
     handle: Handle,
 }
@@ -209,7 +209,7 @@ impl AsyncWrite for QuotaFile {
         let polled = Pin::new(&mut self.file).poll_write(context, bytes);
         if let Poll::Ready(Ok(written)) = polled {
             self.cursor = self.cursor.saturating_add(written as u64);
-            // A file that appends grew by what was written, wherever the cursor was.
+            // A file opened for appending grew by what was written, wherever the cursor was.
             let surplus = self.file.size().saturating_sub(end.max(size));
             self.handle.used.bytes.fetch_add(surplus, Ordering::Relaxed);
         }

@@ -1,5 +1,5 @@
-"""What the sandbox gives to programs that run in it.
+"""What the sandbox offers to the programs that run in it.
 
-`from hatchery import host` has the functions of the host. Names that begin with an underscore are
-the agent's, which serves the host.
+`from hatchery import host` provides the functions of the host. Names that begin with an underscore
+belong to the agent, which serves the host.
 """

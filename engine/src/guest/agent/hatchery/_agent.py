@@ -1,12 +1,13 @@
-"""The guest's side of a run: takes a request from the host, runs it, answers how it ended.
+"""The guest's side of a run: fetches a request, runs the program, replies how it ended.
 
 The host starts one agent in each interpreter. A turn fetches a request and posts a reply through
-`call`, the only door to the host. Output does not pass here: it goes through the standard streams.
-Nothing here is a barrier: the program can reach and change all of it, and the host trusts a reply
-only as a statement of the program about itself. What the agent needs is held by the functions that
-use it, so that it does without its modules in `sys.modules`.
+`call`, the only door to the host. Output goes through the standard streams instead. Nothing here is
+a barrier: the program can reach and change all of it, and the host trusts a reply only as the
+program's statement about itself. The agent's functions hold references to all that they need, so
+the agent works even without its modules in `sys.modules`.
 
-The package runs on any CPython from 3.11, so that it is tested without a guest (`test_agent.py`).
+The package runs on any CPython from 3.11, so that it can be tested without a guest
+(`test_agent.py`).
 """
 
 import builtins
@@ -30,12 +31,12 @@ from hatchery._wire import FETCH, HELLO, LAST, NO_ROOM, NO_VALUE, PREPARE_WORD, 
 from hatchery._wire import PROGRAM_OVER, REHEARSE, RESEED, TAKES_ALL_INTEGERS, VALUE_IS_NONE
 from hatchery._wire import decode_request, encode_json, put_forms, reply_frame
 
-# Enough to describe an exception in.
+# Memory in which to describe an exception.
 RESERVE_BYTES = 1 << 20
-# What a turn needs to begin with, apart from its request.
+# Memory that a turn needs to begin, apart from its request.
 BEGINNING_BYTES = 4 << 10
 
-# Where a program finds the folder of its script, if it came from a file.
+# The folder of a program's script, if the program came from a file.
 SCRIPT_FOLDER = "/script"
 
 
@@ -51,19 +52,19 @@ class Agent:
         self._turns = 0
         # `sys.stdout` and `sys.stderr` as the last program left them, if it replaced them.
         self._replaced = {}
-        # Standard input for the next run, if it was opened ahead of it.
+        # Standard input for the next run, if it was opened in advance.
         self._stdin = None
-        # Given up when a program has used all memory, so that there is some to say so.
+        # Released when a program has used up all memory, so that some is left to report it.
         self._reserve = bytearray(RESERVE_BYTES)
-        # Something that was made as the run began, and how much there is to collect after a run that
-        # has left nothing, as a rehearsal found.
+        # An object created when the run began; and what remains after a run that leaves nothing
+        # behind, as a rehearsal found: the number of objects, and of references to the namespace.
         self._begun = None
         self._nothing_left = None
-        # What the image's setup left in the program's namespace, if there was one.
+        # What the image's setup left in the program's namespace, if there was a setup.
         self._image_names = None
-        # Generators of random numbers that modules made as they were imported.
+        # Random number generators that modules created when they were imported.
         self._generators = []
-        # What is where an image would have holes in its memory.
+        # Objects in place of holes in the image's memory.
         self._filled = None
         self._encode = encode_json
         self._decode = decode_request
@@ -72,18 +73,18 @@ class Agent:
         self._displays = Displays(call, encode_json)
         self._displays.install()
         self.main = new_main()
-        # The module for after the last run, if it was made ahead of it.
+        # The module for after the last run, if it was created in advance.
         self._next_main = None
-        # Turns of the host run in whatever `__main__` is when they begin. Between runs that is the
-        # module that was there first, so no name of a program comes between host and agent.
+        # The host's turns run in the `__main__` that is there when they begin. Between runs that is
+        # the original module, so that no name of a program comes between host and agent.
         self._between = sys.modules["__main__"]
-        # The address of a static type, for raising it from outside.
+        # The address of a static type, with which the host raises it from outside.
         call(HELLO + (id(KeyboardInterrupt) & 0xFFFFFFFF).to_bytes(4, "little"))
 
     def reactor_turn(self, word, environment):
-        """Stands in for the build's own way of serving a turn, which compiles what it is sent.
+        """Replaces the build's own turn function, which compiles the source that it is sent.
 
-        Returns what that does: a status, and whether the interpreter is to be shut down.
+        Returns what that function does: a status, and whether to shut down the interpreter.
         """
         try:
             if word == PREPARE_WORD:
@@ -100,18 +101,18 @@ class Agent:
             call = self._call
             reply = self._serve()
             if not has_room(BEGINNING_BYTES):
-                # It is room for the next turn to begin in.
+                # Make room for the next turn to begin in.
                 self._reserve = None
-            # No function is called after this one: a trace function could post another reply.
+            # Call nothing after this: a trace function could post another reply.
             call(reply)
         except MemoryError:
-            # Not even the reserve was enough to describe the end in, or to begin.
+            # Even the reserve was too small to describe the end in, or to begin.
             self._reserve = None
             self._call(PROGRAM_OVER)
             self._call(NO_ROOM)
 
     def _serve(self):
-        """Takes a request, runs it and makes the frame of the reply."""
+        """Fetches a request, runs it and returns the frame of the reply."""
         self._begun = []
         if self._reserve is None:
             self._reserve = bytearray(RESERVE_BYTES)
@@ -120,7 +121,7 @@ class Agent:
         except MemoryError:
             raise
         except BaseException as error:
-            # A hook that an earlier program left, and that `marshal` tells of what it reads.
+            # From an audit hook that an earlier program left, since `marshal` raises audit events.
             return reply_frame({"kind": "raised", **describe_barely(error)}, self._encode)
         source, moment, cap, data_bytes, *around = request
         del request
@@ -129,7 +130,8 @@ class Agent:
         self._bridge.begin_turn(not moment & LAST)
         reopen_streams()
         sys.modules["__main__"] = self.main
-        # What the program puts there is used between turns too otherwise, by the host's flush.
+        # The program's replacements are for its runs; the host's flush must not use them in
+        # between.
         streams = sys.__dict__
         out, err = streams.get("stdout"), streams.get("stderr")
         if self._replaced:
@@ -139,8 +141,8 @@ class Agent:
             reply, buffers = self._run(source, moment, cap, data_bytes, around)
             self._call(PROGRAM_OVER)
         except KeyboardInterrupt as error:
-            # It came when the program was over and its end was being described. The host raises
-            # it once, and takes it back if it comes later.
+            # It arrived after the program's end, while that was being described. The host raises it
+            # once, and withdraws it if it comes later.
             reply = {"kind": "raised", **describe_interrupt(error, cap)}
             buffers = ()
             self._call(PROGRAM_OVER)
@@ -150,14 +152,14 @@ class Agent:
                 self._take_back(streams, {"stdout": out, "stderr": err})
         if moment & REHEARSE:
             self._turns = 0
-            # That of the last run goes now, and not as the next one begins.
+            # Replace the last run's input now, and not when the next run begins.
             sys.stdin = self._stdin = open_stdin()
             self._next_main = new_main()
             linecache.cache.pop("<job>", None)
         return reply if type(reply) is bytes else reply_frame(reply, self._encode, buffers)
 
     def _take_back(self, streams, ours):
-        """Puts the agent's streams where the program's are, which are kept for its next run."""
+        """Restores the agent's streams, and keeps the program's for its next run."""
         left = {name: streams.get(name) for name in ours}
         self._replaced = {name: left[name] for name in left if left[name] is not ours[name]}
         streams.update(ours)
@@ -166,7 +168,7 @@ class Agent:
         try:
             return self._call(FETCH)
         except Exception:
-            # The host found no room for it.
+            # The host found no room for the request.
             self._reserve = None
         try:
             return self._call(FETCH)
@@ -192,9 +194,9 @@ class Agent:
                     has_value, value = self._execute_with(given, source, filename)
                 self._bridge.catch_up()
             finally:
-                # Nothing is kept beyond the program's own end.
+                # Keep nothing beyond the program's own end.
                 given = None
-                # What the program set must not keep the agent from answering.
+                # The program's recursion limit must not keep the agent from answering.
                 sys.setrecursionlimit(max(self._recursion_limit, sys.getrecursionlimit()))
             if value is None:
                 reply = VALUE_IS_NONE if has_value else NO_VALUE
@@ -218,35 +220,35 @@ class Agent:
             except KeyboardInterrupt:
                 raise
             except BaseException:
-                pass  # an audit hook of the program, for instance
+                pass  # for instance an audit hook of the program
         flush_streams()
         return reply, buffers
 
     def _described(self, value, cap, data_bytes, is_wide, buffers):
-        """What a reply says of the value that a program ends in."""
+        """Returns the reply for the value that the program ends in."""
         reply = {"kind": "completed", **describe_value(True, value, cap, is_wide, self._encode)}
         forms, left_out = self._displays.rich_forms(value)
         if left_out:
             reply["result_left_out"] = max(left_out, reply.get("result_left_out", 0))
         if forms:
             reply["bundle"] = put_forms(forms, buffers)
-        if not reply["has_value"] or type(value) not in PLAIN:  # a scalar of NumPy, for one
+        if not reply["has_value"] or type(value) not in PLAIN:  # for instance a NumPy scalar
             told, data = data_fields(value, data_bytes, self._encode)
             reply |= told
             buffers += data
         return reply
 
     def _drop_main(self, is_rehearsal=False):
-        """As a process that ends does: what is still open is closed, and so written."""
+        """Closes what is still open, and so writes it, as a process does at its end."""
         namespace = self.main.__dict__
         flush_files(namespace.values())
         references, alive = 0, None
         if self._image_names is not None:
-            # The setup's functions keep it; only what the program put there goes.
+            # The setup's functions need the namespace, so remove only what the program added.
             put_back(namespace, self._image_names)
         else:
-            # Finalisers find the names that they use: nothing is taken from the program's namespace
-            # unless something outside of it keeps it alive.
+            # Finalisers need the names that they use: the program's namespace is cleared only if
+            # something outside it keeps it alive.
             self.main = sys.modules["__main__"] = self._next_main or new_main()
             self._next_main = None
             references = sys.getrefcount(namespace)
@@ -256,17 +258,17 @@ class Agent:
                 del witness
         del namespace
         objects = gc.get_objects()
-        # The reference to the witness is none that the program left.
+        # The program didn't leave the weak reference to the witness.
         left = len(objects) - (alive is not None), references
         if is_rehearsal:
             self._nothing_left = left
         elif left == self._nothing_left:
             return
         if not any(one is self._begun for one in objects):
-            # The program has hidden what there was from collections.
+            # The program has hidden objects from collections.
             gc.unfreeze()
             objects = gc.get_objects()
-        # A file that is part of a cycle can lose what it holds when the cycle is collected.
+        # A file in a cycle can lose its unwritten data when the cycle is collected.
         flush_files(objects)
         del objects
         gc.collect()
@@ -277,7 +279,7 @@ class Agent:
             gc.collect()
 
     def _prepare(self, filename=None, args=(), env=None, given=None):
-        """Sets up what a process would have been started with; returns the program's name."""
+        """Sets up what a process would be started with; returns the program's name."""
         self._turns += 1
         if filename is None:
             name = "<job>" if self._turns == 1 else f"<job {self._turns}>"
@@ -292,20 +294,20 @@ class Agent:
             os.environ.clear()
             os.environ.update(self._base_environment)
             os.environ.update(env or {})
-        # A reader that saw the end of the last run's input would stay at the end.
+        # A reader that saw the end of the last run's input would stay there.
         sys.stdin, self._stdin = self._stdin or open_stdin(), None
         if given is not None:
             self._place(given)
         return name
 
     def _place(self, given):
-        """Sets where the program's script, its working directory and its standard input are."""
+        """Sets the program's script folder, working directory and standard input."""
         script = given.get("script")
         if script is not None:
             self.main.__file__ = f"{SCRIPT_FOLDER}/{script}"
             if sys.path[:1] != [SCRIPT_FOLDER]:
                 sys.path.insert(0, SCRIPT_FOLDER)
-            # In a session it may be another script's folder now.
+            # In a session, it may now be another script's folder.
             for path in list(sys.path_importer_cache):
                 if f"{path}/".startswith(f"{SCRIPT_FOLDER}/"):
                     del sys.path_importer_cache[path]
@@ -317,19 +319,19 @@ class Agent:
             sys.stdin = open_lines(self._bridge.call, given["stdin"])
 
     def _execute_with(self, given, source, filename):
-        """Like `_execute`, with what the job is given besides its source."""
+        """Like `_execute`, with the optional fields of the request."""
         for name, value in given.get("variables", {}).items():
             self.main.__dict__[name] = to_object(value)
         if "call" in given:
             return True, self._called(**given["call"])
         has_value, value = self._execute(source, filename, given.get("expression", False))
         if value is not None and given.get("prompt"):
-            # As `sys.displayhook` does: a `_` of the program comes before it.
+            # As `sys.displayhook` does; a `_` of the program hides it.
             builtins._ = value
         return has_value, value
 
     def _execute(self, source, filename, is_expression=False):
-        """Runs the program; returns whether it ends in an expression, and that one's value."""
+        """Runs the program; returns whether it ends in an expression, and its value."""
         if "\n" in source or "\r" in source or not source:
             lines = io.StringIO(source, newline=None).readlines()
         else:
@@ -348,7 +350,7 @@ class Agent:
         return True, run_coroutine(value) if awaits(last) else value
 
     def _called(self, module, function, args, keywords):
-        """Calls a function of a module, and waits for what it returns if that can be awaited."""
+        """Calls a function of a module, and awaits its result if that is awaitable."""
         __import__(module)
         called = sys.modules[module]
         for name in function.split("."):
@@ -358,7 +360,7 @@ class Agent:
         return run_coroutine(awaited(value)) if hasattr(type(value), "__await__") else value
 
     def _exited(self, error, cap):
-        """What a process would do with a `SystemExit`: its code, or the message and 1."""
+        """Returns what a process makes of a `SystemExit`: its code, or the message and 1."""
         try:
             code = error.code
         except BaseException:
@@ -367,7 +369,7 @@ class Agent:
             return {"kind": "exited", "code": 0, "message": None}
         if issubclass(type(code), int):
             code = int.__pos__(code)
-            # CPython takes what its C integers can't hold for -1.
+            # CPython treats an integer that its C integers can't hold as -1.
             code = code & 0xFF if -(1 << 63) <= code < 1 << 63 else 0xFF
             return {"kind": "exited", "code": code, "message": None}
         message = cut(text_of(code), cap)
@@ -387,14 +389,14 @@ async def awaited(value):
 
 
 def run_coroutine(coroutine):
-    """Runs it on the loop of `hatchery._loop`, to its end."""
+    """Runs a coroutine to its end, on the loop of `hatchery._loop`."""
     from hatchery._loop import run
 
     code = coroutine.cr_code
     try:
         return run(coroutine)
     except BaseException as error:
-        # Without the frames of the loop, which are none of the program's.
+        # Leave out the frames of the loop, which aren't the program's.
         whole = trace = BaseException.__dict__["__traceback__"].__get__(error)
         while trace is not None and trace.tb_frame.f_code is not code:
             trace = trace.tb_next
@@ -402,7 +404,7 @@ def run_coroutine(coroutine):
 
 
 def variables_of(environment):
-    """The variables in the form that the environment has them in, without decoding them."""
+    """Returns the variables as the environment stores them, without decoding them."""
     return dict(getattr(environment, "_data", environment))
 
 

@@ -1,5 +1,7 @@
-"""Permissions in archives: the guest's files have none, and archives of them would hold files that
-nobody may read."""
+"""Adds permissions to members of archives.
+
+The guest's files have none, so their archives would hold files that nobody may read.
+"""
 
 PERMISSIONS = 0o777
 OF_FILES = 0o644
@@ -10,7 +12,7 @@ OF_LINKS = 0o777
 def adapt_tarfile(module):
     files = getattr(module, "TarFile", None)
     if files is None:
-        return  # a module of the program's own
+        return  # the program's own module
 
     inner = files.gettarinfo
 

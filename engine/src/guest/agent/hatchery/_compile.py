@@ -1,7 +1,7 @@
-"""From a program's source to code that runs it, and code that gives the value it ends in.
+"""Compiles a program to code that runs it, and code for the value that it ends in.
 
-A syntax tree would do for every program. It takes longer than all else that is done for a short
-one, so that there is none where the last line tells enough.
+Every program could be compiled through its syntax tree. For a short one that takes longer than all
+the rest, so no tree is made where the last line tells enough.
 """
 
 import __future__
@@ -12,15 +12,15 @@ import re
 FUTURE_FLAGS = 0
 for _name in __future__.all_feature_names:
     FUTURE_FLAGS |= getattr(__future__, _name).compiler_flag
-# A code's flag: calling it makes a coroutine (`inspect.CO_COROUTINE`).
+# Set in code that creates a coroutine when it is called (`inspect.CO_COROUTINE`).
 COROUTINE = 0x80
-# The name that a program which awaits leaves its value in, from its end until that is taken.
+# Where a program that awaits leaves its value at its end, until the value is taken.
 RESULT = "__hatchery_result__"
 
-# Texts of a line that has no `\`, no three quotes in a row, and no `{` if there is a text in it.
+# The strings in a line without `\`, three quotes in a row, or `{` together with a string.
 find_texts = re.compile(r"'[^']*'|\"[^\"]*\"").sub
-# What a line begins with that is, whatever follows, no expression: a word, or targets and `=`. In
-# front of a `=` there is neither a call nor a `lambda`, so that it is none of a parameter.
+# The beginning of a line that is certainly no expression: a keyword, or targets and `=`. Before the
+# `=` there is neither a call nor a `lambda`, so it doesn't belong to a parameter.
 is_statement = re.compile(
     r"(?:import|from|def|class|if|elif|else|for|while|with|try|except|finally|pass|del|global"
     r"|nonlocal|assert|raise|return|break|continue)\b"
@@ -29,13 +29,13 @@ is_statement = re.compile(
 
 
 def compile_program(source, filename, is_expression=False):
-    """The code of all but the last expression, and the code of that; each may be `None`.
+    """Returns the code of all but the last expression, and the code of that; each may be `None`.
 
-    A program that awaits outside of functions is in the first one alone, which leaves the value as
-    `RESULT`; the second one then is that name, or `None` without a last expression.
+    If the program awaits outside functions, the first code is all of it and leaves the value as
+    `RESULT`; the second is then that name, or `None` without a last expression.
     """
     if is_expression:
-        # Blanks in front are skipped, as `eval` does.
+        # `eval` skips leading blanks, too.
         source = source.lstrip(" \t")
         return None, compile(source, filename, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     if is_one_assignment(source):
@@ -45,18 +45,18 @@ def compile_program(source, filename, is_expression=False):
         return compile(source, filename, "exec", dont_inherit=True), None
     if kind == "expression":
         try:
-            # Empty lines keep the numbers of the lines.
+            # Empty lines keep the line numbers.
             above = "\n" * source.count("\n", 0, at)
             last = compile(above + source[at:], filename, "eval", dont_inherit=True)
             body = compile(source[:at], filename, "exec", dont_inherit=True) if at else None
             return body, last
         except SyntaxError:
-            pass  # its tree tells whether it is one, and how to say so
+            pass  # the tree tells whether it is an expression, and which error to report
     return compile_tree(source, filename)
 
 
 def is_one_assignment(source):
-    """Whether the program certainly is one line that begins with a name and ` = `, and no more."""
+    """Whether the program is certainly a single line that begins with a name and ` = `."""
     name, equals, rest = source.partition(" = ")
     if not equals or not name.isidentifier():
         return False
@@ -65,12 +65,12 @@ def is_one_assignment(source):
 
 
 def end_of(source):
-    """What the last line certainly is: a `statement` or the end of one, or, if it can be compiled
-    by itself, an `expression`, and where that begins; or `unknown`.
+    """Returns what the last line certainly is: `statement`, `expression` or `unknown`.
 
-    What a line is depends on what is open above it: brackets, a text of many lines, a `\\` at the
-    end. In a program that can be compiled nothing is open at the end. So a line without a `\\` and
-    without three quotes in a row, whose brackets are closed in it, begins where nothing is open.
+    A statement may begin earlier. An expression comes with its beginning, and is one only if it can
+    be compiled by itself. What a line is depends on what is open above it: brackets, a multi-line
+    string, a `\\` at the end. At the end of a valid program nothing is open. So a line without `\\`
+    or three quotes in a row, whose brackets match, begins where nothing is open.
     """
     end = len(source.rstrip(" \n"))
     at = source.rfind("\n", 0, end) + 1
@@ -96,12 +96,12 @@ def end_of(source):
 
 
 def awaits(code):
-    """Whether running the code makes a coroutine, which has to be run."""
+    """Whether running the code creates a coroutine, which must then be run."""
     return bool(code.co_flags & COROUTINE)
 
 
 def compile_tree(source, filename):
-    """Compiles any program, by way of its syntax tree."""
+    """Compiles any program, through its syntax tree."""
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST | flags, dont_inherit=True)
     last = None
@@ -110,12 +110,12 @@ def compile_tree(source, filename):
     body = compile(tree, filename, "exec", flags, dont_inherit=True)
     if last is None:
         return body, None
-    # `from __future__ import …` at the top holds for the last expression as well.
+    # `from __future__ import …` at the top applies to the last expression, too.
     future = body.co_flags & FUTURE_FLAGS
     value = compile(ast.Expression(last.value), filename, "eval", flags | future, dont_inherit=True)
     if not awaits(body) and not awaits(value):
         return body, value
-    # What is awaited in one part may have been begun in the other, so both are one coroutine.
+    # One part may await what the other began, so both form one coroutine.
     name = ast.copy_location(ast.Name(RESULT, ast.Store()), last)
     tree.body.append(ast.copy_location(ast.Assign([name], last.value), last))
     return compile(tree, filename, "exec", flags, dont_inherit=True), RESULT

@@ -1,6 +1,6 @@
-"""How a run ended, in words that the host can take: values, exceptions and texts, cut to a limit.
+"""Describes how a run ended: values, exceptions and texts, cut to a limit.
 
-Whatever the classes of the program do, something is said.
+There is a description whatever the classes of the program do.
 """
 
 import linecache
@@ -12,34 +12,34 @@ from hatchery._packages import advice_on
 # Integers that every JSON reader of the host takes without loss: what fits 64 bits, signed or not.
 SMALLEST_INTEGER = -(1 << 63)
 LARGEST_INTEGER = (1 << 64) - 1
-# What the host's reader of JSON takes for marks of its own begins so.
+# Keys that begin with this are special to the host's JSON reader.
 NO_KEYS = "$serde_json::private::"
-# Deeper values are no use as JSON, and readers refuse them (serde_json stops at 128).
+# Deeper values are not sent as JSON, since readers refuse them (serde_json stops at 128).
 DEEPEST_VALUE = 100
 SCALARS = (str, int, float, bool)
-# Frames of a traceback that are described.
+# The most frames of a traceback that are described.
 MOST_FRAMES = 200
-# Exceptions of a chain or in groups, and frames and notes of them, that are described one by one.
-# `engine/src/run/outcome/exception.rs` has the same numbers.
+# The most exceptions in a chain or in groups, and frames and notes of them, that are described
+# individually. `engine/src/run/outcome/exception.rs` has the same numbers.
 MOST_EXCEPTIONS = 50
 MOST_FRAMES_IN_ALL = 500
 MOST_NOTES = 100
-# What a text costs of the room for all texts beside its bytes: names of fields, numbers, marks.
+# What a text takes of the room for all texts, besides its bytes: field names, numbers, quotes.
 ROOM_OF_A_PART = 32
-# Characters of a name that fit into a reply whatever its limit is.
+# The characters of a name that fit into a reply under any limit.
 LEAST_NAME = 32
-# In the last line of a cut text.
+# Ends a text that was cut.
 CUT = "… ({} more characters)"
-# How CPython's advice begins that doesn't fit here: there is no site, and no environment to enable.
+# The start of CPython's advice that doesn't apply here: there is no site or environment to enable.
 NO_SITE = ". Site initialization is disabled"
-# What the name of each file of this package begins with: `<hatchery/` in the guest.
+# The prefix of the file names of this package: `<hatchery/` in the guest.
 OUR_FILES = (lambda: None).__code__.co_filename.rpartition("_describe.py")[0]
 
 
 def describe_value(has_value, value, cap, is_wide, encode):
-    """The last expression as JSON, where that holds it, and its `repr`.
+    """Returns the last expression as JSON, if possible, and its `repr`.
 
-    Integers are as large as they like if the host is `is_wide`; else those beyond 64 bits are no JSON.
+    Integers may have any size if `is_wide`; otherwise those beyond 64 bits are not JSON.
     """
     if not has_value or value is None:
         return {"has_value": has_value, "value": None, "repr": None}
@@ -53,10 +53,10 @@ def describe_value(has_value, value, cap, is_wide, encode):
     except KeyboardInterrupt:
         raise
     except MemoryError:
-        # Of what there is no room for in the guest, nobody knows how much it is.
+        # The guest has no room for it, so its size is unknown.
         size = cap + 1
     except BaseException:
-        # No JSON, a lone surrogate, an integer of too many digits; or numpy isn't what it was.
+        # Not JSON, a lone surrogate, too many digits, or the program has changed numpy.
         pass
     described = {
         "has_value": is_json,
@@ -69,8 +69,7 @@ def describe_value(has_value, value, cap, is_wide, encode):
 
 
 def is_long(value, cap):
-    """Whether the value is so many bytes that its whole `repr`, of which little is told, might not
-    find room."""
+    """Whether the value is bytes whose whole `repr`, most of which is cut, might not fit."""
     return (type(value) is bytes or type(value) is bytearray) and len(value) > cap
 
 
@@ -79,7 +78,7 @@ def repr_of_bytes(value, cap):
 
 
 def is_exact_json(value, depth, is_wide):
-    """Whether JSON holds the value with nothing changed but a tuple's name."""
+    """Whether JSON can hold the value unchanged, except that tuples become lists."""
     kind = type(value)
     if value is None or kind is str or kind is bool:
         return True
@@ -100,12 +99,15 @@ def is_exact_json(value, depth, is_wide):
 
 
 class NoJson(Exception):
-    """JSON can't hold a value."""
+    """JSON can't hold the value."""
 
 
 def plain(value, depth, is_wide):
-    """The value in plain types, where those hold all of it: scalars of NumPy are numbers, subclasses
-    are what they derive from, and keys are texts as in `json.dumps`, if no two become the same."""
+    """Converts the value to plain types, if they can hold all of it.
+
+    NumPy scalars become numbers, subclasses become their base types, and keys become strings as in
+    `json.dumps`, unless two keys would become equal.
+    """
     kind = type(value)
     if value is None or kind is str or kind is bool:
         return value
@@ -131,7 +133,7 @@ def plain(value, depth, is_wide):
 
 
 def plain_scalar(value, kind):
-    """A text or a number of its plain type, whatever its class does."""
+    """Converts a string or a number to its plain type, whatever its class does."""
     if kind in SCALARS:
         return value
     if issubclass(kind, str):
@@ -140,7 +142,7 @@ def plain_scalar(value, kind):
 
 
 def plain_key(key, is_wide):
-    """What `json.dumps` makes of a key."""
+    """Converts a key as `json.dumps` does."""
     key = plain(key, 0, is_wide)
     if type(key) is str:
         return key
@@ -148,7 +150,7 @@ def plain_key(key, is_wide):
 
 
 def describe_exception(error, cap):
-    """Type, message and traceback of an exception, whatever its class does."""
+    """Describes type, message and traceback of an exception, whatever its class does."""
     try:
         return describe_as_it_says(error, cap)
     except KeyboardInterrupt:
@@ -158,8 +160,7 @@ def describe_exception(error, cap):
 
 
 def describe_barely(error, cap=0):
-    """What can be said of an exception without running any code of its class, or a builtin that the
-    program may have replaced."""
+    """Describes an exception without code of its class or builtins that the program can replace."""
     name = type.__dict__["__name__"].__get__(type(error))
     # A character takes at most six bytes.
     name = name[: cap // 6 if cap > 6 * LEAST_NAME else LEAST_NAME]
@@ -167,7 +168,7 @@ def describe_barely(error, cap=0):
 
 
 def describe_as_it_says(error, cap):
-    """Everything about an exception, without the agent's own frames."""
+    """Describes an exception completely, without the agent's own frames."""
     name = name_of(type(error))
     trace = trace_of(error)
     while trace is not None and is_ours(trace.tb_frame.f_code):
@@ -186,7 +187,7 @@ def describe_as_it_says(error, cap):
             lines.insert(-1, f"  ({left_out} frames in the middle are left out)\n")
         advice = advice_on(error)
         if advice:
-            # As a note of the exception would be, at the end.
+            # At the end, where a note of the exception would be.
             lines.append(f"{advice}\n")
         text = "".join(lines)
         details = details_of(told, cap)
@@ -203,7 +204,7 @@ def describe_as_it_says(error, cap):
 
 
 def name_of(kind):
-    """The name of a type, with its module unless everyone knows that."""
+    """Returns the name of a type, with its module unless that is well known."""
     module = getattr(kind, "__module__", None)
     name = str(getattr(kind, "__qualname__", "?"))
     if isinstance(module, str) and module not in ("builtins", "__main__"):
@@ -211,7 +212,7 @@ def name_of(kind):
     return name
 
 
-# Read and set whatever the classes of exceptions do.
+# These read and set links whatever the classes of exceptions do.
 trace_of = BaseException.__dict__["__traceback__"].__get__
 LINKS = tuple(
     (BaseException.__dict__[name].__get__, BaseException.__dict__[name].__set__)
@@ -220,7 +221,7 @@ LINKS = tuple(
 
 
 class CutChain:
-    """The chain of an exception's causes and contexts, cut where it gets long, until `mend`."""
+    """Cuts a long chain of an exception's causes and contexts, until `mend`."""
 
     def __init__(self, error):
         self._last = self._links = None
@@ -244,12 +245,12 @@ class CutChain:
 
 
 def parts_of(told):
-    """The cause, the context and the members of a group, as far as they are told of."""
+    """Returns the cause, the context and the members of a group, as far as they are described."""
     return [one for one in (told.__cause__, told.__context__, *(told.exceptions or ())) if one]
 
 
 def make_ours(told):
-    """Leaves out the agent's frames and CPython's advice on the site, and adds lines of source."""
+    """Removes the agent's frames and CPython's advice on the site, and adds source lines."""
     pending = [told]
     while pending:
         told = pending.pop()
@@ -262,14 +263,14 @@ def make_ours(told):
 
 
 def line_of(filename, number):
-    """The line of a program that the compiler didn't give, as CPython reads it from a file."""
+    """Returns a line that the compiler didn't provide, as CPython would read it from a file."""
     if type(filename) is not str or filename not in linecache.cache or not str(number).isdecimal():
         return None
     return linecache.getline(filename, int(number)) or None
 
 
 def details_of(told, cap):
-    """All about an exception but its type, its message and its traceback, as far as can be."""
+    """Describes an exception apart from type, message and traceback, as far as possible."""
     try:
         return Details(cap).of(told)
     except KeyboardInterrupt:
@@ -279,7 +280,7 @@ def details_of(told, cap):
 
 
 class Details:
-    """Describes what a `TracebackException` holds, with as many texts as fit into `cap` bytes."""
+    """Describes a `TracebackException`, with as many texts as fit into `cap` bytes."""
 
     def __init__(self, cap):
         self._room = cap
@@ -287,7 +288,7 @@ class Details:
         self._frames = MOST_FRAMES_IN_ALL
 
     def of(self, told):
-        """All about an exception but its type, its message and its traceback."""
+        """Describes an exception apart from its type, message and traceback."""
         self._exceptions -= 1
         details = {
             "notes": self._notes(getattr(told, "__notes__", None)),
@@ -308,7 +309,7 @@ class Details:
     def _linked(self, told):
         if told is None or self._exceptions <= 0 or self._room <= 0:
             return None
-        # CPython has that since 3.13, and the type itself until some later one.
+        # CPython has this since 3.13; a later version drops the type itself.
         name = getattr(told, "exc_type_str", None) or name_of(told.exc_type)
         return {"type": self._text(name), "message": self._text(str(told)), **self.of(told)}
 
@@ -340,7 +341,7 @@ class Details:
     def _syntax(self, told):
         if not hasattr(told, "msg"):
             return None
-        # It holds the number of the line as a text, or as a number where it found a misspelt keyword.
+        # The line number is a string, or a number where CPython found a misspelt keyword.
         line = str(told.lineno or "")
         texts = {"file": told.filename, "text": told.text}
         syntax = {name: self._text(text) for name, text in texts.items() if isinstance(text, str)}
@@ -348,14 +349,14 @@ class Details:
         return syntax | {name: n for name, n in numbers.items() if small(n) is not None}
 
     def _text(self, text):
-        # What says that a text was cut counts as well, so that at most one says how much is missing.
+        # The note about a cut counts too, so at most one text says how much is missing.
         text = cut(text, self._room) if self._room > 0 else "…"
         self._room -= len(text.encode()) + ROOM_OF_A_PART
         return text
 
 
 def small(number):
-    """The number, if it is one that counts lines or columns."""
+    """Returns the number if it can count lines or columns, else `None`."""
     return number if type(number) is int and 0 <= number < 1 << 32 else None
 
 
@@ -365,7 +366,7 @@ def is_ours(code):
 
 
 def shorten(trace):
-    """Leaves out the middle of a very deep traceback, which would take seconds to describe."""
+    """Removes the middle of a very deep traceback, which would take seconds to describe."""
     frames = []
     while trace is not None:
         frames.append(trace)
@@ -379,7 +380,7 @@ def shorten(trace):
 
 
 def describe_interrupt(error, cap):
-    """Like `describe_exception`, also if describing it raises the same again."""
+    """Like `describe_exception`, even if describing raises the interrupt again."""
     try:
         return describe_exception(error, cap)
     except BaseException:
@@ -407,12 +408,12 @@ def repr_of(value):
 
 
 def clean(text):
-    """The text as UTF-8 can hold it: lone surrogates become escapes."""
+    """Returns the text as UTF-8 can hold it: lone surrogates become escapes."""
     return str.encode(text, "utf-8", "backslashreplace").decode()
 
 
 def cut(text, cap):
-    """At most about `cap` bytes of the text, saying how much is missing."""
+    """Returns at most about `cap` bytes of the text, with a note on how much is missing."""
     text = clean(text)
     if len(text.encode()) <= cap:
         return text

@@ -1,7 +1,7 @@
-"""What a program shows beside its text: rich forms of objects, displays, figures of matplotlib.
+"""What a program shows besides text: rich forms of objects, displays, figures of matplotlib.
 
-A form is a MIME type and its data, a text or bytes. Objects say theirs as they do to notebooks.
-Methods of programs run here, so each may raise, lie and loop; only an interrupt gets out.
+A form is a MIME type and its data, a string or bytes. Objects provide forms as they do to
+notebooks. Methods of programs run here, so each may raise, lie or loop; only an interrupt gets out.
 """
 
 import binascii
@@ -15,13 +15,13 @@ import hatchery
 from hatchery._describe import cut, repr_of, text_of
 from hatchery._wire import display_frame
 
-# Exact types that have no rich form, so that none is looked for.
+# Exact types that have no rich form, so that none is looked up.
 PLAIN = frozenset(
     (type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset)
     + (range, slice, type, type(...), types.FunctionType, types.BuiltinFunctionType)
     + (types.ModuleType,)
 )
-# The methods that are asked, and the type of what they give.
+# The methods that provide forms, and the MIME types of their results.
 METHODS = (
     ("_repr_html_", "text/html"),
     ("_repr_svg_", "image/svg+xml"),
@@ -31,14 +31,14 @@ METHODS = (
     ("_repr_markdown_", "text/markdown"),
     ("_repr_json_", "application/json"),
 )
-# Of these a text is base64, as notebooks hold them.
+# A string of these types is base64, as in notebooks.
 BINARY = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
-# `engine/src/run/outcome/mime.rs` has the same two.
+# `engine/src/run/outcome/mime.rs` has the same two limits.
 MOST_FORMS = 32
 LONGEST_TYPE = 255
-# What matplotlib has all its windows shown by.
+# The module with which matplotlib shows all its windows.
 PATCHED = "matplotlib.backend_bases"
-# What shows a figure in place of the agent: the last one, if there is any. Notebooks have one.
+# Functions that show figures instead of the agent; the last one is used. Notebooks have one.
 figure_showers = []
 
 
@@ -49,25 +49,25 @@ class Displays:
         self._call = call
         self._encode = encode
         self._cap = 0
-        # Figures that were shown as they are; those that are `stale` have changed since.
+        # Figures shown in their present state; those that are `stale` have changed since.
         self._shown = weakref.WeakSet()
 
     def install(self):
-        """Gives programs `display`, and has matplotlib show its figures here."""
+        """Provides `display` to programs, and makes matplotlib show its figures here."""
         builtins.display = hatchery.display = self._function()
         sys.meta_path[:] = [one for one in sys.meta_path if type(one) is not FigureFinder]
         sys.meta_path.insert(0, FigureFinder(self._show_window))
 
     def begin(self, cap):
-        """A run begins, whose texts are cut at `cap` bytes."""
-        if cap != self._cap:  # else a copy of an image would write to a page for nothing
+        """Begins a run whose texts are cut at `cap` bytes."""
+        if cap != self._cap:  # a write would dirty a page
             self._cap = cap
 
     def _function(self):
         def display(*objects, raw=False):
             """Shows each object in the richest forms that it has, in order with the output.
 
-            With `raw` each object is a dictionary from MIME types to data.
+            With `raw`, each object is a dictionary from MIME types to data.
             """
             for one in objects:
                 self._send(forms_in(one, self._encode) if raw else self._all_forms(one))
@@ -77,8 +77,11 @@ class Displays:
         return display
 
     def rich_forms(self, value):
-        """The forms of a value that has more than its `repr`, at most about the cap together; and
-        the bytes of all of them, if some were left out for that, or 0."""
+        """Returns the rich forms of a value, up to about the cap, and the bytes that all would
+        take.
+
+        The latter is 0 if no form was left out.
+        """
         return attempt(self._rich_forms, value) or ([], 0)
 
     def _rich_forms(self, value):
@@ -108,7 +111,7 @@ class Displays:
         figure = is_figure(value) and attempt(png_of, value)
         if figure:
             attempt(self._shown.add, value)
-            # A subclass may have a picture of its own.
+            # A subclass may provide its own picture.
             if not has_form(forms, "image/png"):
                 forms.append(("image/png", figure))
         return forms
@@ -120,10 +123,10 @@ class Displays:
         try:
             self._call(frame)
         except OSError:
-            pass  # The host has no room for it, and says so in the outcome.
+            pass  # the host has no room for it, and reports that in the outcome
 
     def _show_window(self, manager):
-        """Stands in for the `show` of a window of matplotlib: shows its figure and closes it."""
+        """Replaces `show` of a matplotlib window: shows its figure and closes it."""
         self._show_figure(manager.canvas.figure)
         sys.modules["matplotlib._pylab_helpers"].Gcf.destroy(manager)
 
@@ -134,9 +137,9 @@ class Displays:
         self._send([("text/plain", plain), ("image/png", png_of(figure))])
 
     def finish(self, is_interrupted):
-        """The program is over: shows the figures that are still open, and closes them.
+        """Shows the figures that are still open at the program's end, and closes them.
 
-        After an interrupt there is no time for that, and they are only closed.
+        After an interrupt there is no time to show them.
         """
         if "matplotlib._pylab_helpers" not in sys.modules:
             return
@@ -155,7 +158,7 @@ class Displays:
 
 
 def attempt(function, *arguments):
-    """What the function gives, or `None` if it raises anything but an interrupt."""
+    """Returns the function's result, or `None` if it raises anything but an interrupt."""
     try:
         return function(*arguments)
     except KeyboardInterrupt:
@@ -165,7 +168,7 @@ def attempt(function, *arguments):
 
 
 def forms_of(value, encode):
-    """Every form that the value's class has a method for."""
+    """Returns every form for which the value's class has a method."""
     kind = type(value)
     if issubclass(kind, type):
         return []
@@ -186,11 +189,11 @@ def forms_of(value, encode):
     if not forms and is_series(value):
         data = data_of("text/html", attempt(lambda: value.to_frame()._repr_html_()), encode)
         forms += [("text/html", data)] if data is not None else []
-    return forms[: MOST_FORMS - 2]  # which leaves room for a text and a figure
+    return forms[: MOST_FORMS - 2]  # leaves room for a text and a figure
 
 
 def forms_in(given, encode):
-    """The forms in a dictionary from MIME types to data."""
+    """Returns the forms in a dictionary from MIME types to data."""
     forms = []
     for mime, data in attempt(lambda: list(dict.items(given))) or ():
         if len(forms) == MOST_FORMS:
@@ -207,13 +210,13 @@ def has_form(forms, mime):
 
 
 def is_mime(name):
-    """Whether it is a text that the host takes as a MIME type."""
+    """Whether it is a string that the host accepts as a MIME type."""
     is_plain = type(name) is str and name.isascii() and name.isprintable() and " " not in name
     return is_plain and "/" in name and len(name) <= LONGEST_TYPE
 
 
 def data_of(mime, given, encode):
-    """What an object gave for a MIME type, as a text or bytes; `None` if it is neither."""
+    """Returns an object's data for a MIME type as a string or bytes; `None` if it is neither."""
     if given is None:
         return None
     kind = type(given)
@@ -240,17 +243,17 @@ def is_figure(value):
 
 
 def is_one_of(value, module, name):
-    """Whether the value is of that class, in a module that the program has imported."""
+    """Whether the value is of that class; the program must have imported the module."""
     if module not in sys.modules:
         return False
     return attempt(lambda: issubclass(type(value), getattr(sys.modules[module], name))) is True
 
 
 def png_of(figure):
-    """What `savefig` writes; matplotlib draws with Agg for that, whatever the backend."""
+    """Returns what `savefig` writes; matplotlib draws that with Agg, whatever the backend."""
     target = io.BytesIO()
     figure.savefig(target, format="png")
-    # Drawing for a file changes and puts back what counts as a change.
+    # Drawing to a file marks the figure as changed, although nothing has changed.
     figure.stale = False
     return target.getvalue()
 
@@ -267,7 +270,7 @@ def complain(error):
 
 
 class FigureFinder:
-    """Finds matplotlib's windows as the other finders do, and sees to how they are shown."""
+    """Finds matplotlib's windows through the other finders, and replaces how they are shown."""
 
     def __init__(self, show):
         self._show = show
@@ -286,7 +289,7 @@ class FigureFinder:
 
 
 class FigureLoader:
-    """Loads as another loader does, and then has windows shown by a function of ours."""
+    """Loads a module with another loader, then makes a function of ours show its windows."""
 
     def __init__(self, loader, show):
         self._loader = loader

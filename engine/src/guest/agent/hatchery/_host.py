@@ -1,8 +1,8 @@
 """The functions of the host: `from hatchery import host`, then `host.price(item="x")`.
 
-A call begins in the host and gets a ticket; whoever wants its end waits in the host. So a plain call
-and an awaited one are the same to the host, and many can be under way at once. Which functions there
-are is asked for when a program first looks, anew in each run.
+A call begins in the host and gets a ticket; the caller waits in the host until it ends. So plain
+and awaited calls are the same to the host, and many can be in flight at once. The list of functions
+is fetched when a program first looks at it, anew in each run.
 """
 
 import _sitebuiltins
@@ -15,10 +15,10 @@ import hatchery
 from hatchery._describe import NO_KEYS
 from hatchery._wire import CALL, CANCEL, FUNCTIONS, WAIT, decode_request, encode_json
 
-# Integers that arrive as they are.
+# Integers that arrive unchanged.
 SMALLEST_INTEGER = -(1 << 63)
 LARGEST_INTEGER = (1 << 64) - 1
-# Deeper arguments are refused, as the host would.
+# Deeper arguments are refused, as the host refuses them.
 DEEPEST_ARGUMENT = 100
 
 
@@ -29,25 +29,25 @@ class HostFunctionError(Exception):
 
 
 class HostLimitError(HostFunctionError):
-    """A call of a host function was beyond a limit of the run."""
+    """A call of a host function exceeded a limit of the run."""
 
     type = "HostLimitError"
 
 
 class Bridge:
-    """What calls are under way, and the way to the host."""
+    """The calls in flight, and the connection to the host."""
 
     def __init__(self):
         self._call = None
-        # Descriptions of the functions by name, once they were asked for in this run.
+        # Descriptions of the functions by name, if this run has fetched them.
         self._table = None
-        # What was made of them.
+        # The Python functions made from them.
         self._made = {}
-        # What awaits the end of a call, by ticket.
+        # The futures of awaited calls, by ticket.
         self.awaited = {}
         # Exceptions of the host's own types, by name.
         self._types = {}
-        # Whether this turn is one of a session, and the event loop that stays (`_loop.py`).
+        # Whether this turn is a session's, and the event loop that is kept (`_loop.py`).
         self.is_session = False
         self.loop = None
 
@@ -55,8 +55,8 @@ class Bridge:
         self._call = call
 
     def begin_turn(self, is_session):
-        """Forgets what was another run's: calls end with the run that made them."""
-        if self.is_session is not is_session:  # else a copy of an image would write for nothing
+        """Discards the state of the last run: calls end with the run that made them."""
+        if self.is_session is not is_session:  # a write would dirty a page
             self.is_session = is_session
         if self._table is not None:
             self._table, self._made = None, {}
@@ -70,7 +70,7 @@ class Bridge:
                     pass  # its loop was closed, or is the program's own
 
     def catch_up(self):
-        """Has a session's tasks go on that can, before and behind what the turn itself does."""
+        """Lets a session's tasks run as far as they can, before and after the turn's own work."""
         if self.is_session and self.loop is not None:
             self.loop.catch_up()
 
@@ -81,7 +81,7 @@ class Bridge:
         return self._table
 
     def function(self, name):
-        """The function of this name; `None` if the host has none."""
+        """Returns the function of this name; `None` if the host has none."""
         made = self._made.get(name)
         if made is None and name in self.table():
             made = self._made[name] = make_function(self._table[name])
@@ -97,10 +97,10 @@ class Bridge:
         raise self.error(*ticket)
 
     def wait(self, timeout=None, ticket=0):
-        """Waits until calls have ended, that of the ticket or any, for so many seconds at most.
+        """Waits until calls have ended, the ticket's or any, for at most `timeout` seconds.
 
-        Returns a list of tickets, whether each call was a success, and what came of it. It is empty
-        if time was over or the run was interrupted.
+        Returns a list of tickets, each with whether the call succeeded and with its result. It is
+        empty after a timeout or an interrupt.
         """
         nanoseconds = -1 if timeout is None else round_up(timeout)
         body = nanoseconds.to_bytes(8, "little", signed=True) + ticket.to_bytes(4, "little")
@@ -111,7 +111,7 @@ class Bridge:
         self._call(CANCEL + ticket.to_bytes(4, "little"))
 
     def call(self, name, arguments):
-        """Calls a function, and waits for its end."""
+        """Calls a function and waits until it ends."""
         ticket = self.begin(name, arguments)
         try:
             while True:
@@ -125,10 +125,10 @@ class Bridge:
                 self.cancel(ticket)
 
     async def call_async(self, name, arguments):
-        """The same without keeping other tasks of the event loop from running."""
+        """Like `call`, but lets other tasks of the event loop run."""
         loop = sys.modules["asyncio"].get_running_loop()
         if not getattr(loop, "waits_in_host", False):
-            raise RuntimeError("host functions can be awaited in the sandbox's own event loop only")
+            raise RuntimeError("host functions can only be awaited on the sandbox's own event loop")
         future = loop.create_future()
         ticket = self.begin(name, arguments)
         awaited = self.awaited
@@ -143,7 +143,7 @@ class Bridge:
                     self.cancel(ticket)
 
     def dispatch(self, ended):
-        """Tells those who await calls of their ends."""
+        """Passes the results of ended calls to those who await them."""
         for ticket, is_success, result in ended:
             future = self.awaited.pop(ticket, None)
             if future is None or future.done():
@@ -154,7 +154,7 @@ class Bridge:
                 settle(future, self.error(*result))
 
     def error(self, name, message):
-        """The exception of a name: Python's own, or one that `HostFunctionError` catches."""
+        """Returns the exception of this name: Python's own, or a `HostFunctionError`."""
         if name == "HostLimitError":
             return HostLimitError(message)
         kind = getattr(builtins, name, None)
@@ -162,7 +162,7 @@ class Bridge:
             try:
                 return kind(message)
             except TypeError:
-                pass  # one that wants more than a text
+                pass  # it needs more than a message
         if name == "HostFunctionError":
             return HostFunctionError(message)
         kind = self._types.get(name)
@@ -177,18 +177,18 @@ def settle(future, error):
     if future.done():
         return
     if isinstance(error, StopIteration):
-        # No future takes one.
+        # Futures refuse it.
         error = RuntimeError(f"StopIteration: {error}")
     future.set_exception(error)
 
 
 def round_up(seconds):
-    """Seconds in whole nanoseconds, so that a wait is never too short; at most some centuries."""
+    """Converts seconds to nanoseconds, rounded up so that no wait is too short, and capped."""
     return min(max(0, -int(-min(seconds, 1e10) * 1_000_000_000 // 1)), (1 << 63) - 1)
 
 
 def check(value, depth):
-    """Raises `TypeError` unless JSON holds the value with nothing changed but a tuple's name."""
+    """Raises an exception unless JSON can hold the value; only tuples become lists."""
     kind = type(value)
     if value is None or kind is str or kind is bool:
         return
@@ -201,11 +201,11 @@ def check(value, depth):
     elif kind not in (list, tuple, dict):
         raise TypeError(f"host functions take JSON values, not {kind.__name__}")
     elif depth == 0:
-        raise ValueError(f"arguments of host functions are at most {DEEPEST_ARGUMENT} deep")
+        raise ValueError(f"arguments of host functions can be nested at most {DEEPEST_ARGUMENT} deep")
     elif kind is dict:
         for key, item in value.items():
             if type(key) is not str:
-                raise TypeError(f"keys for host functions are texts, not {type(key).__name__}")
+                raise TypeError(f"keys for host functions must be strings, not {type(key).__name__}")
             if key.startswith(NO_KEYS):
                 raise ValueError(f"no host function takes the key {key!r}")
             check(item, depth - 1)
@@ -215,7 +215,7 @@ def check(value, depth):
 
 
 class Hint:
-    """The type of a parameter or a result, in the host's words."""
+    """The type of a parameter or a result, as the host writes it."""
 
     def __init__(self, text):
         self._text = text
@@ -225,7 +225,7 @@ class Hint:
 
 
 def make_function(function):
-    """A Python function with the signature and the documentation of one of the host's."""
+    """Returns a Python function with the signature and documentation of a host function."""
     plain = define(function, "def", "", bridge.call, function["name"])
     plain.aio = define(function, "async def", "await ", bridge.call_async, f"{function['name']}.aio")
     return plain
@@ -266,9 +266,10 @@ def define(function, keyword, wait, call, qualified):
 
 
 class HostModule(types.ModuleType):
-    """Functions that whoever runs this program lends it; `dir(host)` lists them.
+    """Functions that the host lends to this program; `dir(host)` lists them.
 
-    Each blocks until it has a result. `await host.NAME.aio(...)` doesn't keep other tasks waiting.
+    Each call blocks until it has a result. `await host.NAME.aio(...)` lets other tasks run
+    meanwhile.
     """
 
     def __getattr__(self, name):
@@ -279,7 +280,7 @@ class HostModule(types.ModuleType):
         function = bridge.function(name)
         if function is None:
             there = ", ".join(sorted(bridge.table())) or "none"
-            message = f"the host has no function {name!r}; there are: {there}"
+            message = f"the host has no function {name!r}; available: {there}"
             raise AttributeError(message, name=name, obj=self)
         return function
 
@@ -288,7 +289,7 @@ class HostModule(types.ModuleType):
 
 
 if not hasattr(builtins, "help"):
-    # There are builds whose start leaves it out.
+    # Some builds start without it.
     builtins.help = _sitebuiltins._Helper()
 for _error in (HostFunctionError, HostLimitError):
     _error.__module__ = "hatchery"

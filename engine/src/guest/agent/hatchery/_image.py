@@ -1,4 +1,4 @@
-"""What is done once, before an image is taken of an interpreter, and what sets its copies apart."""
+"""Prepares an interpreter for its image, and makes the copies of an image different."""
 
 import gc
 import importlib
@@ -9,17 +9,17 @@ from hatchery._describe import describe_exception
 from hatchery._streams import ease_logging, flush_streams, new_main
 from hatchery._wire import FETCH, IMMORTAL, LAST, REHEARSE, SEEDED, encode_request, reply_frame
 
-# Objects that are made immortal in one go.
+# The number of objects that one message makes immortal.
 OBJECTS_AT_ONCE = 256
-# Words of a generator's state by which the host finds it in the generator's memory.
+# The words of a generator's state by which the host finds the state in its memory.
 SEED_NEEDLE = 16
-# Free pieces of memory that are filled: of so many bytes at most each, apart from what a `bytes`
-# object and the allocator (wasi-libc's) add to them, and so many in all.
+# Holes in memory that are filled: the largest content in bytes, without what a `bytes` object and
+# the allocator (wasi-libc's) add to it, and the most holes.
 LARGEST_HOLE = 1016
 MOST_HOLES = 50_000
-# So many pieces in a row that lie side by side are where no others are left.
+# This many adjacent pieces in a row mean that no holes of that size are left.
 PIECES_IN_A_ROW = 4
-# What programs do first of all, each in its own way of ending.
+# What programs typically do, each ending in a different way.
 REHEARSALS = (
     "import sys; x = 1; print(end=''); x",
     "def f(): 1 / 0\nf()",
@@ -28,12 +28,12 @@ REHEARSALS = (
     "[1, {'a': (2.5, None)}]",
     "x = 1",
 )
-# After this often CPython has specialised what is to be specialised, and no longer counts there.
+# After this many runs, CPython has specialised the code and no longer counts its executions.
 REHEARSED_TIMES = 40
 
 
 def prepare(agent):
-    """Makes the agent's interpreter what an image is taken of: imports, runs the setup, settles."""
+    """Prepares the agent's interpreter for an image: imports, runs the setup, settles."""
     request = agent._decode(agent._call(FETCH))
     sys.modules["__main__"] = agent.main
     try:
@@ -51,7 +51,7 @@ def prepare(agent):
     finally:
         sys.modules["__main__"] = agent._between
     flush_streams()
-    # Frozen, so that the collections at the end of each don't take long.
+    # Frozen, so that the collection at the end of each rehearsal is quick.
     gc.freeze()
     for source in REHEARSALS * REHEARSED_TIMES:
         rehearse(agent, source)
@@ -61,7 +61,7 @@ def prepare(agent):
 
 
 def rehearse(agent, source):
-    """Serves a request of its own, so that what is made at the first time is in the image."""
+    """Serves a made-up request, so that what a first run creates is part of the image."""
     answer = encode_request((source, LAST | REHEARSE, 1000, 0))
     call, agent._call = agent._call, lambda frame: answer if frame == FETCH else b""
     main = agent.main
@@ -70,15 +70,15 @@ def rehearse(agent, source):
 
 
 def settle(agent):
-    """Leaves nothing that copies of this interpreter must not have in common."""
+    """Removes what copies of this interpreter must not have in common."""
     reseed(agent._generators)
-    # What is here now is never looked at again by a collection, and so never written to.
+    # Collect, then freeze: later collections don't look at what is here now, or write to it.
     gc.collect()
     make_immortal(agent._call, {id(agent.main), id(agent.main.__dict__), id(agent._reserve)})
     agent._filled = fill_holes()
     gc.freeze()
     if agent._image_names is None:
-        # One that a collection looks at.
+        # A module that collections look at.
         agent.main, agent._next_main = new_main(), None
     for generator in agent._generators:
         words = twister_words(generator)
@@ -90,10 +90,10 @@ def settle(agent):
 
 
 def make_immortal(call, spared):
-    """Has the host make every object immortal that is here, but for those with the spared ids.
+    """Makes the host turn every object here immortal, except those with the spared ids.
 
-    Nothing counts references to an immortal object, so that using one writes nothing: copies of
-    this interpreter go on sharing the page that it lies in.
+    References to an immortal object aren't counted, so using it writes nothing: copies of this
+    interpreter continue to share its page.
     """
     pending = gc.get_objects()
     spared = spared | {id(pending), id(spared)}
@@ -105,24 +105,23 @@ def make_immortal(call, spared):
         pending += gc.get_referents(*fresh)
         for code in fresh:
             if type(code) is types.CodeType:
-                # A collection never looks into these.
+                # Collections don't traverse these.
                 pending += (code.co_consts, code.co_names, code.co_filename, code.co_name)
                 pending += (code.co_qualname, code.co_linetable, code.co_exceptiontable)
 
 
 def fill_holes():
-    """Fills the small pieces of memory that imports have left free between objects; returns what is
-    in them, some 0.3 MB with pandas.
+    """Fills the small holes that imports have left between objects; returns the objects in them.
 
-    What a run allocates then lies side by side, and not all over the memory. So it writes to fewer
-    pages, each of which is put back before the next run.
+    They take about 0.3 MB with pandas. The allocations of a run are then adjacent instead of
+    scattered, so it writes to fewer pages that must be restored before the next run.
     """
     filled, count = [None] * MOST_HOLES, 0
     for size in range(LARGEST_HOLE, -16, -16):
         piece = (size + 36) // 16 * 16 if size > 0 else 16
         last = row = 0
         while row < PIECES_IN_A_ROW and count < MOST_HOLES:
-            # Nothing is smaller than the latter.
+            # No object is smaller than a plain one.
             one = filled[count] = bytes(size) if size > 0 else object()
             row = row + 1 if id(one) - last == piece else 0
             last = id(one)
@@ -132,7 +131,7 @@ def fill_holes():
 
 
 def shared_generators():
-    """The generators of random numbers that modules keep, but for those that ask the system."""
+    """Yields the random number generators that modules keep, except those that ask the system."""
     numbers = sys.modules.get("numpy.random.bit_generator")
     for generator in gc.get_objects():
         kind = type(generator)
@@ -144,7 +143,7 @@ def shared_generators():
 
 
 def twister_words(generator):
-    """The words of a Mersenne Twister's state, which the host can write; `None` for others."""
+    """Returns the state of a Mersenne Twister, which the host can write; `None` for others."""
     if hasattr(generator, "getstate"):
         return generator.getstate()[1]
     state = generator.state
@@ -152,7 +151,7 @@ def twister_words(generator):
 
 
 def reseed(generators):
-    """Leaves nothing random that a copy of this interpreter has as well: seeds from the system."""
+    """Reseeds from the system, so that copies of this interpreter share no random state."""
     forget_identities()
     shared = [sys.modules["random"]._inst] if "random" in sys.modules else []
     for generator in (*generators, *shared):
@@ -161,12 +160,12 @@ def reseed(generators):
         else:
             generator.state = type(generator)().state
     if "numpy.random" in sys.modules:
-        # Draws what it has put by anew as well.
+        # Discards buffered random numbers, too.
         sys.modules["numpy.random"].seed()
 
 
 def forget_identities():
-    """Takes away what modules drew by chance when they were imported, where they keep it."""
+    """Clears what modules drew at random when they were imported."""
     for module, names in (("uuid", ("_node", "_last_timestamp")), ("tempfile", ("_name_sequence",))):
         module = sys.modules.get(module)
         for name in names if module is not None else ():

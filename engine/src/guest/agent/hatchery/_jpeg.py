@@ -1,9 +1,12 @@
-"""JPEG for Pillow, whose own encoder is machine code that this build lacks: baseline, 8 bits, with
-Huffman codes made for each picture. Pillow takes encoders in Python for this very purpose."""
+"""A JPEG encoder for Pillow, whose own is machine code that this build lacks.
+
+It writes baseline JPEG of 8 bits, with Huffman codes made for each picture. Pillow supports
+encoders in Python for this purpose.
+"""
 
 import heapq
 
-# What a quality of 50 divides by, for brightness and for colour: annex K of the standard.
+# The divisors at a quality of 50, for brightness and for colour: annex K of the standard.
 LUMINANCE = (
     "16 11 10 16 24 40 51 61 12 12 14 19 26 58 60 55 14 13 16 24 40 57 69 56 14 17 22 29 51 87 80 62"
     " 18 22 37 56 68 109 103 77 24 35 55 64 81 104 113 92 49 64 78 87 103 121 120 101"
@@ -14,19 +17,19 @@ CHROMINANCE = (
     + " 99" * 32
 )
 DEFAULT_QUALITY = 75
-# Pixels of a chunk, about: its bits are one byte each while they are put together.
+# The approximate number of pixels in a chunk, whose bits take a byte each while they are joined.
 CHUNK_PIXELS = 1 << 20
 LONGEST_CODE = 16
-# What blocks begin and end with, and the run of zeroes that is the longest.
+# The symbols that end a block and that stand for the longest run of zeroes.
 END_OF_BLOCK, SIXTEEN_ZEROES = 0x00, 0xF0
-# Takes the code of only ones, which no symbol may have.
+# Takes the code that consists of ones, which no symbol may have.
 NO_SYMBOL = 256
 
 
 def adapt_pillow(module):
     image = getattr(module, "Image", None)
     if image is None or hasattr(getattr(image, "core", None), "jpeg_encoder"):
-        return  # a module of the program's own, or a Pillow that has it
+        return  # the program's own module, or a Pillow with an encoder
 
     class JpegEncoder(module.ImageFile.PyEncoder):
         _pushes_fd = True
@@ -55,7 +58,7 @@ def encode(
     extra,
     exif,
 ):
-    """The bytes of a JPEG file; the arguments are those of Pillow's own encoder."""
+    """Returns the bytes of a JPEG file; the arguments are those of Pillow's own encoder."""
     import numpy
 
     width, height = picture.size
@@ -113,7 +116,7 @@ def segment(marker, contents):
 
 
 def quantization(numpy, tables, quality):
-    """What coefficients are divided by, for brightness and for colour, in their natural order."""
+    """Returns the divisors of coefficients, for brightness and for colour, in natural order."""
     if quality <= 0:
         quality = 100 if tables else DEFAULT_QUALITY
     quality = min(quality, 100)
@@ -125,10 +128,12 @@ def quantization(numpy, tables, quality):
 
 
 def code_of(counts):
-    """A Huffman code for symbols that occur so often: the symbols, the lengths of their codes, and
-    the codes, the shortest first."""
+    """Returns a Huffman code for symbols with these counts.
+
+    It consists of the symbols, the lengths of their codes, and the codes, the shortest first.
+    """
     while True:
-        # No other occurs as seldom, so it has the longest code; being the last, that of only ones.
+        # The rarest, so it has the longest code; being last, the one that consists of ones.
         heap = [(0, NO_SYMBOL, [NO_SYMBOL])]
         heap += [(count, symbol, [symbol]) for symbol, count in counts.items()]
         heapq.heapify(heap)
@@ -153,7 +158,7 @@ def code_of(counts):
 
 
 class Tokens:
-    """What is to be coded: symbols, each with the bits that follow it, in the file's order."""
+    """The symbols to encode, each with the bits that follow it, in the file's order."""
 
     def __init__(self, numpy, sampling, divisors, of_colour):
         self._numpy, self._sampling, self._of_colour = numpy, sampling, of_colour
@@ -164,13 +169,13 @@ class Tokens:
         diagonals = lambda at: (at // 8 + at % 8, at // 8 if (at // 8 + at % 8) % 2 else at % 8)
         self.zigzag = numpy.array(sorted(range(64), key=diagonals))
         self._last = [0] * len(of_colour)
-        # How often each symbol occurs, by kind: whether it is for coefficients that vary (AC), and
-        # whether it is for colour.
+        # The counts of symbols by kind: whether they are for varying coefficients (AC), and whether
+        # they are for colour.
         self.counts = {}
         self._chunks = []
 
     def add(self, samples):
-        """Takes rows of the picture, all that are left or as many as make whole units."""
+        """Adds rows of the picture: all that are left, or as many as make whole units."""
         numpy = self._numpy
         across, down = self._sampling
         blocks, colours = [], []
@@ -190,7 +195,7 @@ class Tokens:
         self._tokenize(blocks.reshape(-1, 64), colours)
 
     def _units(self, plane, unit, colour):
-        """The quantized coefficients of blocks, as they are put together in units."""
+        """Returns the quantized coefficients of blocks, grouped into units."""
         numpy = self._numpy
         high, wide = plane.shape
         blocks = plane.reshape(high // 8, 8, wide // 8, 8).transpose(0, 2, 1, 3)
@@ -202,7 +207,7 @@ class Tokens:
         return blocks.transpose(0, 2, 1, 3, 4).reshape(-1, down * across, 64)
 
     def _difference(self, blocks):
-        """Has the first coefficient of each block say by how much it differs from the one before."""
+        """Replaces the first coefficient of each block by its difference from the one before."""
         for index, of_plane in enumerate(blocks):
             firsts = of_plane[:, :, 0].copy()
             differences = self._numpy.diff(firsts.reshape(-1), prepend=self._last[index])
@@ -217,7 +222,7 @@ class Tokens:
         is_first = numpy.diff(block, prepend=-1) != 0
         zeroes = at - numpy.where(is_first, 0, numpy.roll(at, 1)) - 1
         sizes = bit_lengths(numpy, values)
-        # Where each token stands: that of a run before that of the coefficient which ends it.
+        # The place of each token: a run comes before the coefficient that ends it.
         runs = zeroes >> 4
         dc = numpy.arange(len(blocks)) * 256
         dc_sizes = bit_lengths(numpy, blocks[:, 0])
@@ -245,7 +250,7 @@ class Tokens:
         self._chunks.append(chunk)
 
     def bits(self, codes):
-        """All tokens in these codes, as bytes; what is missing of the last one is ones."""
+        """Returns all tokens in these codes, as bytes; the last one is padded with ones."""
         numpy = self._numpy
         code_at, length_at = numpy.zeros((2, 1024), dtype=numpy.intp)
         for (is_ac, colour), (symbols, lengths, of_symbols) in codes.items():
@@ -263,7 +268,7 @@ class Tokens:
 
 
 def padded(numpy, plane, across, down):
-    """The plane with its last column and row repeated until it is made of whole units."""
+    """Repeats the last column and row of the plane until it consists of whole units."""
     high, wide = plane.shape
     return numpy.pad(plane, ((0, -high % down), (0, -wide % across)), mode="edge")
 
@@ -273,7 +278,7 @@ def bit_lengths(numpy, values):
 
 
 def ones_complement(numpy, values, sizes):
-    """Values in as many bits as their sizes say, negative ones less one."""
+    """Returns values in as many bits as their sizes say, negative ones less one."""
     values = values.astype(numpy.intp)
     return numpy.where(values < 0, values + (1 << sizes) - 1, values)
 

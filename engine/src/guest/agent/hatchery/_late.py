@@ -1,15 +1,16 @@
-"""Modules of the package that are run only when they are first needed.
+"""Modules of the package that run only when they are first needed.
 
-That is the event loop, which needs asyncio; and what adapts modules of Python to the sandbox when a
-program imports them: asyncio is given that event loop, since the one that it has wants sockets.
+These are the event loop, which needs asyncio, and modules that adapt modules of Python to the
+sandbox when a program imports them. For example, asyncio gets our event loop, since its own needs
+sockets.
 """
 
 import sys
 from _frozen_importlib import ModuleSpec
 
-# The module of asyncio that says which event loop there is, and is imported last.
+# The module of asyncio that chooses the event loop. It is imported last.
 LOOPS = "asyncio.unix_events"
-# Which module of ours adapts a module: by its table `ADAPT`, if it has one.
+# Which of our modules adapts a module, through its table `ADAPT`, if it has one.
 ADAPTED = {
     LOOPS: "hatchery._loop",
     "socket": "hatchery._network",
@@ -25,7 +26,7 @@ ADAPTED = {
 
 
 class LateFinder:
-    """Finds modules whose code is here already, and sees those come that are adapted."""
+    """Finds modules whose code is already here, and intercepts imports of those to adapt."""
 
     def __init__(self, codes):
         self._codes = codes
@@ -53,13 +54,13 @@ class LateFinder:
 
 
 class AdaptingLoader:
-    """Loads a module as another loader does, and has a module of ours adapt it."""
+    """Loads a module with another loader, then adapts it."""
 
     def __init__(self, loader):
         self._loader = loader
 
     def __getattr__(self, name):
-        # Whoever only asks for the spec reads the source by it.
+        # Those who only ask for the spec read the source through it.
         return getattr(self._loader, name)
 
     def create_module(self, spec):
@@ -72,19 +73,19 @@ class AdaptingLoader:
 
 
 def adapt(module):
-    """Has the module of ours adapt a module that was imported."""
+    """Adapts a module that was imported."""
     name = ADAPTED[module.__name__]
     try:
         __import__(name)
     except ImportError:
-        return  # the program took our package away
+        return  # the program removed our package
     change = getattr(sys.modules[name], "ADAPT", {}).get(module.__name__)
     if change is not None:
         change(module)
 
 
 def install(codes):
-    """Has imports find these modules, which come as code by name."""
+    """Lets imports find these modules, which are given as code by name."""
     sys.meta_path.insert(0, LateFinder(codes))
     if "warnings" in sys.modules:  # CPython itself may have imported it
         adapt(sys.modules["warnings"])

@@ -1,21 +1,21 @@
-"""Waits of the one thread that there is: timed ones sleep, and those that nobody can end are refused.
+"""Waits in a single thread: timed waits sleep, and waits that nobody can end are refused.
 
-The build has no threads, and its C library ends the interpreter where a lock would have to wait.
-So the types of locks and queues get other methods, which hold for all of them, whoever made them and
-when. A lock that is free costs one call more than it did.
+The build has no threads, and its C library ends the interpreter where a lock would have to wait. So
+the types of locks and queues get other methods, which apply to all instances, whoever created them
+and when. Acquiring a free lock costs one more call than before.
 """
 
 import sys
 
-DEADLOCK = "deadlock: this interpreter has one thread, so nobody else could {}"
+DEADLOCK = "deadlock: the sandbox has one thread, so no other thread can {}"
 NO_THREADS = (
-    "can't start new thread: this interpreter has one; use asyncio for what waits, and more jobs"
-    " for what computes"
+    "can't start new thread: the sandbox has one thread; use asyncio for concurrent waits, and"
+    " several jobs for parallel computation"
 )
 
 
 def lock_methods(take, is_locked, new_lock, sleep):
-    """`acquire` and `__enter__` of locks, from what the type has and what waits."""
+    """Returns `acquire` and `__enter__` of locks, which use the type's own methods and `sleep`."""
 
     def acquire(self, blocking=True, timeout=-1):
         if timeout == -1:
@@ -26,7 +26,7 @@ def lock_methods(take, is_locked, new_lock, sleep):
             raise RuntimeError(DEADLOCK.format("release the lock"))
         if not is_locked(self):
             return take(self, blocking, timeout)
-        # One that is free refuses what can't be waited for.
+        # A free lock refuses invalid timeouts.
         take(new_lock(), blocking, timeout)
         sleep(timeout)
         return take(self, False)
@@ -40,7 +40,7 @@ def lock_methods(take, is_locked, new_lock, sleep):
 
 
 def queue_method(take, is_empty, sleep):
-    """`get` of simple queues."""
+    """Returns `get` of simple queues."""
 
     def get(self, block=True, timeout=None):
         if not block or not is_empty(self):
@@ -56,12 +56,12 @@ def queue_method(take, is_empty, sleep):
 
 
 def start_thread(*args, **kwargs):
-    """What stands in for the functions that start threads."""
+    """Replaces the functions that start threads."""
     raise RuntimeError(NO_THREADS)
 
 
 def replace(kind, methods):
-    """Gives a type that can't be changed other methods."""
+    """Replaces methods of a type that can't be changed."""
     import gc
 
     [namespace] = gc.get_referents(kind.__dict__)
@@ -73,7 +73,7 @@ def replace(kind, methods):
 
 
 def install():
-    """Replaces what would wait for ever."""
+    """Replaces the methods that would wait forever."""
     import _queue
     import _thread
     import time
@@ -83,10 +83,10 @@ def install():
     replace(lock, [(acquire, ("acquire", "acquire_lock")), (enter, ("__enter__",))])
     queue = _queue.SimpleQueue
     replace(queue, [(queue_method(queue.get, queue.empty, time.sleep), ("get",))])
-    # `threading` is imported later, and takes them from here.
+    # `threading`, which is imported later, takes them from here.
     for name in ("start_new_thread", "start_new", "start_joinable_thread"):
         setattr(_thread, name, start_thread)
-    # CPython remembers what it found in a type.
+    # CPython caches the methods of types.
     sys._clear_internal_caches()
 
 
@@ -94,4 +94,4 @@ if sys.platform == "wasi":
     try:
         install()
     except (AttributeError, ImportError, ValueError):
-        pass  # a build of another shape, which waits in its own way
+        pass  # another kind of build, which waits in its own way

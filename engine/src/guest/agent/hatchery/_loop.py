@@ -1,10 +1,10 @@
 """asyncio's event loop in the sandbox: it waits in the host, for its timers and for host functions.
 
-There are no sockets, pipes, processes, signals and threads here, so nothing else wakes it up.
+There are no sockets, pipes, processes, signals or threads here, so nothing else wakes it up.
 
-All that an interpreter awaits outside of functions runs on one loop, the `bridge`'s. In a session it
-lives as long as the session's variables, and is there also while no turn awaits anything: a task
-can be made in one turn and awaited in a later one.
+Everything that an interpreter awaits outside functions runs on one loop, kept by the `bridge`. In a
+session it lives as long as the session's variables, even while no turn awaits anything: a task can
+be created in one turn and awaited in a later one.
 """
 
 import atexit
@@ -15,7 +15,7 @@ import sys
 from asyncio import base_events, events, tasks
 from hatchery._host import bridge
 
-# Steps of the loop that tasks may take between a session's turns, if they have always more to do.
+# The most steps of the loop between a session's turns, if tasks always have more to do.
 MOST_STEPS = 1000
 
 
@@ -41,15 +41,15 @@ class HostLoop(base_events.BaseEventLoop):
         pass
 
     def _write_to_self(self):
-        # Nobody waits while somebody else runs.
+        # There is no other thread to wake.
         pass
 
     def catch_up(self):
-        """Lets tasks do what they can without waiting, as they would while nobody else runs."""
+        """Runs tasks as far as possible without waiting, as if they had run in the background."""
         for _ in range(MOST_STEPS):
             if self.is_closed() or self.is_running() or not self._is_due():
                 return
-            # Stopped beforehand, it does one step.
+            # Stopping it first makes it do one step.
             self.stop()
             self.run_forever()
 
@@ -64,7 +64,7 @@ class HostLoop(base_events.BaseEventLoop):
 
 
 def refuse(what, names):
-    """Has methods of the loop say what there is not."""
+    """Makes methods of the loop fail and say what the sandbox lacks."""
     for name in names.split():
 
         async def method(self, *args, **kwargs):
@@ -86,7 +86,7 @@ refuse("pipes", "connect_read_pipe connect_write_pipe")
 refuse("processes", "subprocess_exec subprocess_shell")
 
 def kept_loop():
-    """The loop that stays, made when it is first needed."""
+    """Returns the loop that is kept; creates it when it is first needed."""
     loop = bridge.loop
     if loop is None or loop.is_closed():
         if loop is None:
@@ -96,9 +96,9 @@ def kept_loop():
 
 
 def run(coroutine):
-    """Runs a coroutine to its end, on the loop that stays.
+    """Runs a coroutine to its end, on the loop that is kept.
 
-    Tasks that it leaves go on when the loop runs next. A host function that such a task awaits
+    Tasks that it leaves continue when the loop runs next. A host function that such a task awaits
     fails when the turn is over: calls end with the run that made them.
     """
     loop = kept_loop()
@@ -115,7 +115,7 @@ def run(coroutine):
 
 
 def close():
-    """Cancels what `run` has left, and closes its loop, as `asyncio.run` does at its end."""
+    """Cancels what `run` has left and closes its loop, as `asyncio.run` does at its end."""
     loop, bridge.loop = bridge.loop, None
     if loop is None or loop.is_closed() or loop.is_running():
         return
@@ -130,13 +130,15 @@ def close():
         loop.close()
 
 
-# What asks for the loop that runs, before `install`.
+# Finds the running loop, as before `install`.
 find_running_loop = events._get_running_loop
 
 
 def get_running_loop():
-    """The loop that runs. In a session that is its own one where none does, so that plain code can
-    make tasks; `asyncio.run` still works there, as that one waits for the turn to await."""
+    """Returns the running loop, or in a session its own loop, so that plain code can create tasks.
+
+    `asyncio.run` still works in a session, whose own loop runs only while a turn awaits.
+    """
     loop = find_running_loop()
     if loop is not None:
         return loop
@@ -146,7 +148,7 @@ def get_running_loop():
 
 
 def of_running_loop(function):
-    """A function of asyncio that takes a loop, with that one where it is given none."""
+    """Wraps a function of asyncio that takes a loop, to use that loop by default."""
 
     def with_loop(loop=None):
         return function(get_running_loop() if loop is None else loop)
@@ -155,8 +157,7 @@ def of_running_loop(function):
 
 
 def install():
-    """Makes this the event loop of `asyncio.run` and all else that asks for a new one, and a
-    session's own loop that of whoever asks for the one there is."""
+    """Makes `asyncio.run` and others create this event loop, and makes a session's loop current."""
     loops = sys.modules.get("asyncio.unix_events")
     if loops is None:
         return

@@ -1,4 +1,4 @@
-"""What programs are told that look for a network: an `OSError`, as where a cable is pulled out."""
+"""Makes uses of the network fail with an `OSError`, as if a cable were unplugged."""
 
 import errno
 
@@ -9,9 +9,9 @@ NO_NETWORK = (
 
 
 def adapt_socket(module):
-    """Has the module `socket` refuse names and connections in words of ours."""
+    """Makes the module `socket` refuse names and connections with our message."""
     if not hasattr(module, "_socket"):
-        return  # a module of the program's own
+        return  # the program's own module
 
     def look_up(*args, **kwargs):
         raise module.gaierror(module.EAI_FAIL, NO_NETWORK)
@@ -26,7 +26,7 @@ def adapt_socket(module):
 
 
 def adapt_urllib(module):
-    """Has `urllib.request` say of addresses with TLS what it says of others."""
+    """Makes `urllib.request` fail for TLS addresses as it does for others."""
     handler = getattr(module, "UnknownHandler", None)
     if handler is None:
         return

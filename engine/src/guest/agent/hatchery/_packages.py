@@ -1,21 +1,20 @@
-"""What to say about an import or a file that isn't here, about attempts at what no sandbox has, and
-about files and formats that the build leaves out.
+"""Advice on missing modules and files, and on what the sandbox or the build lacks.
 
-Nothing is hooked into imports: `try: import …` and `importlib.util.find_spec` work as ever. The
-advice is made when an exception that the program didn't catch is described.
+Nothing is hooked into imports: `try: import …` and `importlib.util.find_spec` work as usual. The
+advice is given when an exception that the program didn't catch is described.
 """
 
 import sys
 
-# Why modules can't be here that programs ask for, by their first names without underscores.
+# Why some modules can't be imported, by their first names without underscores.
 _NO_NETWORK = (
     "the sandbox has no network: give the program its data with --input, --mount or --stdin, or have a"
     " host function fetch it"
 )
 _NO_NATIVE = "the sandbox loads no native libraries"
 _NO_PROCESSES = (
-    "the sandbox has no processes and no threads: everything runs in one thread; use asyncio for what"
-    " waits, and more jobs for what computes"
+    "the sandbox has no processes and no threads: everything runs in one thread; use asyncio for"
+    " concurrent waits, and several jobs for parallel computation"
 )
 _NO_SCREEN = "the sandbox has no screen and no terminal"
 _NO_SYSTEM = "the sandbox has no operating system to ask"
@@ -28,8 +27,8 @@ _REASONS = {
     **dict.fromkeys(("pip", "ensurepip", "venv"), _NO_INSTALLER),
     **dict.fromkeys(("fcntl", "grp", "pwd", "resource", "syslog", "winreg", "msvcrt"), _NO_SYSTEM),
 }
-# Packages by the names that they are imported by: those with parts in machine code, or that need
-# others with such parts; and those that are of no use without a network, even where they load.
+# Packages by the names of their imports: those that contain or need machine code; and those that
+# are useless without a network, even where they load.
 _NATIVE = frozenset(
     "Cython catboost cupy cv2 cryptography duckdb faiss fiona fitz gensim gevent greenlet grpc h5py"
     " igraph jax jaxlib keras lightgbm llvmlite netCDF4 numba numexpr onnx onnxruntime orjson osgeo"
@@ -42,18 +41,18 @@ _OF_THE_NETWORK = frozenset(
     " playwright psycopg pymongo pymysql redis requests selenium streamlit tweepy urllib3 uvicorn"
     " websocket websockets yfinance".split()
 )
-# Parts of CPython's source that are no part of its library's documentation.
+# Parts of CPython's source that the documentation of its library doesn't cover.
 _OF_CPYTHON = ("test", "_testcapi", "_testinternalcapi", "_testlimitedcapi", "_testbuffer", "_xxtestfuzz")
-# What `os` would start and join processes with.
+# Functions of `os` that start processes and wait for them.
 _OF_PROCESSES = frozenset(
     "WNOHANG execl execle execlp execv execve execvp fork forkpty kill killpg pidfd_open pipe posix_spawn"
     " spawnl spawnv spawnve system wait waitpid".split()
 )
-# Where the build keeps the files of its packages; which of them it has is said elsewhere.
+# Where the build keeps the files of its packages.
 _LIBRARY = "/usr/local/lib/python315.zip/"
 _MOST_PATH = 400
 _PAGE = "docs/python-build.md lists what the build has"
-# How Pillow and matplotlib say that a codec or FreeType is missing.
+# How Pillow and matplotlib report a missing codec or FreeType.
 _OF_PICTURES = (
     ("ImportError", "cannot import name '_imagingft'"),
     ("KeyError", "AVIF"),
@@ -66,21 +65,20 @@ _OF_PICTURES = (
     ("ValueError", "unknown file extension: .webp"),
 )
 _NO_CODECS = (
-    "The build's Pillow knows no AVIF, JPEG 2000 and WebP, writes JPEG without reading it, and draws no"
-    " text in fonts from files"
+    "The build's Pillow doesn't support AVIF, JPEG 2000 or WebP, can write but not read JPEG, and"
+    " draws no text in fonts from files"
 )
-# Where programs make their files, or where there are none of their users; and the working directory.
+# Folders of the guest, which hold no files of its user; and the working directory.
 _OF_THE_GUEST = ("/usr/", "/tmp/", "/dev/", "/proc/", "/sys/", "/etc/", "/script/", "/beside/")
 _WORKSPACE = "/workspace/"
-# A name that is longer is nobody's typing.
+# Longer names weren't typed by anybody.
 _MOST_CHARACTERS = 100
-# Exceptions that one was raised from, to look at.
+# The most causes of an exception to look at.
 _MOST_CAUSES = 8
 
 
 def advice_on(error):
-    """What to do about an exception for want of a module, a file, a network or processes; "" if there
-    is nothing to say."""
+    """Returns advice on a missing module, file, network or process; "" if there is none."""
     try:
         return (
             _advice_on_import(error)
@@ -89,7 +87,7 @@ def advice_on(error):
             or _advice_on_attempt(error)
         )
     except Exception:
-        # The program has changed what is looked at here.
+        # The program has changed something that is used here.
         return ""
 
 
@@ -100,18 +98,18 @@ def _advice_on_import(error):
             return _advice_on_module(error.name)
         if not issubclass(kind, ImportError):
             break
-        # Libraries say it in their own words: `raise ImportError("Missing optional …") from error`.
+        # Libraries use their own words: `raise ImportError("Missing optional …") from error`.
         error = BaseException.__dict__["__cause__"].__get__(error)
     return ""
 
 
 def _advice_on_file(error):
-    """How a program is given a file that it looks for as if it ran on its user's machine."""
+    """Says how to give a program a file that it expects, as if it ran on its user's machine."""
     if not issubclass(type(error), FileNotFoundError):
         return ""
     path = error.filename
     if path is None:
-        # NumPy says which file only in its message.
+        # NumPy names the file only in its message.
         path = "FILE"
     if type(path) is not str or not path or len(path) > _MOST_CHARACTERS or not path.isprintable():
         return ""
@@ -122,7 +120,7 @@ def _advice_on_file(error):
     if path.startswith("/"):
         way = f"--mount {_quoted(f'{folder}={folder}')} (Job::mount) shows it that folder"
     else:
-        # Its name alone is the name of the copy, unless another one is given.
+        # The copy gets the file's own name, unless another one is given.
         is_below = slash and ".." not in path.split("/")
         option = _quoted(f"{path}={path}" if is_below else path)
         opened = f" as {_quoted(name)}" if slash and not is_below else ""
@@ -132,12 +130,12 @@ def _advice_on_file(error):
 
 
 def _quoted(text):
-    """The text as a word of a shell."""
+    """Returns the text as a word for a shell."""
     return text if all(c.isalnum() or c in "_./=-+,:@%" for c in text) else f"'{text}'"
 
 
 def _advice_on_attempt(error):
-    """What CPython says of what this build lacks, as far as it doesn't say why."""
+    """Explains errors about what this build lacks, if CPython doesn't give the reason."""
     kind, reason = type(error), ""
     if kind is AttributeError and error.obj is not None:
         modules, module = sys.modules, error.obj
@@ -153,7 +151,7 @@ def _advice_on_attempt(error):
 
 
 def _advice_on_build(error):
-    """What to do for want of a file, a codec or a second thread."""
+    """Explains errors about a missing file, codec or second thread."""
     kind, text = type(error).__name__, str(error.args[0]) if error.args else ""
     if kind == "FileNotFoundError":
         path = text if error.filename is None else str(error.filename)
@@ -164,8 +162,8 @@ def _advice_on_build(error):
         return f"{_NO_CODECS}. {_PAGE}."
     elif kind == "OperationalError" and text == "database is locked":
         return (
-            "The lock is that of another connection of this program: end its transaction or its query"
-            " first. The sandbox has one thread, so nobody else would."
+            "Another connection of this program holds the lock: end its transaction or its query"
+            " first. The sandbox has one thread, so no other thread can."
         )
     return ""
 
@@ -175,13 +173,13 @@ def _advice_on_module(name):
         return ""
     top = name.partition(".")[0]
     if top != name and top in sys.modules:
-        # The package is here, and has no such module.
+        # The package is here, but has no such module.
         return ""
     reason = _REASONS.get(top.lstrip("_"))
     if reason is not None:
         return f"`{name}` can't be imported here: {reason}."
     if top in sys.stdlib_module_names or top in _OF_CPYTHON:
-        own = "; a file of your own goes along with --input" if top == "test" else ""
+        own = "; pass a file of your own with --input" if top == "test" else ""
         return f"`{name}` is a part of Python that this build leaves out{own}."
     if top in _NATIVE:
         return f"`{name}` is or needs machine code that this build lacks, and {_NO_NATIVE}."
@@ -189,6 +187,6 @@ def _advice_on_module(name):
         return f"`{name}` is not in this image and would be of little use: {_NO_NETWORK}."
     return (
         f"`{top}` is not in this image. Add a pure-Python wheel or a folder with --package"
-        " (Builder::package), or name it in --requirements (Builder::requirements); a file of your"
-        " own goes along with --input. `hatchery packages` lists what there is."
+        " (Builder::package), or name it in --requirements (Builder::requirements); pass a file of your"
+        " own with --input. `hatchery packages` lists what the image has."
     )

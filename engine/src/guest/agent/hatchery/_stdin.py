@@ -1,12 +1,12 @@
-"""Standard input that a function of the host gives, a line at a time, as a terminal does."""
+"""Standard input from a function of the host, line by line, as from a terminal."""
 
 import io
 
 
 class Lines(io.RawIOBase):
-    """Asks the host for a line when there is nothing left to read.
+    """Asks the host for a line when nothing is left to read.
 
-    An empty one is an end, after which more can come. `None` stands for Ctrl-C.
+    An empty line means end of file, after which more can follow. `None` means Ctrl-C.
     """
 
     name = "<stdin>"
@@ -32,6 +32,6 @@ class Lines(io.RawIOBase):
 
 
 def open_lines(call, function):
-    """A stream of texts that reads from a function of the host."""
+    """Opens a text stream that reads from a function of the host."""
     lines = io.BufferedReader(Lines(call, function))
     return io.TextIOWrapper(lines, encoding="utf-8", errors="surrogateescape")

@@ -1,4 +1,4 @@
-"""What a run shares with the process around it: standard streams, open files, namespaces."""
+"""What a run shares with its process: standard streams, open files, namespaces."""
 
 import _io
 import atexit
@@ -8,12 +8,12 @@ import sys
 import types
 
 
-# The streams that were opened here, by name.
+# The streams opened here, by name.
 OPENED = {}
 
 
 def reopen_streams():
-    """Opens the standard streams again if an earlier program closed them."""
+    """Reopens the standard streams if an earlier program closed them."""
     for stream in (sys.__dict__.get("__stdout__"), sys.__dict__.get("__stderr__")):
         try:
             is_closed = stream.closed
@@ -25,9 +25,9 @@ def reopen_streams():
 
 
 def open_streams():
-    """Opens the standard streams anew, as `python -u` has them: what is written is out at once.
+    """Opens new standard streams that are unbuffered, like those of `python -u`.
 
-    Nothing is lost when a run is ended, and the order across both streams is the program's.
+    Nothing is lost when a run is stopped, and the order across both streams is the program's.
     """
     for descriptor, name, errors in ((1, "stdout", "surrogateescape"), (2, "stderr", "backslashreplace")):
         raw = io.FileIO(descriptor, "w", closefd=False)
@@ -39,7 +39,7 @@ def open_streams():
 
 
 def open_stdin():
-    """Standard input, from its beginning."""
+    """Opens standard input at its beginning."""
     try:
         return io.TextIOWrapper(
             io.BufferedReader(io.FileIO(0, "r", closefd=False)),
@@ -47,7 +47,7 @@ def open_stdin():
             errors="surrogateescape",
         )
     except OSError:
-        # An earlier run closed it; CPython has no standard input either then.
+        # An earlier run closed the descriptor; CPython has no standard input then either.
         return None
 
 
@@ -62,8 +62,8 @@ def flush_streams():
 
 
 def flush_files(objects):
-    """Writes what open files hold: texts first, which hold it in other files."""
-    # The classes that all files derive from; those of `io` ask every class registered with them.
+    """Flushes open files: text files first, since they write to other files."""
+    # The base classes of all files; those in `io` would ask every class registered with them.
     files = [file for file in objects if issubclass(type(file), _io._IOBase)]
     if files:
         files.sort(key=lambda file: not issubclass(type(file), _io._TextIOBase))
@@ -72,7 +72,7 @@ def flush_files(objects):
 
 
 def writes_through(stream):
-    """Whether a stream of `open_streams` still holds nothing back."""
+    """Whether a stream of `open_streams` still buffers nothing."""
     try:
         return stream.write_through
     except BaseException:
@@ -98,11 +98,11 @@ def run_functions(run):
 
 
 class LoggingEnd:
-    """Stands in for `logging.shutdown` as the exit function of a process.
+    """Replaces `logging.shutdown` as the exit function of a process.
 
-    In a fresh copy of an image that one costs much, to flush and close handlers that there are none
-    of. It is called if there are others than as this was made, or if what the only one flushes is
-    the program's.
+    In a fresh copy of an image the original is costly, though there are no handlers to flush and
+    close. It is called only if the handlers have changed since this was created, or if the only one
+    flushes a stream of the program.
     """
 
     def __init__(self, shutdown, handlers):
@@ -116,14 +116,14 @@ class LoggingEnd:
             self._shutdown()
 
     def __eq__(self, other):
-        # `atexit.unregister` compares.
+        # For `atexit.unregister`.
         return other is self or other is self._shutdown
 
     __hash__ = None
 
 
 class Seen:
-    """Is equal to nothing, and keeps what it was compared with."""
+    """Equals nothing, and records what it was compared with."""
 
     def __init__(self):
         self.others = []
@@ -136,8 +136,11 @@ class Seen:
 
 
 def ease_logging(times):
-    """Has the exit function of `logging` look first whether there is anything to do, if it is the
-    only one and there are no handlers but that of last resort; and runs it so many times."""
+    """Makes the exit function of `logging` check first whether there is anything to do.
+
+    Does so only if it is the one exit function and the only handler is that of last resort. Then
+    runs it `times` times.
+    """
     logging = sys.modules.get("logging")
     shutdown = getattr(logging, "shutdown", None)
     handlers = getattr(logging, "_handlerList", ())
@@ -162,7 +165,7 @@ def new_main():
 
 
 def put_back(namespace, names):
-    """Makes a namespace what it was, as far as it has more or other names now."""
+    """Removes the names that a namespace has gained, and restores those that have changed."""
     for name in list(namespace):
         if name not in names:
             del namespace[name]
@@ -171,7 +174,7 @@ def put_back(namespace, names):
 
 
 def clear(namespace):
-    """Takes everything from a namespace, in the order in which CPython does as it ends."""
+    """Clears a namespace in the order in which CPython does at its end."""
     is_private = lambda name: isinstance(name, str) and name[:1] == "_" and name[:2] != "__"
     for name in sorted(list(namespace), key=lambda name: not is_private(name)):
         if name != "__builtins__":

@@ -1,20 +1,20 @@
-"""What programs for Unix ask their system for, and this build leaves out."""
+"""Functions of the system that Unix programs use and that this build lacks."""
 
 import operator
 import os
 import sys
 
-# The owner of every file here, by what `stat` says of them.
+# The owner of every file here, according to `stat`.
 OWNER = 0
 
 
 def owner():
-    """The user and the group that the program runs as: those who own all files here."""
+    """Returns the user and the group of the program, which own all files here."""
     return OWNER
 
 
 class Mask:
-    """The mask of modes of new files, which have none here: it is only kept."""
+    """The mode mask of new files. Files have no modes here, so it is only stored."""
 
     def __init__(self):
         self.value = 0o022
@@ -27,10 +27,10 @@ class Mask:
 def install():
     if not hasattr(os, "umask"):
         os.umask = Mask()
-    # Not `geteuid`: of who is root by that, `tarfile` takes for granted that `os.chown` is there.
+    # Not `geteuid`: if that says root, `tarfile` takes for granted that `os.chown` exists.
     for name in ("getuid", "getgid"):
         if not hasattr(os, name):
             setattr(os, name, owner)
-    # There is no such file, and Python's word for that is an empty one: programs that would read
-    # or start it go without.
+    # There is no executable, which Python expresses by an empty string: programs that would read or
+    # start it do without.
     sys.executable = ""

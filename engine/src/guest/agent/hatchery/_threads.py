@@ -1,8 +1,8 @@
-"""Libraries that would start a thread and warn in each program that they can't."""
+"""Adapts libraries that would start a thread and warn in each program that they can't."""
 
 
 def adapt_tqdm(module):
-    """Has progress bars go without the thread that looks after slow ones."""
+    """Disables the thread with which progress bars monitor slow updates."""
     bar = getattr(module, "tqdm", None)
     if hasattr(bar, "monitor_interval"):
         bar.monitor_interval = 0

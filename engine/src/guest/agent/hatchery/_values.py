@@ -1,24 +1,26 @@
-"""Values that pass between the host and a program, arrays and frames as raw bytes.
+"""Values that pass between the host and a program, with arrays and frames as raw bytes.
 
-`engine/src/run/value.rs` has the other side. numpy and pandas are used where they are, and only then.
+`engine/src/run/value.rs` is the other side. numpy and pandas are loaded only for values that need
+them.
 """
 
 import sys
 
-# Units of dates and durations that are told; others have no data.
+# The units of dates and durations that are supported; others have no data.
 UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
 # The sizes of an item in bytes for each kind of numbers.
 SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16), "M": (8,), "m": (8,)}
-# What a text of a column counts as, besides its bytes: the host holds that much for it.
+# What a string in a column costs besides its bytes: the host holds that much for it.
 TEXT_BYTES = 24
-# Dimensions of an array; NumPy has more since its version 2 (`MOST_DIMENSIONS` in `value.rs`).
+# The most dimensions of an array; NumPy allows more since version 2 (`MOST_DIMENSIONS` in
+# `value.rs`).
 MOST_DIMENSIONS = 32
-# The longest description of data, in bytes: some thousand columns.
+# The longest description of data, in bytes: several thousand columns.
 MOST_DESCRIPTION_BYTES = 256 << 10
 
 
 def to_object(value):
-    """What the program is given for a value of the host."""
+    """Returns the program's object for a value of the host."""
     kind, *parts = value
     if kind == "plain":
         return parts[0]
@@ -28,7 +30,7 @@ def to_object(value):
 
 
 def to_array(dtype, shape, data):
-    """An array of its own memory."""
+    """Returns an array with memory of its own."""
     numpy = library("numpy")
     return numpy.ndarray(shape, dtype, data).copy()
 
@@ -45,7 +47,7 @@ def to_column(kind, *parts):
 
 
 def to_texts(lengths, texts):
-    """Texts from their lengths, 4 bytes each, and their bytes; a length of -1 stands for none."""
+    """Returns strings from their lengths, 4 bytes each, and their bytes; -1 stands for `None`."""
     column, begin = [], 0
     for length in memoryview(lengths).cast("i"):
         column.append(None if length < 0 else texts[begin : begin + length].decode())
@@ -57,11 +59,11 @@ def library(name):
     try:
         return __import__(name)
     except ImportError as error:
-        raise ImportError(f"the job is given a value that needs {name}, which can't be had: {error}") from None
+        raise ImportError(f"an input of the job needs {name}, which can't be imported: {error}") from None
 
 
 class Raw:
-    """Collects raw bytes as long as there is room for them, and counts all of them."""
+    """Collects raw bytes while there is room for them, and counts all of them."""
 
     def __init__(self, room):
         self.room = room
@@ -75,7 +77,7 @@ class Raw:
 
 
 def data_fields(value, room, encode):
-    """What a reply says of a value that travels as raw bytes, and those; nothing for others."""
+    """Returns the reply's fields for a value that travels as raw bytes, and those bytes."""
     raw = Raw(room)
     try:
         description = describe(value, raw)
@@ -86,15 +88,15 @@ def data_fields(value, room, encode):
     except KeyboardInterrupt:
         raise
     except MemoryError:
-        pass  # it is too large for the guest
+        pass  # too large for the guest
     except BaseException:
         return {}, ()
-    # It is told as a limit that was reached, also where the description or the guest is full.
+    # Reported as an exceeded limit, even if the description or the guest is full.
     return {"data_left_out": max(raw.size, room + 1)}, ()
 
 
 def describe(value, raw):
-    """What the host is to make of the raw bytes; `None` if the value has no such form."""
+    """Describes the raw bytes to the host; returns `None` if the value has no such form."""
     kind = type(value)
     if kind is bytes or kind is bytearray:
         raw.add(len(value), lambda: bytes(value))
@@ -133,7 +135,7 @@ def describe_array(numpy, array, raw):
 
 
 def is_told(numpy, dtype):
-    """Whether the host knows items of this kind."""
+    """Whether the host supports items of this type."""
     if dtype.kind in "US":
         return dtype.itemsize > 0
     if dtype.itemsize not in SIZES.get(dtype.kind, ()):
@@ -150,7 +152,7 @@ def describe_frame(numpy, pandas, index, columns, raw):
         return None
     told = {"kind": "frame", "rows": len(index), "index_name": None, "index": None, "columns": []}
     is_plain = type(index) is pandas.RangeIndex and index.start == 0 and index.step == 1
-    # Without columns the index alone says how many rows there are.
+    # Without columns, only the index says how many rows there are.
     has_columns = bool(columns) or len(index) == 0
     if not is_plain or index.name is not None or not has_columns:
         if index.name is not None and not is_text(index.name):
@@ -189,5 +191,5 @@ def describe_column(numpy, pandas, column, raw):
 
 
 def is_text(name):
-    """Whether it is a text that UTF-8 can hold."""
+    """Whether it is a string that UTF-8 can hold."""
     return type(name) is str and name.isascii() or type(name) is str and bool(name.encode())

@@ -1,17 +1,17 @@
-"""Warnings name the program's files, and never one of this package.
+"""Makes warnings name the program's files, and never one of this package.
 
-A warning names the line that called so many calls up. Where that is beyond the program's first line
-it is one of the agent's, which is to a program what CPython's start is elsewhere.
+A warning names the line that is a given number of calls up. Beyond the program's first line, that
+is a line of the agent, which is to a program what CPython's startup is elsewhere.
 """
 
 from hatchery._describe import OUR_FILES
 
-# What CPython names where there is no further call.
+# What CPython names when there is no further caller.
 NOBODY = "<sys>", 0
 
 
 def adapt(module):
-    """Has the module's warnings name nobody where they would name a file of ours."""
+    """Makes the module's warnings name no file where they would name one of ours."""
     show = getattr(module, "_showwarnmsg", None)
     if show is None:
         return

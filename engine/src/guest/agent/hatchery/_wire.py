@@ -1,15 +1,15 @@
-"""What passes through the door to the host; `engine/src/guest/agent/wire.rs` is its other side.
+"""What passes through the door to the host; `engine/src/guest/agent/wire.rs` is the other side.
 
-A request comes in the format of `marshal`. That for a run is a tuple: the source, the moment, the most
-bytes of a result and of its data; and, unless all of it is nothing, a list of the file's name, the
-arguments, the environment and what only some jobs are given. A reply is a header in JSON and buffers
-of raw bytes.
+A request comes in the format of `marshal`. The request for a run is a tuple: the source, the
+moment, and the most bytes of a result and of its data; then, unless all are empty, a list of the
+file's name, arguments, environment and optional fields. A reply is a header in JSON and buffers of
+raw bytes.
 """
 
 import json
 import marshal
 
-# The first byte of what is sent; `engine/src/guest/agent/wire.rs` has the same table.
+# The first byte of each frame; `engine/src/guest/agent/wire.rs` has the same table.
 FETCH = b"\x01"
 REPLY = b"\x02"
 HELLO = b"\x03"
@@ -23,22 +23,22 @@ CANCEL = b"\x12"
 FUNCTIONS = b"\x13"
 DISPLAY = b"\x08"
 
-# What the host sends as the source of a turn.
+# The source that the host sends to prepare an image.
 PREPARE_WORD = b"prepare"
 
-# What a request says of the moment of its run, in one number; `engine/src/guest/agent.rs` has the same ones.
+# The flags of a run's moment; `engine/src/guest/agent.rs` has the same values.
 LAST = 1
 RESEED = 2
 REHEARSE = 4
-# And of the host: that it takes integers of any size (`engine/src/run/value/number.rs`).
+# Sent with them: the host takes integers of any size (`engine/src/run/value/number.rs`).
 TAKES_ALL_INTEGERS = 8
 
 
 def _refuse(value):
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} is not a JSON type")
 
 
-# What `json.JSONEncoder(ensure_ascii=False, allow_nan=False)` makes anew for each text.
+# What `json.JSONEncoder(ensure_ascii=False, allow_nan=False)` creates for each text.
 _markers = {}
 _encoder = json.encoder.c_make_encoder(
     _markers, _refuse, json.encoder.encode_basestring, None, ": ", ", ", False, False, False
@@ -46,18 +46,18 @@ _encoder = json.encoder.c_make_encoder(
 
 
 def encode_json(value):
-    """The value as JSON, with the characters as they are."""
+    """Returns the value as JSON, without escaping non-ASCII characters."""
     _markers.clear()
     return "".join(_encoder(value, 0))
 
 
-# Held here, as programs can replace them where they come from.
+# Held here, since programs can replace them in their modules.
 encode_request = marshal.dumps
 decode_request = marshal.loads
 
 
 def reply_frame(reply, encode, buffers=(), kind=REPLY):
-    """The frame of a reply: the length of its header, the header, and the buffers, if any."""
+    """Returns the frame of a reply: the length of its header, the header, and any buffers."""
     if buffers:
         reply = {**reply, "buffers": [memoryview(buffer).nbytes for buffer in buffers]}
     header = encode(reply).encode("utf-8", "backslashreplace")
@@ -67,7 +67,7 @@ def reply_frame(reply, encode, buffers=(), kind=REPLY):
 
 
 def put_forms(forms, buffers):
-    """Appends the data of forms to the buffers, and returns what a header says of them."""
+    """Appends the data of forms to the buffers, and returns the header's list of the forms."""
     listed = []
     for mime, data in forms:
         listed.append([mime, "bytes" if type(data) is bytes else "text", buffers.__len__()])
@@ -76,23 +76,23 @@ def put_forms(forms, buffers):
 
 
 def display_frame(forms, encode):
-    """The frame of a display, which is built as that of a reply."""
+    """Returns the frame of a display, which is built like a reply."""
     buffers = []
     return reply_frame({"bundle": put_forms(forms, buffers)}, encode, buffers, DISPLAY)
 
 
-# Replies that are the same for most programs: of one that ends in no expression, or in `None`.
+# The replies of most programs: of those that end in no expression, or in `None`.
 NO_VALUE, VALUE_IS_NONE = (
     reply_frame({"kind": "completed", "has_value": has_value, "value": None, "repr": None}, encode_json)
     for has_value in (False, True)
 )
-# The reply when there is no memory left to take a request with, or to make another reply.
+# The reply when too little memory is left to take a request or to build another reply.
 NO_ROOM = reply_frame(
     {
         "kind": "raised",
         "type": "MemoryError",
-        "message": "no memory is left, not even to say more",
-        "traceback": "MemoryError: no memory is left, not even to say more\n",
+        "message": "out of memory: too little is left to describe the error",
+        "traceback": "MemoryError: out of memory: too little is left to describe the error\n",
     },
     encode_json,
 )
