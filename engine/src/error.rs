@@ -155,6 +155,12 @@ pub enum PythonError {
     },
 }
 
+impl PythonError {
+    pub(crate) fn layout(name: &str, error: &dyn std::error::Error) -> Self {
+        Self::Layout { name: name.to_owned(), detail: error.to_string() }
+    }
+}
+
 /// The Python build can't be compiled or loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -19,7 +19,7 @@ use crate::host::door::{Door, GeneratorClaim, Passed};
 use crate::host::env::{Bell, RunEffects, RunSetup};
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
-use crate::interpreter::session::Life;
+use crate::interpreter::session::{Individuality, Life};
 use crate::interrupt::gate::{Gate, InterruptHandle};
 use crate::interrupt::stop::StopHandle;
 use crate::interrupt::watchdog::Stopwatch;
@@ -30,7 +30,6 @@ use crate::run::outcome::{Afterwards, Outcome, Usage, Verdict};
 use crate::run::program::Program;
 use crate::run::transcript::{Stream, Transcript};
 use judge::{TurnFailure, hit, judge};
-use state::Individuality;
 
 pub(crate) mod engine;
 pub(crate) mod image;

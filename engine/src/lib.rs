@@ -46,9 +46,10 @@ pub use interrupt::watchdog::OVERDUE_AFTER;
 pub use limits::{LimitHit, LimitKind, Limits};
 pub use places::{CACHE_DIR_VARIABLE, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
 pub use run::base64::decode as decode_base64;
+pub use run::functions::calls::cancellation::Cancellation;
 pub use run::functions::{
-    BadFunction, Callee, Cancellation, Delivery, HostCall, HostError, HostFunctions, Parameter,
-    RecordedAnswer, RecordedCall, Recording, Reply, Room, Signature,
+    BadFunction, Callee, Delivery, HostCall, HostError, HostFunctions, Parameter, RecordedAnswer,
+    RecordedCall, Recording, Reply, Room, Signature,
 };
 pub use run::outcome::{
     Afterwards, Exception, MimeBundle, MimeData, Outcome, SandboxFailure, StackFrame,

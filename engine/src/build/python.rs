@@ -11,8 +11,6 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::build::packages::info::PackageInfo;
-use crate::build::packages::inventory;
 use crate::cache::seal::{self, Sealer};
 use crate::cache::{CacheDir, UnfinishedFolder, remove_unfinished};
 use crate::config::{Progress, ProgressSink};
@@ -150,14 +148,6 @@ impl PythonBuild {
         self.read(&LIBRARY)
     }
 
-    /// The packages in it that say their versions, by name.
-    ///
-    /// # Errors
-    /// The archive with the library can't be read or is damaged.
-    pub fn packages(&self) -> Result<Vec<PackageInfo>, EngineError> {
-        Ok(inventory::inventory(&self.library()?)?.distributions)
-    }
-
     /// Keeps the build from being removed, and says whether every file is there.
     fn hold_if_complete(&mut self) -> bool {
         if let Ok(folder) = File::open(&self.folder) {
@@ -209,8 +199,8 @@ impl PythonBuild {
             .into());
         }
         file.rewind().map_err(wheel_error)?;
-        let mut archive =
-            zip::ZipArchive::new(file).map_err(|error| layout_error(WHEEL_ARTIFACTS, &error))?;
+        let mut archive = zip::ZipArchive::new(file)
+            .map_err(|error| PythonError::layout(WHEEL_ARTIFACTS, &error))?;
         for artifact in [WASM, LIBRARY] {
             let name = format!("{WHEEL_ARTIFACTS}{}", artifact.name);
             let contents = read_entry(&mut archive, &name)?;
@@ -273,14 +263,10 @@ fn read_entry<R: Read + Seek>(
     archive: &mut zip::ZipArchive<R>,
     name: &str,
 ) -> Result<Vec<u8>, PythonError> {
-    let mut entry = archive.by_name(name).map_err(|error| layout_error(name, &error))?;
+    let mut entry = archive.by_name(name).map_err(|error| PythonError::layout(name, &error))?;
     let mut contents = Vec::with_capacity(usize::try_from(entry.size()).unwrap_or(0));
-    entry.read_to_end(&mut contents).map_err(|error| layout_error(name, &error))?;
+    entry.read_to_end(&mut contents).map_err(|error| PythonError::layout(name, &error))?;
     Ok(contents)
-}
-
-fn layout_error(name: &str, error: &dyn std::error::Error) -> PythonError {
-    PythonError::Layout { name: name.to_owned(), detail: error.to_string() }
 }
 
 fn sha256_of(file: &mut File) -> io::Result<String> {

@@ -28,8 +28,8 @@ use crate::error::SessionError;
 use crate::files::workspace::Workspace;
 use crate::host::wasi::HostState;
 use crate::host::wasi::clock::Clock;
-use crate::interpreter::image::Image;
 use crate::interpreter::image::saved::SavedHost;
+use crate::interpreter::image::{GeneratorState, Image};
 use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::run::program::Deterministic;
 
@@ -58,6 +58,14 @@ pub(crate) struct Life {
     pub(crate) has_run: bool,
     /// It is a copy of another one, so it must not go on with the other's random numbers.
     pub(crate) is_copy: bool,
+}
+
+/// What tells a copy of the image from others.
+#[derive(Debug)]
+pub(crate) struct Individuality {
+    pub(super) host: HostState,
+    /// The state of each generator of random numbers that modules share.
+    pub(super) generators: Vec<[u8; GeneratorState::BYTES as usize]>,
 }
 
 impl std::fmt::Debug for SessionState {

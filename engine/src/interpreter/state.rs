@@ -8,7 +8,7 @@ use crate::build::module::throws::THROWN_BYTES;
 use crate::error::{SessionError, StartError};
 use crate::host::wasi::HostState;
 use crate::interpreter::image::{GeneratorState, Image};
-use crate::interpreter::session::{Life, SessionState};
+use crate::interpreter::session::{Individuality, Life, SessionState};
 use crate::memory::GuestMemory;
 use crate::memory::patch::MemoryPatch;
 use crate::run::outcome::SandboxFailure;
@@ -16,14 +16,6 @@ use crate::run::program::Deterministic;
 
 /// Exceptions of C++ code that an instance may leave with wasmer before it is remade.
 const MOST_EXCEPTIONS: u32 = 1024;
-
-/// What tells a copy of the image from others.
-#[derive(Debug)]
-pub(super) struct Individuality {
-    host: HostState,
-    /// The state of each generator of random numbers that modules share.
-    generators: Vec<[u8; GeneratorState::BYTES as usize]>,
-}
 
 impl Interpreter {
     /// Makes this an interpreter with the clock and the random numbers that a run wants.

@@ -24,6 +24,7 @@ use wasmer_types::{LocalFunctionIndex, ModuleInfo};
 
 use paths::Checkpoints;
 
+mod access;
 mod addresses;
 mod paths;
 #[cfg(test)]

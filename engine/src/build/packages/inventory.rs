@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::io::Cursor;
 
-use crate::build::library::bad;
 use crate::build::packages::info::{PackageInfo, PackageOrigin, module_of};
-use crate::error::PythonError;
+use crate::build::python::PythonBuild;
+use crate::error::{EngineError, PythonError};
 use crate::places::ARCHIVE_PATH;
 
 /// What can be imported from a build's archive.
@@ -17,13 +17,24 @@ pub(crate) struct Inventory {
     pub(crate) modules: BTreeSet<String>,
 }
 
+impl PythonBuild {
+    /// Returns the packages of the build whose versions are known, by name.
+    ///
+    /// # Errors
+    /// The archive with the library can't be read or is damaged.
+    pub fn packages(&self) -> Result<Vec<PackageInfo>, EngineError> {
+        Ok(inventory(&self.library()?)?.distributions)
+    }
+}
+
 /// Reads the names of an archive's entries.
 pub(crate) fn inventory(archive: &[u8]) -> Result<Inventory, PythonError> {
     let name = ARCHIVE_PATH;
-    let zip = zip::ZipArchive::new(Cursor::new(archive)).map_err(|e| bad(name, &e))?;
+    let zip =
+        zip::ZipArchive::new(Cursor::new(archive)).map_err(|e| PythonError::layout(name, &e))?;
     let mut inventory = Inventory::default();
     for entry in zip.file_names() {
-        let entry = entry.map_err(|e| bad(name, &e))?;
+        let entry = entry.map_err(|e| PythonError::layout(name, &e))?;
         inventory.modules.extend(module_of(&entry).map(str::to_owned));
         inventory.distributions.extend(distribution(&entry));
     }

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use super::normalized;
+use super::info::normalized;
 use crate::places::PYTHON_VERSION;
 
 /// The headers of a `METADATA` that matter here.

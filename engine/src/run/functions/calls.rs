@@ -22,9 +22,8 @@ use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::run::transcript::Transcript;
 use crate::run::value::marshal::Value;
 use crate::run::value::{json_bytes, number};
-pub use cancellation::Cancellation;
 
-mod cancellation;
+pub(crate) mod cancellation;
 
 /// Answers that are handed to the guest at once, in bytes; at least one is.
 const DELIVERY_BYTES: usize = 1 << 20;
@@ -462,11 +461,6 @@ impl Reply {
     pub fn answer(mut self, result: Result<Json, HostError>) {
         self.is_answered = true;
         self.calls.answer(self.ticket, &self.function, result);
-    }
-
-    /// Through which to hear that the call was cancelled.
-    pub fn cancellation(&self) -> Cancellation {
-        Cancellation { calls: Arc::clone(&self.calls), ticket: self.ticket }
     }
 }
 

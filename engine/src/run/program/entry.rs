@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::BadProgram;
+use super::error::BadProgram;
 use crate::files::mount::Mount;
 use crate::run::names::is_name;
 use crate::run::value::{Value, number};

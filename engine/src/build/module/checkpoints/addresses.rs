@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 
 use wasmer::sys::wasmparser::Operator;
 
-use super::paths::{AccessKind, access};
+use super::access::{AccessKind, access};
 
 /// Operators that one address may be computed by; longer computations don't count.
 const MOST_OPERATORS: usize = 32;

@@ -3,12 +3,19 @@
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 
-use super::Calls;
+use super::{Calls, Reply};
 
 /// Tells of the end of a call that nobody wants any more.
 pub struct Cancellation {
-    pub(super) calls: Arc<Calls>,
-    pub(super) ticket: u32,
+    calls: Arc<Calls>,
+    ticket: u32,
+}
+
+impl Reply {
+    /// Returns a handle that reports when the call is cancelled.
+    pub fn cancellation(&self) -> Cancellation {
+        Cancellation { calls: Arc::clone(&self.calls), ticket: self.ticket }
+    }
 }
 
 impl Debug for Cancellation {
