@@ -4,32 +4,30 @@
 //! by `os._exit` leaves CPython and wasmer in the middle of something, so the interpreter is lost
 //! with it, and the next one gets a new instance.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use wasmer::{Store, TypedFunction};
 
-use crate::build::module::throws::{MOST_THROWS, ThrowsLeft};
+use crate::build::module::throws::ThrowsLeft;
 use crate::build::spec::ImageSpec;
 use crate::guest::agent::{self, Moment};
 use crate::host::GuestHost;
-use crate::host::door::{Door, GeneratorClaim, Passed};
+use crate::host::door::{Door, GeneratorClaim};
 use crate::host::env::{Bell, RunEffects, RunSetup};
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
 use crate::interpreter::session::{Individuality, Life};
-use crate::interrupt::gate::{Gate, InterruptHandle};
+use crate::interrupt::gate::Gate;
 use crate::interrupt::stop::StopHandle;
-use crate::interrupt::watchdog::Stopwatch;
 use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::memory::tunables::InstanceMemory;
-use crate::run::functions::calls::{CallEffects, Calls};
 use crate::run::outcome::{Afterwards, Outcome, Usage, Verdict};
 use crate::run::program::Program;
 use crate::run::transcript::{Stream, Transcript};
-use judge::{TurnFailure, hit, judge};
+use judge::{hit, judge};
+use turn::{Guest, OpenTurn, Servers, Turn, TurnKind};
 
 pub(crate) mod engine;
 pub(crate) mod image;
@@ -37,6 +35,7 @@ mod judge;
 pub(crate) mod session;
 mod start;
 mod state;
+mod turn;
 
 /// CPython is up in 0.12 s; this only ends a start that hangs.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -173,7 +172,7 @@ impl Interpreter {
             .then(|| Verdict::Limit(hit(LimitKind::Memory, limits, held as u64)))
     }
 
-    /// Runs one turn of the guest, and says what came of it and what it told of generators.
+    /// Runs one turn of the guest; returns its outcome and where it says that generators are.
     fn serve(
         &mut self,
         turn: Turn,
@@ -182,62 +181,39 @@ impl Interpreter {
     ) -> (Outcome, Vec<GeneratorClaim>) {
         let RunSetup { program, limits, ref transcript } = setup;
         let transcript = Arc::clone(transcript);
-        if let Err(verdict) = self.host.begin_run(setup) {
-            self.host.end_run(false);
-            return (Outcome::not_run(*verdict), Vec::new());
-        }
+        let guest = Guest {
+            store: &mut self.store,
+            alloc: &self.alloc,
+            turn: &self.turn,
+            gate: &self.gate,
+            memory: self.memory.shared(),
+        };
+        let servers = Servers {
+            host: &mut *self.host,
+            door: &self.door,
+            bell: &self.bell,
+            throws: &self.throws,
+        };
+        let turn = match OpenTurn::open(guest, servers, turn, setup, stop) {
+            Ok(turn) => turn,
+            Err(verdict) => return (Outcome::not_run(*verdict), Vec::new()),
+        };
+        // Until the turn is judged: a panic in between must not leave a usable interpreter.
+        self.is_lost = true;
         self.runs += 1;
         self.life.has_run = true;
-        let cap = agent::reply_cap(limits);
-        match turn.kind {
-            TurnKind::Run => {
-                self.door.lock().open(turn.request, cap);
-                self.door.lock().allow(self.calls(program, limits, &transcript));
-            }
-            TurnKind::Prepare => self.door.lock().open_to_prepare(turn.request, cap),
-        }
-        self.door.lock().show_in(&transcript, limits.display_bytes);
-        self.memory.shared().begin_run(limits.memory_bytes);
-        self.throws.allow(&mut self.store);
-        let run = self.gate.begin();
-        let interrupt = InterruptHandle::new(Arc::clone(&self.gate));
-        let watch = Stopwatch::start();
-        let guard = watch.guard(limits, run, interrupt.clone(), stop.overdue_hook());
-        self.bell.hang(guard.asker());
-        stop.attach(interrupt, run, guard.asker());
-        let ended = catch_unwind(AssertUnwindSafe(|| self.turn(turn.kind.source())));
-        stop.detach();
-        drop(guard);
-        let thrown = self.throws.thrown(&mut self.store);
-        self.exceptions = self.exceptions.saturating_add(thrown);
-        let ended = match ended {
-            Ok(Err(TurnFailure::Trap(_))) if thrown == MOST_THROWS => {
-                Ok(Err(TurnFailure::OutOfThrows))
-            }
-            ended => ended,
-        };
-        let asked = self.gate.end();
-        let usage = Usage {
-            wall: watch.wall(),
-            cpu: watch.cpu(),
-            peak_memory_bytes: self.memory.shared().len() as u64,
-            output_bytes: transcript.written_bytes(),
-            ..Usage::default()
-        };
-        let Passed { reply, generators, calls } = self.door.lock().close();
-        let CallEffects { refusals, recording } =
-            calls.map(|calls| calls.close()).unwrap_or_default();
-        let judgement = judge(ended, asked, reply, limits);
+        let turn = turn.run();
+        self.exceptions = self.exceptions.saturating_add(turn.thrown);
+        let judgement = judge(turn.ended, turn.asked, turn.reply, limits);
+        let effects = turn.host.end(judgement.is_success() || program.keeps_files);
         self.is_lost =
             judgement.afterwards == Afterwards::Lost || self.memory.shared().is_revoked();
-        let is_kept = judgement.is_success() || program.keeps_files;
-        let effects = self.host.end_run(is_kept);
         let RunEffects { host_calls, file_growth_bytes, .. } = effects;
-        let usage = Usage { host_calls, file_growth_bytes, ..usage };
+        let usage = Usage { host_calls, file_growth_bytes, ..turn.usage };
         let left_out = judgement.left_out;
         let (verdict, interrupted_at) = judgement.verdict(limits, &usage);
         let mut limits_met = effects.refusals;
-        limits_met.extend(refusals);
+        limits_met.extend(turn.calls.refusals);
         if let Some(refused) = self.memory.shared().refused() {
             limits_met.push(hit(LimitKind::Memory, limits, refused as u64));
         }
@@ -252,67 +228,11 @@ impl Interpreter {
             files: effects.files,
             limits_met,
             interrupted_at,
-            recording,
+            recording: turn.calls.recording,
             usage,
             ..Outcome::not_run(verdict)
         };
-        (outcome, generators)
-    }
-
-    /// What host functions the program can call, and how.
-    fn calls(
-        &self,
-        program: &Program,
-        limits: &Limits,
-        transcript: &Arc<Transcript>,
-    ) -> Arc<Calls> {
-        let (functions, replays) = (program.functions.clone(), program.replays.clone());
-        let gate = Arc::clone(&self.gate);
-        let (transcript, records) = (Arc::clone(transcript), program.records_calls);
-        let calls = Calls::new(functions, limits, gate, transcript, records, replays);
-        Arc::new(calls.reading_by(program.stdin_function.clone()))
-    }
-
-    /// Hands `source` to the guest's `turn` and returns its status.
-    fn turn(&mut self, source: &str) -> Result<i32, TurnFailure> {
-        let length = u32::try_from(source.len()).expect("turns are short");
-        let store = &mut self.store;
-        let address =
-            self.gate.guest(|| self.alloc.call(store, length))?.map_err(TurnFailure::Trap)?;
-        if self.gate.stop_requested().is_some() {
-            return Err(TurnFailure::Stopped);
-        }
-        if address == 0 {
-            return Err(TurnFailure::NoRoom);
-        }
-        self.memory
-            .shared()
-            .with_bytes(address, length, |target| target.copy_from_slice(source.as_bytes()))
-            .ok_or(TurnFailure::NoRoom)?;
-        self.gate
-            .guest(|| self.turn.call(&mut self.store, address, length))?
-            .map_err(TurnFailure::Trap)
-    }
-}
-
-/// One turn of the guest.
-struct Turn {
-    kind: TurnKind,
-    request: Vec<u8>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum TurnKind {
-    Run,
-    Prepare,
-}
-
-impl TurnKind {
-    fn source(self) -> &'static str {
-        match self {
-            Self::Run => agent::TURN,
-            Self::Prepare => agent::PREPARE,
-        }
+        (outcome, turn.generators)
     }
 }
 

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use wasmer::{FunctionEnv, Instance, Store, TypedFunction};
 
 use super::judge::{TurnFailure, panic_text};
+use super::turn::{Guest, HostRun, OpenGate};
 use super::{Interpreter, START_LIMIT};
 use crate::build::module::throws::ThrowsLeft;
 use crate::error::StartError;
@@ -170,26 +171,34 @@ impl Interpreter {
         let program = Program::default();
         let setup =
             RunSetup { program: &program, limits: &limits, transcript: Arc::clone(&transcript) };
-        self.host.begin_run(setup).map_err(|verdict| StartError::Host(format!("{verdict:?}")))?;
+        let host = HostRun::begin(&mut *self.host, setup)
+            .map_err(|verdict| StartError::Host(format!("{verdict:?}")))?;
         self.door.lock().open(Vec::new(), agent::BOOT_FRAME_BYTES);
         let initialize: TypedFunction<(), ()> = instance
             .exports
             .get_typed_function(&self.store, "_initialize")
             .map_err(export_error)?;
-        let run = self.gate.begin();
+        let (gate, run) = OpenGate::begin(&self.gate);
         let handle = InterruptHandle::new(Arc::clone(&self.gate));
         let guard = Stopwatch::start().guard(&limits, run, handle, None);
+        let mut guest = Guest {
+            store: &mut self.store,
+            alloc: &self.alloc,
+            turn: &self.turn,
+            gate: &self.gate,
+            memory: self.memory.shared(),
+        };
         let booted = catch_unwind(AssertUnwindSafe(|| {
-            match self.gate.guest(|| initialize.call(&mut self.store)) {
-                Ok(Ok(())) => self.turn(&agent::boot_source()),
+            match guest.gate.guest(|| initialize.call(guest.store)) {
+                Ok(Ok(())) => guest.turn(&agent::boot_source()),
                 Ok(Err(error)) => Err(TurnFailure::Trap(error)),
                 Err(stopped) => Err(stopped.into()),
             }
         }));
         drop(guard);
-        let asked = self.gate.end();
+        let asked = gate.end();
         self.exception = self.door.lock().exception();
-        self.host.end_run(true);
+        host.end(true);
         match (booted, asked.stop) {
             (Ok(Ok(0)), None) => {
                 let memory = self.memory.shared();

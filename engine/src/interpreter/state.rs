@@ -141,11 +141,11 @@ impl Interpreter {
             return Err(SessionError::NotParkable);
         }
         if self.is_lost || self.is_worn() {
-            *self = Self::on(&image)
-                .map_err(|error| SessionError::Memory(io::Error::other(error.to_string())))?;
+            *self =
+                Self::on(&image).map_err(|error| SessionError::Memory(io::Error::other(error)))?;
         }
         self.restore(state.memory(), state.globals(), state.host().clone())
-            .map_err(|error| SessionError::Memory(io::Error::other(error.to_string())))?;
+            .map_err(|error| SessionError::Memory(io::Error::other(error)))?;
         self.life = state.life();
         Ok(())
     }

@@ -81,10 +81,12 @@ fn load_or_build(
             .with_all(|memory| format::write(file, &header, memory))
             .ok_or_else(|| std::io::Error::other("the template's memory is gone"))?
     };
-    // The lock is held until all is written.
-    let written = match &lock {
-        Ok(_) => engine.cache().folder(FOLDER).and_then(|_| sealer.write_with(&path, &key, write)),
-        Err(error) => Err(CacheError::io("lock", &path, std::io::Error::other(error.to_string()))),
+    let (_lock, written) = match lock {
+        Ok(lock) => {
+            let folder = engine.cache().folder(FOLDER);
+            (Some(lock), folder.and_then(|_| sealer.write_with(&path, &key, write)))
+        }
+        Err(error) => (None, Err(error)),
     };
     match written {
         Ok(()) => {
