@@ -1,8 +1,8 @@
-//! One live interpreter: start it, run programs on it, put it back, put aside what it holds.
+//! One live interpreter: start it, run programs on it, reset it, park and attach its state.
 //!
-//! Owns the wasmer store, which never leaves its thread. A run that was stopped, trapped or left
-//! by `os._exit` leaves CPython and wasmer in the middle of something, so the interpreter is lost
-//! with it, and the next one gets a new instance.
+//! Owns the wasmer store, which never leaves its thread. A run that is stopped, traps or leaves by
+//! `os._exit` leaves CPython and wasmer in an undefined state, so the interpreter is lost with it
+//! and a new instance replaces it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ mod start;
 mod state;
 mod turn;
 
-/// CPython is up in 0.12 s; this only ends a start that hangs.
+/// Ends a start that hangs; CPython takes 0.12 s to start.
 const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// One CPython interpreter in its sandbox, bound to the thread that started it.
@@ -51,15 +51,15 @@ pub struct Interpreter {
     host: Box<dyn GuestHost>,
     bell: Arc<Bell>,
     engine: Engine,
-    /// What it goes back to.
+    /// The image that a reset returns it to.
     image: Option<Image>,
     /// The address of `KeyboardInterrupt`.
     exception: Option<u32>,
     life: Life,
-    /// Drawn ahead for the first run after a reset.
+    /// Drawn in advance for the first run after a reset.
     individuality: Option<Individuality>,
     throws: ThrowsLeft,
-    /// Runs of this instance, and the exceptions of C++ code that wasmer keeps of them.
+    /// The runs of this instance, and the C++ exceptions that wasmer has kept from them.
     runs: u32,
     exceptions: u32,
     is_lost: bool,
@@ -75,11 +75,11 @@ impl std::fmt::Debug for Interpreter {
 }
 
 impl Interpreter {
-    /// Runs one program to its end, whatever that is, and says what became of the interpreter.
+    /// Runs one program to its end and returns the outcome and the state of the interpreter.
     ///
-    /// Output appears in `transcript` while the program runs, which is closed at the end. `stop`
-    /// ends the run from any thread. After the `last` run, exit functions of the program run too.
-    /// State that the program leaves is seen by the next one.
+    /// Output appears in `transcript` while the program runs; the end of the run closes it. `stop`
+    /// ends the run from any thread. The `last` run also runs the program's exit functions. The
+    /// next program sees the state that this one leaves.
     ///
     /// # Panics
     /// If the interpreter is lost.
@@ -95,7 +95,7 @@ impl Interpreter {
         assert!(!self.is_lost, "a lost interpreter runs nothing");
         transcript.begin(limits);
         let refused = if stop.requested().is_some() {
-            // Before anything ran, so the interpreter is as it was.
+            // Nothing has run yet, so the interpreter is unchanged.
             Some(Verdict::Cancelled)
         } else {
             self.refuse(program, limits)
@@ -108,7 +108,7 @@ impl Interpreter {
                 let turn = Turn { kind: TurnKind::Run, request };
                 let setup = RunSetup { program, limits, transcript: Arc::clone(transcript) };
                 let (outcome, _) = self.serve(turn, setup, stop);
-                // Without memory, or refused by the host, it may not have got to seeding.
+                // Out of memory or refused by the host, the run may have ended before it seeded.
                 self.life.is_copy &= match &outcome.verdict {
                     Verdict::Raised(exception) => exception.type_name == "MemoryError",
                     Verdict::Limit(_) | Verdict::Tampered(_) | Verdict::SandboxFailed(_) => true,
@@ -123,7 +123,7 @@ impl Interpreter {
         (with_output(outcome, transcript), afterwards)
     }
 
-    /// Prepares this interpreter for an image to be taken of it.
+    /// Prepares this interpreter for the capture of an image.
     pub(crate) fn prepare(&mut self, spec: &ImageSpec) -> Prepared {
         let limits = Limits { wall_time: START_LIMIT, ..Limits::default() };
         let transcript = Arc::<Transcript>::default();
@@ -133,7 +133,7 @@ impl Interpreter {
         let setup =
             RunSetup { program: &program, limits: &limits, transcript: Arc::clone(&transcript) };
         let (outcome, generators) = self.serve(turn, setup, &StopHandle::default());
-        // The second one finds things as every first run does: after another one.
+        // Two rehearsals, since every first run on the image follows another run.
         let moment = Moment { last: true, rehearse: true, ..Moment::default() };
         let rehearsal = Program { source: "pass".to_owned(), ..Program::default() };
         for _ in 0..2 {
@@ -152,7 +152,7 @@ impl Interpreter {
         Prepared { outcome: with_output(outcome, &transcript), generators }
     }
 
-    /// What is refused before anything runs.
+    /// Returns why the program is refused before anything runs, if it is.
     fn refuse(&mut self, program: &Program, limits: &Limits) -> Option<Verdict> {
         if program.source.len() > limits.source_bytes {
             return Some(Verdict::Limit(LimitHit {
@@ -165,14 +165,15 @@ impl Interpreter {
         if let Err(failure) = renewed {
             return Some(Verdict::SandboxFailed(failure));
         }
-        // Only a session that ran under wider limits, or came from a file, holds more than it may.
+        // Only a session that ran under wider limits, or was read from a file, can exceed the
+        // limit.
         let held = self.memory.shared().len();
         let image = self.image.as_ref().map_or(held, |image| image.memory().bytes().len());
         (held > limits.memory_bytes.max(image))
             .then(|| Verdict::Limit(hit(LimitKind::Memory, limits, held as u64)))
     }
 
-    /// Runs one turn of the guest; returns its outcome and where it says that generators are.
+    /// Runs one turn of the guest. Returns its outcome and the generators that the guest names.
     fn serve(
         &mut self,
         turn: Turn,
@@ -198,7 +199,7 @@ impl Interpreter {
             Ok(turn) => turn,
             Err(verdict) => return (Outcome::not_run(*verdict), Vec::new()),
         };
-        // Until the turn is judged: a panic in between must not leave a usable interpreter.
+        // Lost until the turn is judged, so that no panic in between leaves a usable interpreter.
         self.is_lost = true;
         self.runs += 1;
         self.life.has_run = true;
@@ -236,15 +237,15 @@ impl Interpreter {
     }
 }
 
-/// What came of preparing an interpreter for an image.
+/// The result of preparing an interpreter for an image.
 pub(crate) struct Prepared {
     pub(crate) outcome: Outcome,
-    /// Where it says that generators of random numbers are.
+    /// Where the guest says that its random number generators are.
     pub(crate) generators: Vec<GeneratorClaim>,
 }
 
-/// The outcome with what was written. That ends here, unless the sandbox failed: then whoever asked
-/// for the run may try again.
+/// Adds the output to the outcome and closes the transcript. A failure of the sandbox leaves the
+/// transcript open, because the caller may run the program again.
 fn with_output(outcome: Outcome, transcript: &Transcript) -> Outcome {
     outcome.files.iter().for_each(|file| transcript.file_changed(file));
     if !matches!(outcome.verdict, Verdict::SandboxFailed(_)) {

@@ -1,4 +1,4 @@
-//! How an interpreter comes to be: from CPython's own start, or from an image.
+//! Starts interpreters: CPython from scratch, or a copy of an image.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Engine {
         self.start_determined(None)
     }
 
-    /// Starts an interpreter whose clock and random numbers may be determined.
+    /// Starts an interpreter whose clock and random numbers may be deterministic.
     pub(crate) fn start_determined(
         &self,
         deterministic: Option<Deterministic>,
@@ -60,7 +60,7 @@ impl Engine {
 }
 
 impl Image {
-    /// Starts an interpreter on this thread, where it stays: one that is as the image is.
+    /// Starts an interpreter in the state of the image on this thread, where it stays.
     ///
     /// # Errors
     /// The system refuses memory.
@@ -74,7 +74,7 @@ impl Interpreter {
     /// Starts CPython and the agent.
     ///
     /// # Errors
-    /// The system refuses memory, or the module does not come up as a Python build.
+    /// The system refuses memory, or the module doesn't start as a Python build.
     fn start(
         engine: &Engine,
         host: Box<dyn GuestHost>,
@@ -87,7 +87,7 @@ impl Interpreter {
         Ok(interpreter)
     }
 
-    /// Makes an interpreter that is as `image` is.
+    /// Creates an interpreter in the state of `image`.
     ///
     /// # Errors
     /// The system refuses memory.
@@ -104,7 +104,7 @@ impl Interpreter {
         Ok(interpreter)
     }
 
-    /// Makes the instance, on a memory that holds an image or else on a new one.
+    /// Creates the instance, on a memory that holds an image or on a new one.
     fn instantiate(
         engine: &Engine,
         mut host: Box<dyn GuestHost>,
@@ -113,8 +113,8 @@ impl Interpreter {
     ) -> Result<(Self, Instance), StartError> {
         let mut store = Store::new(engine.wasmer().clone());
         faults::tell_apart();
-        // The gate guards a memory that the instance will bring, and the imports need the gate
-        // before there is an instance; so the gate is told of the memory afterwards.
+        // The imports need the gate before there is an instance, and the gate needs the memory that
+        // the instance brings, so the gate receives the memory later.
         let (door, gate, bell) = (Arc::default(), Arc::new(Gate::new()), Arc::new(Bell::default()));
         let env = GuestEnv {
             gate: Arc::clone(&gate),
