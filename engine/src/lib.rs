@@ -8,10 +8,10 @@
 //!                                                                           SessionState
 //! ```
 //!
-//! What is trusted: the build, by its pinned hash; the compiled module, by the seal that this
-//! user's cache put on it; this crate. What isn't: every program, and with it everything that a
-//! guest sends, writes or asks for. A guest can do only what its imports do, and those are on a
-//! list that is checked when a module is loaded.
+//! Trusted are the build, by its pinned hash; the compiled module, by the seal of this user's
+//! cache; and this crate. Untrusted is every program, and with it everything that a guest sends,
+//! writes or asks for. A guest can only do what its imports do, and those are checked against a
+//! list when a module is loaded.
 
 pub use build::packages::Package;
 pub use build::packages::info::{PackageInfo, PackageOrigin};
