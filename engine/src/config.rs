@@ -46,14 +46,14 @@ pub const CACHE_BOUND_VARIABLE: &str = "HATCHERY_CACHE_BOUND";
 /// The variable that turns copy-on-write off if it is set to `off`.
 pub const COPY_ON_WRITE_VARIABLE: &str = "HATCHERY_COPY_ON_WRITE";
 
-/// What serves the imports of a guest.
+/// The host that serves the imports of a guest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HostKind {
     /// Our own host: WASI preview 1 over files in memory.
     #[default]
     Own,
-    /// wasmer-wasix, fenced in, for builds that need more than preview 1. It has no mounted
-    /// folders, read-only jobs, deterministic runs or undoing of files, and bounds of its own on
+    /// wasmer-wasix, sandboxed, for builds that need more than preview 1. It has no mounted
+    /// folders, read-only jobs, deterministic runs or rollback of files, and its own bounds on
     /// files. Starting fails if Hatchery was built without its feature `wasix`.
     Wasix,
 }
@@ -72,7 +72,7 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    /// The configuration that the environment of this process gives.
+    /// Returns the configuration from the environment of this process.
     pub fn from_env() -> Self {
         let path = |variable: &str| {
             std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
@@ -89,7 +89,7 @@ impl EngineConfig {
     }
 }
 
-/// The bound that the environment names.
+/// Returns the bound from the environment.
 fn cache_bound() -> Option<u64> {
     let text = std::env::var_os(CACHE_BOUND_VARIABLE).filter(|text| !text.is_empty())?;
     let bound = text.to_str().and_then(|text| text.parse::<ByteSize>().ok());

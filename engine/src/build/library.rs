@@ -1,6 +1,6 @@
 //! The read-only library that every guest sees: CPython's archive and matplotlib's data.
 //!
-//! It is read and unpacked once per process and shared by reference; nothing here is mutable.
+//! Read and unpacked once per process and shared by reference; nothing here is mutable.
 
 use std::io::{Cursor, Read};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::build::python::PythonBuild;
 use crate::error::{EngineError, PythonError};
 
-/// An archive inside the archive holds that data.
+/// The archive inside the archive that holds matplotlib's data.
 const MATPLOTLIB_DATA: &str = "matplotlib/mpl-data.zip";
 
 /// The read-only library.

@@ -1,4 +1,4 @@
-//! What can be imported from the build's own archive.
+//! Lists what can be imported from the build's own archive.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
@@ -11,9 +11,9 @@ use crate::places::ARCHIVE_PATH;
 /// What can be imported from a build's archive.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
-    /// The packages that say their versions, by name.
+    /// The packages whose versions are known, by name.
     pub(crate) distributions: Vec<PackageInfo>,
-    /// Modules and packages at the top, those of the standard library among them.
+    /// Top-level modules and packages, including the standard library.
     pub(crate) modules: BTreeSet<String>,
 }
 
@@ -42,11 +42,11 @@ pub(crate) fn inventory(archive: &[u8]) -> Result<Inventory, PythonError> {
     Ok(inventory)
 }
 
-/// The distribution whose metadata an entry is.
+/// Returns the distribution to which an entry with metadata belongs.
 fn distribution(entry: &str) -> Option<PackageInfo> {
     let folder = entry.strip_suffix(".dist-info/METADATA")?;
     let (name, version) = folder.split_once('-')?;
-    // Folders can't have a `-` in a name, and have `_` in its place.
+    // In folder names, `_` replaces the `-` of a name.
     let name = name.replace('_', "-");
     Some(PackageInfo { name, version: Some(version.to_owned()), origin: PackageOrigin::Build })
 }

@@ -1,4 +1,4 @@
-//! What is taken for a package and what isn't, on wheels and folders that the tests make.
+//! Which wheels and folders are packages, and which are refused.
 
 use std::fs;
 use std::io::{Cursor, Write};
@@ -26,14 +26,14 @@ fn finished(writer: Writer) -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
-/// The bytes of a ZIP archive with these entries.
+/// Returns the bytes of a ZIP archive with these entries.
 fn archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     entries.iter().for_each(|(name, contents)| put(&mut writer, name, contents));
     finished(writer)
 }
 
-/// A wheel that says all that it has to, without files as yet.
+/// Begins a wheel with complete metadata and no other files.
 fn begun_wheel() -> Writer {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     put(&mut writer, "some_thing-1.2.dist-info/METADATA", METADATA.as_bytes());
@@ -41,7 +41,7 @@ fn begun_wheel() -> Writer {
     writer
 }
 
-/// The bytes of a wheel with these files.
+/// Returns the bytes of a wheel with these files.
 fn wheel(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut writer = begun_wheel();
     files.iter().for_each(|(name, contents)| put(&mut writer, name, contents));
@@ -55,7 +55,7 @@ fn opened(name: &str, bytes: &[u8]) -> Result<Package, PackageError> {
     Package::open(&path)
 }
 
-/// A folder with these files.
+/// Creates a folder with these files.
 fn folder(files: &[(&str, &str)]) -> (TempDir, PathBuf) {
     let base = tempfile::tempdir().unwrap();
     let root = base.path().join("thing");
@@ -185,7 +185,7 @@ fn what_is_no_wheel_says_so() {
     assert!(matches!(error, PackageError::Read { .. }), "{error}");
 }
 
-/// Zeroes are packed to a thousandth.
+/// Zeros compress to a thousandth.
 #[test]
 fn a_wheel_that_unpacks_to_too_much_is_refused_when_it_does() {
     let mut writer = begun_wheel();

@@ -1,8 +1,8 @@
-//! Which operators are sure to access the memory, and how.
+//! Recognises operators that are sure to access memory.
 
 use wasmer::sys::wasmparser::Operator;
 
-/// A plain load or store: what Cranelift's alias analysis looks at.
+/// A plain load or store, the accesses that Cranelift's alias analysis covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Access {
     pub(super) kind: AccessKind,
@@ -16,8 +16,8 @@ pub(super) enum AccessKind {
     Store,
 }
 
-/// The access that an operator is sure to make. Operators that may touch no memory, such as a copy
-/// of zero bytes, make none.
+/// Returns the access that an operator is sure to make. Operators that may touch no memory, such as
+/// a copy of zero bytes, make none.
 pub(super) fn access(operator: &Operator<'_>) -> Option<Access> {
     use Operator as Op;
     let (kind, memarg) = match operator {

@@ -1,9 +1,9 @@
-//! Where the checkpoints of one function go.
+//! Decides where the checkpoints of one function go.
 //!
-//! One pass over its operators is enough, since control flow is structured. A path from the head of
-//! a loop that has had no access has gone through the heads of all loops inside that one. So what a
-//! place has to know is one number: the outermost loop, of those around it, from whose head it can
-//! be reached without an access.
+//! Control flow is structured, so one pass over the operators is enough. A path without an access
+//! from the head of a loop has passed the heads of all loops inside that one. So each place only
+//! needs one number: the outermost loop around it from whose head it can be reached without an
+//! access.
 
 use std::mem;
 
@@ -13,20 +13,20 @@ use wasmer::sys::wasmparser::{Catch, Operator};
 use super::access::{AccessKind, access};
 use super::addresses::Addresses;
 
-/// Where the checkpoints of one function go.
+/// The checkpoints of one function.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
-    /// Whether one goes to the function's entry.
+    /// Whether the function's entry gets one.
     pub(super) at_entry: bool,
-    /// Whether one goes to the head of each loop, in the order of the loops.
+    /// Whether the head of each loop gets one, in the order of the loops.
     pub(super) at_loops: Vec<bool>,
 }
 
 impl Checkpoints {
-    /// Those of the function with these operators.
+    /// Finds the checkpoints of the function with these operators.
     ///
     /// # Errors
-    /// The operators are no function's, or have exceptions of the proposal's first version.
+    /// The operators don't form a function, or use the first version of the exceptions proposal.
     pub(super) fn of(operators: &[Operator<'_>]) -> Result<Self, MiddlewareError> {
         let mut paths = Paths::new(Addresses::of(operators));
         for (at, operator) in operators.iter().enumerate() {
@@ -37,8 +37,8 @@ impl Checkpoints {
 }
 
 /// The outermost of the loops around a place from whose head the place can be reached without an
-/// access. The function is loop 0, a loop in it loop 1, and so on inwards; within `n` loops,
-/// `n + 1` is none of them.
+/// access. The function is loop 0, a loop in it loop 1, and so on inwards; within `n` loops, `n +
+/// 1` is none of them.
 type Outermost = usize;
 
 /// No path leads here.
@@ -48,13 +48,13 @@ const UNREACHED: Outermost = usize::MAX;
 #[derive(Debug)]
 struct Paths<'a> {
     addresses: Addresses<'a>,
-    /// Blocks that are open, the function's own first.
+    /// Open blocks, the function's own first.
     blocks: Vec<Block>,
-    /// The numbers of the loops that are open, the outermost first.
+    /// The numbers of the open loops, the outermost first.
     loops: Vec<usize>,
     here: Outermost,
-    /// Whether the entry reaches this place without an access; any load counts here, since each
-    /// call has at least its first.
+    /// Whether the entry reaches this place without an access. Here any load counts, since each
+    /// call executes at least its first one.
     is_fresh: bool,
     entry_needs_one: bool,
     loops_need_one: Vec<bool>,
@@ -63,7 +63,7 @@ struct Paths<'a> {
 #[derive(Debug)]
 struct Block {
     kind: Kind,
-    /// Loops around it.
+    /// The number of loops around it.
     depth: usize,
     /// Merged from the branches to its end.
     at_end: Outermost,
@@ -74,7 +74,7 @@ struct Block {
 enum Kind {
     /// `block`, `try_table`, the function itself, or the second arm of an `if`.
     Plain,
-    /// The first arm of an `if`, with what holds where the arms part.
+    /// The first arm of an `if`, with the state where the arms part.
     If(Outermost, bool),
     /// The loop with this number.
     Loop(usize),
@@ -107,8 +107,8 @@ impl<'a> Paths<'a> {
                 self.loops_need_one.push(false);
             }
             Op::TryTable { try_table } => {
-                // An exception may come from any place within, each of which has at least the
-                // accesses that are before it.
+                // An exception may come from any place within, and each has at least the accesses
+                // before it.
                 for catch in &try_table.catches {
                     let (Catch::One { label, .. }
                     | Catch::OneRef { label, .. }
@@ -164,7 +164,7 @@ impl<'a> Paths<'a> {
         self.blocks.push(Block { kind, depth, at_end: UNREACHED, is_fresh_at_end: false });
     }
 
-    /// What holds here holds at the label too.
+    /// Merges the state here into the label's.
     fn branch(&mut self, label: u32) -> Result<(), MiddlewareError> {
         let target = self.blocks.len().checked_sub(1 + label as usize);
         let block = target.and_then(|target| self.blocks.get_mut(target));
@@ -203,7 +203,7 @@ impl<'a> Paths<'a> {
             here = here.min(before);
             self.is_fresh |= was_fresh;
         }
-        // Loops that end here are no longer around.
+        // Leaves the loops that end here.
         self.here = if here == UNREACHED { here } else { here.min(block.depth + 1) };
     }
 
@@ -211,7 +211,7 @@ impl<'a> Paths<'a> {
         self.entry_needs_one |= self.is_fresh;
     }
 
-    /// An access that Cranelift keeps in each round of the `depth` outermost loops.
+    /// Notes an access that Cranelift keeps in each round of the `depth` outermost loops.
     fn touch(&mut self, depth: usize) {
         self.is_fresh = false;
         if self.here != UNREACHED {
