@@ -1,4 +1,4 @@
-//! Values, their constructors, and what passes between host and guest.
+//! Values, their constructors, and their way between host and guest.
 
 use proptest::prelude::*;
 use serde_json::json;
