@@ -294,3 +294,86 @@ impl Drop for AttachedStop<'_> {
         self.stop.detach();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wasmer::{FunctionEnv, Imports, Instance, Module};
+
+    use super::*;
+    use crate::error::StartError;
+    use crate::host::env::GuestEnv;
+    use crate::host::wasi::HostState;
+    use crate::interrupt::reason::StopReason;
+
+    /// A host that notes how its runs end.
+    #[derive(Default)]
+    struct Ends {
+        refuses: bool,
+        commits: Vec<bool>,
+    }
+
+    impl GuestHost for Ends {
+        fn imports(
+            &mut self,
+            _: &mut Store,
+            _: &Module,
+            _: &FunctionEnv<GuestEnv>,
+        ) -> Result<Imports, StartError> {
+            Ok(Imports::new())
+        }
+
+        fn attach(&mut self, _: &mut Store, _: &Instance) -> Result<(), StartError> {
+            Ok(())
+        }
+
+        fn begin_run(&mut self, _: RunSetup<'_>) -> Result<(), Box<Verdict>> {
+            if self.refuses { Err(Box::new(Verdict::Cancelled)) } else { Ok(()) }
+        }
+
+        fn end_run(&mut self, commits: bool) -> RunEffects {
+            self.commits.push(commits);
+            RunEffects::default()
+        }
+
+        fn state(&self) -> Option<HostState> {
+            None
+        }
+
+        fn set_state(&mut self, _: HostState) {}
+    }
+
+    /// Opens everything except the guest, and does `work` meanwhile.
+    fn open_and(host: &mut Ends, gate: &Arc<Gate>, stop: &StopHandle, work: impl FnOnce()) -> bool {
+        let (program, limits, door) = (Program::default(), Limits::default(), Mutex::default());
+        let setup = RunSetup { program: &program, limits: &limits, transcript: Arc::default() };
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            let Ok(host) = HostRun::begin(host, setup) else { return };
+            let door = OpenDoor::open(&door, |door| door.open(b"request".to_vec(), 1));
+            let (gate_run, run) = OpenGate::begin(gate);
+            let interrupt = InterruptHandle::new(Arc::clone(gate));
+            let watch_guard = Stopwatch::start().guard(&limits, run, interrupt.clone(), None);
+            let stop = AttachedStop::attach(stop, interrupt, run, watch_guard.asker());
+            work();
+            drop((stop, watch_guard));
+            gate_run.end();
+            door.close();
+            host.end(true);
+        }));
+        ended.is_ok()
+    }
+
+    #[test]
+    fn whatever_happens_the_run_ends_once() {
+        let (gate, stop) = (Arc::new(Gate::new()), StopHandle::default());
+        let mut host = Ends::default();
+        assert!(open_and(&mut host, &gate, &stop, || ()));
+        assert!(!open_and(&mut host, &gate, &stop, || panic!("in the middle of a turn")));
+        host.refuses = true;
+        assert!(open_and(&mut host, &gate, &stop, || ()));
+        assert_eq!(host.commits, [true, false, false]);
+        // A gate whose run hasn't ended refuses another one, and a stop reaches an attached run.
+        gate.begin();
+        stop.stop(StopReason::Cancelled);
+        assert_eq!(gate.end().stop, None);
+    }
+}

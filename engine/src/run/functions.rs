@@ -80,7 +80,7 @@ pub enum BadFunction {
         name: String,
     },
     /// Two functions, or two parameters of one, have the same name.
-    #[error("`{name}` is there twice")]
+    #[error("`{name}` is defined twice: rename one of them")]
     Twice {
         /// The name.
         name: String,

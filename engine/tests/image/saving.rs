@@ -72,7 +72,7 @@ struct Folder {
 
 impl Folder {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().expect("temporary folders can be had") }
+        Self { folder: tempfile::tempdir().expect("temporary folders can be created") }
     }
 
     fn path(&self, name: &str) -> PathBuf {

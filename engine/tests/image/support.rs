@@ -18,7 +18,7 @@ struct Loaded {
 impl Loaded {
     fn new(copy_on_write: bool) -> Self {
         let config = EngineConfig { copy_on_write, ..EngineConfig::from_env() };
-        let engine = Engine::load(&config, &silent()).expect("the build can be had here");
+        let engine = Engine::load(&config, &silent()).expect("the build is installed");
         let preload = ["numpy", "pandas"].map(str::to_owned).to_vec();
         let image = load_or_build(&engine, &ImageSpec { preload, ..ImageSpec::default() });
         Self { engine, image: image.expect("numpy and pandas are in the build") }

@@ -37,8 +37,8 @@ impl Checkpoints {
 }
 
 /// The outermost of the loops around a place from whose head the place can be reached without an
-/// access. The function is loop 0, a loop in it loop 1, and so on inwards; within `n` loops, `n +
-/// 1` is none of them.
+/// access. The function is loop 0, a loop in it loop 1, and so on inwards; within `n` loops,
+/// `n + 1` is none of them.
 type Outermost = usize;
 
 /// No path leads here.
