@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_removed() {
+    fn files_left_by_a_killed_process_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(".unfinished-abc"), b"half").unwrap();
         fs::create_dir(folder.path().join(".unfinished-dir")).unwrap();

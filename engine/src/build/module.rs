@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_module_is_an_error() {
+    fn bytes_that_are_no_module_are_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let cache = CacheDir::open(Some(folder.path())).unwrap();
         let source = Source { hash: "junk", read: &|| Ok(b"junk".to_vec()) };

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_long_goes_with_its_seal() {
+    fn entries_unused_for_long_are_removed_with_their_seals() {
         let (_folder, cache) = cache();
         let old = make(&cache, "images", "old.image", 10, 40);
         make(&cache, "modules", "young.module", 10, 20);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_longest_ago_goes_until_the_rest_fits() {
+    fn least_recently_used_entries_are_removed_until_the_rest_fits() {
         let (_folder, cache) = cache();
         let needed = module::file_name(python::WASM_SHA256);
         make(&cache, "modules", &needed, 100_000, 9);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_stays_and_so_does_everything_in_a_dry_run() {
+    fn entries_in_use_stay_and_so_does_everything_in_a_dry_run() {
         let (_folder, cache) = cache();
         let path = make(&cache, "modules", "used.module", 10, 40);
         make(&cache, "images", "idle.image", 10, 40);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_makes_something_beside_stays() {
+    fn entries_stay_while_another_one_is_made_beside_them() {
         let (_folder, cache) = cache();
         make(&cache, "images", "a.image", 10, 40);
         fs::write(cache.root().join("images/.unfinished-x"), b"half").unwrap();

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_replaced_leaves_nothing_behind() {
+    fn a_failed_replacement_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("folder");
         fs::create_dir(&path).unwrap();

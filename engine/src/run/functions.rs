@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_python_can_have_is_taken() {
+    fn only_valid_python_signatures_are_accepted() {
         for name in ["", "1a", "a b", "a.b", "class", "\u{e4}", "__dict__", "_hatchery_call"] {
             assert!(functions(&[signature(name, Vec::new())]).is_err(), "{name:?}");
             let parameters = vec![parameter(name, None)];
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guest_is_told_of_all_of_them() {
+    fn the_guest_gets_every_signature() {
         let price = Signature {
             doc: "The price.".to_owned(),
             returns: "float".to_owned(),

@@ -149,7 +149,7 @@ fn a_reset_makes_the_memory_the_images_after_every_program() {
 }
 
 #[test]
-fn programs_do_what_they_are_there_for() {
+fn programs_end_as_they_are_meant_to() {
     let image = mapped();
     let mut slot = image.start().unwrap();
     for source in GREEDY {

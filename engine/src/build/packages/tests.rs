@@ -97,7 +97,7 @@ fn a_pure_wheel_is_what_site_packages_would_hold() {
 }
 
 #[test]
-fn what_a_package_is_known_by_are_its_contents() {
+fn packages_are_equal_if_their_contents_are() {
     let one = opened(NAME, &wheel(&[("a.py", b"1")])).unwrap();
     let same = opened("Some.Thing-1.2-py2.py3-none-any.whl", &wheel(&[("a.py", b"1")])).unwrap();
     let other = opened(NAME, &wheel(&[("a.py", b"2")])).unwrap();
@@ -109,7 +109,7 @@ fn what_a_package_is_known_by_are_its_contents() {
 }
 
 #[test]
-fn what_is_made_for_one_machine_is_refused_with_the_reason() {
+fn packages_for_one_machine_are_refused_with_the_reason() {
     let pure = wheel(&[("a.py", b"")]);
     for (name, expected) in [
         ("some_thing-1.2-cp312-cp312-manylinux_2_17_x86_64.whl", "manylinux_2_17_x86_64"),
@@ -135,7 +135,7 @@ fn what_is_made_for_one_machine_is_refused_with_the_reason() {
 }
 
 #[test]
-fn what_wants_another_python_is_refused() {
+fn packages_for_another_python_are_refused() {
     let metadata = format!("{METADATA}Requires-Python: <3.12\n");
     let bytes = archive(&[
         ("some_thing-1.2.dist-info/METADATA", metadata.as_bytes()),
@@ -167,7 +167,7 @@ fn paths_that_lead_elsewhere_are_refused() {
 }
 
 #[test]
-fn what_is_no_wheel_says_so() {
+fn an_invalid_wheel_is_refused_with_the_reason() {
     for (name, bytes, expected) in [
         ("thing.whl", wheel(&[("a.py", b"")]), "NAME-VERSION-PYTHON-ABI-PLATFORM"),
         ("thing.zip", wheel(&[("a.py", b"")]), "ends in `.whl`"),
@@ -259,7 +259,7 @@ fn packages_of_one_image_have_no_file_twice_unless_it_is_the_same() {
 }
 
 #[test]
-fn needs_and_names_that_the_build_takes_are_warned_of() {
+fn unmet_needs_and_names_taken_by_the_build_are_warned_of() {
     let metadata = format!("{METADATA}Requires-Dist: numpy\nRequires-Dist: absent>=1\n");
     let bytes = archive(&[
         ("some_thing-1.2.dist-info/METADATA", metadata.as_bytes()),

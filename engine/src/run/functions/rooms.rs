@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_work_wakes_who_waits_for_room() {
+    fn the_end_of_work_wakes_a_call_that_waits_for_room() {
         let gate = Arc::new(Gate::new());
         let rooms = Rooms::new(&gate);
         let room = rooms.take(1, 1);

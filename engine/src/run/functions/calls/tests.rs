@@ -70,7 +70,7 @@ fn answers_are_found_in_the_order_in_which_they_come() {
 }
 
 #[test]
-fn what_is_not_for_the_program_does_not_reach_it() {
+fn private_errors_do_not_reach_the_program() {
     let (calls, kept) = calls(&Limits::default(), false, None);
     begin(&calls, "f", 1).unwrap();
     begin(&calls, "f", 2).unwrap();
@@ -196,7 +196,7 @@ fn what_was_given_up_or_answered_has_its_place_until_nothing_works_on_it() {
 }
 
 #[test]
-fn what_was_kept_from_beginning_by_chance_is_so_in_a_replay() {
+fn a_replay_repeats_refusals_that_depended_on_timing() {
     let limits = Limits { functions_in_flight: 1, ..Limits::default() };
     let (live, kept) = calls(&limits, true, None);
     begin(&live, "f", 1).unwrap();
