@@ -30,8 +30,8 @@ pub use error::{
     StartError,
 };
 pub use files::changes::{ChangeKind, ChangedFile};
-pub use files::mount::{BadMount, Mount};
-pub use files::path::{BadPath, MAX_PATH_BYTES, check_path};
+pub use files::mount::{InvalidMount, Mount};
+pub use files::path::{InvalidPath, MAX_PATH_BYTES, check_path};
 pub use files::workspace::Workspace;
 pub use interpreter::Interpreter;
 pub use interpreter::engine::Engine;
@@ -48,19 +48,21 @@ pub use places::{CACHE_DIR_VARIABLE, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
 pub use run::base64::decode as decode_base64;
 pub use run::functions::calls::cancellation::Cancellation;
 pub use run::functions::{
-    BadFunction, Callee, Delivery, HostCall, HostError, HostFunctions, Parameter, RecordedAnswer,
-    RecordedCall, Recording, Reply, Room, Signature,
+    Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,
+    RecordedAnswer, RecordedCall, Recording, Reply, Room, Signature,
 };
 pub use run::outcome::{
     Afterwards, Exception, MimeBundle, MimeData, Outcome, SandboxFailure, StackFrame,
     SyntaxPosition, Tampering, Usage, Verdict,
 };
 pub use run::program::{
-    BadMountPath, BadProgram, Call, Deterministic, Entry, InputFile, MountedFolder, Program,
-    Script, workdir,
+    Call, Deterministic, Entry, InputFile, InvalidMountPath, InvalidProgram, MountedFolder,
+    Program, Script, workdir,
 };
 pub use run::transcript::{Chunk, Cursor, Event, EventKind, Next, Stream, Transcript};
-pub use run::value::{Array, BadValue, Column, Element, Frame, MOST_DIMENSIONS, Value, Variables};
+pub use run::value::{
+    Array, Column, Element, Frame, InvalidValue, MOST_DIMENSIONS, Value, Variables,
+};
 
 mod build;
 mod cache;

@@ -70,7 +70,7 @@ pub struct Parameter {
 /// The description of a host function is invalid in Python.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadFunction {
+pub enum InvalidFunction {
     /// The name of a function or a parameter is invalid.
     #[error(
         "`{name}` can't be the name of a host function or a parameter: use a Python identifier"
@@ -117,13 +117,13 @@ impl HostFunctions {
     ///
     /// # Errors
     /// A description is invalid.
-    pub fn new(functions: impl IntoIterator<Item = Entry>) -> Result<Self, BadFunction> {
+    pub fn new(functions: impl IntoIterator<Item = Entry>) -> Result<Self, InvalidFunction> {
         let mut entries = BTreeMap::new();
         for (signature, callee) in functions {
             signature.check()?;
             let name = signature.name.clone();
             if entries.insert(name.clone(), (signature, callee)).is_some() {
-                return Err(BadFunction::Twice { name });
+                return Err(InvalidFunction::Twice { name });
             }
         }
         Ok(Self { entries: Arc::new(entries) })
@@ -141,17 +141,17 @@ impl HostFunctions {
 }
 
 impl Signature {
-    fn check(&self) -> Result<(), BadFunction> {
+    fn check(&self) -> Result<(), InvalidFunction> {
         check_name(&self.name)?;
         let parameters = self.parameters.as_deref().unwrap_or_default();
         for (at, Parameter { name, default, .. }) in parameters.iter().enumerate() {
             check_name(name)?;
             let before = &parameters[..at];
             if before.iter().any(|other| other.name == *name) {
-                return Err(BadFunction::Twice { name: name.clone() });
+                return Err(InvalidFunction::Twice { name: name.clone() });
             }
             if default.is_none() && before.iter().any(|other| other.default.is_some()) {
-                return Err(BadFunction::Order { name: name.clone() });
+                return Err(InvalidFunction::Order { name: name.clone() });
             }
         }
         Ok(())
@@ -185,12 +185,12 @@ impl Parameter {
 }
 
 /// Checks that a name is a plain identifier. Names that begin with two underscores are Python's.
-fn check_name(name: &str) -> Result<(), BadFunction> {
+fn check_name(name: &str) -> Result<(), InvalidFunction> {
     let is_plain = is_name(name)
         && name.is_ascii()
         && !name.starts_with("__")
         && !name.starts_with("_hatchery");
-    if is_plain { Ok(()) } else { Err(BadFunction::Name { name: name.to_owned() }) }
+    if is_plain { Ok(()) } else { Err(InvalidFunction::Name { name: name.to_owned() }) }
 }
 
 #[cfg(test)]
@@ -208,7 +208,7 @@ mod tests {
         Parameter { name: name.to_owned(), hint: "int".to_owned(), default }
     }
 
-    fn functions(signatures: &[Signature]) -> Result<HostFunctions, BadFunction> {
+    fn functions(signatures: &[Signature]) -> Result<HostFunctions, InvalidFunction> {
         let callee: Arc<dyn Callee> = Arc::new(Nothing);
         HostFunctions::new(signatures.iter().map(|one| (one.clone(), Arc::clone(&callee))))
     }
@@ -229,7 +229,7 @@ mod tests {
             assert!(functions(&[signature("f", parameters)]).is_err());
         }
         let twice = [signature("f", Vec::new()), signature("f", Vec::new())];
-        assert_eq!(functions(&twice).unwrap_err(), BadFunction::Twice { name: "f".to_owned() });
+        assert_eq!(functions(&twice).unwrap_err(), InvalidFunction::Twice { name: "f".to_owned() });
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::files::mount::Mount;
-use crate::files::path::{BadPath, check_path};
+use crate::files::path::{InvalidPath, check_path};
 use crate::places::{BESIDE_FOLDER, SCRIPT_FOLDER, WORKSPACE};
 use crate::run::functions::{HostFunctions, Recording};
 use crate::run::value::Variables;
 pub use entry::{Call, Entry, Script};
-pub use error::{BadMountPath, BadProgram};
+pub use error::{InvalidMountPath, InvalidProgram};
 
 mod entry;
 mod error;
@@ -104,10 +104,10 @@ impl Program {
     /// An environment name is empty or has a `=`, a text has a NUL, a name of a variable or a call
     /// is invalid, a value is nested too deep or has a number that can't be passed exactly, or an
     /// input file is below another one.
-    pub fn check(&self) -> Result<(), BadProgram> {
+    pub fn check(&self) -> Result<(), InvalidProgram> {
         for (name, value) in &self.env {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-                return Err(BadProgram::Variable { name: name.clone() });
+                return Err(InvalidProgram::Variable { name: name.clone() });
             }
         }
         self.variables.iter().try_for_each(|(name, value)| entry::check_given(name, value))?;
@@ -115,12 +115,12 @@ impl Program {
             call.check()?;
         }
         match self.args.iter().chain(&self.filename).find(|text| text.contains('\0')) {
-            Some(text) => Err(BadProgram::Text { text: text.clone() }),
+            Some(text) => Err(InvalidProgram::Text { text: text.clone() }),
             None => self.check_files(),
         }
     }
 
-    fn check_files(&self) -> Result<(), BadProgram> {
+    fn check_files(&self) -> Result<(), InvalidProgram> {
         let paths: HashSet<_> = self.files.iter().map(|file| &*file.path).collect();
         let mut clashes = paths.iter().filter_map(|below| {
             let folders = below.match_indices('/').map(|(end, _)| &below[..end]);
@@ -128,7 +128,7 @@ impl Program {
         });
         match clashes.next() {
             Some((file, below)) => {
-                Err(BadProgram::Clash { file: file.to_owned(), below: (*below).to_owned() })
+                Err(InvalidProgram::Clash { file: file.to_owned(), below: (*below).to_owned() })
             }
             None => Ok(()),
         }
@@ -153,7 +153,7 @@ impl MountedFolder {
     /// # Errors
     /// The path is not absolute, has a part that is empty, `.` or `..`, or is one that programs
     /// need: `/tmp`, `/home`, `/workspace`, `/script`, `/beside`, and everything below `/usr`.
-    pub fn new(path: impl Into<String>, folder: Arc<Mount>) -> Result<Self, BadMountPath> {
+    pub fn new(path: impl Into<String>, folder: Arc<Mount>) -> Result<Self, InvalidMountPath> {
         let path = path.into();
         let is_taken = |taken: &str| {
             let below = path.strip_prefix(taken);
@@ -161,7 +161,7 @@ impl MountedFolder {
         };
         match path.strip_prefix('/').map(check_path) {
             Some(Ok(())) if !TAKEN.iter().any(|taken| is_taken(taken)) => Ok(Self { path, folder }),
-            _ => Err(BadMountPath { path }),
+            _ => Err(InvalidMountPath { path }),
         }
     }
 }
@@ -171,7 +171,7 @@ impl InputFile {
     ///
     /// # Errors
     /// The path is empty, absolute, too long, or has a part that is empty, `.` or `..`.
-    pub fn new(path: impl Into<String>, contents: impl Into<Vec<u8>>) -> Result<Self, BadPath> {
+    pub fn new(path: impl Into<String>, contents: impl Into<Vec<u8>>) -> Result<Self, InvalidPath> {
         let path = path.into();
         check_path(&path)?;
         Ok(Self { path, contents: Arc::new(contents.into()) })
@@ -182,7 +182,7 @@ impl InputFile {
 ///
 /// # Errors
 /// The path is empty, too long, or has a part that is empty, `.` or `..`.
-pub fn workdir(path: &str) -> Result<String, BadPath> {
+pub fn workdir(path: &str) -> Result<String, InvalidPath> {
     match path.strip_prefix('/') {
         Some(below) => check_path(below).map(|()| path.to_owned()),
         None => check_path(path).map(|()| format!("{WORKSPACE}/{path}")),
@@ -215,7 +215,7 @@ mod tests {
         };
         assert!(with(&["a", "ab/c", "b/c", "b/d/e", "b-d"]).is_ok());
         assert!(with(&["a", "a"]).is_ok(), "the last one is there");
-        let clash = BadProgram::Clash { file: "b/c".to_owned(), below: "b/c/d".to_owned() };
+        let clash = InvalidProgram::Clash { file: "b/c".to_owned(), below: "b/c/d".to_owned() };
         assert_eq!(with(&["b/c/d", "a", "b/c"]), Err(clash));
     }
 

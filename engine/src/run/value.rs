@@ -70,7 +70,7 @@ pub enum Column {
 /// A value that can't be passed to a program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadValue {
+pub enum InvalidValue {
     /// The type of an array is invalid.
     #[error(
         "`{dtype}` is no type of items that can be passed: use NumPy's `typestr` in little-endian \
@@ -117,13 +117,13 @@ impl Array {
         dtype: impl Into<String>,
         shape: impl Into<Vec<usize>>,
         data: impl Into<Vec<u8>>,
-    ) -> Result<Self, BadValue> {
+    ) -> Result<Self, InvalidValue> {
         let (dtype, shape, data) = (dtype.into(), shape.into(), data.into());
         if shape.len() > MOST_DIMENSIONS {
-            return Err(BadValue::Dimensions);
+            return Err(InvalidValue::Dimensions);
         }
         if data_len(&dtype, &shape)? != Some(data.len()) {
-            return Err(BadValue::Length { dtype, shape, bytes: data.len() });
+            return Err(InvalidValue::Length { dtype, shape, bytes: data.len() });
         }
         Ok(Self { dtype: dtype.into(), shape: shape.into(), data })
     }
@@ -139,7 +139,7 @@ impl Array {
     ///
     /// # Errors
     /// The shape has a different number of items.
-    pub fn reshape(self, shape: impl Into<Vec<usize>>) -> Result<Self, BadValue> {
+    pub fn reshape(self, shape: impl Into<Vec<usize>>) -> Result<Self, InvalidValue> {
         Self::new(self.dtype, shape, self.data)
     }
 
@@ -171,9 +171,9 @@ impl Array {
 }
 
 /// Returns the length of an array in bytes; `None` if it exceeds any memory.
-fn data_len(dtype: &str, shape: &[usize]) -> Result<Option<usize>, BadValue> {
+fn data_len(dtype: &str, shape: &[usize]) -> Result<Option<usize>, InvalidValue> {
     let size =
-        dtype::item_bytes(dtype).ok_or_else(|| BadValue::Dtype { dtype: dtype.to_owned() })?;
+        dtype::item_bytes(dtype).ok_or_else(|| InvalidValue::Dtype { dtype: dtype.to_owned() })?;
     // Even in an empty array, each dimension must be a length that an array can have.
     let longest = shape
         .iter()
@@ -190,14 +190,14 @@ impl Frame {
     /// A name comes twice, an array doesn't have one dimension, or the lengths of columns differ.
     pub fn new(
         columns: impl IntoIterator<Item = (impl Into<String>, Column)>,
-    ) -> Result<Self, BadValue> {
+    ) -> Result<Self, InvalidValue> {
         let columns: Vec<(String, Column)> =
             columns.into_iter().map(|(name, column)| (name.into(), column)).collect();
         let mut names = std::collections::HashSet::new();
         let rows = columns.first().and_then(|(_, column)| column.rows());
         for (name, column) in &columns {
             if column.rows().is_none() || column.rows() != rows || !names.insert(name) {
-                return Err(BadValue::Column { name: name.clone() });
+                return Err(InvalidValue::Column { name: name.clone() });
             }
         }
         Ok(Self { index: None, index_name: None, columns })
@@ -207,10 +207,10 @@ impl Frame {
     ///
     /// # Errors
     /// The index doesn't have one dimension, or its length differs from that of the columns.
-    pub fn with_index(mut self, name: Option<String>, index: Column) -> Result<Self, BadValue> {
+    pub fn with_index(mut self, name: Option<String>, index: Column) -> Result<Self, InvalidValue> {
         let rows = self.columns.first().map_or(index.rows(), |(_, column)| column.rows());
         if index.rows().is_none() || index.rows() != rows {
-            return Err(BadValue::Column { name: String::new() });
+            return Err(InvalidValue::Column { name: String::new() });
         }
         (self.index_name, self.index) = (name, Some(Box::new(index)));
         Ok(self)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::error::BadProgram;
+use super::error::InvalidProgram;
 use crate::files::mount::Mount;
 use crate::run::names::is_name;
 use crate::run::value::{Value, number};
@@ -60,7 +60,7 @@ impl Call {
     ///
     /// # Errors
     /// The module or the function isn't a dotted name, or an argument is invalid.
-    pub(super) fn check(&self) -> Result<(), BadProgram> {
+    pub(super) fn check(&self) -> Result<(), InvalidProgram> {
         let Self { module, function, args, keywords } = self;
         if ![module, function].into_iter().all(|dotted| dotted.split('.').all(is_name)) {
             // As the user wrote it: without a function there may have been no colon.
@@ -68,7 +68,7 @@ impl Call {
                 "" => module.clone(),
                 function => format!("{module}:{function}"),
             };
-            return Err(BadProgram::Call { target });
+            return Err(InvalidProgram::Call { target });
         }
         keywords.iter().try_for_each(|(name, value)| check_given(name, value))?;
         args.iter().try_for_each(|value| check_value("an argument", value))
@@ -89,20 +89,20 @@ pub struct Script {
 const MOST_DEPTH: usize = 100;
 
 /// Checks that a program can be given the value under this name.
-pub(super) fn check_given(name: &str, value: &Value) -> Result<(), BadProgram> {
+pub(super) fn check_given(name: &str, value: &Value) -> Result<(), InvalidProgram> {
     if !is_name(name) {
-        return Err(BadProgram::Name { name: name.to_owned() });
+        return Err(InvalidProgram::Name { name: name.to_owned() });
     }
     check_value(name, value)
 }
 
-fn check_value(name: &str, value: &Value) -> Result<(), BadProgram> {
+fn check_value(name: &str, value: &Value) -> Result<(), InvalidProgram> {
     match value {
         Value::Json(json) if !is_within(json, MOST_DEPTH) => {
-            Err(BadProgram::Depth { name: name.to_owned() })
+            Err(InvalidProgram::Depth { name: name.to_owned() })
         }
         Value::Json(json) => number::check(json)
-            .map_err(|problem| BadProgram::Number { name: name.to_owned(), problem }),
+            .map_err(|problem| InvalidProgram::Number { name: name.to_owned(), problem }),
         _ => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 /// An input of a program is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadProgram {
+pub enum InvalidProgram {
     /// An environment variable has an invalid name or value.
     #[error(
         "`{name}` can't be a variable of the environment: its name must not be empty or have a `=`, \
@@ -61,7 +61,7 @@ pub enum BadProgram {
     "`{path}` can't be where a folder is mounted: use an absolute path such as /data, \
      without `..` or empty parts, and not /tmp, /home, /workspace, /script, /beside or /usr"
 )]
-pub struct BadMountPath {
+pub struct InvalidMountPath {
     /// The path that was given.
     pub path: String,
 }
