@@ -5,10 +5,10 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::source::BadSource;
+use crate::source::InvalidSource;
 use engine::{
-    BadFunction, BadMount, BadMountPath, BadPath, BadProgram, CacheError, EngineError, ImageError,
-    PackageError, SessionError,
+    CacheError, EngineError, ImageError, InvalidFunction, InvalidMount, InvalidMountPath,
+    InvalidPath, InvalidProgram, PackageError, SessionError,
 };
 use scheduler::{Refusal, SchedulerStartError};
 
@@ -46,22 +46,22 @@ pub enum Error {
     Refused(#[from] Refusal),
     /// A file can't be given to a job at this path.
     #[error(transparent)]
-    Path(#[from] BadPath),
+    Path(#[from] InvalidPath),
     /// A folder of the host can't be mounted.
     #[error(transparent)]
-    Mount(#[from] BadMount),
+    Mount(#[from] InvalidMount),
     /// A folder can't be mounted at this path.
     #[error(transparent)]
-    MountPath(#[from] BadMountPath),
+    MountPath(#[from] InvalidMountPath),
     /// A program has an argument, a variable or another input that it can't be given.
     #[error(transparent)]
-    Program(#[from] BadProgram),
+    Program(#[from] InvalidProgram),
     /// A tool call is invalid.
     #[error(transparent)]
-    ToolCall(BadToolCall),
+    ToolCall(InvalidToolCall),
     /// A host function can't be offered to Python.
     #[error(transparent)]
-    Function(#[from] BadFunction),
+    Function(#[from] InvalidFunction),
     /// A file of a job can't be read.
     #[error("can't read `{}`: {source}", path.display())]
     Read {
@@ -77,7 +77,7 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it.
         #[source]
-        cause: BadSource,
+        cause: InvalidSource,
     },
     /// The thread that loads, reads or writes died.
     #[error("the thread that loads or stores the data died: {0}")]
@@ -105,7 +105,7 @@ impl Error {
 /// An invalid tool call. The message tells its author how to correct it.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadToolCall {
+pub enum InvalidToolCall {
     /// A field, or the whole call, has the wrong type.
     #[error("`{field}` must be {expected}")]
     Type {
@@ -139,14 +139,14 @@ pub enum BadToolCall {
     },
     /// A file can't have this path.
     #[error(transparent)]
-    Path(#[from] BadPath),
+    Path(#[from] InvalidPath),
     /// A variable, or an environment variable, is invalid.
     #[error(transparent)]
-    Program(#[from] BadProgram),
+    Program(#[from] InvalidProgram),
 }
 
-impl From<BadToolCall> for Error {
-    fn from(error: BadToolCall) -> Self {
+impl From<InvalidToolCall> for Error {
+    fn from(error: InvalidToolCall) -> Self {
         Self::ToolCall(error)
     }
 }

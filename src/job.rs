@@ -9,7 +9,7 @@ use std::time::Duration;
 use scheduler::{JobRequest, Priority};
 
 use engine::{
-    BadProgram, Call, Deterministic, Entry, InputFile, Limits, Mount, MountedFolder, Program,
+    Call, Deterministic, Entry, InputFile, InvalidProgram, Limits, Mount, MountedFolder, Program,
     Recording, Script, Value,
 };
 
@@ -368,7 +368,7 @@ impl Job {
         self
     }
 
-    pub(crate) fn check(&self) -> Result<(), BadProgram> {
+    pub(crate) fn check(&self) -> Result<(), InvalidProgram> {
         self.program.check()
     }
 

@@ -58,17 +58,17 @@
 pub use cache::{cache_entries, prune_cache};
 pub use checkpoint::Checkpoint;
 pub use engine::{
-    Array, BadFunction, BadMount, BadMountPath, BadPath, BadProgram, BadValue,
-    CACHE_BOUND_VARIABLE, CACHE_DIR_VARIABLE, COPY_ON_WRITE_VARIABLE, CacheDir, CacheEntry,
+    Array, CACHE_BOUND_VARIABLE, CACHE_DIR_VARIABLE, COPY_ON_WRITE_VARIABLE, CacheDir, CacheEntry,
     CacheEntryKind, CacheError, Call, ChangeKind, ChangedFile, Chunk, Column, Delivery,
     Deterministic, Element, EngineConfig, EngineError, Event, EventKind, Exception, Frame,
-    HostError, HostKind, ImageError, ImageInfo, LimitHit, LimitKind, Limits, MimeBundle, MimeData,
+    HostError, HostKind, ImageError, ImageInfo, InvalidFunction, InvalidMount, InvalidMountPath,
+    InvalidPath, InvalidProgram, InvalidValue, LimitHit, LimitKind, Limits, MimeBundle, MimeData,
     ModuleError, Outcome, PYTHON_WHEEL_VARIABLE, PackageError, PackageInfo, PackageOrigin, Program,
     Progress, ProgressSink, Prune, Pruned, PythonBuild, PythonError, RecordedAnswer, RecordedCall,
     Recording, SandboxFailure, SessionError, Silent, StackFrame, Stream, SyntaxPosition, Usage,
     Value, Verdict, WHEEL_REQUIREMENT, Workspace, check_path,
 };
-pub use error::{BadToolCall, Error};
+pub use error::{Error, InvalidToolCall};
 pub use functions::HostFunction;
 pub use image::{build_packages, find_image, image_keys, images, remove_image};
 pub use job::Job;
@@ -82,7 +82,7 @@ pub use scheduler::{
     TenantStatus, Ticket, Totals, WaitReason,
 };
 pub use session::Session;
-pub use source::{BadSource, decode_source};
+pub use source::{InvalidSource, decode_source};
 pub use tool::{ToolRefusal, tool_refusal, tool_result_schema, tool_schema};
 
 mod cache;

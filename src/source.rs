@@ -3,7 +3,7 @@
 /// A file can't be decoded as Python source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadSource {
+pub enum InvalidSource {
     /// It isn't UTF-8, the encoding of source that names none.
     #[error(
         "it isn't UTF-8, which Python source has to be unless its first or second line says \
@@ -51,12 +51,12 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 /// ```
 /// let source = hatchery::decode_source(b"# coding: latin-1\nprint('\xe9')")?;
 /// assert!(source.ends_with("print('é')"));
-/// # Ok::<(), hatchery::BadSource>(())
+/// # Ok::<(), hatchery::InvalidSource>(())
 /// ```
 ///
 /// # Errors
 /// The bytes aren't in their encoding, or that encoding isn't supported.
-pub fn decode_source(bytes: &[u8]) -> Result<String, BadSource> {
+pub fn decode_source(bytes: &[u8]) -> Result<String, InvalidSource> {
     let unmarked = bytes.strip_prefix(MARK);
     let is_marked = unmarked.is_some();
     let bytes = unmarked.unwrap_or(bytes);
@@ -64,11 +64,11 @@ pub fn decode_source(bytes: &[u8]) -> Result<String, BadSource> {
     let encoding = match &named {
         None => Encoding::Utf8,
         Some(name) => {
-            encoding_of(name).ok_or_else(|| BadSource::Unknown { encoding: name.clone() })?
+            encoding_of(name).ok_or_else(|| InvalidSource::Unknown { encoding: name.clone() })?
         }
     };
     if let Some(encoding) = named.clone().filter(|_| is_marked && encoding != Encoding::Utf8) {
-        return Err(BadSource::Marked { encoding });
+        return Err(InvalidSource::Marked { encoding });
     }
     let text = match encoding {
         Encoding::Latin1 => Some(bytes.iter().copied().map(char::from).collect()),
@@ -76,8 +76,8 @@ pub fn decode_source(bytes: &[u8]) -> Result<String, BadSource> {
         Encoding::Ascii | Encoding::Utf8 => std::str::from_utf8(bytes).ok().map(str::to_owned),
     };
     text.ok_or(match named {
-        Some(encoding) => BadSource::NotAsNamed { encoding },
-        None => BadSource::NotUtf8,
+        Some(encoding) => InvalidSource::NotAsNamed { encoding },
+        None => InvalidSource::NotUtf8,
     })
 }
 

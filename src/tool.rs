@@ -8,7 +8,7 @@ use std::time::Duration;
 use engine::{InputFile, Outcome, Verdict};
 use serde_json::{Map, Value as Json, json};
 
-use crate::error::{BadToolCall, MOST_TOOL_CALL_SECONDS, TOOL_CALL_FIELDS};
+use crate::error::{InvalidToolCall, MOST_TOOL_CALL_SECONDS, TOOL_CALL_FIELDS};
 use crate::job::Job;
 
 /// What the field `files` must be.
@@ -28,24 +28,25 @@ impl Job {
     ///
     /// # Errors
     /// A field is unknown or missing, or has the wrong type or an invalid value.
-    pub fn from_tool_call(call: &Json) -> Result<Self, BadToolCall> {
+    pub fn from_tool_call(call: &Json) -> Result<Self, InvalidToolCall> {
         let expected = "an object";
-        let call = call.as_object().ok_or(BadToolCall::Type { field: "call", expected })?;
+        let call = call.as_object().ok_or(InvalidToolCall::Type { field: "call", expected })?;
         if let Some(field) = call.keys().find(|field| !TOOL_CALL_FIELDS.contains(&field.as_str())) {
-            return Err(BadToolCall::Unknown { field: field.clone() });
+            return Err(InvalidToolCall::Unknown { field: field.clone() });
         }
-        let code = text_field(call, "code")?.ok_or(BadToolCall::NoCode)?;
+        let code = text_field(call, "code")?.ok_or(InvalidToolCall::NoCode)?;
         let mut job = Self::code(code).stdin(text_field(call, "stdin")?.unwrap_or_default());
         if let Some(seconds) = given(call, "timeout") {
             let expected = "a number of seconds";
             let seconds =
-                seconds.as_f64().ok_or(BadToolCall::Type { field: "timeout", expected })?;
+                seconds.as_f64().ok_or(InvalidToolCall::Type { field: "timeout", expected })?;
             job = job.at_most(timeout(seconds)?);
         }
         if let Some(args) = given(call, "args") {
             let texts = args.as_array().and_then(|args| args.iter().map(Json::as_str).collect());
             let expected = "an array of strings";
-            let texts: Vec<&str> = texts.ok_or(BadToolCall::Type { field: "args", expected })?;
+            let texts: Vec<&str> =
+                texts.ok_or(InvalidToolCall::Type { field: "args", expected })?;
             job = job.args(texts);
         }
         for (name, value) in texts_field(call, "env")? {
@@ -56,8 +57,9 @@ impl Job {
         }
         if let Some(variables) = given(call, "variables") {
             let expected = "an object";
-            let variables =
-                variables.as_object().ok_or(BadToolCall::Type { field: "variables", expected })?;
+            let variables = variables
+                .as_object()
+                .ok_or(InvalidToolCall::Type { field: "variables", expected })?;
             for (name, value) in variables {
                 job = job.variable(name, value.clone());
             }
@@ -76,14 +78,14 @@ impl Job {
     ///
     /// # Errors
     /// The JSON has another form, the base64 is invalid, or a path is not a plain relative one.
-    pub fn json_files(mut self, files: &Json) -> Result<Self, BadToolCall> {
-        let invalid = || BadToolCall::Type { field: "files", expected: FILES };
+    pub fn json_files(mut self, files: &Json) -> Result<Self, InvalidToolCall> {
+        let invalid = || InvalidToolCall::Type { field: "files", expected: FILES };
         for (path, contents) in files.as_object().ok_or_else(invalid)? {
             let contents = match contents {
                 Json::String(text) => text.as_bytes().to_owned(),
                 Json::Object(fields) => match (fields.len(), fields.get("base64")) {
                     (1, Some(Json::String(text))) => engine::decode_base64(text)
-                        .ok_or_else(|| BadToolCall::Base64 { path: path.clone() })?,
+                        .ok_or_else(|| InvalidToolCall::Base64 { path: path.clone() })?,
                     _ => return Err(invalid()),
                 },
                 _ => return Err(invalid()),
@@ -102,9 +104,10 @@ fn given<'a>(call: &'a Map<String, Json>, field: &str) -> Option<&'a Json> {
 fn text_field<'a>(
     call: &'a Map<String, Json>,
     field: &'static str,
-) -> Result<Option<&'a str>, BadToolCall> {
-    let text =
-        |value: &'a Json| value.as_str().ok_or(BadToolCall::Type { field, expected: "a string" });
+) -> Result<Option<&'a str>, InvalidToolCall> {
+    let text = |value: &'a Json| {
+        value.as_str().ok_or(InvalidToolCall::Type { field, expected: "a string" })
+    };
     given(call, field).map(text).transpose()
 }
 
@@ -112,19 +115,19 @@ fn text_field<'a>(
 fn texts_field<'a>(
     call: &'a Map<String, Json>,
     field: &'static str,
-) -> Result<Vec<(&'a str, &'a str)>, BadToolCall> {
+) -> Result<Vec<(&'a str, &'a str)>, InvalidToolCall> {
     let Some(value) = given(call, field) else { return Ok(Vec::new()) };
     let texts = value.as_object().and_then(|texts| {
         texts.iter().map(|(name, text)| Some((name.as_str(), text.as_str()?))).collect()
     });
-    texts.ok_or(BadToolCall::Type { field, expected: "an object of strings" })
+    texts.ok_or(InvalidToolCall::Type { field, expected: "an object of strings" })
 }
 
-fn timeout(seconds: f64) -> Result<Duration, BadToolCall> {
+fn timeout(seconds: f64) -> Result<Duration, InvalidToolCall> {
     Duration::try_from_secs_f64(seconds)
         .ok()
         .filter(|timeout| !timeout.is_zero() && seconds <= MOST_TOOL_CALL_SECONDS)
-        .ok_or(BadToolCall::Timeout { seconds })
+        .ok_or(InvalidToolCall::Timeout { seconds })
 }
 
 /// Returns the JSON schema of a call, for software that offers tools to a model. The schema's title

@@ -1,9 +1,9 @@
 //! The cache directory: where builds, compiled modules, images and packages live between processes.
 //!
-//! Owns its location, its privacy (0700, owned by this user), locks between processes and what
-//! killed processes left unfinished. It does not know what is stored in it. What a reader would get
-//! wrong: a file being present proves nothing; `cache/seal.rs` decides whether it may be used.
-//! `cache/replace.rs` replaces a file in one step. May use `memory/` and what is beside it.
+//! Owns its location, its privacy (0700, owned by this user), locks between processes and the
+//! removal of files that killed processes left unfinished. It doesn't know what is stored in it. A
+//! file that is present may still be damaged: `cache/seal.rs` decides whether it may be used.
+//! `cache/replace.rs` replaces a file in one step. May use `memory/` and the wings beside it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -17,13 +17,13 @@ use replace::{UNFINISHED_PREFIX, replace};
 pub(crate) mod replace;
 pub(crate) mod seal;
 
-/// The file with the secret; also the sign that a directory is a cache of ours.
+/// The file with the secret, which also marks a directory as a cache of ours.
 const SECRET_NAME: &str = "secret";
 
 /// The bytes of the secret that seals the files of one cache directory.
 pub(crate) const SECRET_BYTES: usize = 32;
 
-/// A private directory for artifacts that are expensive to make.
+/// A private directory for artifacts that are expensive to build.
 #[derive(Debug, Clone)]
 pub struct CacheDir {
     root: PathBuf,
@@ -31,11 +31,11 @@ pub struct CacheDir {
 
 impl CacheDir {
     /// Opens the cache at `explicit`, or at the default place: `$XDG_CACHE_HOME/hatchery`, else
-    /// `$HOME/.cache/hatchery`. Makes it if it is missing.
+    /// `$HOME/.cache/hatchery`. Creates it if it is missing.
     ///
     /// # Errors
-    /// No place can be named, the directory can't be made, or it belongs to another user or is
-    /// open to others and can't be closed.
+    /// There is no default place, the directory can't be created, or it belongs to another user or
+    /// is open to others and can't be closed.
     pub fn open(explicit: Option<&Path>) -> Result<Self, CacheError> {
         let root = match explicit {
             Some(path) => {
@@ -48,19 +48,19 @@ impl CacheDir {
         Ok(Self { root })
     }
 
-    /// The directory itself.
+    /// Returns the directory itself.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// A private folder inside the cache, made if it is missing.
+    /// Returns a private folder inside the cache, and creates it if it is missing.
     pub(crate) fn folder(&self, name: &str) -> Result<PathBuf, CacheError> {
         let path = self.root.join(name);
         make_private(&path)?;
         Ok(path)
     }
 
-    /// Waits until no other process or thread holds the lock `name`, then holds it.
+    /// Acquires the lock `name`, waiting while another process or thread holds it.
     ///
     /// The kernel releases it when the holder dies, so a killed process never blocks the next one.
     pub(crate) fn lock(&self, name: &str) -> Result<CacheLock, CacheError> {
@@ -69,7 +69,7 @@ impl CacheDir {
         Ok(CacheLock { _file: file })
     }
 
-    /// Holds the lock `name`, unless somebody else does.
+    /// Acquires the lock `name`, unless somebody else holds it.
     pub(crate) fn try_lock(&self, name: &str) -> Result<Option<CacheLock>, CacheError> {
         let (file, path) = self.lock_file(name)?;
         match file.try_lock() {
@@ -91,16 +91,17 @@ impl CacheDir {
         Ok((file, path))
     }
 
-    /// The secret of this cache directory, made at the first call.
+    /// Returns the secret of this cache directory, which the first call creates.
     ///
-    /// Invariant: it never changes while the directory lives, else every sealed file is remade.
+    /// Invariant: it never changes while the directory exists, else every sealed file is built
+    /// again.
     pub(crate) fn secret(&self) -> Result<[u8; SECRET_BYTES], CacheError> {
         let path = self.root.join(SECRET_NAME);
         if let Some(secret) = read_secret(&path)? {
             return Ok(secret);
         }
         let _lock = self.lock(SECRET_NAME)?;
-        // Another process may have made it while this one waited.
+        // Another process may have created it while this one waited.
         if let Some(secret) = read_secret(&path)? {
             return Ok(secret);
         }
@@ -113,8 +114,8 @@ impl CacheDir {
     }
 }
 
-/// The secret in `path`; `None` if there is none, or it was cut short. Any other failure to read it
-/// is an error: making another would throw away everything that the first one sealed.
+/// Reads the secret in `path`; `None` if it is missing or truncated. Any other failure is an error,
+/// because a new secret would invalidate everything that the old one sealed.
 fn read_secret(path: &Path) -> Result<Option<[u8; SECRET_BYTES]>, CacheError> {
     match fs::read(path) {
         Ok(bytes) => Ok(bytes.try_into().ok()),
@@ -130,7 +131,7 @@ pub(crate) struct CacheLock {
     _file: File,
 }
 
-/// Writes `path` in one step: whatever happens, readers see all of it or what was there before.
+/// Writes `path` in one step: readers always see either the whole new file or the old one.
 pub(crate) fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
@@ -138,7 +139,7 @@ pub(crate) fn write_atomically(
     replace(path, write).map_err(|source| CacheError::io("write", path, source))
 }
 
-/// A folder that is being filled and becomes visible under its name only when it is complete.
+/// A folder that is being filled and gets its name only when it is complete.
 #[derive(Debug)]
 pub(crate) struct UnfinishedFolder {
     folder: tempfile::TempDir,
@@ -157,7 +158,7 @@ impl UnfinishedFolder {
         self.folder.path()
     }
 
-    /// Gives the folder its name. What stood there before is removed first.
+    /// Gives the folder its name, after removing what had that name before.
     pub(crate) fn finish(self, target: &Path) -> Result<(), CacheError> {
         if let Err(source) = fs::remove_dir_all(target)
             && source.kind() != io::ErrorKind::NotFound
@@ -169,8 +170,8 @@ impl UnfinishedFolder {
     }
 }
 
-/// Removes what killed processes left unfinished in `folder`. Call it only under the lock that
-/// guards the folder.
+/// Removes what killed processes left unfinished in `folder`. The caller holds the lock that guards
+/// the folder.
 pub(crate) fn remove_unfinished(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -183,13 +184,13 @@ pub(crate) fn remove_unfinished(folder: &Path) {
         match removed {
             Ok(()) => tracing::info!(path = %path.display(), "removed an unfinished cache entry"),
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "an unfinished cache entry stays");
+                tracing::warn!(path = %path.display(), %error, "can't remove an unfinished cache entry");
             }
         }
     }
 }
 
-/// Whether this is the name of something that isn't whole yet.
+/// Returns whether this is the name of an unfinished file or folder.
 pub(crate) fn is_unfinished(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(UNFINISHED_PREFIX.as_bytes())
 }
@@ -204,7 +205,7 @@ fn default_root() -> Result<PathBuf, CacheError> {
         .ok_or(CacheError::NoPlace)
 }
 
-/// Refuses a directory of other people's files, which would be closed to them.
+/// Refuses a directory with other people's files, since the cache would close it to them.
 fn check_dedicated(path: &Path) -> Result<(), CacheError> {
     let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
     let Ok(mut entries) = fs::read_dir(path) else { return Ok(()) };
@@ -216,7 +217,7 @@ fn check_dedicated(path: &Path) -> Result<(), CacheError> {
     Ok(())
 }
 
-/// Makes `path` a directory that only this user can enter.
+/// Creates `path` as a directory that only this user can enter.
 fn make_private(path: &Path) -> Result<(), CacheError> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_removed() {
+    fn files_left_by_a_killed_process_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(".unfinished-abc"), b"half").unwrap();
         fs::create_dir(folder.path().join(".unfinished-dir")).unwrap();

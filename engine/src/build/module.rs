@@ -1,8 +1,8 @@
 //! The module: the build compiled for this machine, compiled once and cached.
 //!
 //! Owns the compiler's settings, the key of the cache and the list of imports that a module may
-//! have. What a reader would get wrong: loading a compiled module runs no checks at all, it is
-//! native code; only what `seal.rs` vouches for gets that far.
+//! have. Loading a compiled module checks nothing, since it is native code, so only a file whose
+//! seal matches (`seal.rs`) is loaded.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ mod locks;
 pub(crate) mod throws;
 pub(crate) mod writes;
 
-/// A wasmer engine with our memory, for Cranelift with exceptions, which the build needs and which
-/// are counted. What it compiles can be stopped anywhere.
+/// Returns a wasmer engine with our memory and Cranelift. It compiles WebAssembly exceptions, which
+/// the build needs, and counts throws. Everything that it compiles can be stopped anywhere.
 pub(crate) fn new_engine() -> Engine {
     let mut features = Features::default();
     features.exceptions(true);
@@ -44,18 +44,18 @@ pub(crate) fn new_engine() -> Engine {
     engine
 }
 
-/// What is to be compiled: bytes that are only read if the cache has no compiled module.
+/// What to compile. The bytes are only read if the cache has no compiled module.
 pub(crate) struct Source<'a> {
     /// Identifies the bytes; part of the key.
     pub(crate) hash: &'a str,
-    /// Gets them.
+    /// Reads the bytes.
     pub(crate) read: &'a dyn Fn() -> Result<Vec<u8>, EngineError>,
 }
 
-/// Loads the compiled form of `source` from the cache, or compiles it and caches that.
+/// Loads the compiled form of `source` from the cache, or compiles and caches it.
 ///
-/// Concurrent calls, in this process and others, wait for one another. Whatever stands in the
-/// cache without its seal is compiled again.
+/// Concurrent calls, in this process and others, wait for each other. A cached file whose seal
+/// doesn't match is compiled again.
 pub(crate) fn load_or_compile(
     engine: &Engine,
     cache: &CacheDir,
@@ -84,18 +84,18 @@ pub(crate) fn load_or_compile(
     progress.report(Progress::Storing);
     let compiled = module.serialize().map_err(|error| ModuleError::Serialize(error.to_string()))?;
     if let Err(error) = sealer.write(&path, &key, &compiled) {
-        // The module is as good without; only the next start compiles again.
+        // The module is usable without its file; only the next start compiles again.
         tracing::warn!(%error, "the compiled module can't be cached");
     }
     Ok(module)
 }
 
-/// What the compiled form of the bytes with this hash is called in its folder.
+/// Returns the file name of the compiled form of the bytes with this hash.
 pub(crate) fn file_name(hash: &str) -> String {
     format!("{}.module", key::module_key(hash))
 }
 
-/// The length of the compiled form in the cache, in bytes; 0 if it isn't there.
+/// Returns the length of the cached compiled form in bytes; 0 if there is none.
 pub(crate) fn cached_bytes(cache: &CacheDir, hash: &str) -> u64 {
     let Ok(folder) = cache.folder("modules") else { return 0 };
     std::fs::metadata(folder.join(file_name(hash))).map_or(0, |metadata| metadata.len())
@@ -103,11 +103,11 @@ pub(crate) fn cached_bytes(cache: &CacheDir, hash: &str) -> u64 {
 
 #[expect(unsafe_code, reason = "loading a compiled module is loading native code")]
 fn load(engine: &Engine, sealer: &Sealer, path: &Path, key: &str) -> Option<Module> {
-    // Mapped: 400 MB that are never copied, and that processes share.
+    // Mapped, so 400 MB aren't copied, and processes share them.
     let compiled = Bytes::from_owner(sealer.view(path, key)?);
     // SAFETY: the bytes were serialised by this version of wasmer with these settings on a machine
     // with these CPU features, all of which the key names, and nobody without the secret of this
-    // user's private directory could have sealed them. What was checked is what is loaded: files
+    // user's private directory could have sealed them. The checked bytes are the loaded ones: files
     // of the cache are never written to in place, by the contract of `FileView::new`.
     let loaded = unsafe { Module::deserialize_unchecked(engine, compiled) };
     loaded.inspect_err(|error| tracing::warn!(%error, "a cached module can't be loaded")).ok()
@@ -123,7 +123,7 @@ fn compile(
     let highest = AtomicU64::new(0);
     let callback = CompilationProgressCallback::new(move |step| {
         if let (Some(total), Some(done)) = (step.phase_step_count(), step.phase_step()) {
-            // Threads report out of order; a progress bar only goes forward.
+            // Threads report out of order; a progress bar only advances.
             let before = highest.fetch_max(done, Ordering::Relaxed);
             if done > before {
                 sink.report(Progress::Compiling { done, total });
@@ -222,7 +222,7 @@ mod tests {
         cached.load();
         let modules = cached.cache.root().join("modules");
         let seal = format!("{}.seal", cached.file().display());
-        // Killed after the module was renamed and before it was sealed, and while writing.
+        // Killed between renaming and sealing the module, and while writing.
         fs::remove_file(&seal).unwrap();
         fs::write(modules.join(".unfinished-x"), b"half").unwrap();
         cached.load();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_module_is_an_error() {
+    fn bytes_that_are_no_module_are_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let cache = CacheDir::open(Some(folder.path())).unwrap();
         let source = Source { hash: "junk", read: &|| Ok(b"junk".to_vec()) };

@@ -1,13 +1,12 @@
-//! Packages that are added to an image: pure-Python wheels, folders, and what a file of
-//! requirements names.
+//! Packages to add to an image: pure-Python wheels, folders, and the packages of a requirements
+//! file.
 //!
-//! A package is read whole when it is opened, and an image's key covers every byte of it. Its
-//! files become part of what every guest of the image sees, read-only, below `SITE`. So nothing of
-//! them is in the image's file, and an image can't be had without the packages that it was made
-//! with.
+//! A package is read completely when it is opened, and an image's key covers every byte of it.
+//! Every guest of the image sees its files, read-only, below `SITE`. They aren't stored in the
+//! image's file, so the image can only be loaded together with its packages.
 //!
-//! Nothing of a package runs outside of the sandbox. What is read here may come from anywhere, so
-//! paths, kinds and sizes are checked before anything is kept.
+//! Nothing of a package runs outside of the sandbox. Packages are untrusted, so paths, kinds and
+//! sizes are checked before anything is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -31,17 +30,18 @@ mod metadata;
 mod requirements;
 mod wheel;
 
-/// Files of one image's packages. A hundred wheels of the usual size have fewer.
+/// The largest number of files in one image's packages. A hundred wheels of the usual size have
+/// fewer.
 const MOST_FILES: usize = 20_000;
-/// Bytes of one image's packages, unpacked; they stay in this process's memory.
+/// The most bytes of one image's packages, unpacked; they stay in this process's memory.
 const MOST_BYTES: u64 = 256 << 20;
-/// Folders above a file.
+/// The largest number of folders above a file.
 const MOST_PARTS: usize = 32;
-/// Bytes of a file's or folder's name, as file systems have it.
+/// The most bytes of a file's or folder's name, as in file systems.
 const MOST_NAME_BYTES: usize = 255;
 
-/// One or more distributions to be added to an image, read and checked. Cheap to clone; clones are
-/// the same package, and two with the same contents are equal.
+/// One or more distributions to add to an image, read and checked. Cheap to clone; clones are the
+/// same package, and packages with the same contents are equal.
 #[derive(Clone)]
 pub struct Package {
     inner: Arc<Inner>,
@@ -49,10 +49,10 @@ pub struct Package {
 
 struct Inner {
     infos: Vec<PackageInfo>,
-    /// Names of distributions that it needs, normalised.
+    /// Normalised names of the distributions that it requires.
     needs: BTreeSet<String>,
     files: BTreeMap<String, Arc<Vec<u8>>>,
-    /// Of names, versions, paths and contents.
+    /// The hash of names, versions, paths and contents.
     hash: blake3::Hash,
 }
 
@@ -77,14 +77,14 @@ impl Eq for Package {}
 impl Package {
     /// Reads a wheel or a folder.
     ///
-    /// A folder that has an `__init__.py` is one package of the folder's name. Any other folder
-    /// holds what a `site-packages` would: modules, packages, and `.dist-info` folders if there
-    /// are some. Names that begin with a dot and `__pycache__` are left out. Files that end in
-    /// `.pth` do nothing.
+    /// A folder with an `__init__.py` is one package with the folder's name. Any other folder is
+    /// laid out like `site-packages`: modules, packages, and optional `.dist-info` folders. Names
+    /// that begin with a dot and `__pycache__` are left out. Files that end in `.pth` have no
+    /// effect.
     ///
     /// # Errors
-    /// It can't be read, isn't a package, is made for one machine, wants another Python, or is
-    /// larger than 256 MiB or 20,000 files.
+    /// It can't be read, isn't a package, is made for one kind of machine, requires another Python,
+    /// or is larger than 256 MiB or 20,000 files.
     pub fn open(path: &Path) -> Result<Self, PackageError> {
         let metadata = std::fs::metadata(path)
             .map_err(|cause| PackageError::Read { path: path.to_owned(), cause })?;
@@ -97,13 +97,12 @@ impl Package {
         wheel::read(path, &wheel::load(path)?, PackageOrigin::Wheel(file_name(path)))
     }
 
-    /// The wheels that a file of requirements names, in the order of their files' names: from the
-    /// cache, or else through this machine's pip. Every requirement has its version and SHA-256.
-    /// Dependencies are not looked for: the file names all, but for what the build has.
+    /// Returns the wheels of a requirements file, in the order of their file names, from the cache
+    /// or else through this machine's pip. Every requirement states its version and SHA-256.
+    /// Dependencies aren't resolved: the file names all of them except those that the build has.
     ///
     /// # Errors
-    /// The file can't be read or leaves something open, pip fails, or a wheel is not one that
-    /// [`Self::open`] takes.
+    /// The file can't be read or is ambiguous, pip fails, or [`Self::open`] refuses a wheel.
     pub fn from_requirements(
         cache: &CacheDir,
         path: &Path,
@@ -112,8 +111,8 @@ impl Package {
         requirements::load(cache, path, progress)
     }
 
-    /// What is in it: one distribution for a wheel, those that say so for a folder, or else the
-    /// folder itself.
+    /// Returns the distributions in it: one for a wheel, those with metadata for a folder, or else
+    /// the folder itself.
     pub fn infos(&self) -> &[PackageInfo] {
         &self.inner.infos
     }
@@ -124,10 +123,10 @@ impl Package {
     }
 }
 
-/// What packages have in common that are added to one image: nothing but files that are the same.
+/// Checks that packages can be in one image: files with the same path must be equal.
 ///
 /// # Errors
-/// Two of them have different files under one name, or together they are too large.
+/// Two of them have different files at one path, or together they are too large.
 pub(crate) fn check(packages: &[Package]) -> Result<(), PackageError> {
     let mut seen: BTreeMap<&str, (&Package, &Arc<Vec<u8>>)> = BTreeMap::new();
     let mut bytes = 0_u64;
@@ -156,18 +155,18 @@ fn conflict(path: &str, first: &Package, second: &Package) -> PackageError {
     PackageError::Conflict { file: path.to_owned(), first: first.name(), second: second.name() }
 }
 
-/// Every file of the packages, each path once.
+/// Returns every file of the packages, each path once.
 pub(crate) fn files(packages: &[Package]) -> BTreeMap<&str, &Arc<Vec<u8>>> {
     let files = packages.iter().flat_map(|package| &package.inner.files);
     files.map(|(path, contents)| (path.as_str(), contents)).collect()
 }
 
-/// What distinguishes an image with these packages from others, for its key.
+/// Returns what distinguishes an image with these packages from others, for its key.
 pub(crate) fn identity(packages: &[Package]) -> Vec<u8> {
     packages.iter().flat_map(|package| *package.inner.hash.as_bytes()).collect()
 }
 
-/// What is strange about packages on top of a build, for whoever adds them.
+/// Returns warnings about packages on top of a build, for the user who adds them.
 pub(crate) fn warnings(packages: &[Package], build: &Inventory) -> Vec<String> {
     let added = || packages.iter().flat_map(Package::infos);
     let known: BTreeSet<String> =
@@ -201,7 +200,7 @@ pub(crate) fn warnings(packages: &[Package], build: &Inventory) -> Vec<String> {
     warnings
 }
 
-/// Whether the build has every distribution of the package in the same version.
+/// Returns whether the build has every distribution of the package in the same version.
 fn is_of_build(package: &Package, build: &Inventory) -> bool {
     package.infos().iter().all(|info| {
         let is_same = |own: &PackageInfo| {
@@ -211,7 +210,7 @@ fn is_of_build(package: &Package, build: &Inventory) -> bool {
     })
 }
 
-/// Files as they are read, each one checked before it is kept.
+/// Files as they are read, each checked before it is kept.
 struct Collector<'a> {
     /// What is read, for errors.
     source: &'a Path,
@@ -224,7 +223,7 @@ impl<'a> Collector<'a> {
         Self { source, files: BTreeMap::new(), bytes: 0 }
     }
 
-    /// Keeps one file. Never reads more than an image may have.
+    /// Keeps one file. Never reads more than an image may hold.
     fn add(&mut self, path: &str, contents: &mut dyn Read) -> Result<(), PackageError> {
         self.check(path)?;
         let room = MOST_BYTES - self.bytes;
@@ -263,7 +262,7 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    /// The package, once all its files are here.
+    /// Returns the package, once all its files are collected.
     fn finish(
         self,
         infos: Vec<PackageInfo>,
@@ -296,12 +295,12 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// `a` and `a/b` for `a/b/c`.
+/// Returns `a` and `a/b` for `a/b/c`.
 fn folders_above(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').map(|(at, _)| &path[..at])
 }
 
-/// Whether a file is a shared library, by its name.
+/// Returns whether a file's name is that of a shared library.
 fn is_native(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
     [".so", ".pyd", ".dylib", ".dll"].iter().any(|end| name.ends_with(end)) || name.contains(".so.")

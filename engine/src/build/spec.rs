@@ -1,23 +1,23 @@
-//! What an image is made of, beyond the build: packages, modules to import, and code to run.
+//! What an image contains beyond the build: packages, imported modules, and the effects of code.
 
 use serde::{Deserialize, Serialize};
 
 use crate::build::packages::{self, Package};
 use crate::error::ImageError;
 
-/// What an image is made of, beyond the build.
+/// What an image contains beyond the build.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageSpec {
-    /// Packages beside those of the build. They can be imported in the image and in every job.
+    /// Packages beyond those of the build, importable in the image and in every job.
     pub packages: Vec<Package>,
-    /// Modules that are imported, in this order. Programs still have to say `import`, which then
-    /// takes no time.
+    /// Modules to import, in this order. Programs still need their `import`, which then takes no
+    /// time.
     pub preload: Vec<String>,
-    /// Code that runs after that.
+    /// Code to run after the imports.
     pub setup: Option<Setup>,
 }
 
-/// Code that runs as the main module before an image is taken: every job finds what it left, in
+/// Code that runs as the main module before an image is captured. Every job finds its effects in
 /// `__main__`, in modules and in files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
@@ -28,11 +28,10 @@ pub struct Setup {
 }
 
 impl ImageSpec {
-    /// Whether every module to be imported has a name that a module can have, and the packages go
-    /// together.
+    /// Checks that every module to import has a valid name, and that the packages don't conflict.
     ///
     /// # Errors
-    /// The first name that is none, or the first file in which two packages differ.
+    /// The first invalid name, or the first path at which two packages differ.
     pub fn check(&self) -> Result<(), ImageError> {
         packages::check(&self.packages)?;
         let is_part = |part: &str| {

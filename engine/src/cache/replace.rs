@@ -1,18 +1,18 @@
-//! Puts a file in the place of another one, in one step.
+//! Replaces a file in one step.
 //!
-//! Whoever reads it finds the old one or the new one, whole, also if this process is killed or the
-//! machine loses its power. New files are this user's alone. What a reader would get wrong: a link
-//! in that place isn't followed, it is replaced as well.
+//! Readers find either the whole old file or the whole new one, even if this process is killed or
+//! the machine loses power. New files are readable by this user alone. A link at that path is
+//! replaced, not followed.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What the names of files begin with that aren't whole yet.
+/// The prefix of the names of unfinished files.
 pub(crate) const UNFINISHED_PREFIX: &str = ".unfinished-";
 
-/// Has `write` fill a new file, which then gets this name.
+/// Creates a file, lets `write` fill it, and moves it to `path`.
 pub(crate) fn replace(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
@@ -31,12 +31,11 @@ pub(crate) fn replace(
     sync(folder)
 }
 
-/// Has the disk know which files a folder has.
+/// Makes the disk store the folder's entries.
 fn sync(folder: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
     match File::open(folder).and_then(|folder| folder.sync_all()) {
-        // Some filesystems keep that by themselves; and a folder that may be written to need not
-        // be readable.
+        // Some filesystems store them anyway, and a writable folder need not be readable.
         Err(error) if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) => {
             Ok(())
         }
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_replaced_leaves_nothing_behind() {
+    fn a_failed_replacement_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("folder");
         fs::create_dir(&path).unwrap();

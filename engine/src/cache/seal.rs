@@ -1,11 +1,11 @@
 //! Seals: a keyed hash beside each cached file, checked before the file is used.
 //!
-//! Compiled modules are native code and are loaded unchecked, so a truncated, flipped or foreign
-//! file must never get that far. A seal binds contents, label and the secret of this cache
-//! directory; a file copied from elsewhere, or under another label, doesn't match. It does not
-//! defend against somebody who can already read the secret: that is this user.
+//! Compiled modules are native code and are loaded unchecked, so a truncated, damaged or foreign
+//! file must never be loaded. A seal binds contents, label and the secret of this cache directory;
+//! a file copied from elsewhere, or sealed under another label, doesn't match. It doesn't defend
+//! against somebody who can read the secret: that is this user.
 //!
-//! The time at which a seal was last changed is when its file was last used.
+//! The modification time of a seal is when its file was last used.
 //!
 //! Layout of `NAME.seal`, 40 bytes: magic `HTCHSL01` (8), keyed BLAKE3 of the length-prefixed
 //! label and the contents (32).
@@ -42,8 +42,8 @@ impl Sealer {
 
     /// Writes `contents` to `path` and seals it under `label`.
     ///
-    /// The old seal goes first: a kill between the steps leaves a file without a seal, which is
-    /// remade, never a new file under an old seal.
+    /// The old seal is removed first: a kill between the steps leaves a file without a seal, which
+    /// is built again, never a new file with an old seal.
     pub(crate) fn write(
         &self,
         path: &Path,
@@ -64,12 +64,12 @@ impl Sealer {
         })
     }
 
-    /// Reads `path` into private memory if it carries its seal; `None` if it is missing, damaged
-    /// or foreign. The bytes returned are the bytes that were checked: the file isn't read again.
+    /// Reads `path` into private memory if its seal matches; `None` if it is missing, damaged or
+    /// foreign. The returned bytes are the ones that were checked: the file isn't read again.
     pub(crate) fn read(&self, path: &Path, label: &str) -> Option<Vec<u8>> {
         let sealed = self.sealed_hash(path)?;
         let contents = read_regular_file(path)
-            .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "not readable"))
+            .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "a file of the cache can't be read"))
             .ok()?;
         let is_whole = self.matches(path, label, &contents, sealed);
         is_whole.then(|| {
@@ -78,7 +78,7 @@ impl Sealer {
         })
     }
 
-    /// Writes `path` by `write` and seals it under `label`, as `write` does with bytes.
+    /// Lets `write` fill `path` and seals it under `label`.
     pub(crate) fn write_with(
         &self,
         path: &Path,
@@ -92,18 +92,18 @@ impl Sealer {
         self.seal(path, label, view.bytes())
     }
 
-    /// Maps `path` if it carries its seal; `None` if it is missing, damaged or foreign. As long as
-    /// it is mapped it counts as in use (`prune.rs`).
+    /// Maps `path` if its seal matches; `None` if it is missing, damaged or foreign. It counts as
+    /// in use while it is mapped (`prune.rs`).
     ///
-    /// What is mapped is the file itself: whoever changes it in place afterwards, which nothing
-    /// here does, changes what was checked.
+    /// The mapping is the file itself, so changing the file in place would change what was checked.
+    /// Nothing here does that.
     pub(crate) fn view(&self, path: &Path, label: &str) -> Option<FileView> {
         let view = self.look_at(path, label)?;
         note_use(path);
         Some(view)
     }
 
-    /// The same, and it doesn't count as a use once it is over.
+    /// Maps `path` as `view` does, without recording a use.
     pub(crate) fn look_at(&self, path: &Path, label: &str) -> Option<FileView> {
         let sealed = self.sealed_hash(path)?;
         let view = open_regular_file(path)
@@ -111,7 +111,7 @@ impl Sealer {
                 hold(&file);
                 FileView::new(file)
             })
-            .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "not readable"))
+            .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "a file of the cache can't be read"))
             .ok()?;
         self.matches(path, label, view.bytes(), sealed).then_some(view)
     }
@@ -132,7 +132,7 @@ impl Sealer {
         // `blake3::Hash` compares in constant time.
         let is_same = self.hash(label, contents) == sealed;
         if !is_same {
-            tracing::warn!(path = %path.display(), "the seal doesn't match; the file is made again");
+            tracing::warn!(path = %path.display(), "the seal doesn't match; the file is built again");
         }
         is_same
     }
@@ -146,22 +146,22 @@ impl Sealer {
     }
 }
 
-/// Says that a file or a folder of the cache is in use as long as this is open, which keeps it from
-/// being removed. Where there are no locks, nothing is removed.
+/// Marks a file or a folder of the cache as in use while `file` is open, which prevents its
+/// removal. Where there are no locks, nothing is removed.
 pub(crate) fn hold(file: &File) {
     if let Err(error) = file.lock_shared() {
-        tracing::debug!(%error, "a use of the cache can't be noted");
+        tracing::debug!(%error, "can't mark a file of the cache as in use");
     }
 }
 
-/// Sets the time of a file's seal to now: when it was last used.
+/// Records the time of use as the modification time of the file's seal.
 fn note_use(path: &Path) {
     let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     let times = Timestamps { last_access: omitted, last_modification: now };
     if let Err(error) = utimensat(CWD, seal_path(path), &times, AtFlags::SYMLINK_NOFOLLOW) {
-        // A cache that can only be read.
-        tracing::debug!(path = %path.display(), %error, "its use can't be noted");
+        // The cache is read-only.
+        tracing::debug!(path = %path.display(), %error, "can't record the use of a file of the cache");
     }
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn seal_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Opens a file that is no link; anything else in its place is refused.
+/// Opens a regular file and refuses anything else, links included.
 fn open_regular_file(path: &Path) -> std::io::Result<File> {
     let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(no_follow).open(path)?;

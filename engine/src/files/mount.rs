@@ -44,7 +44,7 @@ impl fmt::Debug for Mount {
 /// The error for a folder of the host that can't be granted.
 #[derive(Debug, thiserror::Error)]
 #[error("can't mount `{}`: {cause}; give a folder that exists and that you can read", path.display())]
-pub struct BadMount {
+pub struct InvalidMount {
     /// The folder.
     pub path: PathBuf,
     /// The system's error.
@@ -68,7 +68,7 @@ impl Mount {
     ///
     /// # Errors
     /// The path doesn't exist, isn't a folder, or can't be read.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, BadMount> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, InvalidMount> {
         let path = path.as_ref();
         Ok(Self { folder: open(path)?, path: path.to_owned(), script: None })
     }
@@ -79,7 +79,7 @@ impl Mount {
     ///
     /// # Errors
     /// As for [`Self::open`].
-    pub fn open_modules(path: impl AsRef<Path>, script: &str) -> Result<Self, BadMount> {
+    pub fn open_modules(path: impl AsRef<Path>, script: &str) -> Result<Self, InvalidMount> {
         let path = path.as_ref();
         Ok(Self {
             folder: open_shared(path)?,
@@ -163,15 +163,16 @@ impl Mount {
     }
 }
 
-fn open(path: &Path) -> Result<Arc<OwnedFd>, BadMount> {
+fn open(path: &Path) -> Result<Arc<OwnedFd>, InvalidMount> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::open(path, flags, Mode::empty());
-    let folder = folder.map_err(|error| BadMount { path: path.to_owned(), cause: error.into() })?;
+    let folder =
+        folder.map_err(|error| InvalidMount { path: path.to_owned(), cause: error.into() })?;
     Ok(Arc::new(folder))
 }
 
 /// Opens the folder at this path, or shares the descriptor of a script that has it open.
-fn open_shared(path: &Path) -> Result<Arc<OwnedFd>, BadMount> {
+fn open_shared(path: &Path) -> Result<Arc<OwnedFd>, InvalidMount> {
     let known = FOLDERS_OF_SCRIPTS.lock().get(path).and_then(Weak::upgrade);
     if let Some(folder) = known.filter(|folder| is_at(folder, path)) {
         return Ok(folder);

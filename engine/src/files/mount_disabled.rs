@@ -12,7 +12,7 @@ pub struct Mount(std::convert::Infallible);
 /// The error for a folder of the host that can't be granted.
 #[derive(Debug, thiserror::Error)]
 #[error("can't mount `{}`: {cause}", path.display())]
-pub struct BadMount {
+pub struct InvalidMount {
     /// The folder.
     pub path: PathBuf,
     /// The system's error.
@@ -35,16 +35,16 @@ impl Mount {
     ///
     /// # Errors
     /// Always: mounts need Linux.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, BadMount> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, InvalidMount> {
         let cause = std::io::Error::new(std::io::ErrorKind::Unsupported, "mounts need Linux");
-        Err(BadMount { path: path.as_ref().to_owned(), cause })
+        Err(InvalidMount { path: path.as_ref().to_owned(), cause })
     }
 
     /// Refuses every folder.
     ///
     /// # Errors
     /// Always: mounts need Linux.
-    pub fn open_modules(path: impl AsRef<Path>, _script: &str) -> Result<Self, BadMount> {
+    pub fn open_modules(path: impl AsRef<Path>, _script: &str) -> Result<Self, InvalidMount> {
         Self::open(path)
     }
 

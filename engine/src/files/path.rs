@@ -6,7 +6,7 @@
     "`{path}` can't name a file in the workspace: use a relative path of at most {MAX_PATH_BYTES} \
      bytes without `..`, empty parts or NUL"
 )]
-pub struct BadPath {
+pub struct InvalidPath {
     /// The path that was given.
     pub path: String,
 }
@@ -18,10 +18,10 @@ pub const MAX_PATH_BYTES: usize = 1024;
 ///
 /// # Errors
 /// The path is empty, absolute, too long, or has a part that is empty, `.` or `..`.
-pub fn check_path(path: &str) -> Result<(), BadPath> {
+pub fn check_path(path: &str) -> Result<(), InvalidPath> {
     let plain = |part: &str| !matches!(part, "" | "." | "..");
     if path.len() > MAX_PATH_BYTES || path.contains('\0') || !path.split('/').all(plain) {
-        return Err(BadPath { path: path.to_owned() });
+        return Err(InvalidPath { path: path.to_owned() });
     }
     Ok(())
 }

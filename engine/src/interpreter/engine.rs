@@ -35,7 +35,7 @@ struct EngineInner {
     host: HostKind,
     copy_on_write: bool,
     runs_per_instance: u32,
-    /// Where interpreters of this build keep what interrupts need, once one has started.
+    /// Where interpreters of this build keep what interrupts need; known once one has started.
     offsets: OnceLock<Option<Offsets>>,
     build: PythonBuild,
     cache: CacheDir,
@@ -51,11 +51,11 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Gets the build, compiles it if this machine hasn't yet, and loads it: 0.5 s when both are
-    /// cached, minutes at the first start on a machine. Blocks the thread.
+    /// Installs the build, compiles it unless this machine has done so, and loads it: 0.5 s when
+    /// both are cached, minutes at the first start on a machine. Blocks the thread.
     ///
     /// # Errors
-    /// The cache can't be used, the build can't be had, or it can't be compiled.
+    /// The cache can't be used, or the build can't be installed or compiled.
     #[tracing::instrument(level = "info", name = "load_engine", skip_all)]
     pub fn load(
         config: &EngineConfig,
@@ -74,7 +74,7 @@ impl Engine {
             result => result,
         };
         let source = module::Source { hash: build.wasm_sha256(), read: &read };
-        // Both read and hash hundreds of megabytes, so they go side by side.
+        // Both read and hash hundreds of megabytes, so they run in parallel.
         let (module, library) = std::thread::scope(|scope| {
             let library = scope.spawn(|| Library::load(&build));
             let module = module::load_or_compile(&engine, &cache, &source, progress);
@@ -106,7 +106,7 @@ impl Engine {
         })
     }
 
-    /// A host for one guest, and what its functions work on.
+    /// Returns the host of one guest, and the state that its functions work on.
     pub(crate) fn host(&self, state: HostState) -> (Box<dyn GuestHost>, Arc<Mutex<Wasi>>) {
         let inner = &self.inner;
         let wasi = Arc::new(Mutex::new(Wasi::new(inner.layout.workspace, state)));
@@ -119,7 +119,7 @@ impl Engine {
         (host, wasi)
     }
 
-    /// What interrupts need, found in the first interpreter that asks.
+    /// Returns what interrupts need, found in the first interpreter that asks.
     pub(crate) fn offsets(&self, memory: &GuestMemory) -> Option<Offsets> {
         *self.inner.offsets.get_or_init(|| {
             let offsets = Offsets::find(memory);
@@ -132,32 +132,32 @@ impl Engine {
         })
     }
 
-    /// The build that interpreters run.
+    /// Returns the build that interpreters run.
     pub fn build(&self) -> &PythonBuild {
         &self.inner.build
     }
 
-    /// The cache that it came from.
+    /// Returns the cache that the engine was loaded from.
     pub fn cache(&self) -> &CacheDir {
         &self.inner.cache
     }
 
-    /// Whether interpreters of it begin from images: only under our own host.
+    /// Returns whether its interpreters can begin from images: only under our own host.
     pub fn takes_images(&self) -> bool {
         self.inner.host == HostKind::Own
     }
 
-    /// The files that guests without packages begin with.
+    /// Returns the files that guests without packages begin with.
     pub(super) fn plain_layout(&self) -> &Layout {
         &self.inner.layout
     }
 
-    /// The files that guests with these packages begin with.
+    /// Returns the files that guests with these packages begin with.
     pub(crate) fn layout(&self, packages: &[Package]) -> Layout {
         self.inner.layout.with_packages(packages)
     }
 
-    /// What the build has.
+    /// Returns what can be imported from the build.
     pub(crate) fn inventory(&self) -> Result<Inventory, PythonError> {
         inventory::inventory(&self.inner.library.archive)
     }
@@ -170,9 +170,9 @@ impl Engine {
         self.inner.runs_per_instance
     }
 
-    /// What the compiled build takes of memory that the system can't take back, in bytes: about three
-    /// quarters of its file, which wasmer copies as it loads it (260 of 345 MB, by `RssAnon`). The
-    /// rest is pages of the file. Asks the filesystem.
+    /// Returns the memory of the compiled build that the system can't reclaim, in bytes: about
+    /// three quarters of its file, which wasmer copies when it loads it (260 of 345 MB, by
+    /// `RssAnon`). The rest is pages of the file. Asks the filesystem.
     pub fn module_bytes(&self) -> u64 {
         module::cached_bytes(&self.inner.cache, self.inner.build.wasm_sha256()) / 4 * 3
     }

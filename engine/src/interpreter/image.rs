@@ -1,14 +1,14 @@
-//! Images: interpreters that have started and imported what jobs need, to be begun from again and
-//! again.
+//! Images: the state of an interpreter that has started and imported what jobs need, from which
+//! interpreters begin.
 //!
 //! ```text
 //! Engine --prepare once (template.rs)--> Image --start--> Interpreter --reset--> as in the image
 //!                                    (a file in the cache, mapped)
 //! ```
 //!
-//! An image is the template's memory, its globals, what its host held, and where in its memory
-//! interrupts and random numbers are. Tables need no place in it: `module/writes.rs` holds a build
-//! to never writing to them.
+//! An image holds the template's memory, its globals, the state of its host, and the addresses that
+//! interrupts and random numbers need. It holds no tables, since `module/writes.rs` refuses a build
+//! that writes to them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,34 +29,34 @@ pub(crate) mod saved;
 pub(crate) mod store;
 mod template;
 
-/// What is known of an image.
+/// Describes an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageInfo {
-    /// Everything that it was made of, hashed: 32 hexadecimal digits.
+    /// The hash of everything that it was built from: 32 hexadecimal digits.
     pub key: String,
     /// Its file in the cache; `None` if it could not be written there.
     pub path: Option<PathBuf>,
-    /// What the file takes on disk, in bytes.
+    /// The size of the file on disk, in bytes.
     pub file_bytes: u64,
-    /// Guest memory of an interpreter that begins from it, in bytes.
+    /// The guest memory of an interpreter that begins from it, in bytes.
     pub memory_bytes: u64,
-    /// Packages beside those of the build.
+    /// Packages beyond those of the build.
     pub packages: Vec<PackageInfo>,
-    /// What is strange about them: needs that nothing there meets, modules that can't be imported
-    /// because the build has others of that name.
+    /// Problems of the packages: requirements that nothing meets, and modules that can't be
+    /// imported because modules of the build have the same names.
     pub warnings: Vec<String>,
-    /// What was imported.
+    /// The modules that it imported.
     pub preload: Vec<String>,
     /// The name of the setup, if there was one.
     pub setup: Option<String>,
     /// The Python build.
     pub build: String,
-    /// When it was made.
+    /// When it was built.
     pub created: SystemTime,
 }
 
-/// An interpreter that has started and imported what jobs need. Cheap to clone; clones are the
-/// same image.
+/// The state of an interpreter that has started and imported what jobs need. Cheap to clone; clones
+/// are the same image.
 #[derive(Clone)]
 pub struct Image {
     inner: Arc<ImageInner>,
@@ -70,11 +70,11 @@ struct ImageInner {
     memory: Arc<MemoryImage>,
     host: HostState,
     facts: Facts,
-    /// What an interpreter on the image differs by before it ran: nothing.
+    /// The difference between the image and an interpreter that hasn't run: none.
     pristine: Arc<MemoryPatch>,
 }
 
-/// What is known of the interpreter in the image.
+/// What the host needs to know about the interpreter in the image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Facts {
     /// The values of the module's globals, in the order of wasmer's store.
@@ -83,11 +83,11 @@ pub(crate) struct Facts {
     pub(crate) offsets: Option<Offsets>,
     /// The address of `KeyboardInterrupt`.
     pub(crate) exception: Option<u32>,
-    /// Where the states of the random number generators are that modules share.
+    /// The addresses of the random number generators that modules share.
     pub(crate) generators: Vec<GeneratorState>,
 }
 
-/// The state of one Mersenne Twister in guest memory: 624 words, of which any are a state.
+/// The state of one Mersenne Twister in guest memory: any 624 words are a valid state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GeneratorState {
     pub(crate) address: u32,
@@ -127,12 +127,13 @@ impl Image {
         }
     }
 
-    /// Memory that all interpreters on it share, in bytes: the image's, and the compiled module's.
+    /// Returns the memory that all interpreters on it share, in bytes: the image's and the compiled
+    /// module's.
     pub fn shared_bytes(&self) -> u64 {
         self.inner.info.memory_bytes + self.inner.engine.module_bytes()
     }
 
-    /// What is known of it.
+    /// Returns its description.
     pub fn info(&self) -> &ImageInfo {
         &self.inner.info
     }

@@ -1,4 +1,4 @@
-//! What the end of a run means. Pure: from what the host knows and what the guest says.
+//! Judges how a run ended. Pure: from what the host knows and what the guest says.
 
 use std::any::Any;
 
@@ -21,14 +21,14 @@ use crate::run::outcome::{
 pub(super) struct Judgement {
     end: End,
     pub(super) afterwards: Afterwards,
-    /// What was left out of the reply.
+    /// What the reply leaves out.
     pub(super) left_out: LeftOut,
 }
 
 #[derive(Debug)]
 enum End {
     Of(Verdict),
-    /// It was asked to end, and did, or was made to. If an exception ended it, that one says where.
+    /// It was asked to end, and ended or was stopped. The exception says where it ended.
     Asked(StopReason, Option<Exception>),
 }
 
@@ -40,7 +40,7 @@ impl Judgement {
         matches!(&self.end, End::Of(verdict) if is_success(verdict))
     }
 
-    /// The verdict, and where the program was if it was made to end.
+    /// Returns the verdict, and where the program was if it was interrupted.
     pub(super) fn verdict(self, limits: &Limits, usage: &Usage) -> (Verdict, Option<Exception>) {
         let (reason, exception) = match self.end {
             End::Of(verdict) => return (verdict, None),
@@ -59,10 +59,10 @@ impl Judgement {
     }
 }
 
-/// A limit that was reached with `used`.
+/// Returns the hit of a limit that was reached with `used`.
 pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
     let allowed = match limit {
-        // A deadline ends a run by its wall time; who set it knows the difference.
+        // A deadline ends a run through its wall time; whoever set it can tell them apart.
         LimitKind::Wall | LimitKind::Deadline => milliseconds(limits.wall_time),
         LimitKind::Cpu => milliseconds(limits.cpu_time.unwrap_or(limits.wall_time)),
         LimitKind::Memory | LimitKind::PoolMemory => (limits.memory_bytes as u64).min(4 << 30),
@@ -86,8 +86,8 @@ pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
     LimitHit { limit, allowed, used }
 }
 
-/// What a run's end means. The order of the arms is the order of trust: what the host knows comes
-/// before what the guest says.
+/// Judges the end of a run. The arms are in order of trust: what the host knows comes before what
+/// the guest says.
 pub(super) fn judge(
     ended: Result<Result<i32, TurnFailure>, Box<dyn Any + Send>>,
     asked: Asked,
@@ -123,8 +123,8 @@ pub(super) fn judge(
     }
 }
 
-/// What the program's own end means if it noticed an interrupt. One that the caller asked for is
-/// the program's to handle; a limit was reached whatever the program made of it.
+/// Judges the program's own end if it noticed an interrupt. The program may handle an interrupt
+/// from the caller; a limit counts as reached however the program handled it.
 fn judge_end(verdict: Verdict, asked: Asked) -> End {
     match (asked.interrupt, verdict) {
         (_, verdict @ (Verdict::SandboxFailed(_) | Verdict::Tampered(_))) => End::Of(verdict),
@@ -134,14 +134,14 @@ fn judge_end(verdict: Verdict, asked: Asked) -> End {
     }
 }
 
-/// What a trap means that nobody asked for.
+/// Judges a trap that nobody asked for.
 fn judge_trap(error: RuntimeError) -> Verdict {
     let error = match error.downcast::<GuestExit>() {
         Ok(GuestExit(code)) => return Verdict::Exited { code: code as u8, message: None },
         Err(error) => error,
     };
     match error.clone().to_trap() {
-        // `abort()`, which a signal of the program to itself ends in too.
+        // `abort()`; a signal that the program sends to itself ends here too.
         Some(TrapCode::UnreachableCodeReached) => {
             let message = Some("the program aborted its interpreter".to_owned());
             Verdict::Exited { code: Outcome::ABORTED, message }
@@ -150,7 +150,7 @@ fn judge_trap(error: RuntimeError) -> Verdict {
             let bytes = GUEST_STACK_BYTES as u64;
             Verdict::Limit(LimitHit { limit: LimitKind::Stack, allowed: bytes, used: bytes })
         }
-        // Programs can make an interpreter crash, by bytecode of their own for instance.
+        // Programs can crash their interpreter, for instance with forged bytecode.
         Some(trap) => {
             let message = Some(format!("the program crashed its interpreter: {trap}"));
             Verdict::Exited { code: Outcome::CRASHED, message }
@@ -159,7 +159,7 @@ fn judge_trap(error: RuntimeError) -> Verdict {
     }
 }
 
-/// Why a turn did not come to an end of its own.
+/// Why a turn didn't return by itself.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TurnFailure {
     #[error("stopped")]

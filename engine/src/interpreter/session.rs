@@ -1,5 +1,5 @@
-//! Sessions apart from slots: what an interpreter holds beyond its image, put aside, copied,
-//! written to a file and taken up again.
+//! Sessions outside of slots: the state of an interpreter beyond its image, parked, copied, saved
+//! to a file and attached again.
 //!
 //! Layout of a saved session, numbers little-endian; `docs/image-format.md` has the same table:
 //!
@@ -9,12 +9,11 @@
 //! 40   …  the session, in postcard's format
 //! ```
 //!
-//! A saved session is what a program in the sandbox could have made of its own memory, so whoever
-//! wrote the file gains nothing that a program hasn't; the hash is against damage, and what the
-//! host reads of it is checked.
+//! A program in the sandbox could give its own memory any contents that a saved session can have,
+//! so forging a file gains nothing. The hash detects damage, and the host checks what it reads.
 //!
-//! A session that is packed is the same bytes, and beside them what can't be bytes: its clock, which
-//! goes on meanwhile, and its files if folders of the host are mounted among them.
+//! A packed session has the same bytes, and beside them the state that has no byte form: its clock,
+//! which keeps running, and its files if folders of the host are mounted among them.
 
 use std::fs;
 use std::io::Write;
@@ -28,8 +27,8 @@ use crate::error::SessionError;
 use crate::files::workspace::Workspace;
 use crate::host::wasi::HostState;
 use crate::host::wasi::clock::Clock;
-use crate::interpreter::image::Image;
 use crate::interpreter::image::saved::SavedHost;
+use crate::interpreter::image::{GeneratorState, Image};
 use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::run::program::Deterministic;
 
@@ -50,14 +49,22 @@ struct Inner {
     life: Life,
 }
 
-/// What is to be known of an interpreter's life up to here.
+/// The history of an interpreter's state that later runs depend on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Life {
-    /// The clock and the random numbers that its first run wanted.
+    /// The clock and the random numbers that the first run asked for.
     pub(crate) deterministic: Option<Deterministic>,
     pub(crate) has_run: bool,
-    /// It is a copy of another one, so it must not go on with the other's random numbers.
+    /// Whether the state was forked: it must not repeat the random numbers of the original.
     pub(crate) is_copy: bool,
+}
+
+/// What distinguishes a copy of the image from other copies.
+#[derive(Debug)]
+pub(crate) struct Individuality {
+    pub(super) host: HostState,
+    /// The state of each random number generator that modules share.
+    pub(super) generators: Vec<[u8; GeneratorState::BYTES as usize]>,
 }
 
 impl std::fmt::Debug for SessionState {
@@ -83,38 +90,38 @@ impl SessionState {
         Self { inner: Arc::new(Inner { image, memory, globals, host, life }) }
     }
 
-    /// The state of an interpreter on `image` that nothing has run on.
+    /// Returns the state of an interpreter on `image` before its first run.
     pub fn fresh(image: &Image) -> Self {
         let (memory, globals) = (Arc::clone(image.pristine()), image.facts().globals.clone());
         Self::new(image, memory, globals, image.host().clone(), Life::default())
     }
 
-    /// What it holds in memory beyond the image, its files included, in bytes; with everything
-    /// that copies of it share.
+    /// Returns the bytes of memory and files that the state holds beyond the image, including what
+    /// it shares with copies.
     pub fn bytes(&self) -> u64 {
         self.inner.memory.bytes().saturating_add(self.inner.host.tree.file_bytes())
     }
 
-    /// Pages of guest memory, of 4 KiB, that differ from the image.
+    /// Returns the number of 4 KiB pages of guest memory that differ from the image.
     pub fn pages(&self) -> usize {
         self.inner.memory.page_count()
     }
 
-    /// The files of its workspace.
+    /// Returns the files of the workspace.
     pub fn workspace(&self) -> Workspace {
         Workspace::new(&self.inner.host.tree, self.inner.image.layout().workspace)
     }
 
-    /// A copy for another session. The generators of random numbers that modules share are seeded
-    /// anew before it runs, unless it is deterministic: then it goes on as the other one does.
+    /// Returns a copy for another session. Before it runs, the random number generators that
+    /// modules share are seeded again; a deterministic session keeps their states.
     pub fn fork(&self) -> Self {
         let Inner { image, memory, globals, host, life } = &*self.inner;
         let life = Life { is_copy: life.deterministic.is_none(), ..*life };
         Self::new(image, Arc::clone(memory), globals.clone(), host.clone(), life)
     }
 
-    /// Writes the session to a file, in one step: what was there before stays until all is on the
-    /// disk. Mounted folders are left out. Returns the bytes written.
+    /// Writes the session to a file in one step: the old file stays until the new one is on the
+    /// disk. Leaves mounted folders out. Returns the bytes written.
     ///
     /// # Errors
     /// The file can't be written.
@@ -126,22 +133,22 @@ impl SessionState {
         Ok(bytes.len() as u64)
     }
 
-    /// Reads a session that `save` wrote, on the same image. Like a fork, it does not go on with
-    /// the random numbers of the one that was saved.
+    /// Reads a session that `save` wrote on the same image. Like a fork, it gets new random
+    /// numbers.
     ///
     /// # Errors
-    /// The file can't be read, is no whole session, or began from another image.
+    /// The file can't be read, is damaged or no session, or belongs to another image.
     #[tracing::instrument(level = "debug", name = "revive_session", skip_all)]
     pub fn revive(image: &Image, path: &Path) -> Result<Self, SessionError> {
         let failed = |cause| SessionError::File { action: "read", path: path.to_owned(), cause };
         if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-            return Err(failed(std::io::Error::other("it is no regular file")));
+            return Err(failed(std::io::Error::other("it isn't a regular file")));
         }
         let bytes = fs::read(path).map_err(failed)?;
         Ok(Self::from_bytes(image, &bytes).map_err(|unread| unread.of_file(path))?.fork())
     }
 
-    /// The session as bytes, to take less room until it goes on in this process.
+    /// Packs the session into bytes, which take less memory until it continues in this process.
     #[tracing::instrument(level = "debug", name = "pack_session", skip_all)]
     pub fn pack(&self) -> PackedSession {
         let Inner { image, host, .. } = &*self.inner;
@@ -152,11 +159,11 @@ impl SessionState {
         PackedSession { bytes, rest }
     }
 
-    /// The session that `pack` made bytes and a rest of. It goes on, so unlike one that was revived
-    /// it keeps its random numbers, its clock and its mounted folders.
+    /// Restores a session that `pack` packed. It is the same session, so unlike a revived one it
+    /// keeps its random numbers, clock and mounted folders.
     ///
     /// # Errors
-    /// The bytes are no whole session, or of another image.
+    /// The bytes are damaged or no session, or belong to another image.
     #[tracing::instrument(level = "debug", name = "unpack_session", skip_all)]
     pub fn unpack(image: &Image, bytes: &[u8], rest: &PackedRest) -> Result<Self, SessionError> {
         let unpacked = Self::from_bytes(image, bytes).map_err(|unread| match unread {
@@ -169,7 +176,7 @@ impl SessionState {
         Ok(Self::new(image, Arc::clone(memory), globals.clone(), host, *life))
     }
 
-    /// All of it with this host, as the table above has it.
+    /// Encodes the session with this host, in the layout above.
     fn to_bytes(&self, host: &HostState) -> Vec<u8> {
         let Inner { image, memory, globals, life, .. } = &*self.inner;
         let info = image.info();
@@ -184,17 +191,19 @@ impl SessionState {
             host: SavedHost::of(host),
             life: *life,
         })
-        .expect("plain data has a form");
+        .expect("plain data can be encoded");
         let hash = blake3::hash(&bytes);
         bytes.splice(..0, MAGIC.into_iter().chain(*hash.as_bytes()));
         bytes
     }
 
-    /// What `to_bytes` wrote.
+    /// Decodes what `to_bytes` encoded.
     fn from_bytes(image: &Image, bytes: &[u8]) -> Result<Self, Unread> {
-        let rest = bytes.strip_prefix(&MAGIC).ok_or(Unread::Bad("it begins otherwise"))?;
-        let (hash, body) =
-            rest.split_first_chunk::<{ blake3::OUT_LEN }>().ok_or(Unread::Bad("it was cut"))?;
+        let rest =
+            bytes.strip_prefix(&MAGIC).ok_or(Unread::Bad("it doesn't begin as a session does"))?;
+        let (hash, body) = rest
+            .split_first_chunk::<{ blake3::OUT_LEN }>()
+            .ok_or(Unread::Bad("it is too short"))?;
         if blake3::hash(body) != blake3::Hash::from_bytes(*hash) {
             return Err(Unread::Bad("its checksum is wrong"));
         }
@@ -204,12 +213,12 @@ impl SessionState {
             let Saved { image: saved, preload, .. } = saved;
             return Err(Unread::OtherImage { saved, here: image.info().key.clone(), preload });
         }
-        let memory = saved.memory(image).ok_or(Unread::Bad("its memory can't be one"))?;
+        let memory = saved.memory(image).ok_or(Unread::Bad("its memory is invalid"))?;
         let Saved { globals, host, life, .. } = saved;
         if globals.len() != image.facts().globals.len() {
             return Err(Unread::Bad("its globals are another build's"));
         }
-        let host = host.revive(image.layout()).ok_or(Unread::Bad("its files can't be files"))?;
+        let host = host.revive(image.layout()).ok_or(Unread::Bad("its files are invalid"))?;
         Ok(Self::new(image, Arc::new(memory), globals, host, life))
     }
 
@@ -234,23 +243,24 @@ impl SessionState {
     }
 }
 
-/// A session that takes less room, until it goes on in this process.
+/// A session that takes less memory, until it continues in this process.
 pub struct PackedSession {
-    /// Its memory, and whatever else can be bytes. They can be compressed, and kept anywhere.
+    /// Its memory and everything else that has a byte form. They can be compressed and kept
+    /// anywhere.
     pub bytes: Vec<u8>,
-    /// What can't.
+    /// The state that has no byte form.
     pub rest: PackedRest,
 }
 
-/// What of a packed session can't be bytes.
+/// The state of a packed session that has no byte form.
 pub struct PackedRest {
-    /// It goes on while the session rests.
+    /// Keeps running while the session is packed.
     clock: Clock,
-    /// Files and what is open, of a session that has to do with folders of the host.
+    /// The files and descriptors of a session with mounted or open folders of the host.
     host: Option<HostState>,
 }
 
-/// Why bytes are no session.
+/// Why bytes aren't a session.
 enum Unread {
     Bad(&'static str),
     OtherImage { saved: String, here: String, preload: Vec<String> },
@@ -273,9 +283,9 @@ struct Saved {
     image: String,
     preload: Vec<String>,
     len: u64,
-    /// Number of each page that differs from the image, and which blocks of it do.
+    /// The number of each page that differs from the image, and a bit for each block that does.
     pages: Vec<(u32, u64)>,
-    /// Those blocks, one after another.
+    /// Those blocks in order.
     bytes: Vec<u8>,
     globals: Vec<u128>,
     host: SavedHost,
@@ -283,7 +293,7 @@ struct Saved {
 }
 
 impl Saved {
-    /// The memory; `None` if it can't be one on this image.
+    /// Returns the memory; `None` if it is invalid on this image.
     fn memory(&self, image: &Image) -> Option<MemoryPatch> {
         let len = usize::try_from(self.len).ok()?;
         let mut rest = self.bytes.as_slice();

@@ -1,4 +1,4 @@
-//! How an interpreter comes to be: from CPython's own start, or from an image.
+//! Starts interpreters: CPython from scratch, or a copy of an image.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use wasmer::{FunctionEnv, Instance, Store, TypedFunction};
 
 use super::judge::{TurnFailure, panic_text};
+use super::turn::{Guest, HostRun, OpenGate};
 use super::{Interpreter, START_LIMIT};
 use crate::build::module::throws::ThrowsLeft;
 use crate::error::StartError;
@@ -37,7 +38,7 @@ impl Engine {
         self.start_determined(None)
     }
 
-    /// Starts an interpreter whose clock and random numbers may be determined.
+    /// Starts an interpreter whose clock and random numbers may be deterministic.
     pub(crate) fn start_determined(
         &self,
         deterministic: Option<Deterministic>,
@@ -59,7 +60,7 @@ impl Engine {
 }
 
 impl Image {
-    /// Starts an interpreter on this thread, where it stays: one that is as the image is.
+    /// Starts an interpreter in the state of the image on this thread, where it stays.
     ///
     /// # Errors
     /// The system refuses memory.
@@ -73,7 +74,7 @@ impl Interpreter {
     /// Starts CPython and the agent.
     ///
     /// # Errors
-    /// The system refuses memory, or the module does not come up as a Python build.
+    /// The system refuses memory, or the module doesn't start as a Python build.
     fn start(
         engine: &Engine,
         host: Box<dyn GuestHost>,
@@ -86,7 +87,7 @@ impl Interpreter {
         Ok(interpreter)
     }
 
-    /// Makes an interpreter that is as `image` is.
+    /// Creates an interpreter in the state of `image`.
     ///
     /// # Errors
     /// The system refuses memory.
@@ -103,7 +104,7 @@ impl Interpreter {
         Ok(interpreter)
     }
 
-    /// Makes the instance, on a memory that holds an image or else on a new one.
+    /// Creates the instance, on a memory that holds an image or on a new one.
     fn instantiate(
         engine: &Engine,
         mut host: Box<dyn GuestHost>,
@@ -112,8 +113,8 @@ impl Interpreter {
     ) -> Result<(Self, Instance), StartError> {
         let mut store = Store::new(engine.wasmer().clone());
         faults::tell_apart();
-        // The gate guards a memory that the instance will bring, and the imports need the gate
-        // before there is an instance; so the gate is told of the memory afterwards.
+        // The imports need the gate before there is an instance, and the gate needs the memory that
+        // the instance brings, so the gate receives the memory later.
         let (door, gate, control) =
             (Arc::default(), Arc::new(Gate::new()), Arc::new(RunControl::default()));
         let env = GuestEnv {
@@ -171,26 +172,34 @@ impl Interpreter {
         let program = Program::default();
         let setup =
             RunSetup { program: &program, limits: &limits, transcript: Arc::clone(&transcript) };
-        self.host.begin_run(setup).map_err(|verdict| StartError::Host(format!("{verdict:?}")))?;
+        let host = HostRun::begin(&mut *self.host, setup)
+            .map_err(|verdict| StartError::Host(format!("{verdict:?}")))?;
         self.door.lock().open(Vec::new(), agent::BOOT_FRAME_BYTES);
         let initialize: TypedFunction<(), ()> = instance
             .exports
             .get_typed_function(&self.store, "_initialize")
             .map_err(export_error)?;
-        let run = self.gate.begin();
+        let (gate, run) = OpenGate::begin(&self.gate);
         let handle = InterruptHandle::new(Arc::clone(&self.gate));
         let guard = Stopwatch::start().guard(&limits, run, handle, None);
+        let mut guest = Guest {
+            store: &mut self.store,
+            alloc: &self.alloc,
+            turn: &self.turn,
+            gate: &self.gate,
+            memory: self.memory.shared(),
+        };
         let booted = catch_unwind(AssertUnwindSafe(|| {
-            match self.gate.guest(|| initialize.call(&mut self.store)) {
-                Ok(Ok(())) => self.turn(&agent::boot_source()),
+            match guest.gate.guest(|| initialize.call(guest.store)) {
+                Ok(Ok(())) => guest.turn(&agent::boot_source()),
                 Ok(Err(error)) => Err(TurnFailure::Trap(error)),
                 Err(stopped) => Err(stopped.into()),
             }
         }));
         drop(guard);
-        let asked = self.gate.end();
+        let asked = gate.end();
         self.exception = self.door.lock().exception();
-        self.host.end_run(true);
+        host.end(true);
         match (booted, asked.stop) {
             (Ok(Ok(0)), None) => {
                 let memory = self.memory.shared();

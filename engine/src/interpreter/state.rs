@@ -1,4 +1,4 @@
-//! What an interpreter holds: going back to the image, being put aside, taking up another state.
+//! The state of an interpreter: reset to the image, park, attach another state.
 
 use std::io;
 use std::sync::Arc;
@@ -8,25 +8,17 @@ use crate::build::module::throws::THROWN_BYTES;
 use crate::error::{SessionError, StartError};
 use crate::host::wasi::HostState;
 use crate::interpreter::image::{GeneratorState, Image};
-use crate::interpreter::session::{Life, SessionState};
+use crate::interpreter::session::{Individuality, Life, SessionState};
 use crate::memory::GuestMemory;
 use crate::memory::patch::MemoryPatch;
 use crate::run::outcome::SandboxFailure;
 use crate::run::program::Deterministic;
 
-/// Exceptions of C++ code that an instance may leave with wasmer before it is remade.
+/// C++ exceptions that wasmer may keep for an instance before the instance is replaced.
 const MOST_EXCEPTIONS: u32 = 1024;
 
-/// What tells a copy of the image from others.
-#[derive(Debug)]
-pub(super) struct Individuality {
-    host: HostState,
-    /// The state of each generator of random numbers that modules share.
-    generators: Vec<[u8; GeneratorState::BYTES as usize]>,
-}
-
 impl Interpreter {
-    /// Makes this an interpreter with the clock and the random numbers that a run wants.
+    /// Gives the interpreter the clock and the random numbers that a run asks for.
     pub(super) fn determine(
         &mut self,
         wanted: Option<Deterministic>,
@@ -38,7 +30,7 @@ impl Interpreter {
         let failed = |error: &dyn std::fmt::Display| SandboxFailure::Start(error.to_string());
         match self.image.clone() {
             Some(image) => self.begin_life(&image, wanted).map_err(|error| failed(&error)),
-            // The hash seed is drawn as CPython starts, so it has to start again.
+            // CPython draws its hash seed when it starts, so it has to start again.
             None => {
                 *self = self.engine.start_determined(wanted).map_err(|error| failed(&error))?;
                 Ok(())
@@ -46,7 +38,7 @@ impl Interpreter {
         }
     }
 
-    /// Moves a session that has stayed here for long to a new instance.
+    /// Moves a session to a new instance if this one is worn out.
     pub(super) fn renew(&mut self) -> Result<(), SandboxFailure> {
         if self.image.is_none() || !self.life.has_run || !self.is_worn() {
             return Ok(());
@@ -55,7 +47,7 @@ impl Interpreter {
         moved.map_err(|error| SandboxFailure::Start(error.to_string()))
     }
 
-    /// Gives a copy of the image a clock and random numbers of its own.
+    /// Gives a copy of the image its own clock and random numbers.
     fn begin_life(
         &mut self,
         image: &Image,
@@ -65,7 +57,11 @@ impl Interpreter {
             Some(drawn) if wanted.is_none() => drawn,
             _ => self.draw(image, wanted)?,
         };
-        let no_memory = || SessionError::Memory(io::Error::other("a generator is out of reach"));
+        let no_memory = || {
+            SessionError::Memory(io::Error::other(
+                "a random number generator lies outside of the memory",
+            ))
+        };
         for (generator, state) in image.facts().generators.iter().zip(&generators) {
             let fill = |words: &mut [u8]| words.copy_from_slice(state);
             let memory = self.memory.shared();
@@ -74,7 +70,7 @@ impl Interpreter {
                 .ok_or_else(no_memory)?;
         }
         self.host.set_state(host);
-        // That also tells it apart from what it is a copy of.
+        // This also ends `is_copy`.
         self.life = Life { deterministic: wanted, ..Life::default() };
         Ok(())
     }
@@ -91,18 +87,18 @@ impl Interpreter {
         for state in &mut generators {
             let drawn = host.draw(state);
             drawn
-                .map_err(|_| io::Error::other("no random numbers can be had"))
+                .map_err(|_| io::Error::other("the system gave no random numbers"))
                 .map_err(SessionError::Memory)?;
         }
         Ok(Individuality { host, generators })
     }
 
-    /// Goes back to the image: nothing that ran here remains. Takes 0.1 ms and what the run
-    /// touched; an instance that was stopped, left or worn out is made anew, in 5 ms. Without an
-    /// image, Python starts again.
+    /// Returns the interpreter to its image: nothing that ran here remains. Takes 0.1 ms plus the
+    /// time for the memory that the run touched; an instance that was stopped, left or worn out is
+    /// replaced in 5 ms. Without an image, Python starts again.
     ///
     /// # Errors
-    /// The system refuses memory. The interpreter is then lost, and may be reset again.
+    /// The system refuses memory. The interpreter is then lost, and can be reset again.
     #[tracing::instrument(level = "debug", name = "reset_interpreter", skip_all)]
     pub fn reset(&mut self) -> Result<(), StartError> {
         let Some(image) = self.image.clone() else {
@@ -115,15 +111,16 @@ impl Interpreter {
         }
         self.restore(image.pristine(), &image.facts().globals, image.host().clone())?;
         self.life = Life::default();
-        // Ahead of the next run, which would else wait for it.
+        // Here rather than in the next run, which would have to wait for it.
         self.individuality = self.draw(&image, None).ok();
         Ok(())
     }
 
-    /// Copies out what the interpreter holds beyond its image. It goes on holding it.
+    /// Returns a copy of the state that the interpreter holds beyond its image, and keeps that
+    /// state.
     ///
     /// # Errors
-    /// It has no image, or the system refuses.
+    /// The interpreter has no image, or the system refuses memory.
     ///
     /// # Panics
     /// If the interpreter is lost.
@@ -137,11 +134,11 @@ impl Interpreter {
         Ok(SessionState::new(image, memory, globals, host, self.life))
     }
 
-    /// Holds `state` from now on, in place of what it held.
+    /// Replaces the state of the interpreter with `state`.
     ///
     /// # Errors
-    /// The state is of another image, or the system refuses. The interpreter is then lost, and can
-    /// be reset.
+    /// The state belongs to another image, or the system refuses memory. The interpreter is then
+    /// lost, and can be reset.
     #[tracing::instrument(level = "debug", name = "attach_session", skip_all, fields(bytes = state.bytes()))]
     pub fn attach(&mut self, state: &SessionState) -> Result<(), SessionError> {
         let image = self.image.clone().ok_or(SessionError::NotParkable)?;
@@ -149,32 +146,32 @@ impl Interpreter {
             return Err(SessionError::NotParkable);
         }
         if self.is_lost || self.is_worn() {
-            *self = Self::on(&image)
-                .map_err(|error| SessionError::Memory(io::Error::other(error.to_string())))?;
+            *self =
+                Self::on(&image).map_err(|error| SessionError::Memory(io::Error::other(error)))?;
         }
         self.restore(state.memory(), state.globals(), state.host().clone())
-            .map_err(|error| SessionError::Memory(io::Error::other(error.to_string())))?;
+            .map_err(|error| SessionError::Memory(io::Error::other(error)))?;
         self.life = state.life();
         Ok(())
     }
 
-    /// Bytes of guest memory that are this interpreter's alone: what it has beyond its image's
-    /// length, and the pages of the image that it had copied when it was last reset, parked or
-    /// attached. Asks the system nothing. Where images are copied, and without one, it is all of it.
-    /// What wasmer keeps of exceptions counts too.
+    /// Returns the bytes of guest memory that only this interpreter uses: memory beyond the length
+    /// of its image, and pages of the image that it had copied at the last reset, park or attach.
+    /// Asks the system nothing. If images aren't mapped copy-on-write, and without an image, that
+    /// is all its memory. Includes what wasmer keeps for exceptions.
     pub fn private_bytes(&self) -> u64 {
         let exceptions = u64::from(self.exceptions) * THROWN_BYTES;
         self.memory.shared().private_bytes() as u64 + exceptions
     }
 
-    /// Whether the memory and the globals are the image's, byte for byte: to prove `reset`.
+    /// Returns whether memory and globals equal the image byte for byte, to prove `reset`.
     pub fn is_as_image(&mut self) -> bool {
         let Some(image) = self.image.clone() else { return false };
         self.globals() == image.facts().globals
             && self.memory.shared().with_all(|bytes| bytes == image.memory().bytes()) == Some(true)
     }
 
-    /// Whether these bytes are anywhere in the guest's memory: to prove that nothing is left.
+    /// Returns whether `needle` occurs in the guest's memory, to prove that nothing remains.
     pub fn finds(&self, needle: &[u8]) -> bool {
         let found = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
         self.memory.shared().with_all(found) == Some(true)
@@ -186,7 +183,7 @@ impl Interpreter {
         globals: &[u128],
         host: HostState,
     ) -> Result<(), StartError> {
-        // Until all of it is done.
+        // Lost until everything is restored.
         self.is_lost = true;
         self.individuality = None;
         let restored = self.memory.restore(&mut self.store, memory, globals);
@@ -196,7 +193,7 @@ impl Interpreter {
         Ok(())
     }
 
-    /// Whether the instance has run often, or left much with wasmer.
+    /// Returns whether the instance has run many programs or made wasmer keep many exceptions.
     fn is_worn(&self) -> bool {
         self.exceptions > MOST_EXCEPTIONS || self.runs >= self.engine.runs_per_instance()
     }

@@ -1,4 +1,4 @@
-//! Bytes as text and back: RFC 4648 with the usual digits and with padding.
+//! Base64 by RFC 4648, with the standard alphabet and padding.
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -15,7 +15,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of a text; `None` unless it is exactly what encoding them gives: padded, with nothing
+/// Decodes a text; `None` unless it is exactly the encoding of some bytes: padded, with nothing
 /// between its digits.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=').as_bytes();
@@ -32,7 +32,7 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
         let word = word << (6 * (4 - four.len()));
         let count = four.len() - 1;
         let [_, three @ ..] = word.to_be_bytes();
-        // Bits that are no byte's would be another text of the same bytes.
+        // Non-zero spare bits would make a second encoding of the same bytes.
         if three[count..].iter().any(|byte| *byte != 0) {
             return None;
         }

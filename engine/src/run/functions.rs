@@ -1,8 +1,8 @@
-//! Functions of the host that programs can call: which there are, and what a call of one is.
+//! Functions of the host that programs can call: their signatures and their calls.
 //!
-//! The engine runs none of them by itself. It hands each call to its [`Callee`], which says at once
-//! that it has it and answers from any thread; the guest's thread waits for answers in the host,
-//! where an interrupt reaches it (`functions/calls.rs`).
+//! The engine runs none of them itself. It hands each call to its [`Callee`], which returns at once
+//! and answers later from any thread; the guest's thread waits for answers in the host, where an
+//! interrupt reaches it (`functions/calls.rs`).
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Formatter};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-pub use self::calls::{Cancellation, Reply};
+pub use self::calls::Reply;
 pub use self::error::HostError;
 pub use self::recording::{Delivery, RecordedAnswer, RecordedCall, Recording};
 pub use self::rooms::Room;
@@ -22,9 +22,9 @@ mod error;
 mod recording;
 mod rooms;
 
-/// Does what a host function does.
+/// Executes a host function.
 pub trait Callee: Send + Sync + 'static {
-    /// Takes a call up. It returns at once, as the guest's thread waits for that, and answers later
+    /// Accepts a call. Returns at once, since the guest's thread waits for it, and answers later
     /// through the call's reply, from any thread.
     fn call(&self, call: HostCall);
 }
@@ -32,28 +32,27 @@ pub trait Callee: Send + Sync + 'static {
 /// One call of a host function.
 #[derive(Debug)]
 pub struct HostCall {
-    /// The arguments by name. They come from the program, and can be anything.
+    /// The arguments by name. They come from the program and are untrusted.
     pub arguments: Map<String, Json>,
-    /// The run that calls, by a number that no other run of the process has.
+    /// The calling run, by a number that is unique in the process.
     pub run: u64,
-    /// What the call takes of its run's limits. Whatever works on it keeps this until it has ended,
-    /// and drops it before it answers.
+    /// The call's share of its run's limits. Whatever works on the call keeps this until it has
+    /// ended, and drops it before it answers.
     pub room: Room,
     /// Takes the answer. Dropped without one, the call fails.
     pub reply: Reply,
 }
 
-/// What a program is told of a host function.
+/// The description of a host function that programs see.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Signature {
     /// Its name, a Python identifier.
     pub name: String,
     /// Its documentation; may be empty.
     pub doc: String,
-    /// Its parameters, those with a default behind the others. Without a list it takes whatever
-    /// arguments a call names.
+    /// Its parameters, those with a default last. Without a list it accepts any arguments.
     pub parameters: Option<Vec<Parameter>>,
-    /// The type of its result in Python's words; may be empty.
+    /// The type of its result in Python syntax; may be empty.
     pub returns: String,
 }
 
@@ -62,17 +61,17 @@ pub struct Signature {
 pub struct Parameter {
     /// Its name, a Python identifier.
     pub name: String,
-    /// Its type in Python's words; may be empty. Nobody checks it.
+    /// Its type in Python syntax; may be empty. It isn't checked.
     pub hint: String,
-    /// What a call that doesn't name it passes.
+    /// The value that a call passes if it doesn't name the parameter.
     pub default: Option<Json>,
 }
 
-/// A host function can't be had in Python as it is described.
+/// The description of a host function is invalid in Python.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadFunction {
-    /// A name of a function or of a parameter.
+pub enum InvalidFunction {
+    /// The name of a function or a parameter is invalid.
     #[error(
         "`{name}` can't be the name of a host function or a parameter: use a Python identifier"
     )]
@@ -81,12 +80,12 @@ pub enum BadFunction {
         name: String,
     },
     /// Two functions, or two parameters of one, have the same name.
-    #[error("`{name}` is there twice")]
+    #[error("`{name}` is defined twice: rename one of them")]
     Twice {
         /// The name.
         name: String,
     },
-    /// A parameter that every call has to pass follows one with a default.
+    /// A required parameter follows one with a default.
     #[error("`{name}` has no default and follows a parameter that has one")]
     Order {
         /// The parameter.
@@ -109,22 +108,22 @@ impl Debug for HostFunctions {
 }
 
 impl HostFunctions {
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// These functions.
+    /// Creates a set of functions.
     ///
     /// # Errors
-    /// Python couldn't have one of them.
-    pub fn new(functions: impl IntoIterator<Item = Entry>) -> Result<Self, BadFunction> {
+    /// A description is invalid.
+    pub fn new(functions: impl IntoIterator<Item = Entry>) -> Result<Self, InvalidFunction> {
         let mut entries = BTreeMap::new();
         for (signature, callee) in functions {
             signature.check()?;
             let name = signature.name.clone();
             if entries.insert(name.clone(), (signature, callee)).is_some() {
-                return Err(BadFunction::Twice { name });
+                return Err(InvalidFunction::Twice { name });
             }
         }
         Ok(Self { entries: Arc::new(entries) })
@@ -134,7 +133,7 @@ impl HostFunctions {
         self.entries.get(name).map(|(_, callee)| callee)
     }
 
-    /// What the guest is told of them, in the format of `marshal`.
+    /// Encodes the descriptions for the guest, in the format of `marshal`.
     pub(crate) fn table(&self) -> Vec<u8> {
         let signatures = self.entries.values().map(|(signature, _)| signature.value());
         Value::List(signatures.collect()).encode()
@@ -142,17 +141,17 @@ impl HostFunctions {
 }
 
 impl Signature {
-    fn check(&self) -> Result<(), BadFunction> {
+    fn check(&self) -> Result<(), InvalidFunction> {
         check_name(&self.name)?;
         let parameters = self.parameters.as_deref().unwrap_or_default();
         for (at, Parameter { name, default, .. }) in parameters.iter().enumerate() {
             check_name(name)?;
             let before = &parameters[..at];
             if before.iter().any(|other| other.name == *name) {
-                return Err(BadFunction::Twice { name: name.clone() });
+                return Err(InvalidFunction::Twice { name: name.clone() });
             }
             if default.is_none() && before.iter().any(|other| other.default.is_some()) {
-                return Err(BadFunction::Order { name: name.clone() });
+                return Err(InvalidFunction::Order { name: name.clone() });
             }
         }
         Ok(())
@@ -185,13 +184,13 @@ impl Parameter {
     }
 }
 
-/// Whether a name is a plain identifier. Those that begin with two underscores are Python's.
-fn check_name(name: &str) -> Result<(), BadFunction> {
+/// Checks that a name is a plain identifier. Names that begin with two underscores are Python's.
+fn check_name(name: &str) -> Result<(), InvalidFunction> {
     let is_plain = is_name(name)
         && name.is_ascii()
         && !name.starts_with("__")
         && !name.starts_with("_hatchery");
-    if is_plain { Ok(()) } else { Err(BadFunction::Name { name: name.to_owned() }) }
+    if is_plain { Ok(()) } else { Err(InvalidFunction::Name { name: name.to_owned() }) }
 }
 
 #[cfg(test)]
@@ -209,7 +208,7 @@ mod tests {
         Parameter { name: name.to_owned(), hint: "int".to_owned(), default }
     }
 
-    fn functions(signatures: &[Signature]) -> Result<HostFunctions, BadFunction> {
+    fn functions(signatures: &[Signature]) -> Result<HostFunctions, InvalidFunction> {
         let callee: Arc<dyn Callee> = Arc::new(Nothing);
         HostFunctions::new(signatures.iter().map(|one| (one.clone(), Arc::clone(&callee))))
     }
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_python_can_have_is_taken() {
+    fn only_valid_python_signatures_are_accepted() {
         for name in ["", "1a", "a b", "a.b", "class", "\u{e4}", "__dict__", "_hatchery_call"] {
             assert!(functions(&[signature(name, Vec::new())]).is_err(), "{name:?}");
             let parameters = vec![parameter(name, None)];
@@ -230,11 +229,11 @@ mod tests {
             assert!(functions(&[signature("f", parameters)]).is_err());
         }
         let twice = [signature("f", Vec::new()), signature("f", Vec::new())];
-        assert_eq!(functions(&twice).unwrap_err(), BadFunction::Twice { name: "f".to_owned() });
+        assert_eq!(functions(&twice).unwrap_err(), InvalidFunction::Twice { name: "f".to_owned() });
     }
 
     #[test]
-    fn the_guest_is_told_of_all_of_them() {
+    fn the_guest_gets_every_signature() {
         let price = Signature {
             doc: "The price.".to_owned(),
             returns: "float".to_owned(),

@@ -1,6 +1,6 @@
-//! Which texts are names in Python.
+//! Decides which texts are valid names in Python.
 
-/// Words that are no names.
+/// Keywords, which are no names.
 const KEYWORDS: [&str; 35] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
     "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
@@ -8,7 +8,7 @@ const KEYWORDS: [&str; 35] = [
     "with", "yield",
 ];
 
-/// Whether it can be a name in a program.
+/// Returns whether `text` can be a name in a program.
 pub(crate) fn is_name(text: &str) -> bool {
     let mut letters = text.chars();
     let begins = letters.next().is_some_and(|first| first == '_' || first.is_alphabetic());

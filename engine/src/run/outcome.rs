@@ -16,7 +16,7 @@ mod exception;
 pub(crate) mod mime;
 mod tool;
 
-/// How one run ended, with everything that it said and used.
+/// The end of one run, with its output and usage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// How it ended.
@@ -27,36 +27,34 @@ pub struct Outcome {
     pub stderr: Vec<u8>,
     /// Whether output was dropped because of `Limits::output_bytes`.
     pub output_truncated: bool,
-    /// What the program showed by `display` and figures of matplotlib, in order, as far as
+    /// What the program showed by `display` and matplotlib figures, in order, as far as
     /// `Limits::display_bytes` and `Limits::display_count` allowed.
     pub displays: Vec<MimeBundle>,
-    /// Files in the workspace that the run created, modified or deleted, sorted by path. Empty
-    /// unless the run was a success, or its job keeps files anyway: what a failed run did to files
-    /// is undone.
+    /// Files in the workspace that the run created, modified or deleted, sorted by path. Empty if
+    /// the run failed and its job doesn't keep files, since its changes are then undone.
     pub files: Vec<ChangedFile>,
-    /// Limits that stood in the program's way without ending it: memory and files that it was
-    /// refused, output and displays that were dropped.
+    /// Limits that the program hit without ending: refused memory and files, dropped output and
+    /// displays.
     pub limits_met: Vec<LimitHit>,
     /// Where the program was when an interrupt ended it, if a limit or a cancellation did so.
     pub interrupted_at: Option<Exception>,
-    /// Whether the job took its interpreter with it, and its session went back to where it was
-    /// before the job: variables, files and all, but with other random numbers to come. Then `files`
-    /// is empty.
+    /// Whether the job lost its interpreter, and its session went back to its state before the job:
+    /// variables, files and all, but with different random numbers to come. Then `files` is empty.
     pub session_restored: bool,
-    /// Its calls of host functions, if they were to be recorded.
+    /// Its calls of host functions, if the job records them.
     pub recording: Option<Recording>,
     /// What it used.
     pub usage: Usage,
 }
 
 impl Outcome {
-    /// The exit code of a program that aborted its interpreter: as a shell has it, 128 and the
-    /// number of SIGABRT.
+    /// The exit code of a program that aborted its interpreter: as in a shell, 128 plus the number
+    /// of SIGABRT.
     pub const ABORTED: u8 = 128 + 6;
-    /// The exit code of a program that made its interpreter crash: 128 and the number of SIGSEGV.
+    /// The exit code of a program that crashed its interpreter: 128 plus the number of SIGSEGV.
     pub const CRASHED: u8 = 128 + 11;
 
-    /// The outcome of a job that never ran.
+    /// Returns the outcome of a job that never ran.
     pub fn not_run(verdict: Verdict) -> Self {
         Self {
             verdict,
@@ -73,30 +71,30 @@ impl Outcome {
         }
     }
 
-    /// Whether the program ran to its end, or left with `sys.exit(0)`, and what it did to its
-    /// session stays; [`Self::passed`] tells these apart.
+    /// Returns whether the program ran to its end or left with `sys.exit(0)`, and its changes to
+    /// the session stay; [`Self::passed`] tells the two apart.
     pub fn is_success(&self) -> bool {
         let ended =
             matches!(self.verdict, Verdict::Completed { .. } | Verdict::Exited { code: 0, .. });
         ended && !self.session_restored
     }
 
-    /// Whether the program ran to its very end, and what it did to its session stays.
+    /// Returns whether the program ran to its very end, and its changes to the session stay.
     ///
-    /// That is less than [`Self::is_success`] takes: a program that leaves with `sys.exit(0)` or
-    /// `os._exit(0)` hasn't run what follows there, such as the tests of a grader behind the code
-    /// that is graded. So whoever asks whether all of it has run asks this.
+    /// Stricter than [`Self::is_success`]: a program that leaves with `sys.exit(0)` or
+    /// `os._exit(0)` hasn't run the code after that, such as the tests that a grader appends to the
+    /// code it grades.
     pub fn passed(&self) -> bool {
         matches!(self.verdict, Verdict::Completed { .. }) && !self.session_restored
     }
 
-    /// Standard output as text; bytes that are no UTF-8 become U+FFFD. `stdout` has them as they
-    /// were.
+    /// Returns standard output as text; bytes that aren't UTF-8 become U+FFFD. `stdout` has the
+    /// original bytes.
     pub fn stdout_text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// Standard error as text, likewise.
+    /// Returns standard error as text, likewise.
     pub fn stderr_text(&self) -> String {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
@@ -108,56 +106,58 @@ impl Outcome {
 pub enum Verdict {
     /// The program ran to its end.
     Completed {
-        /// The last expression as JSON, where that holds it: texts, numbers, booleans, `None`,
-        /// lists, tuples and dictionaries of these, what derives from them, and scalars of NumPy.
+        /// The last expression as JSON, if it has that form: texts, numbers, booleans, `None`,
+        /// lists, tuples and dictionaries of these, subclasses of them, and NumPy scalars.
         /// Keys that are numbers, booleans or `None` become texts, as in Python's `json.dumps`,
-        /// unless two would become the same. Integers are exact, whatever their size; but those of
+        /// unless two would become equal. Integers are exact, whatever their size, but those of
         /// more than 64 bits have no value unless `serde_json` keeps them, by its feature
-        /// `arbitrary_precision`, nor have those of more digits than Python writes (4,300, unless
-        /// the program has raised that). Infinities and NaN, and dates, decimals, sets and other
-        /// objects have no value either, but their `repr`. What is larger
-        /// than `Limits::result_bytes` is left out, and `Outcome::limits_met` says so.
+        /// `arbitrary_precision`, nor have those with more digits than Python writes (4,300, unless
+        /// the program has raised that). Infinities, NaN, dates, decimals, sets and other objects
+        /// have no value, only their `repr`. A value larger than `Limits::result_bytes` is left
+        /// out, and `Outcome::limits_met` says so.
         value: Option<serde_json::Value>,
-        /// The last expression's `repr`; `None` if there is no last expression or it is `None`.
+        /// The last expression's `repr`; `None` if there is no last expression or its value is
+        /// `None`.
         repr: Option<String>,
-        /// Its other forms, if its class has some: HTML, SVG, PNG and so on, without
-        /// `text/plain`, which is `repr`. Forms that make it larger than `Limits::result_bytes`
-        /// are left out, and `Outcome::limits_met` says so.
+        /// Its other forms, if its class has some: HTML, SVG, PNG and so on, without `text/plain`,
+        /// which is `repr`. Forms beyond `Limits::result_bytes` are left out, and
+        /// `Outcome::limits_met` says so.
         bundle: MimeBundle,
-        /// The last expression as an array, a frame or bytes, where it is one; scalars of NumPy are
-        /// arrays without dimensions, beside their `value`. What is larger than
-        /// `Limits::result_data_bytes` is left out, and `Outcome::limits_met` says so.
+        /// The last expression if it is an array, a frame or bytes; NumPy scalars are arrays
+        /// without dimensions, beside their `value`. Data beyond `Limits::result_data_bytes` is
+        /// left out, and `Outcome::limits_met` says so.
         data: Option<Value>,
     },
     /// The program ended with an exception.
     Raised(Box<Exception>),
-    /// The program left by `sys.exit` or `os._exit`, or it aborted its interpreter (code 134) or
-    /// made it crash (code 139).
+    /// The program left by `sys.exit` or `os._exit`, or it aborted (code 134) or crashed (code 139)
+    /// its interpreter.
     Exited {
-        /// The exit code, as a process would have it: 0 to 255.
+        /// The exit code, as of a process: 0 to 255.
         code: u8,
-        /// What `sys.exit` was given if that was neither a number nor `None`, or that it aborted.
+        /// The argument of `sys.exit` if it was neither a number nor `None`, or that the program
+        /// aborted or crashed its interpreter.
         message: Option<String>,
     },
     /// A limit ended the program.
     Limit(LimitHit),
     /// The caller ended the program.
     Cancelled,
-    /// The program damaged what ran it, and that is why there is no other verdict: it replaced parts
-    /// of the agent that serves it inside the sandbox, wrote over the interpreter's memory, or forged
-    /// a reply. What exactly the host can't know. Nothing outside of the run was reached, and its
-    /// interpreter is discarded.
+    /// The program damaged the interpreter that ran it, so there is no other verdict: it replaced
+    /// parts of the agent that serves it inside the sandbox, wrote over the interpreter's memory,
+    /// or forged a reply. The host can't know which. Nothing outside of the run was reached, and
+    /// its interpreter is discarded.
     Tampered(Tampering),
     /// The sandbox failed; the program is not to blame.
     SandboxFailed(SandboxFailure),
 }
 
-/// What came of the agent instead of a reply, as the host saw it.
+/// What the host received instead of the agent's reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the program damaged the interpreter that ran it: {0}")]
 pub struct Tampering(pub String);
 
-/// What failed on our side.
+/// A failure of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SandboxFailure {
@@ -167,15 +167,15 @@ pub enum SandboxFailure {
     /// A host function panicked.
     #[error("a host function panicked: {0}")]
     HostPanic(String),
-    /// What the caller gave, an input file or a mounted folder, can't be put where it should be.
+    /// An input file or a mounted folder can't be put where it belongs.
     #[error("can't put `{path}` into the sandbox: {detail}")]
     Workspace {
-        /// The file, or where the folder was to be.
+        /// The path of the file or the mount.
         path: String,
-        /// What the filesystem said.
+        /// The error of the filesystem.
         detail: String,
     },
-    /// The job is to be deterministic, and its session began without that.
+    /// The job asks to be deterministic, and its session didn't begin so.
     #[error(
         "the session began with another clock and other random numbers; \
              ask for determinism in its first job"
@@ -193,8 +193,8 @@ pub enum SandboxFailure {
 }
 
 impl SandboxFailure {
-    /// Whether another interpreter may do better. What the caller gave, and sessions that are gone,
-    /// are the same everywhere.
+    /// Returns whether another interpreter may succeed. Invalid inputs and lost sessions fail
+    /// everywhere.
     pub fn is_of_interpreter(&self) -> bool {
         match self {
             Self::Trap(_) | Self::HostPanic(_) | Self::Start(_) | Self::WorkerDied(_) => true,
@@ -203,27 +203,27 @@ impl SandboxFailure {
     }
 }
 
-/// What a run used.
+/// The resources that a run used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// From submission to the first instruction.
+    /// The time from submission to the first instruction.
     pub queue_wait: Duration,
-    /// On the clock, from the first instruction of the program to its end.
+    /// The time from the first instruction of the program to its end.
     pub wall: Duration,
-    /// On the CPU clock of the thread that ran the guest.
+    /// The CPU time of the thread that ran the guest.
     pub cpu: Duration,
-    /// Linear memory at the end, in bytes; a guest never gives memory back.
+    /// The linear memory at the end, in bytes; a guest never gives memory back.
     pub peak_memory_bytes: u64,
     /// Bytes that the program wrote to both streams, dropped ones included.
     pub output_bytes: u64,
     /// Calls from the guest to the host.
     pub host_calls: u64,
-    /// By how many bytes its files grew at most, beyond those that it began with. What was deleted
-    /// before the end counts.
+    /// The largest growth of its files in bytes, beyond those that it began with. Files that were
+    /// deleted before the end count.
     pub file_growth_bytes: u64,
 }
 
-/// What became of the interpreter in a run.
+/// The state of the interpreter after a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Afterwards {
     /// It can run again, with the state that the run left.

@@ -1,4 +1,4 @@
-//! What a run is given: source and surroundings.
+//! The inputs of a run: source, arguments, files and everything else that it is given.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -6,25 +6,27 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::files::mount::Mount;
-use crate::files::path::{BadPath, check_path};
+use crate::files::path::{InvalidPath, check_path};
 use crate::places::{BESIDE_FOLDER, SCRIPT_FOLDER, WORKSPACE};
 use crate::run::functions::{HostFunctions, Recording};
 use crate::run::value::Variables;
 pub use entry::{Call, Entry, Script};
+pub use error::{InvalidMountPath, InvalidProgram};
 
 mod entry;
+mod error;
 
-/// One program with everything that it is given.
+/// One program with all its inputs.
 #[derive(Debug, Clone, Default)]
 pub struct Program {
     /// Python source; empty for a call.
     pub source: String,
-    /// What of it runs.
+    /// Which part of it runs.
     pub entry: Entry,
-    /// Variables that it finds in its main module. In a session they stay.
+    /// Variables in its main module. In a session they stay.
     pub variables: Variables,
-    /// The name that tracebacks and `__file__` carry. Without one, tracebacks say `<job>` and
-    /// there is no `__file__`.
+    /// The name in tracebacks and `__file__`. Without one, tracebacks say `<job>` and there is no
+    /// `__file__`.
     pub filename: Option<String>,
     /// `sys.argv[1:]`.
     pub args: Vec<String>,
@@ -32,136 +34,80 @@ pub struct Program {
     pub env: BTreeMap<String, String>,
     /// Standard input; it ends after these bytes.
     pub stdin: Vec<u8>,
-    /// The function of the host that gives standard input in place of these bytes: a text each time
-    /// that the program reads on, which is empty at the end, or `None`, which raises
-    /// `KeyboardInterrupt`. The program's wall time stands still while it waits for that.
+    /// The host function that provides standard input instead of these bytes: it returns a text
+    /// each time the program reads on, an empty text at the end, or `None`, which raises
+    /// `KeyboardInterrupt`. The program's wall time is paused while it waits for that.
     pub stdin_function: Option<String>,
-    /// Files put into the workspace before the program begins.
+    /// Files that are put into the workspace before the program begins.
     pub files: Vec<InputFile>,
     /// Folders of the host that the program can read.
     pub mounts: Vec<MountedFolder>,
-    /// A folder of the host whose files and folders the program finds in its workspace too, to read.
+    /// A folder of the host whose files and folders the program can also read in its workspace.
     pub beside: Option<Arc<Mount>>,
-    /// Where the source lies, if it is a script beside modules that it imports.
+    /// The folder and name of the source, if it is a script with modules beside it.
     pub script: Option<Script>,
-    /// The working directory, an absolute path; the workspace without one. In a session a job
-    /// without one begins where the last one ended.
+    /// The working directory, an absolute path; without one, the workspace, or in a session the
+    /// directory in which the last job ended.
     pub workdir: Option<String>,
-    /// Whether the value that it ends in is `_` for later jobs of its session, as at Python's own
-    /// prompt.
+    /// Whether its last value becomes `_` for later jobs of its session, as at Python's prompt.
     pub is_prompt: bool,
-    /// Whether the program can change no file at all.
+    /// Whether the program is denied every change of files.
     pub is_read_only: bool,
-    /// Whether what the program did to files is kept also if it failed. Else that is undone, input
+    /// Whether its changes of files stay even if it fails. Otherwise a failure undoes them, input
     /// files included.
     pub keeps_files: bool,
-    /// A clock and random numbers that are the same at every run. An interpreter keeps the ones
-    /// that it began with: in a session the first job decides.
+    /// Makes the clock and random numbers the same at every run. An interpreter keeps those that it
+    /// began with, so in a session the first job decides.
     pub deterministic: Option<Deterministic>,
     /// Functions of the host that the program can call.
     pub functions: HostFunctions,
-    /// Whether the outcome has a recording of its calls.
+    /// Whether its outcome includes a recording of its calls.
     pub records_calls: bool,
-    /// The recording that answers its calls, in place of the host.
+    /// The recording that answers its calls, instead of the host.
     pub replays: Option<Arc<Recording>>,
 }
 
 /// A folder of the host that a program can read.
 #[derive(Debug, Clone)]
 pub struct MountedFolder {
-    /// Where the program finds it: an absolute path.
+    /// The absolute path at which the program finds it.
     pub path: String,
     /// The folder.
     pub folder: Arc<Mount>,
 }
 
-/// Makes a run the same every time: its clock, and every source of random numbers that a guest
-/// has. The order of sets is the image's, and the same at every run anyway. Sleeping moves the clock on and takes no time. What a mounted folder
-/// holds and what `stat` says of it are the host's, whatever the seed.
+/// Makes every run the same: its clock, and all random numbers of the guest. The order of sets
+/// comes from the image and is the same anyway. Sleeping advances the clock and takes no time. The
+/// contents and `stat` of mounted folders are the host's, whatever the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deterministic {
     /// Determines every random number.
     pub seed: u64,
-    /// What the clock shows as the interpreter starts, in nanoseconds since 1970.
+    /// The clock's time when the interpreter starts, in nanoseconds since 1970.
     pub start: u64,
 }
 
 impl Deterministic {
-    /// Noon on 1 January 2026, UTC, unless the caller has another wish.
+    /// The default start: noon on 1 January 2026, UTC.
     pub const DEFAULT_START: u64 = 1_767_268_800_000_000_000;
 
-    /// A run with this seed, which starts at [`Self::DEFAULT_START`].
+    /// Creates a setting with this seed that starts at [`Self::DEFAULT_START`].
     pub fn new(seed: u64) -> Self {
         Self { seed, start: Self::DEFAULT_START }
     }
 }
 
-/// A program is given something that no process could be given.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BadProgram {
-    /// The name or the value of a variable.
-    #[error(
-        "`{name}` can't be a variable of the environment: its name must not be empty or have a `=`, \
-         and neither name nor value may have a NUL"
-    )]
-    Variable {
-        /// Its name.
-        name: String,
-    },
-    /// The name of a variable or of an argument of a call.
-    #[error("`{name}` can't be a name in a program: use letters, digits and `_`, and no keyword")]
-    Name {
-        /// The name.
-        name: String,
-    },
-    /// What a job calls.
-    #[error("`{target}` can't be called: write `module:function`, such as `math:sqrt`")]
-    Call {
-        /// What was given.
-        target: String,
-    },
-    /// A variable or an argument holds lists or objects in too many others.
-    #[error("the value of `{name}` is nested too deep: 100 levels are passed")]
-    Depth {
-        /// Its name.
-        name: String,
-    },
-    /// A variable or an argument has a number that Python would be given as another one.
-    #[error("the value of `{name}` has {problem}")]
-    Number {
-        /// Its name.
-        name: String,
-        /// What is wrong with the number.
-        problem: String,
-    },
-    /// An argument or the file name.
-    #[error("`{text}` can't be an argument or a file name, since it has a NUL")]
-    Text {
-        /// The text.
-        text: String,
-    },
-    /// An input file is to be where another one needs a folder.
-    #[error("`{file}` can't be both an input file and the folder of `{below}`: rename one of them")]
-    Clash {
-        /// The file.
-        file: String,
-        /// The other one.
-        below: String,
-    },
-}
-
 impl Program {
-    /// Whether a process could be started with these surroundings.
+    /// Checks the inputs of the program.
     ///
     /// # Errors
-    /// An environment name is empty or has a `=`, a text has a NUL, a variable or a call has a name
-    /// that is none, or a value that is nested too deep or has a number that can't be passed as it
-    /// is, or an input file is below another one.
-    pub fn check(&self) -> Result<(), BadProgram> {
+    /// An environment name is empty or has a `=`, a text has a NUL, a name of a variable or a call
+    /// is invalid, a value is nested too deep or has a number that can't be passed exactly, or an
+    /// input file is below another one.
+    pub fn check(&self) -> Result<(), InvalidProgram> {
         for (name, value) in &self.env {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-                return Err(BadProgram::Variable { name: name.clone() });
+                return Err(InvalidProgram::Variable { name: name.clone() });
             }
         }
         self.variables.iter().try_for_each(|(name, value)| entry::check_given(name, value))?;
@@ -169,12 +115,12 @@ impl Program {
             call.check()?;
         }
         match self.args.iter().chain(&self.filename).find(|text| text.contains('\0')) {
-            Some(text) => Err(BadProgram::Text { text: text.clone() }),
+            Some(text) => Err(InvalidProgram::Text { text: text.clone() }),
             None => self.check_files(),
         }
     }
 
-    fn check_files(&self) -> Result<(), BadProgram> {
+    fn check_files(&self) -> Result<(), InvalidProgram> {
         let paths: HashSet<_> = self.files.iter().map(|file| &*file.path).collect();
         let mut clashes = paths.iter().filter_map(|below| {
             let folders = below.match_indices('/').map(|(end, _)| &below[..end]);
@@ -182,7 +128,7 @@ impl Program {
         });
         match clashes.next() {
             Some((file, below)) => {
-                Err(BadProgram::Clash { file: file.to_owned(), below: (*below).to_owned() })
+                Err(InvalidProgram::Clash { file: file.to_owned(), below: (*below).to_owned() })
             }
             None => Ok(()),
         }
@@ -198,16 +144,16 @@ pub struct InputFile {
     pub contents: Arc<Vec<u8>>,
 }
 
-/// Where nothing can be mounted, as programs need what is there; below `/usr` nothing can be either.
+/// Paths that programs need, so nothing can be mounted there, nor anywhere below `/usr`.
 const TAKEN: [&str; 6] = ["/usr", "/tmp", "/home", "/workspace", SCRIPT_FOLDER, BESIDE_FOLDER];
 
 impl MountedFolder {
-    /// A folder that the program finds at `path`, such as `/data`.
+    /// Mounts a folder at `path`, such as `/data`.
     ///
     /// # Errors
     /// The path is not absolute, has a part that is empty, `.` or `..`, or is one that programs
-    /// need: `/tmp`, `/home`, `/workspace`, `/script`, `/beside`, and what is below `/usr`.
-    pub fn new(path: impl Into<String>, folder: Arc<Mount>) -> Result<Self, BadMountPath> {
+    /// need: `/tmp`, `/home`, `/workspace`, `/script`, `/beside`, and everything below `/usr`.
+    pub fn new(path: impl Into<String>, folder: Arc<Mount>) -> Result<Self, InvalidMountPath> {
         let path = path.into();
         let is_taken = |taken: &str| {
             let below = path.strip_prefix(taken);
@@ -215,39 +161,28 @@ impl MountedFolder {
         };
         match path.strip_prefix('/').map(check_path) {
             Some(Ok(())) if !TAKEN.iter().any(|taken| is_taken(taken)) => Ok(Self { path, folder }),
-            _ => Err(BadMountPath { path }),
+            _ => Err(InvalidMountPath { path }),
         }
     }
 }
 
-/// A path can't be where a folder is mounted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{path}` can't be where a folder is mounted: use an absolute path such as /data, \
-     without `..` or empty parts, and not /tmp, /home, /workspace, /script, /beside or /usr"
-)]
-pub struct BadMountPath {
-    /// The path that was given.
-    pub path: String,
-}
-
 impl InputFile {
-    /// A file at `path`, relative to the workspace.
+    /// Creates a file at `path`, relative to the workspace.
     ///
     /// # Errors
     /// The path is empty, absolute, too long, or has a part that is empty, `.` or `..`.
-    pub fn new(path: impl Into<String>, contents: impl Into<Vec<u8>>) -> Result<Self, BadPath> {
+    pub fn new(path: impl Into<String>, contents: impl Into<Vec<u8>>) -> Result<Self, InvalidPath> {
         let path = path.into();
         check_path(&path)?;
         Ok(Self { path, contents: Arc::new(contents.into()) })
     }
 }
 
-/// The absolute path of a working directory: below the workspace, unless it is absolute itself.
+/// Returns the absolute path of a working directory; a relative path is below the workspace.
 ///
 /// # Errors
 /// The path is empty, too long, or has a part that is empty, `.` or `..`.
-pub fn workdir(path: &str) -> Result<String, BadPath> {
+pub fn workdir(path: &str) -> Result<String, InvalidPath> {
     match path.strip_prefix('/') {
         Some(below) => check_path(below).map(|()| path.to_owned()),
         None => check_path(path).map(|()| format!("{WORKSPACE}/{path}")),
@@ -280,7 +215,7 @@ mod tests {
         };
         assert!(with(&["a", "ab/c", "b/c", "b/d/e", "b-d"]).is_ok());
         assert!(with(&["a", "a"]).is_ok(), "the last one is there");
-        let clash = BadProgram::Clash { file: "b/c".to_owned(), below: "b/c/d".to_owned() };
+        let clash = InvalidProgram::Clash { file: "b/c".to_owned(), below: "b/c/d".to_owned() };
         assert_eq!(with(&["b/c/d", "a", "b/c"]), Err(clash));
     }
 

@@ -1,9 +1,9 @@
-//! What one run says and does, in one order, readable while it runs.
+//! The output and events of one run, in one order, readable while it runs.
 //!
-//! The run appends; any number of readers follow, each with a cursor. Nobody waits for anybody: a
-//! slow or absent reader neither holds the run up nor makes memory grow, since the transcript
-//! never holds more than the caps of the run, with 24 bytes for each change of stream. So a reader
-//! loses nothing that is below the caps, however late it comes.
+//! The run appends; any number of readers follow, each with a cursor. Nobody waits: a slow or
+//! absent reader neither blocks the run nor makes memory grow, since the transcript never holds
+//! more than the caps of the run, plus 24 bytes for each change of stream. So a reader loses
+//! nothing below the caps, however late it reads.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -11,10 +11,10 @@ use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::limits::{LimitKind, Limits};
 use crate::run::outcome::mime::MimeBundle;
 
-/// The longest piece that a reader is given at once.
+/// The longest piece that a reader gets at once.
 const LONGEST_PIECE_BYTES: usize = 64 << 10;
 
-/// Calls of host functions that are events of their own; the outcome counts them all.
+/// The most host calls with an event of their own; the outcome counts all of them.
 const MOST_CALLS_TOLD: usize = 10_000;
 
 /// One of a program's two output streams.
@@ -26,7 +26,7 @@ pub enum Stream {
     Stderr,
 }
 
-/// What one run says and does.
+/// The output and events of one run.
 #[derive(Default)]
 pub struct Transcript {
     state: Mutex<TranscriptState>,
@@ -39,7 +39,7 @@ struct TranscriptState {
     /// Invariant E-4: ends never decrease, the last is `bytes.len()`, and no two neighbours are
     /// output of one stream.
     entries: Vec<Entry>,
-    /// Entries and bytes before these are those of tries that the sandbox failed.
+    /// The entries and bytes before these belong to attempts at which the sandbox failed.
     try_begins: (usize, usize),
     cap: usize,
     written: u64,
@@ -49,7 +49,7 @@ struct TranscriptState {
     watcher: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// Something that happened, with the length of the output when it was over.
+/// An event, and the length of the output after it.
 struct Entry {
     what: What,
     end: usize,
@@ -60,7 +60,7 @@ enum What {
     Event(Box<EventKind>),
 }
 
-/// How many displays there may be and were, and their bytes.
+/// The allowed and actual numbers of displays and their bytes.
 #[derive(Default)]
 struct DisplayRoom {
     most_bytes: usize,
@@ -68,7 +68,7 @@ struct DisplayRoom {
     kept_bytes: usize,
     asked_bytes: u64,
     asked: u64,
-    /// Whether one was dropped for its bytes, and one for being one too many.
+    /// Whether a display was dropped for its bytes, and whether one was dropped for the count.
     is_cut: [bool; 2],
 }
 
@@ -86,59 +86,59 @@ impl std::fmt::Debug for Transcript {
 /// A piece of output of one stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Its place in the order of the run's output: 0, 1, 2 and so on for one reader.
+    /// Its number in the run's output: 0, 1, 2 and so on for one reader.
     pub sequence: u64,
     /// The stream.
     pub stream: Stream,
-    /// The bytes, at most 64 KiB. A character of UTF-8 is in one chunk, unless something else of
-    /// the program came in its middle.
+    /// The bytes, at most 64 KiB. A UTF-8 character stays in one chunk, unless another event
+    /// interrupts it.
     pub bytes: Vec<u8>,
 }
 
-/// Something that happened in a run.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Its place in the order of the run: 0, 1, 2 and so on for one reader.
+    /// Its number in the run: 0, 1, 2 and so on for one reader.
     pub sequence: u64,
     /// What happened.
     pub kind: EventKind,
 }
 
-/// What happened in a run.
+/// The kind of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
     /// An interpreter has taken the job. A job that never runs has no such event.
     Started,
-    /// The program wrote to a stream; pieces are as those of a [`Chunk`].
+    /// The program wrote to a stream, in pieces like those of a [`Chunk`].
     Output {
         /// The stream.
         stream: Stream,
         /// The bytes, at most 64 KiB.
         bytes: Vec<u8>,
     },
-    /// The program showed an object.
+    /// The program displayed an object.
     Display(MimeBundle),
-    /// The program called a function of the host. The first 10,000 calls are told.
+    /// The program called a host function. Only the first 10,000 calls are events.
     HostCall {
         /// The function.
         name: String,
     },
-    /// The sandbox failed, and the job is tried again: nothing before this is part of its outcome.
+    /// The sandbox failed, and the job runs again: nothing before this is part of its outcome.
     Retried,
-    /// A file of the workspace was created, modified or deleted. These come at the end, sorted by
-    /// path, and only if the files are kept; the outcome has their contents.
+    /// A file of the workspace was created, modified or deleted. These events come at the end,
+    /// sorted by path, and only if the files are kept; the outcome has their contents.
     FileChanged {
         /// Path relative to the workspace.
         path: String,
         /// What happened to it.
         kind: ChangeKind,
     },
-    /// The job is over; nothing follows.
+    /// The job has ended; nothing follows.
     Finished,
 }
 
-/// How far a reader has read. One cursor is for output or for events, not for both in turn.
+/// The position of a reader. A cursor is for output or for events, not for both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cursor {
     entry: usize,
@@ -146,25 +146,25 @@ pub struct Cursor {
     sequence: u64,
 }
 
-/// What a reader found at its cursor.
+/// What a reader finds at its cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next<T> {
-    /// More.
+    /// The next item.
     Found(T),
     /// Nothing yet.
     Pending,
-    /// The run has ended and everything was read.
+    /// The run has ended and everything has been read.
     End,
 }
 
-/// What stands at a cursor.
+/// An item at a cursor.
 enum Piece<'a> {
     Output(Stream, &'a [u8]),
     Event(&'a EventKind),
 }
 
 impl Transcript {
-    /// Sets what is kept of output and displays. Called before each run.
+    /// Sets the caps on output and displays. Called before each run.
     pub(crate) fn begin(&self, limits: &Limits) {
         let mut state = self.state.lock();
         state.cap = state.bytes.len().saturating_add(limits.output_bytes);
@@ -173,12 +173,12 @@ impl Transcript {
         self.note(state, EventKind::Started);
     }
 
-    /// Appends what the program wrote; bytes beyond the cap are counted and dropped.
+    /// Appends output; bytes beyond the cap are counted and dropped.
     pub(crate) fn append(&self, stream: Stream, bytes: &[u8]) {
         let mut state = self.state.lock();
         state.written += bytes.len() as u64;
         let room = state.cap.saturating_sub(state.bytes.len());
-        // A character isn't cut, and nothing comes after what was.
+        // Never splits a character, and never appends after a cut.
         let kept = if bytes.len() <= room { bytes.len() } else { whole_characters(&bytes[..room]) };
         if kept < bytes.len() {
             state.cap = state.bytes.len() + kept;
@@ -197,7 +197,7 @@ impl Transcript {
         self.wake(state);
     }
 
-    /// Appends what the program showed; a display beyond the caps is counted and dropped.
+    /// Appends a display; one beyond the caps is counted and dropped.
     pub(crate) fn show(&self, display: MimeBundle) {
         let mut state = self.state.lock();
         if state.displays.admit(display.byte_count()) {
@@ -205,7 +205,7 @@ impl Transcript {
         }
     }
 
-    /// Counts a display of this many bytes as dropped, one that was too large to be looked at.
+    /// Counts a display of this many bytes as dropped that was too large to be read.
     pub(crate) fn drop_display(&self, bytes: usize) {
         let DisplayRoom { asked_bytes, asked, is_cut, .. } = &mut self.state.lock().displays;
         *asked += 1;
@@ -213,7 +213,7 @@ impl Transcript {
         is_cut[0] = true;
     }
 
-    /// Appends that the program called a function of the host.
+    /// Appends a host call.
     pub(crate) fn host_called(&self, name: &str) {
         let mut state = self.state.lock();
         state.calls += 1;
@@ -222,13 +222,13 @@ impl Transcript {
         }
     }
 
-    /// Appends what became of a file.
+    /// Appends the change of a file.
     pub(crate) fn file_changed(&self, file: &ChangedFile) {
         let event = EventKind::FileChanged { path: file.path.clone(), kind: file.kind };
         self.note(self.state.lock(), event);
     }
 
-    /// Begins anew for another try. Readers find what came before, and that it counts no more.
+    /// Begins another attempt. Readers still find what came before, and an event that voids it.
     pub fn restart(&self) {
         let mut state = self.state.lock();
         if state.closed {
@@ -242,7 +242,7 @@ impl Transcript {
         self.wake(state);
     }
 
-    /// Says that nothing more will come. Later appends are dropped.
+    /// Ends the transcript. Later appends are dropped.
     pub fn close(&self) {
         let mut state = self.state.lock();
         if !state.closed {
@@ -267,23 +267,23 @@ impl Transcript {
         self.changed.notify_all();
     }
 
-    /// Has `watcher` called after every change, on the thread that made it. One watcher at a
+    /// Calls `watcher` after every change, on the thread that made it. There is one watcher at a
     /// time; it must be quick and must not read the transcript itself.
     pub fn watch(&self, watcher: impl Fn() + Send + Sync + 'static) {
         self.state.lock().watcher = Some(Box::new(watcher));
     }
 
-    /// Reads the output that stands at `cursor`, and moves that on.
+    /// Reads the output at `cursor` and advances the cursor.
     pub fn read(&self, cursor: &mut Cursor) -> Next<Chunk> {
         self.state.lock().read(cursor)
     }
 
-    /// Reads the event that stands at `cursor`, and moves that on.
+    /// Reads the event at `cursor` and advances the cursor.
     pub fn read_event(&self, cursor: &mut Cursor) -> Next<Event> {
         self.state.lock().read_event(cursor)
     }
 
-    /// Like `read`, but waits on this thread until there is something or the run has ended.
+    /// Like `read`, but blocks until there is output or the run has ended.
     pub fn read_blocking(&self, cursor: &mut Cursor) -> Option<Chunk> {
         let mut state = self.state.lock();
         loop {
@@ -295,7 +295,7 @@ impl Transcript {
         }
     }
 
-    /// Everything kept of `stream`, from the last try.
+    /// Returns everything kept of `stream` from the last attempt.
     pub fn text_of(&self, stream: Stream) -> Vec<u8> {
         let state = self.state.lock();
         let (first, mut start) = state.try_begins;
@@ -309,7 +309,7 @@ impl Transcript {
         bytes
     }
 
-    /// Every display that was kept, in order, from the last try.
+    /// Returns every display kept from the last attempt, in order.
     pub fn displays(&self) -> Vec<MimeBundle> {
         let display = |entry: &Entry| match &entry.what {
             What::Event(event) => match &**event {
@@ -322,19 +322,19 @@ impl Transcript {
         state.entries[state.try_begins.0..].iter().filter_map(display).collect()
     }
 
-    /// The limits that displays were dropped for, with what was asked for.
+    /// Returns the limits for which displays were dropped, with the requested amounts.
     pub(crate) fn display_limits_met(&self) -> impl Iterator<Item = (LimitKind, u64)> {
         let DisplayRoom { asked_bytes, asked, is_cut, .. } = self.state.lock().displays;
         let limits = [(LimitKind::DisplayBytes, asked_bytes), (LimitKind::DisplayCount, asked)];
         limits.into_iter().zip(is_cut).filter_map(|(limit, is_cut)| is_cut.then_some(limit))
     }
 
-    /// Bytes that the program wrote in the last try, dropped ones included.
+    /// Returns the bytes that the program wrote in the last attempt, dropped ones included.
     pub fn written_bytes(&self) -> u64 {
         self.state.lock().written
     }
 
-    /// Whether bytes were dropped.
+    /// Returns whether output was dropped.
     pub fn is_truncated(&self) -> bool {
         let state = self.state.lock();
         state.written > (state.bytes.len() - state.try_begins.1) as u64
@@ -342,7 +342,7 @@ impl Transcript {
 }
 
 impl DisplayRoom {
-    /// Counts a display, and says whether there is room for it.
+    /// Counts a display, and returns whether there is room for it.
     fn admit(&mut self, bytes: usize) -> bool {
         self.asked += 1;
         self.asked_bytes += bytes as u64;
@@ -424,8 +424,8 @@ impl TranscriptState {
     }
 }
 
-/// How much of `bytes` doesn't end in the middle of a character of UTF-8 that may go on. Bytes that
-/// begin no character count as they are.
+/// Returns the length of `bytes` without an incomplete UTF-8 character at the end. Bytes that begin
+/// no character count as they are.
 fn whole_characters(bytes: &[u8]) -> usize {
     let tail = bytes.len().saturating_sub(3);
     let begins = bytes[tail..].iter().rposition(|byte| byte & 0xc0 != 0x80);
@@ -655,7 +655,7 @@ mod tests {
         assert_eq!(met, [(LimitKind::DisplayBytes, 1057), (LimitKind::DisplayCount, 5)]);
     }
 
-    /// A reader that comes now and then, and one that never comes.
+    /// One reader reads now and then, the other never does.
     #[test]
     fn a_million_lines_take_no_more_than_the_cap() {
         let cap = 16 << 20;

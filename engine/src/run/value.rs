@@ -1,8 +1,8 @@
-//! Values that a program is given, and that it ends in, without a detour through text.
+//! Values that programs receive and return, without a detour through text.
 //!
-//! JSON and bytes are themselves. Arrays are NumPy's: a type, a shape and the items' raw bytes,
-//! from the first to the last in C order. Frames are pandas': columns of one length. What comes
-//! from a guest is checked by the same constructors (`value/reply.rs`).
+//! JSON and bytes are plain. Arrays are NumPy's: a type, a shape and the items' raw bytes in C
+//! order. Frames are pandas': columns of equal length. The same constructors check values from a
+//! guest (`value/reply.rs`).
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ pub(crate) mod number;
 pub(crate) mod reply;
 pub(crate) mod request;
 
-/// Variables that a program finds, by name.
+/// The variables of a program, by name.
 pub type Variables = BTreeMap<String, Value>;
 
 /// A value that passes between the host and a program.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// What JSON holds: in Python `None`, `bool`, `int`, `float`, `str`, `list` and `dict`. Whole
-    /// numbers are exact up to 4,300 digits; those that `serde_json` keeps as such are beyond 64 bits
-    /// only with its feature `arbitrary_precision`.
+    /// A JSON value: in Python `None`, `bool`, `int`, `float`, `str`, `list` and `dict`. Whole
+    /// numbers are exact up to 4,300 digits, but `serde_json` only keeps those beyond 64 bits with
+    /// its feature `arbitrary_precision`.
     Json(serde_json::Value),
     /// `bytes`.
     Bytes(Vec<u8>),
@@ -43,13 +43,13 @@ pub enum Value {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Array {
-    // Boxed, since these lie in every verdict.
+    // Boxed, since every verdict holds these.
     dtype: Box<str>,
     shape: Box<[usize]>,
     data: Vec<u8>,
 }
 
-/// A pandas frame: columns of one length with names, each of which comes once.
+/// A pandas frame: columns of equal length with unique names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     index: Option<Box<Column>>,
@@ -61,17 +61,17 @@ pub struct Frame {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Column {
-    /// Items of one type; the array has one dimension.
+    /// Items of one type, in an array of one dimension.
     Array(Array),
-    /// Texts, of which some may be missing.
+    /// Texts, some of which may be missing.
     Strings(Vec<Option<String>>),
 }
 
-/// A value that no program could be given.
+/// A value that can't be passed to a program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadValue {
-    /// The type of an array.
+pub enum InvalidValue {
+    /// The type of an array is invalid.
     #[error(
         "`{dtype}` is no type of items that can be passed: use NumPy's `typestr` in little-endian \
          order, such as <f8, <i4, |b1, <U5 or <M8[ns]"
@@ -80,20 +80,20 @@ pub enum BadValue {
         /// The type.
         dtype: String,
     },
-    /// An array's bytes.
+    /// An array has the wrong number of bytes.
     #[error("an array of {dtype} with the shape {shape:?} doesn't have {bytes} bytes")]
     Length {
         /// The type of the items.
         dtype: String,
         /// The shape.
         shape: Vec<usize>,
-        /// How many bytes there are.
+        /// The number of bytes.
         bytes: usize,
     },
     /// An array has too many dimensions.
     #[error("an array has at most {MOST_DIMENSIONS} dimensions")]
     Dimensions,
-    /// The columns of a frame.
+    /// A column of a frame is invalid.
     #[error("column `{name}` doesn't fit the frame: names come once, and all columns are as long")]
     Column {
         /// Its name; empty for the index.
@@ -101,80 +101,80 @@ pub enum BadValue {
     },
 }
 
-/// Dimensions of an array: what every NumPy takes.
+/// The most dimensions of an array: every NumPy accepts this many.
 pub const MOST_DIMENSIONS: usize = 32;
 
 impl Array {
-    /// An array of items of `dtype`, a `typestr` of NumPy such as `<f8`, in C order.
+    /// Creates an array of items of `dtype`, a NumPy `typestr` such as `<f8`, in C order.
     ///
-    /// Taken are `|b1`, integers, floats and complex numbers (`i`, `u`, `f`, `c`), texts of fixed
-    /// length (`<U5`, `|S5`), and dates and durations with a unit (`<M8[ns]`, `<m8[s]`).
+    /// Valid types are `|b1`, integers, floats and complex numbers (`i`, `u`, `f`, `c`), texts of
+    /// fixed length (`<U5`, `|S5`), and dates and durations with a unit (`<M8[ns]`, `<m8[s]`).
     ///
     /// # Errors
-    /// The type isn't one of those, there are more than [`MOST_DIMENSIONS`], or the shape and the
-    /// number of bytes don't fit each other.
+    /// The type is invalid, there are more than [`MOST_DIMENSIONS`], or the number of bytes doesn't
+    /// match the shape.
     pub fn new(
         dtype: impl Into<String>,
         shape: impl Into<Vec<usize>>,
         data: impl Into<Vec<u8>>,
-    ) -> Result<Self, BadValue> {
+    ) -> Result<Self, InvalidValue> {
         let (dtype, shape, data) = (dtype.into(), shape.into(), data.into());
         if shape.len() > MOST_DIMENSIONS {
-            return Err(BadValue::Dimensions);
+            return Err(InvalidValue::Dimensions);
         }
         if data_len(&dtype, &shape)? != Some(data.len()) {
-            return Err(BadValue::Length { dtype, shape, bytes: data.len() });
+            return Err(InvalidValue::Length { dtype, shape, bytes: data.len() });
         }
         Ok(Self { dtype: dtype.into(), shape: shape.into(), data })
     }
 
-    /// An array of one dimension.
+    /// Creates an array of one dimension.
     pub fn from_slice<T: Element>(items: &[T]) -> Self {
         let mut data = Vec::with_capacity(size_of_val(items));
         items.iter().for_each(|item| item.put(&mut data));
         Self { dtype: T::DTYPE.into(), shape: [items.len()].into(), data }
     }
 
-    /// The same items in another shape.
+    /// Returns the same items in another shape.
     ///
     /// # Errors
-    /// The shape has another number of items.
-    pub fn reshape(self, shape: impl Into<Vec<usize>>) -> Result<Self, BadValue> {
+    /// The shape has a different number of items.
+    pub fn reshape(self, shape: impl Into<Vec<usize>>) -> Result<Self, InvalidValue> {
         Self::new(self.dtype, shape, self.data)
     }
 
-    /// The type of the items, as NumPy's `dtype.str` has it.
+    /// Returns the type of the items, as in NumPy's `dtype.str`.
     pub fn dtype(&self) -> &str {
         &self.dtype
     }
 
-    /// Items in each dimension; empty for a scalar.
+    /// Returns the number of items in each dimension; empty for a scalar.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The items' bytes, little-endian, in C order.
+    /// Returns the items' bytes, little-endian, in C order.
     pub fn data(&self) -> &[u8] {
         &self.data
     }
 
-    /// The items' bytes, without a copy.
+    /// Returns the items' bytes without a copy.
     pub fn into_data(self) -> Vec<u8> {
         self.data
     }
 
-    /// The items in C order, if they are of this type.
+    /// Returns the items in C order, if they have this type.
     pub fn to_vec<T: Element>(&self) -> Option<Vec<T>> {
         let is_same = *self.dtype == *T::DTYPE;
         is_same.then(|| self.data.chunks_exact(size_of::<T>()).map(T::take).collect())
     }
 }
 
-/// The bytes of an array; `None` if no memory has as many.
-fn data_len(dtype: &str, shape: &[usize]) -> Result<Option<usize>, BadValue> {
+/// Returns the length of an array in bytes; `None` if it exceeds any memory.
+fn data_len(dtype: &str, shape: &[usize]) -> Result<Option<usize>, InvalidValue> {
     let size =
-        dtype::item_bytes(dtype).ok_or_else(|| BadValue::Dtype { dtype: dtype.to_owned() })?;
-    // Also in an empty array the others must be lengths that an array can have.
+        dtype::item_bytes(dtype).ok_or_else(|| InvalidValue::Dtype { dtype: dtype.to_owned() })?;
+    // Even in an empty array, each dimension must be a length that an array can have.
     let longest = shape
         .iter()
         .filter(|length| **length != 0)
@@ -184,20 +184,20 @@ fn data_len(dtype: &str, shape: &[usize]) -> Result<Option<usize>, BadValue> {
 }
 
 impl Frame {
-    /// A frame of these columns, in this order, numbered from 0.
+    /// Creates a frame of these columns, in this order, with rows numbered from 0.
     ///
     /// # Errors
-    /// A name comes twice, an array has not one dimension, or the columns are not as long.
+    /// A name comes twice, an array doesn't have one dimension, or the lengths of columns differ.
     pub fn new(
         columns: impl IntoIterator<Item = (impl Into<String>, Column)>,
-    ) -> Result<Self, BadValue> {
+    ) -> Result<Self, InvalidValue> {
         let columns: Vec<(String, Column)> =
             columns.into_iter().map(|(name, column)| (name.into(), column)).collect();
         let mut names = std::collections::HashSet::new();
         let rows = columns.first().and_then(|(_, column)| column.rows());
         for (name, column) in &columns {
             if column.rows().is_none() || column.rows() != rows || !names.insert(name) {
-                return Err(BadValue::Column { name: name.clone() });
+                return Err(InvalidValue::Column { name: name.clone() });
             }
         }
         Ok(Self { index: None, index_name: None, columns })
@@ -206,39 +206,39 @@ impl Frame {
     /// Names the rows.
     ///
     /// # Errors
-    /// The index has not one dimension, or is not as long as the columns.
-    pub fn with_index(mut self, name: Option<String>, index: Column) -> Result<Self, BadValue> {
+    /// The index doesn't have one dimension, or its length differs from that of the columns.
+    pub fn with_index(mut self, name: Option<String>, index: Column) -> Result<Self, InvalidValue> {
         let rows = self.columns.first().map_or(index.rows(), |(_, column)| column.rows());
         if index.rows().is_none() || index.rows() != rows {
-            return Err(BadValue::Column { name: String::new() });
+            return Err(InvalidValue::Column { name: String::new() });
         }
         (self.index_name, self.index) = (name, Some(Box::new(index)));
         Ok(self)
     }
 
-    /// What the rows are called, unless they are numbered from 0.
+    /// Returns the names of the rows, unless they are numbered from 0.
     pub fn index(&self) -> Option<&Column> {
         self.index.as_deref()
     }
 
-    /// The name of the index.
+    /// Returns the name of the index.
     pub fn index_name(&self) -> Option<&str> {
         self.index_name.as_deref()
     }
 
-    /// The columns in their order.
+    /// Returns the columns in order.
     pub fn columns(&self) -> &[(String, Column)] {
         &self.columns
     }
 
-    /// The column with this name.
+    /// Returns the column with this name.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|(own, _)| own == name).map(|(_, column)| column)
     }
 }
 
 impl Column {
-    /// The items of an array, if the column is one and they are of this type.
+    /// Returns the items, if the column is an array of this type.
     pub fn to_vec<T: Element>(&self) -> Option<Vec<T>> {
         match self {
             Self::Array(array) => array.to_vec(),
@@ -246,7 +246,7 @@ impl Column {
         }
     }
 
-    /// How long it is; `None` for an array that has not one dimension.
+    /// Returns its length; `None` for an array that doesn't have one dimension.
     fn rows(&self) -> Option<usize> {
         match self {
             Self::Array(array) => match array.shape() {
@@ -269,11 +269,11 @@ impl Column {
     }
 }
 
-/// What a text of a column takes in memory, besides its own bytes.
+/// The memory of a text in a column, besides its own bytes.
 const TEXT_BYTES: usize = size_of::<Option<String>>();
 
 impl Value {
-    /// About how many bytes the value takes in memory.
+    /// Returns the approximate size of the value in memory, in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Json(json) => json_bytes(json),
@@ -287,8 +287,8 @@ impl Value {
     }
 }
 
-/// About how many bytes a value of JSON takes in memory: lists and objects that are not empty have
-/// room for a few more.
+/// Returns the approximate size of a JSON value in memory, in bytes: lists and objects that aren't
+/// empty have spare capacity.
 pub(crate) fn json_bytes(json: &serde_json::Value) -> usize {
     use serde_json::Value as Json;
     const LIST_BYTES: usize = 4 * size_of::<Json>();

@@ -1,21 +1,21 @@
-//! Images and sessions on the real build, without the layers above: what an interpreter begins
-//! with, goes back to, and takes along.
+//! Images and sessions on the real build, without the layers above: where an interpreter begins,
+//! what it returns to, and what it carries along.
 
-/// Packages beside those of the build, and what is said of a module that is nowhere.
+/// Packages beyond those of the build, and imports of modules that don't exist.
 mod packages;
-/// Sessions are packed, and go on as if they had only rested.
+/// Packed sessions continue as if they had only been parked.
 mod packing;
-/// What sessions hold goes from one interpreter to another.
+/// The state of a session moves from one interpreter to another.
 mod parking;
-/// Programs that leave as much as they can, each in its own place.
+/// Programs that leave as many traces as possible, each in its own place.
 mod programs;
-/// Copies of one image have no random number in common.
+/// Copies of one image share no random number.
 mod random;
-/// After a reset nothing is left, however often and after whatever.
+/// A reset leaves nothing, however often and after whatever.
 mod resets;
-/// Sessions go to a file and come back in another process.
+/// Sessions are saved to a file and revived in another process.
 mod saving;
-/// What is there before the first job.
+/// What exists before the first job.
 mod setup;
 
 mod support;

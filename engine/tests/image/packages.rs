@@ -1,5 +1,5 @@
-//! Packages beside those of the build: in the image, in its jobs, in sessions that come back; and
-//! what is said of a module that is nowhere. What is refused is in `engine/src/build/packages/tests.rs`.
+//! Packages beyond those of the build: in the image, in its jobs and in revived sessions; and
+//! imports of modules that don't exist. `engine/src/build/packages/tests.rs` tests refusals.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::fs;
@@ -21,7 +21,7 @@ const WHEEL: &str = "greeting-1.2-py3-none-any.whl";
 const METADATA: &str = "Metadata-Version: 2.1\nName: greeting\nVersion: 1.2\n\
                         Requires-Dist: numpy>=1\nRequires-Dist: absent\n";
 
-/// A pure wheel with one module, which reads a file of its package.
+/// Returns a pure wheel with one module that reads a file of its package.
 fn wheel() -> Vec<u8> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, contents) in [
@@ -42,7 +42,7 @@ fn wheel() -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
-/// Two packages: a wheel, and a folder that is one package.
+/// Returns two packages: a wheel, and a folder that is one package.
 fn packages(folder: &Path) -> Vec<Package> {
     let wheel_path = folder.join(WHEEL);
     fs::write(&wheel_path, wheel()).unwrap();
@@ -101,7 +101,7 @@ fn packages_can_be_imported_in_the_image_in_jobs_and_in_sessions_that_come_back(
         slot.reset().unwrap();
     }
 
-    // From the cache, and with files that nobody has looked at before.
+    // From the cache, and with files that haven't been opened before.
     let again = load_or_build(engine(), &spec).unwrap();
     assert_eq!(again.info().created, info.created);
     assert_eq!(value(&mut again.start().unwrap(), LOOK), seen);

@@ -1,4 +1,4 @@
-//! A session is packed and goes on, in the same process, as if it had only rested.
+//! A packed session continues in the same process as if it had only been parked.
 
 use std::fs;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::support::{mapped, plain, program, value, value_of};
 
-/// What the interpreter holds, packed and unpacked, in another interpreter.
+/// Packs the state of the interpreter and unpacks it in another interpreter.
 fn moved(slot: &mut Interpreter) -> Interpreter {
     let PackedSession { bytes, rest } = slot.park().expect("it can be parked").pack();
     let unpacked = SessionState::unpack(mapped(), &bytes, &rest).expect("it is whole");
@@ -77,7 +77,7 @@ fn an_interpreter_tells_what_memory_is_its_own() {
     assert!(after < grown / 2 && after < image, "{after} of {image}");
 }
 
-/// wasmer keeps each until its store goes, so an instance that has many of them goes with them.
+/// wasmer keeps each exception until its store is dropped, so a reset replaces the instance.
 #[test]
 fn what_native_exceptions_took_is_given_back_at_the_reset() {
     let mut slot = mapped().start().unwrap();
@@ -91,7 +91,7 @@ fn what_native_exceptions_took_is_given_back_at_the_reset() {
     let grown = slot.private_bytes();
     assert!(grown >= 5_000 * 2048, "{grown}");
     slot.reset().unwrap();
-    // More than the pages that a memory keeps when it goes back.
+    // More than the pages that a memory keeps at a reset.
     let after = slot.private_bytes();
     assert!(after <= 4 << 20, "{after}");
 }

@@ -1,5 +1,4 @@
-//! What sessions hold goes from one interpreter to another, and is shared as long as it is the
-//! same.
+//! The state of a session moves from one interpreter to another, and unchanged parts are shared.
 
 use engine::{Afterwards, Image, Limits, SessionError, SessionState};
 use serde_json::{Value, json};
@@ -9,10 +8,10 @@ use crate::support::{
     value,
 };
 
-/// Numbers in the array of the session below: 10 MiB of them.
+/// The length of the array in the session below: 10 MiB of numbers.
 const NUMBERS: u64 = (10 << 20) / 8;
 
-/// A session that holds something of every kind.
+/// Returns a program that leaves state of every kind.
 fn session() -> String {
     format!(
         r"
@@ -44,7 +43,7 @@ counter()
     )
 }
 
-/// Goes on with everything that it holds.
+/// Continues with all of that state.
 const GO_ON: &str = r"
 import made_up
 out.write('ended'); out.flush()
@@ -73,7 +72,7 @@ fn expected() -> Value {
     ])
 }
 
-/// Whether the interpreter, whose session was taken from it, knows nothing of it.
+/// Checks that the interpreter has nothing left of the session that was taken from it.
 const NOTHING: &str = "import os, sys, decimal\n\
     ['numbers' in globals(), 'made_up' in sys.modules, os.getcwd(), \
     os.path.exists('/tmp/deep'), decimal.getcontext().prec]";
@@ -97,7 +96,7 @@ fn a_session_goes_on_anywhere_with_all_that_it_holds() {
         value(&mut there, "numbers = 'its own'");
         there.attach(&parked).unwrap();
         assert_eq!(value(&mut there, GO_ON), expected(), "{kind}");
-        // The state is still the same, whoever goes on from it, here too.
+        // The state is immutable, so it can be attached again, here too.
         here.attach(&parked).unwrap();
         assert_eq!(value(&mut here, GO_ON), expected(), "{kind}, where it came from");
     }
@@ -163,7 +162,7 @@ fn a_fresh_state_is_that_of_a_fresh_interpreter() {
     }
 }
 
-/// Says to the test below that it runs in a process of its own.
+/// Tells the test below that it runs in its own process.
 const ALONE_VARIABLE: &str = "HATCHERY_TEST_A_HUNDRED_FORKS";
 
 #[test]
@@ -171,7 +170,7 @@ fn a_hundred_forks_take_no_memory() {
     in_another_process("parking::a_hundred_forks", ALONE_VARIABLE, "yes");
 }
 
-/// The other half of that test: in its own process, for nobody else's memory to be measured.
+/// The other half of that test, in its own process, so that only its memory is measured.
 #[test]
 fn a_hundred_forks() {
     if std::env::var_os(ALONE_VARIABLE).is_none() {
@@ -185,7 +184,7 @@ fn a_hundred_forks() {
     let forks: Vec<SessionState> = (0..100).map(|_| parked.fork()).collect();
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 2 * parked.bytes(), "{grown} bytes for {} forks", forks.len());
-    // Parking what didn't change since shares what didn't.
+    // Parking again shares what didn't change.
     let again: Vec<SessionState> = (0..100).map(|_| slot.park().unwrap()).collect();
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 4 * parked.bytes(), "{grown} bytes for {} more", again.len());

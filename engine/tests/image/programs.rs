@@ -1,7 +1,7 @@
-//! Programs that leave as much as they can, each in its own place. `TOKEN` is a text that no other
-//! run has; each program finds it as a variable.
+//! Programs that leave as many traces as possible, each in its own place. `TOKEN` is a text unique
+//! to the run; each program finds it as a variable.
 
-/// As `EVERYDAY`, and takes less than a millisecond.
+/// Like `EVERYDAY`, and takes less than a millisecond.
 #[rustfmt::skip] // One program, one line.
 pub(crate) const LIGHT: &[&str] = &[
     "import builtins; builtins.canary = TOKEN",
@@ -18,7 +18,7 @@ pub(crate) const LIGHT: &[&str] = &[
     "x = TOKEN",
 ];
 
-/// Ends however it does, in an interpreter that can go on.
+/// Ends in any way, with an interpreter that can continue.
 #[rustfmt::skip] // One program, one line.
 pub(crate) const EVERYDAY: &[&str] = &[
     // Names and modules.
@@ -74,7 +74,7 @@ pub(crate) const EVERYDAY: &[&str] = &[
     "async def f(): return TOKEN\nkept = f(); kept.send(None)",
 ];
 
-/// As `EVERYDAY`, and takes tens of milliseconds.
+/// Like `EVERYDAY`, and takes tens of milliseconds.
 #[rustfmt::skip] // One program, one line.
 pub(crate) const HEAVY: &[&str] = &[
     "import gc; gc.unfreeze(); gc.collect()",
@@ -82,7 +82,7 @@ pub(crate) const HEAVY: &[&str] = &[
     "kept = [bytes(1 << 20) for _ in range(24)]",
     "def f(n): return f(n + 1)\nf(0)",
     "import pandas; x = pandas.DataFrame({'a': range(99), 'b': [TOKEN] * 99}); x.groupby('b').a.mean()",
-    // What is refused here is a C++ exception inside of the build.
+    // This refusal is a C++ exception inside of the build.
     "import numpy, contourpy; contourpy.contour_generator(z=numpy.ones((3, 3))).filled(2, 1)",
     "import sqlite3; c = sqlite3.connect('/tmp/x.db'); c.execute('create table t (a)'); c.execute('insert into t values (?)', [TOKEN])",
     "x = []\nfor _ in range(10**5): x = [x]\nrepr(x)",
@@ -90,7 +90,7 @@ pub(crate) const HEAVY: &[&str] = &[
     "for i in range(100): open(f'/workspace/{i}', 'w').write(TOKEN * 1000)",
 ];
 
-/// Wants more memory than the limit that it is run under.
+/// Asks for more memory than its limit.
 #[rustfmt::skip] // One program, one line.
 pub(crate) const GREEDY: &[&str] = &[
     "x = []\nwhile True: x.append(bytes(1 << 20))",
@@ -100,11 +100,11 @@ pub(crate) const GREEDY: &[&str] = &[
     "import builtins\nx = builtins.x = []\ntry:\n    while True: x.append(bytes(1 << 20))\nexcept MemoryError: pass",
 ];
 
-/// Costs the interpreter: it leaves, aborts, or goes on in C until it is stopped.
+/// Costs the interpreter: the program leaves, aborts, or stays in C until it is stopped.
 pub(crate) const DEADLY: &[&str] =
     &["import os; os._exit(7)", "import os; os.abort()", "sum(range(10**18))"];
 
-/// The program as it is run, with its token.
+/// Returns the program with its token.
 pub(crate) fn with_token(source: &str, token: &str) -> String {
     format!("TOKEN = '{token}'\n{source}")
 }

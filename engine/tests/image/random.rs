@@ -1,4 +1,4 @@
-//! Copies of one image have no random number in common, unless they are to have all in common.
+//! Copies of one image share no random number, unless they are to share all.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{both, mapped, program, value, value_of};
 
-/// A list of numbers and texts, each by chance in a way of its own.
+/// A list of random numbers and texts, each from another source.
 const CHANCE: &str = r"
 import os, random, secrets, tempfile, uuid
 import numpy
@@ -18,10 +18,10 @@ import numpy
     os.path.basename(tempfile.mkdtemp()),
 ]
 ";
-/// As `CHANCE`, of the generators that modules share and nothing else.
+/// Like `CHANCE`, from the generators that modules share only.
 const SHARED: &str = "[random.random(), random.getrandbits(64), float(numpy.random.rand())]";
 
-/// Whether no two of these lists have the same value at the same place.
+/// Asserts that no two of these lists have the same value at the same place.
 #[track_caller]
 fn assert_all_differ(lists: &[Value]) {
     let places = lists[0].as_array().map_or(0, Vec::len);
@@ -39,7 +39,7 @@ fn fifty_jobs_draw_fifty_times_by_chance() {
         let mut drawn = Vec::new();
         for number in 0..jobs {
             match number % 10 {
-                // As after a worker that died.
+                // As after the death of a worker.
                 7 => slot = image.start().unwrap(),
                 _ => slot.reset().unwrap(),
             }
@@ -84,7 +84,7 @@ fn forks_of_a_session_draw_apart_from_it_and_from_one_another() {
             drawn.push(value(&mut slot, SHARED));
         }
         assert_all_differ(&drawn);
-        // A fork goes on with what it was seeded with, like any session.
+        // A fork keeps the seed that it got, like any session.
         let fork = slot.park().unwrap();
         let next = value(&mut slot, SHARED);
         slot.attach(&fork).unwrap();

@@ -1,5 +1,5 @@
-//! After a reset nothing is left: the memory is the image's, byte for byte, and a program finds
-//! everything as it is in a fresh interpreter.
+//! A reset leaves nothing: the memory equals the image's byte for byte, and a program finds
+//! everything as in a fresh interpreter.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{
     both, in_another_process, job, mapped, program, resident_bytes, value, value_of,
 };
 
-/// What a job can see of others. The text to look for is in its standard input.
+/// Returns what a job can see of others. Standard input has the text to look for.
 const PROBE: &str = r"
 import atexit, builtins, decimal, gc, os, sys, warnings
 
@@ -50,13 +50,13 @@ def look():
 look()
 ";
 
-/// What the probe sees, with what it found of the token in front.
+/// Returns what the probe sees, with its finds of the token in front.
 fn look(interpreter: &mut Interpreter, token: &str) -> Value {
     let stdin = token.as_bytes().to_vec();
     value_of(interpreter, &Program { stdin, ..program(PROBE) })
 }
 
-/// Which programs run how often.
+/// Selects the programs and how often they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Load {
     Light,
@@ -103,7 +103,7 @@ impl Load {
         }
     }
 
-    /// Runs a program of this load, and holds it to what it must not do.
+    /// Runs a program of this load, and checks what it must not do.
     fn run(
         self,
         interpreter: &mut Interpreter,
@@ -120,7 +120,7 @@ impl Load {
         );
         let expected = match self {
             Self::Light | Self::Everyday | Self::Heavy => Some(Afterwards::Usable),
-            // A program that leaves no memory may crash its interpreter.
+            // Out of memory, a program may crash its interpreter.
             Self::Greedy => None,
             Self::Deadly => Some(Afterwards::Lost),
         };
@@ -149,7 +149,7 @@ fn a_reset_makes_the_memory_the_images_after_every_program() {
 }
 
 #[test]
-fn programs_do_what_they_are_there_for() {
+fn programs_end_as_they_are_meant_to() {
     let image = mapped();
     let mut slot = image.start().unwrap();
     for source in GREEDY {
@@ -193,10 +193,10 @@ fn a_lost_interpreter_can_be_reset() {
     }
 }
 
-/// Says to the test that it runs in a process of its own.
+/// Tells the test that it runs in its own process.
 const ALONE_VARIABLE: &str = "HATCHERY_TEST_TEN_THOUSAND_RESETS";
 const RESETS: usize = 10_000;
-/// By then everything was allocated that stays.
+/// After this many resets, everything that stays has been allocated.
 const SETTLED: usize = 2_000;
 
 #[test]
@@ -204,7 +204,7 @@ fn ten_thousand_hostile_jobs_leave_nothing_and_take_no_memory() {
     in_another_process("resets::ten_thousand_resets", ALONE_VARIABLE, "yes");
 }
 
-/// The other half of that test: in its own process, for nobody else's memory to be measured.
+/// The other half of that test, in its own process, so that only its memory is measured.
 #[test]
 fn ten_thousand_resets() {
     if std::env::var_os(ALONE_VARIABLE).is_none() {
@@ -225,7 +225,7 @@ fn ten_thousand_resets() {
         slot.reset().unwrap();
         if round % 100 == 0 {
             assert!(slot.is_as_image(), "round {round}, after {source}");
-            // Looks at each byte for each byte of it, so not as often.
+            // Searches the whole memory, so only now and then.
             assert!(round % 2000 != 0 || !slot.finds(token.as_bytes()), "round {round}: {source}");
             if round == SETTLED {
                 resident = resident_bytes();

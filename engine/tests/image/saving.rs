@@ -1,4 +1,4 @@
-//! Sessions go to a file and come back in another process; what is no such file is an error.
+//! Sessions are saved to a file and revived in another process; other files are refused.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ def added(n): return n + len(kept)
 started = time.monotonic()
 ";
 
-/// The same wherever the session goes on.
+/// Returns the same wherever the session continues.
 const GO_ON: &str = r"
 import made_up
 nameless.seek(0)
@@ -42,7 +42,7 @@ out.write(b'ended')
 ]
 ";
 
-/// The same wherever a deterministic session goes on.
+/// Returns the same wherever a deterministic session continues.
 const CHANCE: &str = "[time.time(), time.monotonic(), random.random(), float(numpy.random.rand()), \
                       str(uuid.uuid4()), str(uuid.uuid1()), os.urandom(8).hex()]";
 
@@ -65,14 +65,14 @@ fn expected() -> Value {
     ])
 }
 
-/// Where the files of one test are.
+/// The folder for the files of one test.
 struct Folder {
     folder: tempfile::TempDir,
 }
 
 impl Folder {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().expect("temporary folders can be had") }
+        Self { folder: tempfile::tempdir().expect("temporary folders can be created") }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -80,7 +80,7 @@ impl Folder {
     }
 }
 
-/// Says to the other half of the test below where the sessions are.
+/// Tells the other half of the test below where the sessions are.
 const FOLDER_VARIABLE: &str = "HATCHERY_TEST_REVIVE_FROM";
 
 #[test]
@@ -178,7 +178,7 @@ fn what_is_no_whole_session_is_an_error() {
     slot.park().unwrap().save(&path).unwrap();
     let whole = fs::read(&path).unwrap();
     SessionState::revive(mapped(), &path).unwrap();
-    // Forty in what comes first, the rest all over the file.
+    // Forty at the beginning, the rest all over the file.
     let all_over = (1..=30).map(|part| part * (whole.len() - 1) / 30);
     for at in (0..40).chain(all_over) {
         let mut flipped = whole.clone();
@@ -196,7 +196,7 @@ fn what_is_no_whole_session_is_an_error() {
     assert_no_session(&path, &head, "an image");
 }
 
-/// The hash is no secret: whoever knows the format can write anything behind a right one.
+/// The hash is no secret: whoever knows the format can give any contents a valid one.
 #[test]
 fn a_right_checksum_over_nonsense_is_an_error() {
     let folder = Folder::new();
@@ -209,14 +209,14 @@ fn a_right_checksum_over_nonsense_is_an_error() {
     for len in (0..body.len()).step_by(body.len().div_ceil(50)) {
         assert_no_session(&path, &sealed(&body[..len]), &format!("cut to {len} bytes"));
     }
-    // Some of these are other sessions, or of other images. None is a panic.
+    // Some of these are other sessions, or of other images. None causes a panic.
     let mut slot = mapped().start().unwrap();
     for at in (0..body.len()).step_by(body.len().div_ceil(100)) {
         let mut other = body.clone();
         other[at] = other[at].wrapping_add(0x41);
         fs::write(&path, sealed(&other)).unwrap();
         if let Ok(state) = SessionState::revive(mapped(), &path) {
-            // Whether the system has that much memory or not.
+            // Whether or not the system has enough memory.
             drop(slot.attach(&state));
             slot.reset().unwrap();
             assert!(slot.is_as_image(), "byte {at}");

@@ -1,4 +1,4 @@
-//! What is there before the first job: modules and what a setup left, the same for every job.
+//! What exists before the first job: modules and the results of a setup, the same for every job.
 
 use engine::{
     CacheDir, EngineConfig, Image, ImageError, ImageSpec, Setup, find_image, images, remove_image,
@@ -25,7 +25,7 @@ log.write(b'begun')
 print('said by the setup')
 ";
 
-/// Looks at all of it, and then spoils it.
+/// Looks at all of it, then spoils it.
 const JOB: &str = r"
 logging.info('heard')
 seen = [
@@ -55,7 +55,7 @@ fn cache() -> CacheDir {
     CacheDir::open(folder.as_deref()).expect("the engine was loaded from there")
 }
 
-/// An image that no other test uses. It is removed from the cache at the end.
+/// An image that no other test uses. Removed from the cache at the end.
 pub(crate) struct OwnImage {
     pub(crate) image: Image,
 }
@@ -107,7 +107,7 @@ fn an_image_says_what_it_was_made_of_and_is_found_in_the_cache() {
     assert!(keys.contains(&info.key) && keys.contains(&mapped().info().key), "{keys:?}");
     let again = load_or_build(engine(), &spec("found = 'in the cache'", &["json", "string"]));
     assert_eq!(again.unwrap().info().created, info.created, "it isn't made twice");
-    // Interpreters begin from an image that was removed all the same.
+    // Interpreters can still begin from a removed image.
     let removed = load_or_build(engine(), &spec("found = 'removed'", &[])).unwrap();
     remove_image(&cache(), &removed.info().key).unwrap();
     assert!(find_image(&cache(), &removed.info().key).is_err());
@@ -116,7 +116,7 @@ fn an_image_says_what_it_was_made_of_and_is_found_in_the_cache() {
     assert_eq!(value(&mut slot, "found"), json!("removed"));
 }
 
-/// Why no image comes of this.
+/// Returns why no image can be built from this.
 fn refusal(spec: &ImageSpec) -> String {
     match load_or_build(engine(), spec) {
         Err(error @ ImageError::Prepare { .. }) => error.to_string(),

@@ -1,4 +1,4 @@
-//! One engine for each way in which a memory comes by its image, and what tests do with them.
+//! One engine for each way in which interpreters get the memory of an image, and helpers of tests.
 
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
@@ -18,7 +18,7 @@ struct Loaded {
 impl Loaded {
     fn new(copy_on_write: bool) -> Self {
         let config = EngineConfig { copy_on_write, ..EngineConfig::from_env() };
-        let engine = Engine::load(&config, &silent()).expect("the build can be had here");
+        let engine = Engine::load(&config, &silent()).expect("the build is installed");
         let preload = ["numpy", "pandas"].map(str::to_owned).to_vec();
         let image = load_or_build(&engine, &ImageSpec { preload, ..ImageSpec::default() });
         Self { engine, image: image.expect("numpy and pandas are in the build") }
@@ -51,12 +51,12 @@ pub(crate) fn copied() -> &'static Image {
     &COPIED.image
 }
 
-/// Both, with what to call them.
+/// Returns both, with their names.
 pub(crate) fn both() -> [(&'static str, &'static Image); 2] {
     [("mapped", mapped()), ("copied", copied())]
 }
 
-/// An image in which nothing is imported.
+/// Returns an image without imports.
 pub(crate) fn plain() -> &'static Image {
     &PLAIN
 }
@@ -73,7 +73,7 @@ pub(crate) fn program(source: &str) -> Program {
     Program { source: source.to_owned(), ..Program::default() }
 }
 
-/// Runs a whole job, exit functions and all.
+/// Runs a whole job, exit functions included.
 pub(crate) fn job(
     interpreter: &mut Interpreter,
     program: &Program,
@@ -82,7 +82,7 @@ pub(crate) fn job(
     interpreter.run(program, limits, &Arc::default(), &StopHandle::default(), true)
 }
 
-/// Runs a job of a session, after which others may come.
+/// Runs a job of a session, which others may follow.
 pub(crate) fn turn(interpreter: &mut Interpreter, program: &Program) -> Outcome {
     let stop = StopHandle::default();
     interpreter.run(program, &Limits::default(), &Arc::default(), &stop, false).0
@@ -94,7 +94,7 @@ pub(crate) fn value(interpreter: &mut Interpreter, source: &str) -> Value {
     value_of(interpreter, &program(source))
 }
 
-/// As `value`, for a program with surroundings.
+/// Like `value`, for a program with inputs.
 #[track_caller]
 pub(crate) fn value_of(interpreter: &mut Interpreter, program: &Program) -> Value {
     let outcome = turn(interpreter, program);
@@ -104,8 +104,8 @@ pub(crate) fn value_of(interpreter: &mut Interpreter, program: &Program) -> Valu
     }
 }
 
-/// Runs a test of this binary in a process of its own, which finds `told` in the variable, and
-/// fails if that one fails.
+/// Runs a test of this binary in its own process, with `told` in the variable, and fails if it
+/// fails.
 pub(crate) fn in_another_process(test: &str, variable: &str, told: &str) {
     let binary = std::env::current_exe().expect("this process has a binary");
     let output = Command::new(binary)
@@ -119,7 +119,7 @@ pub(crate) fn in_another_process(test: &str, variable: &str, told: &str) {
     assert!(said[0].contains("1 passed"), "there is no test {test}:\n{}", said[0]);
 }
 
-/// The memory of this process that is in use, in bytes.
+/// Returns the resident memory of this process, in bytes.
 pub(crate) fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,19 +1,19 @@
 //! Loads that let a hard stop reach code which touches no memory.
 //!
 //! A stop takes the guest's memory away and waits for the next access. A loop that keeps its values
-//! in registers has none, and would run to its end. So the modules that an engine compiles get a
-//! load of the memory's first byte, a checkpoint:
+//! in registers makes none, and would run to its end. So the modules that an engine compiles get
+//! checkpoints, loads of the memory's first byte:
 //!
 //! - at the head of each loop that can go round without an access (`checkpoints/paths.rs`);
 //! - at the entry of each function that can reach a call without one, since recursion is a loop too.
 //!
-//! What counts as an access is what Cranelift is sure to keep: stores, and loads from an address
-//! that changes from one round to the next (`checkpoints/addresses.rs`). A load from the same
-//! address may be left out, since its result is known. Calls don't count: nothing says what the
-//! callee does, and what a call costs makes the load beside it free.
+//! An access counts if Cranelift is sure to keep it: a store, or a load from an address that
+//! changes from one round to the next (`checkpoints/addresses.rs`). Cranelift may omit a load from
+//! the same address, since its result is known. Calls don't count, because the callee is unknown;
+//! the load costs nothing beside a call.
 //!
-//! The checkpoint itself is an atomic load, which Cranelift never removes (it orders memory), and
-//! which is a plain `mov` on x86-64.
+//! The checkpoint is an atomic load, which Cranelift never removes (it orders memory), and which is
+//! a plain `mov` on x86-64.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +24,7 @@ use wasmer_types::{LocalFunctionIndex, ModuleInfo};
 
 use paths::Checkpoints;
 
+mod access;
 mod addresses;
 mod paths;
 #[cfg(test)]
@@ -32,11 +33,11 @@ mod tests;
 /// The version of the rules above; a part of the key of compiled modules.
 pub(super) const CHECKPOINTS_VERSION: u32 = 2;
 
-/// Gives the modules that an engine compiles their checkpoints, one module at a time.
+/// Adds checkpoints to the modules that an engine compiles, one module at a time.
 #[derive(Debug, Default)]
 pub(super) struct AddCheckpoints {
-    /// Whether the module that is being compiled has a memory. Without one there is nothing that a
-    /// stop could take away.
+    /// Whether the module being compiled has a memory. Without one, a stop has nothing to take
+    /// away.
     has_memory: AtomicBool,
 }
 
@@ -58,7 +59,7 @@ impl ModuleMiddleware for AddCheckpoints {
     }
 }
 
-/// Holds one function back until it is known where its checkpoints go.
+/// Buffers one function until it is known where its checkpoints go.
 #[derive(Debug)]
 struct AddCheckpointsIn<'a> {
     has_memory: bool,

@@ -1,5 +1,5 @@
-//! What a module may import. A guest can do only what its imports do, so this list is the outer
-//! wall: a build that wants anything else is refused when it is loaded.
+//! The list of imports that a module may have. A guest can only do what its imports do, so this is
+//! the outer wall: a build with any other import is refused when it is loaded.
 
 use wasmer::{ExternType, Module};
 
@@ -12,8 +12,8 @@ pub(crate) const HOST: &str = "host";
 /// The only function of `HOST`.
 pub(crate) const HOST_CALL: &str = "call";
 
-/// The functions of WASI preview 1 that the default build imports. Spawning, threads and opening
-/// sockets are not among them, and the four socket functions find no socket.
+/// The functions of WASI preview 1 that the default build imports. They can't spawn, start threads
+/// or open sockets, and the four socket functions find no socket.
 const ALLOWED_WASI: &[&str] = &[
     "args_get",
     "args_sizes_get",
@@ -59,7 +59,7 @@ const ALLOWED_WASI: &[&str] = &[
     "sock_shutdown",
 ];
 
-/// Whether a module may import `name` from `module`.
+/// Returns whether a module may import `name` from `module`.
 pub(crate) fn is_allowed(module: &str, name: &str) -> bool {
     match module {
         WASI => ALLOWED_WASI.contains(&name),
@@ -68,7 +68,7 @@ pub(crate) fn is_allowed(module: &str, name: &str) -> bool {
     }
 }
 
-/// Refuses a module that imports anything that is not on the list, or that is no function.
+/// Refuses a module with an import that is not on the list or isn't a function.
 pub(crate) fn check(module: &Module) -> Result<(), ModuleError> {
     for import in module.imports() {
         let is_function = matches!(import.ty(), ExternType::Function(_));

@@ -8,12 +8,13 @@ use super::throws::MOST_THROWS;
 /// The version that `Cargo.toml` pins; `tests/layering.rs` compares the two.
 pub(crate) const WASMER_VERSION: &str = "7.4.2";
 
-/// Changes whenever the compiler settings in `module.rs` or the memory layout do, how throws are
-/// counted, or which locks are granted.
+/// Changes whenever the compiler settings in `module.rs`, the memory layout, the counting of
+/// throws, or the granting of locks change.
 const SETTINGS: &str =
     "cranelift exceptions counted-throws granted-locks static-memory-8GiB-64KiB 1";
 
-/// The key of the module that the bytes with hash `source` compile to here: 32 hexadecimal digits.
+/// Returns the key of the module that the bytes with hash `source` compile to on this machine: 32
+/// hexadecimal digits.
 pub(crate) fn module_key(source: &str) -> String {
     let settings = format!("{SETTINGS} {MOST_THROWS} checkpoints {CHECKPOINTS_VERSION}");
     key_of(source, WASMER_VERSION, &settings, &cpu_features())

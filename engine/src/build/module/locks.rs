@@ -1,42 +1,42 @@
-//! Record locks for the one process that a guest is.
+//! Grants file locks to the only process that a guest has.
 //!
-//! The build's C library knows no locks on files: its `fcntl` refuses them. So the build's SQLite
-//! keeps processes apart by a folder beside the database, and that keeps a program's own connections
-//! apart as well: none reads while another writes. POSIX has no lock stand against the process that
-//! holds it, and a guest is the only process that sees its files; so here every lock is granted, and
-//! SQLite is given the locks of POSIX, with which it tells its connections apart by itself.
+//! The build's C library has no file locks: its `fcntl` refuses them. So the build's SQLite
+//! separates processes by a folder beside the database, which also separates the connections of one
+//! program: none reads while another writes. Under POSIX a process never conflicts with its own
+//! locks, and a guest is the only process that sees its files. So here every lock is granted, and
+//! SQLite gets the POSIX locks, with which it separates its connections itself.
 //!
-//! Both functions are found by their names. Another build without them is compiled as it is.
+//! Both functions are found by name. A build without them is compiled unchanged.
 
 use parking_lot::Mutex;
 use wasmer::sys::wasmparser::{BlockType, MemArg, Operator};
 use wasmer::sys::{FunctionMiddleware, MiddlewareError, MiddlewareReaderState, ModuleMiddleware};
 use wasmer_types::{FunctionIndex, FunctionType, LocalFunctionIndex, ModuleInfo, Type};
 
-/// `F_GETLK`; `F_SETLK` and `F_SETLKW` come next. From here on `fcntl.h` of wasi-libc.
+/// `F_GETLK`; `F_SETLK` and `F_SETLKW` follow it. The values are those of wasi-libc's `fcntl.h`.
 const GET_LOCK: i32 = 7;
 const LOCK_COMMANDS: i32 = 3;
-/// What `F_GETLK` says of a lock that could be had, in the first two bytes of a `struct flock`.
+/// `F_GETLK` writes this into the first two bytes of a `struct flock` if the lock is free.
 const UNLOCKED: i32 = 2;
 
-/// Descriptor, command, and where the further arguments lie.
+/// Takes the descriptor, the command, and the address of the other arguments.
 const FCNTL: &str = "fcntl";
-/// What SQLite picks locks by: from a path and a file, the table of functions.
+/// The function by which SQLite chooses locks: from a path and a file, the table of functions.
 const FOLDER_LOCKS: &str = "dotlockIoFinderImpl";
 const POSIX_LOCKS: &str = "posixIoFinderImpl";
 
-/// Has the modules that an engine compiles grant locks, one module at a time.
+/// Makes the modules that an engine compiles grant locks, one module at a time.
 #[derive(Debug, Default)]
 pub(super) struct GrantLocks {
-    /// Which functions of the module that is being compiled begin otherwise.
+    /// The functions of the module being compiled that get a new beginning.
     changed: Mutex<Vec<(LocalFunctionIndex, Change)>>,
 }
 
-/// What comes before all else that a function does.
+/// The new beginning of a function.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     GrantLock,
-    /// It answers what this function does.
+    /// It returns what this function returns.
     Become(FunctionIndex),
 }
 
@@ -64,7 +64,7 @@ impl ModuleMiddleware for GrantLocks {
     }
 }
 
-/// The function of this name that takes these parameters and answers an `i32`.
+/// Finds the function of this name that takes these parameters and returns an `i32`.
 fn find(info: &ModuleInfo, name: &str, parameters: &[Type]) -> Option<FunctionIndex> {
     let wanted = FunctionType::new(parameters, [Type::I32]);
     let named = info.function_names.iter().filter(|(_, known)| *known == name);
@@ -72,7 +72,7 @@ fn find(info: &ModuleInfo, name: &str, parameters: &[Type]) -> Option<FunctionIn
     found.find(|index| info.signatures[info.functions[*index]] == wanted)
 }
 
-/// What is still to be put at a function's beginning.
+/// What remains to be inserted at a function's beginning.
 #[derive(Debug)]
 struct Beginning(Option<Change>);
 
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn locks_are_granted_and_sqlite_takes_those_of_posix() {
-        // Further arguments at 16: a pointer to what is at 32, which is a lock for writing.
+        // The other arguments are at 16: a pointer to 32, where there is a write lock.
         let text = r#"(module (memory 1)
             (data (i32.const 16) "\20\00\00\00") (data (i32.const 32) "\01\00\77")
             (func $fcntl (param i32 i32 i32) (result i32) (i32.const -1))

@@ -1,9 +1,9 @@
 //! A bound on the exceptions that guest code throws.
 //!
-//! wasmer keeps the object of each exception of WebAssembly, with its backtrace 2 KB, until its
-//! store is dropped, and C++ code in a guest throws thousands a second. So modules are compiled to
-//! count their throws in a global: each takes one from what is left, and traps once nothing is.
-//! Python's own exceptions are none of these.
+//! wasmer keeps the object of each WebAssembly exception, 2 KB with its backtrace, until its store
+//! is dropped, and C++ code in a guest can throw thousands a second. So modules are compiled to
+//! count their throws in a global: each throw decrements it, and traps when it is 0. Python's own
+//! exceptions don't count.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,18 +14,18 @@ use wasmer_types::{
     ExportIndex, GlobalInit, GlobalType, LocalFunctionIndex, ModuleInfo, Mutability, Type,
 };
 
-/// Throws that a run may have: some seconds of nothing else, and 128 MiB of the host's.
+/// Throws that a run may make: some seconds of nothing but throws, and 128 MiB of host memory.
 pub(crate) const MOST_THROWS: u32 = 65_536;
-/// About what wasmer keeps of one.
+/// The approximate size of what wasmer keeps of one throw.
 pub(crate) const THROWN_BYTES: u64 = 2 << 10;
 
-/// What the global is exported as.
+/// The name of the exported global.
 const NAME: &str = "hatchery_throws_left";
 
-/// Has the modules that an engine compiles count, one module at a time.
+/// Makes the modules that an engine compiles count throws, one module at a time.
 #[derive(Debug, Default)]
 pub(super) struct CountThrows {
-    /// The global of the module that is being compiled.
+    /// The global of the module being compiled.
     global: AtomicU32,
 }
 
@@ -48,7 +48,7 @@ impl ModuleMiddleware for CountThrows {
     }
 }
 
-/// Has one function count.
+/// Makes one function count its throws.
 #[derive(Debug)]
 struct CountThrowsIn {
     global: u32,
@@ -79,25 +79,25 @@ impl<'a> FunctionMiddleware<'a> for CountThrowsIn {
     }
 }
 
-/// What an instance has left of its throws.
+/// The throws that an instance has left.
 #[derive(Debug)]
 pub(crate) struct ThrowsLeft {
     global: Global,
 }
 
 impl ThrowsLeft {
-    /// That of an instance of a module which was compiled here.
+    /// Finds the counter of an instance whose module was compiled here.
     pub(crate) fn of(instance: &Instance) -> Result<Self, ExportError> {
         Ok(Self { global: instance.exports.get_global(NAME)?.clone() })
     }
 
-    /// Allows a run as many as any may have.
+    /// Allows the next run the full number of throws.
     pub(crate) fn allow(&self, store: &mut Store) {
         let most = Value::I32(MOST_THROWS.cast_signed());
         self.global.set(store, most).expect("it is a variable of this type and store");
     }
 
-    /// How often the guest has thrown since.
+    /// Returns the number of throws since `allow`.
     pub(crate) fn thrown(&self, store: &mut Store) -> u32 {
         let left = self.global.get(store).i32().map_or(0, i32::cast_unsigned);
         MOST_THROWS.saturating_sub(left)

@@ -1,8 +1,7 @@
-//! What instances of a module change apart from memory and globals: nothing, or no image can be
-//! taken of it.
+//! Refuses modules whose instances change state that an image doesn't hold.
 //!
 //! An image holds memory and globals. A module that writes to a table, drops a segment, runs a
-//! start function or keeps state outside of itself would come out of an image other than it was.
+//! start function or keeps state outside of itself would not come back from an image as it was.
 
 use wasmparser::{Operator, Parser, Payload};
 
@@ -17,13 +16,13 @@ pub(crate) fn check(wasm: &[u8]) -> Result<(), ImageError> {
             Payload::GlobalSection(globals) => {
                 for global in globals {
                     if global.map_err(unreadable)?.ty.content_type.is_reference_type() {
-                        // A pointer of this process, which no file may bring back.
+                        // It is a pointer of this process, which no file may bring back.
                         return unfit("it has a global that refers to something");
                     }
                 }
             }
             Payload::MemorySection(memories) if memories.count() != 1 => {
-                return unfit("it has not one memory");
+                return unfit("it doesn't have exactly one memory");
             }
             Payload::ImportSection(imports) => {
                 for import in imports.into_imports() {
@@ -51,7 +50,7 @@ fn unfit(what: &str) -> Result<(), ImageError> {
     Err(ImageError::Unfit(what.to_owned()))
 }
 
-/// What an operator changes that an image doesn't hold.
+/// Returns what an operator changes that an image doesn't hold.
 fn state_of(operator: &Operator<'_>) -> Option<&'static str> {
     match operator {
         Operator::TableSet { .. }

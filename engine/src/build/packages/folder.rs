@@ -7,12 +7,12 @@ use super::metadata::Metadata;
 use super::{Collector, Package, PackageInfo, PackageOrigin, bad, file_name};
 use crate::error::PackageError;
 
-/// Files that stand in a project's folder, of which only a part is installed.
+/// Files of a project's folder, of which only a part is installed.
 const PROJECT_FILES: [&str; 2] = ["pyproject.toml", "setup.py"];
 
 pub(super) fn read(path: &Path) -> Result<Package, PackageError> {
     let unreadable = |path: &Path, cause| PackageError::Read { path: path.to_owned(), cause };
-    // So that `.` has a name as well.
+    // Also gives `.` a name.
     let root = fs::canonicalize(path).map_err(|cause| unreadable(path, cause))?;
     let name = file_name(&root);
     let is_package = root.join("__init__.py").is_file();
@@ -77,7 +77,7 @@ pub(super) fn read(path: &Path) -> Result<Package, PackageError> {
     collector.finish(infos, &metadata)
 }
 
-/// What the `.dist-info` folders at the top say.
+/// Returns the metadata in the top-level `.dist-info` folders.
 fn distributions(collector: &Collector<'_>) -> Vec<Metadata> {
     let texts = collector.files.iter().filter_map(|(path, contents)| {
         let folder = path.strip_suffix("/METADATA")?;

@@ -1,21 +1,21 @@
-//! What is known of a distribution: its name, its version and where it came from.
+//! Describes a distribution: its name, its version and where it came from.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What is known of a distribution in an image.
+/// Describes a distribution in an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackageInfo {
-    /// The name as its own metadata has it, or a folder's.
+    /// The name in its metadata, or the folder's name.
     pub name: String,
-    /// The version; `None` for a folder that says none.
+    /// The version; `None` for a folder without metadata.
     pub version: Option<String>,
     /// Where it came from.
     pub origin: PackageOrigin,
 }
 
-/// Where a distribution came from. Names of files are without their folders.
+/// Where a distribution came from. File names come without their folders.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum PackageOrigin {
@@ -25,7 +25,7 @@ pub enum PackageOrigin {
     Wheel(String),
     /// A folder of this name.
     Folder(String),
-    /// A wheel of this name, which a file of requirements wanted.
+    /// A wheel of this name, from a requirements file.
     Requirements(String),
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for PackageInfo {
     }
 }
 
-/// The module or package at the top that a file is or belongs to.
+/// Returns the top-level module or package that a file is or belongs to.
 pub(crate) fn module_of(path: &str) -> Option<&str> {
     let is_name = |name: &str| !name.is_empty() && !name.contains(['.', '-']);
     let name = match path.split_once('/') {
@@ -59,7 +59,8 @@ pub(crate) fn module_of(path: &str) -> Option<&str> {
     name.filter(|name| is_name(name))
 }
 
-/// A distribution's name as names are compared: lower case, one `-` for each run of `-`, `_`, `.`.
+/// Normalises a distribution's name for comparison: lower case, one `-` for each run of `-`, `_`,
+/// `.`.
 pub(crate) fn normalized(name: &str) -> String {
     let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
     parts.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")

@@ -1,29 +1,40 @@
-//! What can be imported from the build's own archive.
+//! Lists what can be imported from the build's own archive.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
 
-use crate::build::library::bad;
 use crate::build::packages::info::{PackageInfo, PackageOrigin, module_of};
-use crate::error::PythonError;
+use crate::build::python::PythonBuild;
+use crate::error::{EngineError, PythonError};
 use crate::places::ARCHIVE_PATH;
 
 /// What can be imported from a build's archive.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
-    /// The packages that say their versions, by name.
+    /// The packages whose versions are known, by name.
     pub(crate) distributions: Vec<PackageInfo>,
-    /// Modules and packages at the top, those of the standard library among them.
+    /// Top-level modules and packages, including the standard library.
     pub(crate) modules: BTreeSet<String>,
+}
+
+impl PythonBuild {
+    /// Returns the packages of the build whose versions are known, by name.
+    ///
+    /// # Errors
+    /// The archive with the library can't be read or is damaged.
+    pub fn packages(&self) -> Result<Vec<PackageInfo>, EngineError> {
+        Ok(inventory(&self.library()?)?.distributions)
+    }
 }
 
 /// Reads the names of an archive's entries.
 pub(crate) fn inventory(archive: &[u8]) -> Result<Inventory, PythonError> {
     let name = ARCHIVE_PATH;
-    let zip = zip::ZipArchive::new(Cursor::new(archive)).map_err(|e| bad(name, &e))?;
+    let zip =
+        zip::ZipArchive::new(Cursor::new(archive)).map_err(|e| PythonError::layout(name, &e))?;
     let mut inventory = Inventory::default();
     for entry in zip.file_names() {
-        let entry = entry.map_err(|e| bad(name, &e))?;
+        let entry = entry.map_err(|e| PythonError::layout(name, &e))?;
         inventory.modules.extend(module_of(&entry).map(str::to_owned));
         inventory.distributions.extend(distribution(&entry));
     }
@@ -31,11 +42,11 @@ pub(crate) fn inventory(archive: &[u8]) -> Result<Inventory, PythonError> {
     Ok(inventory)
 }
 
-/// The distribution whose metadata an entry is.
+/// Returns the distribution to which an entry with metadata belongs.
 fn distribution(entry: &str) -> Option<PackageInfo> {
     let folder = entry.strip_suffix(".dist-info/METADATA")?;
     let (name, version) = folder.split_once('-')?;
-    // Folders can't have a `-` in a name, and have `_` in its place.
+    // In folder names, `_` replaces the `-` of a name.
     let name = name.replace('_', "-");
     Some(PackageInfo { name, version: Some(version.to_owned()), origin: PackageOrigin::Build })
 }

@@ -1,15 +1,15 @@
-//! What a distribution says of itself in its `METADATA`, as far as an image has to know: name,
-//! version, the Python that it wants, and what it needs.
+//! Reads a distribution's `METADATA` as far as an image needs it: name, version, required Python,
+//! and required distributions.
 //!
-//! Versions and markers are read as far as they are simple. What isn't understood is taken to be
-//! met: it is for warnings, and for refusing what can't run.
+//! Only simple versions and markers are understood. The rest counts as met, since this only serves
+//! warnings and the refusal of what can't run.
 
 use std::cmp::Ordering;
 
-use super::normalized;
+use super::info::normalized;
 use crate::places::PYTHON_VERSION;
 
-/// The headers of a `METADATA` that matter here.
+/// The headers of a `METADATA` file that matter here.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Metadata {
     pub(super) name: Option<String>,
@@ -33,12 +33,12 @@ impl Metadata {
         metadata
     }
 
-    /// Whether the build's Python is one that it wants.
+    /// Returns whether it runs on the build's Python.
     pub(super) fn runs_here(&self) -> bool {
         self.requires_python.as_deref().is_none_or(|wanted| meets(&PYTHON_VERSION, wanted))
     }
 
-    /// Names of the distributions that it needs here, normalised, extras left out.
+    /// Returns the normalised names of the distributions that it requires here, without extras.
     pub(super) fn needs(&self) -> impl Iterator<Item = String> {
         self.requires.iter().filter_map(|requirement| {
             let (wanted, marker) = requirement.split_once(';').unwrap_or((requirement, ""));
@@ -50,8 +50,8 @@ impl Metadata {
     }
 }
 
-/// The headers of a text like a mail's, up to its first empty line; lines that continue one are
-/// left out.
+/// Returns the headers of a text in mail format, up to its first empty line, without continuation
+/// lines.
 pub(super) fn headers(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines()
         .take_while(|line| !line.trim().is_empty())
@@ -60,7 +60,7 @@ pub(super) fn headers(text: &str) -> impl Iterator<Item = (&str, &str)> {
         .map(|(name, value)| (name.trim(), value.trim()))
 }
 
-/// Whether a version meets all clauses such as `>=3.8,!=3.9.*`.
+/// Returns whether a version meets all clauses such as `>=3.8,!=3.9.*`.
 fn meets(version: &[u32], clauses: &str) -> bool {
     clauses.split(',').map(str::trim).filter(|clause| !clause.is_empty()).all(|clause| {
         let at = clause.find(|c: char| !"<>=!~".contains(c)).unwrap_or(clause.len());
@@ -68,7 +68,7 @@ fn meets(version: &[u32], clauses: &str) -> bool {
     })
 }
 
-/// Whether `version operator wanted`; `None` if that isn't understood.
+/// Evaluates `version operator wanted`; `None` if that isn't understood.
 fn compares(version: &[u32], operator: &str, wanted: &str) -> Option<bool> {
     let prefix = wanted.strip_suffix(".*");
     let wanted = release(prefix.unwrap_or(wanted))?;
@@ -88,7 +88,7 @@ fn compares(version: &[u32], operator: &str, wanted: &str) -> Option<bool> {
     })
 }
 
-/// The numbers of a version without what follows them, such as `a6`; `None` if it has none.
+/// Returns the numbers of a version without a suffix such as `a6`; `None` if it has none.
 fn release(version: &str) -> Option<Vec<u32>> {
     let mut numbers = Vec::new();
     for part in version.split('.') {
@@ -115,8 +115,8 @@ fn padded(version: &[u32], len: usize) -> Vec<u32> {
     version
 }
 
-/// Whether a requirement with this marker holds here. One that isn't understood doesn't, so that
-/// nothing is said to be missing that may not be wanted.
+/// Returns whether a requirement with this marker applies here. An unknown marker doesn't apply, so
+/// that no warning is about a distribution that may not be needed.
 fn applies(marker: &str) -> bool {
     let marker = marker.trim();
     let inner = marker.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or(marker);
@@ -126,7 +126,7 @@ fn applies(marker: &str) -> bool {
     inner.split(" or ").any(|group| group.split(" and ").all(|clause| holds(clause) == Some(true)))
 }
 
-/// Whether a clause such as `python_version < "3.8"` holds; `None` if it isn't understood.
+/// Evaluates a clause such as `python_version < "3.8"`; `None` if it isn't understood.
 fn holds(clause: &str) -> Option<bool> {
     let clause = clause.trim();
     let at = clause.find(|c: char| "<>=!~".contains(c))?;

@@ -1,8 +1,8 @@
-//! A file of requirements, made into packages: read, fetched through pip, verified and cached.
+//! Turns a requirements file into packages: reads it, fetches through pip, verifies and caches.
 //!
-//! pip is told to take nothing but pure-Python wheels, so it builds nothing and runs nothing of
-//! what it fetches. Each wheel's SHA-256 is compared here with those in the file, when it comes
-//! from pip and whenever it comes from the cache.
+//! pip is told to use pure-Python wheels only, so it neither builds nor runs anything that it
+//! fetches. The SHA-256 of each wheel is compared with those in the file, when it comes from pip
+//! and whenever it comes from the cache.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,16 +22,15 @@ use crate::places::PYTHON_VERSION;
 
 /// The folder in the cache, and the lock on it.
 const FOLDER: &str = "packages";
-/// Lists the wheels of one file of requirements, and is sealed.
+/// The sealed list of the wheels of one requirements file.
 const INDEX: &str = "index";
-/// Changes whenever pip is asked otherwise than before.
+/// Changes whenever pip is called differently.
 const SETTINGS: &str = "wheels 1";
-/// The longest file of requirements, in bytes.
+/// The longest requirements file, in bytes.
 const MOST_TEXT_BYTES: u64 = 4 << 20;
 
-/// Options that a file may have on lines of their own: where wheels are found, and what is the case
-/// anyway. Those that name further files, that run code, or that are about packages by address
-/// are not among them.
+/// Options that a file may have on lines of their own: where to find wheels, and what applies
+/// anyway. Options that name further files, run code, or concern packages by address are refused.
 const OPTIONS: [&str; 9] = [
     "-i",
     "--index-url",
@@ -79,7 +78,7 @@ fn read(path: &Path) -> Result<String, PackageError> {
     fs::read_to_string(path).map_err(unreadable)
 }
 
-/// The wheels of one file of requirements.
+/// The wheels of one requirements file.
 struct Wheels {
     folder: PathBuf,
     key: String,
@@ -89,7 +88,7 @@ struct Wheels {
 }
 
 impl Wheels {
-    /// What is in the cache; `None` if it isn't all there, and whole.
+    /// Returns the packages in the cache; `None` unless all are present and intact.
     fn cached(&self) -> Option<Result<Vec<Package>, PackageError>> {
         let index = self.sealer.read(&self.folder.join(INDEX), &self.key)?;
         let names: Vec<String> = serde_json::from_slice(&index).ok()?;
@@ -109,7 +108,7 @@ impl Wheels {
         self.hashes.contains(&hexadecimal(&Sha256::digest(bytes)))
     }
 
-    /// Has pip fetch the wheels, and keeps them if each one can go into an image.
+    /// Fetches the wheels through pip, and keeps them if each can go into an image.
     fn fetch(
         &self,
         path: &Path,
@@ -158,7 +157,7 @@ fn open(wheels: &[(PathBuf, Vec<u8>)]) -> Result<Vec<Package>, PackageError> {
     wheels.iter().map(open).collect()
 }
 
-/// What has pip take wheels alone that any machine with the build's Python runs.
+/// Returns the options that make pip only take wheels for any machine with the build's Python.
 fn pure_wheels() -> Vec<String> {
     let [major, minor, _] = PYTHON_VERSION;
     let version = format!("{major}.{minor}");
@@ -167,8 +166,8 @@ fn pure_wheels() -> Vec<String> {
         .to_vec()
 }
 
-/// Every SHA-256 that a file of requirements has; else the line that is wrong, counted from 1, and
-/// what is.
+/// Returns every SHA-256 in a requirements file; else the first invalid line, counted from 1, and
+/// why.
 fn parse(text: &str) -> Result<BTreeSet<String>, (usize, String)> {
     check_text(text)?;
     let mut hashes = BTreeSet::new();
@@ -177,7 +176,7 @@ fn parse(text: &str) -> Result<BTreeSet<String>, (usize, String)> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let Some(&first) = words.first() else { continue };
         if first.starts_with('-') {
-            // pip takes several options of one line, in quotes as well.
+            // pip takes several options on one line, and quoted ones.
             for word in words.iter().filter(|word| is_option(word)) {
                 let option = word.split('=').next().unwrap_or(word);
                 if !OPTIONS.contains(&option) {
@@ -213,8 +212,7 @@ fn parse(text: &str) -> Result<BTreeSet<String>, (usize, String)> {
     Ok(hashes)
 }
 
-/// Whether pip reads the text as it is read here: its lines end where pip's do, and it is UTF-8 to
-/// both.
+/// Checks that pip reads the text as it is read here: the same line ends, and UTF-8.
 fn check_text(text: &str) -> Result<(), (usize, String)> {
     for (index, line) in text.lines().enumerate() {
         let is_end_of_line =
@@ -230,12 +228,12 @@ fn check_text(text: &str) -> Result<(), (usize, String)> {
     Ok(())
 }
 
-/// Whether pip takes a word for an option; it takes quotes away first.
+/// Returns whether pip takes a word for an option; pip removes quotes first.
 fn is_option(word: &str) -> bool {
     word.trim_start_matches(['"', '\'', '\\']).starts_with('-')
 }
 
-/// A package by its name, with its version.
+/// Checks that a requirement is a package by name with a version.
 fn check_requirement(requirement: &str) -> Result<(), String> {
     let name_len = requirement
         .find(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c))
@@ -257,8 +255,8 @@ fn is_sha256(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// Lines with the number of their first line, those joined that end in `\`, without comments. To pip
-/// a line doesn't end in `\` if a blank follows.
+/// Returns the lines with the number of their first line, lines that end in `\` joined, without
+/// comments. For pip, a line doesn't end in `\` if a blank follows.
 fn logical_lines(text: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     let mut is_joined = false;
@@ -280,7 +278,7 @@ fn logical_lines(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// A comment begins a line, or follows white space.
+/// Removes the comment, which begins the line or follows white space.
 fn without_comment(line: &str) -> &str {
     let is_comment = |at: usize| at == 0 || line[..at].ends_with(char::is_whitespace);
     let comment = line.match_indices('#').map(|(at, _)| at).find(|at| is_comment(*at));

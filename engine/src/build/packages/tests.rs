@@ -1,4 +1,4 @@
-//! What is taken for a package and what isn't, on wheels and folders that the tests make.
+//! Which wheels and folders are packages, and which are refused.
 
 use std::fs;
 use std::io::{Cursor, Write};
@@ -26,14 +26,14 @@ fn finished(writer: Writer) -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
-/// The bytes of a ZIP archive with these entries.
+/// Returns the bytes of a ZIP archive with these entries.
 fn archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     entries.iter().for_each(|(name, contents)| put(&mut writer, name, contents));
     finished(writer)
 }
 
-/// A wheel that says all that it has to, without files as yet.
+/// Begins a wheel with complete metadata and no other files.
 fn begun_wheel() -> Writer {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     put(&mut writer, "some_thing-1.2.dist-info/METADATA", METADATA.as_bytes());
@@ -41,7 +41,7 @@ fn begun_wheel() -> Writer {
     writer
 }
 
-/// The bytes of a wheel with these files.
+/// Returns the bytes of a wheel with these files.
 fn wheel(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut writer = begun_wheel();
     files.iter().for_each(|(name, contents)| put(&mut writer, name, contents));
@@ -55,7 +55,7 @@ fn opened(name: &str, bytes: &[u8]) -> Result<Package, PackageError> {
     Package::open(&path)
 }
 
-/// A folder with these files.
+/// Creates a folder with these files.
 fn folder(files: &[(&str, &str)]) -> (TempDir, PathBuf) {
     let base = tempfile::tempdir().unwrap();
     let root = base.path().join("thing");
@@ -97,7 +97,7 @@ fn a_pure_wheel_is_what_site_packages_would_hold() {
 }
 
 #[test]
-fn what_a_package_is_known_by_are_its_contents() {
+fn packages_are_equal_if_their_contents_are() {
     let one = opened(NAME, &wheel(&[("a.py", b"1")])).unwrap();
     let same = opened("Some.Thing-1.2-py2.py3-none-any.whl", &wheel(&[("a.py", b"1")])).unwrap();
     let other = opened(NAME, &wheel(&[("a.py", b"2")])).unwrap();
@@ -109,7 +109,7 @@ fn what_a_package_is_known_by_are_its_contents() {
 }
 
 #[test]
-fn what_is_made_for_one_machine_is_refused_with_the_reason() {
+fn packages_for_one_machine_are_refused_with_the_reason() {
     let pure = wheel(&[("a.py", b"")]);
     for (name, expected) in [
         ("some_thing-1.2-cp312-cp312-manylinux_2_17_x86_64.whl", "manylinux_2_17_x86_64"),
@@ -135,7 +135,7 @@ fn what_is_made_for_one_machine_is_refused_with_the_reason() {
 }
 
 #[test]
-fn what_wants_another_python_is_refused() {
+fn packages_for_another_python_are_refused() {
     let metadata = format!("{METADATA}Requires-Python: <3.12\n");
     let bytes = archive(&[
         ("some_thing-1.2.dist-info/METADATA", metadata.as_bytes()),
@@ -167,7 +167,7 @@ fn paths_that_lead_elsewhere_are_refused() {
 }
 
 #[test]
-fn what_is_no_wheel_says_so() {
+fn an_invalid_wheel_is_refused_with_the_reason() {
     for (name, bytes, expected) in [
         ("thing.whl", wheel(&[("a.py", b"")]), "NAME-VERSION-PYTHON-ABI-PLATFORM"),
         ("thing.zip", wheel(&[("a.py", b"")]), "ends in `.whl`"),
@@ -185,7 +185,7 @@ fn what_is_no_wheel_says_so() {
     assert!(matches!(error, PackageError::Read { .. }), "{error}");
 }
 
-/// Zeroes are packed to a thousandth.
+/// Zeros compress to a thousandth.
 #[test]
 fn a_wheel_that_unpacks_to_too_much_is_refused_when_it_does() {
     let mut writer = begun_wheel();
@@ -259,7 +259,7 @@ fn packages_of_one_image_have_no_file_twice_unless_it_is_the_same() {
 }
 
 #[test]
-fn needs_and_names_that_the_build_takes_are_warned_of() {
+fn unmet_needs_and_names_taken_by_the_build_are_warned_of() {
     let metadata = format!("{METADATA}Requires-Dist: numpy\nRequires-Dist: absent>=1\n");
     let bytes = archive(&[
         ("some_thing-1.2.dist-info/METADATA", metadata.as_bytes()),

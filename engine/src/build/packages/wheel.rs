@@ -1,5 +1,5 @@
-//! A wheel, read into a package: a ZIP archive whose name says for which Pythons and machines it
-//! is made.
+//! Reads a wheel into a package: a ZIP archive whose name states the Pythons and machines that it
+//! is made for.
 
 use std::fs;
 use std::io::{Cursor, Read};
@@ -13,12 +13,12 @@ use super::{
 use crate::error::PackageError;
 use crate::places::PYTHON_VERSION;
 
-/// The most that is read of `METADATA` or `WHEEL`, in bytes.
+/// The most bytes that are read of `METADATA` or `WHEEL`.
 const MOST_HEADER_BYTES: u64 = 4 << 20;
 
 type Archive<'a> = zip::ZipArchive<Cursor<&'a [u8]>>;
 
-/// The bytes of a wheel's file.
+/// Reads the bytes of a wheel's file.
 pub(super) fn load(path: &Path) -> Result<Vec<u8>, PackageError> {
     let unreadable = |cause| PackageError::Read { path: path.to_owned(), cause };
     if fs::metadata(path).map_err(unreadable)?.len() > MOST_BYTES {
@@ -28,7 +28,7 @@ pub(super) fn load(path: &Path) -> Result<Vec<u8>, PackageError> {
     fs::read(path).map_err(unreadable)
 }
 
-/// Reads a wheel. `path` is where it came from; what counts is its last part, and `bytes`.
+/// Reads a wheel from `bytes`. `path` is where it came from; only its last part matters.
 pub(super) fn read(
     path: &Path,
     bytes: &[u8],
@@ -67,7 +67,7 @@ pub(super) fn read(
         if entry.is_symlink() {
             return Err(bad(path, &format!("`{name}` in it is a link")));
         }
-        // A folder's name is checked as well: nothing about it is to be trusted.
+        // Folder names are untrusted too.
         collector.check(name.strip_suffix('/').unwrap_or(&name))?;
         if entry.is_dir() {
             continue;
@@ -117,7 +117,7 @@ impl<'a> WheelName<'a> {
     }
 }
 
-/// Whether the build runs what has this tag, such as `py3`.
+/// Returns whether the build runs wheels with this tag, such as `py3`.
 fn runs_here(tag: &str) -> bool {
     let [major, minor, _] = PYTHON_VERSION;
     if tag == format!("cp{major}{minor}") || tag == format!("py{major}") {
@@ -127,7 +127,7 @@ fn runs_here(tag: &str) -> bool {
     digits.and_then(|digits| digits.parse::<u32>().ok()).is_some_and(|of| of <= minor)
 }
 
-/// The name of the one `.dist-info` folder.
+/// Returns the name of the only `.dist-info` folder.
 fn info_folder(path: &Path, archive: &Archive<'_>) -> Result<String, PackageError> {
     let mut folders: Vec<String> = Vec::new();
     for name in archive.file_names().flatten() {
@@ -144,7 +144,7 @@ fn info_folder(path: &Path, archive: &Archive<'_>) -> Result<String, PackageErro
     }
 }
 
-/// What the wheel says of itself in `WHEEL`.
+/// Checks what the wheel's `WHEEL` states.
 fn check_purity(
     path: &Path,
     archive: &mut Archive<'_>,
@@ -177,8 +177,8 @@ fn header(
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Where a file of a wheel goes; `None` for what isn't imported: scripts, headers, data, and
-/// compiled files.
+/// Returns where a file of a wheel goes; `None` for files that aren't imported: scripts, headers,
+/// data, and compiled files.
 fn place_of(name: &str) -> Option<&str> {
     if name.split('/').any(|part| part == "__pycache__") {
         return None;

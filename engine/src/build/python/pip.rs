@@ -1,30 +1,30 @@
 //! Fetches wheels by package name through the machine's own pip.
 //!
-//! pip brings the user's index, proxy and certificate settings, which an own download would lack.
-//! The hashes are given to pip and checked again by the caller.
+//! pip knows the user's index, proxy and certificate settings, which a downloader of ours would
+//! lack. pip checks the hashes, and the caller checks them again.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How much of what pip said goes into an error, in bytes: its last lines, whole.
+/// The most bytes of pip's output in an error: its last lines, whole.
 const DETAIL_BYTES: usize = 2000;
-/// How much of one line, in bytes. Of a longer one the beginning says what is wrong, and the rest lists
+/// The most bytes of one line. A longer line begins with the problem and goes on with lists of
 /// versions or candidates.
 const LINE_BYTES: usize = 500;
 
-/// Why pip brought nothing.
+/// Why pip fetched nothing.
 #[derive(Debug)]
 pub(crate) enum PipFailure {
-    /// There is no Python with pip on this machine.
+    /// Python with pip isn't installed on this machine.
     NotStarted { program: String, cause: io::Error },
     /// It ran and failed.
     Ended { status: String, detail: String },
 }
 
-/// Downloads the wheels that a file of requirements names, each with its hash, into `folder`, and
-/// returns their files. Nothing is built, and no dependencies are looked for.
+/// Downloads the wheels of a requirements file, each with its hash, into `folder`, and returns
+/// their paths. Builds nothing and resolves no dependencies.
 pub(crate) fn download(
     requirements: &Path,
     folder: &Path,
@@ -39,7 +39,7 @@ pub(crate) fn download(
         .arg(requirements)
         .arg("--dest")
         .arg(folder)
-        // Whatever lies in the working directory is no part of pip (from Python 3.11 on).
+        // Keeps modules in the working directory from replacing pip's (from Python 3.11 on).
         .env("PYTHONSAFEPATH", "1")
         .stdin(Stdio::null())
         .output()
@@ -61,7 +61,7 @@ pub(crate) fn download(
     Ok(wheels)
 }
 
-/// The last lines of `text`, as one line. What is left out is marked by `…`.
+/// Returns the last lines of `text` as one line. `…` marks what is left out.
 fn end_of(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let mut kept: Vec<String> = Vec::new();

@@ -10,8 +10,8 @@
 //!  …  …  the memory; pages of zeroes are holes in the file
 //! ```
 //!
-//! The digit of the magic is the version: a file with another one is made again, never converted.
-//! Nothing here checks for damage; the seal beside the file does (`seal.rs`).
+//! The digit of the magic is the version: a file of another version is built again, never
+//! converted. Nothing here checks for damage; the seal beside the file does (`seal.rs`).
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -32,27 +32,27 @@ use crate::memory::image::MemoryImage;
 use crate::memory::patch::PAGE_BYTES;
 use crate::memory::sys::FileView;
 
-/// What was captured of a template. It holds the template's memory until it is written.
+/// What was captured from a template. Holds the template's memory until it is written.
 pub(super) struct Captured {
     pub(super) memory: Arc<GuestMemory>,
     pub(super) host: HostState,
     pub(super) facts: Facts,
 }
 
-/// Magic and version. Part of every image's key as well.
+/// Magic and version; also a part of every image's key.
 pub(crate) const MAGIC: [u8; 8] = *b"HTCHIMG2";
 const PREFIX_BYTES: usize = 32;
-/// What the memory's place is rounded up to: no system has larger pages.
+/// The alignment of the memory in the file: no system has larger pages.
 const ALIGNMENT: usize = 64 << 10;
 
-/// What comes out of an image's file.
+/// The contents of an image's file.
 pub(super) struct ImageContents {
     pub(super) memory: MemoryImage,
     pub(super) host: HostState,
     pub(super) facts: Facts,
 }
 
-/// What the file says beyond the memory.
+/// The metadata of the file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Header {
     pub(super) key: String,
@@ -88,7 +88,7 @@ impl Header {
         }
     }
 
-    /// What is known of the image; its file is filled in by who knows it.
+    /// Returns the description of the image; the caller fills in what it knows about the file.
     pub(super) fn info(&self, memory_bytes: u64) -> ImageInfo {
         ImageInfo {
             key: self.key.clone(),
@@ -105,7 +105,7 @@ impl Header {
     }
 }
 
-/// Writes an image's file, which is empty.
+/// Writes an image into an empty file.
 pub(super) fn write(file: &mut File, header: &Header, memory: &[u8]) -> io::Result<()> {
     let header = postcard::to_stdvec(header).map_err(io::Error::other)?;
     let memory_at = (PREFIX_BYTES + header.len()).next_multiple_of(ALIGNMENT);
@@ -127,7 +127,7 @@ pub(super) fn write(file: &mut File, header: &Header, memory: &[u8]) -> io::Resu
     Ok(())
 }
 
-/// Takes a file apart; `None` if it is no image of this version.
+/// Parses a file; `None` if it is no image of this version.
 pub(super) fn read(view: FileView, layout: &Layout) -> Option<(ImageInfo, ImageContents)> {
     let (header, memory) = parse(view.bytes())?;
     let memory = MemoryImage::new(view, memory)?;
@@ -136,7 +136,7 @@ pub(super) fn read(view: FileView, layout: &Layout) -> Option<(ImageInfo, ImageC
     Some((info, ImageContents { memory, host, facts: header.facts }))
 }
 
-/// What is known of the image in a file; `None` if it is none of this version.
+/// Reads the description of the image in a file; `None` if it is no image of this version.
 pub(super) fn read_info(bytes: &[u8]) -> Option<ImageInfo> {
     let (header, memory) = parse(bytes)?;
     Some(header.info(memory.len() as u64))

@@ -1,4 +1,4 @@
-//! What a guest's host holds, as it is put into a file: plain data, checked when it comes back.
+//! The saved form of a host's state: plain data, checked when it is read back.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,8 @@ use crate::host::wasi::clock::SavedClock;
 use crate::host::wasi::descriptors::SavedOpen;
 use crate::host::wasi::random::Random;
 
-/// The host of one guest as it is put into a file. Mounted folders, and what was open in them, are
-/// left out: they are mounted again by the jobs that want them.
+/// The saved form of one guest's host. It leaves out mounted folders and what was open in them; the
+/// jobs that need them mount them again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedHost {
     tree: SavedTree,
@@ -29,13 +29,13 @@ impl SavedHost {
         }
     }
 
-    /// Whether `of` leaves nothing out: no folder of the host is mounted or open, and none is being
+    /// Returns whether `of` leaves nothing out: no folder of the host is mounted, open or being
     /// listed.
     pub(crate) fn is_all_of(state: &HostState) -> bool {
         !state.tree.has_mounts() && state.open.can_be_saved(&state.tree)
     }
 
-    /// The host again, for a guest of the build with this layout; `None` if it can't be one.
+    /// Restores the host for a guest of the build with this layout; `None` if it is invalid.
     pub(crate) fn revive(self, layout: &Layout) -> Option<HostState> {
         let mut state = HostState::new(layout, None);
         state.tree = state.tree.with_saved(self.tree)?;

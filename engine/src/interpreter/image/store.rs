@@ -1,7 +1,8 @@
-//! Where images live: files in the cache, under a key of everything that went into them.
+//! Where images are stored: files in the cache, under a key of everything that they were built
+//! from.
 //!
-//! An image is found by its key alone, so nothing is ever asked whether it is up to date. What is
-//! damaged, foreign or of another version is made again.
+//! The key alone finds an image, so nothing has to be checked for staleness. An image that is
+//! damaged, foreign or of another version is built again.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -27,17 +28,17 @@ use crate::memory::sys::FileView;
 /// The folder in the cache, and the lock on it.
 const FOLDER: &str = "images";
 const EXTENSION: &str = "image";
-/// Changes whenever something goes into images otherwise than before: the layout of the guest's
-/// files, its environment, what a template does.
+/// Changes whenever the same inputs build a different image: the layout of the guest's files, its
+/// environment, or what a template does has changed.
 const SETTINGS: &str = "own-host 3";
 
 impl Image {
-    /// Finds the image in the cache, or makes it: that takes what starting Python and importing
-    /// the modules takes. Concurrent calls, in this process and others, wait for one another.
+    /// Finds the image in the cache or builds it, which takes as long as starting Python and
+    /// importing the modules. Concurrent calls, in this process and others, wait for each other.
     ///
     /// # Errors
-    /// The packages don't go together, a module can't be imported, the setup fails, or the system
-    /// refuses memory. If only the cache can't be written to, the image is made all the same.
+    /// The packages conflict, a module can't be imported, the setup fails, or the system refuses
+    /// memory. If only the cache can't be written to, the image is built all the same.
     #[tracing::instrument(level = "info", name = "load_image", skip_all)]
     pub fn load_or_build(
         engine: &Engine,
@@ -61,10 +62,10 @@ fn load_or_build(
     if let Some(image) = load(engine, &layout, &sealer, &path, &key) {
         return Ok(image);
     }
-    // A cache that can only be read has no locks, and nobody writes to it.
+    // A read-only cache has no locks, and nobody writes to it.
     let lock = engine.cache().lock(FOLDER);
     if lock.is_ok() {
-        // Another process may have made it while this one waited.
+        // Another process may have built it while this one waited.
         if let Some(image) = load(engine, &layout, &sealer, &path, &key) {
             return Ok(image);
         }
@@ -81,20 +82,22 @@ fn load_or_build(
             .with_all(|memory| format::write(file, &header, memory))
             .ok_or_else(|| std::io::Error::other("the template's memory is gone"))?
     };
-    // The lock is held until all is written.
-    let written = match &lock {
-        Ok(_) => engine.cache().folder(FOLDER).and_then(|_| sealer.write_with(&path, &key, write)),
-        Err(error) => Err(CacheError::io("lock", &path, std::io::Error::other(error.to_string()))),
+    let (_lock, written) = match lock {
+        Ok(lock) => {
+            let folder = engine.cache().folder(FOLDER);
+            (Some(lock), folder.and_then(|_| sealer.write_with(&path, &key, write)))
+        }
+        Err(error) => (None, Err(error)),
     };
     match written {
         Ok(()) => {
             let made = load(engine, &layout, &sealer, &path, &key);
             made.ok_or_else(|| {
-                ImageError::Store(std::io::Error::other("it was written and isn't there"))
+                ImageError::Store(std::io::Error::other("it is missing after it was written"))
             })
         }
         Err(error) => {
-            // It is as good from a file without a name; only the next start makes it again.
+            // An unnamed file serves as well; only the next start has to build the image again.
             tracing::warn!(%error, "the image can't be cached");
             let (info, contents) = without_name(&layout, write).map_err(ImageError::Store)?;
             Ok(Image::new(engine, layout, info, contents))
@@ -102,7 +105,7 @@ fn load_or_build(
     }
 }
 
-/// The image that `write` wrote into a file without a name.
+/// Returns the image that `write` wrote, from a file without a name.
 fn without_name(
     layout: &Layout,
     write: impl FnOnce(&mut File) -> std::io::Result<()>,
@@ -125,7 +128,7 @@ fn load(
     (info.key == key).then(|| Image::new(engine, layout.clone(), in_file(info, path), contents))
 }
 
-/// What is strange about the packages; said once, when the image is made.
+/// Returns the problems of the packages and logs them, once, when the image is built.
 fn warnings(engine: &Engine, spec: &ImageSpec) -> Result<Vec<String>, ImageError> {
     if spec.packages.is_empty() {
         return Ok(Vec::new());
@@ -138,7 +141,7 @@ fn warnings(engine: &Engine, spec: &ImageSpec) -> Result<Vec<String>, ImageError
     Ok(warnings)
 }
 
-/// Every image in the cache that is whole and was made by this user, newest first.
+/// Returns every intact image in the cache that was built by this user, newest first.
 ///
 /// # Errors
 /// The cache can't be used.
@@ -154,10 +157,10 @@ pub fn list(cache: &CacheDir) -> Result<Vec<ImageInfo>, CacheError> {
     Ok(images)
 }
 
-/// The one image whose key begins with `prefix`.
+/// Returns the one image whose key begins with `prefix`.
 ///
 /// # Errors
-/// None has, or several have, or the cache can't be used.
+/// No key or several keys begin with it, or the cache can't be used.
 pub fn find(cache: &CacheDir, prefix: &str) -> Result<ImageInfo, ImageError> {
     let mut found: Vec<_> =
         list(cache)?.into_iter().filter(|image| image.key.starts_with(prefix)).collect();
@@ -170,11 +173,11 @@ pub fn find(cache: &CacheDir, prefix: &str) -> Result<ImageInfo, ImageError> {
     }
 }
 
-/// Removes the image whose key begins with `prefix`, also one that is damaged or of another
-/// version. Processes that use it go on using it.
+/// Removes the image whose key begins with `prefix`, even if it is damaged or of another version.
+/// Processes that use it continue to use it.
 ///
 /// # Errors
-/// None has, or several have, or the file can't be removed.
+/// No key or several keys begin with it, or the file can't be removed.
 pub fn remove(cache: &CacheDir, prefix: &str) -> Result<(), ImageError> {
     let mut keys = keys(cache)?;
     keys.retain(|key| key.starts_with(prefix));
@@ -185,8 +188,8 @@ pub fn remove(cache: &CacheDir, prefix: &str) -> Result<(), ImageError> {
     Ok(Sealer::remove(&path_of(cache, key))?)
 }
 
-/// The key of every image in the cache, in order, also of those that are damaged or of another
-/// version.
+/// Returns the key of every image in the cache in order, including images that are damaged or of
+/// another version.
 ///
 /// # Errors
 /// The cache can't be used.
@@ -211,12 +214,12 @@ fn path_of(cache: &CacheDir, key: &str) -> PathBuf {
 
 fn in_file(info: ImageInfo, path: &Path) -> ImageInfo {
     use std::os::unix::fs::MetadataExt;
-    // Blocks are of 512 bytes, whatever the file system's are.
+    // Blocks have 512 bytes, whatever the file system uses.
     let file_bytes = fs::metadata(path).map_or(0, |metadata| metadata.blocks() * 512);
     ImageInfo { path: Some(PathBuf::from(path)), file_bytes, ..info }
 }
 
-/// The key of an image: everything that goes into it, hashed.
+/// Returns the key of an image: the hash of everything that it is built from.
 fn key(build: &PythonBuild, spec: &ImageSpec) -> String {
     let mut hasher = blake3::Hasher::new();
     let mut part = |bytes: &[u8]| {
@@ -230,7 +233,7 @@ fn key(build: &PythonBuild, spec: &ImageSpec) -> String {
     part(build.library_sha256().as_bytes());
     part(agent::identity().as_bytes());
     let prepared = (&spec.preload, &spec.setup);
-    part(&postcard::to_stdvec(&prepared).expect("names and text have a form"));
+    part(&postcard::to_stdvec(&prepared).expect("names and text can be encoded"));
     part(&packages::identity(&spec.packages));
     part(format!("{BASE_ENVIRONMENT:?}").as_bytes());
     hasher.finalize().to_hex()[..32].to_owned()
@@ -243,7 +246,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn an_image_that_can_not_be_read_back_is_told_as_that() {
+    fn an_image_that_cannot_be_read_back_is_reported_as_such() {
         let library = Library { archive: std::sync::Arc::default(), matplotlib_data: Vec::new() };
         let layout = Layout::new(&library);
         let cut = without_name(&layout, |file| file.write_all(&format::MAGIC));

@@ -1,8 +1,8 @@
-//! Making an image: an interpreter starts, imports, runs the setup, and is captured between turns,
-//! when nothing of the guest is on any stack.
+//! Builds an image: an interpreter starts, imports, runs the setup, and is captured between turns,
+//! when no stack holds anything of the guest.
 //!
-//! The template's clock and random numbers are determined by the image's key, so that the same
-//! image comes out on every machine, hash order included.
+//! The image's key determines the template's clock and random numbers, so the same image is built
+//! on every machine, hash order included.
 
 use super::format::Captured;
 use super::{Facts, GeneratorState};
@@ -17,7 +17,7 @@ use crate::memory::GuestMemory;
 use crate::run::outcome::Verdict;
 use crate::run::program::Deterministic;
 
-/// Makes a template and captures it.
+/// Runs a template and captures it.
 pub(super) fn capture(
     engine: &Engine,
     layout: &Layout,

@@ -1,7 +1,7 @@
-//! The host calls of one run: which are under way, which have ended, and what the limits say.
+//! The host calls of one run: pending calls, answers, and their limits.
 //!
-//! Calls begin and are waited for on the guest's thread, and are answered on any. When the run ends,
-//! those under way are cancelled, and answers that come later are dropped.
+//! The guest's thread begins calls and waits for them; any thread answers them. The end of the run
+//! cancels pending calls and drops later answers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{Debug, Formatter};
@@ -22,22 +22,21 @@ use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::run::transcript::Transcript;
 use crate::run::value::marshal::Value;
 use crate::run::value::{json_bytes, number};
-pub use cancellation::Cancellation;
 
-mod cancellation;
+pub(crate) mod cancellation;
 
-/// Answers that are handed to the guest at once, in bytes; at least one is.
+/// The most bytes of answers that the guest gets at once; it gets at least one answer.
 const DELIVERY_BYTES: usize = 1 << 20;
 
-/// What the arguments of calls under way may take of the host's memory together: a text of 1 MiB can
-/// become 100 MiB of objects, and a function may hold on to them for as long as it takes.
+/// The most host memory that the arguments of calls in flight may take together: a text of 1 MiB
+/// can become 100 MiB of objects, and a function may keep them as long as it runs.
 const ARGUMENTS_IN_FLIGHT_BYTES: usize = 256 << 20;
 
-/// How long a call waits for the end of those that the program has given up, where they are in its
-/// way. A future ends within microseconds, unless the host is busy; a closure when it likes.
+/// How long a call waits for calls that the program has given up and that occupy its room. A future
+/// ends within microseconds unless the host is busy; a closure may take any time.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
 
-/// Runs so far, for their numbers.
+/// Counts runs to number them.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 /// The host calls of one run.
@@ -47,9 +46,9 @@ pub(crate) struct Calls {
     limits: CallLimits,
     gate: Arc<Gate>,
     transcript: Arc<Transcript>,
-    /// The function that standard input comes from.
+    /// The function that provides standard input.
     stdin: Option<String>,
-    /// Locked while the state is, never the other way round.
+    /// Lock order: the state first, then this.
     rooms: Arc<Rooms>,
     state: Mutex<State>,
 }
@@ -63,7 +62,7 @@ struct CallLimits {
 }
 
 impl CallLimits {
-    /// The limit that calls are beyond which take so much together, what it allows, and what they take.
+    /// Returns the limit that these calls exceed, the allowed amount, and the used amount.
     fn excess(&self, taken: Sum) -> Option<(LimitKind, u64, u64)> {
         if taken.calls > self.in_flight {
             let (allowed, used) = (self.in_flight as u64, taken.calls as u64);
@@ -79,14 +78,14 @@ type Hook = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct State {
     begun: u32,
-    /// Calls that nobody has answered, with what is done when they are cancelled.
+    /// Calls without an answer, and the hooks to run if they are cancelled.
     pending: BTreeMap<u32, Option<Hook>>,
-    /// Answers that the guest has not fetched, in the order in which they came.
+    /// Answers that the guest hasn't fetched, in order of arrival.
     ended: VecDeque<(u32, RecordedAnswer)>,
     is_over: bool,
     /// The last call that reads standard input.
     reading: Option<u32>,
-    /// Limits that were met, with the largest amount that was refused.
+    /// Limits that were hit, with the largest refused amount.
     met: BTreeMap<&'static str, LimitHit>,
     recorder: Option<Recorder>,
     replayer: Option<Replayer>,
@@ -98,24 +97,24 @@ impl Debug for Calls {
     }
 }
 
-/// What a run's calls came to.
+/// The result of a run's calls.
 #[derive(Debug, Default)]
 pub(crate) struct CallEffects {
-    /// Bounds on calls that stood in the run's way.
+    /// Limits on calls that the run hit.
     pub(crate) refusals: Vec<LimitHit>,
     pub(crate) recording: Option<Recording>,
 }
 
-/// What there is for a wait at this moment.
+/// What a wait finds at this moment.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Found {
     /// These calls have ended.
     Ended(Vec<(u32, RecordedAnswer)>),
-    /// None has, and some are under way.
+    /// None has ended, and some are pending.
     Pending,
-    /// Nothing is under way that could end.
+    /// No call is pending that could end.
     Idle,
-    /// A recording says that none ends in this wait.
+    /// According to the recording, none ends in this wait.
     NotNow,
 }
 
@@ -144,12 +143,12 @@ impl Calls {
         Self { run, functions, limits, gate, transcript, stdin, rooms, state: Mutex::new(state) }
     }
 
-    /// Has calls of this function count as reading standard input.
+    /// Treats calls of this function as reads of standard input.
     pub(crate) fn reading_by(self, stdin: Option<String>) -> Self {
         Self { stdin, ..self }
     }
 
-    /// Whether the call reads standard input, so that a wait for it is for who types there.
+    /// Returns whether the call reads standard input, so that the wait is for the user's typing.
     pub(crate) fn is_reading(&self, ticket: u32) -> bool {
         self.state.lock().reading == Some(ticket)
     }
@@ -158,12 +157,12 @@ impl Calls {
         self.functions.table()
     }
 
-    /// The longest call that is read.
+    /// Returns the length of the longest accepted call.
     pub(crate) fn argument_bytes(&self) -> usize {
         self.limits.argument_bytes
     }
 
-    /// Begins a call that the guest describes in JSON; returns its ticket.
+    /// Begins a call that the guest describes in JSON, and returns its ticket.
     pub(crate) fn begin(self: &Arc<Self>, call: &[u8]) -> Result<u32, HostError> {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -194,19 +193,19 @@ impl Calls {
         };
         match self.wait_for_room() {
             Ok(()) => {
-                // A panic drops the reply, which is an answer.
+                // A panic drops the reply, which answers the call.
                 let call = HostCall { arguments, run: self.run, room, reply };
                 drop(catch_unwind(AssertUnwindSafe(|| callee.call(call))));
             }
-            // An answer, as what the program learns by chance is in its recording.
+            // As an answer, so that a recording holds this refusal, which depends on timing.
             Err(refused) => reply.answer(Err(refused)),
         }
         Ok(ticket)
     }
 
-    /// Gives a call its ticket and its room; says too whether it is answered from a recording.
+    /// Assigns a call its ticket and its room. Also returns whether a recording answers it.
     ///
-    /// What it refuses depends on nothing but what the program has done, so a replay refuses the same.
+    /// Refusals here depend only on what the program did, so a replay refuses the same calls.
     fn admit(
         &self,
         name: &str,
@@ -242,7 +241,7 @@ impl Calls {
         Ok((ticket, self.rooms.take(ticket, bytes), state.replayer.is_some()))
     }
 
-    /// Waits a little where calls that the program has given up leave none for the one that begins.
+    /// Waits briefly if calls that the program has given up leave no room for a new one.
     fn wait_for_room(&self) -> Result<(), HostError> {
         let excess = || self.limits.excess(self.rooms.all());
         if excess().is_none() {
@@ -255,14 +254,14 @@ impl Calls {
         Err(HostError::new(LIMIT, text))
     }
 
-    /// Refuses a call with so many bytes.
+    /// Refuses a call of `used` bytes.
     pub(crate) fn refuse_arguments(&self, used: usize) -> HostError {
         let allowed = self.limits.argument_bytes as u64;
         self.state.lock().refuse(LimitKind::FunctionArguments, allowed, used as u64)
     }
 
-    /// Looks for ends of calls, that of `ticket` or any, and takes those that there are. Each wait
-    /// of the guest begins with this, and `has_ended` says when to look again.
+    /// Takes the answers that have arrived, to the call of `ticket` or to any. Each wait of the
+    /// guest begins with this, and `has_ended` says when to look again.
     pub(crate) fn look(&self, ticket: Option<u32>) -> Found {
         let mut state = self.state.lock();
         let is_wanted = |one: u32| ticket.is_none_or(|ticket| ticket == one);
@@ -296,20 +295,20 @@ impl Calls {
         }
     }
 
-    /// Notes that a wait for calls under way was in vain.
+    /// Records that a wait for pending calls found no answer.
     pub(crate) fn waited_in_vain(&self) {
         if let Some(recorder) = &mut self.state.lock().recorder {
             recorder.waited(&[]);
         }
     }
 
-    /// Whether a call has ended, that of `ticket` or any.
+    /// Returns whether a call has ended, that of `ticket` or any.
     pub(crate) fn has_ended(&self, ticket: Option<u32>) -> bool {
         let state = self.state.lock();
         state.ended.iter().any(|(one, _)| ticket.is_none_or(|ticket| ticket == *one))
     }
 
-    /// Nobody wants the end of this call any more. It has its room until it has ended all the same.
+    /// Cancels a call for the program. It keeps its room until the host's work on it has ended.
     pub(crate) fn cancel(&self, ticket: u32) {
         let pending = {
             let mut state = self.state.lock();
@@ -322,7 +321,7 @@ impl Calls {
         }
     }
 
-    /// The run is over: what is under way is cancelled, and nothing begins any more.
+    /// Ends the run: cancels pending calls and refuses new ones.
     pub(crate) fn close(&self) -> CallEffects {
         let (pending, effects) = {
             let mut state = self.state.lock();
@@ -340,7 +339,7 @@ impl Calls {
 
     fn answer(&self, ticket: u32, function: &str, result: Result<Json, HostError>) {
         if !self.state.lock().pending.contains_key(&ticket) {
-            // Nobody wants it any more, nor what it would say in the log.
+            // Neither the answer nor its log message is of interest any more.
             return;
         }
         let passed = |value| match number::check(&value) {
@@ -352,7 +351,7 @@ impl Calls {
         let answer = match result.and_then(passed) {
             Ok(value) => RecordedAnswer::Returned(value),
             Err(error) => {
-                let (type_name, message) = error.told(function);
+                let (type_name, message) = error.for_program(function);
                 RecordedAnswer::Raised(type_name, message)
             }
         };
@@ -361,13 +360,13 @@ impl Calls {
         let Some(hook) = state.pending.remove(&ticket) else { return };
         let answer = if used > allowed {
             let refused = state.refuse(LimitKind::FunctionResults, allowed as u64, used as u64);
-            let (type_name, message) = refused.told(function);
+            let (type_name, message) = refused.for_program(function);
             RecordedAnswer::Raised(type_name, message)
         } else {
             answer
         };
         state.ended.push_back((ticket, answer));
-        // Before the gate: who waits there locks this while it has that locked.
+        // Before the gate is locked: a waiter there holds the gate's lock while it takes this one.
         drop(state);
         drop(hook);
         self.gate.wake();
@@ -375,7 +374,7 @@ impl Calls {
 }
 
 impl State {
-    /// Notes a limit, and makes the error that says so.
+    /// Records a limit that was hit, and returns the error for the program.
     fn refuse(&mut self, limit: LimitKind, allowed: u64, used: u64) -> HostError {
         let hit = self.met.entry(limit.name()).or_insert(LimitHit { limit, allowed, used });
         hit.used = hit.used.max(used);
@@ -391,7 +390,7 @@ impl State {
         match replayer.wait(ticket) {
             Replayed::Nothing => Found::NotNow,
             Replayed::Ended(mut ended) => {
-                // What the program has cancelled meanwhile had no end in the recording either.
+                // Calls that the program has cancelled since don't end in the recording either.
                 ended.retain(|(one, _)| self.pending.remove(one).is_some());
                 Found::Ended(ended)
             }
@@ -407,7 +406,7 @@ impl State {
     }
 }
 
-/// What an answer takes on its way to the guest.
+/// Returns the size of an answer on its way to the guest.
 fn bytes_of(answer: &RecordedAnswer) -> usize {
     match answer {
         RecordedAnswer::Returned(value) => Value::from(value).encoded_len(),
@@ -415,7 +414,7 @@ fn bytes_of(answer: &RecordedAnswer) -> usize {
     }
 }
 
-/// The answers to a wait, in the format of `marshal`.
+/// Encodes the answers to a wait in the format of `marshal`.
 pub(crate) fn encode(ended: &[(u32, RecordedAnswer)]) -> Vec<u8> {
     let items = ended.iter().map(|(ticket, answer)| {
         let (is_success, result) = match answer {
@@ -427,12 +426,12 @@ pub(crate) fn encode(ended: &[(u32, RecordedAnswer)]) -> Vec<u8> {
     Value::List(items.collect()).encode()
 }
 
-/// The answer to a call that begins, in the format of `marshal`.
+/// Encodes the answer to the beginning of a call in the format of `marshal`.
 pub(crate) fn encode_begun(begun: Result<u32, HostError>) -> Vec<u8> {
     match begun {
         Ok(ticket) => Value::Int(i64::from(ticket)).encode(),
         Err(refused) => {
-            let (type_name, message) = refused.told("");
+            let (type_name, message) = refused.for_program("");
             error(&type_name, &message).encode()
         }
     }
@@ -442,7 +441,7 @@ fn error<'a>(type_name: &'a str, message: &'a str) -> Value<'a> {
     Value::List(vec![type_name.into(), message.into()])
 }
 
-/// Takes the answer of one call. Dropped without one, the call fails.
+/// Takes the answer to one call. If it is dropped without an answer, the call fails.
 #[must_use = "a call that nobody answers fails"]
 pub struct Reply {
     calls: Arc<Calls>,
@@ -458,15 +457,10 @@ impl Debug for Reply {
 }
 
 impl Reply {
-    /// Answers the call. Nothing happens if it was cancelled or its run has ended.
+    /// Answers the call. Does nothing if the call was cancelled or its run has ended.
     pub fn answer(mut self, result: Result<Json, HostError>) {
         self.is_answered = true;
         self.calls.answer(self.ticket, &self.function, result);
-    }
-
-    /// Through which to hear that the call was cancelled.
-    pub fn cancellation(&self) -> Cancellation {
-        Cancellation { calls: Arc::clone(&self.calls), ticket: self.ticket }
     }
 }
 
@@ -483,7 +477,7 @@ impl Drop for Reply {
     }
 }
 
-/// What the program is told where there are no host functions.
+/// Returns the error for programs without host functions.
 pub(crate) fn nothing_to_call() -> HostError {
     HostError::new(FAILURE, "there are no host functions here")
 }

@@ -1,12 +1,12 @@
-//! How a host function fails, and what of that the program learns.
+//! Errors of host functions, and what the program learns of them.
 
 use std::fmt::{Debug, Formatter};
 
 /// How a host function failed.
 ///
-/// One that [`new`](Self::new) makes is for the program: it raises an exception of that type with
-/// that message. Any other error, such as one that `?` passes on, is the host's: the program learns
-/// only that the function failed, and the host's log has the text.
+/// An error from [`new`](Self::new) is for the program: it raises an exception of that type with
+/// that message. Any other error, such as one that `?` passes on, is private to the host: the
+/// program only learns that the function failed, and the host's log has the text.
 ///
 /// ```
 /// # use engine::HostError;
@@ -25,31 +25,31 @@ pub struct HostError {
     is_public: bool,
 }
 
-/// The type of exceptions that say only that a host function failed.
+/// The exception type of failures whose text is private.
 pub(super) const FAILURE: &str = "HostFunctionError";
-/// The type of exceptions for calls beyond a limit.
+/// The exception type of calls beyond a limit.
 pub(super) const LIMIT: &str = "HostLimitError";
 
 impl HostError {
-    /// An error that the program learns of: an exception of Python's own type of this name, such as
-    /// `ValueError`, or else of a new subclass of `hatchery.HostFunctionError`, whose `type` is this
-    /// name.
+    /// Creates an error for the program: an exception of Python's built-in type with this name,
+    /// such as `ValueError`, or else of a new subclass of `hatchery.HostFunctionError` whose `type`
+    /// is this name.
     pub fn new(type_name: impl Into<String>, message: impl Into<String>) -> Self {
         Self { type_name: type_name.into(), message: message.into(), is_public: true }
     }
 
-    /// An error whose text stays with the host, in its log.
+    /// Creates an error whose text stays in the host's log.
     pub fn private(message: impl Into<String>) -> Self {
         Self { type_name: FAILURE.to_owned(), message: message.into(), is_public: false }
     }
 
-    /// Its text, whoever may see it.
+    /// Returns its text, whether it is private or not.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What the program learns of it: the type and the message.
-    pub(super) fn told(self, function: &str) -> (String, String) {
+    /// Returns what the program learns of it: the type and the message.
+    pub(super) fn for_program(self, function: &str) -> (String, String) {
         let Self { type_name, message, is_public } = self;
         if is_public {
             return (type_name, message);
@@ -67,7 +67,7 @@ impl Debug for HostError {
     }
 }
 
-/// Not an error type itself, so that every error type can become one.
+/// `HostError` isn't an error type itself, so that every error type can become one.
 impl<E: std::error::Error> From<E> for HostError {
     fn from(error: E) -> Self {
         Self::private(error.to_string())

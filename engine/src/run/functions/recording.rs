@@ -1,23 +1,23 @@
-//! The host calls of a run, kept so that the run can be repeated without the host.
+//! Records the host calls of a run, to repeat the run without the host.
 //!
-//! A recording has what each call was and came to, and in which of the program's waits it learned of
-//! that. So a deterministic program takes the same way again, byte for byte.
+//! A recording holds each call with its answer, and the wait in which the program received the
+//! answer. So a deterministic program runs the same way again, byte for byte.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use super::error::HostError;
 
-/// What a program asked of host functions in one run, and what it got.
+/// The calls of host functions that a program made in one run, and the answers that it received.
 ///
-/// It is plain data, to be kept in any format of serde. It holds what the program passed and was
-/// told, never an error's text that was the host's alone. It takes as much memory as all that: up to
-/// what [`Limits`](crate::Limits) allow for arguments and results of each call.
+/// Plain data that any serde format can store. Holds what the program passed and received, never
+/// the text of a private error. Its size is bounded by the [`Limits`](crate::Limits) on arguments
+/// and results of each call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     /// The calls, in the order in which they began.
     pub calls: Vec<RecordedCall>,
-    /// When the program learned of their ends, in this order.
+    /// When the program received the answers, in this order.
     pub deliveries: Vec<Delivery>,
 }
 
@@ -28,11 +28,11 @@ pub struct RecordedCall {
     pub name: String,
     /// The arguments by name.
     pub arguments: Map<String, Json>,
-    /// What came of it; `None` if the program didn't learn that.
+    /// The answer; `None` if the program didn't receive it.
     pub answer: Option<RecordedAnswer>,
 }
 
-/// What came of a call, as the program was told.
+/// The answer to a call, as the program received it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordedAnswer {
@@ -45,7 +45,7 @@ pub enum RecordedAnswer {
 /// A wait of the program in which calls ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// Waits since the delivery before in which none ended.
+    /// Waits without an answer since the previous delivery.
     pub empty_waits: u64,
     /// The calls that ended, by number from 0.
     pub calls: Vec<u32>,
@@ -64,7 +64,7 @@ impl Recorder {
         self.recording.calls.push(RecordedCall { name, arguments, answer: None });
     }
 
-    /// A wait in which these calls ended, by ticket, while there were some under way.
+    /// Records a wait with pending calls in which these calls ended, by ticket.
     pub(super) fn waited(&mut self, ended: &[(u32, RecordedAnswer)]) {
         if ended.is_empty() {
             self.empty_waits += 1;
@@ -95,13 +95,13 @@ pub(super) struct Replayer {
     empty_waits: u64,
 }
 
-/// What a wait comes to in a replay.
+/// The result of a wait in a replay.
 #[derive(Debug, PartialEq)]
 pub(super) enum Replayed {
     Ended(Vec<(u32, RecordedAnswer)>),
     /// None ended in time.
     Nothing,
-    /// The program is on another way than in the recording, or beyond its end.
+    /// The program has left the recorded path, or is beyond its end.
     Lost,
 }
 
@@ -110,7 +110,7 @@ impl Replayer {
         Self { recording, delivered: 0, empty_waits: 0 }
     }
 
-    /// Checks a call that begins, the one with this number from 0.
+    /// Checks a call that begins, by its number from 0.
     pub(super) fn begin(
         &self,
         number: usize,
@@ -126,7 +126,7 @@ impl Replayer {
         Err(HostError::new("ReplayError", format!("call {} is {here}, {there}", number + 1)))
     }
 
-    /// What a wait for the call of this ticket, or any, comes to.
+    /// Returns the result of a wait for the call of this ticket, or for any.
     pub(super) fn wait(&mut self, ticket: Option<u32>) -> Replayed {
         let Some(delivery) = self.recording.deliveries.get(self.delivered) else {
             return Replayed::Lost;
@@ -151,7 +151,7 @@ impl Replayer {
     }
 }
 
-/// A call as Python would write it, cut to a readable length.
+/// Formats a call in Python syntax, truncated to a readable length.
 fn shown(name: &str, arguments: &Map<String, Json>) -> String {
     let arguments: Vec<String> =
         arguments.iter().map(|(name, value)| format!("{name}={value}")).collect();

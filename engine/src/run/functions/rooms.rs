@@ -1,8 +1,8 @@
-//! What calls take of their run's limits: a place each, and the memory of their arguments.
-//!
-//! A call takes its room for as long as the program waits for its end, and for as long as the host
-//! works on it: a closure that has begun runs on when nobody wants its result any more, and keeps its
+//! The share of the run's limits that calls occupy: a place each, and the memory of their
 //! arguments.
+//!
+//! A call occupies its room while the program waits for it, and while the host works on it: a
+//! closure that has begun continues when nobody wants its result any more, and keeps its arguments.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Formatter};
@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 
 use crate::interrupt::gate::Gate;
 
-/// The room that the calls of a run take.
+/// The room that the calls of a run occupy.
 #[derive(Debug)]
 pub(super) struct Rooms {
     taken: Mutex<Taken>,
-    /// Where a call waits for room. Weak: what the host works on may outlive the interpreter, and
+    /// Where a call waits for room. Weak, since the host's work may outlive the interpreter and
     /// must not keep its memory.
     gate: Weak<Gate>,
 }
@@ -24,13 +24,13 @@ pub(super) struct Rooms {
 #[derive(Debug, Default)]
 struct Taken {
     uses: BTreeMap<u32, Use>,
-    /// Of the calls whose ends the program waits for: nothing but what the program does changes it.
+    /// The sum over calls that the program waits for; only the program's actions change it.
     wanted: Sum,
-    /// Of the others, which the host still works on.
+    /// The sum over other calls, which the host still works on.
     left: Sum,
 }
 
-/// What one call takes, by ticket, while either of the two holds.
+/// What one call occupies while either flag is set.
 #[derive(Debug, Clone, Copy)]
 struct Use {
     bytes: usize,
@@ -38,7 +38,7 @@ struct Use {
     is_worked_on: bool,
 }
 
-/// What some calls take together.
+/// A number of calls, and the bytes of their arguments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub(super) calls: usize,
@@ -62,18 +62,18 @@ impl Rooms {
         Arc::new(Self { taken: Mutex::default(), gate: Arc::downgrade(gate) })
     }
 
-    /// What the calls take whose ends the program waits for.
+    /// Returns what the calls occupy that the program waits for.
     pub(super) fn wanted(&self) -> Sum {
         self.taken.lock().wanted
     }
 
-    /// What all calls take, also those that the program has given up.
+    /// Returns what all calls occupy, including those that the program has given up.
     pub(super) fn all(&self) -> Sum {
         let Taken { wanted, left, .. } = &*self.taken.lock();
         Sum { calls: wanted.calls + left.calls, bytes: wanted.bytes.saturating_add(left.bytes) }
     }
 
-    /// Takes room for a call that begins. The program waits for it from now on, and whoever has the
+    /// Occupies room for a new call. The program waits for it from now on, and the owner of the
     /// room works on it.
     pub(super) fn take(self: &Arc<Self>, ticket: u32, bytes: usize) -> Room {
         let mut taken = self.taken.lock();
@@ -82,7 +82,7 @@ impl Rooms {
         Room { rooms: Arc::clone(self), ticket }
     }
 
-    /// The program knows the end of a call, or doesn't want it.
+    /// Notes that the program has received the answer to a call, or gave the call up.
     pub(super) fn unwanted(&self, ticket: u32) {
         let taken = &mut *self.taken.lock();
         let Some(one) = taken.uses.get_mut(&ticket).filter(|one| one.is_wanted) else { return };
@@ -95,7 +95,7 @@ impl Rooms {
         }
     }
 
-    /// Nothing works on a call any more.
+    /// Notes that nothing works on a call any more.
     fn ended(&self, ticket: u32) {
         let mut lock = self.taken.lock();
         let taken = &mut *lock;
@@ -106,7 +106,7 @@ impl Rooms {
         }
         taken.left.take_off(one.bytes);
         taken.uses.remove(&ticket);
-        // Before the gate: who waits there locks this while it has that locked.
+        // Before the gate is locked: a waiter there holds the gate's lock while it takes this one.
         drop(lock);
         if let Some(gate) = self.gate.upgrade() {
             gate.wake();
@@ -114,10 +114,10 @@ impl Rooms {
     }
 }
 
-/// What a call takes of the limits of its run: its place among those in flight, and the memory of its
-/// arguments. Dropping it gives that back.
+/// A call's share of the limits of its run: its place among the calls in flight, and the memory of
+/// its arguments. Dropping it frees both.
 ///
-/// What works on the call keeps it until it has ended, also if the call is cancelled meanwhile.
+/// Whatever works on the call keeps it until it has ended, even if the call is cancelled.
 #[must_use = "the call counts as ended once this is dropped"]
 pub struct Room {
     rooms: Arc<Rooms>,
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_work_wakes_who_waits_for_room() {
+    fn the_end_of_work_wakes_a_call_that_waits_for_room() {
         let gate = Arc::new(Gate::new());
         let rooms = Rooms::new(&gate);
         let room = rooms.take(1, 1);

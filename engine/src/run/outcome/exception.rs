@@ -1,9 +1,9 @@
-//! An exception as the guest tells of it: texts, frames, and the exceptions behind it.
+//! An exception as the guest describes it: texts, frames, and chained exceptions.
 
 use serde::{Deserialize, Serialize};
 
-/// Exceptions of a chain and of groups, frames of all of them, and notes of each, that are told of
-/// one by one; `agent/hatchery/_describe.py` has the same numbers.
+/// The most exceptions of a chain and its groups, frames of all of them, and notes of each, that
+/// are described; `agent/hatchery/_describe.py` has the same numbers.
 const MOST_EXCEPTIONS: usize = 50;
 const MOST_FRAMES: usize = 500;
 const MOST_NOTES: usize = 100;
@@ -18,32 +18,33 @@ pub struct Exception {
     /// `str()` of the exception.
     pub message: String,
     /// The traceback as Python prints it, with the whole chain and without frames of the agent.
-    /// Empty for one of a chain or a group, which is part of the text of the first.
+    /// Empty for a chained exception or a group's member, whose text is part of the first
+    /// traceback.
     #[serde(default)]
     pub traceback: String,
-    /// What `add_note` added; at most 100.
+    /// The notes of `add_note`; at most 100.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Where it passed, from the outermost call to the one that raised, at most 500 in the whole
-    /// chain. The middle of a deep recursion is left out, and so are frames of the agent.
+    /// The frames that it passed, from the outermost call to the one that raised, at most 500 in
+    /// the whole chain. The middle of a deep recursion is left out, and so are frames of the agent.
     #[serde(default)]
     pub frames: Vec<StackFrame>,
-    /// What `raise … from` named.
+    /// The exception that `raise … from` named.
     #[serde(default)]
     pub cause: Option<Box<Exception>>,
-    /// What was being handled when it was raised, unless it has a cause or says `from None`.
-    /// A chain is told of up to the 50th exception.
+    /// The exception being handled when it was raised, unless it has a cause or says `from None`.
+    /// Chains end at the 50th exception.
     #[serde(default)]
     pub context: Option<Box<Exception>>,
     /// The members of an `ExceptionGroup`.
     #[serde(default)]
     pub group: Vec<Exception>,
-    /// Where a `SyntaxError` is in the source.
+    /// The position of a `SyntaxError` in the source.
     #[serde(default)]
     pub syntax: Option<Box<SyntaxPosition>>,
 }
 
-/// A place that an exception passed.
+/// A frame that an exception passed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StackFrame {
@@ -63,12 +64,12 @@ pub struct StackFrame {
     pub end_column: Option<u32>,
     /// The function, or `<module>`.
     pub function: String,
-    /// The line of source without its indentation, where the source is known.
+    /// The line of source without its indentation, if the source is known.
     #[serde(default)]
     pub source_line: Option<String>,
 }
 
-/// Where a `SyntaxError` is, as far as it says.
+/// The position of a `SyntaxError`, as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SyntaxPosition {
@@ -87,7 +88,7 @@ pub struct SyntaxPosition {
 }
 
 impl Exception {
-    /// One with no more than these three texts.
+    /// Creates an exception with these three texts only.
     pub fn new(
         type_name: impl Into<String>,
         message: impl Into<String>,
@@ -101,8 +102,8 @@ impl Exception {
         }
     }
 
-    /// Whether an honest agent tells as much: each of the first three texts has at most `cap`
-    /// bytes, and all others have together.
+    /// Returns whether an honest agent sends this much: each of the first three texts has at most
+    /// `cap` bytes, and so have all others together.
     pub(crate) fn is_within(&self, cap: usize) -> bool {
         let mut sizes = Sizes::default();
         sizes.add_details(self);
@@ -129,7 +130,7 @@ impl Sizes {
         self.add_details(exception);
     }
 
-    /// All but the first three texts. Depth is bounded by that of the JSON that it came in.
+    /// Adds everything except the first three texts. The depth of the JSON bounds the depth here.
     fn add_details(&mut self, exception: &Exception) {
         let Exception { notes, frames, cause, context, group, syntax, .. } = exception;
         let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);

@@ -1,6 +1,6 @@
 //! Rich forms of an object: data of several MIME types, as notebooks show them.
 //!
-//! A guest says what they are, so a name may lie about its data.
+//! A guest states the types, so they may not match the data.
 
 use std::sync::Arc;
 
@@ -8,11 +8,12 @@ use serde::{Serialize, Serializer};
 
 use crate::run::base64;
 
-/// The longest name of a MIME type; `agent/hatchery/_display.py` has the same two.
+/// The longest name of a MIME type, and the most forms; `agent/hatchery/_display.py` has the same
+/// numbers.
 const LONGEST_TYPE: usize = 255;
 const MOST_FORMS: usize = 32;
 
-/// What one form of an object is.
+/// The data of one form of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MimeData {
     /// A text, such as HTML, SVG or JSON.
@@ -22,7 +23,7 @@ pub enum MimeData {
 }
 
 impl MimeData {
-    /// Its bytes; those of a text are UTF-8.
+    /// Returns its bytes; those of a text are UTF-8.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Text(text) => text.as_bytes(),
@@ -30,7 +31,7 @@ impl MimeData {
         }
     }
 
-    /// The text, if it is one.
+    /// Returns the text, if it is one.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -39,17 +40,16 @@ impl MimeData {
     }
 }
 
-/// The forms of one object by MIME type, in the order in which the object gave them. A clone is a
-/// reference.
+/// The forms of one object by MIME type, in the object's order. A clone is a reference.
 ///
-/// As JSON it is what notebooks have: an object from types to texts, bytes in base64.
+/// Its JSON is that of notebooks: an object from types to texts, bytes in base64.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MimeBundle {
     forms: Arc<[(String, MimeData)]>,
 }
 
 impl MimeBundle {
-    /// `None` if a name is none or is there twice, or if there are too many.
+    /// Creates a bundle; `None` if a name is invalid or repeated, or if there are too many.
     pub(crate) fn new(forms: Vec<(String, MimeData)>) -> Option<Self> {
         let is_name = |name: &str| {
             name.len() <= LONGEST_TYPE
@@ -63,27 +63,27 @@ impl MimeBundle {
         is_sound.then(|| Self { forms: forms.into() })
     }
 
-    /// The form of this type, such as `image/png`.
+    /// Returns the form of this type, such as `image/png`.
     pub fn get(&self, mime_type: &str) -> Option<&MimeData> {
         self.iter().find(|(name, _)| *name == mime_type).map(|(_, data)| data)
     }
 
-    /// The text of this type, such as `text/html`.
+    /// Returns the text of this type, such as `text/html`.
     pub fn text(&self, mime_type: &str) -> Option<&str> {
         self.get(mime_type).and_then(MimeData::as_text)
     }
 
-    /// Each type with its data.
+    /// Iterates over the types with their data.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &MimeData)> {
         self.forms.iter().map(|(name, data)| (name.as_str(), data))
     }
 
-    /// Whether there is no form.
+    /// Returns whether there is no form.
     pub fn is_empty(&self) -> bool {
         self.forms.is_empty()
     }
 
-    /// How long names and data are together.
+    /// Returns the length of names and data together.
     pub fn byte_count(&self) -> usize {
         self.iter().map(|(name, data)| name.len() + data.as_bytes().len()).sum()
     }

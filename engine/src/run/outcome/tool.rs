@@ -7,7 +7,7 @@ use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::limits::{LimitHit, LimitKind};
 use crate::run::base64;
 
-/// The form of a result that tools of agents exchange, with fields of ours behind it.
+/// The result format that agents' REPL tools share, followed by fields of ours.
 #[derive(Serialize)]
 struct ToolResult<'a> {
     stdout: String,
@@ -15,7 +15,7 @@ struct ToolResult<'a> {
     /// The traceback of an exception that ended the program.
     exception: Option<&'a str>,
     success: bool,
-    /// Seconds on the clock.
+    /// The wall time in seconds.
     execution_time: f64,
     timed_out: bool,
     passed: bool,
@@ -25,9 +25,9 @@ struct ToolResult<'a> {
     bundle: Option<&'a MimeBundle>,
     displays: &'a [MimeBundle],
     exit_code: Option<u8>,
-    /// What `sys.exit` was given, or that the program aborted or crashed its interpreter.
+    /// The argument of `sys.exit`, or that the program aborted or crashed its interpreter.
     message: Option<&'a str>,
-    /// The traceback of where an interrupt ended the program.
+    /// The traceback of the place where an interrupt ended the program.
     interrupted_at: Option<&'a str>,
     session_restored: bool,
     error: Option<ToolError<'a>>,
@@ -62,7 +62,7 @@ struct ToolFile<'a> {
     path: &'a str,
     change: ChangeKind,
     bytes: usize,
-    /// In base64; only if contents are wanted, and not of a file that was deleted.
+    /// In base64; only if contents are requested and the file wasn't deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<String>,
 }
@@ -79,7 +79,7 @@ struct ToolUsage {
 }
 
 impl Outcome {
-    /// The outcome as a JSON object.
+    /// Returns the outcome as a JSON object.
     ///
     /// The first six fields are those that REPL tools of agents agree on: `stdout`, `stderr`,
     /// `exception` (the traceback, or null), `success`, `execution_time` (seconds) and
@@ -96,8 +96,8 @@ impl Outcome {
         self.tool_json(false)
     }
 
-    /// The same with the contents of each changed file, as `data` in base64. It is as large as
-    /// they are and a third more; `Limits::file_bytes` bounds them.
+    /// Returns the same with the contents of each changed file, as `data` in base64, which is a
+    /// third larger than they are; `Limits::file_bytes` bounds them.
     pub fn to_tool_json_with_files(&self) -> serde_json::Value {
         self.tool_json(true)
     }
@@ -144,8 +144,8 @@ impl Outcome {
         serde_json::to_value(result).expect("strings, numbers and values have a JSON form")
     }
 
-    /// Whether a limit on time ended the job: wall time, CPU time, or its deadline, which can also
-    /// end it while it waits.
+    /// Returns whether a time limit ended the job: wall time, CPU time, or its deadline, which can
+    /// also end it in the queue.
     pub fn is_timeout(&self) -> bool {
         let is_time =
             |limit| matches!(limit, LimitKind::Wall | LimitKind::Cpu | LimitKind::Deadline);
@@ -154,7 +154,7 @@ impl Outcome {
 }
 
 impl Verdict {
-    /// The name that results carry, such as `completed`.
+    /// Returns the name in results, such as `completed`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Completed { .. } => "completed",
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(json["error"]["context"]["type"], "KeyError");
     }
 
-    /// A grader's tests stand behind the code that is graded, and don't run if that leaves.
+    /// A grader appends its tests to the code that it grades; they don't run if the code exits.
     #[test]
     fn only_what_ran_to_its_end_has_passed() {
         let completed = Verdict::Completed {

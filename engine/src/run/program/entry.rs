@@ -1,23 +1,24 @@
-//! What of a program runs, and where its script lies.
+//! Which part of a program runs, and where its script is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::BadProgram;
+use super::error::InvalidProgram;
 use crate::files::mount::Mount;
 use crate::run::names::is_name;
 use crate::run::value::{Value, number};
 
-/// What of a program runs.
+/// Which part of a program runs.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum Entry {
-    /// Its source, statement by statement; if the last one is an expression, that is the value.
+    /// Its source, statement by statement; if the last one is an expression, its value is the
+    /// result.
     #[default]
     Statements,
     /// Its source, which has to be one expression.
     Expression,
-    /// A function of a module, in place of source.
+    /// A function of a module, instead of source.
     Call(Call),
 }
 
@@ -28,14 +29,14 @@ pub struct Call {
     pub module: String,
     /// The function in it, such as `dumps` or `Class.method`.
     pub function: String,
-    /// What it is given by position.
+    /// Positional arguments.
     pub args: Vec<Value>,
-    /// What it is given by name.
+    /// Keyword arguments.
     pub keywords: BTreeMap<String, Value>,
 }
 
 impl Call {
-    /// A call of `target`, such as `json:dumps`, without arguments yet. What is no target is
+    /// Creates a call of `target`, such as `json:dumps`, without arguments. An invalid target is
     /// refused when the job is submitted.
     pub fn new(target: &str) -> Self {
         let (module, function) = target.split_once(':').unwrap_or((target, ""));
@@ -43,64 +44,65 @@ impl Call {
         Self { module, function, args: Vec::new(), keywords: BTreeMap::new() }
     }
 
-    /// Adds an argument by position.
+    /// Adds a positional argument.
     pub fn arg(mut self, value: impl Into<Value>) -> Self {
         self.args.push(value.into());
         self
     }
 
-    /// Adds an argument by name.
+    /// Adds a keyword argument.
     pub fn keyword(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.keywords.insert(name.into(), value.into());
         self
     }
 
-    /// Whether it can be called.
+    /// Checks the names and values of the call.
     ///
     /// # Errors
-    /// Module or function are no dotted names, or the name of an argument is none.
-    pub(super) fn check(&self) -> Result<(), BadProgram> {
+    /// The module or the function isn't a dotted name, or an argument is invalid.
+    pub(super) fn check(&self) -> Result<(), InvalidProgram> {
         let Self { module, function, args, keywords } = self;
         if ![module, function].into_iter().all(|dotted| dotted.split('.').all(is_name)) {
-            // As it was typed: without a function there may have been no colon.
+            // As the user wrote it: without a function there may have been no colon.
             let target = match function.as_str() {
                 "" => module.clone(),
                 function => format!("{module}:{function}"),
             };
-            return Err(BadProgram::Call { target });
+            return Err(InvalidProgram::Call { target });
         }
         keywords.iter().try_for_each(|(name, value)| check_given(name, value))?;
         args.iter().try_for_each(|value| check_value("an argument", value))
     }
 }
 
-/// A script's place: the program finds the modules beside it.
+/// The place of a script, so that the program finds the modules beside it.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// Its folder, of which modules are shown.
+    /// The folder, of which only modules are visible.
     pub folder: Arc<Mount>,
-    /// Its name there.
+    /// The script's name in the folder.
     pub name: String,
 }
 
-/// Deeper values are no use, as those in the other direction (`agent/hatchery/_describe.py`).
+/// The deepest nesting of a value; the other direction has the same
+/// (`agent/hatchery/_describe.py`).
 const MOST_DEPTH: usize = 100;
 
-/// Whether a program can be given the value under this name.
-pub(super) fn check_given(name: &str, value: &Value) -> Result<(), BadProgram> {
+/// Checks that a program can be given the value under this name.
+pub(super) fn check_given(name: &str, value: &Value) -> Result<(), InvalidProgram> {
     if !is_name(name) {
-        return Err(BadProgram::Name { name: name.to_owned() });
+        return Err(InvalidProgram::Name { name: name.to_owned() });
     }
     check_value(name, value)
 }
 
-fn check_value(name: &str, value: &Value) -> Result<(), BadProgram> {
+fn check_value(name: &str, value: &Value) -> Result<(), InvalidProgram> {
     match value {
         Value::Json(json) if !is_within(json, MOST_DEPTH) => {
-            Err(BadProgram::Depth { name: name.to_owned() })
+            Err(InvalidProgram::Depth { name: name.to_owned() })
         }
         Value::Json(json) => number::check(json)
-            .map_err(|problem| BadProgram::Number { name: name.to_owned(), problem }),
+            .map_err(|problem| InvalidProgram::Number { name: name.to_owned(), problem }),
         _ => Ok(()),
     }
 }

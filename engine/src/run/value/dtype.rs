@@ -1,9 +1,9 @@
-//! The types of items that arrays are passed with, and those of them that Rust has.
+//! The item types of arrays, and the Rust types among them.
 
 /// Units of dates and durations.
 const UNITS: [&str; 13] = ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"];
 
-/// The bytes of one item; `None` for what is no type that is passed.
+/// Returns the bytes of one item; `None` if the type can't be passed.
 pub(crate) fn item_bytes(dtype: &str) -> Option<usize> {
     let (order, rest) = dtype.split_at_checked(1)?;
     let (kind, size) = rest.split_at_checked(1)?;
@@ -26,13 +26,13 @@ pub(crate) fn item_bytes(dtype: &str) -> Option<usize> {
     is_known.then(|| size.checked_mul(width)).flatten()
 }
 
-/// A type of Rust that is a type of NumPy as well.
+/// A Rust type that is also a NumPy type.
 pub trait Element: sealed::Element {}
 
 impl<T: sealed::Element> Element for T {}
 
 pub(crate) mod sealed {
-    /// What arrays need to know of an item.
+    /// What arrays need to know about an item.
     pub trait Element: Copy {
         /// NumPy's name of the type.
         const DTYPE: &'static str;
@@ -40,7 +40,7 @@ pub(crate) mod sealed {
         /// Appends the item, little-endian.
         fn put(self, data: &mut Vec<u8>);
 
-        /// The item of exactly its bytes.
+        /// Reads the item from exactly its bytes.
         fn take(bytes: &[u8]) -> Self;
     }
 }

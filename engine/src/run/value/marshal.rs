@@ -9,22 +9,22 @@ use serde_json::Value as Json;
 
 use crate::run::value::number::{LongInteger, Numeral};
 
-/// What a guest can be sent.
+/// A value for the guest.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'a> {
     None,
     Bool(bool),
     Int(i64),
-    /// What is above the integers of `Int`.
+    /// An integer above the range of `Int`.
     Unsigned(u64),
-    /// What is beyond 64 bits.
+    /// An integer beyond 64 bits.
     Long(LongInteger),
     Float(f64),
     Str(Cow<'a, str>),
     Bytes(Cow<'a, [u8]>),
     List(Vec<Value<'a>>),
     Tuple(Vec<Value<'a>>),
-    /// In this order; no name comes twice.
+    /// In this order, with unique names.
     Dict(Vec<(Cow<'a, str>, Value<'a>)>),
 }
 
@@ -36,15 +36,15 @@ impl<'a> Value<'a> {
         Self::Dict(items.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)).collect())
     }
 
-    /// The bytes that `marshal.loads` makes this value of. It refuses them if a part is longer than
-    /// 2 GiB, for which a guest has no room.
+    /// Encodes the value for `marshal.loads`, which refuses it if a part is longer than 2 GiB; a
+    /// guest has no room for that.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.encoded_len());
         self.write(&mut bytes);
         bytes
     }
 
-    /// At least as many bytes as the encoded value has.
+    /// Returns an upper bound on the length of the encoded value.
     pub(crate) fn encoded_len(&self) -> usize {
         match self {
             Self::None | Self::Bool(_) => 1,
@@ -122,7 +122,7 @@ fn write_digits(
 ) {
     bytes.push(b'l');
     let count = i32::try_from(digits.len()).expect("numbers are checked before they are encoded");
-    // The sign is in the number of digits.
+    // The number of digits carries the sign.
     bytes.extend((if is_negative { -count } else { count }).to_le_bytes());
     digits.for_each(|digit| bytes.extend(digit.to_le_bytes()));
 }
@@ -133,7 +133,7 @@ fn write_sized(bytes: &mut Vec<u8>, code: u8, content: &[u8]) {
     bytes.extend(content);
 }
 
-/// Lengths are signed: what has too many bytes is given one that is refused.
+/// Lengths are signed: one that is too large becomes a length that the guest refuses.
 fn write_len(bytes: &mut Vec<u8>, length: usize) {
     bytes.extend(i32::try_from(length).unwrap_or(-1).to_le_bytes());
 }
@@ -145,7 +145,7 @@ impl From<bool> for Value<'_> {
 }
 
 impl From<usize> for Value<'_> {
-    /// Numbers above the largest that fits become that one.
+    /// Saturates at the largest value that fits.
     fn from(value: usize) -> Self {
         Self::Int(i64::try_from(value).unwrap_or(i64::MAX))
     }
@@ -183,7 +183,7 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     }
 }
 
-/// What this machine's Python makes of encoded bytes, which appear as lists of numbers.
+/// Returns how this machine's Python decodes the bytes; bytes appear as lists of numbers.
 #[cfg(test)]
 pub(crate) fn as_python_reads(encoded: &[u8]) -> serde_json::Value {
     let hex: String = encoded.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,17 +1,18 @@
-//! Numbers of JSON on their way between host and guest.
+//! JSON numbers on their way between host and guest.
 //!
 //! Whole numbers are exact, however many digits they have; all others are the nearest float, as in
-//! Python's own `json`. What can't be passed so is refused, and never becomes another number.
+//! Python's own `json`. A number that can't be passed like this is refused, and never becomes
+//! another number.
 //!
-//! `serde_json` keeps the digits of whole numbers beyond 64 bits if its feature `arbitrary_precision`
-//! is on, for the whole program around it; without it, it makes them floats as it reads them. A guest
-//! is told which is the case (`hatchery/_wire.py`), and then sends no such numbers.
+//! `serde_json` keeps the digits of whole numbers beyond 64 bits if its feature
+//! `arbitrary_precision` is on anywhere in the program; otherwise it reads them as floats. The
+//! guest is told (`hatchery/_wire.py`), and then sends no such numbers.
 
 use std::sync::LazyLock;
 
 use serde_json::{Number, Value as Json};
 
-/// The most digits of a whole number that a program is given: what CPython itself makes of a text.
+/// The most digits of a whole number for a program, the same as CPython's own limit for texts.
 const MOST_DIGITS: usize = 4300;
 
 /// Bits of a digit of CPython's `marshal`.
@@ -23,18 +24,18 @@ pub(crate) static ARE_ALL_EXACT: LazyLock<bool> = LazyLock::new(|| {
     serde_json::from_str::<Number>(beyond).is_ok_and(|number| number.to_string() == beyond)
 });
 
-/// A number as a guest can be sent it.
+/// A number in a form for the guest.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Numeral {
     Int(i64),
-    /// What is above the integers of `Int`.
+    /// An integer above the range of `Int`.
     Unsigned(u64),
-    /// What is beyond 64 bits.
+    /// An integer beyond 64 bits.
     Long(LongInteger),
     Float(f64),
 }
 
-/// A whole number as `marshal` has it: digits of 15 bits, the lowest first, and the sign.
+/// A whole number in `marshal`'s form: digits of 15 bits, the lowest first, and the sign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LongInteger {
     pub(crate) digits: Vec<u16>,
@@ -42,7 +43,7 @@ pub(crate) struct LongInteger {
 }
 
 impl From<&Number> for Numeral {
-    /// A number that no float can hold is an infinity; [`check`] refuses those before.
+    /// A number beyond the range of floats becomes an infinity; [`check`] refuses it before.
     fn from(number: &Number) -> Self {
         if let Some(number) = number.as_i64() {
             return Self::Int(number);
@@ -59,10 +60,10 @@ impl From<&Number> for Numeral {
 }
 
 impl LongInteger {
-    /// The number that these decimal digits are; `None` if there is more than digits and a sign.
+    /// Parses a decimal number; `None` if there is more than digits and a sign.
     fn parse(text: &str) -> Option<Self> {
         let decimals = whole(text)?.as_bytes();
-        // Nine decimals at once: with a digit they fit 64 bits.
+        // Nine decimals at a time: together with a digit they fit into 64 bits.
         let mut digits: Vec<u16> = Vec::with_capacity(decimals.len() / 4 + 1);
         for chunk in decimals.chunks(9) {
             let value = chunk.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'));
@@ -89,13 +90,13 @@ fn is_whole(number: &Number) -> bool {
     is_of_64_bits(number) || whole(&number.to_string()).is_some()
 }
 
-/// The digits of a whole number; `None` if it has a fraction or an exponent.
+/// Returns the digits of a whole number; `None` if it has a fraction or an exponent.
 fn whole(text: &str) -> Option<&str> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     digits.bytes().all(|digit| digit.is_ascii_digit()).then_some(digits)
 }
 
-/// Whether a guest can be given every number of a value; else what is wrong with one.
+/// Checks that every number of a value can be passed to a guest; else returns why not.
 pub(crate) fn check(json: &Json) -> Result<(), String> {
     match json {
         Json::Number(number) if !is_of_64_bits(number) => check_text(&number.to_string()),
@@ -119,8 +120,8 @@ fn check_text(text: &str) -> Result<(), String> {
     }
 }
 
-/// Writes the floats of a value that comes from a guest as `serde_json` does, so that it is equal to
-/// one that was made here: to Python 10²² is `1e+22`. Fails if one is no float.
+/// Rewrites the floats of a value from a guest as `serde_json` writes them, so that it equals a
+/// value made here: Python writes 10²² as `1e+22`. Fails if a number is no float.
 pub(crate) fn normalise(json: &mut Json) -> Result<(), String> {
     match json {
         Json::Number(number) if !is_whole(number) => {
@@ -134,9 +135,9 @@ pub(crate) fn normalise(json: &mut Json) -> Result<(), String> {
     }
 }
 
-/// About how many bytes of the heap a number takes.
+/// Returns the approximate heap memory of a number, in bytes.
 pub(crate) fn heap_bytes(number: &Number) -> usize {
-    /// What an allocation takes at least.
+    /// The smallest allocation.
     const LEAST: usize = 32;
     match number.as_i64().is_some() || number.is_f64() {
         true => LEAST,
@@ -152,7 +153,7 @@ mod tests {
         serde_json::from_str(text).unwrap()
     }
 
-    /// The number that the digits stand for, by the way back.
+    /// Converts the digits back to decimals.
     fn decimal(integer: &LongInteger) -> String {
         let mut decimals = vec![0_u8];
         for digit in integer.digits.iter().rev() {

@@ -1,11 +1,11 @@
-//! Values as a guest sends them: a description and raw buffers, of which either may be a lie.
-//! `describe` in `agent/hatchery/_values.py` is the other side.
+//! Decodes values from a guest: a description and raw buffers, both untrusted. `describe` in
+//! `agent/hatchery/_values.py` is the other side.
 
 use serde::Deserialize;
 
 use super::{Array, Column, Frame, TEXT_BYTES, Value};
 
-/// What a guest says that its buffers are.
+/// The guest's description of its buffers.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 enum Description {
@@ -29,8 +29,7 @@ enum ColumnDescription {
     Strings {},
 }
 
-/// The value of a description and buffers, which must be exactly those that it needs, and take no
-/// more than `room` bytes.
+/// Decodes a description and its buffers, which must match exactly and take at most `room` bytes.
 pub(crate) fn parsed(
     description: serde_json::Value,
     buffers: &[&[u8]],
@@ -66,7 +65,7 @@ pub(crate) fn parsed(
     }
 }
 
-/// Buffers that are taken one after another, and what the host has room for besides them.
+/// Buffers to be taken one after another, and the memory left for other data.
 struct Buffers<'a> {
     rest: std::slice::Iter<'a, &'a [u8]>,
     room: usize,
@@ -98,7 +97,7 @@ fn column(
     }
 }
 
-/// Texts of these lengths, 4 bytes each, where -1 stands for a missing one.
+/// Decodes texts of these lengths, 4 bytes each, where -1 stands for a missing text.
 fn strings(lengths: &[u8], texts: &[u8], rows: usize) -> Result<Column, String> {
     let (lengths, behind) = lengths.as_chunks::<4>();
     if lengths.len() != rows || !behind.is_empty() {

@@ -1,11 +1,11 @@
-//! Values as a guest is sent them; `to_object` in `agent/hatchery/_values.py` is the other side.
+//! Encodes values for a guest; `to_object` in `agent/hatchery/_values.py` is the other side.
 
 use std::borrow::Cow;
 
 use super::{Array, Column, Frame, Value, Variables};
 use crate::run::value::marshal::Value as Marshal;
 
-/// A list whose first item says what the rest is.
+/// Encodes a value as a list whose first item names the kind of the rest.
 pub(crate) fn encoded(value: &Value) -> Marshal<'_> {
     match value {
         Value::Json(json) => Marshal::List(vec!["plain".into(), json.into()]),
@@ -15,7 +15,7 @@ pub(crate) fn encoded(value: &Value) -> Marshal<'_> {
     }
 }
 
-/// Values by their names.
+/// Encodes values by name.
 pub(crate) fn encoded_all(variables: &Variables) -> Marshal<'_> {
     Marshal::dict(variables.iter().map(|(name, value)| (name.as_str(), encoded(value))))
 }
@@ -50,7 +50,7 @@ fn encoded_column(column: &Column) -> Marshal<'_> {
     let mut lengths = Vec::with_capacity(4 * texts.len());
     let mut bytes = Vec::new();
     for text in texts {
-        // A text of 2 GiB has no room in a guest, and neither have all of them.
+        // A guest has no room for texts of 2 GiB, together or alone.
         let length = text.as_ref().map_or(-1, |text| i32::try_from(text.len()).unwrap_or(i32::MAX));
         lengths.extend(length.to_le_bytes());
         bytes.extend(text.iter().flat_map(|text| text.bytes()));

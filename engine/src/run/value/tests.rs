@@ -1,4 +1,4 @@
-//! Values, their constructors, and what passes between host and guest.
+//! Values, their constructors, and their way between host and guest.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -76,7 +76,7 @@ fn arrays_have_as_many_bytes_as_their_shape() {
     ] {
         assert!(Array::new(dtype, shape.clone(), vec![0; bytes]).is_err(), "{dtype} {shape:?}");
     }
-    assert_eq!(Array::new("|b1", [1; 33], [0]), Err(BadValue::Dimensions));
+    assert_eq!(Array::new("|b1", [1; 33], [0]), Err(InvalidValue::Dimensions));
 }
 
 #[test]

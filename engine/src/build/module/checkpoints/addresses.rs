@@ -1,4 +1,4 @@
-//! Which loads Cranelift keeps in each round of a loop.
+//! Finds the loads that Cranelift keeps in each round of a loop.
 //!
 //! Cranelift removes a load only where an earlier access that dominates it has the same address
 //! value and the same constant offset, with no store in between (`alias_analysis.rs` of
@@ -9,16 +9,16 @@
 //! - No access before the loop has the same constant offset. This holds for addresses that aren't
 //!   constants themselves, because Cranelift adds a constant address and its offset up.
 //!
-//! An earlier access within the loop does no harm: it dominates the load, so each round makes it.
-//! Loads of which neither is plain don't count, which costs at most a needless checkpoint.
+//! An earlier access within the loop does no harm: it dominates the load, so each round makes it. A
+//! load that fits neither case evidently doesn't count, which costs at most a needless checkpoint.
 
 use std::collections::{HashMap, HashSet};
 
 use wasmer::sys::wasmparser::Operator;
 
-use super::paths::{AccessKind, access};
+use super::access::{AccessKind, access};
 
-/// Operators that one address may be computed by; longer computations don't count.
+/// The most operators that may compute an address; longer computations don't count.
 const MOST_OPERATORS: usize = 32;
 
 /// The addresses of one function's loads.
@@ -27,13 +27,13 @@ pub(super) struct Addresses<'a> {
     operators: &'a [Operator<'a>],
     /// For each loop, in the order of loops, the locals that each of its rounds changes.
     changing: Vec<HashSet<u32>>,
-    /// For each loop, in the order of loops, where it begins.
+    /// For each loop, in the order of loops, the operator at which it begins.
     begins: Vec<usize>,
-    /// For each constant offset, where the first access with it is.
+    /// For each constant offset, the first access with it.
     first_at: HashMap<u64, usize>,
 }
 
-/// What one `local.set` of a loop computes its value from; `None` if that isn't plain.
+/// The locals from which one `local.set` of a loop computes its value; `None` if unknown.
 type Sources = Option<Vec<u32>>;
 
 impl<'a> Addresses<'a> {
@@ -52,10 +52,10 @@ impl<'a> Addresses<'a> {
         Self { operators, changing, begins, first_at }
     }
 
-    /// How many of the loops around the load at `at`, counted from the outermost, keep it in each
-    /// round. A loop that keeps it is within loops that keep it: an address that changes in an
-    /// inner loop is unknown outside of it, and what no access before the inner loop has, none
-    /// before the outer one has.
+    /// Returns the number of loops around the load at `at`, counted from the outermost, that keep
+    /// it in each round. If an inner loop keeps it, so do the loops around: an address that changes
+    /// in an inner loop is unknown outside of it, and an offset without an access before the inner
+    /// loop has none before the outer one.
     pub(super) fn kept_in(&self, at: usize, loops: &[usize]) -> usize {
         let sources = sources_before(self.operators, at);
         let is_constant = sources.as_ref().is_some_and(Vec::is_empty);
@@ -71,10 +71,10 @@ impl<'a> Addresses<'a> {
     }
 }
 
-/// The locals that each loop sets, with what from.
+/// Returns the locals that each loop sets, each with the sources of its values.
 fn sets_by_loop(operators: &[Operator<'_>]) -> Vec<HashMap<u32, Vec<Sources>>> {
     let mut sets: Vec<HashMap<u32, Vec<Sources>>> = Vec::new();
-    // Of each block that is open, the number of the loop that it is.
+    // For each open block, the number of the loop that it is.
     let mut blocks: Vec<Option<usize>> = vec![None];
     for (at, operator) in operators.iter().enumerate() {
         match operator {
@@ -100,8 +100,8 @@ fn sets_by_loop(operators: &[Operator<'_>]) -> Vec<HashMap<u32, Vec<Sources>>> {
     sets
 }
 
-/// The locals that each round changes: every value that they are given there comes from themselves
-/// or from others that change.
+/// Returns the locals that each round changes: every value assigned to them comes from themselves
+/// or from other changing locals.
 fn changing(sets: &HashMap<u32, Vec<Sources>>) -> HashSet<u32> {
     let mut changing = HashSet::new();
     loop {
@@ -121,11 +121,11 @@ fn changing(sets: &HashMap<u32, Vec<Sources>>) -> HashSet<u32> {
     }
 }
 
-/// The locals from which the operand on top of the stack before the operator at `at` is computed.
+/// Returns the locals that compute the top operand before the operator at `at`.
 fn sources_before(operators: &[Operator<'_>], at: usize) -> Sources {
     let mut sources = Vec::new();
     let first = at.saturating_sub(MOST_OPERATORS);
-    // Operands that have yet to be found, going back.
+    // Operands still to be found, going back.
     let mut missing = 1_usize;
     for operator in operators[first..at].iter().rev() {
         use Operator as Op;

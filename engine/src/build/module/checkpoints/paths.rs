@@ -1,31 +1,32 @@
-//! Where the checkpoints of one function go.
+//! Decides where the checkpoints of one function go.
 //!
-//! One pass over its operators is enough, since control flow is structured. A path from the head of
-//! a loop that has had no access has gone through the heads of all loops inside that one. So what a
-//! place has to know is one number: the outermost loop, of those around it, from whose head it can
-//! be reached without an access.
+//! Control flow is structured, so one pass over the operators is enough. A path without an access
+//! from the head of a loop has passed the heads of all loops inside that one. So each place only
+//! needs one number: the outermost loop around it from whose head it can be reached without an
+//! access.
 
 use std::mem;
 
 use wasmer::sys::MiddlewareError;
 use wasmer::sys::wasmparser::{Catch, Operator};
 
+use super::access::{AccessKind, access};
 use super::addresses::Addresses;
 
-/// Where the checkpoints of one function go.
+/// The checkpoints of one function.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
-    /// Whether one goes to the function's entry.
+    /// Whether the function's entry gets one.
     pub(super) at_entry: bool,
-    /// Whether one goes to the head of each loop, in the order of the loops.
+    /// Whether the head of each loop gets one, in the order of the loops.
     pub(super) at_loops: Vec<bool>,
 }
 
 impl Checkpoints {
-    /// Those of the function with these operators.
+    /// Finds the checkpoints of the function with these operators.
     ///
     /// # Errors
-    /// The operators are no function's, or have exceptions of the proposal's first version.
+    /// The operators don't form a function, or use the first version of the exceptions proposal.
     pub(super) fn of(operators: &[Operator<'_>]) -> Result<Self, MiddlewareError> {
         let mut paths = Paths::new(Addresses::of(operators));
         for (at, operator) in operators.iter().enumerate() {
@@ -47,13 +48,13 @@ const UNREACHED: Outermost = usize::MAX;
 #[derive(Debug)]
 struct Paths<'a> {
     addresses: Addresses<'a>,
-    /// Blocks that are open, the function's own first.
+    /// Open blocks, the function's own first.
     blocks: Vec<Block>,
-    /// The numbers of the loops that are open, the outermost first.
+    /// The numbers of the open loops, the outermost first.
     loops: Vec<usize>,
     here: Outermost,
-    /// Whether the entry reaches this place without an access; any load counts here, since each
-    /// call has at least its first.
+    /// Whether the entry reaches this place without an access. Here any load counts, since each
+    /// call executes at least its first one.
     is_fresh: bool,
     entry_needs_one: bool,
     loops_need_one: Vec<bool>,
@@ -62,7 +63,7 @@ struct Paths<'a> {
 #[derive(Debug)]
 struct Block {
     kind: Kind,
-    /// Loops around it.
+    /// The number of loops around it.
     depth: usize,
     /// Merged from the branches to its end.
     at_end: Outermost,
@@ -73,7 +74,7 @@ struct Block {
 enum Kind {
     /// `block`, `try_table`, the function itself, or the second arm of an `if`.
     Plain,
-    /// The first arm of an `if`, with what holds where the arms part.
+    /// The first arm of an `if`, with the state where the arms part.
     If(Outermost, bool),
     /// The loop with this number.
     Loop(usize),
@@ -106,8 +107,8 @@ impl<'a> Paths<'a> {
                 self.loops_need_one.push(false);
             }
             Op::TryTable { try_table } => {
-                // An exception may come from any place within, each of which has at least the
-                // accesses that are before it.
+                // An exception may come from any place within, and each has at least the accesses
+                // before it.
                 for catch in &try_table.catches {
                     let (Catch::One { label, .. }
                     | Catch::OneRef { label, .. }
@@ -163,7 +164,7 @@ impl<'a> Paths<'a> {
         self.blocks.push(Block { kind, depth, at_end: UNREACHED, is_fresh_at_end: false });
     }
 
-    /// What holds here holds at the label too.
+    /// Merges the state here into the label's.
     fn branch(&mut self, label: u32) -> Result<(), MiddlewareError> {
         let target = self.blocks.len().checked_sub(1 + label as usize);
         let block = target.and_then(|target| self.blocks.get_mut(target));
@@ -202,7 +203,7 @@ impl<'a> Paths<'a> {
             here = here.min(before);
             self.is_fresh |= was_fresh;
         }
-        // Loops that end here are no longer around.
+        // Leaves the loops that end here.
         self.here = if here == UNREACHED { here } else { here.min(block.depth + 1) };
     }
 
@@ -210,7 +211,7 @@ impl<'a> Paths<'a> {
         self.entry_needs_one |= self.is_fresh;
     }
 
-    /// An access that Cranelift keeps in each round of the `depth` outermost loops.
+    /// Notes an access that Cranelift keeps in each round of the `depth` outermost loops.
     fn touch(&mut self, depth: usize) {
         self.is_fresh = false;
         if self.here != UNREACHED {
@@ -221,73 +222,4 @@ impl<'a> Paths<'a> {
 
 fn failure(reason: &str) -> MiddlewareError {
     MiddlewareError::new("checkpoints", reason)
-}
-
-/// A plain load or store: what Cranelift's alias analysis looks at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Access {
-    pub(super) kind: AccessKind,
-    /// The constant that the instruction adds to its address operand.
-    pub(super) offset: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AccessKind {
-    Load,
-    Store,
-}
-
-/// The access that an operator is sure to make. Operators that may touch no memory, such as a copy
-/// of zero bytes, make none.
-pub(super) fn access(operator: &Operator<'_>) -> Option<Access> {
-    use Operator as Op;
-    let (kind, memarg) = match operator {
-        Op::I32Store { memarg }
-        | Op::I64Store { memarg }
-        | Op::F32Store { memarg }
-        | Op::F64Store { memarg }
-        | Op::I32Store8 { memarg }
-        | Op::I32Store16 { memarg }
-        | Op::I64Store8 { memarg }
-        | Op::I64Store16 { memarg }
-        | Op::I64Store32 { memarg }
-        | Op::V128Store { memarg }
-        | Op::V128Store8Lane { memarg, .. }
-        | Op::V128Store16Lane { memarg, .. }
-        | Op::V128Store32Lane { memarg, .. }
-        | Op::V128Store64Lane { memarg, .. } => (AccessKind::Store, memarg),
-        Op::I32Load { memarg }
-        | Op::I64Load { memarg }
-        | Op::F32Load { memarg }
-        | Op::F64Load { memarg }
-        | Op::I32Load8S { memarg }
-        | Op::I32Load8U { memarg }
-        | Op::I32Load16S { memarg }
-        | Op::I32Load16U { memarg }
-        | Op::I64Load8S { memarg }
-        | Op::I64Load8U { memarg }
-        | Op::I64Load16S { memarg }
-        | Op::I64Load16U { memarg }
-        | Op::I64Load32S { memarg }
-        | Op::I64Load32U { memarg }
-        | Op::V128Load { memarg }
-        | Op::V128Load8x8S { memarg }
-        | Op::V128Load8x8U { memarg }
-        | Op::V128Load16x4S { memarg }
-        | Op::V128Load16x4U { memarg }
-        | Op::V128Load32x2S { memarg }
-        | Op::V128Load32x2U { memarg }
-        | Op::V128Load8Splat { memarg }
-        | Op::V128Load16Splat { memarg }
-        | Op::V128Load32Splat { memarg }
-        | Op::V128Load64Splat { memarg }
-        | Op::V128Load32Zero { memarg }
-        | Op::V128Load64Zero { memarg }
-        | Op::V128Load8Lane { memarg, .. }
-        | Op::V128Load16Lane { memarg, .. }
-        | Op::V128Load32Lane { memarg, .. }
-        | Op::V128Load64Lane { memarg, .. } => (AccessKind::Load, memarg),
-        _ => return None,
-    };
-    Some(Access { kind, offset: memarg.offset })
 }

@@ -18,7 +18,7 @@ use crate::interrupt::gate::{Gate, InterruptHandle};
 use crate::interrupt::reason::StopReason;
 use crate::memory::tunables::with_memory;
 
-/// Each runs for years, and keeps all that it works on in registers.
+/// Each shape runs for years and keeps its values in registers.
 const SHAPES: &[(&str, &str)] = &[
     (
         "counting",
@@ -155,7 +155,7 @@ const HELPERS: &str = "
                 (call_indirect (type $of) (i64.sub (local.get 0) (i64.const 1)) (i32.const 0))
                 (call_indirect (type $of) (i64.sub (local.get 0) (i64.const 2)) (i32.const 0))))))";
 
-/// Runs `body` and stops it; whether it ended within a minute.
+/// Runs `body`, stops it, and returns whether it ended within a minute.
 fn ends_at_a_stop(body: &str) -> bool {
     let text = format!("(module (memory 1) {HELPERS} (func (export \"run\") {body}))");
     let engine = new_engine();
@@ -177,7 +177,7 @@ fn ends_at_a_stop(body: &str) -> bool {
             run.call(&mut store)
         });
         let trap = result.map(|ended| ended.unwrap_err().to_trap());
-        // Nobody listens once a minute has passed.
+        // The receiver is gone once a minute has passed.
         let _ = ended.send(trap);
     });
     begin.recv().unwrap();

@@ -1,14 +1,21 @@
-//! The end of a call that nobody wants any more, for whoever works on it.
+//! Tells whoever works on a call that the program no longer wants it.
 
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 
-use super::Calls;
+use super::{Calls, Reply};
 
-/// Tells of the end of a call that nobody wants any more.
+/// Reports that the program no longer wants a call.
 pub struct Cancellation {
-    pub(super) calls: Arc<Calls>,
-    pub(super) ticket: u32,
+    calls: Arc<Calls>,
+    ticket: u32,
+}
+
+impl Reply {
+    /// Returns a handle that reports when the call is cancelled.
+    pub fn cancellation(&self) -> Cancellation {
+        Cancellation { calls: Arc::clone(&self.calls), ticket: self.ticket }
+    }
 }
 
 impl Debug for Cancellation {
@@ -18,8 +25,8 @@ impl Debug for Cancellation {
 }
 
 impl Cancellation {
-    /// Runs `hook` when the program gives the call up or its run ends, on the thread of the guest;
-    /// at once if that has happened or the call was answered. It must not block.
+    /// Runs `hook` on the guest's thread when the program gives the call up or its run ends; at
+    /// once if that has happened or the call was answered. The hook must not block.
     pub fn on_cancel(self, hook: impl FnOnce() + Send + 'static) {
         let mut state = self.calls.state.lock();
         match state.pending.get_mut(&self.ticket) {

@@ -1,4 +1,4 @@
-//! Calls as their answers come in any order, late, or not at all.
+//! Calls whose answers come in any order, late, or not at all.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -70,7 +70,7 @@ fn answers_are_found_in_the_order_in_which_they_come() {
 }
 
 #[test]
-fn what_is_not_for_the_program_does_not_reach_it() {
+fn private_errors_do_not_reach_the_program() {
     let (calls, kept) = calls(&Limits::default(), false, None);
     begin(&calls, "f", 1).unwrap();
     begin(&calls, "f", 2).unwrap();
@@ -137,7 +137,7 @@ fn arguments_under_way_take_so_much_memory_together_and_no_more() {
     let begun = (0..100).map_while(|_| begin().ok()).last().unwrap();
     assert!((2..10).contains(&begun), "{begun}");
     assert!(begin().unwrap_err().message().contains("256.0 MiB"));
-    // It is not the answer that makes room, whose time is by chance, but that the program has it.
+    // An answer alone, whose time is random, makes no room; the program has to fetch it.
     answer(&kept, Ok(Json::Null));
     assert!(begin().is_err());
     assert_eq!(calls.look(None), Found::Ended(vec![(1, RecordedAnswer::Returned(Json::Null))]));
@@ -145,7 +145,7 @@ fn arguments_under_way_take_so_much_memory_together_and_no_more() {
     calls.cancel(2);
     drop(kept.0.lock().pop_front());
     assert!(begin().is_ok() && begin().is_err());
-    // Nor does giving one up: what works on it has its arguments.
+    // Giving a call up makes no room either: whatever works on it keeps its arguments.
     calls.cancel(3);
     let refused = begin().unwrap();
     assert!(told_of_a_limit(&calls, refused).contains("256.0 MiB"));
@@ -153,7 +153,7 @@ fn arguments_under_way_take_so_much_memory_together_and_no_more() {
     assert!(begin().is_ok() && begin().is_err());
 }
 
-/// What a call was told that a limit kept from beginning.
+/// Returns the error of a call that a limit refused.
 #[track_caller]
 fn told_of_a_limit(calls: &Calls, ticket: u32) -> String {
     let Found::Ended(ended) = calls.look(Some(ticket)) else { panic!("it never began") };
@@ -179,7 +179,7 @@ fn what_was_given_up_or_answered_has_its_place_until_nothing_works_on_it() {
 
     assert_eq!(begin(&calls, "f", 3), Ok(3));
     let HostCall { reply, room, run, .. } = take();
-    // As where the host's own time for a call is over, and the closure runs on.
+    // As if the host's time limit for the call is over and the closure continues.
     reply.answer(Err(HostError::new("TimeoutError", "late")));
     assert_eq!(calls.look(None), Found::Ended(vec![(3, raised("TimeoutError", "late"))]));
     assert_eq!(begin(&calls, "f", 4), Ok(4));
@@ -196,7 +196,7 @@ fn what_was_given_up_or_answered_has_its_place_until_nothing_works_on_it() {
 }
 
 #[test]
-fn what_was_kept_from_beginning_by_chance_is_so_in_a_replay() {
+fn a_replay_repeats_refusals_that_depended_on_timing() {
     let limits = Limits { functions_in_flight: 1, ..Limits::default() };
     let (live, kept) = calls(&limits, true, None);
     begin(&live, "f", 1).unwrap();

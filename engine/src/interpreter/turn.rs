@@ -1,0 +1,379 @@
+//! One turn of the guest: opens what serves it, calls it, and closes everything again.
+//!
+//! Each guard here closes what it opened when it is dropped. A turn opens its guards one after the
+//! other, and they close in reverse order, so neither an early return nor a panic leaves one open.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use wasmer::{Store, TypedFunction};
+
+use super::judge::TurnFailure;
+use crate::build::module::throws::{MOST_THROWS, ThrowsLeft};
+use crate::guest::agent;
+use crate::host::GuestHost;
+use crate::host::door::{Door, GeneratorClaim, Passed};
+use crate::host::env::{RunControl, RunEffects, RunSetup};
+use crate::interrupt::gate::{Asked, Gate, InterruptHandle, RunId};
+use crate::interrupt::stop::StopHandle;
+use crate::interrupt::watchdog::{Asker, Stopwatch, WatchGuard};
+use crate::limits::Limits;
+use crate::memory::GuestMemory;
+use crate::run::functions::calls::{CallEffects, Calls};
+use crate::run::outcome::{Usage, Verdict};
+use crate::run::program::Program;
+use crate::run::transcript::Transcript;
+
+/// What the guest is asked to do.
+pub(super) struct Turn {
+    pub(super) kind: TurnKind,
+    pub(super) request: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum TurnKind {
+    Run,
+    Prepare,
+}
+
+impl TurnKind {
+    fn source(self) -> &'static str {
+        match self {
+            Self::Run => agent::TURN,
+            Self::Prepare => agent::PREPARE,
+        }
+    }
+}
+
+/// The parts of an interpreter that enter its guest.
+pub(super) struct Guest<'a> {
+    pub(super) store: &'a mut Store,
+    pub(super) alloc: &'a TypedFunction<u32, u32>,
+    pub(super) turn: &'a TypedFunction<(u32, u32), i32>,
+    pub(super) gate: &'a Arc<Gate>,
+    pub(super) memory: &'a Arc<GuestMemory>,
+}
+
+impl Guest<'_> {
+    /// Hands `source` to the guest's `turn` and returns its status.
+    pub(super) fn turn(&mut self, source: &str) -> Result<i32, TurnFailure> {
+        let length = u32::try_from(source.len()).expect("turns are short");
+        let address =
+            self.gate.guest(|| self.alloc.call(self.store, length))?.map_err(TurnFailure::Trap)?;
+        if self.gate.stop_requested().is_some() {
+            return Err(TurnFailure::Stopped);
+        }
+        if address == 0 {
+            return Err(TurnFailure::NoRoom);
+        }
+        self.memory
+            .with_bytes(address, length, |target| target.copy_from_slice(source.as_bytes()))
+            .ok_or(TurnFailure::NoRoom)?;
+        self.gate.guest(|| self.turn.call(self.store, address, length))?.map_err(TurnFailure::Trap)
+    }
+}
+
+/// The parts of an interpreter that serve its guest during a turn.
+pub(super) struct Servers<'a> {
+    pub(super) host: &'a mut dyn GuestHost,
+    pub(super) door: &'a Mutex<Door>,
+    pub(super) control: &'a RunControl,
+    pub(super) throws: &'a ThrowsLeft,
+}
+
+/// A turn for which everything is open. The guards are dropped in the order of the fields, the
+/// reverse of the order in which they opened.
+pub(super) struct OpenTurn<'a> {
+    stop: AttachedStop<'a>,
+    watch_guard: WatchGuard,
+    gate: OpenGate<'a>,
+    door: OpenDoor<'a>,
+    host: HostRun<'a>,
+    watch: Stopwatch,
+    guest: Guest<'a>,
+    throws: &'a ThrowsLeft,
+    kind: TurnKind,
+    transcript: Arc<Transcript>,
+}
+
+/// A turn that has ended and closed everything except the host's run, whose files are kept or
+/// undone once it is known how the turn ended.
+pub(super) struct EndedTurn<'a> {
+    pub(super) host: HostRun<'a>,
+    pub(super) ended: Result<Result<i32, TurnFailure>, Box<dyn Any + Send>>,
+    pub(super) asked: Asked,
+    pub(super) thrown: u32,
+    pub(super) usage: Usage,
+    pub(super) reply: Option<Vec<u8>>,
+    pub(super) generators: Vec<GeneratorClaim>,
+    pub(super) calls: CallEffects,
+}
+
+impl<'a> OpenTurn<'a> {
+    /// Opens everything that `turn` needs.
+    ///
+    /// # Errors
+    /// The host refuses the program.
+    pub(super) fn open(
+        guest: Guest<'a>,
+        servers: Servers<'a>,
+        turn: Turn,
+        setup: RunSetup<'_>,
+        stop: &'a StopHandle,
+    ) -> Result<Self, Box<Verdict>> {
+        let Servers { host, door, control, throws } = servers;
+        let RunSetup { program, limits, ref transcript } = setup;
+        let transcript = Arc::clone(transcript);
+        let host = HostRun::begin(host, setup)?;
+        let door = OpenDoor::open(door, |door| {
+            let cap = agent::reply_cap(limits);
+            match turn.kind {
+                TurnKind::Run => {
+                    door.open(turn.request, cap);
+                    door.allow(calls(program, limits, guest.gate, &transcript));
+                }
+                TurnKind::Prepare => door.open_to_prepare(turn.request, cap),
+            }
+            door.show_in(&transcript, limits.display_bytes);
+        });
+        guest.memory.begin_run(limits.memory_bytes);
+        throws.allow(guest.store);
+        let (gate, run) = OpenGate::begin(guest.gate);
+        let interrupt = InterruptHandle::new(Arc::clone(guest.gate));
+        let watch = Stopwatch::start();
+        let watch_guard = watch.guard(limits, run, interrupt.clone(), stop.overdue_hook());
+        // Never taken down: the asker of a watch that has ended does nothing.
+        control.attach(watch_guard.asker());
+        let stop = AttachedStop::attach(stop, interrupt, run, watch_guard.asker());
+        let kind = turn.kind;
+        Ok(Self { stop, watch_guard, gate, door, host, watch, guest, throws, kind, transcript })
+    }
+
+    /// Enters the guest, and closes everything except the host's run when it comes back.
+    pub(super) fn run(self) -> EndedTurn<'a> {
+        let Self { host, door, gate, watch_guard, stop, mut guest, .. } = self;
+        let ended = catch_unwind(AssertUnwindSafe(|| guest.turn(self.kind.source())));
+        drop(stop);
+        drop(watch_guard);
+        let thrown = self.throws.thrown(guest.store);
+        let ended = match ended {
+            Ok(Err(TurnFailure::Trap(_))) if thrown == MOST_THROWS => {
+                Ok(Err(TurnFailure::OutOfThrows))
+            }
+            ended => ended,
+        };
+        let asked = gate.end();
+        let usage = Usage {
+            wall: self.watch.wall(),
+            cpu: self.watch.cpu(),
+            peak_memory_bytes: guest.memory.len() as u64,
+            output_bytes: self.transcript.written_bytes(),
+            ..Usage::default()
+        };
+        let Passed { reply, generators, calls } = door.close();
+        let calls = calls.map(|calls| calls.close()).unwrap_or_default();
+        EndedTurn { host, ended, asked, thrown, usage, reply, generators, calls }
+    }
+}
+
+/// Returns the host functions that the program can call.
+fn calls(
+    program: &Program,
+    limits: &Limits,
+    gate: &Arc<Gate>,
+    transcript: &Arc<Transcript>,
+) -> Arc<Calls> {
+    let (functions, replays) = (program.functions.clone(), program.replays.clone());
+    let (gate, transcript) = (Arc::clone(gate), Arc::clone(transcript));
+    let calls = Calls::new(functions, limits, gate, transcript, program.records_calls, replays);
+    Arc::new(calls.reading_by(program.stdin_function.clone()))
+}
+
+/// A run that the host has begun; dropped, it ends and its changes to files are undone.
+pub(super) struct HostRun<'a> {
+    host: Option<&'a mut dyn GuestHost>,
+}
+
+impl<'a> HostRun<'a> {
+    pub(super) fn begin(
+        host: &'a mut dyn GuestHost,
+        setup: RunSetup<'_>,
+    ) -> Result<Self, Box<Verdict>> {
+        // Before the host begins, so that a run which it refuses ends too.
+        let mut run = Self { host: Some(host) };
+        if let Some(host) = &mut run.host {
+            host.begin_run(setup)?;
+        }
+        Ok(run)
+    }
+
+    /// Ends the run; `commits` decides whether its changes to files are kept.
+    pub(super) fn end(mut self, commits: bool) -> RunEffects {
+        let host = self.host.take().expect("a run ends once");
+        host.end_run(commits)
+    }
+}
+
+impl Drop for HostRun<'_> {
+    fn drop(&mut self) {
+        if let Some(host) = self.host.take() {
+            host.end_run(false);
+        }
+    }
+}
+
+/// A gate with a run; dropped, the run has ended and can no longer be stopped.
+pub(super) struct OpenGate<'a> {
+    gate: Option<&'a Gate>,
+}
+
+impl<'a> OpenGate<'a> {
+    pub(super) fn begin(gate: &'a Gate) -> (Self, RunId) {
+        let run = gate.begin();
+        (Self { gate: Some(gate) }, run)
+    }
+
+    /// Ends the run and returns how it was asked to end.
+    pub(super) fn end(mut self) -> Asked {
+        self.gate.take().expect("a run ends once").end()
+    }
+}
+
+impl Drop for OpenGate<'_> {
+    fn drop(&mut self) {
+        if let Some(gate) = self.gate.take() {
+            gate.end();
+        }
+    }
+}
+
+/// A door with a request behind it; dropped, it is shut and host calls are cancelled.
+struct OpenDoor<'a> {
+    door: Option<&'a Mutex<Door>>,
+}
+
+impl<'a> OpenDoor<'a> {
+    fn open(door: &'a Mutex<Door>, lay_out: impl FnOnce(&mut Door)) -> Self {
+        let open = Self { door: Some(door) };
+        lay_out(&mut door.lock());
+        open
+    }
+
+    /// Shuts the door and returns what passed through it.
+    fn close(mut self) -> Passed {
+        self.door.take().expect("a door closes once").lock().close()
+    }
+}
+
+impl Drop for OpenDoor<'_> {
+    fn drop(&mut self) {
+        let Some(door) = self.door.take() else { return };
+        let passed = door.lock().close();
+        if let Some(calls) = passed.calls {
+            calls.close();
+        }
+    }
+}
+
+/// A stop handle whose requests reach the run; dropped, they reach nothing.
+struct AttachedStop<'a> {
+    stop: &'a StopHandle,
+}
+
+impl<'a> AttachedStop<'a> {
+    fn attach(stop: &'a StopHandle, interrupt: InterruptHandle, run: RunId, asker: Asker) -> Self {
+        stop.attach(interrupt, run, asker);
+        Self { stop }
+    }
+}
+
+impl Drop for AttachedStop<'_> {
+    fn drop(&mut self) {
+        self.stop.detach();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wasmer::{FunctionEnv, Imports, Instance, Module};
+
+    use super::*;
+    use crate::error::StartError;
+    use crate::host::env::GuestEnv;
+    use crate::host::wasi::HostState;
+    use crate::interrupt::reason::StopReason;
+
+    /// A host that notes how its runs end.
+    #[derive(Default)]
+    struct Ends {
+        refuses: bool,
+        commits: Vec<bool>,
+    }
+
+    impl GuestHost for Ends {
+        fn imports(
+            &mut self,
+            _: &mut Store,
+            _: &Module,
+            _: &FunctionEnv<GuestEnv>,
+        ) -> Result<Imports, StartError> {
+            Ok(Imports::new())
+        }
+
+        fn attach(&mut self, _: &mut Store, _: &Instance) -> Result<(), StartError> {
+            Ok(())
+        }
+
+        fn begin_run(&mut self, _: RunSetup<'_>) -> Result<(), Box<Verdict>> {
+            if self.refuses { Err(Box::new(Verdict::Cancelled)) } else { Ok(()) }
+        }
+
+        fn end_run(&mut self, commits: bool) -> RunEffects {
+            self.commits.push(commits);
+            RunEffects::default()
+        }
+
+        fn state(&self) -> Option<HostState> {
+            None
+        }
+
+        fn set_state(&mut self, _: HostState) {}
+    }
+
+    /// Opens everything except the guest, and does `work` meanwhile.
+    fn open_and(host: &mut Ends, gate: &Arc<Gate>, stop: &StopHandle, work: impl FnOnce()) -> bool {
+        let (program, limits, door) = (Program::default(), Limits::default(), Mutex::default());
+        let setup = RunSetup { program: &program, limits: &limits, transcript: Arc::default() };
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            let Ok(host) = HostRun::begin(host, setup) else { return };
+            let door = OpenDoor::open(&door, |door| door.open(b"request".to_vec(), 1));
+            let (gate_run, run) = OpenGate::begin(gate);
+            let interrupt = InterruptHandle::new(Arc::clone(gate));
+            let watch_guard = Stopwatch::start().guard(&limits, run, interrupt.clone(), None);
+            let stop = AttachedStop::attach(stop, interrupt, run, watch_guard.asker());
+            work();
+            drop((stop, watch_guard));
+            gate_run.end();
+            door.close();
+            host.end(true);
+        }));
+        ended.is_ok()
+    }
+
+    #[test]
+    fn whatever_happens_the_run_ends_once() {
+        let (gate, stop) = (Arc::new(Gate::new()), StopHandle::default());
+        let mut host = Ends::default();
+        assert!(open_and(&mut host, &gate, &stop, || ()));
+        assert!(!open_and(&mut host, &gate, &stop, || panic!("in the middle of a turn")));
+        host.refuses = true;
+        assert!(open_and(&mut host, &gate, &stop, || ()));
+        assert_eq!(host.commits, [true, false, false]);
+        // A gate whose run hasn't ended refuses another one, and a stop reaches an attached run.
+        gate.begin();
+        stop.stop(StopReason::Cancelled);
+        assert_eq!(gate.end().stop, None);
+    }
+}
