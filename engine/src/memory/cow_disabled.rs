@@ -1,4 +1,4 @@
-//! What stands in for `cow.rs` where copy-on-write can't be had: it says so, and the memory copies
+//! Stands in for `cow.rs` where copy-on-write isn't supported: `open` fails, and the memory copies
 //! its image instead.
 
 use std::io;
