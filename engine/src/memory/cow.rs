@@ -185,10 +185,6 @@ impl Tracker {
             && known.thread == std::thread::current().id()
             && known.faults == faults()
         {
-            debug_assert!(
-                self.is_complete(reservation, range, &known.copied),
-                "E-9: a page was copied without a fault"
-            );
             return Ok(known.copied);
         }
         self.ask_for_copied(reservation, range)
@@ -213,21 +209,21 @@ impl Tracker {
         Ok(copied)
     }
 
-    /// Returns whether `known` has all pages that the kernel says were copied. For assertions.
-    fn is_complete(
+    /// Returns whether `found` has all pages in `range` that the kernel says were copied: E-9.
+    pub(super) fn is_complete(
         &mut self,
+        found: &[Range<usize>],
         reservation: &Reservation,
         range: Range<usize>,
-        known: &[Range<usize>],
     ) -> bool {
         // The kernel keeps marks of pages that it evicts, which then look copied.
         if self.has_marks() {
             return true;
         }
         let page = rustix::param::page_size();
-        let is_known = |at: usize| known.iter().any(|range| range.contains(&at));
+        let is_found = |at: usize| found.iter().any(|range| range.contains(&at));
         self.ask_for_copied(reservation, range).is_ok_and(|copied| {
-            copied.into_iter().flat_map(|range| range.step_by(page)).all(is_known)
+            copied.into_iter().flat_map(|range| range.step_by(page)).all(is_found)
         })
     }
 

@@ -28,6 +28,15 @@ impl Tracker {
         match *self {}
     }
 
+    pub(super) fn is_complete(
+        &mut self,
+        _found: &[Range<usize>],
+        _reservation: &Reservation,
+        _range: Range<usize>,
+    ) -> bool {
+        match *self {}
+    }
+
     pub(super) fn remember(&mut self, _copied: Vec<Range<usize>>) {
         match *self {}
     }

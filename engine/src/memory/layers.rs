@@ -37,6 +37,9 @@ const RESTORES_PER_CHECK: usize = 8;
 /// A page is filled if this many of its 64 blocks differ from the image.
 const FILLED_BLOCKS: u32 = 32;
 
+/// Whether invariants are asserted that take a pass of their own.
+const IS_CHECKED: bool = cfg!(any(test, debug_assertions));
+
 /// Pages that may differ from their base, in order.
 struct Suspects<'a> {
     image: &'a MemoryImage,
@@ -72,7 +75,8 @@ impl GuestMemory {
         };
         let carried = unwritten.iter().filter(is_carried).inspect(|patch| {
             let base = |page| base_page(image.bytes(), &kept, page as usize);
-            debug_assert!(self.holds(base(patch.page), patch), "E-10: {} has changed", patch.page);
+            let holds = !IS_CHECKED || self.holds(base(patch.page), patch);
+            assert!(holds, "E-10: page {} changed without being marked", patch.page);
         });
         patches.extend(carried.cloned());
         patches.sort_by_key(|patch| patch.page);
@@ -88,7 +92,7 @@ impl GuestMemory {
 
         // Remember the patch, and mark the pages for the next one.
         state.held = Arc::new(MemoryPatch { len: state.len, segments, pages: patches });
-        debug_assert!(state.held.is_sound(), "E-8: a patch that was taken out");
+        assert!(!IS_CHECKED || state.held.is_sound(), "E-8: a patch that was taken out");
         state.patches_taken += 1;
         match &mut state.tracker {
             Some(tracker) if is_marked && !has_fresh => tracker.stay_marked(),
@@ -110,7 +114,7 @@ impl GuestMemory {
     /// # Errors
     /// As `patch`. The memory is then neither what it was nor what it was to be.
     pub(crate) fn restore(&self, patch: &Arc<MemoryPatch>) -> io::Result<()> {
-        debug_assert!(patch.is_sound(), "E-8: a patch that is put in");
+        assert!(!IS_CHECKED || patch.is_sound(), "E-8: a patch that is put in");
         let mut state = self.state.lock();
         let state = &mut *state;
 
@@ -179,7 +183,13 @@ impl GuestMemory {
     ) -> io::Result<(&MemoryImage, Vec<Range<usize>>)> {
         let image = self.image_of(state)?;
         let copied = match &mut state.tracker {
-            Some(tracker) => tracker.copied(&self.reservation, 0..state.len)?,
+            Some(tracker) => {
+                let (reservation, range) = (&self.reservation, 0..state.len);
+                let copied = tracker.copied(reservation, range.clone())?;
+                let is_complete = !IS_CHECKED || tracker.is_complete(&copied, reservation, range);
+                assert!(is_complete, "E-9: a page was copied without a fault of its thread");
+                copied
+            }
             None => std::iter::once(0..state.len).collect(),
         };
         let of_image =
@@ -203,7 +213,7 @@ impl GuestMemory {
         kept: &[Segment],
         before: &MemoryPatch,
     ) -> (Vec<Segment>, Vec<PagePatch>) {
-        debug_assert!(!state.revoked, "E-2: the memory is read");
+        assert!(!state.revoked, "E-2: the memory is read");
         let store = image.segment_store().filter(|_| state.tracker.is_some());
         let room = store.map_or(0, |_| segments::MOST_SEGMENTS.saturating_sub(kept.len()));
         let image = image.bytes();
@@ -230,7 +240,7 @@ impl GuestMemory {
         }
     }
 
-    /// Returns whether a page is `base` with `patch`. For assertions.
+    /// Returns whether a page is `base` with `patch`, as E-10 has it.
     fn holds(&self, base: &[u8], patch: &PagePatch) -> bool {
         let mut expected = [0; PAGE_BYTES];
         patch.apply_over(base, &mut expected);
@@ -261,7 +271,7 @@ impl GuestMemory {
     fn resize(&self, state: &mut MemoryState, image_len: usize, len: usize) -> io::Result<bool> {
         let len = len.max(image_len);
         assert!(is_length(len), "E-1: {len} bytes");
-        debug_assert!(!state.revoked, "E-2: pages become accessible");
+        assert!(!state.revoked, "E-2: pages become accessible");
         self.reservation.give_back(image_len, state.len - image_len)?;
         if len < state.len {
             self.reservation.make_inaccessible(len, state.len - len)?;
