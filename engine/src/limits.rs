@@ -24,8 +24,8 @@ pub struct Limits {
     pub cpu_time: Option<Duration>,
     /// How long a program may go on after it was interrupted, to catch `KeyboardInterrupt` and
     /// finish. Default: 1 s. With zero it is stopped at once, and what it did in its session is
-    /// undone. Below 0.2 s that can also happen to a program that lets itself end, since describing the
-    /// first exception of an interpreter takes 0.07 s.
+    /// undone. Below 0.2 s that can also happen to a program that lets itself end, since describing
+    /// the first exception of an interpreter takes 0.07 s.
     pub grace: Duration,
     /// Linear memory of the guest, including what CPython itself needs (66 MiB with numpy and
     /// pandas). Default: 1 GiB; at most 4 GiB can be addressed. Below 32 MiB CPython may fail
@@ -52,8 +52,8 @@ pub struct Limits {
     /// Calls of host functions in flight at once, including calls that the program has given up and
     /// that the host still works on. Default: 1,000.
     pub functions_in_flight: usize,
-    /// One call of a host function as JSON, including its name. Default: 1 MiB. The arguments of all
-    /// calls in flight take at most 256 MiB of the host's memory.
+    /// One call of a host function as JSON, including its name. Default: 1 MiB. The arguments of
+    /// all calls in flight take at most 256 MiB of the host's memory.
     pub function_argument_bytes: usize,
     /// The approximate size as JSON of what one host function returns. Default: 16 MiB. Together
     /// with `functions_in_flight` it bounds the results that wait in the host for the program.
@@ -65,8 +65,8 @@ pub struct Limits {
     /// value or larger forms are left out, and `limits_met` says so.
     pub result_bytes: usize,
     /// A value that is passed as raw bytes: an array, a frame or bytes, as the host holds it.
-    /// Default: 64 MiB. A larger one is left out, and `limits_met` says so. The guest needs room for
-    /// two copies of it.
+    /// Default: 64 MiB. A larger one is left out, and `limits_met` says so. The guest needs room
+    /// for two copies of it.
     pub result_data_bytes: usize,
     /// All displays together. Default: 16 MiB. One that would exceed this is dropped, and the
     /// outcome says so.
@@ -145,8 +145,8 @@ pub enum LimitKind {
     DisplayBytes,
     /// `Limits::display_count`.
     DisplayCount,
-    /// Exceptions that C++ code in the guest may throw in a run: 65,536, for every program. The host
-    /// keeps each of them at least until the run is over. Python's exceptions don't count.
+    /// Exceptions that C++ code in the guest may throw in a run: 65,536, for every program. The
+    /// host keeps each of them at least until the run is over. Python's exceptions don't count.
     NativeExceptions,
     /// The stack that guest code runs on, in bytes: 16 MiB, for every program. Recursion in Python
     /// raises `RecursionError` long before; recursion in C can get here.

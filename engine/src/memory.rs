@@ -164,8 +164,8 @@ impl GuestMemory {
         self.state.lock().len
     }
 
-    /// Returns the bytes that this memory doesn't share with the image: grown ones, and the pages of
-    /// the image that had been copied at the last `patch` or `restore`.
+    /// Returns the bytes that this memory doesn't share with the image: grown ones, and the pages
+    /// of the image that had been copied at the last `patch` or `restore`.
     pub(crate) fn private_bytes(&self) -> usize {
         let state = self.state.lock();
         match (&self.image, &state.tracker) {

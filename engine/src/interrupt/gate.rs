@@ -5,7 +5,8 @@
 //! turns the fault into a trap, and the call that entered the guest returns an error. No signal is
 //! sent; compiled code needs no checks, only a memory access in each loop that may be endless
 //! (`build/module/checkpoints.rs`). Host code must never touch a revoked memory, since a fault on
-//! the host's own stack ends the process. So every crossing between guest and host passes this gate:
+//! the host's own stack ends the process. So every crossing between guest and host passes this
+//! gate:
 //!
 //! - While the guest's side runs, a stop revokes the memory at once, and an interrupt is raised at
 //!   once.
@@ -44,7 +45,8 @@ impl InterruptHandle {
         Self { gate }
     }
 
-    /// Stops `run` at once; its outcome says why, and its interpreter is lost. The first reason wins.
+    /// Stops `run` at once; its outcome says why, and its interpreter is lost. The first reason
+    /// wins.
     ///
     /// Returns whether the run was still going.
     pub(crate) fn stop(&self, run: RunId, reason: StopReason) -> bool {
@@ -59,8 +61,8 @@ impl InterruptHandle {
         self.gate.interrupt(run, reason)
     }
 
-    /// Sets the interpreter's flag again, since a guest changes that word without regard to the host
-    /// and can overwrite it. Returns whether the program has yet to notice its interrupt.
+    /// Sets the interpreter's flag again, since a guest changes that word without regard to the
+    /// host and can overwrite it. Returns whether the program has yet to notice its interrupt.
     pub(crate) fn remind(&self, run: RunId) -> bool {
         self.gate.remind(run)
     }
@@ -185,8 +187,8 @@ impl Gate {
         self.state.lock().in_program = true;
     }
 
-    /// Says that the program's own code is over. Takes back an interrupt that it has not noticed, so
-    /// that the agent's code is never interrupted. On the host's side.
+    /// Says that the program's own code is over. Takes back an interrupt that it has not noticed,
+    /// so that the agent's code is never interrupted. On the host's side.
     pub(crate) fn end_program(&self) {
         let mut state = self.state.lock();
         state.in_program = false;
@@ -209,8 +211,8 @@ impl Gate {
 
     /// Runs `work` of the host on behalf of the guest, on the host's side.
     ///
-    /// Fails if the guest was stopped before or meanwhile. The result is then dropped, and the guest
-    /// must be unwound.
+    /// Fails if the guest was stopped before or meanwhile. The result is then dropped, and the
+    /// guest must be unwound.
     pub(crate) fn host<T>(&self, work: impl FnOnce() -> T) -> Result<T, Stopped> {
         self.cross(Side::Host)?;
         let crossing = Crossing { gate: self, back: Side::Guest };
@@ -225,8 +227,8 @@ impl Gate {
         self.wait(Some(duration), || false);
     }
 
-    /// Waits on the host's side until `is_ready` holds, `duration` has passed or the run is asked to
-    /// end. Code that makes `is_ready` hold calls [`Self::wake`] afterwards.
+    /// Waits on the host's side until `is_ready` holds, `duration` has passed or the run is asked
+    /// to end. Code that makes `is_ready` hold calls [`Self::wake`] afterwards.
     #[expect(clippy::disallowed_methods, reason = "a guest's sleep waits on the real clock")]
     pub(crate) fn wait(&self, duration: Option<Duration>, is_ready: impl Fn() -> bool) -> Woken {
         // A deadline beyond the clock's range never comes.

@@ -69,7 +69,8 @@ impl Offsets {
         })?
     }
 
-    /// Returns the address of the state of the guest's only thread, if the pointers to it are sound.
+    /// Returns the address of the state of the guest's only thread, if the pointers to it are
+    /// sound.
     pub(crate) fn thread(&self, memory: &GuestMemory) -> Option<u32> {
         let interpreter = load(memory, self.interpreters_head)?;
         let thread = load(memory, interpreter.checked_add(self.threads_head)?)?;
@@ -158,7 +159,8 @@ impl Raiser {
     }
 }
 
-/// Sets the flag that makes the interpreter check for the exception. Returns whether that succeeded.
+/// Sets the flag that makes the interpreter check for the exception. Returns whether that
+/// succeeded.
 fn set_flag(memory: &GuestMemory, thread: &Thread) -> bool {
     let set =
         |word: &std::sync::atomic::AtomicU32| word.fetch_or(ASYNC_EXCEPTION, Ordering::SeqCst);

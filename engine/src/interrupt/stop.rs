@@ -1,7 +1,7 @@
 //! Ending a run that may not have begun: the caller's end of interrupts and cancellation.
 //!
-//! A `StopHandle` is made with its job, long before a thread takes the job up. A request from before
-//! the run takes effect as it begins; one from after the run does nothing.
+//! A `StopHandle` is made with its job, long before a thread takes the job up. A request from
+//! before the run takes effect as it begins; one from after the run does nothing.
 
 use std::sync::{Arc, Weak};
 
@@ -47,8 +47,8 @@ impl StopHandle {
         self.end(reason, Way::AtOnce);
     }
 
-    /// Raises `KeyboardInterrupt` in the program. If it goes on for `Limits::grace`, stops the run as
-    /// `stop` does.
+    /// Raises `KeyboardInterrupt` in the program. If it goes on for `Limits::grace`, stops the run
+    /// as `stop` does.
     pub fn interrupt(&self, reason: StopReason) {
         self.end(reason, Way::Gently);
     }

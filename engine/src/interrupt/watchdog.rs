@@ -4,8 +4,8 @@
 //! sleeping guests, and `host/wasi/clock.rs` serves clocks to guests.
 //!
 //! One watchdog thread serves every interpreter of the process. A run that keeps its limits costs
-//! two short locks and no thread. When its time is over, the watchdog interrupts it; after the grace
-//! period it stops it; and if even that doesn't end the run, it reports the run as overdue.
+//! two short locks and no thread. When its time is over, the watchdog interrupts it; after the
+//! grace period it stops it; and if even that doesn't end the run, it reports the run as overdue.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
@@ -219,8 +219,8 @@ struct Shared {
 struct State {
     pending: BTreeMap<Key, (WatchId, Due)>,
     watched: HashMap<WatchId, Watched>,
-    /// When the watchdog wakes by itself. That may be for a run that has ended: it then computes the
-    /// next time, so that runs that follow each other don't have to wake it.
+    /// When the watchdog wakes by itself. That may be for a run that has ended: it then computes
+    /// the next time, so that runs that follow each other don't have to wake it.
     wakes: Option<Instant>,
     scheduled: u64,
     last: u64,
@@ -257,7 +257,8 @@ impl State {
         self.wakes.is_none_or(|wakes| at < wakes)
     }
 
-    /// Sets when the wall time of a run ends, if ever. Returns whether the watchdog has to be woken.
+    /// Sets when the wall time of a run ends, if ever. Returns whether the watchdog has to be
+    /// woken.
     fn end_wall_at(&mut self, id: WatchId, at: Option<Instant>) -> bool {
         let Some(at) = at else { return false };
         let wakes = self.schedule(at, id, Due::Wall);
@@ -282,8 +283,8 @@ impl State {
         }
     }
 
-    /// Interrupts a run, or stops it at once if it has no grace period. Returns whether the watchdog
-    /// has to be woken.
+    /// Interrupts a run, or stops it at once if it has no grace period. Returns whether the
+    /// watchdog has to be woken.
     fn ask(&mut self, id: WatchId, reason: StopReason, now: Instant) -> bool {
         let Some(watched) = self.watched.get_mut(&id).filter(|watched| !watched.is_ending) else {
             return false;

@@ -50,7 +50,8 @@ impl MemoryPatch {
         of_segments + self.pages.len() - self.pages.iter().filter(in_segments).count()
     }
 
-    /// Returns the pages that differ from `image`, without segments: what a file holds of the patch.
+    /// Returns the pages that differ from `image`, without segments: what a file holds of the
+    /// patch.
     pub(crate) fn flat(&self, image: &[u8]) -> Vec<PagePatch> {
         let in_segments = self.segments.iter().flat_map(Segment::pages).map(|page| {
             let mut bytes = [0; PAGE_BYTES];
@@ -74,8 +75,8 @@ impl MemoryPatch {
         Some(&self.pages[at])
     }
 
-    /// Returns whether E-8 holds and every page has as many bytes as its blocks say. Decides whether
-    /// a patch that was read from a file is accepted.
+    /// Returns whether E-8 holds and every page has as many bytes as its blocks say. Decides
+    /// whether a patch that was read from a file is accepted.
     pub(crate) fn is_sound(&self) -> bool {
         let is_whole = |patch: &PagePatch| {
             patch.bytes.len() == PagePatch::bytes_of(patch.blocks)

@@ -229,8 +229,8 @@ impl FileView {
     /// If the part ends beyond the file.
     pub(super) fn part(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.len, "a part of the file");
-        // SAFETY: mapped for reading until drop, by the invariant; nobody writes to that part of the
-        // file, by the contracts of `new` and of this function.
+        // SAFETY: mapped for reading until drop, by the invariant; nobody writes to that part of
+        // the file, by the contracts of `new` and of this function.
         unsafe { slice::from_raw_parts(self.start.as_ptr().add(range.start), range.len()) }
     }
 }

@@ -22,8 +22,8 @@ use wasmer::{AsStoreMut, GlobalType, MemoryType, Pages, Store, TableType};
 use crate::memory::patch::MemoryPatch;
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
 
-/// The native stack that guest code runs on. CPython's own stack in linear memory has 16 MiB; if the
-/// native one were used up first, deep recursion would trap instead of raising.
+/// The native stack that guest code runs on. CPython's own stack in linear memory has 16 MiB; if
+/// the native one were used up first, deep recursion would trap instead of raising.
 pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
 
 thread_local! {
@@ -39,8 +39,8 @@ enum Pending {
     Made(InstanceMemory),
 }
 
-/// Calls `instantiate`, which makes an instance on `image`, a memory that holds an image, or else on
-/// a new memory. Returns that memory too.
+/// Calls `instantiate`, which makes an instance on `image`, a memory that holds an image, or else
+/// on a new memory. Returns that memory too.
 pub(crate) fn with_memory<T>(
     image: Option<Arc<GuestMemory>>,
     instantiate: impl FnOnce() -> T,
@@ -266,8 +266,8 @@ mod tests {
     use super::*;
     use crate::build::module::new_engine;
 
-    /// Wasm reaches from the base to just below 8 GiB and 16 bytes. Each access there that is beyond
-    /// the memory is a trap, and the process lives.
+    /// Wasm reaches from the base to just below 8 GiB and 16 bytes. Each access there that is
+    /// beyond the memory is a trap, and the process lives.
     #[test]
     fn the_first_and_the_last_byte_that_wasm_can_reach_beyond_its_memory_are_traps() {
         let text = r#"(module (memory (export "memory") 1)

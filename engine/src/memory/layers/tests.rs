@@ -1,9 +1,13 @@
 //! Memories of one image, whose states are taken out and put into each other.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
+use super::restore::MOST_KEPT_PAGES;
 use super::*;
 use crate::memory::WASM_PAGE_BYTES;
+use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::memory::sys::FileView;
 
 const IMAGE_PAGES: usize = 64;
