@@ -1,4 +1,4 @@
-//! What a memory holds beyond its image: `capture.rs` takes it out, `restore.rs` puts it in.
+//! What a memory holds beyond its image: `diff.rs` takes it out, `restore.rs` puts it in.
 //!
 //! Isolation hangs on these two: after `restore` the memory is the image with the patch, byte by
 //! byte, whatever ran before. A memory consists of layers. The topmost one that covers a page gives
@@ -23,7 +23,7 @@ use super::image::MemoryImage;
 use super::segments::Segment;
 use super::{GuestMemory, MemoryState};
 
-mod capture;
+mod diff;
 mod restore;
 
 /// Whether invariants are asserted that take a pass of their own.

@@ -60,8 +60,8 @@ impl GuestMemory {
         self.put_segments(state, &patch.segments)?;
         self.put_pages(state, patch.pages.iter().zip(is_patched));
 
-        // Remember what the memory holds. The list of copied pages is still complete if nothing
-        // but those was touched.
+        // Remember what the memory holds. Every patched page is a copy now. If nothing but copied
+        // pages was touched, their list is still complete (E-9).
         state.copied_bytes = state.copied_bytes.max(patch.pages.len() * PAGE_BYTES);
         state.held = Arc::clone(patch);
         state.patches_taken = 0;
@@ -93,8 +93,8 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Makes the memory `len` bytes long, or as long as the image, and every page beyond the image
-    /// that is no segment's zero. Returns whether it had grown beyond the image.
+    /// Makes the memory `len` bytes long, but not shorter than the image. Clears all pages beyond
+    /// the image but those of segments. Returns whether the memory had grown beyond the image.
     fn resize(&self, state: &mut MemoryState, image_len: usize, len: usize) -> io::Result<bool> {
         let len = len.max(image_len);
         assert!(is_length(len), "E-1: {len} bytes");
@@ -111,8 +111,8 @@ impl GuestMemory {
     }
 
     /// Makes copied pages of the image what they are with `patch`, and notes in `is_patched` which
-    /// of its pages that were. Pages that no run has written to for long are returned to the
-    /// system. Returns whether all copies are still there.
+    /// pages of the patch are done. Returns pages that no run has written to for long to the
+    /// system. The result is whether all copies are still there.
     fn put_back(
         &self,
         state: &mut MemoryState,
@@ -132,8 +132,8 @@ impl GuestMemory {
         Ok(unused.is_empty())
     }
 
-    /// Does the copying for `put_back`, and returns the pages that no run has written to for long.
-    /// Leaves out the pages that a segment will be mapped over.
+    /// Does the copying for `put_back`, except for pages that a segment will be mapped over.
+    /// Returns the pages that no run has written to for long.
     fn copy_back(
         &self,
         state: &mut MemoryState,
