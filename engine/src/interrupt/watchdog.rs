@@ -56,7 +56,7 @@ impl Stopwatch {
         self.cpu_clock.now().saturating_sub(self.cpu)
     }
 
-    /// Has the watchdog watch `run`, which is on this thread, until the guard is dropped.
+    /// Lets the watchdog watch `run`, which is on this thread, until the guard is dropped.
     pub(crate) fn guard(
         &self,
         limits: &Limits,
@@ -95,7 +95,7 @@ impl Stopwatch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct WatchId(u64);
 
-/// Has the watchdog watch a run as long as it lives.
+/// Keeps a run watched by the watchdog as long as it lives.
 #[derive(Debug)]
 #[must_use = "dropping a guard ends the watch"]
 pub(crate) struct WatchGuard {
@@ -137,7 +137,7 @@ impl Asker {
         WATCHDOG.change(|state, wake| *wake |= state.expect_end(self.id, Instant::now()));
     }
 
-    /// Stops the run's wall time until the guard is dropped.
+    /// Pauses the run's wall time until the guard is dropped.
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn pause(&self) -> Pause {
         WATCHDOG.change(|state, _| state.pause_wall(self.id, Instant::now()));
@@ -145,7 +145,7 @@ impl Asker {
     }
 }
 
-/// Stops the wall time of a run as long as it lives.
+/// Pauses the wall time of a run as long as it lives.
 #[derive(Debug)]
 #[must_use = "dropping it lets the time go on"]
 pub(crate) struct Pause {
