@@ -213,6 +213,7 @@ fn image_page(image: &[u8], page: usize) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::segments::SegmentStore;
     use proptest::prelude::*;
 
     proptest! {
@@ -233,7 +234,8 @@ mod tests {
                     prop_assert_eq!(&made, &now);
                     let again = PagePatch::between(7, &image, &now, Some(&patch)).unwrap();
                     prop_assert!(Arc::ptr_eq(&again.bytes, &patch.bytes));
-                    let whole = MemoryPatch { len: 8 * PAGE_BYTES, segments: Vec::new(), pages: vec![patch] };
+                    let (len, segments) = (8 * PAGE_BYTES, Vec::new());
+                    let whole = MemoryPatch { len, segments, pages: vec![patch] };
                     prop_assert!(whole.is_sound());
                 }
             }
@@ -261,5 +263,16 @@ mod tests {
         assert!(!sound(vec![page(0, 1, 64), page(0, 1, 64)]));
         assert!(!sound(vec![page(2, 1, 64)]));
         assert!(!sound(vec![page(0, 3, 64)]));
+    }
+    #[test]
+    fn segments_that_are_out_of_order_overlap_or_end_out_of_bounds_are_not_sound() {
+        let store = SegmentStore::open().expect("Linux has such files");
+        let segment = |page, count| store.put(page, &vec![1; count * PAGE_BYTES]).unwrap();
+        let sound =
+            |segments| MemoryPatch { len: 8 * PAGE_BYTES, segments, pages: Vec::new() }.is_sound();
+        assert!(sound(vec![segment(0, 2), segment(2, 6)]));
+        assert!(!sound(vec![segment(2, 6), segment(0, 2)]));
+        assert!(!sound(vec![segment(0, 3), segment(2, 2)]));
+        assert!(!sound(vec![segment(6, 3)]));
     }
 }
