@@ -264,6 +264,7 @@ mod tests {
         assert!(!sound(vec![page(2, 1, 64)]));
         assert!(!sound(vec![page(0, 3, 64)]));
     }
+
     #[test]
     fn segments_that_are_out_of_order_overlap_or_end_out_of_bounds_are_not_sound() {
         let store = SegmentStore::open().expect("Linux has such files");
