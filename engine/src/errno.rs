@@ -1,4 +1,4 @@
-//! Error numbers of WASI preview 1, as far as our host answers with them.
+//! The error numbers of WASI preview 1 that our host returns.
 
 /// An error of a host function, with its number in WASI preview 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,7 +29,7 @@ pub(crate) enum Errno {
 }
 
 impl Errno {
-    /// What a host function answers after this error; 0 is success.
+    /// Returns the number that a host function returns for this error; 0 is success.
     pub(crate) fn code(self) -> i32 {
         i32::from(self as u16)
     }

@@ -1,21 +1,26 @@
-//! Ending a run: everything between the wish to end it and the guest that stops.
+//! Ending a run: everything between the request to end it and the guest that stops.
 //!
-//! The life of an interrupt:
+//! The life of an interrupt, from a ticket to `KeyboardInterrupt`:
 //!
-//! 1. A caller holds a ticket and asks its [`StopHandle`](stop::StopHandle) to end the run, or the
-//!    watchdog (`watchdog.rs`) finds that the run has used up its time. Both name a
-//!    [`StopReason`](reason::StopReason).
-//! 2. The gate (`gate.rs`) checks that this run is still the one that runs, and keeps the reason.
-//! 3. If the program can hear it, the raiser (`raise.rs`) writes an asynchronous
-//!    `KeyboardInterrupt` into CPython's thread state and sets the flag that its evaluation loop
-//!    polls; a sleeping guest is woken first.
-//! 4. The program ends with that exception, or handles it: until the grace period is over.
-//! 5. Then the gate takes the guest's memory away, and the next access to it traps.
-//! 6. A thread that doesn't come back even so is reported as overdue, and left behind.
+//! 1. A ticket's holder asks the run's [`StopHandle`](stop::StopHandle), with a
+//!    [`StopReason`](reason::StopReason). Before the run begins, the handle keeps the request.
+//! 2. The handle asks the watchdog (`watchdog.rs`). So do the run's host functions when it has used
+//!    up its output or host calls, and the watchdog itself when it has used up its time. The grace
+//!    period begins.
+//! 3. The gate (`gate.rs`) checks that this run is still going, keeps the first reason, and wakes a
+//!    guest that sleeps in the host.
+//! 4. As soon as the guest runs the program's own code, the raiser (`raise.rs`) writes a
+//!    `KeyboardInterrupt` into CPython's thread state, and sets the flag that its evaluation loop
+//!    polls. The watchdog has the flag set again until CPython has noticed.
+//! 5. The program ends with that exception, or handles it, until the grace period is over.
+//! 6. Then the gate stops the run: it revokes the guest's memory, and the next access to it traps.
+//!    `StopHandle::stop` begins here.
+//! 7. A thread that doesn't come back even then is overdue (`overdue.rs`), and is left behind.
 //!
-//! May use `memory/` and what is beside it.
+//! May use `memory/` and the files beside it.
 
 pub(crate) mod gate;
+pub(crate) mod overdue;
 pub(crate) mod raise;
 pub(crate) mod reason;
 pub(crate) mod stop;

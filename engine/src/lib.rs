@@ -40,9 +40,9 @@ pub use interpreter::image::store::{
 };
 pub use interpreter::image::{Image, ImageInfo};
 pub use interpreter::session::{PackedRest, PackedSession, SessionState};
+pub use interrupt::overdue::{OVERDUE_AFTER, Overdue};
 pub use interrupt::reason::StopReason;
-pub use interrupt::stop::{Overdue, StopHandle};
-pub use interrupt::watchdog::OVERDUE_AFTER;
+pub use interrupt::stop::StopHandle;
 pub use limits::{LimitHit, LimitKind, Limits};
 pub use places::{CACHE_DIR_VARIABLE, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
 pub use run::base64::decode as decode_base64;

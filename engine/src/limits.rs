@@ -1,4 +1,4 @@
-//! What one run may use.
+//! The limits of one run, and the limit that a run reached.
 
 use std::time::Duration;
 
@@ -6,36 +6,35 @@ use bytesize::ByteSize;
 
 /// What one run may use.
 ///
-/// A program whose time, host calls or output (if asked) are over is interrupted, and stopped
-/// after the grace period; its outcome names the limit. What a program asks for beyond the limits
-/// on memory, files and host functions is refused: it sees `MemoryError`, `OSError` or
+/// A program that uses up its time, its host calls or (if asked) its output is interrupted, and
+/// stopped after the grace period; its outcome names the limit. Requests beyond the limits on
+/// memory, files and host functions are refused: the program sees `MemoryError`, `OSError` or
 /// `hatchery.HostLimitError` and may handle it, and the outcome names the limit in `limits_met`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Time on the clock from the first instruction of the program. Default: 30 s.
+    /// Wall-clock time from the first instruction of the program. Default: 30 s.
     ///
-    /// Zero ends every program about as it begins; there is no "none", but days are fine.
+    /// Zero ends every program as it begins. There is no "unlimited", but days are fine.
     pub wall_time: Duration,
-    /// Time on the CPU clock of the thread that runs the guest, so that a busy machine doesn't
-    /// turn a right answer into a timeout. Default: `None`, no limit beside `wall_time`, which one
-    /// thread reaches first.
+    /// CPU time of the thread that runs the guest, so that a busy machine doesn't turn a right
+    /// answer into a timeout. Default: `None`, no limit besides `wall_time`.
     ///
-    /// For a budget that doesn't depend on the machine's load set this one, and `wall_time` to
-    /// what you are ready to wait.
+    /// For a budget that doesn't depend on the machine's load, set this limit, and set `wall_time`
+    /// to the longest time that you would wait.
     pub cpu_time: Option<Duration>,
     /// How long a program may go on after it was interrupted, to catch `KeyboardInterrupt` and
-    /// finish. Default: 1 s. With zero it is stopped at once, and what it did in its session is undone;
-    /// below 0.2 s that can happen to a program that listens, since describing the first exception of an
-    /// interpreter takes 0.07 s.
+    /// finish. Default: 1 s. With zero it is stopped at once, and what it did in its session is
+    /// undone. Below 0.2 s that can also happen to a program that lets itself end, since describing
+    /// the first exception of an interpreter takes 0.07 s.
     pub grace: Duration,
     /// Linear memory of the guest, including what CPython itself needs (66 MiB with numpy and
-    /// pandas). Default: 1 GiB; at most 4 GiB can be addressed. Below 32 MiB CPython may fail at
-    /// start-up tasks of its own.
+    /// pandas). Default: 1 GiB; at most 4 GiB can be addressed. Below 32 MiB CPython may fail
+    /// while it starts.
     pub memory_bytes: usize,
-    /// Standard output and standard error together. Default: 512 KiB. What goes beyond is dropped,
+    /// Standard output and standard error together. Default: 512 KiB. Further output is dropped,
     /// and the outcome says so.
     pub output_bytes: usize,
-    /// Whether a program that reaches `output_bytes` is ended. Default: no, it goes on.
+    /// Whether reaching `output_bytes` ends the program. Default: no, it goes on.
     pub stop_at_output_limit: bool,
     /// The lengths of all files in the guest together, input files included. Default: 256 MiB; at
     /// most 64 GiB count.
@@ -44,32 +43,32 @@ pub struct Limits {
     pub file_count: u64,
     /// Descriptors that are open at once, besides the standard ones. Default: 256.
     pub open_files: u64,
-    /// Calls from the guest to the host: reading, writing, looking at a clock and so on. Default:
-    /// 100 million, more than a program gets to in 30 s.
+    /// Calls from the guest to the host: reading, writing, asking for the time and so on. Default:
+    /// 100 million, more than a program can make in 30 s.
     pub host_calls: u64,
-    /// Calls of host functions. Default: 10,000. What is asked for beyond this and the next three
-    /// is refused with `hatchery.HostLimitError`.
+    /// Calls of host functions. Default: 10,000. Calls beyond this limit or one of the next three
+    /// are refused with `hatchery.HostLimitError`.
     pub function_calls: u64,
-    /// Calls of host functions that are under way at once, those included that the program has given
-    /// up and that the host still works on. Default: 1,000.
+    /// Calls of host functions in flight at once, including calls that the program has given up and
+    /// that the host still works on. Default: 1,000.
     pub functions_in_flight: usize,
-    /// One call of a host function as JSON, its name included. Default: 1 MiB. The arguments of all
-    /// that are under way at once take at most 256 MiB of the host's memory.
+    /// One call of a host function as JSON, including its name. Default: 1 MiB. The arguments of
+    /// all calls in flight take at most 256 MiB of the host's memory.
     pub function_argument_bytes: usize,
-    /// What one host function returns, about as JSON. Default: 16 MiB. Together with
-    /// `functions_in_flight` it bounds what waits for the program in the host.
+    /// The approximate size as JSON of what one host function returns. Default: 16 MiB. Together
+    /// with `functions_in_flight` it bounds the results that wait in the host for the program.
     pub function_result_bytes: usize,
     /// The program's source. Default: 1 MiB. Larger programs are refused before they run.
     pub source_bytes: usize,
-    /// The value as JSON, its `repr`, its other forms together, each text of an exception, and what
-    /// there is to tell beside those texts. Default: 1 MiB. Texts are cut; a value and forms that are
-    /// larger are left out, and `limits_met` says so.
+    /// Each of these: the value as JSON, its `repr`, its other forms together, each text of an
+    /// exception, and the rest of the exception. Default: 1 MiB. Longer texts are cut; a larger
+    /// value or larger forms are left out, and `limits_met` says so.
     pub result_bytes: usize,
     /// A value that is passed as raw bytes: an array, a frame or bytes, as the host holds it.
-    /// Default: 64 MiB. What is larger is left out, and `limits_met` says so. The guest needs room
+    /// Default: 64 MiB. A larger one is left out, and `limits_met` says so. The guest needs room
     /// for two copies of it.
     pub result_data_bytes: usize,
-    /// All displays together. Default: 16 MiB. One that would go beyond is dropped, and the
+    /// All displays together. Default: 16 MiB. One that would exceed this is dropped, and the
     /// outcome says so.
     pub display_bytes: usize,
     /// Displays. Default: 1,000. Further ones are dropped, and the outcome says so.
@@ -111,12 +110,12 @@ pub enum LimitKind {
     Wall,
     /// `Limits::cpu_time`, in milliseconds.
     Cpu,
-    /// When the outcome was due, in milliseconds from submission; also for a job that waited.
+    /// When the outcome was due, in milliseconds from submission, including time in the queue.
     Deadline,
     /// `Limits::memory_bytes`.
     Memory,
-    /// The memory that was left for the job in its pool, which was less than `Limits::memory_bytes`
-    /// and `Limits::file_bytes`.
+    /// The memory that was left for the job in its pool, when that was less than
+    /// `Limits::memory_bytes` and `Limits::file_bytes`.
     PoolMemory,
     /// `Limits::output_bytes`.
     Output,
@@ -146,8 +145,8 @@ pub enum LimitKind {
     DisplayBytes,
     /// `Limits::display_count`.
     DisplayCount,
-    /// Exceptions that code in C++ in the guest may throw in a run: 65,536, for every program. The
-    /// host keeps each of them at least until the run is over. Those of Python are none.
+    /// Exceptions that C++ code in the guest may throw in a run: 65,536, for every program. The
+    /// host keeps each of them at least until the run is over. Python's exceptions don't count.
     NativeExceptions,
     /// The stack that guest code runs on, in bytes: 16 MiB, for every program. Recursion in Python
     /// raises `RecursionError` long before; recursion in C can get here.
@@ -155,7 +154,7 @@ pub enum LimitKind {
 }
 
 impl LimitKind {
-    /// The name that results carry, such as `wall`.
+    /// Returns the limit's name in results, such as `wall`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Wall => "wall",
@@ -182,8 +181,8 @@ impl LimitKind {
         }
     }
 
-    /// What raises it: the option of the command line, if there is one, and the field or method of
-    /// this library. `None` for what is the same for every program.
+    /// Returns what raises the limit: the command-line option, if there is one, and the field or
+    /// method of this library. `None` for limits that are the same for every program.
     pub fn raised_by(self) -> Option<&'static str> {
         match self {
             Self::Wall => Some("`--timeout` (`Limits::wall_time`)"),
@@ -211,7 +210,7 @@ impl LimitKind {
         }
     }
 
-    /// An amount of what it limits, with its unit: `1.5 s`, `100.0 MiB`, or a mere number of things.
+    /// Formats an amount of what it limits with its unit: `1.5 s`, `100.0 MiB`, or a plain number.
     pub fn amount(self, amount: u64) -> String {
         match self {
             Self::Wall | Self::Cpu | Self::Deadline if amount < 1000 => format!("{amount} ms"),
@@ -245,13 +244,13 @@ pub struct LimitHit {
     pub limit: LimitKind,
     /// The amount allowed: milliseconds for times, bytes for sizes, else a number.
     pub allowed: u64,
-    /// The amount used when the run ended, or the largest that was asked for and refused, in the
-    /// same unit.
+    /// The amount used when the run ended, or the largest one that was refused, in the same unit.
     pub used: u64,
 }
 
 impl LimitHit {
-    /// A deadline that was missed: so long after submission it was due, and so long had passed.
+    /// Reports a missed deadline: the outcome was due `allowed` after submission, and `used` had
+    /// passed.
     pub fn deadline(allowed: Duration, used: Duration) -> Self {
         Self {
             limit: LimitKind::Deadline,
@@ -266,7 +265,7 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
 }
 
 impl LimitHit {
-    /// Says what the program was refused, and what would grant it.
+    /// Returns a message that says what the program was refused, and what raises the limit.
     pub fn refusal(&self) -> String {
         let Self { limit, allowed, used } = *self;
         let (name, allowed, used) = (limit.name(), limit.amount(allowed), limit.amount(used));

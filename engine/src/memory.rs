@@ -1,42 +1,25 @@
 //! The linear memory of one guest: an address-space reservation of which a prefix is accessible.
 //!
-//! Owns growth, the limit on it, what differs from the image, going back to that, and revoking
-//! (taking every page away from a running guest, which is how a hard stop works). It doesn't know
-//! about wasmer; `tunables.rs` adapts it.
-//!
-//! ```text
-//!   2 GiB     image     grown    len       8 GiB + 64 KiB
-//! |-------|-----------|----------|---------------------------|
-//!  guard   copy-on-    zeroes     no access
-//!          write
-//!          ^ base      ^ end of the image
-//! ```
-//!
-//! A session that was put aside has runs of pages of its own, which are mapped copy-on-write in
-//! place of the image and of zeroes.
-//!
-//! wasmer compiles accesses to such a memory **without bounds checks**: a 32-bit index plus a
-//! 32-bit offset plus the width of the access always lands inside the reservation. Reserving less
-//! would be an escape from the sandbox (`MemoryStyle::Static` in wasmer-types 7.4.2,
-//! `memory.rs`). The guard before the base costs nothing and catches a miscomputed negative
-//! address.
+//! Owns growth and its limit, what differs from the image and the way back to it
+//! (`memory/layers.rs`), and revocation, which takes every page away from a running guest: a hard
+//! stop. `memory/address_space.rs` draws the reservation. Only `memory/tunables.rs` knows wasmer.
 #![expect(unsafe_code, reason = "lends bytes of a mapping; the lock is what makes that sound")]
 
 use std::io;
-use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use parking_lot::Mutex;
-use rustix::process::{Resource, getrlimit};
 
-use crate::error::EngineError;
+use address_space::{GUARD_BEFORE_BYTES, MOST_BYTES, RESERVED_BYTES};
+pub(crate) use address_space::{PAGE_BYTES, WASM_PAGE_BYTES, check_address_space, is_length};
 use cow::Tracker;
 use image::MemoryImage;
-use patch::{MemoryPatch, PAGE_BYTES};
-use runs::PageRun;
+use patch::MemoryPatch;
+use segments::Segment;
 
+mod address_space;
 #[cfg(target_os = "linux")]
 mod cow;
 #[cfg(not(target_os = "linux"))]
@@ -50,37 +33,11 @@ pub(crate) mod faults;
 pub(crate) mod image;
 mod layers;
 pub(crate) mod patch;
-mod runs;
+mod segments;
 pub(crate) mod sys;
 pub(crate) mod tunables;
 #[cfg(target_os = "linux")]
 mod written;
-
-/// Bytes of a WebAssembly page.
-pub(crate) const WASM_PAGE_BYTES: usize = 1 << 16;
-/// The most bytes that a 32-bit memory has.
-pub(crate) const MOST_BYTES: usize = 4 << 30;
-/// What must follow the base: 4 GiB that an index can reach, 4 GiB that an offset can add, and
-/// one page for the width of the access.
-pub(crate) const RESERVED_BYTES: usize = (8 << 30) + WASM_PAGE_BYTES;
-/// Inaccessible bytes before the base.
-const GUARD_BEFORE_BYTES: usize = 2 << 30;
-/// What a process needs of its address space beyond a guest's: the compiled module, its image, the
-/// library, stacks.
-const OTHER_BYTES: usize = 2 << 30;
-
-/// # Errors
-/// A limit on the address space of this process leaves no room for one guest. Without this, what is
-/// refused first may be memory of the process itself, and then it aborts.
-pub(crate) fn check_address_space() -> Result<(), EngineError> {
-    let needed_bytes = (GUARD_BEFORE_BYTES + RESERVED_BYTES + OTHER_BYTES) as u64;
-    match getrlimit(Resource::As).current {
-        Some(limit_bytes) if limit_bytes < needed_bytes => {
-            Err(EngineError::AddressSpace { limit_bytes, needed_bytes })
-        }
-        _ => Ok(()),
-    }
-}
 
 /// The linear memory of one guest.
 #[derive(Debug)]
@@ -90,31 +47,53 @@ pub(crate) struct GuestMemory {
     state: Mutex<MemoryState>,
 }
 
+/// What a guest memory holds, and what is known of that.
+///
+/// ```text
+///        over(image)
+///            |
+///            v          the guest writes, `grow`
+///  +---> as held ------------------------------> changed
+///  |      ^   ^                                    |  |
+///  |      |   +-------------- patch ---------------+  |
+///  |      |     `held` = the patch that was found;    |
+///  |      |     from the second one on, the kernel    |
+///  |      |     marks pages and notes writes (E-10)   |
+///  |      |                                           |
+///  |      +------------- restore(patch) --------------+
+///  |            `held` = that patch; nothing is marked;
+///  |            after the empty patch, the list of
+///  |            copied pages stays known (E-9)
+///  |
+///  +---- each, at any time ---- revoke ----> revoked (E-2), until dropped
+/// ```
+///
+/// A `patch` or `restore` that fails leaves the memory in no such state: its interpreter is lost.
 #[derive(Debug)]
 struct MemoryState {
-    /// Accessible bytes from the base. Invariant E-1: a multiple of the wasm page, at most 4 GiB,
-    /// and never grown beyond the `limit` of the time.
+    /// Accessible bytes from the base. Invariant E-1: a multiple of the wasm page and at most
+    /// 4 GiB. Never grows beyond the `limit` of the time.
     len: usize,
     /// Growth beyond this is refused.
     limit: usize,
-    /// The most that was asked for and refused since the run began.
+    /// The largest length that was refused since the run began.
     refused: Option<usize>,
     /// Invariant E-2: once true, nothing is accessible and nothing ever is again.
     revoked: bool,
     /// Knows which pages of the image were copied; without it, each may have changed.
     tracker: Option<Tracker>,
-    /// For each page of the image, how often in a row it was looked at and had not changed.
+    /// For each page of the image, how many checks in a row found it unchanged.
     idle_runs: Vec<u8>,
-    /// How often the memory was restored.
-    restored: u32,
-    /// Runs of a session that are mapped, in order and apart; only with a tracker.
-    mapped: Vec<PageRun>,
-    /// Invariant E-10: what the memory was last made or found to be; while its pages are marked,
-    /// those that were not written to since are as this says.
+    /// Number of restores, to spread the checks of pages over them.
+    restores: u32,
+    /// Segments that are mapped, in order and apart; only with a tracker.
+    mapped: Vec<Segment>,
+    /// Invariant E-10: the content after the last `patch` or `restore`. While pages are marked,
+    /// those that were not written to since still have that content.
     held: Arc<MemoryPatch>,
-    /// How often it was taken out since it was last restored.
-    taken_out: u32,
-    /// Bytes of the image's pages that were copied when that was last looked at, about.
+    /// Patches taken since the last restore.
+    patches_taken: u32,
+    /// Bytes of the image's pages that were copied when that was last asked, approximately.
     copied_bytes: usize,
 }
 
@@ -128,18 +107,13 @@ impl MemoryState {
             revoked: false,
             tracker,
             idle_runs,
-            restored: 0,
+            restores: 0,
             mapped: Vec::new(),
             held: Arc::new(MemoryPatch { len, ..MemoryPatch::default() }),
-            taken_out: 0,
+            patches_taken: 0,
             copied_bytes: 0,
         }
     }
-}
-
-/// Whether a memory can have this many bytes: E-1.
-pub(crate) fn is_length(bytes: usize) -> bool {
-    bytes.is_multiple_of(WASM_PAGE_BYTES) && bytes <= MOST_BYTES
 }
 
 /// Growth was refused.
@@ -149,14 +123,14 @@ pub(crate) struct GrowthRefused;
 impl GuestMemory {
     /// Reserves the address space and makes the first `len` bytes accessible, zeroed.
     pub(crate) fn new(len: usize) -> io::Result<Self> {
-        assert!(is_length(len), "E-1");
+        assert!(is_length(len), "E-1: {len} bytes");
         let reservation = sys::Reservation::new(GUARD_BEFORE_BYTES, RESERVED_BYTES)?;
         reservation.make_accessible(0, len)?;
         Ok(Self { reservation, image: None, state: Mutex::new(MemoryState::new(len, None)) })
     }
 
-    /// Reserves the address space for a memory that begins as `image`: a copy-on-write mapping of
-    /// it if `is_mapped` and the system can do that, else a copy.
+    /// Reserves the address space for a memory that begins as `image`: as a copy-on-write mapping
+    /// if `is_mapped` and the system supports it, else as a copy.
     pub(crate) fn over(image: Arc<MemoryImage>, is_mapped: bool) -> io::Result<Self> {
         let reservation = sys::Reservation::new(GUARD_BEFORE_BYTES, RESERVED_BYTES)?;
         let len = image.bytes().len();
@@ -170,7 +144,7 @@ impl GuestMemory {
             Err(error) => {
                 tracing::debug!(%error, "no copy-on-write here: the image is copied");
                 reservation.make_accessible(0, len)?;
-                // SAFETY: accessible, as of the last line, and nobody else knows of it yet.
+                // SAFETY: accessible, as of the last line, and nobody else has it yet.
                 unsafe { reservation.with_bytes(0, len, |to| to.copy_from_slice(image.bytes())) };
                 None
             }
@@ -179,19 +153,19 @@ impl GuestMemory {
         Ok(Self { reservation, image: Some(image), state })
     }
 
-    /// The address of the first byte.
+    /// Returns the address of the first byte.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.reservation.base()
     }
 
-    /// Accessible bytes. A guest never gives memory back, so this is also its peak.
+    /// Returns the number of accessible bytes. A guest never gives memory back, so this is also its
+    /// peak.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().len
     }
 
-    /// Bytes that this memory has of its own and doesn't share with the image: what was grown, and
-    /// the pages of the image that were copied when that was last looked at, which is when a state
-    /// is put in or taken out.
+    /// Returns the bytes that this memory doesn't share with the image: grown ones, and the pages
+    /// of the image that had been copied at the last `patch` or `restore`.
     pub(crate) fn private_bytes(&self) -> usize {
         let state = self.state.lock();
         match (&self.image, &state.tracker) {
@@ -209,7 +183,7 @@ impl GuestMemory {
         state.refused = None;
     }
 
-    /// What the run asked for at most and was refused, in bytes.
+    /// Returns the largest length that the run asked for and was refused, in bytes.
     pub(crate) fn refused(&self) -> Option<usize> {
         self.state.lock().refused
     }
@@ -222,6 +196,7 @@ impl GuestMemory {
             state.refused = state.refused.max(Some(len));
             return Err(GrowthRefused);
         }
+        debug_assert!(is_length(len), "E-1: a guest grows to {len} bytes");
         self.reservation.make_accessible(state.len, delta).map_err(|error| {
             tracing::warn!(%error, len, "the system refused memory for a guest");
             GrowthRefused
@@ -232,7 +207,7 @@ impl GuestMemory {
     /// Lends the bytes at `at` to `work`; `None` if they aren't all accessible.
     ///
     /// Only for host functions, on the thread of the guest that called them: the guest waits
-    /// meanwhile. `work` must not use this memory in another way.
+    /// meanwhile. `work` must not use this memory in any other way.
     pub(crate) fn with_bytes<T>(
         &self,
         at: u32,
@@ -245,11 +220,11 @@ impl GuestMemory {
             return None;
         }
         // SAFETY: accessible, as just checked, for as long as the lock is held. The guest waits for
-        // the host function that calls this, and whoever else reaches in takes the same lock.
+        // the host function that calls this, and everybody else takes the same lock.
         Some(unsafe { self.reservation.with_bytes(at, len, work) })
     }
 
-    /// Lends all bytes to `work`; `None` if the memory was taken away.
+    /// Lends all bytes to `work`; `None` if the memory was revoked.
     ///
     /// For the thread of the guest, between runs.
     pub(crate) fn with_all<T>(&self, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
@@ -267,7 +242,7 @@ impl GuestMemory {
         let mut state = self.state.lock();
         let at = at as usize;
         if let Some(tracker) = &mut state.tracker {
-            // This may be another thread than the guest's, and copies the page.
+            // E-9: this may not be the guest's thread, and its write copies the page.
             tracker.forget();
         }
         if state.revoked || at + 4 > state.len || !at.is_multiple_of(4) {
@@ -277,27 +252,9 @@ impl GuestMemory {
         Some(unsafe { self.reservation.with_word(at, work) })
     }
 
-    fn image_of(&self, state: &MemoryState) -> io::Result<&MemoryImage> {
-        let image = self.image.as_deref().filter(|_| !state.revoked);
-        image.ok_or_else(|| io::Error::other("the memory has no image to go back to"))
-    }
-
-    /// The runs of offsets that may differ from what is mapped, in order, and the image.
-    fn copied(&self, state: &mut MemoryState) -> io::Result<(&MemoryImage, Vec<Range<usize>>)> {
-        let image = self.image_of(state)?;
-        let copied = match &mut state.tracker {
-            Some(tracker) => tracker.copied(&self.reservation, 0..state.len)?,
-            None => std::iter::once(0..state.len).collect(),
-        };
-        let of_image =
-            |run: &Range<usize>| run.end.min(image.bytes().len()).saturating_sub(run.start);
-        state.copied_bytes = copied.iter().map(of_image).sum();
-        Ok((image, copied))
-    }
-
     /// Takes the whole memory away: the next access of the running guest faults and becomes a
     /// trap. The caller guarantees that no host code touches the memory from now on
-    /// (`interrupt.rs` does).
+    /// (`interrupt/gate.rs` does).
     pub(crate) fn revoke(&self) {
         let mut state = self.state.lock();
         if state.revoked {
@@ -305,14 +262,14 @@ impl GuestMemory {
         }
         state.revoked = true;
         if let Err(error) = self.reservation.make_inaccessible(0, state.len) {
-            // Only a process that is out of mappings gets here; the guest then runs on until a
+            // Only a process that is out of mappings gets here. The guest then goes on until a
             // second stop.
             tracing::error!(%error, "can't revoke the memory of a guest");
             state.revoked = false;
         }
     }
 
-    /// Whether the memory was taken away.
+    /// Returns whether the memory was revoked.
     pub(crate) fn is_revoked(&self) -> bool {
         self.state.lock().revoked
     }
@@ -346,20 +303,5 @@ mod tests {
         memory.revoke();
         assert!(memory.is_revoked());
         assert_eq!(memory.grow(WASM_PAGE_BYTES), Err(GrowthRefused));
-    }
-
-    #[test]
-    fn the_reservation_covers_every_address_that_wasm_can_form() {
-        let furthest = u64::from(u32::MAX) + u64::from(u32::MAX) + 16;
-        assert!(RESERVED_BYTES as u64 > furthest);
-        assert_eq!(
-            RESERVED_BYTES as u64,
-            (4 << 30) + wasmer_static_guard(),
-            "wasmer changed its layout"
-        );
-    }
-
-    fn wasmer_static_guard() -> u64 {
-        wasmer::sys::vm::MemoryStyle::Static.offset_guard_size()
     }
 }

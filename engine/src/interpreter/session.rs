@@ -303,7 +303,7 @@ impl Saved {
             pages.push(PagePatch { page: *page, blocks: *blocks, bytes: bytes.into() });
             rest = after;
         }
-        let memory = MemoryPatch { len, runs: Vec::new(), pages };
+        let memory = MemoryPatch { len, segments: Vec::new(), pages };
         let is_sound = rest.is_empty()
             && crate::memory::is_length(len)
             && len >= image.memory().bytes().len()

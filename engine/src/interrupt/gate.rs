@@ -1,18 +1,20 @@
-//! Interrupting and stopping a guest that runs on another thread.
+//! The gate between guest and host: interrupts and stops a guest that runs on another thread.
 //!
 //! A soft interrupt raises `KeyboardInterrupt` in the program (`interrupt/raise.rs`); the
-//! interpreter lives on. A hard stop takes the guest's whole memory away: its next access faults,
-//! wasmer turns the fault into a trap, and the call that entered the guest returns an error. No
-//! signal is sent and nothing is added to the compiled code. This only holds if host code never
-//! touches a memory that was taken away, since a fault on the host's own stack ends the process.
-//! So every crossing between guest and host passes this gate:
+//! interpreter lives on. A hard stop revokes the guest's memory: its next access faults, wasmer
+//! turns the fault into a trap, and the call that entered the guest returns an error. No signal is
+//! sent; compiled code needs no checks, only a memory access in each loop that may be endless
+//! (`build/module/checkpoints.rs`). Host code must never touch a revoked memory, since a fault on
+//! the host's own stack ends the process. So every crossing between guest and host passes this
+//! gate:
 //!
-//! - the guest's side runs: a stop takes the memory away at once, an interrupt is raised at once;
-//! - the host's side runs: both are only noted. At the crossing back a stop makes it fail, and an
-//!   interrupt is raised. Who sleeps on the host's side is woken by either.
+//! - While the guest's side runs, a stop revokes the memory at once, and an interrupt is raised at
+//!   once.
+//! - While the host's side runs, both are only noted, and wake a sleeping guest. At the crossing
+//!   back to the guest, a stop makes the crossing fail, and an interrupt is raised.
 //!
-//! Each names the run that it is meant for. Asking for a run that has ended does nothing, so a
-//! late one never hits the next job.
+//! Each request names its run. A request for a run that has ended does nothing, so a late one never
+//! hits the next job.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -27,7 +29,7 @@ use crate::memory::GuestMemory;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct RunId(u64);
 
-/// The guest was stopped: unwinds the guest as a trap.
+/// The guest was stopped. As a trap, it unwinds the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the guest was stopped")]
 pub(crate) struct Stopped;
@@ -43,23 +45,24 @@ impl InterruptHandle {
         Self { gate }
     }
 
-    /// Ends `run` at once; its outcome says why. The interpreter is lost with it.
+    /// Stops `run` at once; its outcome says why, and its interpreter is lost. The first reason
+    /// wins.
     ///
-    /// Returns whether the run was still going. The first reason given wins.
+    /// Returns whether the run was still going.
     pub(crate) fn stop(&self, run: RunId, reason: StopReason) -> bool {
         self.gate.stop(run, reason)
     }
 
     /// Raises `KeyboardInterrupt` in the program of `run`, once: the first reason wins, and later
-    /// calls do nothing. Before its program begins, the interrupt waits for that.
+    /// calls do nothing. If the program has not begun, the interrupt waits until it does.
     ///
     /// Returns whether the run was still going and had not been interrupted.
     pub(crate) fn interrupt(&self, run: RunId, reason: StopReason) -> bool {
         self.gate.interrupt(run, reason)
     }
 
-    /// Whether the program has yet to notice its interrupt. A guest changes the word that tells it
-    /// to look without regard to others, so the telling can be lost; this tells it again.
+    /// Sets the interpreter's flag again, since a guest changes that word without regard to the
+    /// host and can overwrite it. Returns whether the program has yet to notice its interrupt.
     pub(crate) fn remind(&self, run: RunId) -> bool {
         self.gate.remind(run)
     }
@@ -74,27 +77,28 @@ pub(crate) struct Asked {
     pub(crate) interrupt: Option<StopReason>,
 }
 
-/// Where the thread of an interpreter is, and whether it was told to stop.
+/// Knows on which side the thread of an interpreter is, and how its run was asked to end.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// The memory that a stop takes away, once the guest has one.
+    /// The memory that a stop revokes, once the guest has one.
     memory: OnceLock<Arc<GuestMemory>>,
-    /// Raises interrupts, if the build's interpreter is one whose layout is known.
+    /// Raises interrupts, if the layout of the build's interpreter is known.
     raiser: OnceLock<Raiser>,
     state: Mutex<GateState>,
-    asked: Condvar,
+    /// Wakes the guest's thread while it waits on the host's side.
+    wake: Condvar,
 }
 
 #[derive(Debug)]
 struct GateState {
-    /// The run that is going. Invariant E-3: `stop` is only set while a run is going or until the
-    /// next one begins.
+    /// The run that is going. Invariant E-3: requests for any other run do nothing, so `stop` is
+    /// only set while its run is going, and cleared when the next one begins.
     current: Option<RunId>,
     last: u64,
     side: Side,
     stop: Option<StopReason>,
     interrupt: Option<(StopReason, Raised)>,
-    /// Whether the program's own code runs, which interrupts are for.
+    /// Whether the program's own code runs; nothing else is interrupted.
     in_program: bool,
 }
 
@@ -103,13 +107,13 @@ struct GateState {
 enum Raised {
     /// It waits for the program to begin, or for the guest's side.
     NotYet,
-    /// The interpreter was told, and has not looked yet.
+    /// The interpreter was told, and has not reacted yet.
     Told,
     /// The interpreter has raised it.
     Noticed,
 }
 
-/// Why a wait is over.
+/// Why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Woken {
     Ready,
@@ -138,16 +142,16 @@ impl Gate {
             memory: OnceLock::new(),
             raiser: OnceLock::new(),
             state: Mutex::new(state),
-            asked: Condvar::new(),
+            wake: Condvar::new(),
         }
     }
 
-    /// Says how interrupts are raised. Without it they only wake sleepers.
+    /// Sets how interrupts are raised. Without a raiser they only wake a sleeping guest.
     pub(crate) fn raise_with(&self, raiser: Raiser) {
         assert!(self.raiser.set(raiser).is_ok(), "a gate has one interpreter");
     }
 
-    /// Names the memory that a stop takes away. Called once, before the first run.
+    /// Sets the memory that a stop revokes. Called once, before the first run.
     pub(crate) fn guard(&self, memory: Arc<GuestMemory>) {
         assert!(self.memory.set(memory).is_ok(), "a gate guards one memory");
     }
@@ -166,7 +170,7 @@ impl Gate {
         run
     }
 
-    /// Ends the run, and says how it was asked to end.
+    /// Ends the run, and returns how it was asked to end.
     pub(crate) fn end(&self) -> Asked {
         let mut state = self.state.lock();
         state.current = None;
@@ -177,20 +181,21 @@ impl Gate {
         Asked { stop: state.stop, interrupt: state.interrupt.and_then(noticed) }
     }
 
-    /// The program's own code begins: from here on it can be interrupted. On the host's side.
+    /// Says that the program's own code begins: it can be interrupted from now on. On the host's
+    /// side.
     pub(crate) fn begin_program(&self) {
         self.state.lock().in_program = true;
     }
 
-    /// The program's own code is over. An interrupt that it has not noticed is taken back, so what
-    /// follows is never interrupted. On the host's side.
+    /// Says that the program's own code is over. Takes back an interrupt that it has not noticed,
+    /// so that the agent's code is never interrupted. On the host's side.
     pub(crate) fn end_program(&self) {
         let mut state = self.state.lock();
         state.in_program = false;
         self.settle(&mut state, true);
     }
 
-    /// Whether the current run was told to stop.
+    /// Returns why the current run was stopped, if it was.
     pub(crate) fn stop_requested(&self) -> Option<StopReason> {
         self.state.lock().stop
     }
@@ -206,14 +211,14 @@ impl Gate {
 
     /// Runs `work` of the host on behalf of the guest, on the host's side.
     ///
-    /// Fails if the guest was told to stop before or meanwhile; then the result is dropped and
-    /// the guest must be unwound.
+    /// Fails if the guest was stopped before or meanwhile. The result is then dropped, and the
+    /// guest must be unwound.
     pub(crate) fn host<T>(&self, work: impl FnOnce() -> T) -> Result<T, Stopped> {
         self.cross(Side::Host)?;
         let crossing = Crossing { gate: self, back: Side::Guest };
         let result = work();
         drop(crossing);
-        // The memory is only taken away on the guest's side, so `work` never saw it go.
+        // The memory is only revoked on the guest's side, so `work` had it all the time.
         if self.state.lock().stop.is_some() { Err(Stopped) } else { Ok(result) }
     }
 
@@ -222,15 +227,15 @@ impl Gate {
         self.wait(Some(duration), || false);
     }
 
-    /// Waits on the host's side until `is_ready`, but not longer than `duration`, and not if the run
-    /// is asked to end. Whoever changes what `is_ready` asks for calls [`Self::wake`] afterwards.
+    /// Waits on the host's side until `is_ready` holds, `duration` has passed or the run is asked
+    /// to end. Code that makes `is_ready` hold calls [`Self::wake`] afterwards.
     #[expect(clippy::disallowed_methods, reason = "a guest's sleep waits on the real clock")]
     pub(crate) fn wait(&self, duration: Option<Duration>, is_ready: impl Fn() -> bool) -> Woken {
-        // A deadline beyond the clock's range is as good as none.
+        // A deadline beyond the clock's range never comes.
         let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
         let mut state = self.state.lock();
-        // An interrupt that the interpreter was told of before it came here, and hasn't raised,
-        // ends the wait too: it looks only afterwards.
+        // An interrupt that the interpreter was told of, but hasn't raised, ends the wait too: the
+        // interpreter raises it only when the wait is over.
         self.settle(&mut state, false);
         let goes_on = |state: &GateState| {
             let is_interrupted = state.in_program
@@ -243,23 +248,24 @@ impl Gate {
             }
             match deadline {
                 Some(deadline) => {
-                    if self.asked.wait_until(&mut state, deadline).timed_out() {
+                    if self.wake.wait_until(&mut state, deadline).timed_out() {
                         return if is_ready() { Woken::Ready } else { Woken::TimeOver };
                     }
                 }
-                None => self.asked.wait(&mut state),
+                None => self.wake.wait(&mut state),
             }
         }
         Woken::Asked
     }
 
-    /// Has who waits here look again.
+    /// Makes a thread in [`Self::wait`] check its condition again.
     pub(crate) fn wake(&self) {
-        // Not between its look and its wait.
+        // The lock makes sure that the thread isn't between its check and its wait.
         drop(self.state.lock());
-        self.asked.notify_all();
+        self.wake.notify_all();
     }
 
+    /// Moves to the other side, unless the guest was stopped.
     fn cross(&self, to: Side) -> Result<(), Stopped> {
         let mut state = self.state.lock();
         if state.stop.is_some() {
@@ -276,11 +282,11 @@ impl Gate {
         }
         state.stop.get_or_insert(reason);
         if state.side == Side::Guest {
-            // Under the gate's lock, so the guest can't cross to the host meanwhile. Also at a
-            // second stop, in case the system refused the first time.
+            // Under the gate's lock, so the guest can't cross to the host meanwhile. A second stop
+            // does it again, in case the system refused the first time.
             self.memory.get().expect("a guest that runs has a memory").revoke();
         }
-        self.asked.notify_all();
+        self.wake.notify_all();
         true
     }
 
@@ -293,7 +299,7 @@ impl Gate {
         if state.side == Side::Guest {
             self.raise(&mut state);
         }
-        self.asked.notify_all();
+        self.wake.notify_all();
         true
     }
 
@@ -309,7 +315,7 @@ impl Gate {
         matches!(state.interrupt, Some((_, Raised::NotYet | Raised::Told)))
     }
 
-    /// Tells the interpreter of an interrupt, again if it hasn't looked.
+    /// Tells the interpreter of an interrupt, and again if it hasn't reacted.
     fn raise(&self, state: &mut GateState) {
         let (Some(raiser), Some(memory)) = (self.raiser.get(), self.memory.get()) else { return };
         match &mut state.interrupt {
@@ -323,7 +329,8 @@ impl Gate {
         }
     }
 
-    /// Finds out whether the interpreter has looked, and else may take the interrupt back.
+    /// Finds out whether the interpreter has raised the interrupt. If not, takes it back if
+    /// `takes_back`.
     fn settle(&self, state: &mut GateState, takes_back: bool) {
         let (Some(raiser), Some(memory)) = (self.raiser.get(), self.memory.get()) else { return };
         if let Some((_, raised @ Raised::Told)) = &mut state.interrupt {
@@ -338,7 +345,7 @@ impl Gate {
     }
 }
 
-/// Puts the side back when the crossing ends, also by a panic.
+/// Moves back to the other side when it is dropped, also by a panic.
 struct Crossing<'a> {
     gate: &'a Gate,
     back: Side,
@@ -347,8 +354,8 @@ struct Crossing<'a> {
 impl Drop for Crossing<'_> {
     fn drop(&mut self) {
         let mut state = self.gate.state.lock();
-        // A stop that was noted on the host's side takes effect when the guest would go on. The
-        // caller then unwinds it, so the side stays the host's.
+        // A stop that was noted on the host's side takes effect now. The caller unwinds the guest,
+        // so the side stays the host's.
         state.side = if state.stop.is_some() { Side::Host } else { self.back };
         if state.side == Side::Guest {
             self.gate.raise(&mut state);
@@ -443,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_when_what_it_waits_for_is_there() {
+    fn a_wait_ends_when_its_condition_holds() {
         use std::sync::atomic::{AtomicBool, Ordering};
         let gate = gate();
         let run = gate.begin();

@@ -1,9 +1,9 @@
-//! Raising `KeyboardInterrupt` in a CPython that runs, by what its debuggers rely on.
+//! Raises `KeyboardInterrupt` in a running CPython, by the table that debuggers rely on.
 //!
 //! CPython 3.13 and later begin their runtime with a table of offsets, marked by a cookie
-//! (`_Py_DebugOffsets` in `Include/internal/pycore_debug_offsets.h`). With it the running thread's
-//! state is found: the exception is put where `PyThreadState_SetAsyncExc` puts it, and bit 3 of
-//! the thread's `eval_breaker` has the interpreter look, at the next call or jump back.
+//! (`_Py_DebugOffsets` in `Include/internal/pycore_debug_offsets.h`). It leads to the state of the
+//! running thread. The exception goes where `PyThreadState_SetAsyncExc` puts it, and bit 3 of the
+//! thread's `eval_breaker` makes the interpreter check for it, at the next call or backward jump.
 //!
 //! ```text
 //! runtime:       "xdebugpy" | version | … | interpreters_head -> interpreter
@@ -11,8 +11,8 @@
 //! thread state:  … | interp | eval_breaker | … | async_exc | thread_id
 //! ```
 //!
-//! All addresses are the guest's, and a guest can write anything there. Each one is checked to
-//! lie in its memory, so the worst that a guest can do is not to be interrupted.
+//! All addresses are the guest's, and a guest can write anything there. Each access is checked to
+//! be inside its memory, so the worst that a guest can do is to escape the interrupt.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::memory::GuestMemory;
 
-/// Marks the table, as a word.
+/// The first word of the table.
 const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 /// Bit 3 of `eval_breaker`: an asynchronous exception is pending (`pycore_ceval.h`).
 const ASYNC_EXCEPTION: u32 = 1 << 3;
@@ -31,7 +31,7 @@ const POINTER: u32 = 4;
 const KNOWN_SERIES: u64 = 0x030f;
 const FINAL_RELEASE: u64 = 0xf0;
 
-/// Which 64-bit word of the table says what, in 3.15.
+/// The indices of 64-bit words in the table of 3.15.
 mod word {
     pub(super) const VERSION: usize = 1;
     pub(super) const INTERPRETERS_HEAD: usize = 5;
@@ -42,21 +42,21 @@ mod word {
     pub(super) const COUNT: usize = 106;
 }
 
-/// Where things are in the interpreter of a build.
+/// Where the interpreter of a build keeps what an interrupt needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Offsets {
-    /// Where the guest keeps the address of its first interpreter.
+    /// The address of the pointer to the first interpreter.
     interpreters_head: u32,
-    /// From an interpreter to where it keeps the address of its first thread state.
+    /// The offset in an interpreter of the pointer to its first thread state.
     threads_head: u32,
-    /// From a thread state to where it keeps the address of its interpreter.
+    /// The offset in a thread state of the pointer to its interpreter.
     interp: u32,
     eval_breaker: u32,
     async_exception: u32,
 }
 
 impl Offsets {
-    /// Finds the table in a guest that has started; `None` if it has none that is known.
+    /// Finds the table in a guest that has started; `None` if it has none, or an unknown one.
     pub(crate) fn find(memory: &GuestMemory) -> Option<Self> {
         let len = u32::try_from(memory.len()).ok()?;
         memory.with_bytes(0, len, |bytes| {
@@ -69,7 +69,8 @@ impl Offsets {
         })?
     }
 
-    /// The address of the state of the guest's only thread, if what leads to it makes sense.
+    /// Returns the address of the state of the guest's only thread, if the pointers to it are
+    /// sound.
     pub(crate) fn thread(&self, memory: &GuestMemory) -> Option<u32> {
         let interpreter = load(memory, self.interpreters_head)?;
         let thread = load(memory, interpreter.checked_add(self.threads_head)?)?;
@@ -97,11 +98,11 @@ impl Offsets {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Raiser {
     offsets: Offsets,
-    /// The address of the type, as the agent reported it. It is static and never freed.
+    /// The address of the exception's type, as the agent reported it. It is static and never freed.
     exception: u32,
 }
 
-/// The words of the running thread's state that matter.
+/// The addresses of the two words of the running thread's state that an interrupt changes.
 struct Thread {
     eval_breaker: u32,
     async_exception: u32,
@@ -112,25 +113,25 @@ impl Raiser {
         Self { offsets, exception }
     }
 
-    /// Tells the interpreter to raise the exception. Returns whether it could be told.
+    /// Tells the interpreter to raise the exception. Returns whether that succeeded.
     pub(crate) fn raise(&self, memory: &GuestMemory) -> bool {
         let Some(thread) = self.thread(memory) else { return false };
         let stored = memory.with_word(thread.async_exception, |word| {
             word.compare_exchange(0, self.exception, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         });
-        stored == Some(true) && look(memory, &thread)
+        stored == Some(true) && set_flag(memory, &thread)
     }
 
-    /// Tells the interpreter again to look, if it hasn't.
+    /// Sets the interpreter's flag again, if it hasn't raised the exception.
     pub(crate) fn remind(&self, memory: &GuestMemory) {
         if let Some(thread) = self.thread(memory)
             && self.is_stored(memory, &thread)
         {
-            look(memory, &thread);
+            set_flag(memory, &thread);
         }
     }
 
-    /// Whether the interpreter has yet to raise the exception.
+    /// Returns whether the interpreter has yet to raise the exception.
     pub(crate) fn is_pending(&self, memory: &GuestMemory) -> bool {
         self.thread(memory).is_some_and(|thread| self.is_stored(memory, &thread))
     }
@@ -148,7 +149,7 @@ impl Raiser {
         load(memory, thread.async_exception) == Some(self.exception)
     }
 
-    /// The state of the guest's only thread.
+    /// Finds the state of the guest's only thread.
     fn thread(&self, memory: &GuestMemory) -> Option<Thread> {
         let thread = self.offsets.thread(memory)?;
         Some(Thread {
@@ -158,7 +159,9 @@ impl Raiser {
     }
 }
 
-fn look(memory: &GuestMemory, thread: &Thread) -> bool {
+/// Sets the flag that makes the interpreter check for the exception. Returns whether that
+/// succeeded.
+fn set_flag(memory: &GuestMemory, thread: &Thread) -> bool {
     let set =
         |word: &std::sync::atomic::AtomicU32| word.fetch_or(ASYNC_EXCEPTION, Ordering::SeqCst);
     memory.with_word(thread.eval_breaker, set).is_some()
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_is_told_once_and_the_rest_is_left_alone() {
+    fn raising_changes_two_words_of_the_thread_once() {
         let memory = guest(0x030f_00f0);
         let raiser = Raiser::new(Offsets::find(&memory).unwrap(), EXCEPTION);
         put(&memory, THREAD + 12, &1_u32.to_le_bytes());
@@ -219,14 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn a_layout_that_is_not_known_is_refused() {
+    fn an_unknown_layout_is_refused() {
         for version in [0x030e_00f0, 0x0310_00f0, 0x030f_00b1, 0] {
             assert_eq!(Offsets::find(&guest(version)), None, "{version:x}");
         }
     }
 
     #[test]
-    fn whatever_a_guest_writes_there_leads_nowhere() {
+    fn pointers_that_a_guest_has_forged_lead_nowhere() {
         let sound = guest(0x030f_00f0);
         let raiser = Raiser::new(Offsets::find(&sound).unwrap(), EXCEPTION);
         for (at, value) in [

@@ -7,12 +7,12 @@ pub enum StopReason {
     WallTime,
     /// Its CPU time is over.
     CpuTime,
-    /// Its output reached a limit that was to end it.
+    /// Its output reached `Limits::output_bytes`, and `Limits::stop_at_output_limit` is set.
     Output,
-    /// It called the host too often.
+    /// It made more calls to the host than `Limits::host_calls`.
     HostCalls,
-    /// The caller wants the program to hear `KeyboardInterrupt`.
+    /// The caller interrupted the program.
     Interrupted,
-    /// The caller no longer wants it.
+    /// The caller no longer wants its outcome.
     Cancelled,
 }

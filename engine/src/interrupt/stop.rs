@@ -1,50 +1,18 @@
 //! Ending a run that may not have begun: the caller's end of interrupts and cancellation.
 //!
-//! Made with the job, long before a thread takes it up. What comes before the run begins takes
-//! effect as it begins; what comes after it ended does nothing.
+//! A `StopHandle` is made with its job, long before a thread takes the job up. A request from
+//! before the run takes effect as it begins; one from after the run does nothing.
 
-use std::fmt;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 use crate::interrupt::gate::{InterruptHandle, RunId};
+use crate::interrupt::overdue::{Overdue, OverdueHook};
 use crate::interrupt::reason::StopReason;
 use crate::interrupt::watchdog::Asker;
 
-/// Hears of a run that a stop doesn't end.
-///
-/// A stop takes effect within milliseconds, wherever the guest is. If the run goes on for
-/// [`OVERDUE_AFTER`](crate::OVERDUE_AFTER) all the same, its thread hangs in the host, or something
-/// is wrong that nobody knows of, and whoever waits for the thread had better not.
-pub trait Overdue: Send + Sync {
-    /// The run that was given this number still goes on. Called on the watchdog's thread, once a
-    /// run, and must not wait.
-    fn overdue(&self, number: u64);
-}
-
-/// Who hears of a run that is overdue, and the number that they gave it.
-#[derive(Clone)]
-pub(crate) struct OverdueHook {
-    hears: Weak<dyn Overdue>,
-    number: u64,
-}
-
-impl OverdueHook {
-    pub(crate) fn call(&self) {
-        if let Some(hears) = self.hears.upgrade() {
-            hears.overdue(self.number);
-        }
-    }
-}
-
-impl fmt::Debug for OverdueHook {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("OverdueHook").field("number", &self.number).finish_non_exhaustive()
-    }
-}
-
-/// Ends one run, from any thread, before or while it goes.
+/// Ends one run, from any thread, before or during the run.
 #[derive(Debug, Clone, Default)]
 pub struct StopHandle {
     state: Arc<Mutex<StopState>>,
@@ -53,14 +21,16 @@ pub struct StopHandle {
 #[derive(Debug, Default)]
 struct StopState {
     requested: Option<(StopReason, Way)>,
+    /// The run, while it goes on.
     run: Option<Target>,
     overdue: Option<OverdueHook>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// An interrupt; after the grace period a stop.
+    /// By an interrupt, and a stop after the grace period.
     Gently,
+    /// By a stop.
     AtOnce,
 }
 
@@ -72,13 +42,13 @@ struct Target {
 }
 
 impl StopHandle {
-    /// Ends the run at once, and its interpreter with it. The first reason wins.
+    /// Stops the run at once; its interpreter is lost. The first reason wins.
     pub fn stop(&self, reason: StopReason) {
         self.end(reason, Way::AtOnce);
     }
 
-    /// Raises `KeyboardInterrupt` in the program. If it goes on for `Limits::grace`, the run is
-    /// ended as by `stop`.
+    /// Raises `KeyboardInterrupt` in the program. If it goes on for `Limits::grace`, stops the run
+    /// as `stop` does.
     pub fn interrupt(&self, reason: StopReason) {
         self.end(reason, Way::Gently);
     }
@@ -95,30 +65,30 @@ impl StopHandle {
         }
     }
 
-    /// Why the run was asked to end, if it was.
+    /// Returns why the run was asked to end, if it was.
     pub fn requested(&self) -> Option<StopReason> {
         self.state.lock().requested.map(|(reason, _)| reason)
     }
 
-    /// Has `hears` told if the run goes on long after it was stopped, with this number. To be
+    /// Has `listener` told, with `number`, if the run goes on long after it was stopped. To be
     /// called before the run begins.
-    pub fn when_overdue(&self, hears: Weak<dyn Overdue>, number: u64) {
-        self.state.lock().overdue = Some(OverdueHook { hears, number });
+    pub fn when_overdue(&self, listener: Weak<dyn Overdue>, number: u64) {
+        self.state.lock().overdue = Some(OverdueHook::new(listener, number));
     }
 
-    /// Who is told.
+    /// Returns who is told if the run is overdue.
     pub(crate) fn overdue_hook(&self) -> Option<OverdueHook> {
         self.state.lock().overdue.clone()
     }
 
-    /// Says that the run is overdue, as the watchdog does. For interpreters that have no watchdog.
+    /// Reports the run as overdue, as the watchdog does. For interpreters that have no watchdog.
     pub fn report_overdue(&self) {
         if let Some(hook) = self.overdue_hook() {
             hook.call();
         }
     }
 
-    /// The run goes now.
+    /// Begins the run: earlier requests take effect, later ones go to the run at once.
     pub(crate) fn attach(&self, interrupt: InterruptHandle, run: RunId, asker: Asker) {
         let mut state = self.state.lock();
         let target = Target { interrupt, run, asker };
@@ -128,7 +98,7 @@ impl StopHandle {
         state.run = Some(target);
     }
 
-    /// The run is over.
+    /// Ends the run: later requests do nothing.
     pub(crate) fn detach(&self) {
         self.state.lock().run = None;
     }
@@ -197,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_after_the_run_hits_nobody() {
+    fn a_stop_after_the_run_does_nothing() {
         let (stop, gate) = (StopHandle::default(), gate());
         drop(begin(&stop, &gate));
         stop.detach();

@@ -1,10 +1,11 @@
 //! Time: how long a run took, and the watchdog that ends runs whose time is over.
 //!
-//! The only file of the engine that reads clocks, with `interrupt.rs`, whose sleeps wait on one,
-//! and `host/wasi/clock.rs`, which serves them to guests.
+//! This is the engine's clock file. Besides it, only `interrupt/gate.rs` waits on a clock, for
+//! sleeping guests, and `host/wasi/clock.rs` serves clocks to guests.
+//!
 //! One watchdog thread serves every interpreter of the process. A run that keeps its limits costs
-//! two short locks and no thread. One whose time is over is interrupted; if it goes on for the
-//! grace period, it is stopped; and if even that doesn't end it, whoever waits for it is told.
+//! two short locks and no thread. When its time is over, the watchdog interrupts it; after the
+//! grace period it stops it; and if even that doesn't end the run, it reports the run as overdue.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::interrupt::gate::{InterruptHandle, RunId};
+use crate::interrupt::overdue::{OVERDUE_AFTER, OverdueHook};
 use crate::interrupt::reason::StopReason;
-use crate::interrupt::stop::OverdueHook;
 use crate::limits::Limits;
 use cpu::ThreadCpuClock;
 
@@ -24,13 +25,11 @@ mod cpu;
 #[path = "watchdog/cpu_disabled.rs"]
 mod cpu;
 
-/// After this the interpreter is told again that it is interrupted, then at twice the distance.
+/// Wait before the first reminder of an interrupt; each further wait is twice as long.
 const FIRST_REMINDER: Duration = Duration::from_millis(1);
+/// The longest wait between two reminders.
 const LONGEST_REMINDER: Duration = Duration::from_millis(50);
-/// A run that goes on for so long after a stop is overdue. Stops take effect within milliseconds;
-/// the rest is for machines that are short of CPU time, or whose disk answers a mount late.
-pub const OVERDUE_AFTER: Duration = Duration::from_secs(10);
-/// CPU clocks are not looked at more often.
+/// The shortest wait between two checks of a run's CPU clock.
 const SHORTEST_CPU_WAIT: Duration = Duration::from_millis(2);
 
 /// Measures one run on its thread.
@@ -52,12 +51,12 @@ impl Stopwatch {
         self.wall.elapsed()
     }
 
-    /// CPU time of the thread that started the watch, since then.
+    /// Returns the CPU time of the thread that started the watch, since then.
     pub(crate) fn cpu(&self) -> Duration {
         self.cpu_clock.now().saturating_sub(self.cpu)
     }
 
-    /// Has the watchdog look after `run` until the guard is dropped, on this thread.
+    /// Lets the watchdog watch `run`, which is on this thread, until the guard is dropped.
     pub(crate) fn guard(
         &self,
         limits: &Limits,
@@ -92,11 +91,11 @@ impl Stopwatch {
     }
 }
 
-/// One run that the watchdog looks after.
+/// The number of a run that the watchdog watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct WatchId(u64);
 
-/// Keeps a run under the watchdog's eyes.
+/// Keeps a run watched by the watchdog as long as it lives.
 #[derive(Debug)]
 #[must_use = "dropping a guard ends the watch"]
 pub(crate) struct WatchGuard {
@@ -104,7 +103,7 @@ pub(crate) struct WatchGuard {
 }
 
 impl WatchGuard {
-    /// What asks the run to end early.
+    /// Returns what asks the run to end early.
     pub(crate) fn asker(&self) -> Asker {
         Asker { id: self.id }
     }
@@ -132,13 +131,13 @@ impl Asker {
         WATCHDOG.change(|state, wake| *wake |= state.ask(self.id, reason, Instant::now()));
     }
 
-    /// The run was stopped, and is overdue if it goes on.
+    /// Says that the run was stopped; it is overdue if it goes on.
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn expect_end(&self) {
         WATCHDOG.change(|state, wake| *wake |= state.expect_end(self.id, Instant::now()));
     }
 
-    /// Has the wall time of the run stand still until the guard is dropped.
+    /// Pauses the run's wall time until the guard is dropped.
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn pause(&self) -> Pause {
         WATCHDOG.change(|state, _| state.pause_wall(self.id, Instant::now()));
@@ -146,9 +145,9 @@ impl Asker {
     }
 }
 
-/// Keeps the wall time of a run from going on.
+/// Pauses the wall time of a run as long as it lives.
 #[derive(Debug)]
-#[must_use = "dropping it has the time go on"]
+#[must_use = "dropping it lets the time go on"]
 pub(crate) struct Pause {
     id: WatchId,
 }
@@ -162,21 +161,21 @@ impl Drop for Pause {
 
 static WATCHDOG: LazyLock<Watchdog> = LazyLock::new(Watchdog::start);
 
-/// Instants in order; the number tells equal ones apart.
+/// When something is due; the number tells equal instants apart.
 type Key = (Instant, u64);
 
-/// What is to be done to a run.
+/// What is due for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
     /// Its wall time is over.
     Wall,
     /// Its CPU time may be over.
     Cpu,
-    /// It may not have noticed its interrupt; how long it was given this time.
+    /// It may not have noticed its interrupt; how long the last wait was.
     Remind(Duration),
     /// Its grace period is over.
     Stop(StopReason),
-    /// It was stopped long ago.
+    /// It was stopped `OVERDUE_AFTER` ago.
     Overdue,
 }
 
@@ -191,18 +190,18 @@ struct Watched {
     wall: Wall,
     /// It was interrupted or stopped.
     is_ending: bool,
-    /// It was stopped, and its end is awaited.
+    /// It was stopped, and is overdue if it doesn't end.
     is_stopped: bool,
 }
 
-/// Where the wall time of a run is.
+/// The state of a run's wall time.
 #[derive(Debug, Clone, Copy)]
 enum Wall {
-    /// It never passes.
+    /// It never ends.
     Endless,
-    /// It passes then.
+    /// It ends then.
     Due(Key),
-    /// It stands still, with so much left.
+    /// It stands still, with this much left.
     Paused(Duration),
 }
 
@@ -220,8 +219,8 @@ struct Shared {
 struct State {
     pending: BTreeMap<Key, (WatchId, Due)>,
     watched: HashMap<WatchId, Watched>,
-    /// When the watchdog wakes by itself. It may be for a run that has ended: then it looks again,
-    /// and runs that follow each other don't wake it.
+    /// When the watchdog wakes by itself. That may be for a run that has ended: it then computes
+    /// the next time, so that runs that follow each other don't have to wake it.
     wakes: Option<Instant>,
     scheduled: u64,
     last: u64,
@@ -234,12 +233,12 @@ impl Watchdog {
             let shared = Arc::clone(&shared);
             move || shared.watch()
         });
-        // Without a watchdog no limit on time can be kept, so nothing may run.
+        // Without a watchdog nobody enforces the limits on time, so nothing may run.
         thread.expect("the system gives this process one more thread");
         Self { shared }
     }
 
-    /// Changes what is watched; wakes the watchdog if `change` says so.
+    /// Changes the state, and wakes the watchdog if `change` sets its flag.
     fn change<T>(&self, change: impl FnOnce(&mut State, &mut bool) -> T) -> T {
         let mut wake = false;
         let result = change(&mut self.shared.state.lock(), &mut wake);
@@ -251,14 +250,15 @@ impl Watchdog {
 }
 
 impl State {
-    /// Returns whether the watchdog has to be woken for this.
+    /// Schedules what is due for a run. Returns whether the watchdog has to be woken.
     fn schedule(&mut self, at: Instant, id: WatchId, due: Due) -> bool {
         self.scheduled += 1;
         self.pending.insert((at, self.scheduled), (id, due));
         self.wakes.is_none_or(|wakes| at < wakes)
     }
 
-    /// Has the wall time of a run pass then, if ever.
+    /// Sets when the wall time of a run ends, if ever. Returns whether the watchdog has to be
+    /// woken.
     fn end_wall_at(&mut self, id: WatchId, at: Option<Instant>) -> bool {
         let Some(at) = at else { return false };
         let wakes = self.schedule(at, id, Due::Wall);
@@ -283,8 +283,8 @@ impl State {
         }
     }
 
-    /// Interrupts a run, or stops it at once if it has no grace. Returns whether the watchdog has
-    /// to be woken.
+    /// Interrupts a run, or stops it at once if it has no grace period. Returns whether the
+    /// watchdog has to be woken.
     fn ask(&mut self, id: WatchId, reason: StopReason, now: Instant) -> bool {
         let Some(watched) = self.watched.get_mut(&id).filter(|watched| !watched.is_ending) else {
             return false;
@@ -303,13 +303,13 @@ impl State {
     /// Stops a run. Returns whether the watchdog has to be woken.
     fn stop(&mut self, id: WatchId, reason: StopReason, now: Instant) -> bool {
         let Some(watched) = self.watched.get(&id) else { return false };
-        // Takes the lock of one gate and changes page protections: microseconds, or milliseconds
-        // for a memory of a gigabyte.
+        // Locks one gate and changes page protections: microseconds, or milliseconds for a memory
+        // of a gigabyte.
         watched.interrupt.stop(watched.run, reason);
         self.expect_end(id, now)
     }
 
-    /// A run was stopped. Returns whether the watchdog has to be woken.
+    /// Notes that a run was stopped. Returns whether the watchdog has to be woken.
     fn expect_end(&mut self, id: WatchId, now: Instant) -> bool {
         let is_first = self
             .watched
@@ -318,7 +318,7 @@ impl State {
         is_first && self.schedule(now + OVERDUE_AFTER, id, Due::Overdue)
     }
 
-    /// Does what is due to a run. Gives who is to be told that it is overdue, without the lock.
+    /// Does what is due for a run. If it is overdue, returns the hook to call without the lock.
     fn act(&mut self, id: WatchId, due: Due, now: Instant) -> Option<OverdueHook> {
         let watched = self.watched.get(&id)?;
         match due {
@@ -409,11 +409,11 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_that_is_ignored_becomes_a_stop_after_the_grace() {
+    fn an_ignored_interrupt_becomes_a_stop_after_the_grace_period() {
         let gate = gate();
         let watch = Stopwatch::start();
         let _guard = guard(&gate, &limits(20, 30));
-        // Nothing here is a program, so the interrupt wakes nobody.
+        // There is no program here, so the interrupt wakes nobody.
         gate.sleep(Duration::from_secs(30));
         assert!(watch.wall() >= Duration::from_millis(50));
         assert_eq!(gate.end().stop, Some(StopReason::WallTime));
@@ -468,7 +468,7 @@ mod tests {
         let watch = Stopwatch::start();
         drop(pause);
         gate.sleep(Duration::from_secs(30));
-        assert!(watch.wall() < Duration::from_secs(20), "what was left of it passes");
+        assert!(watch.wall() < Duration::from_secs(20), "only the time that was left passes");
         assert_eq!(gate.end().stop, Some(StopReason::WallTime));
     }
 

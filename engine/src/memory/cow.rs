@@ -1,14 +1,14 @@
 //! Copy-on-write memory: a private mapping of the image, and which of its pages were copied.
 //!
 //! The kernel knows which pages a guest has written to: those of a private mapping of a file that
-//! are no longer pages of the file. The ioctl `PAGEMAP_SCAN` (Linux 6.7) finds runs of them in
+//! are no longer pages of the file. The ioctl `PAGEMAP_SCAN` (Linux 6.7) finds ranges of them in
 //! tens of microseconds; before that, `/proc/self/pagemap` has a word for each page
-//! (`Documentation/admin-guide/mm/pagemap.rst`). A page that was copied stays so until it is given
-//! back, whatever was written to it since.
+//! (`Documentation/admin-guide/mm/pagemap.rst`). A copied page stays copied until it is given back,
+//! whatever is written to it afterwards.
 //!
-//! A scan takes longer than all the rest of a reset, and finds nothing new after most runs: copying
+//! A scan takes longer than all the rest of a reset, and finds nothing new after most runs. Copying
 //! a page is a page fault of the thread that writes, and the kernel counts those. While the count
-//! stands still, what the last scan found still holds.
+//! doesn't change, the result of the last scan is still valid.
 #![expect(unsafe_code, reason = "an ioctl and the faults of a thread, which have no safe form")]
 
 use std::fs::File;
@@ -18,7 +18,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::thread::ThreadId;
 
-use super::RESERVED_BYTES;
+use super::address_space::RESERVED_BYTES;
 use super::image::MemoryImage;
 use super::sys::Reservation;
 use super::written::WriteWatch;
@@ -32,10 +32,10 @@ const PAGE_IS_SWAPPED: u64 = 1 << 4;
 const WORD_IS_FILE: u64 = 1 << 61;
 const WORD_IS_SWAPPED: u64 = 1 << 62;
 const WORD_IS_PRESENT: u64 = 1 << 63;
-/// Marks the pages that are found, and refuses ranges that are not watched.
+/// Has a scan mark the pages that it finds, and refuse ranges that are not watched.
 const MARKING: u64 = (1 << 0) | (1 << 1);
-/// Runs that one call takes; more need more calls.
-const RUNS: usize = 1024;
+/// Regions that one scan call returns; more need more calls.
+const REGIONS: usize = 1024;
 /// Words that the fallback reads at once.
 const WORDS: usize = 8192;
 
@@ -48,8 +48,8 @@ struct ScanArgument {
     start: u64,
     end: u64,
     walk_end: u64,
-    runs: u64,
-    runs_len: u64,
+    regions: u64,
+    regions_len: u64,
     max_pages: u64,
     category_inverted: u64,
     category_mask: u64,
@@ -66,14 +66,14 @@ struct Wanted {
     any_of: u64,
 }
 
-/// Pages that were copied: they are there, and not the file's.
+/// Pages that were copied: they exist, and are not the file's.
 const COPIED: Wanted = Wanted {
     flags: 0,
     inverted: PAGE_IS_FILE,
     all_of: PAGE_IS_FILE,
     any_of: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
 };
-/// Pages that were not marked, or were written to since; they are marked.
+/// Pages that are not marked, or were written to since they were. The scan marks them.
 const WRITTEN: Wanted =
     Wanted { flags: MARKING, inverted: 0, all_of: PAGE_IS_WRITTEN, any_of: PAGE_IS_WRITTEN };
 
@@ -90,14 +90,14 @@ struct PageRegion {
 const PAGEMAP_SCAN: u64 =
     (3 << 30) | ((size_of::<ScanArgument>() as u64) << 16) | ((b'f' as u64) << 8) | 16;
 
-/// Whether the kernel counts the faults of this thread, by making some: some that look like Linux
-/// count none.
+/// Returns whether the kernel counts the faults of this thread, by causing some: some kernels that
+/// look like Linux count none.
 fn counts_faults() -> io::Result<bool> {
     let page = rustix::param::page_size();
     let reservation = Reservation::new(0, page)?;
     reservation.make_accessible(0, page)?;
     let before = faults();
-    // SAFETY: accessible, and nobody else knows of it.
+    // SAFETY: accessible, and nobody else has it.
     let is_zero = unsafe {
         reservation.with_bytes(0, page, |bytes| {
             let is_zero = std::hint::black_box(&*bytes)[0] == 0;
@@ -115,18 +115,19 @@ pub(super) struct Tracker {
     /// would show the parent's pages.
     pagemap: File,
     has_scan: bool,
-    runs: Vec<PageRegion>,
+    /// Where a scan puts its result.
+    regions: Vec<PageRegion>,
     /// Whether the kernel counts faults at all.
     counts_faults: bool,
     known: Option<Known>,
-    /// `None` until it is wanted, `Some(None)` where it can't be had.
+    /// `None` until it is needed, `Some(None)` where it isn't supported.
     watch: Option<Option<WriteWatch>>,
-    /// All pages are marked but for those that were written to since.
+    /// All pages are marked, except those written to since.
     is_marked: bool,
 }
 
-/// What was found. Invariant E-9: it holds as long as this thread alone writes and has had no more
-/// faults; whoever writes from another thread says so by `forget`.
+/// The result of a scan. Invariant E-9: it stays valid as long as this thread alone writes and has
+/// had no more faults. A write from another thread ends that by `forget`.
 #[derive(Debug)]
 struct Known {
     copied: Vec<Range<usize>>,
@@ -134,7 +135,7 @@ struct Known {
     faults: u64,
 }
 
-/// Page faults of this thread since it began.
+/// Returns the number of page faults of this thread since it began.
 fn faults() -> u64 {
     // SAFETY: all zeroes are a value of this plain structure.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -145,6 +146,8 @@ fn faults() -> u64 {
 }
 
 impl Tracker {
+    /// Opens the page map of this process, and finds out what the kernel supports.
+    ///
     /// # Errors
     /// This kernel has no page map that this process may read.
     pub(super) fn open() -> io::Result<Self> {
@@ -152,7 +155,7 @@ impl Tracker {
         let mut tracker = Self {
             pagemap,
             has_scan: true,
-            runs: vec![PageRegion::default(); RUNS],
+            regions: vec![PageRegion::default(); REGIONS],
             counts_faults: counts_faults()?,
             known: None,
             watch: None,
@@ -161,7 +164,7 @@ impl Tracker {
         let page = rustix::param::page_size() as u64;
         let probe = std::ptr::from_ref(&tracker).addr() as u64 / page * page;
         tracker.has_scan = tracker.scan(probe, probe + page, COPIED, |_| ()).is_ok();
-        tracker.words(probe, probe + page, |_| ())?;
+        tracker.read_words(probe, probe + page, |_| ())?;
         Ok(tracker)
     }
 
@@ -171,8 +174,8 @@ impl Tracker {
         reservation.map_copy(0, image.bytes().len(), file, offset)
     }
 
-    /// The pages in `range` of the reservation that were written to, in order, as runs of offsets.
-    /// Among them may be some that only were when this was last asked.
+    /// Returns the pages in `range` of the reservation that were copied, in order, as ranges of
+    /// offsets. Some of them may have been copied at the last call, and no longer are.
     pub(super) fn copied(
         &mut self,
         reservation: &Reservation,
@@ -184,21 +187,48 @@ impl Tracker {
         {
             return Ok(known.copied);
         }
+        self.ask_for_copied(reservation, range)
+    }
+
+    /// Asks the kernel for the pages in `range` that were copied.
+    fn ask_for_copied(
+        &mut self,
+        reservation: &Reservation,
+        range: Range<usize>,
+    ) -> io::Result<Vec<Range<usize>>> {
         let base = reservation.base().addr().get();
         let mut copied = Vec::with_capacity(256);
-        let within =
-            |run: Range<u64>| copied.push(run.start as usize - base..run.end as usize - base);
+        let found =
+            |range: Range<u64>| copied.push(range.start as usize - base..range.end as usize - base);
         let (start, end) = ((base + range.start) as u64, (base + range.end) as u64);
         if self.has_scan {
-            self.scan(start, end, COPIED, within)
+            self.scan(start, end, COPIED, found)
         } else {
-            self.words(start, end, within)
+            self.read_words(start, end, found)
         }?;
         Ok(copied)
     }
 
-    /// The pages in `range` that were written to since `mark` was called last, and some that were
-    /// only read for the first time, in order, as runs of offsets; `None` if that isn't known.
+    /// Returns whether `found` has all pages in `range` that the kernel says were copied: E-9.
+    pub(super) fn is_complete(
+        &mut self,
+        found: &[Range<usize>],
+        reservation: &Reservation,
+        range: Range<usize>,
+    ) -> bool {
+        // The kernel keeps marks of pages that it evicts, which then look copied.
+        if self.has_marks() {
+            return true;
+        }
+        let page = rustix::param::page_size();
+        let is_found = |at: usize| found.iter().any(|range| range.contains(&at));
+        self.ask_for_copied(reservation, range).is_ok_and(|copied| {
+            copied.into_iter().flat_map(|range| range.step_by(page)).all(is_found)
+        })
+    }
+
+    /// Returns the pages in `range` that were written to since the last `mark`, in order, as ranges
+    /// of offsets, with some that were only read for the first time. `None` if that isn't known.
     pub(super) fn written(
         &mut self,
         reservation: &Reservation,
@@ -209,17 +239,18 @@ impl Tracker {
         }
         let base = reservation.base().addr().get();
         let mut written = Vec::with_capacity(256);
-        let within =
-            |run: Range<u64>| written.push(run.start as usize - base..run.end as usize - base);
+        let found = |range: Range<u64>| {
+            written.push(range.start as usize - base..range.end as usize - base);
+        };
         let (start, end) = ((base + range.start) as u64, (base + range.end) as u64);
-        let scanned = self.scan(start, end, WRITTEN, within);
+        let scanned = self.scan(start, end, WRITTEN, found);
         scanned
             .inspect_err(|error| tracing::debug!(%error, "writes are no longer watched"))
             .ok()?;
         Some(written)
     }
 
-    /// Has `written` tell, from here on, what is written to in `range`.
+    /// Marks the pages in `range`, so that `written` finds those written to from now on.
     pub(super) fn mark(&mut self, reservation: &Reservation, range: Range<usize>) {
         let can_watch = self.has_scan && self.counts_faults;
         let watch = self.watch.get_or_insert_with(|| {
@@ -240,33 +271,33 @@ impl Tracker {
         }
     }
 
-    /// Whether `mark` was ever called, and can work.
+    /// Returns whether `mark` was ever called, and is supported.
     pub(super) fn has_marks(&self) -> bool {
         matches!(self.watch, Some(Some(_)))
     }
 
-    /// Says that what `copied` found last is still so, and that from here on this thread alone
-    /// writes.
+    /// Keeps what `copied` found last: it is still valid, and from now on only this thread writes.
     pub(super) fn remember(&mut self, copied: Vec<Range<usize>>) {
         let thread = std::thread::current().id();
         self.known = self.counts_faults.then(|| Known { copied, thread, faults: faults() });
     }
 
-    /// Says that what `written` told last has been dealt with, and nothing was written since.
+    /// Keeps the marks that `written` set: nothing was written since.
     pub(super) fn stay_marked(&mut self) {
         self.is_marked = true;
     }
 
-    /// Says that other pages are mapped than were.
+    /// Drops all marks: other pages get mapped.
     pub(super) fn unmark(&mut self) {
         self.is_marked = false;
     }
 
-    /// Says that a page may have been written to from anywhere.
+    /// Drops what `copied` found last: another thread may write to a page.
     pub(super) fn forget(&mut self) {
         self.known = None;
     }
 
+    /// Calls `found` with each range of wanted pages, by the kernel's page scan.
     fn scan(
         &mut self,
         start: u64,
@@ -278,19 +309,19 @@ impl Tracker {
             size: size_of::<ScanArgument>() as u64,
             start,
             end,
-            runs: self.runs.as_mut_ptr().addr() as u64,
-            runs_len: self.runs.len() as u64,
+            regions: self.regions.as_mut_ptr().addr() as u64,
+            regions_len: self.regions.len() as u64,
             flags: wanted.flags,
             category_inverted: wanted.inverted,
             category_mask: wanted.all_of,
             category_anyof_mask: wanted.any_of,
-            // What is found has to be something: runs of nothing are told twice.
+            // Without a category to return, the kernel reports regions twice.
             return_mask: wanted.any_of,
             ..ScanArgument::default()
         };
         while argument.start < end {
             // SAFETY: the argument has the layout that the kernel reads and writes, and points to
-            // `runs_len` regions that are ours to write. The kernel only looks at the address
+            // `regions_len` regions that are ours to write. The kernel only looks at the address
             // range and refuses one that isn't this process's.
             let count = unsafe {
                 libc::ioctl(
@@ -300,8 +331,8 @@ impl Tracker {
                 )
             };
             let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-            for run in &self.runs[..count] {
-                found(run.start..run.end);
+            for region in &self.regions[..count] {
+                found(region.start..region.end);
             }
             if argument.walk_end <= argument.start {
                 return Err(io::Error::other("the kernel's page scan doesn't advance"));
@@ -311,10 +342,16 @@ impl Tracker {
         Ok(())
     }
 
-    fn words(&mut self, start: u64, end: u64, mut found: impl FnMut(Range<u64>)) -> io::Result<()> {
+    /// Calls `found` with each range of copied pages, by the words of the page map.
+    fn read_words(
+        &mut self,
+        start: u64,
+        end: u64,
+        mut found: impl FnMut(Range<u64>),
+    ) -> io::Result<()> {
         let page = rustix::param::page_size() as u64;
         let mut words = [0_u8; WORDS * 8];
-        let mut run: Option<Range<u64>> = None;
+        let mut range: Option<Range<u64>> = None;
         let mut at = start;
         while at < end {
             let count = (((end - at) / page) as usize).min(WORDS);
@@ -324,10 +361,10 @@ impl Tracker {
                 let word = u64::from_le_bytes(*word);
                 let is_copied =
                     word & WORD_IS_FILE == 0 && word & (WORD_IS_PRESENT | WORD_IS_SWAPPED) != 0;
-                match &mut run {
-                    Some(run) if is_copied && run.end == at => run.end += page,
+                match &mut range {
+                    Some(range) if is_copied && range.end == at => range.end += page,
                     _ if is_copied => {
-                        if let Some(done) = run.replace(at..at + page) {
+                        if let Some(done) = range.replace(at..at + page) {
                             found(done);
                         }
                     }
@@ -336,13 +373,13 @@ impl Tracker {
                 at += page;
             }
         }
-        if let Some(done) = run {
+        if let Some(done) = range {
             found(done);
         }
         Ok(())
     }
 
-    /// Uses the page map's words from now on, as on a kernel without the scan, and every time.
+    /// Reads the page map's words at every call from now on, as on a kernel without the scan.
     #[cfg(test)]
     pub(super) fn without_scan(&mut self) {
         self.has_scan = false;

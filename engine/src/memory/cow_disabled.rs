@@ -1,4 +1,4 @@
-//! What stands in for `cow.rs` where copy-on-write can't be had: it says so, and the memory copies
+//! Stands in for `cow.rs` where copy-on-write isn't supported: `open` fails, and the memory copies
 //! its image instead.
 
 use std::io;
@@ -25,6 +25,15 @@ impl Tracker {
         _reservation: &Reservation,
         _range: Range<usize>,
     ) -> io::Result<Vec<Range<usize>>> {
+        match *self {}
+    }
+
+    pub(super) fn is_complete(
+        &mut self,
+        _found: &[Range<usize>],
+        _reservation: &Reservation,
+        _range: Range<usize>,
+    ) -> bool {
         match *self {}
     }
 

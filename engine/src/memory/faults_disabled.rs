@@ -1,3 +1,3 @@
-//! Where the codes of signals aren't Linux's: signals that somebody sends are taken for faults.
+//! Stands in for `faults.rs` where signal codes aren't Linux's: sent signals count as faults.
 
 pub(crate) fn tell_apart() {}

@@ -1,5 +1,5 @@
-//! What a memory holds beyond its image: runs of pages that were filled, and for each other page
-//! that differs, the blocks that do. Pure.
+//! What a memory holds beyond its image: segments of filled pages, and for each other page that
+//! differs, the blocks that do. Pure.
 //!
 //! Most pages that a program touches differ in a few reference counts, so a block is a cache line
 //! and not a page. Patches are immutable and shared: a fork is a reference, and a session that is
@@ -7,10 +7,9 @@
 
 use std::sync::Arc;
 
-use super::runs::PageRun;
+use super::address_space::PAGE_BYTES;
+use super::segments::Segment;
 
-/// Bytes of a page, as patches count them.
-pub(crate) const PAGE_BYTES: usize = 4096;
 const BLOCK_BYTES: usize = 64;
 const ZEROES: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 
@@ -19,14 +18,13 @@ const ZEROES: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
 pub(crate) struct MemoryPatch {
     /// Bytes of the memory.
     pub(crate) len: usize,
-    /// In order and apart, and all below `len`; they replace what the image has there.
-    pub(crate) runs: Vec<PageRun>,
+    /// They replace what the image has there. Invariant E-8: in order, apart, and all below `len`.
+    pub(crate) segments: Vec<Segment>,
     /// Invariant E-8: in order, each page once, and all below `len`.
     pub(crate) pages: Vec<PagePatch>,
 }
 
-/// The blocks of one page that differ from the run that it is in, else from the image, else from
-/// zeroes.
+/// The blocks of one page that differ from its base: its segment, else the image, else zeroes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PagePatch {
     /// Which page.
@@ -38,25 +36,26 @@ pub(crate) struct PagePatch {
 }
 
 impl MemoryPatch {
-    /// The bytes that it takes, shared ones included.
+    /// Returns the bytes that the patch takes, shared ones included.
     pub(crate) fn bytes(&self) -> u64 {
         let of = |page: &PagePatch| (page.bytes.len() + size_of::<PagePatch>()) as u64;
-        let runs = self.runs.iter().map(|run| run.bytes().len() as u64);
-        runs.chain(self.pages.iter().map(of)).sum()
+        let segments = self.segments.iter().map(|segment| segment.bytes().len() as u64);
+        segments.chain(self.pages.iter().map(of)).sum()
     }
 
-    /// Pages that differ from the image.
+    /// Returns how many pages differ from the image.
     pub(crate) fn page_count(&self) -> usize {
-        let of_runs: usize = self.runs.iter().map(|run| run.pages().len()).sum();
-        let in_runs = |page: &&PagePatch| page_in(&self.runs, page.page as usize).is_some();
-        of_runs + self.pages.len() - self.pages.iter().filter(in_runs).count()
+        let of_segments: usize = self.segments.iter().map(|segment| segment.pages().len()).sum();
+        let in_segments = |page: &&PagePatch| page_in(&self.segments, page.page as usize).is_some();
+        of_segments + self.pages.len() - self.pages.iter().filter(in_segments).count()
     }
 
-    /// The pages that differ from `image`, without runs: what a file holds of it.
+    /// Returns the pages that differ from `image`, without segments: what a file holds of the
+    /// patch.
     pub(crate) fn flat(&self, image: &[u8]) -> Vec<PagePatch> {
-        let in_runs = self.runs.iter().flat_map(PageRun::pages).map(|page| {
+        let in_segments = self.segments.iter().flat_map(Segment::pages).map(|page| {
             let mut bytes = [0; PAGE_BYTES];
-            bytes.copy_from_slice(base_page(image, &self.runs, page));
+            bytes.copy_from_slice(base_page(image, &self.segments, page));
             let number = u32::try_from(page).expect("E-1");
             if let Some(patch) = self.page(number) {
                 patch.apply(&mut bytes);
@@ -64,32 +63,35 @@ impl MemoryPatch {
             PagePatch::between(number, image_page(image, page), &bytes, None)
         });
         let others = self.pages.iter();
-        let others = others.filter(|page| page_in(&self.runs, page.page as usize).is_none());
-        let mut pages: Vec<PagePatch> = in_runs.flatten().chain(others.cloned()).collect();
+        let others = others.filter(|page| page_in(&self.segments, page.page as usize).is_none());
+        let mut pages: Vec<PagePatch> = in_segments.flatten().chain(others.cloned()).collect();
         pages.sort_unstable_by_key(|page| page.page);
         pages
     }
 
-    /// The patch of `page`, if there is one.
+    /// Returns the patch of `page`, if there is one.
     pub(crate) fn page(&self, page: u32) -> Option<&PagePatch> {
         let at = self.pages.binary_search_by_key(&page, |patch| patch.page).ok()?;
         Some(&self.pages[at])
     }
 
-    /// Whether E-8 holds, and every page has the bytes that its blocks say: of a patch that was
-    /// read from somewhere.
+    /// Returns whether E-8 holds and every page has as many bytes as its blocks say. Decides
+    /// whether a patch that was read from a file is accepted.
     pub(crate) fn is_sound(&self) -> bool {
         let is_whole = |patch: &PagePatch| {
             patch.bytes.len() == PagePatch::bytes_of(patch.blocks)
                 && (patch.page as usize) < self.len / PAGE_BYTES
         };
-        self.pages.iter().all(is_whole) && self.pages.is_sorted_by(|a, b| a.page < b.page)
+        self.segments.is_sorted_by(|a, b| a.pages().end <= b.pages().start)
+            && self.segments.last().is_none_or(|last| last.pages().end <= self.len / PAGE_BYTES)
+            && self.pages.iter().all(is_whole)
+            && self.pages.is_sorted_by(|a, b| a.page < b.page)
     }
 }
 
 impl PagePatch {
-    /// What makes `base` into `now`; `None` if they are the same. `before`, an earlier patch of
-    /// this page, is shared if it says the same.
+    /// Returns the patch that turns `base` into `now`; `None` if they are equal. If `before`, an
+    /// earlier patch of this page, is the same, its bytes are shared.
     pub(crate) fn between(
         page: u32,
         base: &[u8],
@@ -99,7 +101,7 @@ impl PagePatch {
         Self::of(page, differing(base, now), now, before)
     }
 
-    /// The same, for blocks of `now` that are known to differ.
+    /// Does the same as `between` for blocks of `now` that are known to differ.
     pub(super) fn of(page: u32, blocks: u64, now: &[u8], before: Option<&Self>) -> Option<Self> {
         if blocks == 0 {
             return None;
@@ -115,7 +117,7 @@ impl PagePatch {
             Arc::from(now)
         } else {
             let mut bytes = Vec::with_capacity(Self::bytes_of(blocks));
-            for at in places(blocks) {
+            for at in offsets(blocks) {
                 bytes.extend_from_slice(&now[at..at + BLOCK_BYTES]);
             }
             bytes.into()
@@ -123,7 +125,7 @@ impl PagePatch {
         Some(Self { page, blocks, bytes })
     }
 
-    /// Puts the blocks into a page that is as it was when the patch was made.
+    /// Writes the blocks into `target`, which holds the base that the patch was made against.
     pub(crate) fn apply(&self, target: &mut [u8]) {
         if self.is_whole() {
             target.copy_from_slice(&self.bytes);
@@ -134,7 +136,7 @@ impl PagePatch {
         }
     }
 
-    /// Makes `target`, whatever it holds, what `base` becomes by the blocks.
+    /// Overwrites `target`, whatever it holds, with `base` and the blocks.
     pub(super) fn apply_over(&self, base: &[u8], target: &mut [u8]) {
         if self.is_whole() {
             target.copy_from_slice(&self.bytes);
@@ -149,23 +151,23 @@ impl PagePatch {
         }
     }
 
-    /// The bytes of that many blocks.
+    /// Returns the bytes that `blocks` take.
     pub(crate) fn bytes_of(blocks: u64) -> usize {
         blocks.count_ones() as usize * BLOCK_BYTES
     }
 
-    /// Whether nothing of the image is left of the page.
+    /// Returns whether every block of the page differs.
     pub(crate) fn is_whole(&self) -> bool {
         self.blocks == u64::MAX
     }
 
     fn parts(&self) -> impl Iterator<Item = (usize, &[u8; BLOCK_BYTES])> {
-        places(self.blocks).zip(self.bytes.as_chunks().0)
+        offsets(self.blocks).zip(self.bytes.as_chunks().0)
     }
 }
 
-/// Where the blocks begin that are set.
-fn places(mut blocks: u64) -> impl Iterator<Item = usize> {
+/// Returns the offsets in the page of the blocks that are set.
+fn offsets(mut blocks: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         if blocks == 0 {
             return None;
@@ -176,7 +178,7 @@ fn places(mut blocks: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The blocks of a page that differ from those of another one: a bit for each.
+/// Compares two pages, and returns a bit for each block that differs.
 pub(super) fn differing(base: &[u8], now: &[u8]) -> u64 {
     let pairs = base.as_chunks::<BLOCK_BYTES>().0.iter().zip(now.as_chunks::<BLOCK_BYTES>().0);
     pairs
@@ -184,25 +186,26 @@ pub(super) fn differing(base: &[u8], now: &[u8]) -> u64 {
         .fold(0, |blocks, (index, (base, now))| blocks | u64::from(is_other(base, now)) << index)
 }
 
-/// Whether two blocks differ: without a call, which comparing them as arrays makes for each.
+/// Returns whether two blocks differ. Comparing arrays would call `memcmp` for each block.
 fn is_other(one: &[u8; BLOCK_BYTES], other: &[u8; BLOCK_BYTES]) -> bool {
     let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
     let pairs = one.as_chunks::<8>().0.iter().zip(other.as_chunks::<8>().0);
     pairs.fold(0, |bits, (one, other)| bits | (word(one) ^ word(other))) != 0
 }
 
-/// What a page is before anything is written to it: that of a run, else of the image, else zeroes.
-pub(super) fn base_page<'a>(image: &'a [u8], runs: &'a [PageRun], page: usize) -> &'a [u8] {
-    page_in(runs, page).unwrap_or_else(|| image_page(image, page))
+/// Returns the base of a page, which is what it holds before anything is written to it: its
+/// segment's page, else the image's, else zeroes.
+pub(super) fn base_page<'a>(image: &'a [u8], segments: &'a [Segment], page: usize) -> &'a [u8] {
+    page_in(segments, page).unwrap_or_else(|| image_page(image, page))
 }
 
-/// What the run that has this page holds there.
-pub(super) fn page_in(runs: &[PageRun], page: usize) -> Option<&[u8]> {
-    let following = runs.partition_point(|run| run.pages().start <= page);
-    runs[..following].last()?.page_bytes(page)
+/// Returns the contents of `page` in the segment that covers it, if there is one.
+pub(super) fn page_in(segments: &[Segment], page: usize) -> Option<&[u8]> {
+    let following = segments.partition_point(|segment| segment.pages().start <= page);
+    segments[..following].last()?.page_bytes(page)
 }
 
-/// The page of the image at `page`; zeroes beyond its end.
+/// Returns page `page` of the image; zeroes beyond its end.
 fn image_page(image: &[u8], page: usize) -> &[u8] {
     image.get(page * PAGE_BYTES..(page + 1) * PAGE_BYTES).unwrap_or(&ZEROES)
 }
@@ -210,6 +213,7 @@ fn image_page(image: &[u8], page: usize) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::segments::SegmentStore;
     use proptest::prelude::*;
 
     proptest! {
@@ -230,7 +234,8 @@ mod tests {
                     prop_assert_eq!(&made, &now);
                     let again = PagePatch::between(7, &image, &now, Some(&patch)).unwrap();
                     prop_assert!(Arc::ptr_eq(&again.bytes, &patch.bytes));
-                    let whole = MemoryPatch { len: 8 * PAGE_BYTES, runs: Vec::new(), pages: vec![patch] };
+                    let (len, segments) = (8 * PAGE_BYTES, Vec::new());
+                    let whole = MemoryPatch { len, segments, pages: vec![patch] };
                     prop_assert!(whole.is_sound());
                 }
             }
@@ -238,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_patch_that_says_something_else_is_not_used() {
+    fn an_earlier_patch_with_other_bytes_is_not_shared() {
         let image = ZEROES;
         let (mut first, mut second) = (ZEROES, ZEROES);
         first[100] = 1;
@@ -251,11 +256,24 @@ mod tests {
     #[test]
     fn patches_that_are_out_of_order_out_of_bounds_or_cut_are_not_sound() {
         let page = |page, blocks, len| PagePatch { page, blocks, bytes: vec![0; len].into() };
-        let sound = |pages| MemoryPatch { len: 2 * PAGE_BYTES, runs: Vec::new(), pages }.is_sound();
+        let sound =
+            |pages| MemoryPatch { len: 2 * PAGE_BYTES, segments: Vec::new(), pages }.is_sound();
         assert!(sound(vec![page(0, 1, 64), page(1, 3, 128)]));
         assert!(!sound(vec![page(1, 1, 64), page(0, 1, 64)]));
         assert!(!sound(vec![page(0, 1, 64), page(0, 1, 64)]));
         assert!(!sound(vec![page(2, 1, 64)]));
         assert!(!sound(vec![page(0, 3, 64)]));
+    }
+
+    #[test]
+    fn segments_that_are_out_of_order_overlap_or_end_out_of_bounds_are_not_sound() {
+        let store = SegmentStore::open().expect("Linux has such files");
+        let segment = |page, count| store.put(page, &vec![1; count * PAGE_BYTES]).unwrap();
+        let sound =
+            |segments| MemoryPatch { len: 8 * PAGE_BYTES, segments, pages: Vec::new() }.is_sound();
+        assert!(sound(vec![segment(0, 2), segment(2, 6)]));
+        assert!(!sound(vec![segment(2, 6), segment(0, 2)]));
+        assert!(!sound(vec![segment(0, 3), segment(2, 2)]));
+        assert!(!sound(vec![segment(6, 3)]));
     }
 }

@@ -49,7 +49,7 @@ impl Reservation {
         Ok(Self { start, guard, len })
     }
 
-    /// The first byte after the guard.
+    /// Returns the address of the first byte after the guard.
     pub(super) fn base(&self) -> NonNull<u8> {
         // SAFETY: `guard` is inside the mapping, by the invariant on `start`.
         unsafe { self.start.add(self.guard) }
@@ -94,7 +94,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Makes `[offset, offset + len)` readable and writable zeroes, whatever was mapped there.
+    /// Maps readable and writable zeroes at `[offset, offset + len)`, whatever was mapped there.
     pub(super) fn map_zeroes(&self, offset: usize, len: usize) -> io::Result<()> {
         self.check(offset, len);
         if len == 0 {
@@ -112,8 +112,8 @@ impl Reservation {
         Ok(())
     }
 
-    /// Gives the pages of `[offset, offset + len)` back: they read as the file that they are a
-    /// copy of, else as zeroes.
+    /// Returns the pages of `[offset, offset + len)` to the system: they then read as the mapped
+    /// file, or else as zeroes.
     pub(super) fn give_back(&self, offset: usize, len: usize) -> io::Result<()> {
         self.check(offset, len);
         if len == 0 {
@@ -175,8 +175,8 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: the range is our mapping, and whoever could reach it (the wasm instance, an
-        // interrupt handle) holds the owner of this value, so nobody is left.
+        // SAFETY: the range is our mapping. The wasm instance and interrupt handles, which could
+        // reach it, hold the owner of this value, so none of them is left.
         let result = unsafe { munmap(self.start.as_ptr().cast(), self.guard + self.len) };
         if let Err(error) = result {
             tracing::error!(%error, "can't unmap the memory of a guest");
@@ -184,7 +184,7 @@ impl Drop for Reservation {
     }
 }
 
-/// A file, mapped for reading and shared with whoever else maps it.
+/// A file, mapped for reading and shared with everybody else who maps it.
 #[derive(Debug)]
 pub(crate) struct FileView {
     file: File,
@@ -200,7 +200,7 @@ unsafe impl Sync for FileView {}
 
 impl FileView {
     /// Maps the whole of `file`, which nobody writes to any more: files of the cache are written
-    /// once and get their name when they are complete. `part` has the exception.
+    /// once and get their name when they are complete. `part` describes the exception.
     ///
     /// # Errors
     /// The file is empty, or the system refuses.
@@ -222,15 +222,15 @@ impl FileView {
         self.part(0..self.len)
     }
 
-    /// Part of it. Of a file that is written to, only parts are lent that nobody writes to while
-    /// they are.
+    /// Lends part of the file. If the file is still written to, the caller lends only parts that
+    /// nobody writes to meanwhile.
     ///
     /// # Panics
-    /// If the file ends before.
+    /// If the part ends beyond the file.
     pub(super) fn part(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.len, "a part of the file");
-        // SAFETY: mapped for reading until drop, by the invariant; that part of the file isn't
-        // written to, by the contracts of `new` and of this.
+        // SAFETY: mapped for reading until drop, by the invariant; nobody writes to that part of
+        // the file, by the contracts of `new` and of this function.
         unsafe { slice::from_raw_parts(self.start.as_ptr().add(range.start), range.len()) }
     }
 }

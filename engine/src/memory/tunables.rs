@@ -1,10 +1,10 @@
 //! Our guest memory as wasmer's `Tunables` and `LinearMemory`.
 //!
-//! wasmer asks its tunables for memory while it makes an instance. Which memory that is travels
-//! in a thread-local for the duration of `with_memory`, since the tunables belong to the engine
-//! and many threads make instances of one engine at once. What an instance has beyond its memory
-//! that a guest can change is its globals, which `InstanceMemory` restores together with it;
-//! `module/writes.rs` holds a build to that.
+//! wasmer asks its tunables for memory while it makes an instance. `with_memory` passes that memory
+//! in a thread-local, since the tunables belong to the engine, and many threads make instances of
+//! one engine at once. Beyond its memory, a guest can change only its instance's globals, which
+//! `InstanceMemory` restores together with the memory; `build/module/writes.rs` refuses builds that
+//! change more.
 #![expect(unsafe_code, reason = "wasmer's tunables are an unsafe interface")]
 
 use std::cell::RefCell;
@@ -22,24 +22,25 @@ use wasmer::{AsStoreMut, GlobalType, MemoryType, Pages, Store, TableType};
 use crate::memory::patch::MemoryPatch;
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
 
-/// The stack that guest code runs on. CPython's own stack in linear memory has 16 MiB; the native
-/// one must not be used up before that, or deep recursion traps instead of raising.
+/// The native stack that guest code runs on. CPython's own stack in linear memory has 16 MiB; if
+/// the native one were used up first, deep recursion would trap instead of raising.
 pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
 
 thread_local! {
     static PENDING: RefCell<Pending> = const { RefCell::new(Pending::Nothing) };
 }
 
-/// What the instance that is being made is to have, or has.
+/// The memory of the instance that is being made.
 enum Pending {
     Nothing,
-    /// This memory, which holds an image, so that data segments are not to be written to it.
+    /// The instance gets this memory. It holds an image, so data segments must not overwrite it.
     Wanted(Arc<GuestMemory>),
+    /// The instance got this memory.
     Made(InstanceMemory),
 }
 
-/// Makes an instance by `instantiate`, on a memory that holds an image or else a new one, and
-/// returns that memory.
+/// Calls `instantiate`, which makes an instance on `image`, a memory that holds an image, or else
+/// on a new memory. Returns that memory too.
 pub(crate) fn with_memory<T>(
     image: Option<Arc<GuestMemory>>,
     instantiate: impl FnOnce() -> T,
@@ -61,15 +62,16 @@ pub(crate) struct InstanceMemory {
 }
 
 impl InstanceMemory {
+    /// Returns the memory, as host functions and interrupts share it.
     pub(crate) fn shared(&self) -> &Arc<GuestMemory> {
         &self.memory
     }
 
-    /// Puts memory and globals back: see [`GuestMemory::restore`]. The store is the one that the
+    /// Restores memory and globals: see [`GuestMemory::restore`]. `store` is the one that the
     /// instance lives in, and no guest code runs in it.
     ///
     /// # Errors
-    /// As [`GuestMemory::restore`], or the globals are not this module's.
+    /// As [`GuestMemory::restore`], or the globals are another module's.
     pub(crate) fn restore(
         &mut self,
         store: &mut Store,
@@ -84,19 +86,19 @@ impl InstanceMemory {
             objects.set_global_unchecked(index, *value);
         }
         self.memory.restore(patch)?;
-        // SAFETY: valid, since the caller shows us the store; nobody else writes there meanwhile,
+        // SAFETY: valid, since the caller lends us the store; nobody else writes there meanwhile,
         // since the guest doesn't run.
         unsafe { self.definition.as_mut().current_length = self.memory.len() };
         Ok(())
     }
 }
 
-/// The values of all globals of the one instance in `store`.
+/// Returns the values of all globals of the one instance in `store`.
 pub(crate) fn globals(store: &mut Store) -> Vec<u128> {
     store.objects_mut().as_u128_globals()
 }
 
-/// The tunables of every engine of ours.
+/// The tunables of every engine of this crate.
 ///
 /// Set them as this type: wasmer's implementation of `Tunables` for `Box<dyn Tunables>` forwards
 /// neither `vmconfig` nor `create_vm_global`.
@@ -167,7 +169,7 @@ impl Tunables for GuestTunables {
         style: &TableStyle,
         definition: NonNull<VMTableDefinition>,
     ) -> Result<VMTable, String> {
-        // SAFETY: passed on as it came.
+        // SAFETY: the caller's promise, passed on.
         unsafe { self.base.create_vm_table(ty, style, definition) }
     }
 
@@ -176,7 +178,7 @@ impl Tunables for GuestTunables {
         ty: GlobalType,
         definition: NonNull<VMGlobalDefinition>,
     ) -> Result<VMGlobal, String> {
-        // SAFETY: passed on as it came.
+        // SAFETY: the caller's promise, passed on.
         unsafe { self.base.create_vm_global(ty, definition) }
     }
 
@@ -200,7 +202,7 @@ struct Adapter {
 // SAFETY: `definition` is only written by `grow`, which wasmer calls on the thread that runs the
 // instance; stores never change threads here.
 unsafe impl Send for Adapter {}
-// SAFETY: as above: shared references never write.
+// SAFETY: as above; shared references never write.
 unsafe impl Sync for Adapter {}
 
 impl LinearMemory for Adapter {
@@ -234,7 +236,7 @@ impl LinearMemory for Adapter {
 
     unsafe fn initialize_with_data(&self, start: usize, data: &[u8]) -> Result<(), Trap> {
         if self.has_image {
-            // The image was taken after its template had these, and has written to them.
+            // The image was captured after its template had this data, and had changed it.
             return Ok(());
         }
         let put = || {
@@ -264,8 +266,8 @@ mod tests {
     use super::*;
     use crate::build::module::new_engine;
 
-    /// Wasm reaches from the base to just below 8 GiB and 16 bytes: each access there that isn't to
-    /// the memory is a trap, and the process lives.
+    /// Wasm reaches from the base to just below 8 GiB and 16 bytes. Each access there that is
+    /// beyond the memory is a trap, and the process lives.
     #[test]
     fn the_first_and_the_last_byte_that_wasm_can_reach_beyond_its_memory_are_traps() {
         let text = r#"(module (memory (export "memory") 1)

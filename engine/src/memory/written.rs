@@ -1,10 +1,9 @@
-//! Which pages of a memory were written to since it was last looked at.
+//! Lets the kernel note which pages of a memory are written to.
 //!
-//! A session that is put aside after each of its turns holds a thousand pages, of which a turn
-//! writes to a hundred. userfaultfd's write protection in its asynchronous mode (Linux 6.7,
-//! `Documentation/admin-guide/mm/userfaultfd.rst`) lets the kernel note them: the first write to a
-//! marked page takes a fault, which nobody has to serve. Where it can't be had, every page that was
-//! ever copied is compared.
+//! A session that is parked after each turn holds a thousand pages, of which a turn writes to a
+//! hundred. userfaultfd's write protection in asynchronous mode (Linux 6.7,
+//! `Documentation/admin-guide/mm/userfaultfd.rst`) finds these: the first write to a marked page
+//! takes a fault, which nobody has to serve. Without it, `patch` compares every copied page.
 #![expect(unsafe_code, reason = "two ioctls, which have no safe form")]
 
 use std::io;
@@ -46,19 +45,21 @@ const fn request(number: u64, size: usize) -> u64 {
     (3 << 30) | ((size as u64) << 16) | (0xaa << 8) | number
 }
 
-/// Lets the kernel note writes to one reservation.
+/// Has the kernel note writes to one reservation.
 #[derive(Debug)]
 pub(super) struct WriteWatch {
     fault: OwnedFd,
 }
 
 impl WriteWatch {
+    /// Asks the kernel for a descriptor to watch writes with.
+    ///
     /// # Errors
-    /// This kernel can't, or this process may not.
+    /// This kernel doesn't support it, or this process may not use it.
     pub(super) fn open() -> io::Result<Self> {
         let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
         let flags = flags | UserfaultfdFlags::from_bits_retain(USER_MODE_ONLY);
-        // SAFETY: registered ranges are ours, and no fault in them is ever left to be served.
+        // SAFETY: registered ranges are ours, and the kernel itself serves every fault in them.
         let fault = unsafe { userfaultfd(flags) }?;
         let watch = Self { fault };
         let features = FEATURE_WP_ASYNC | FEATURE_WP_UNPOPULATED;
@@ -69,7 +70,7 @@ impl WriteWatch {
     }
 
     /// Has the kernel note writes to whatever is mapped in the first `len` bytes of the reservation
-    /// now; what is already watched stays so.
+    /// now, in addition to what it already watches.
     pub(super) fn register(&self, reservation: &Reservation, len: usize) -> io::Result<()> {
         let start = reservation.base().addr().get() as u64;
         let mut argument =

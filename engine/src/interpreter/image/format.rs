@@ -27,10 +27,9 @@ use crate::build::packages::info::PackageInfo;
 use crate::build::spec::ImageSpec;
 use crate::host::layout::Layout;
 use crate::host::wasi::HostState;
-use crate::memory::GuestMemory;
 use crate::memory::image::MemoryImage;
-use crate::memory::patch::PAGE_BYTES;
 use crate::memory::sys::FileView;
+use crate::memory::{GuestMemory, PAGE_BYTES};
 
 /// What was captured from a template. Holds the template's memory until it is written.
 pub(super) struct Captured {

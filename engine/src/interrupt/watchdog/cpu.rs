@@ -15,8 +15,8 @@ impl ThreadCpuClock {
         Self((result == 0).then_some(clock))
     }
 
-    /// CPU time that the thread has taken. Zero once it has ended, or if the system has no such
-    /// clock: then no limit on CPU time is ever reached, and the wall time is what holds.
+    /// Returns the CPU time that the thread has used. Zero once it has ended, or if the system has
+    /// no such clock: then only the limit on wall time ends a run.
     pub(super) fn now(self) -> Duration {
         let Some(clock) = self.0 else { return Duration::ZERO };
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

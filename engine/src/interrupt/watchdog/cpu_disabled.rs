@@ -1,8 +1,8 @@
-//! The CPU clock of one thread where none can be read from another: it stands still.
+//! Stands in for `cpu.rs` where no thread can read another one's CPU clock: the clock stands still.
 
 use std::time::Duration;
 
-/// A clock that stands still, so limits on CPU time are never reached; the wall time is what holds.
+/// A clock that stands still: no run reaches a limit on CPU time, only the one on wall time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ThreadCpuClock;
 

@@ -1,0 +1,78 @@
+//! The figures of a guest's address space.
+//!
+//! ```text
+//!   2 GiB     image     grown    len       8 GiB + 64 KiB
+//! |-------|-----------|----------|---------------------------|
+//!  guard   copy-on-    zeroes     no access
+//!          write
+//!          ^ base      ^ end of the image
+//! ```
+//!
+//! wasmer compiles accesses to a memory of this layout **without bounds checks**: a 32-bit index
+//! plus a 32-bit offset plus the width of the access always lands inside the reservation. Reserving
+//! less would be an escape from the sandbox (`MemoryStyle::Static` in wasmer-types 7.4.2,
+//! `memory.rs`). The guard before the base costs nothing and catches a miscomputed negative
+//! address.
+
+use rustix::process::{Resource, getrlimit};
+
+/// Bytes of a WebAssembly page.
+pub(crate) const WASM_PAGE_BYTES: usize = 1 << 16;
+/// Bytes of a page of the host, as patches and segments count them.
+pub(crate) const PAGE_BYTES: usize = 4096;
+/// The largest size of a 32-bit memory.
+pub(super) const MOST_BYTES: usize = 4 << 30;
+/// What must follow the base: 4 GiB that an index can reach, 4 GiB that an offset can add, and
+/// one page for the width of the access.
+pub(super) const RESERVED_BYTES: usize = (8 << 30) + WASM_PAGE_BYTES;
+/// Inaccessible bytes before the base.
+pub(super) const GUARD_BEFORE_BYTES: usize = 2 << 30;
+/// Address space that a process needs beyond its first guest: for the compiled module, its image,
+/// the library, and stacks.
+const OTHER_BYTES: usize = 2 << 30;
+
+/// Returns whether a memory can have this many bytes: E-1.
+pub(crate) fn is_length(bytes: usize) -> bool {
+    bytes.is_multiple_of(WASM_PAGE_BYTES) && bytes <= MOST_BYTES
+}
+
+/// A limit on this process's address space leaves no room for one guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AddressSpaceShortage {
+    pub(crate) limit_bytes: u64,
+    pub(crate) needed_bytes: u64,
+}
+
+/// Checks that this process may reserve the address space of one guest.
+///
+/// Without this check, the allocation that fails first may be one of the process itself, which
+/// then aborts.
+pub(crate) fn check_address_space() -> Result<(), AddressSpaceShortage> {
+    let needed_bytes = (GUARD_BEFORE_BYTES + RESERVED_BYTES + OTHER_BYTES) as u64;
+    match getrlimit(Resource::As).current {
+        Some(limit_bytes) if limit_bytes < needed_bytes => {
+            Err(AddressSpaceShortage { limit_bytes, needed_bytes })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reservation_covers_every_address_that_wasm_can_form() {
+        let furthest = u64::from(u32::MAX) + u64::from(u32::MAX) + 16;
+        assert!(RESERVED_BYTES as u64 > furthest);
+        assert_eq!(
+            RESERVED_BYTES as u64,
+            (4 << 30) + wasmer_static_guard(),
+            "wasmer changed its layout"
+        );
+    }
+
+    fn wasmer_static_guard() -> u64 {
+        wasmer::sys::vm::MemoryStyle::Static.offset_guard_size()
+    }
+}

@@ -1,0 +1,263 @@
+//! Memories of one image, whose states are taken out and put into each other.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::restore::MOST_KEPT_PAGES;
+use super::*;
+use crate::memory::WASM_PAGE_BYTES;
+use crate::memory::patch::{MemoryPatch, PagePatch};
+use crate::memory::sys::FileView;
+
+const IMAGE_PAGES: usize = 64;
+
+/// An image of pages that differ from each other, in a file behind a header.
+fn image() -> Arc<MemoryImage> {
+    use std::io::Write;
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&[9; WASM_PAGE_BYTES]).unwrap();
+    for page in 0..IMAGE_PAGES {
+        file.write_all(&[page as u8; PAGE_BYTES]).unwrap();
+    }
+    let len = IMAGE_PAGES * PAGE_BYTES;
+    let view = FileView::new(file).unwrap();
+    Arc::new(MemoryImage::new(view, WASM_PAGE_BYTES..WASM_PAGE_BYTES + len).unwrap())
+}
+
+fn pristine(image: &MemoryImage) -> Arc<MemoryPatch> {
+    Arc::new(MemoryPatch { len: image.bytes().len(), ..MemoryPatch::default() })
+}
+
+fn poke(memory: &GuestMemory, at: usize, byte: u8) {
+    memory.with_bytes(at as u32, 1, |bytes| bytes[0] = byte).unwrap();
+}
+
+fn everything(memory: &GuestMemory) -> Vec<u8> {
+    memory.with_all(<[u8]>::to_vec).unwrap()
+}
+
+/// A memory for each way of finding copied pages.
+fn over(image: &Arc<MemoryImage>) -> [GuestMemory; 3] {
+    let mapped = GuestMemory::over(Arc::clone(image), true).unwrap();
+    let by_words = GuestMemory::over(Arc::clone(image), true).unwrap();
+    if let Some(tracker) = &mut by_words.state.lock().tracker {
+        tracker.without_scan();
+    }
+    [mapped, by_words, GuestMemory::over(Arc::clone(image), false).unwrap()]
+}
+
+#[test]
+fn a_memory_goes_back_to_its_image_whatever_was_done_to_it() {
+    let image = image();
+    let pristine = pristine(&image);
+    for memory in over(&image) {
+        assert!(everything(&memory) == image.bytes());
+        for round in 0..3 {
+            for page in (0..IMAGE_PAGES).step_by(1 + round) {
+                poke(&memory, page * PAGE_BYTES + 17, 200);
+            }
+            memory.grow(2 * WASM_PAGE_BYTES).unwrap();
+            poke(&memory, image.bytes().len() + 5, 1);
+            memory.restore(&pristine).unwrap();
+            assert!(everything(&memory) == image.bytes());
+        }
+        memory.grow(WASM_PAGE_BYTES).unwrap();
+        assert!(everything(&memory)[image.bytes().len()..].iter().all(|byte| *byte == 0));
+    }
+}
+
+#[test]
+fn more_pages_than_are_kept_go_back_as_well() {
+    use std::io::Write;
+    let len = 2 * MOST_KEPT_PAGES * PAGE_BYTES;
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&vec![3; len]).unwrap();
+    let view = FileView::new(file).unwrap();
+    let image = Arc::new(MemoryImage::new(view, 0..len).unwrap());
+    let memory = GuestMemory::over(Arc::clone(&image), true).unwrap();
+    memory.with_bytes(0, len as u32, |bytes| bytes.fill(4)).unwrap();
+    let pristine = pristine(&image);
+    memory.restore(&pristine).unwrap();
+    assert!(everything(&memory) == image.bytes());
+    assert_eq!(memory.patch().unwrap(), pristine);
+}
+
+#[test]
+fn what_was_changed_moves_to_another_memory() {
+    let image = image();
+    let pristine = pristine(&image);
+    for from in over(&image) {
+        for at in [0, 3 * PAGE_BYTES + 100, image.bytes().len() - 1] {
+            poke(&from, at, 201);
+        }
+        from.grow(WASM_PAGE_BYTES).unwrap();
+        poke(&from, image.bytes().len() + WASM_PAGE_BYTES - 1, 202);
+        let patch = from.patch().unwrap();
+        assert!(patch.is_sound());
+        assert_eq!(patch.pages.len(), 4);
+        let again = from.patch().unwrap();
+        let is_shared = |(a, b): (&PagePatch, &PagePatch)| Arc::ptr_eq(&a.bytes, &b.bytes);
+        assert!(patch.pages.iter().zip(&again.pages).all(is_shared));
+        for to in over(&image) {
+            poke(&to, 5 * PAGE_BYTES, 203);
+            to.restore(&patch).unwrap();
+            assert!(everything(&to) == everything(&from));
+            to.restore(&pristine).unwrap();
+            assert!(everything(&to) == image.bytes());
+        }
+    }
+}
+
+#[test]
+fn a_memory_without_an_image_has_nothing_to_go_back_to() {
+    let memory = GuestMemory::new(WASM_PAGE_BYTES).unwrap();
+    assert!(memory.restore(&Arc::default()).is_err());
+    let [memory, ..] = over(&image());
+    memory.revoke();
+    assert!(memory.patch().is_err());
+}
+
+#[test]
+fn segments_are_mapped_and_not_copied() {
+    let image = image();
+    let [memory, by_words, unmapped] = over(&image);
+    let pristine = pristine(&image);
+    memory.grow(64 * WASM_PAGE_BYTES).unwrap();
+    // One range across the end of the image, and one that is too short for a segment.
+    let filled = [40 * PAGE_BYTES..90 * PAGE_BYTES, 100 * PAGE_BYTES..110 * PAGE_BYTES];
+    for range in &filled {
+        let fill = |bytes: &mut [u8]| bytes.fill(170);
+        memory.with_bytes(range.start as u32, range.len() as u32, fill).unwrap();
+    }
+    let patch = memory.patch().unwrap();
+    assert!(patch.segments.iter().map(Segment::pages).eq(std::iter::once(40..90)));
+    assert_eq!((patch.pages.len(), patch.page_count()), (10, 60));
+    // One page of the segment is written to: the segment stays.
+    poke(&memory, 45 * PAGE_BYTES, 171);
+    let again = memory.patch().unwrap();
+    assert_eq!(again.segments, patch.segments);
+    assert_eq!((again.pages.len(), again.page_count()), (11, 60));
+    for to in [&by_words, &unmapped] {
+        to.restore(&again).unwrap();
+        assert!(everything(to) == everything(&memory));
+    }
+    // Most of it is rewritten, and filled anew.
+    memory.with_bytes(42 << 12, 40 << 12, |bytes| bytes.fill(172)).unwrap();
+    let rewritten = memory.patch().unwrap();
+    assert!(!rewritten.segments.contains(&patch.segments[0]));
+    for to in [&by_words, &unmapped] {
+        to.restore(&rewritten).unwrap();
+        assert!(everything(to) == everything(&memory));
+    }
+    memory.restore(&pristine).unwrap();
+    assert!(everything(&memory) == image.bytes());
+    let flat =
+        MemoryPatch { len: again.len, segments: Vec::new(), pages: again.flat(image.bytes()) };
+    let flat = Arc::new(flat);
+    by_words.restore(&flat).unwrap();
+    unmapped.restore(&again).unwrap();
+    assert!(everything(&by_words) == everything(&unmapped));
+}
+
+/// A few pages are written to before each patch; the first patches are unmarked, later ones marked.
+#[test]
+fn a_segment_that_became_the_image_again_is_not_brought_back() {
+    let image = image();
+    let [memory, ..] = over(&image);
+    let [other, ..] = over(&image);
+    let fill = |byte: u8| {
+        memory.with_bytes(8 << 12, 40 << 12, |bytes| bytes.fill(byte)).unwrap();
+    };
+    fill(170);
+    assert_eq!(memory.patch().unwrap().segments.len(), 1);
+    let (start, end) = (8 * PAGE_BYTES, 48 * PAGE_BYTES);
+    let as_image = |bytes: &mut [u8]| bytes.copy_from_slice(&image.bytes()[start..end]);
+    memory.with_bytes(start as u32, (end - start) as u32, as_image).unwrap();
+    for round in 0..4 {
+        poke(&memory, (50 + round) * PAGE_BYTES, 9);
+        let patch = memory.patch().unwrap();
+        assert!(patch.segments.is_empty());
+        other.restore(&patch).unwrap();
+        assert!(everything(&other) == everything(&memory), "{round}");
+    }
+    let is_marked = |memory: &GuestMemory| {
+        let mut state = memory.state.lock();
+        let tracker = state.tracker.as_mut().unwrap();
+        (tracker.has_marks(), tracker.written(&memory.reservation, 0..image.bytes().len()))
+    };
+    if let (true, written) = is_marked(&memory) {
+        assert!(written.is_some_and(|written| written.is_empty()), "nothing since");
+    }
+}
+
+/// One step of the test below.
+#[derive(Debug, Clone)]
+enum Step {
+    Write { memory: usize, page: usize, pages: usize, byte: u8 },
+    Grow { memory: usize },
+    Park { memory: usize },
+    Attach { memory: usize, state: usize },
+    Reset { memory: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let memory = 0..3_usize;
+    let pages = prop_oneof![1..3_usize, 16..40_usize];
+    let write = (memory.clone(), 0..80_usize, pages, any::<u8>());
+    prop_oneof![
+        6 => write.prop_map(|(memory, page, pages, byte)| Step::Write { memory, page, pages, byte }),
+        1 => memory.clone().prop_map(|memory| Step::Grow { memory }),
+        3 => memory.clone().prop_map(|memory| Step::Park { memory }),
+        3 => (memory.clone(), any::<usize>())
+            .prop_map(|(memory, state)| Step::Attach { memory, state }),
+        2 => memory.prop_map(|memory| Step::Reset { memory }),
+    ]
+}
+
+proptest! {
+    /// Three memories of one image, of every kind, against plain vectors.
+    #[test]
+    fn memories_hold_what_was_put_into_them(
+        steps in proptest::collection::vec(step(), 1..60),
+    ) {
+        let image = image();
+        let memories = over(&image);
+        let pristine = pristine(&image);
+        let mut models = [(); 3].map(|()| image.bytes().to_vec());
+        let mut parked: Vec<(Arc<MemoryPatch>, Vec<u8>)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Write { memory, page, pages, byte } => {
+                    let end = ((page + pages) * PAGE_BYTES).min(models[memory].len());
+                    let start = (page * PAGE_BYTES).min(end);
+                    let (at, len) = (start as u32, (end - start) as u32);
+                    memories[memory].with_bytes(at, len, |bytes| bytes.fill(byte)).unwrap();
+                    models[memory][start..end].fill(byte);
+                }
+                Step::Grow { memory } => {
+                    let grown = models[memory].len() + WASM_PAGE_BYTES;
+                    if memories[memory].grow(WASM_PAGE_BYTES).is_ok() {
+                        models[memory].resize(grown, 0);
+                    }
+                }
+                Step::Park { memory } => {
+                    let patch = memories[memory].patch().unwrap();
+                    parked.push((patch, models[memory].clone()));
+                }
+                Step::Attach { memory, state } if !parked.is_empty() => {
+                    let (patch, model) = &parked[state % parked.len()];
+                    memories[memory].restore(patch).unwrap();
+                    models[memory].clone_from(model);
+                }
+                Step::Attach { memory, .. } | Step::Reset { memory } => {
+                    memories[memory].restore(&pristine).unwrap();
+                    models[memory] = image.bytes().to_vec();
+                }
+            }
+            for (memory, model) in memories.iter().zip(&models) {
+                prop_assert!(everything(memory) == *model);
+            }
+        }
+    }
+}
