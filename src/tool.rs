@@ -184,6 +184,7 @@ pub fn tool_schema() -> Json {
 /// Why a call has no outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ToolRefusal {
     /// The call, or the configuration of the tool, is invalid.
     Usage,

@@ -42,8 +42,8 @@ impl Ticket {
     }
 
     /// Returns the job's id, which is unique in its pool, and which `explain` and decisions use.
-    pub fn job_id(&self) -> u64 {
-        self.job.0
+    pub fn job_id(&self) -> JobId {
+        self.job
     }
 
     /// Returns the next chunk of output as it is written; `None` once the job has ended and all was
