@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
-use crate::error::Error;
+use crate::failure::Error;
 
 /// How many plain functions of a pool run at once, including those that nobody waits for any more:
 /// an eighth of the blocking threads that tokio's runtimes have by default, since the pool and the

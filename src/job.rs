@@ -13,8 +13,8 @@ use engine::{
     Recording, Script, Value,
 };
 
-use crate::error::Error;
-use crate::source::decode_source;
+use crate::failure::Error;
+use crate::source;
 
 /// The longest script that is read, in bytes, so that a device doesn't fill the memory. Far above
 /// the default of `Limits::source_bytes`.
@@ -85,14 +85,15 @@ impl Job {
     /// input, is a script without a folder.
     ///
     /// # Errors
-    /// The file can't be read, is larger than 64 MiB, or can't be decoded by [`decode_source`]; or
+    /// The file can't be read, is larger than 64 MiB, or can't be decoded by
+    /// [`source::decode`]; or
     /// its folder can't be read.
     pub fn file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let unreadable = |source| Error::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(unreadable)?;
         let bytes = read(file).map_err(unreadable)?;
-        let source = decode_source(&bytes)
+        let source = source::decode(&bytes)
             .map_err(|cause| Error::NotText { path: path.to_owned(), cause })?;
         let mut job = Self::code(source).named(path.to_string_lossy());
         job.program.script = if has_place(path) { script(path)? } else { None };
@@ -355,7 +356,7 @@ impl Job {
     /// Sets whether the job may safely run twice. If so, it is retried in a fresh interpreter when
     /// the sandbox fails or its worker dies, up to [`Builder::retries`](crate::Builder::retries)
     /// times; a failure of the program itself is never retried. A job of a session is never
-    /// retried. Readers of its events see [`EventKind::Retried`](crate::EventKind::Retried) between
+    /// retried. Readers of its events see [`EventKind::Retried`](crate::event::EventKind::Retried) between
     /// two tries. Default: yes for a job without a session, in a pool without host functions.
     pub fn idempotent(mut self, is_idempotent: bool) -> Self {
         self.idempotent = Some(is_idempotent);

@@ -9,13 +9,13 @@ use engine::{
     CacheDir, Engine, EngineConfig, HostFunctions, HostKind, Image, ImageError, ImageInfo,
     ImageSpec, Limits, Outcome, Package, Progress, ProgressSink, SessionError, Setup, Silent,
 };
-use pool::{InterpreterSource, PoolConfig, SessionId};
+use pool::{InterpreterSource, JobId, PoolConfig, SessionId};
 use scheduler::{
     Decisions, Explanation, JobRequest, Scheduler, SchedulerConfig, SchedulerStatus,
     SessionsConfig, TenantConfig, Ticket, WorkersConfig,
 };
 
-use crate::error::Error;
+use crate::failure::Error;
 use crate::functions::{self, HostFunction};
 use crate::job::Job;
 
@@ -68,9 +68,9 @@ impl Hatchery {
     }
 
     /// Explains why a job waits, what is ahead of it, and how long it will probably wait, as a
-    /// value that can be printed; `None` if the job has ended. `job_id` is the number from
+    /// value that can be printed; `None` if the job has ended. `job_id` is that of
     /// [`Ticket::job_id`]. This examines every waiting job, so don't call it for each of many jobs.
-    pub async fn explain(&self, job_id: u64) -> Option<Explanation> {
+    pub async fn explain(&self, job_id: JobId) -> Option<Explanation> {
         self.scheduler.explain(job_id).await
     }
 
@@ -116,13 +116,6 @@ impl Hatchery {
         request.program.functions = self.functions.clone();
         Ok(self.scheduler.submit(JobRequest { session, ..request }).await?)
     }
-}
-
-/// Describes each metric to the recorder that the embedding program has installed for the crate
-/// `metrics`. Without a recorder, metrics cost next to nothing.
-pub fn describe_metrics() {
-    pool::describe_metrics();
-    scheduler::describe_metrics();
 }
 
 /// The configuration of a pool. Every value has a default that suits the machine.
@@ -367,7 +360,7 @@ impl Builder {
     }
 
     /// Sets the size of the cache, in bytes, above which the start reports that it has grown
-    /// ([`Progress::LargeCache`]); [`prune_cache`](crate::prune_cache) makes it smaller. Default:
+    /// ([`Progress::LargeCache`]); [`cache::prune`](crate::cache::prune) makes it smaller. Default:
     /// `$HATCHERY_CACHE_BOUND`, else 5 GiB.
     pub fn cache_bound_bytes(mut self, bytes: u64) -> Self {
         self.engine.cache_bound_bytes = bytes;

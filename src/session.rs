@@ -7,7 +7,7 @@ use pool::{Parked, SessionId};
 use scheduler::Ticket;
 
 use crate::checkpoint::Checkpoint;
-use crate::error::Error;
+use crate::failure::Error;
 use crate::job::Job;
 use crate::runtime::Hatchery;
 
@@ -19,7 +19,7 @@ use crate::runtime::Hatchery;
 /// is compressed or spilled to disk; [`SessionsConfig`](crate::SessionsConfig) has the times and
 /// bounds. So there can be many more sessions than workers. Wherever the state is, the next job
 /// finds everything as the last one left it, and pays for attaching it.
-/// [`Status::sessions`](crate::Status::sessions) shows where it is and why it was last evicted, and
+/// [`Status::sessions`](crate::status::Status::sessions) shows where it is and why it was last evicted, and
 /// [`Hatchery::decisions`] reports evictions as they happen.
 ///
 /// Its jobs run in order of submission, one at a time, whatever their priorities.
@@ -40,7 +40,7 @@ use crate::runtime::Hatchery;
 /// session is lost: waiting jobs end with
 /// [`SandboxFailure::SessionLost`](crate::SandboxFailure::SessionLost), further ones are refused
 /// with [`Refusal::SessionGone`](crate::Refusal::SessionGone),
-/// [`DecisionKind::SessionEnded`](crate::DecisionKind::SessionEnded) has the reason, and
+/// [`DecisionKind::SessionEnded`](crate::decision::DecisionKind::SessionEnded) has the reason, and
 /// [`Hatchery::session`] opens a fresh session under the same name. Clones are the same session.
 #[derive(Debug, Clone)]
 pub struct Session {

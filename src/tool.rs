@@ -8,14 +8,15 @@ use std::time::Duration;
 use engine::{InputFile, Outcome, Verdict};
 use serde_json::{Map, Value as Json, json};
 
-use crate::error::{BadToolCall, MOST_TOOL_CALL_SECONDS, TOOL_CALL_FIELDS};
+pub use crate::failure::InvalidToolCall;
+use crate::failure::{MOST_TOOL_CALL_SECONDS, TOOL_CALL_FIELDS};
 use crate::job::Job;
 
 /// What the field `files` must be.
 const FILES: &str = "an object of strings, or for bytes of {\"base64\": string}";
 
 impl Job {
-    /// Creates the job of a tool call, as [`tool_schema`] describes it: an object with `code` and
+    /// Creates the job of a tool call, as [`schema`] describes it: an object with `code` and
     /// optionally `timeout` (seconds), `stdin`, `args`, `env`, `files` (by their paths in the
     /// workspace, as in [`Self::json_files`]) and `variables` (JSON by name).
     ///
@@ -28,24 +29,25 @@ impl Job {
     ///
     /// # Errors
     /// A field is unknown or missing, or has the wrong type or an invalid value.
-    pub fn from_tool_call(call: &Json) -> Result<Self, BadToolCall> {
+    pub fn from_tool_call(call: &Json) -> Result<Self, InvalidToolCall> {
         let expected = "an object";
-        let call = call.as_object().ok_or(BadToolCall::Type { field: "call", expected })?;
+        let call = call.as_object().ok_or(InvalidToolCall::Type { field: "call", expected })?;
         if let Some(field) = call.keys().find(|field| !TOOL_CALL_FIELDS.contains(&field.as_str())) {
-            return Err(BadToolCall::Unknown { field: field.clone() });
+            return Err(InvalidToolCall::Unknown { field: field.clone() });
         }
-        let code = text_field(call, "code")?.ok_or(BadToolCall::NoCode)?;
+        let code = text_field(call, "code")?.ok_or(InvalidToolCall::NoCode)?;
         let mut job = Self::code(code).stdin(text_field(call, "stdin")?.unwrap_or_default());
         if let Some(seconds) = given(call, "timeout") {
             let expected = "a number of seconds";
             let seconds =
-                seconds.as_f64().ok_or(BadToolCall::Type { field: "timeout", expected })?;
+                seconds.as_f64().ok_or(InvalidToolCall::Type { field: "timeout", expected })?;
             job = job.at_most(timeout(seconds)?);
         }
         if let Some(args) = given(call, "args") {
             let texts = args.as_array().and_then(|args| args.iter().map(Json::as_str).collect());
             let expected = "an array of strings";
-            let texts: Vec<&str> = texts.ok_or(BadToolCall::Type { field: "args", expected })?;
+            let texts: Vec<&str> =
+                texts.ok_or(InvalidToolCall::Type { field: "args", expected })?;
             job = job.args(texts);
         }
         for (name, value) in texts_field(call, "env")? {
@@ -56,8 +58,9 @@ impl Job {
         }
         if let Some(variables) = given(call, "variables") {
             let expected = "an object";
-            let variables =
-                variables.as_object().ok_or(BadToolCall::Type { field: "variables", expected })?;
+            let variables = variables
+                .as_object()
+                .ok_or(InvalidToolCall::Type { field: "variables", expected })?;
             for (name, value) in variables {
                 job = job.variable(name, value.clone());
             }
@@ -76,14 +79,14 @@ impl Job {
     ///
     /// # Errors
     /// The JSON has another form, the base64 is invalid, or a path is not a plain relative one.
-    pub fn json_files(mut self, files: &Json) -> Result<Self, BadToolCall> {
-        let invalid = || BadToolCall::Type { field: "files", expected: FILES };
+    pub fn json_files(mut self, files: &Json) -> Result<Self, InvalidToolCall> {
+        let invalid = || InvalidToolCall::Type { field: "files", expected: FILES };
         for (path, contents) in files.as_object().ok_or_else(invalid)? {
             let contents = match contents {
                 Json::String(text) => text.as_bytes().to_owned(),
                 Json::Object(fields) => match (fields.len(), fields.get("base64")) {
                     (1, Some(Json::String(text))) => engine::decode_base64(text)
-                        .ok_or_else(|| BadToolCall::Base64 { path: path.clone() })?,
+                        .ok_or_else(|| InvalidToolCall::Base64 { path: path.clone() })?,
                     _ => return Err(invalid()),
                 },
                 _ => return Err(invalid()),
@@ -102,9 +105,10 @@ fn given<'a>(call: &'a Map<String, Json>, field: &str) -> Option<&'a Json> {
 fn text_field<'a>(
     call: &'a Map<String, Json>,
     field: &'static str,
-) -> Result<Option<&'a str>, BadToolCall> {
-    let text =
-        |value: &'a Json| value.as_str().ok_or(BadToolCall::Type { field, expected: "a string" });
+) -> Result<Option<&'a str>, InvalidToolCall> {
+    let text = |value: &'a Json| {
+        value.as_str().ok_or(InvalidToolCall::Type { field, expected: "a string" })
+    };
     given(call, field).map(text).transpose()
 }
 
@@ -112,24 +116,24 @@ fn text_field<'a>(
 fn texts_field<'a>(
     call: &'a Map<String, Json>,
     field: &'static str,
-) -> Result<Vec<(&'a str, &'a str)>, BadToolCall> {
+) -> Result<Vec<(&'a str, &'a str)>, InvalidToolCall> {
     let Some(value) = given(call, field) else { return Ok(Vec::new()) };
     let texts = value.as_object().and_then(|texts| {
         texts.iter().map(|(name, text)| Some((name.as_str(), text.as_str()?))).collect()
     });
-    texts.ok_or(BadToolCall::Type { field, expected: "an object of strings" })
+    texts.ok_or(InvalidToolCall::Type { field, expected: "an object of strings" })
 }
 
-fn timeout(seconds: f64) -> Result<Duration, BadToolCall> {
+fn timeout(seconds: f64) -> Result<Duration, InvalidToolCall> {
     Duration::try_from_secs_f64(seconds)
         .ok()
         .filter(|timeout| !timeout.is_zero() && seconds <= MOST_TOOL_CALL_SECONDS)
-        .ok_or(BadToolCall::Timeout { seconds })
+        .ok_or(InvalidToolCall::Timeout { seconds })
 }
 
 /// Returns the JSON schema of a call, for software that offers tools to a model. The schema's title
 /// is the tool's name, and its description the tool's description.
-pub fn tool_schema() -> Json {
+pub fn schema() -> Json {
     let texts = json!({ "type": "string" });
     let bytes = json!({
         "type": "object",
@@ -198,12 +202,14 @@ pub enum ToolRefusal {
 /// `not_run`, and its `error` has the kind and the message, which says what to do.
 ///
 /// ```
-/// use hatchery::{Job, ToolRefusal, tool_refusal};
+/// use hatchery::Job;
+/// use hatchery::tool::{self, ToolRefusal};
+///
 /// let error = Job::from_tool_call(&serde_json::json!({ "cod": "1" })).unwrap_err();
-/// let result = tool_refusal(ToolRefusal::Usage, &error.to_string());
+/// let result = tool::refusal(ToolRefusal::Usage, &error.to_string());
 /// assert_eq!(result["error"]["message"], error.to_string());
 /// ```
-pub fn tool_refusal(kind: ToolRefusal, message: &str) -> Json {
+pub fn refusal(kind: ToolRefusal, message: &str) -> Json {
     let mut result = Outcome::not_run(Verdict::Cancelled).to_tool_json();
     result["status"] = NOT_RUN.into();
     result["error"] = json!({ "kind": kind, "message": message });
@@ -214,8 +220,8 @@ pub fn tool_refusal(kind: ToolRefusal, message: &str) -> Json {
 const NOT_RUN: &str = "not_run";
 
 /// Returns the JSON schema of a result, as made by `Outcome::to_tool_json`,
-/// `to_tool_json_with_files` and [`tool_refusal`].
-pub fn tool_result_schema() -> Json {
+/// `to_tool_json_with_files` and [`refusal`].
+pub fn result_schema() -> Json {
     let text = |description: &str| json!({ "type": "string", "description": description });
     let perhaps =
         |description: &str| json!({ "type": ["string", "null"], "description": description });
@@ -343,7 +349,7 @@ mod tests {
         });
         assert!(Job::from_tool_call(&everything).is_ok());
         assert!(Job::from_tool_call(&json!({"code": "", "timeout": null})).is_ok());
-        let schema = tool_schema();
+        let schema = schema();
         let described: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
         let mut fields = TOOL_CALL_FIELDS;
         fields.sort_unstable();

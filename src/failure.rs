@@ -1,11 +1,11 @@
-//! The errors of the facade: whatever prevents a job from having an outcome. How a program ends is
+//! The error of the facade: whatever prevents a job from having an outcome. How a program ends is
 //! an outcome.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::source::BadSource;
+use crate::source::InvalidSource;
 use engine::{
     BadFunction, BadMount, BadMountPath, BadPath, BadProgram, CacheError, EngineError, ImageError,
     PackageError, SessionError,
@@ -58,7 +58,7 @@ pub enum Error {
     Program(#[from] BadProgram),
     /// A tool call is invalid.
     #[error(transparent)]
-    ToolCall(BadToolCall),
+    ToolCall(InvalidToolCall),
     /// A host function can't be offered to Python.
     #[error(transparent)]
     Function(#[from] BadFunction),
@@ -77,7 +77,7 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it.
         #[source]
-        cause: BadSource,
+        cause: InvalidSource,
     },
     /// The thread that loads, reads or writes died.
     #[error("the thread that loads or stores the data died: {0}")]
@@ -105,7 +105,7 @@ impl Error {
 /// An invalid tool call. The message tells its author how to correct it.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadToolCall {
+pub enum InvalidToolCall {
     /// A field, or the whole call, has the wrong type.
     #[error("`{field}` must be {expected}")]
     Type {
@@ -145,8 +145,8 @@ pub enum BadToolCall {
     Program(#[from] BadProgram),
 }
 
-impl From<BadToolCall> for Error {
-    fn from(error: BadToolCall) -> Self {
+impl From<InvalidToolCall> for Error {
+    fn from(error: InvalidToolCall) -> Self {
         Self::ToolCall(error)
     }
 }
