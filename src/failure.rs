@@ -87,6 +87,21 @@ pub enum Error {
 impl Error {
     /// Returns whether the same call may succeed later, under less load: a queue is full, memory is
     /// short, or the deadline can't be met.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// use hatchery::Job;
+    ///
+    /// match pool.run(Job::code("1 + 1")).await {
+    ///     Ok(outcome) => println!("{:?}", outcome.verdict),
+    ///     Err(error) if error.is_overloaded() => {
+    ///         println!("try again in {:?}: {error}", error.retry_after());
+    ///     }
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_overloaded(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.is_overload())
     }

@@ -69,13 +69,14 @@
 //! # What may change
 //!
 //! Structs and enums that will get fields or variants are `#[non_exhaustive]`. Configurations such
-//! as [`Limits`] aren't, so that you can write `Limits { wall_time, ..Limits::default() }`. End each
-//! of them in `..`, and a new field breaks nothing.
+//! as [`Limits`] aren't, so that you can write `Limits { wall_time, ..Limits::default() }`. End
+//! each of them in `..`, and a new field breaks nothing.
 //!
 //! The repository has a guide, in `docs/guide`, and `docs/runtime-semantics.md` states what callers
 //! may rely on.
 #![forbid(unsafe_code)]
 
+pub use builder::Builder;
 pub use checkpoint::Checkpoint;
 #[doc(inline)]
 pub use engine::{
@@ -87,11 +88,12 @@ pub use functions::HostFunction;
 pub use job::Job;
 #[doc(inline)]
 pub use pool::{JobId, SessionId, WorkerId};
-pub use runtime::{Builder, Hatchery};
+pub use runtime::Hatchery;
 #[doc(inline)]
 pub use scheduler::{Priority, Refusal, SessionsConfig, TenantConfig, Ticket};
 pub use session::Session;
 
+mod builder;
 pub mod cache;
 mod checkpoint;
 mod failure;

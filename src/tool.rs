@@ -133,6 +133,11 @@ fn timeout(seconds: f64) -> Result<Duration, InvalidToolCall> {
 
 /// Returns the JSON schema of a call, for software that offers tools to a model. The schema's title
 /// is the tool's name, and its description the tool's description.
+///
+/// ```
+/// let schema = hatchery::tool::schema();
+/// assert_eq!(schema["title"], "run_python");
+/// ```
 pub fn schema() -> Json {
     let texts = json!({ "type": "string" });
     let bytes = json!({
@@ -221,6 +226,11 @@ const NOT_RUN: &str = "not_run";
 
 /// Returns the JSON schema of a result, as made by `Outcome::to_tool_json`,
 /// `to_tool_json_with_files` and [`refusal`].
+///
+/// ```
+/// let schema = hatchery::tool::result_schema();
+/// assert_eq!(schema["title"], "run_python_result");
+/// ```
 pub fn result_schema() -> Json {
     let text = |description: &str| json!({ "type": "string", "description": description });
     let perhaps =
