@@ -153,7 +153,8 @@ pub mod decision {
     };
 }
 
-/// The causes of an [`Error`].
+/// The causes of an [`Error`], except those of [`tool`] calls and of [`source`] files, which are in
+/// their modules.
 ///
 /// ```
 /// use hatchery::{Error, Job};
@@ -166,7 +167,7 @@ pub mod error {
     #[doc(inline)]
     pub use engine::{
         BadFunction, BadMount, BadMountPath, BadPath, BadProgram, BadValue, CacheError,
-        EngineError, ImageError, ModuleError, PackageError, PythonError, SessionError,
+        EngineError, ImageError, ModuleError, PackageError, PythonError, SessionError, StartError,
     };
     #[doc(inline)]
     pub use scheduler::{ConfigError, SchedulerStartError};
