@@ -144,8 +144,8 @@ impl Builder {
         self
     }
 
-    /// Sets how often an idempotent job ([`Job::idempotent`]) is retried if the sandbox failed or
-    /// its worker died. Default: 2.
+    /// Sets how often an idempotent job ([`Job::idempotent`](crate::Job::idempotent)) is retried if
+    /// the sandbox failed or its worker died. Default: 2.
     pub fn retries(mut self, count: u32) -> Self {
         self.scheduler.retries = count;
         self
