@@ -39,7 +39,7 @@ fn clock() -> Instant {
 }
 
 fn request() -> JobRequest {
-    let program = hatchery::Program { source: "ok".to_owned(), ..hatchery::Program::default() };
+    let program = engine::Program { source: "ok".to_owned(), ..engine::Program::default() };
     JobRequest { program, ..JobRequest::default() }
 }
 

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hatchery::{LimitKind, Program, Verdict};
+use engine::Program;
+use hatchery::{LimitKind, Verdict};
 use pool::PoolConfig;
 use pool::interpreter::fake::FakeSource;
 use scheduler::{JobRequest, Scheduler, SchedulerConfig, TenantConfig, WorkersConfig};

@@ -6,7 +6,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use hatchery::{DecisionKind, Hatchery, Job, NextDecision, Priority, TenantConfig, Verdict};
+use hatchery::decision::{DecisionKind, NextDecision};
+use hatchery::{Hatchery, Job, Priority, TenantConfig, Verdict};
 
 /// Half a million additions.
 const BATCH: &str = "sum(range(500_000))";

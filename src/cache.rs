@@ -1,11 +1,31 @@
-//! Lists what a cache holds, and prunes it.
+//! What a cache holds: Python builds, their compiled modules, images and fetched packages.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use hatchery::cache::{self, Prune};
+//!
+//! # fn main() -> Result<(), hatchery::Error> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let cache_dir = Some(folder.path());
+//! for entry in cache::entries(cache_dir)? {
+//!     println!("{:?} {}: {} bytes", entry.kind, entry.name, entry.bytes);
+//! }
+//! // What wasn't used for 30 days.
+//! let older_than = Some(Duration::from_secs(30 * 86_400));
+//! let pruned = cache::prune(cache_dir, &Prune { older_than, ..Prune::default() })?;
+//! println!("{} removed, {} kept", pruned.removed.len(), pruned.kept.len());
+//! # Ok(())
+//! # }
+//! ```
 
 use std::path::Path;
 use std::time::SystemTime;
 
-use engine::{CacheDir, CacheEntry, Prune, Pruned};
+#[doc(inline)]
+pub use engine::{CacheDir, CacheEntry, CacheEntryKind, Prune, Pruned};
 
-use crate::error::Error;
+use crate::failure::Error;
 
 /// Returns the entries of the cache, the most recently used first: Python builds, their compiled
 /// modules, images and fetched packages. `cache_dir` is the directory of
@@ -13,7 +33,7 @@ use crate::error::Error;
 ///
 /// # Errors
 /// The cache can't be used.
-pub fn cache_entries(cache_dir: Option<&Path>) -> Result<Vec<CacheEntry>, Error> {
+pub fn entries(cache_dir: Option<&Path>) -> Result<Vec<CacheEntry>, Error> {
     Ok(engine::cache_entries(&CacheDir::open(cache_dir)?)?)
 }
 
@@ -22,6 +42,6 @@ pub fn cache_entries(cache_dir: Option<&Path>) -> Result<Vec<CacheEntry>, Error>
 ///
 /// # Errors
 /// The cache can't be used, or an entry can't be removed; entries removed before that stay removed.
-pub fn prune_cache(cache_dir: Option<&Path>, prune: &Prune) -> Result<Pruned, Error> {
+pub fn prune(cache_dir: Option<&Path>, prune: &Prune) -> Result<Pruned, Error> {
     Ok(engine::prune_cache(&CacheDir::open(cache_dir)?, prune, SystemTime::now())?)
 }

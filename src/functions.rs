@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
-use crate::error::Error;
+use crate::failure::Error;
 
 /// How many plain functions of a pool run at once, including those that nobody waits for any more:
 /// an eighth of the blocking threads that tokio's runtimes have by default, since the pool and the
@@ -112,6 +112,18 @@ impl HostFunction {
     }
 
     /// Creates a function that runs as a future.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use hatchery::{HostError, HostFunction};
+    ///
+    /// let pause = HostFunction::future("pause", |()| async {
+    ///     tokio::time::sleep(Duration::from_millis(10)).await;
+    ///     Ok::<_, HostError>("done")
+    /// })
+    /// .no_parameters();
+    /// ```
     pub fn future<A, R, E, F, W>(name: impl Into<String>, work: F) -> Self
     where
         A: DeserializeOwned + Send,
@@ -171,6 +183,16 @@ impl HostFunction {
     /// Ends calls that take longer, with `TimeoutError` in Python; waiting for a thread counts. A
     /// plain closure that has started runs on unheard. Default: none, so a call may take as long as
     /// its job.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use hatchery::{HostError, HostFunction};
+    ///
+    /// let version = HostFunction::sync("version", |()| Ok::<_, HostError>("1.0"))
+    ///     .no_parameters()
+    ///     .timeout(Duration::from_secs(1));
+    /// ```
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = Some(time);
         self

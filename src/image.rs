@@ -1,56 +1,97 @@
-//! Lists and removes the images in a cache, and lists the packages that every image has.
+//! The images in a cache: listed, found by their keys, and removed.
+//!
+//! [`Builder::start`](crate::Builder::start) builds the images that it needs, and
+//! [`Builder::load_image`](crate::Builder::load_image) builds one ahead of that.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), hatchery::Error> {
+//! use hatchery::{Hatchery, image};
+//!
+//! let built = Hatchery::builder().preload(["numpy"]).load_image().await?;
+//! for image in image::list(None)? {
+//!     println!("{}: {:?}, {} bytes", image.key, image.preload, image.file_bytes);
+//! }
+//! image::remove(None, &built.key)?;
+//! # Ok(())
+//! # }
+//! ```
 
 use std::path::Path;
 
-use engine::{CacheDir, EngineConfig, ImageInfo, PackageInfo, ProgressSink, PythonBuild};
+use engine::CacheDir;
+#[doc(inline)]
+pub use engine::ImageInfo;
 
-use crate::error::Error;
+use crate::failure::Error;
 
 /// Returns every intact image in the cache that this user made, newest first. `cache_dir` is the
 /// directory of [`Builder::cache_dir`](crate::Builder::cache_dir); `None` is the default one.
 ///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let cache_dir = Some(folder.path());
+/// use hatchery::image;
+///
+/// for image in image::list(cache_dir)? {
+///     println!("{}: {:?}", image.key, image.preload);
+/// }
+/// # Ok::<(), hatchery::Error>(())
+/// ```
+///
 /// # Errors
 /// The cache can't be used.
-pub fn images(cache_dir: Option<&Path>) -> Result<Vec<ImageInfo>, Error> {
+pub fn list(cache_dir: Option<&Path>) -> Result<Vec<ImageInfo>, Error> {
     Ok(engine::images(&CacheDir::open(cache_dir)?)?)
 }
 
 /// Returns the keys of all images in the cache, including those that are damaged or have another
 /// version.
 ///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let cache_dir = Some(folder.path());
+/// for key in hatchery::image::keys(cache_dir)? {
+///     println!("{key}");
+/// }
+/// # Ok::<(), hatchery::Error>(())
+/// ```
+///
 /// # Errors
 /// The cache can't be used.
-pub fn image_keys(cache_dir: Option<&Path>) -> Result<Vec<String>, Error> {
+pub fn keys(cache_dir: Option<&Path>) -> Result<Vec<String>, Error> {
     Ok(engine::image_keys(&CacheDir::open(cache_dir)?)?)
 }
 
 /// Returns the only image whose key begins with `prefix`.
 ///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let cache_dir = Some(folder.path());
+/// match hatchery::image::find(cache_dir, "5f0c") {
+///     Ok(image) => println!("{:?}", image.preload),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
+///
 /// # Errors
 /// No image or several images match, or the cache can't be used.
-pub fn find_image(cache_dir: Option<&Path>, prefix: &str) -> Result<ImageInfo, Error> {
+pub fn find(cache_dir: Option<&Path>, prefix: &str) -> Result<ImageInfo, Error> {
     Ok(engine::find_image(&CacheDir::open(cache_dir)?, prefix)?)
 }
 
 /// Removes the image whose key begins with `prefix`, even if it is damaged. Processes that have
 /// loaded it are not affected.
 ///
-/// # Errors
-/// No image or several images match, or the file can't be removed.
-pub fn remove_image(cache_dir: Option<&Path>, prefix: &str) -> Result<(), Error> {
-    Ok(engine::remove_image(&CacheDir::open(cache_dir)?, prefix)?)
-}
-
-/// Returns the packages of the Python build, which every image has, with their versions. Installs
-/// the build if the cache doesn't have it, which fetches 98 MB. Blocks the thread.
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let cache_dir = Some(folder.path());
+/// if let Err(error) = hatchery::image::remove(cache_dir, "5f0c") {
+///     println!("{error}");
+/// }
+/// ```
 ///
 /// # Errors
-/// The cache can't be used, or the build can't be installed.
-pub fn build_packages(
-    config: &EngineConfig,
-    progress: &dyn ProgressSink,
-) -> Result<Vec<PackageInfo>, Error> {
-    let cache = CacheDir::open(config.cache_dir.as_deref())?;
-    let build = PythonBuild::install(&cache, config.wheel.as_deref(), progress)?;
-    Ok(build.packages()?)
+/// No image or several images match, or the file can't be removed.
+pub fn remove(cache_dir: Option<&Path>, prefix: &str) -> Result<(), Error> {
+    Ok(engine::remove_image(&CacheDir::open(cache_dir)?, prefix)?)
 }

@@ -1,7 +1,6 @@
 //! A job: a program with its inputs and limits.
 
 use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +12,10 @@ use engine::{
     Recording, Script, Value,
 };
 
-use crate::error::Error;
-use crate::source::decode_source;
+use crate::failure::Error;
+use crate::source;
 
-/// The longest script that is read, in bytes, so that a device doesn't fill the memory. Far above
-/// the default of `Limits::source_bytes`.
-const LONGEST_SCRIPT_BYTES: u64 = 64 << 20;
+mod script;
 
 /// A job: a program with its inputs and limits.
 ///
@@ -45,12 +42,24 @@ pub struct Job {
 
 impl Job {
     /// Creates a job that runs this source. Tracebacks call it `<job>`.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::code("import math; math.tau");
+    /// ```
     pub fn code(source: impl Into<String>) -> Self {
         let program = Program { source: source.into(), ..Program::default() };
         Self { program, ..Self::default() }
     }
 
     /// Creates a job that evaluates one expression. Any other source is a `SyntaxError`.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::expression("price * count").variable("price", 87.5).variable("count", 2);
+    /// ```
     pub fn expression(source: impl Into<String>) -> Self {
         let mut job = Self::code(source);
         job.program.entry = Entry::Expression;
@@ -84,18 +93,26 @@ impl Job {
     /// A pipe is read to its end, which blocks until then; one without a name, such as standard
     /// input, is a script without a folder.
     ///
+    /// ```no_run
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::file("report.py")?.args(["--month", "2026-06"]);
+    /// # Ok::<(), hatchery::Error>(())
+    /// ```
+    ///
     /// # Errors
-    /// The file can't be read, is larger than 64 MiB, or can't be decoded by [`decode_source`]; or
+    /// The file can't be read, is larger than 64 MiB, or can't be decoded by
+    /// [`source::decode`]; or
     /// its folder can't be read.
     pub fn file(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         let unreadable = |source| Error::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(unreadable)?;
-        let bytes = read(file).map_err(unreadable)?;
-        let source = decode_source(&bytes)
+        let bytes = script::read(file).map_err(unreadable)?;
+        let source = source::decode(&bytes)
             .map_err(|cause| Error::NotText { path: path.to_owned(), cause })?;
         let mut job = Self::code(source).named(path.to_string_lossy());
-        job.program.script = if has_place(path) { script(path)? } else { None };
+        job.program.script = if script::has_place(path) { script::open(path)? } else { None };
         Ok(job)
     }
 
@@ -132,6 +149,12 @@ impl Job {
     }
 
     /// Appends to `sys.argv[1:]`.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::code("import sys; sys.argv[1:]").args(["a", "b"]);
+    /// ```
     pub fn args(mut self, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.program.args.extend(args.into_iter().map(Into::into));
         self
@@ -139,12 +162,24 @@ impl Job {
 
     /// Sets an environment variable. The host's own environment is never passed on. An invalid name
     /// is refused when the job is submitted.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::code("import os; os.environ['MODE']").env("MODE", "test");
+    /// ```
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.program.env.insert(name.into(), value.into());
         self
     }
 
     /// Sets standard input. Without it, standard input is empty.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::code("input().upper()").stdin("a line\n");
+    /// ```
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.program.stdin = bytes.into();
         self
@@ -162,6 +197,13 @@ impl Job {
     }
 
     /// Puts a file into the workspace, which is the program's working directory.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::code("open('data/a.csv').read()").input("data/a.csv", "1,2\n")?;
+    /// # Ok::<(), hatchery::Error>(())
+    /// ```
     ///
     /// # Errors
     /// The path is not a plain relative path.
@@ -206,6 +248,13 @@ impl Job {
     /// is missing and programs can write there (`/workspace`, `/tmp`, `/home`). Default: the
     /// workspace, or, in a session, the directory in which the previous job ended.
     ///
+    /// ```
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::code("open('a.txt', 'w').write('1')").workdir("results")?;
+    /// # Ok::<(), hatchery::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The path is empty, or has a part that is empty, `.` or `..`.
     pub fn workdir(mut self, path: &str) -> Result<Self, Error> {
@@ -216,6 +265,13 @@ impl Job {
     /// Lets the program read a folder of the host, at an absolute path such as `/data`. The program
     /// can't write there, and neither links nor `..` lead out of the folder. In a session the
     /// folder stays for later jobs.
+    ///
+    /// ```no_run
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::code("open('/data/sales.csv').read()").mount("examples/data", "/data")?;
+    /// # Ok::<(), hatchery::Error>(())
+    /// ```
     ///
     /// # Errors
     /// The folder can't be opened, or the path is not a plain absolute one.
@@ -235,6 +291,13 @@ impl Job {
     /// host lead nowhere. New files go into the workspace only. A [script](Self::file) in this
     /// folder can import everything in it as well. In a session the folder stays for later jobs,
     /// without the files that are added to it later.
+    ///
+    /// ```no_run
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::code("open('sales.csv').read()").beside("examples/data")?;
+    /// # Ok::<(), hatchery::Error>(())
+    /// ```
     ///
     /// # Errors
     /// The folder can't be opened.
@@ -299,12 +362,27 @@ impl Job {
     }
 
     /// Sets the job's limits, in place of the defaults of the [`Hatchery`](crate::Hatchery).
+    ///
+    /// ```
+    /// use hatchery::{Job, Limits};
+    ///
+    /// let limits = Limits { memory_bytes: 256 << 20, ..Limits::default() };
+    /// let job = Job::code("bytearray(10**9)").limits(limits);
+    /// ```
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
         self
     }
 
     /// Sets only the wall time.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::code("while True: pass").timeout(Duration::from_secs(1));
+    /// ```
     pub fn timeout(mut self, wall_time: Duration) -> Self {
         self.timeout = Some(wall_time);
         self
@@ -319,6 +397,12 @@ impl Job {
     /// Sets the tenant whose job it is. Tenants share the CPU time by their weights, however many
     /// jobs each submits; see [`Builder::tenant`](crate::Builder::tenant). Any name is allowed.
     /// Default: `default`.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    ///
+    /// let job = Job::code("1 + 1").tenant("web");
+    /// ```
     pub fn tenant(mut self, name: impl Into<Arc<str>>) -> Self {
         self.tenant = Some(name.into());
         self
@@ -327,6 +411,12 @@ impl Job {
     /// Sets its priority among the jobs of its tenant. No job waits forever: a job of normal
     /// priority counts as submitted 30 seconds later than it was, one of low priority 60. The turns
     /// of a session still run in order. Default: [`Priority::Normal`].
+    ///
+    /// ```
+    /// use hatchery::{Job, Priority};
+    ///
+    /// let job = Job::code("1 + 1").priority(Priority::High);
+    /// ```
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
@@ -355,8 +445,15 @@ impl Job {
     /// Sets whether the job may safely run twice. If so, it is retried in a fresh interpreter when
     /// the sandbox fails or its worker dies, up to [`Builder::retries`](crate::Builder::retries)
     /// times; a failure of the program itself is never retried. A job of a session is never
-    /// retried. Readers of its events see [`EventKind::Retried`](crate::EventKind::Retried) between
-    /// two tries. Default: yes for a job without a session, in a pool without host functions.
+    /// retried. Readers of its events see
+    /// [`EventKind::Retried`](crate::event::EventKind::Retried) between two tries. Default: yes for a job without a session, in a pool without host functions.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    ///
+    /// // It calls a host function that sends a message, so it must not run twice.
+    /// let job = Job::code("from hatchery import host; host.send(text='hi')").idempotent(false);
+    /// ```
     pub fn idempotent(mut self, is_idempotent: bool) -> Self {
         self.idempotent = Some(is_idempotent);
         self
@@ -394,64 +491,5 @@ impl From<Call> for Job {
     fn from(call: Call) -> Self {
         let program = Program { entry: Entry::Call(call), ..Program::default() };
         Self { program, ..Self::default() }
-    }
-}
-
-fn read(file: File) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let length = file.take(LONGEST_SCRIPT_BYTES + 1).read_to_end(&mut bytes)?;
-    if length as u64 > LONGEST_SCRIPT_BYTES {
-        let problem = "it is larger than 64 MiB, the limit for scripts";
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
-    }
-    Ok(bytes)
-}
-
-/// Returns whether an open file has a path in a folder. A file that only a descriptor refers to has
-/// none: a pipe, or a removed file, which shells use for long here-documents.
-fn has_place(path: &Path) -> bool {
-    !path.canonicalize().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-}
-
-/// Returns the script's folder and name, with links resolved, as CPython does; `None` if the folder
-/// can't be shown to the program.
-fn script(path: &Path) -> Result<Option<Script>, Error> {
-    let unreadable = |source| Error::Read { path: path.to_owned(), source };
-    let path = path.canonicalize().map_err(unreadable)?;
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
-    // Programs can't be given a name that isn't UTF-8.
-    let Some(name) = name.to_str() else { return Ok(None) };
-    match Mount::open_modules(folder, name) {
-        Ok(folder) => Ok(Some(Script { folder: Arc::new(folder), name: name.to_owned() })),
-        Err(error) if error.cause.kind() == io::ErrorKind::Unsupported => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reading_a_script_is_bounded() {
-        let error = Job::file("/dev/zero").unwrap_err().to_string();
-        assert!(error.contains("`/dev/zero`") && error.contains("larger than 64 MiB"), "{error}");
-        assert!(Job::file("/").is_err());
-    }
-
-    #[test]
-    fn an_unnamed_pipe_has_no_folder() {
-        use std::io::Write;
-        use std::os::fd::AsRawFd;
-        let (reader, mut writer) = io::pipe().unwrap();
-        writer.write_all(b"1").unwrap();
-        drop(writer);
-        let job = Job::file(format!("/dev/fd/{}", reader.as_raw_fd())).unwrap();
-        assert_eq!(job.source(), "1");
-        assert!(job.program.script.is_none());
-        let folder = tempfile::tempdir().unwrap();
-        let script = folder.path().join("a.py");
-        std::fs::write(&script, "1").unwrap();
-        assert!(Job::file(script).unwrap().program.script.is_some());
     }
 }

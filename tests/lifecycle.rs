@@ -7,7 +7,8 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hatchery::{Error, Hatchery, Job, Phase, Refusal, WorkerActivity};
+use hatchery::status::{Phase, WorkerActivity};
+use hatchery::{Error, Hatchery, Job, Refusal};
 use pool::threads;
 
 /// The names of the spans that were created.

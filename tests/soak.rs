@@ -295,7 +295,7 @@ async fn start(deaths: &Arc<AtomicU64>) -> Scheduler {
 }
 
 /// Returns how often each job ended, and how many decisions were missed.
-async fn count_ends(mut decisions: scheduler::Decisions) -> (HashMap<u64, u32>, u64) {
+async fn count_ends(mut decisions: scheduler::Decisions) -> (HashMap<pool::JobId, u32>, u64) {
     let (mut ends, mut missed) = (HashMap::new(), 0);
     while let Some(next) = decisions.next().await {
         match next {

@@ -4,7 +4,9 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use hatchery::{ChangeKind, ChangedFile, MimeBundle, MimeData, Outcome, Verdict};
+use hatchery::files::{ChangeKind, ChangedFile};
+use hatchery::outcome::{MimeBundle, MimeData};
+use hatchery::{Outcome, Verdict};
 
 use crate::terminal;
 

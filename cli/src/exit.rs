@@ -3,7 +3,8 @@
 use std::io;
 use std::process::ExitCode;
 
-use hatchery::{Outcome, PackageError, SandboxFailure, Verdict};
+use hatchery::error::PackageError;
+use hatchery::{Outcome, SandboxFailure, Verdict};
 
 /// How the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +71,8 @@ impl Exit {
 /// Returns whether the user's input is at fault, whatever the machine: it can't go into an image,
 /// or the session file belongs to another image.
 fn is_bad_input(error: &anyhow::Error) -> bool {
-    use hatchery::ImageError::{ModuleName, NoSuchImage, Package, Prepare};
-    use hatchery::SessionError::{NotASession, OtherImage};
+    use hatchery::error::ImageError::{ModuleName, NoSuchImage, Package, Prepare};
+    use hatchery::error::SessionError::{NotASession, OtherImage};
     match error.downcast_ref::<hatchery::Error>() {
         Some(hatchery::Error::Package(error) | hatchery::Error::Image(Package(error))) => {
             !matches!(

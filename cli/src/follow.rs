@@ -3,7 +3,8 @@
 use std::io::Write;
 
 use anyhow::Context;
-use hatchery::{Event, EventKind, LimitHit, LimitKind, Outcome, Stream, Ticket, Verdict};
+use hatchery::event::{Event, EventKind, Stream};
+use hatchery::{LimitHit, LimitKind, Outcome, Ticket, Verdict};
 use tokio::task::JoinHandle;
 
 use crate::escapes::Escapes;

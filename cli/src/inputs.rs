@@ -17,7 +17,9 @@ use std::fs;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use hatchery::{EngineConfig, Hatchery, Job, Outcome, PackageInfo, Verdict};
+use hatchery::config::EngineConfig;
+use hatchery::python::PackageInfo;
+use hatchery::{Hatchery, Job, Outcome, Verdict};
 
 use crate::exit::UsageError;
 use crate::replace::folder_of;
@@ -42,7 +44,7 @@ pub(crate) fn read_named(inputs: &[String]) -> anyhow::Result<Vec<(String, Vec<u
         };
         let contents = fs::read(host)
             .map_err(|error| UsageError(format!("can't read the input `{host}`: {error}")))?;
-        hatchery::check_path(&name).map_err(|error| UsageError(error.to_string()))?;
+        hatchery::files::check_path(&name).map_err(|error| UsageError(error.to_string()))?;
         files.push((name, contents));
     }
     Ok(files)
@@ -101,7 +103,7 @@ pub(crate) fn mention_missed_file(outcome: &Outcome, script: &Path) {
     };
     // As `OSError` writes itself: `[Errno 44] No such file or directory: 'data.csv'`.
     let name = exception.message.strip_suffix('\'').and_then(|message| message.rsplit_once(": '"));
-    let Some((_, name)) = name.filter(|(_, name)| hatchery::check_path(name).is_ok()) else {
+    let Some((_, name)) = name.filter(|(_, name)| hatchery::files::check_path(name).is_ok()) else {
         return;
     };
     let path = folder.join(name);
@@ -208,7 +210,7 @@ pub(crate) async fn mention_missing(dependencies: Vec<String>, hatchery: &Hatche
         return;
     }
     let packages = tokio::task::spawn_blocking(|| {
-        hatchery::build_packages(&EngineConfig::from_env(), &progress::sink())
+        hatchery::python::packages(&EngineConfig::from_env(), &progress::sink())
     });
     let Ok(Ok(mut packages)) = packages.await else { return };
     packages.extend(hatchery.image().map(|image| image.packages.clone()).unwrap_or_default());
@@ -277,7 +279,7 @@ mod tests {
         let package = |name: &str| PackageInfo {
             name: name.to_owned(),
             version: None,
-            origin: hatchery::PackageOrigin::Build,
+            origin: hatchery::python::PackageOrigin::Build,
         };
         let packages = [package("pandas"), package("ruamel.yaml")];
         assert_eq!(header_dependencies(SCRIPT), ["pandas"]);

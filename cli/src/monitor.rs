@@ -76,7 +76,7 @@ impl Monitor {
         let listener = TcpListener::bind(address).await.map_err(unusable)?;
         let address = listener.local_addr()?;
         let pages = Pages { prometheus: recorder()?, pool: Arc::default() };
-        hatchery::describe_metrics();
+        hatchery::metrics::describe();
         let router = Router::new()
             .route("/", get(|| async { page("text/plain; charset=utf-8", INDEX.to_owned()) }))
             .route("/metrics", get(metrics))

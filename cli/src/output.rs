@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use hatchery::{ChangeKind, ChangedFile};
+use hatchery::files::{ChangeKind, ChangedFile};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -49,7 +49,7 @@ impl OutputFolder {
         let there = files.iter().filter(|file| file.kind != ChangeKind::Deleted);
         let problem = |file: &ChangedFile| {
             // Names from the guest follow the rule for input files: plain and relative.
-            let written = match hatchery::check_path(&file.path) {
+            let written = match hatchery::files::check_path(&file.path) {
                 Ok(()) => self.write(&file.path, &file.contents).map_err(|error| error.to_string()),
                 Err(bad) => Err(bad.to_string()),
             };

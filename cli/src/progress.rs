@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytesize::ByteSize;
-use hatchery::{CACHE_BOUND_VARIABLE, Progress, ProgressSink};
+use hatchery::config::CACHE_BOUND_VARIABLE;
+use hatchery::progress::{Progress, ProgressSink};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::terminal;

@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hatchery::Stream;
+use hatchery::event::Stream;
 use indicatif::MultiProgress;
 
 use crate::escapes::{self, Escapes};

@@ -7,6 +7,12 @@ use serde::Serialize;
 #[serde(transparent)]
 pub struct JobId(pub u64);
 
+impl std::fmt::Display for JobId {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "job-{}", self.0)
+    }
+}
+
 /// The id of a session, unique in the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]

@@ -84,6 +84,7 @@ pub enum Stowage {
 /// Where a session's state is, for the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(tag = "place", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum SessionPlace {
     /// Nowhere yet: nothing has run.
     Fresh,

@@ -16,6 +16,7 @@ use crate::session::SessionCell;
 /// What a worker is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(tag = "activity", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum WorkerActivity {
     /// Its interpreter is being started.
     Starting,
@@ -34,8 +35,24 @@ pub enum WorkerActivity {
     Stuck,
 }
 
+impl WorkerActivity {
+    /// Returns its name, as used in metrics and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Running(_) => "running",
+            Self::Resetting => "resetting",
+            Self::BackingOff => "backing_off",
+            Self::GivenUp => "given_up",
+            Self::Stuck => "stuck",
+        }
+    }
+}
+
 /// The status of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct WorkerStatus {
     /// The worker.
     pub worker: WorkerId,
@@ -61,6 +78,24 @@ pub struct WorkerStatus {
     pub failures: u64,
     /// The last of these failures.
     pub last_error: Option<String>,
+}
+
+impl WorkerStatus {
+    /// Creates the status of a worker that was just created and has run nothing.
+    pub fn new(worker: WorkerId, activity: WorkerActivity) -> Self {
+        Self {
+            worker,
+            session: None,
+            activity,
+            since: Duration::ZERO,
+            age: Duration::ZERO,
+            jobs_served: 0,
+            renewals: 0,
+            memory_bytes: 0,
+            failures: 0,
+            last_error: None,
+        }
+    }
 }
 
 /// An internally tagged variant can only hold fields.

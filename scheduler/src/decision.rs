@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use pool::{SessionId, Stowage, WorkerId};
+use pool::{JobId, SessionId, Stowage, WorkerId};
 use serde::Serialize;
 
 use crate::timer::as_seconds;
 
 /// One decision of the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Decision {
     /// Its number in the order of decisions, from 1.
     pub sequence: u64,
@@ -28,7 +29,7 @@ pub enum DecisionKind {
     /// A job was admitted.
     Admitted {
         /// The job.
-        job: u64,
+        job: JobId,
         /// Its tenant.
         tenant: String,
     },
@@ -44,21 +45,21 @@ pub enum DecisionKind {
     /// A worker was given a job.
     Dispatched {
         /// The job.
-        job: u64,
+        job: JobId,
         /// The worker.
         worker: WorkerId,
     },
     /// A job has ended.
     Ended {
         /// The job.
-        job: u64,
+        job: JobId,
         /// How: `succeeded`, `failed`, `limited`, `cancelled` or `sandbox_failed`.
         how: &'static str,
     },
     /// A job is retried because its try failed.
     Retried {
         /// The job.
-        job: u64,
+        job: JobId,
         /// The number of the failed try, from 1.
         attempt: u32,
         /// What failed.
@@ -124,6 +125,7 @@ pub enum DecisionKind {
 /// Where an evicted session goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum EvictedTo {
     /// From its worker to memory.
     Memory,
@@ -145,6 +147,7 @@ impl From<Stowage> for EvictedTo {
 /// Why a session was evicted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum EvictionReason {
     /// It was idle for long.
     Idle {
@@ -197,6 +200,7 @@ impl std::fmt::Display for EvictionReason {
 /// Why a worker gets a new interpreter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum RetireReason {
     /// A job used too much memory to keep its interpreter.
     HighWater {

@@ -120,10 +120,12 @@ impl Decisions {
 
 #[cfg(test)]
 mod tests {
+    use pool::JobId;
+
     use super::*;
 
     fn ended(job: u64) -> DecisionKind {
-        DecisionKind::Ended { job, how: "succeeded" }
+        DecisionKind::Ended { job: JobId(job), how: "succeeded" }
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pool::{SessionId, WorkerId};
+use pool::{JobId, SessionId, WorkerId};
 use serde::Serialize;
 
 use crate::job::Priority;
@@ -10,9 +10,10 @@ use crate::timer::{as_maybe_seconds, as_seconds};
 
 /// Where a job that has not ended is, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The job.
-    pub job: u64,
+    pub job: JobId,
     /// Its tenant.
     pub tenant: String,
     /// How urgent it is among the tenant's jobs.
@@ -29,6 +30,7 @@ pub struct Explanation {
 /// Where a job is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum JobState {
     /// It is queued.
     Waiting {
@@ -99,7 +101,7 @@ pub enum WaitReason {
 impl std::fmt::Display for Explanation {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { job, tenant, state, .. } = self;
-        write!(formatter, "job {job} of tenant `{tenant}` ")?;
+        write!(formatter, "job {} of tenant `{tenant}` ", job.0)?;
         match state {
             JobState::Running { worker, ran } => {
                 write!(formatter, "runs on {worker} for {:.3} s", ran.as_secs_f64())

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engine::Verdict;
 use hdrhistogram::Histogram;
-use pool::WorkerId;
+use pool::{JobId, WorkerId};
 
 use crate::status::{ErrorStatus, Latencies, Percentiles, ProgramErrorStatus};
 
@@ -55,7 +55,7 @@ struct Second {
 #[derive(Debug)]
 struct Failure {
     at: Duration,
-    job: Option<u64>,
+    job: Option<JobId>,
     worker: Option<WorkerId>,
     message: String,
 }
@@ -64,7 +64,7 @@ struct Failure {
 #[derive(Debug)]
 pub(crate) struct ProgramError {
     at: Duration,
-    job: u64,
+    job: JobId,
     worker: Option<WorkerId>,
     tenant: Arc<str>,
     exception: String,
@@ -141,7 +141,7 @@ impl Measures {
     pub(crate) fn failed(
         &mut self,
         now: Duration,
-        job: Option<u64>,
+        job: Option<JobId>,
         worker: Option<WorkerId>,
         message: String,
     ) {
@@ -183,7 +183,7 @@ impl ProgramError {
     pub(crate) fn of(
         verdict: &Verdict,
         at: Duration,
-        job: u64,
+        job: JobId,
         worker: Option<WorkerId>,
         tenant: &Arc<str>,
     ) -> Option<Self> {
@@ -339,7 +339,7 @@ mod tests {
     fn the_last_ten_failures_are_reported_latest_first() {
         let mut measures = Measures::default();
         for number in 0..12 {
-            let job = (number % 2 == 0).then_some(number);
+            let job = (number % 2 == 0).then_some(JobId(number));
             let (at, worker) = (Duration::from_secs(number), Some(WorkerId(number)));
             measures.failed(at, job, worker, format!("failure {number}"));
         }
@@ -348,13 +348,13 @@ mod tests {
         let latest = &errors[0];
         assert_eq!((latest.age, latest.job), (Duration::from_secs(9), None));
         assert_eq!((&*latest.message, latest.worker), ("failure 11", Some(WorkerId(11))));
-        assert_eq!((errors[9].job, errors[9].message.as_str()), (Some(2), "failure 2"));
+        assert_eq!((errors[9].job, errors[9].message.as_str()), (Some(JobId(2)), "failure 2"));
         assert!(measures.last_program_errors(Duration::from_secs(20)).is_empty());
     }
 
     fn error(verdict: Verdict, job: u64) -> Option<ProgramError> {
         let at = Duration::from_secs(job);
-        ProgramError::of(&verdict, at, job, Some(WorkerId(1)), &Arc::from("a"))
+        ProgramError::of(&verdict, at, JobId(job), Some(WorkerId(1)), &Arc::from("a"))
     }
 
     #[test]
@@ -366,9 +366,12 @@ mod tests {
             measures.program_failed(error(Verdict::Raised(raised.into()), job).unwrap());
         }
         let errors = measures.last_program_errors(Duration::from_secs(20));
-        assert_eq!((errors.len(), errors[9].job), (ERROR_COUNT, 2));
+        assert_eq!((errors.len(), errors[9].job), (ERROR_COUNT, JobId(2)));
         let latest = &errors[0];
-        assert_eq!((latest.age, latest.job, &*latest.tenant), (Duration::from_secs(9), 11, "a"));
+        assert_eq!(
+            (latest.age, latest.job, &*latest.tenant),
+            (Duration::from_secs(9), JobId(11), "a")
+        );
         assert_eq!((&*latest.exception, &*latest.message), ("ValueError", "number 11"));
         assert!(measures.last_errors(Duration::from_secs(20)).is_empty());
     }

@@ -11,7 +11,6 @@ use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
     gauge, histogram,
 };
-use pool::WorkerActivity;
 
 use crate::decision::{EvictedTo, EvictionReason, RetireReason};
 use crate::error::Refusal;
@@ -22,7 +21,7 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// How admitted jobs end, by the names of `Totals::count`.
 const OUTCOMES: [&str; 5] = ["succeeded", "failed", "limited", "cancelled", "sandbox_failed"];
-/// What workers do, by the names of `state_of`.
+/// What workers do, by their names.
 const STATES: [&str; 6] = ["starting", "ready", "running", "resetting", "backing_off", "given_up"];
 
 /// The handles of one scheduler.
@@ -209,7 +208,7 @@ impl Gauges {
         self.oldest_age.set(status.oldest_wait.unwrap_or_default().as_secs_f64());
         for (state, gauge) in STATES.into_iter().zip(&self.slots) {
             let workers = status.workers.iter();
-            let count = workers.filter(|worker| state_of(worker.activity) == state).count();
+            let count = workers.filter(|worker| worker.activity.name() == state).count();
             gauge.set(count as f64);
             if state == "ready" {
                 self.warm.set(count as f64);
@@ -240,18 +239,6 @@ impl Gauges {
         }
         self.memory_limit.set(memory.limit_bytes as f64);
         self.disk.set(memory.disk_bytes as f64);
-    }
-}
-
-fn state_of(activity: WorkerActivity) -> &'static str {
-    match activity {
-        WorkerActivity::Starting => "starting",
-        WorkerActivity::Ready => "ready",
-        WorkerActivity::Running(_) => "running",
-        WorkerActivity::Resetting => "resetting",
-        WorkerActivity::BackingOff => "backing_off",
-        WorkerActivity::GivenUp => "given_up",
-        WorkerActivity::Stuck => "stuck",
     }
 }
 

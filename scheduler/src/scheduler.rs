@@ -112,9 +112,9 @@ impl Scheduler {
 
     /// Explains why a job waits, and estimates for how long; `None` if it has ended or never
     /// existed.
-    pub async fn explain(&self, job: u64) -> Option<Explanation> {
+    pub async fn explain(&self, job: JobId) -> Option<Explanation> {
         let (reply, answer) = oneshot::channel();
-        self.mailbox.send(SchedulerMessage::Explain { job: JobId(job), reply }).ok()?;
+        self.mailbox.send(SchedulerMessage::Explain { job, reply }).ok()?;
         answer.await.ok().flatten()
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::{Outcome, Verdict};
-use pool::{SessionId, SessionPlace, WorkerId, WorkerStatus};
+use pool::{JobId, SessionId, SessionPlace, WorkerId, WorkerStatus};
 use serde::Serialize;
 
 use crate::decision::Decision;
@@ -12,6 +12,7 @@ use crate::timer::{as_maybe_seconds, as_seconds};
 
 /// The scheduler after its last decision, with the present state of every worker.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct SchedulerStatus {
     /// The version of Hatchery.
     pub version: &'static str,
@@ -59,6 +60,7 @@ pub struct SchedulerStatus {
 /// Whether the scheduler admits jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Phase {
     /// Jobs are admitted.
     #[default]
@@ -71,6 +73,7 @@ pub enum Phase {
 
 /// A tenant with queued or running jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct TenantStatus {
     /// Its name.
     pub tenant: String,
@@ -86,6 +89,7 @@ pub struct TenantStatus {
 
 /// The queued jobs of one tenant and one priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct QueueDepth {
     /// The priority.
     pub priority: Priority,
@@ -95,6 +99,7 @@ pub struct QueueDepth {
 
 /// One open session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct SessionStatus {
     /// The session.
     pub session: SessionId,
@@ -110,6 +115,7 @@ pub struct SessionStatus {
 
 /// How many sessions are in each place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct SessionPlaces {
     /// Nothing has run in them yet.
     pub fresh: usize,
@@ -127,6 +133,7 @@ pub struct SessionPlaces {
 
 /// What the pool's memory is used for, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct MemoryStatus {
     /// The limit.
     pub limit_bytes: u64,
@@ -159,6 +166,7 @@ impl MemoryStatus {
 /// How jobs have ended since the start. The sum, without `retried`, is the number of jobs ever
 /// submitted, less those that are queued or running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Totals {
     /// The program ran to its end, or exited with code 0.
     pub succeeded: u64,
@@ -178,6 +186,7 @@ pub struct Totals {
 
 /// How long jobs that have ended took, by step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Latencies {
     /// From submission to dispatch, for jobs that were dispatched.
     pub queue: Percentiles,
@@ -191,6 +200,7 @@ pub struct Latencies {
 
 /// The distribution of a duration since the start, to three digits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Percentiles {
     /// How often it was measured.
     pub count: u64,
@@ -210,12 +220,13 @@ pub struct Percentiles {
 
 /// A failure of the sandbox or of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ErrorStatus {
     /// How long ago it was.
     #[serde(rename = "age_seconds", serialize_with = "as_seconds")]
     pub age: Duration,
     /// The job that failed, if there was one.
-    pub job: Option<u64>,
+    pub job: Option<JobId>,
     /// The worker that failed or ran that job, if there was one.
     pub worker: Option<WorkerId>,
     /// What failed.
@@ -224,12 +235,13 @@ pub struct ErrorStatus {
 
 /// An exception that ended a program, or a nonzero code that it exited with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ProgramErrorStatus {
     /// How long ago it was.
     #[serde(rename = "age_seconds", serialize_with = "as_seconds")]
     pub age: Duration,
     /// The job.
-    pub job: u64,
+    pub job: JobId,
     /// The worker that ran it, if there was one.
     pub worker: Option<WorkerId>,
     /// The job's tenant.

@@ -13,6 +13,13 @@ use crate::model::Ending;
 
 /// A caller's claim on the outcome of one job. Awaiting it returns the outcome; dropping it cancels
 /// the job.
+///
+/// ```no_run
+/// # async fn example(ticket: scheduler::Ticket) {
+/// let outcome = ticket.await;
+/// println!("{:?}", outcome.verdict);
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping a ticket cancels its job"]
 pub struct Ticket {
@@ -42,13 +49,23 @@ impl Ticket {
     }
 
     /// Returns the job's id, which is unique in its pool, and which `explain` and decisions use.
-    pub fn job_id(&self) -> u64 {
-        self.job.0
+    pub fn job_id(&self) -> JobId {
+        self.job
     }
 
     /// Returns the next chunk of output as it is written; `None` once the job has ended and all was
     /// read. If the job is retried, the failed try's output comes first; only [`Self::events`]
     /// tells the two apart. Cancel-safe.
+    ///
+    /// ```no_run
+    /// # async fn example(mut ticket: scheduler::Ticket) {
+    /// while let Some(chunk) = ticket.next_output().await {
+    ///     print!("{}", String::from_utf8_lossy(&chunk.bytes));
+    /// }
+    /// let outcome = ticket.await;
+    /// # drop(outcome);
+    /// # }
+    /// ```
     pub async fn next_output(&mut self) -> Option<Chunk> {
         loop {
             // Created before the read, so that no change in between is missed.
@@ -63,6 +80,15 @@ impl Ticket {
 
     /// Returns a reader of everything that happens in the job, from its beginning, in one order.
     /// Each reader is independent of the ticket and of other readers, and may be slow or idle.
+    ///
+    /// ```no_run
+    /// # async fn example(ticket: scheduler::Ticket) {
+    /// let mut events = ticket.events();
+    /// while let Some(event) = events.next().await {
+    ///     println!("{}: {:?}", event.sequence, event.kind);
+    /// }
+    /// # }
+    /// ```
     pub fn events(&self) -> Events {
         let cursor = Cursor::default();
         let (transcript, changed) = (Arc::clone(&self.transcript), Arc::clone(&self.changed));
@@ -73,12 +99,28 @@ impl Ticket {
     /// finish; if it runs on for [`Limits::grace`](engine::Limits::grace), it is stopped. A session
     /// keeps its variables; if the program had to be stopped, they are those from before the job. A
     /// queued job is cancelled.
+    ///
+    /// ```no_run
+    /// # async fn example(ticket: scheduler::Ticket) {
+    /// ticket.interrupt();
+    /// // The program may catch `KeyboardInterrupt` and finish.
+    /// let outcome = ticket.await;
+    /// # drop(outcome);
+    /// # }
+    /// ```
     pub fn interrupt(&self) {
         self.scheduler.end(self.job, Ending::Interrupt);
     }
 
     /// Cancels the job. Its outcome still comes. In a session the program is interrupted first, so
     /// that the session survives; a fresh interpreter is stopped at once.
+    ///
+    /// ```no_run
+    /// # async fn example(ticket: scheduler::Ticket) {
+    /// ticket.cancel();
+    /// println!("{:?}", ticket.await.verdict);
+    /// # }
+    /// ```
     pub fn cancel(&self) {
         self.scheduler.end(self.job, Ending::Cancel);
     }
@@ -89,6 +131,19 @@ impl Ticket {
     }
 
     /// Waits for the job to end and returns its outcome, the same at every call. Cancel-safe.
+    ///
+    /// ```no_run
+    /// # async fn example(mut ticket: scheduler::Ticket) {
+    /// use std::time::Duration;
+    ///
+    /// let soon = tokio::time::timeout(Duration::from_secs(1), ticket.outcome()).await;
+    /// if soon.is_err() {
+    ///     ticket.cancel();
+    /// }
+    /// let outcome = ticket.await;
+    /// # drop(outcome);
+    /// # }
+    /// ```
     pub async fn outcome(&mut self) -> Outcome {
         if let Some(outcome) = &self.outcome {
             return outcome.clone();

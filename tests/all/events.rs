@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use hatchery::{ChangeKind, Event, EventKind, Job, Limits, Stream, Ticket};
+use hatchery::event::{Event, EventKind, Stream};
+use hatchery::files::ChangeKind;
+use hatchery::{Job, Limits, Ticket};
 
 use crate::support::with_pool;
 

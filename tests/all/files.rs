@@ -1,8 +1,7 @@
 //! Files: inputs, reported changes, and undone changes.
 
-use hatchery::{
-    ChangeKind, Error, Job, LimitKind, Limits, Outcome, Refusal, SandboxFailure, Verdict,
-};
+use hatchery::files::ChangeKind;
+use hatchery::{Error, Job, LimitKind, Limits, Outcome, Refusal, SandboxFailure, Verdict};
 use serde_json::json;
 
 use crate::support::{exception, run_job, value, with_pool};

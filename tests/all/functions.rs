@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
+use hatchery::recording::Recording;
 use hatchery::{
-    Deterministic, Hatchery, HostError, HostFunction, Job, LimitKind, Limits, Outcome, Recording,
-    Verdict,
+    Deterministic, Hatchery, HostError, HostFunction, Job, LimitKind, Limits, Outcome, Verdict,
 };
 use serde_json::{Value, json};
 

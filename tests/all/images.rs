@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::fmt::Debug;
 
-use hatchery::{Deterministic, Error, Hatchery, Job, Refusal, Session, SessionError};
+use hatchery::error::SessionError;
+use hatchery::{Deterministic, Error, Hatchery, Job, Refusal, Session};
 use serde_json::{Value, json};
 
 use crate::support::{exception, value, with_pool, with_preloaded_pool};

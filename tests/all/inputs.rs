@@ -4,9 +4,10 @@
 use std::fs;
 use std::time::Duration;
 
+use hatchery::tool::{self, ToolRefusal};
+use hatchery::value::{Column, Frame};
 use hatchery::{
-    Array, Call, Column, Error, Frame, Job, LimitKind, Limits, Outcome, SandboxFailure,
-    ToolRefusal, Value, Verdict, tool_refusal, tool_result_schema,
+    Array, Call, Error, Job, LimitKind, Limits, Outcome, SandboxFailure, Value, Verdict,
 };
 use serde_json::{Value as Json, json};
 
@@ -230,7 +231,7 @@ fn the_last_expression_is_the_value_however_it_is_written() {
 
 #[test]
 fn a_tool_call_runs_and_its_result_matches_the_schema() {
-    let schema = tool_result_schema();
+    let schema = tool::result_schema();
     for (call, success) in [
         (json!({"code": "n * 2", "variables": {"n": 21}}), true),
         (json!({"code": "open('a').read()", "files": {"a": "text"}}), true),
@@ -263,7 +264,7 @@ fn a_tool_call_runs_and_its_result_matches_the_schema() {
     check(&refused.to_tool_json(), &schema, "result");
     check(&Outcome::not_run(Verdict::Cancelled).to_tool_json(), &schema, "result");
     for kind in [ToolRefusal::Usage, ToolRefusal::Refused, ToolRefusal::Sandbox] {
-        check(&tool_refusal(kind, "why"), &schema, "result");
+        check(&tool::refusal(kind, "why"), &schema, "result");
     }
     let long = json!({"code": "while True: pass", "timeout": 3600});
     let limits = Limits { wall_time: Duration::from_millis(500), ..Limits::default() };

@@ -2,9 +2,9 @@
 
 use std::io::{Cursor, Read};
 
-use hatchery::{
-    ChangeKind, Exception, Job, LimitKind, Limits, MimeBundle, MimeData, Outcome, Verdict,
-};
+use hatchery::files::ChangeKind;
+use hatchery::outcome::{MimeBundle, MimeData};
+use hatchery::{Exception, Job, LimitKind, Limits, Outcome, Verdict};
 use serde_json::json;
 
 use crate::support::{exception, run, run_job, with_pool, with_preloaded_pool};

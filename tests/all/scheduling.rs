@@ -4,10 +4,11 @@ use std::fs;
 use std::future::Future;
 use std::time::Duration;
 
+use hatchery::decision::{DecisionKind, Decisions, EvictedTo, JobState, NextDecision, WaitReason};
+use hatchery::status::{Phase, Status};
 use hatchery::{
-    Builder, DecisionKind, Decisions, Error, EvictedTo, Hatchery, Job, JobState, LimitKind, Limits,
-    NextDecision, Outcome, Phase, Priority, Refusal, Session, SessionsConfig, Status, TenantConfig,
-    Verdict, WaitReason,
+    Builder, Error, Hatchery, Job, LimitKind, Limits, Outcome, Priority, Refusal, Session,
+    SessionsConfig, TenantConfig, Verdict,
 };
 use serde_json::{Value, json};
 

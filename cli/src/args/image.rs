@@ -121,7 +121,7 @@ impl ImageArguments {
             UsageError(format!("can't read the setup `{}`: {problem}", path.display()))
         };
         let bytes = fs::read(path).map_err(|error| unreadable(&error))?;
-        let source = hatchery::decode_source(&bytes).map_err(|error| unreadable(&error))?;
+        let source = hatchery::source::decode(&bytes).map_err(|error| unreadable(&error))?;
         Ok(builder.setup(source, path.to_string_lossy()))
     }
 }

@@ -3,7 +3,8 @@
 use std::time::SystemTime;
 
 use bytesize::ByteSize;
-use hatchery::{CacheDir, CacheEntry, EngineConfig, Prune};
+use hatchery::cache::{CacheDir, CacheEntry, Prune};
+use hatchery::config::EngineConfig;
 use serde_json::{Value, json};
 
 use super::image::{age, cache_dir};
@@ -24,7 +25,7 @@ pub(crate) fn run(command: CacheCommand) -> anyhow::Result<Exit> {
 fn info(is_json: bool) -> anyhow::Result<Exit> {
     let EngineConfig { cache_dir, cache_bound_bytes, .. } = EngineConfig::from_env();
     let root = CacheDir::open(cache_dir.as_deref())?.root().to_owned();
-    let entries = hatchery::cache_entries(cache_dir.as_deref())?;
+    let entries = hatchery::cache::entries(cache_dir.as_deref())?;
     if is_json {
         terminal::print(json!({
             "path": root.to_string_lossy(),
@@ -51,7 +52,7 @@ fn prune(arguments: &PruneArguments) -> anyhow::Result<Exit> {
         to_bytes: arguments.to_size.map(|size| size.as_u64()),
         is_dry_run: arguments.dry_run,
     };
-    let pruned = hatchery::prune_cache(cache_dir().as_deref(), &request)?;
+    let pruned = hatchery::cache::prune(cache_dir().as_deref(), &request)?;
     let (removed, kept) = (bytes(&pruned.removed), bytes(&pruned.kept));
     if arguments.json {
         terminal::print(json!({

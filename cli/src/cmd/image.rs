@@ -4,7 +4,11 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use bytesize::ByteSize;
-use hatchery::{CacheDir, EngineConfig, Hatchery, ImageInfo, PackageInfo, PackageOrigin};
+use hatchery::Hatchery;
+use hatchery::cache::CacheDir;
+use hatchery::config::EngineConfig;
+use hatchery::image::ImageInfo;
+use hatchery::python::{PackageInfo, PackageOrigin};
 use serde_json::{Value, json};
 
 use crate::args::{BuildArguments, ImageCommand, RemoveArguments};
@@ -25,7 +29,7 @@ pub(crate) async fn run(command: ImageCommand) -> anyhow::Result<Exit> {
 
 async fn build(arguments: &BuildArguments) -> anyhow::Result<Exit> {
     let builder = arguments.image.apply(Hatchery::builder().progress(progress::sink()))?;
-    let before = hatchery::images(cache_dir().as_deref())?;
+    let before = hatchery::image::list(cache_dir().as_deref())?;
     let image = builder.load_image().await?;
     let was_found = before.iter().any(|before| before.key == image.key);
     if arguments.json {
@@ -44,7 +48,7 @@ async fn build(arguments: &BuildArguments) -> anyhow::Result<Exit> {
 }
 
 fn list(as_array: bool) -> anyhow::Result<Exit> {
-    let images = hatchery::images(cache_dir().as_deref())?;
+    let images = hatchery::image::list(cache_dir().as_deref())?;
     if as_array {
         terminal::print(Value::from_iter(images.iter().map(as_json)))?;
     } else if images.is_empty() {
@@ -70,7 +74,7 @@ fn info(key: &str, is_json: bool) -> anyhow::Result<Exit> {
 fn remove(arguments: &RemoveArguments) -> anyhow::Result<Exit> {
     let cache = cache_dir();
     // Includes damaged images and those of other versions.
-    let all = hatchery::image_keys(cache.as_deref())?;
+    let all = hatchery::image::keys(cache.as_deref())?;
     let mut keys = if arguments.all {
         all
     } else {
@@ -82,7 +86,7 @@ fn remove(arguments: &RemoveArguments) -> anyhow::Result<Exit> {
     keys.sort_unstable();
     keys.dedup();
     for key in &keys {
-        hatchery::remove_image(cache.as_deref(), key)?;
+        hatchery::image::remove(cache.as_deref(), key)?;
         terminal::print(format_args!("removed {}", short(key)))?;
     }
     if keys.is_empty() {
@@ -115,7 +119,7 @@ pub(crate) fn find(key: &str) -> anyhow::Result<ImageInfo> {
     let folder = cache_dir();
     // An unusable cache is not a mistake in the key.
     CacheDir::open(folder.as_deref())?;
-    let found = hatchery::find_image(folder.as_deref(), key);
+    let found = hatchery::image::find(folder.as_deref(), key);
     let advice = "`hatchery image list` shows the images";
     Ok(found.map_err(|error| UsageError(format!("{error}; {advice}")))?)
 }

@@ -1,6 +1,8 @@
 //! `hatchery packages`: lists what programs can import beyond the standard library.
 
-use hatchery::{EngineConfig, Hatchery, PackageInfo};
+use hatchery::Hatchery;
+use hatchery::config::EngineConfig;
+use hatchery::python::PackageInfo;
 use serde_json::Value;
 
 use super::image::{find, package_as_json};
@@ -22,7 +24,7 @@ pub(crate) async fn run(arguments: PackagesArguments) -> anyhow::Result<Exit> {
         }
     };
     let own = tokio::task::spawn_blocking(|| {
-        hatchery::build_packages(&EngineConfig::from_env(), &progress::sink())
+        hatchery::python::packages(&EngineConfig::from_env(), &progress::sink())
     });
     packages.extend(own.await??);
     if arguments.json {
@@ -48,7 +50,7 @@ fn table(packages: &[PackageInfo]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hatchery::PackageOrigin;
+    use hatchery::python::PackageOrigin;
 
     #[test]
     fn a_package_is_printed_as_text_and_as_json() {

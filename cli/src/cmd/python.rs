@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use hatchery::{CacheDir, EngineConfig, Hatchery};
+use hatchery::Hatchery;
+use hatchery::cache::CacheDir;
+use hatchery::config::EngineConfig;
 
 use crate::exit::Exit;
 use crate::{progress, terminal};
@@ -17,7 +19,7 @@ pub(crate) async fn install() -> anyhow::Result<Exit> {
 pub(crate) fn info() -> anyhow::Result<Exit> {
     let config = EngineConfig::from_env();
     let cache = CacheDir::open(config.cache_dir.as_deref())?;
-    terminal::print(format_args!("build    {}", hatchery::WHEEL_REQUIREMENT))?;
+    terminal::print(format_args!("build    {}", hatchery::python::WHEEL_REQUIREMENT))?;
     terminal::print(format_args!("cache    {}", cache.root().display()))?;
     for (name, what) in [("builds", "fetched"), ("modules", "compiled")] {
         let bytes = size_of(&cache.root().join(name));

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use hatchery::{Error, Hatchery, Job, Limits, MimeBundle, Outcome, Refusal, Session, Verdict};
+use hatchery::outcome::MimeBundle;
+use hatchery::{Error, Hatchery, Job, Limits, Outcome, Refusal, Session, Verdict};
 
 use self::assistant::Help;
 use self::command::Command;

@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::path::Path;
 
-use hatchery::{ChangeKind, ChangedFile, Hatchery, Job, Outcome, Verdict};
+use hatchery::files::{ChangeKind, ChangedFile};
+use hatchery::{Hatchery, Job, Outcome, Verdict};
 
 use crate::args::{RunArguments, deterministic};
 use crate::exit::{Exit, UsageError};
@@ -140,7 +141,7 @@ fn source_from_stdin() -> Result<String, UsageError> {
     };
     let mut bytes = Vec::new();
     std::io::stdin().read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
-    hatchery::decode_source(&bytes).map_err(|error| unreadable(&error))
+    hatchery::source::decode(&bytes).map_err(|error| unreadable(&error))
 }
 
 /// Makes an error of the job itself the user's mistake.

@@ -2,7 +2,8 @@
 
 use std::io::Read;
 
-use hatchery::{Hatchery, Job, Session, ToolRefusal};
+use hatchery::tool::ToolRefusal;
+use hatchery::{Hatchery, Job, Session};
 use serde_json::Value;
 
 use super::repl::session_file::SessionFile;
@@ -15,8 +16,8 @@ use crate::{escapes, inputs, progress, signals, terminal};
 /// Prints the schema of calls, or of results.
 pub(crate) fn schema(is_result: bool) -> anyhow::Result<Exit> {
     let schema = match is_result {
-        true => hatchery::tool_result_schema(),
-        false => hatchery::tool_schema(),
+        true => hatchery::tool::result_schema(),
+        false => hatchery::tool::schema(),
     };
     terminal::print(format_args!("{schema:#}"))?;
     Ok(Exit::Success)
@@ -30,7 +31,7 @@ pub(crate) async fn run(arguments: ToolRunArguments) -> anyhow::Result<Exit> {
             Ok(exit)
         }
         Err(error) => {
-            let result = hatchery::tool_refusal(refusal(&error), &format!("{error:#}"));
+            let result = hatchery::tool::refusal(refusal(&error), &format!("{error:#}"));
             terminal::print(escapes::in_json(&result.to_string()))?;
             Err(error)
         }

@@ -67,10 +67,7 @@ impl SchedulerState {
     pub(super) fn admit(&mut self, job: JobId) {
         match self.deciding_on.take() {
             Some(Submission::Job { live, admitted }) => {
-                self.broadcast(|| DecisionKind::Admitted {
-                    job: job.0,
-                    tenant: live.tenant.to_string(),
-                });
+                self.broadcast(|| DecisionKind::Admitted { job, tenant: live.tenant.to_string() });
                 self.jobs.insert(job, live);
                 self.touch(job);
                 if admitted.send(Ok(job)).is_err() {
@@ -128,7 +125,7 @@ impl SchedulerState {
             Some(place) => metrics.turn(place == SessionPlace::OnWorker(worker)),
         }
         seat.assign(live.next_try(due_in, cut));
-        self.broadcast(|| DecisionKind::Dispatched { job: job.0, worker });
+        self.broadcast(|| DecisionKind::Dispatched { job, worker });
     }
 
     pub(super) fn finished(&mut self, worker: WorkerId, job: JobId, finished: Finished) {
@@ -209,10 +206,10 @@ impl SchedulerState {
         self.published.metrics.retried(is_fault_of_sandbox);
         if is_fault_of_sandbox {
             let message = format!("try {attempt}: {reason}");
-            self.published.measures.lock().failed(self.now, Some(job.0), ran_on, message);
+            self.published.measures.lock().failed(self.now, Some(job), ran_on, message);
         }
         tracing::warn!(job = job.0, attempt, reason, "retrying a job");
-        self.record(DecisionKind::Retried { job: job.0, attempt, reason });
+        self.record(DecisionKind::Retried { job, attempt, reason });
     }
 
     pub(super) fn settle(&mut self, job: JobId, settlement: Settlement) {
@@ -276,16 +273,16 @@ impl SchedulerState {
             }
             measures.ended(self.now);
             if let Verdict::SandboxFailed(failure) = &outcome.verdict {
-                measures.failed(self.now, Some(job.0), ran_on, failure.to_string());
+                measures.failed(self.now, Some(job), ran_on, failure.to_string());
             }
-            let error = ProgramError::of(&outcome.verdict, self.now, job.0, ran_on, &live.tenant);
+            let error = ProgramError::of(&outcome.verdict, self.now, job, ran_on, &live.tenant);
             error.into_iter().for_each(|error| measures.program_failed(error));
         }
         if has_started {
             self.published.metrics.queued(queue_wait);
         }
         self.published.metrics.job_ended(&outcome, how);
-        self.broadcast(|| DecisionKind::Ended { job: job.0, how });
+        self.broadcast(|| DecisionKind::Ended { job, how });
         if let Some(reply) = live.reply.take() {
             // Fails if the caller has dropped its ticket.
             let _ = reply.send(outcome);

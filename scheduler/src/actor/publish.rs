@@ -193,6 +193,7 @@ impl SessionPlaces {
                 SessionPlace::Compressed { .. } => &mut places.compressed,
                 SessionPlace::OnDisk { .. } => &mut places.on_disk,
                 SessionPlace::Lost => &mut places.lost,
+                _ => continue,
             };
             *count += 1;
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use engine::{LimitHit, LimitKind, SandboxFailure, Usage};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use pool::WorkerId;
+use pool::{WorkerActivity, WorkerId};
 
 use super::*;
 use crate::status::{
@@ -222,16 +222,5 @@ fn empty() -> SchedulerStatus {
 }
 
 fn worker(number: u64, activity: WorkerActivity) -> pool::WorkerStatus {
-    pool::WorkerStatus {
-        worker: WorkerId(number),
-        session: None,
-        activity,
-        since: Duration::ZERO,
-        age: Duration::ZERO,
-        jobs_served: 0,
-        renewals: 0,
-        memory_bytes: 0,
-        failures: 0,
-        last_error: None,
-    }
+    pool::WorkerStatus::new(WorkerId(number), activity)
 }

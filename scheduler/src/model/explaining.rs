@@ -19,7 +19,7 @@ impl Model {
         };
         let queued = &job.queued;
         Some(Explanation {
-            job: id.0,
+            job: id,
             tenant: queued.tenant.to_string(),
             priority: queued.priority,
             session: queued.session,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use engine::Verdict;
+use pool::JobId;
 use pool::interpreter::fake::FakeSource;
 use scheduler::{
     DecisionKind, JobState, NextDecision, Phase, Priority, Refusal, SchedulerConfig, WaitReason,
@@ -13,13 +14,13 @@ use crate::{
 };
 
 /// Why a job waits, and what is ahead of it.
-async fn waiting(rig: &crate::Rig, job: u64) -> (WaitReason, usize, usize) {
+async fn waiting(rig: &crate::Rig, job: JobId) -> (WaitReason, usize, usize) {
     let explanation = within(rig.scheduler.explain(job)).await.expect("it has not ended");
     match explanation.state {
         JobState::Waiting { reason, ahead_in_tenant, ahead_of_others, .. } => {
             (reason, ahead_in_tenant, ahead_of_others)
         }
-        JobState::Running { .. } => panic!("{explanation}"),
+        _ => panic!("{explanation}"),
     }
 }
 
@@ -67,7 +68,7 @@ async fn an_explanation_names_what_is_ahead() {
         assert!(within(ticket.into_future()).await.is_success());
     }
     assert!(rig.scheduler.explain(job).await.is_none(), "it has ended");
-    assert!(rig.scheduler.explain(u64::MAX).await.is_none(), "there is none");
+    assert!(rig.scheduler.explain(JobId(u64::MAX)).await.is_none(), "there is none");
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ async fn block(rig: &Rig) -> scheduler::Ticket {
 }
 
 /// Receives the next dispatched job.
-async fn dispatched(decisions: &mut Decisions) -> u64 {
+async fn dispatched(decisions: &mut Decisions) -> pool::JobId {
     find(decisions, |kind| match kind {
         DecisionKind::Dispatched { job, .. } => Some(*job),
         _ => None,

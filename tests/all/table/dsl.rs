@@ -6,7 +6,9 @@
 
 use std::fmt::Debug;
 
-use hatchery::{Array, Column, LimitKind, MimeBundle, MimeData, Outcome, Value, Verdict};
+use hatchery::outcome::{MimeBundle, MimeData};
+use hatchery::value::Column;
+use hatchery::{Array, LimitKind, Outcome, Value, Verdict};
 use serde_json::Value as Json;
 
 use super::error::{Error, error};

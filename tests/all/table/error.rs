@@ -1,6 +1,7 @@
 //! An expected exception, with everything that is linked to it.
 
-use hatchery::{Exception, SyntaxPosition};
+use hatchery::Exception;
+use hatchery::outcome::SyntaxPosition;
 
 use super::dsl::Differences;
 use super::text::ANY;

@@ -1,7 +1,8 @@
 //! Arrays, frames and figures: their raw bytes, representations and errors.
 #![expect(clippy::unwrap_used, reason = "a table that can't be made fails")]
 
-use hatchery::{Array, Column, Frame};
+use hatchery::Array;
+use hatchery::value::{Column, Frame};
 use serde_json::json;
 
 use super::dsl::{Row, array, completes, fails, gives_none, raises, shows, texts};

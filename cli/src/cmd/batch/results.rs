@@ -6,7 +6,8 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Context;
-use hatchery::{ChangeKind, ChangedFile, Outcome, Verdict};
+use hatchery::files::{ChangeKind, ChangedFile};
+use hatchery::{Outcome, Verdict};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 

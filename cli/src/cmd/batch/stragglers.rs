@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use hatchery::{EventKind, Outcome, Ticket, Verdict};
+use hatchery::event::EventKind;
+use hatchery::{Outcome, Ticket, Verdict};
 use tokio::sync::watch;
 use tokio::time::Instant;
 

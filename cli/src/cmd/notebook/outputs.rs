@@ -1,6 +1,8 @@
 //! Turns the events of a cell's job into the cell's outputs, in the format of nbformat.
 
-use hatchery::{EventKind, Exception, LimitHit, MimeBundle, MimeData, Outcome, Stream, Verdict};
+use hatchery::event::{EventKind, Stream};
+use hatchery::outcome::{MimeBundle, MimeData};
+use hatchery::{Exception, LimitHit, Outcome, Verdict};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context;
-use hatchery::{
-    ChangeKind, ChangedFile, Checkpoint, Hatchery, Job, Limits, Session, Stream, Verdict,
-};
+use hatchery::event::Stream;
+use hatchery::files::{ChangeKind, ChangedFile};
+use hatchery::{Checkpoint, Hatchery, Job, Limits, Session, Verdict};
 
 use super::board::{Board, Line};
 use super::document::Notebook;

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use hatchery::{ChangeKind, Job, Outcome, Verdict, Workspace};
+use hatchery::files::{ChangeKind, Workspace};
+use hatchery::{Job, Outcome, Verdict};
 
 use super::{Repl, workspace};
 use crate::displays;

@@ -8,7 +8,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use hatchery::{ChangeKind, ChangedFile, Outcome, Verdict};
+use hatchery::files::{ChangeKind, ChangedFile};
+use hatchery::{Outcome, Verdict};
 
 use crate::exit::UsageError;
 use crate::terminal;
@@ -93,7 +94,7 @@ impl Outputs {
 
     fn keep_file(&mut self, file: &ChangedFile) -> anyhow::Result<()> {
         // The name comes from the guest.
-        hatchery::check_path(&file.path)?;
+        hatchery::files::check_path(&file.path)?;
         let path = self.folder.join(&file.path);
         make_folders(&self.folder, Path::new(&file.path).parent().unwrap_or(Path::new("")))?;
         if self.own.contains(&path) {

@@ -1,4 +1,4 @@
-//! The errors of the facade: whatever prevents a job from having an outcome. How a program ends is
+//! The error of the facade: whatever prevents a job from having an outcome. How a program ends is
 //! an outcome.
 
 use std::io;
@@ -87,6 +87,21 @@ pub enum Error {
 impl Error {
     /// Returns whether the same call may succeed later, under less load: a queue is full, memory is
     /// short, or the deadline can't be met.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// use hatchery::Job;
+    ///
+    /// match pool.run(Job::code("1 + 1")).await {
+    ///     Ok(outcome) => println!("{:?}", outcome.verdict),
+    ///     Err(error) if error.is_overloaded() => {
+    ///         println!("try again in {:?}: {error}", error.retry_after());
+    ///     }
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_overloaded(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.is_overload())
     }
