@@ -25,7 +25,6 @@ use crate::{inputs, progress, signals, terminal, threads};
 mod board;
 mod document;
 mod guest;
-mod magics;
 mod outputs;
 mod resume;
 mod runner;
