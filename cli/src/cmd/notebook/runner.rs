@@ -18,7 +18,7 @@ use super::guest;
 use super::outputs::{Finished, Outputs, Problem};
 use super::resume::Places;
 use crate::exit::Exit;
-use crate::follow::remarks;
+use crate::follow::{end, remarks};
 use crate::output::OutputFolder;
 use crate::signals::Interrupts;
 use crate::terminal;
@@ -293,10 +293,7 @@ impl<'a> Run<'a> {
             tokio::select! {
                 count = self.interrupts.more_than(heard) => {
                     heard = count;
-                    match heard {
-                        1 => ticket.interrupt(),
-                        _ => ticket.stop(),
-                    }
+                    end(&ticket, heard);
                 }
                 event = events.next() => match event {
                     Some(event) => outputs.take(event.kind),

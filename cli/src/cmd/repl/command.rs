@@ -213,10 +213,10 @@ mod tests {
             (":put", ":put FILE"),
             (":get a b c", "in quotes"),
             (":put 'a", "quote"),
-            (":files x", "alone"),
+            (":files x", "takes no argument"),
             (":displays", ":displays DIR"),
-            (":quit now", "alone"),
-            (":fork a b", "`a b` is none"),
+            (":quit now", "takes no argument"),
+            (":fork a b", "`a b` can't be"),
             (":fork a/b", "letters"),
             (&long, "at most 40"),
         ] {
