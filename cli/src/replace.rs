@@ -73,9 +73,9 @@ pub(crate) fn replace(
     unfinished.finish(path)
 }
 
-/// Opens and locks a file, again if another process has replaced it meanwhile, so that the path names
-/// the locked file. `verb` is what this process wants with the file, and `busy` the error if another
-/// has the lock.
+/// Opens and locks a file, again if another process has replaced it meanwhile, so that the path
+/// names the locked file. `verb` is what this process wants with the file, and `busy` the error if
+/// another has the lock.
 pub(crate) fn claim(
     path: &Path,
     verb: &str,
