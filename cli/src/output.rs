@@ -83,6 +83,14 @@ impl OutputFolder {
     }
 }
 
+/// Lists the files but deleted ones, with their sizes; `None` if there are none.
+pub(crate) fn list(files: &[ChangedFile]) -> Option<String> {
+    let there = files.iter().filter(|file| file.kind != ChangeKind::Deleted);
+    let listed: Vec<String> =
+        there.map(|file| format!("{} ({} bytes)", file.path, file.contents.len())).collect();
+    (!listed.is_empty()).then(|| listed.join(", "))
+}
+
 fn folder_in(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
         Ok(()) | Err(Errno::EXIST) => {}

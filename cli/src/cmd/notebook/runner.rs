@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context;
-use hatchery::{
-    ChangeKind, ChangedFile, Checkpoint, Hatchery, Job, Limits, Session, Stream, Verdict,
-};
+use hatchery::{ChangedFile, Checkpoint, Hatchery, Job, Limits, Session, Stream, Verdict};
 
 use super::board::{Board, Line};
 use super::document::Notebook;
@@ -19,7 +17,7 @@ use super::outputs::{Finished, Outputs, Problem};
 use super::resume::Places;
 use crate::exit::Exit;
 use crate::follow::{end, remarks};
-use crate::output::OutputFolder;
+use crate::output::{OutputFolder, list};
 use crate::signals::Interrupts;
 use crate::terminal;
 
@@ -327,19 +325,11 @@ impl<'a> Run<'a> {
     /// file that should be written was.
     fn keep_files(&self) -> bool {
         let name = &self.task.name;
-        let files: Vec<ChangedFile> =
-            self.files.values().filter(|file| file.kind != ChangeKind::Deleted).cloned().collect();
-        if files.is_empty() {
-            return true;
-        }
+        let files: Vec<ChangedFile> = self.files.values().cloned().collect();
+        let Some(listed) = list(&files) else { return true };
         let Some((output, folder)) = &self.task.files else {
-            let names: Vec<String> = files
-                .iter()
-                .map(|file| format!("{} ({} bytes)", file.path, file.contents.len()))
-                .collect();
-            let names = names.join(", ");
             terminal::note(format_args!(
-                "{name}: wrote {names}; keep such files with --output-dir DIR"
+                "{name}: wrote {listed}; keep such files with --output-dir DIR"
             ));
             return true;
         };
