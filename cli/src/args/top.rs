@@ -8,10 +8,6 @@ use clap::Args;
 const DEFAULT_ADDRESS: &str = "127.0.0.1:9184";
 
 #[derive(Debug, Args)]
-#[cfg_attr(
-    not(feature = "monitor"),
-    expect(dead_code, reason = "without the feature, the command only says so")
-)]
 pub(crate) struct TopArguments {
     /// The address where the batch serves its metrics.
     #[arg(value_name = "ADDR", default_value = DEFAULT_ADDRESS)]
