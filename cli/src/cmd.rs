@@ -10,4 +10,5 @@ pub(crate) mod python;
 pub(crate) mod repl;
 pub(crate) mod run;
 pub(crate) mod tool;
+#[cfg(feature = "monitor")]
 pub(crate) mod top;

@@ -101,7 +101,7 @@ pub(crate) async fn follow_with(
 }
 
 /// Interrupts or stops a program, depending on the number of Ctrl-C so far.
-fn end(ticket: &Ticket, heard: u32) {
+pub(crate) fn end(ticket: &Ticket, heard: u32) {
     match heard {
         1 => ticket.interrupt(),
         _ => ticket.stop(),

@@ -15,6 +15,7 @@ mod escapes;
 mod exit;
 mod follow;
 mod inputs;
+#[cfg_attr(not(feature = "monitor"), path = "monitor/absent.rs")]
 mod monitor;
 mod output;
 mod progress;
@@ -57,7 +58,10 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Run(arguments) => cmd::run::run(*arguments).await,
         Command::Batch(arguments) => cmd::batch::run(*arguments).await,
+        #[cfg(feature = "monitor")]
         Command::Top(arguments) => cmd::top::run(arguments).await,
+        #[cfg(not(feature = "monitor"))]
+        Command::Top(_) => Err(monitor::absent("`hatchery top`").into()),
         Command::Repl(arguments) => cmd::repl::run(*arguments).await,
         Command::Notebook { command: NotebookCommand::Run(arguments) } => {
             cmd::notebook::run(*arguments).await

@@ -48,21 +48,20 @@ impl OutputFolder {
     pub(crate) fn keep(&self, files: &[ChangedFile]) -> Vec<String> {
         let there = files.iter().filter(|file| file.kind != ChangeKind::Deleted);
         let problem = |file: &ChangedFile| {
-            // Names from the guest follow the rule for input files: plain and relative.
-            let written = match hatchery::files::check_path(&file.path) {
-                Ok(()) => self.write(&file.path, &file.contents).map_err(|error| error.to_string()),
-                Err(bad) => Err(bad.to_string()),
-            };
-            written.err().map(|error| format!("can't write `{}`: {error}", file.path))
+            let error = self.write(file, true).err()?;
+            Some(format!("can't write `{}`: {error}", file.path))
         };
         there.filter_map(problem).collect()
     }
 
-    /// Writes a file at a plain relative path, overwriting an existing file.
-    fn write(&self, path: &str, contents: &[u8]) -> io::Result<()> {
+    /// Writes a file. An existing one is overwritten, or the error is `AlreadyExists`.
+    pub(crate) fn write(&self, file: &ChangedFile, overwrites: bool) -> io::Result<()> {
+        let ChangedFile { path, contents, .. } = file;
+        // Names from the guest follow the rule for input files: plain and relative.
+        hatchery::files::check_path(path).map_err(io::Error::other)?;
         let (folders, name) = match path.rsplit_once('/') {
             Some((folders, name)) => (Some(folders), name),
-            None => (None, path),
+            None => (None, path.as_str()),
         };
         let mut folder = self.handle.try_clone()?;
         for part in folders.into_iter().flat_map(|folders| folders.split('/')) {
@@ -71,6 +70,7 @@ impl OutputFolder {
         // Non-blocking: an existing pipe may have no reader.
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = if overwrites { flags } else { flags | OFlags::EXCL };
         let mode = Mode::from_raw_mode(0o666);
         let opened = rustix::fs::openat(&folder, name, flags, mode);
         let mut file = File::from(opened.map_err(|errno| explained(&folder, name, errno))?);
@@ -81,6 +81,14 @@ impl OutputFolder {
         file.set_len(0)?;
         file.write_all(contents)
     }
+}
+
+/// Lists the files but deleted ones, with their sizes; `None` if there are none.
+pub(crate) fn list(files: &[ChangedFile]) -> Option<String> {
+    let there = files.iter().filter(|file| file.kind != ChangeKind::Deleted);
+    let listed: Vec<String> =
+        there.map(|file| format!("{} ({} bytes)", file.path, file.contents.len())).collect();
+    (!listed.is_empty()).then(|| listed.join(", "))
 }
 
 fn folder_in(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {

@@ -1,15 +1,20 @@
-//! Replaces a file atomically.
+//! Replaces a file atomically, and locks one that others may replace.
 //!
 //! A reader finds either the old file or the new one, complete, even if this process is killed or
 //! the machine loses power. Note that a link at the path is replaced, not followed, unless the
 //! caller uses [`through_links`] first, as for files that the user named.
 
-use std::fs::{self, File, Metadata, Permissions};
+use std::fs::{self, File, Metadata, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempPath;
+
+use crate::exit::UsageError;
+
+/// How often a file may be replaced while it is being locked.
+const MOST_TRIES: usize = 10;
 
 /// Who may read a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +71,49 @@ pub(crate) fn replace(
     write(&mut file)?;
     file.sync_all()?;
     unfinished.finish(path)
+}
+
+/// Opens and locks a file, again if another process has replaced it meanwhile, so that the path
+/// names the locked file. `verb` is what this process wants with the file, and `busy` the error if
+/// another has the lock.
+pub(crate) fn claim(
+    path: &Path,
+    verb: &str,
+    busy: &str,
+    mut open: impl FnMut() -> io::Result<File>,
+) -> Result<File, UsageError> {
+    let shown = path.display();
+    let unusable = |error| UsageError(format!("can't {verb} `{shown}`: {error}"));
+    for _ in 0..MOST_TRIES {
+        let file = open().map_err(unusable)?;
+        // A file system without locks can't have one held.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(UsageError(busy.to_owned()));
+        }
+        if is_at(&file, path).map_err(unusable)? {
+            return Ok(file);
+        }
+    }
+    Err(UsageError(format!("`{shown}` is being replaced again and again")))
+}
+
+/// Returns whether the path names this file.
+pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    match path.metadata() {
+        Ok(there) => Ok(identity(&there) == identity(&file.metadata()?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns whether both paths name the same existing file. Neither is opened: it may be a pipe.
+pub(crate) fn is_same(first: &Path, second: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().map(|found| identity(&found)).ok();
+    identity(first).is_some() && identity(first) == identity(second)
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 /// Removes a file if it exists, durably.

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::OpenOptions;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +20,7 @@ use crate::args::{BatchArguments, ProgressForm, deterministic};
 use crate::exit::{Exit, UsageError};
 use crate::monitor::Monitor;
 use crate::output::OutputFolder;
+use crate::replace::is_same;
 use crate::threads::cpus;
 use crate::{inputs, signals, terminal};
 
@@ -196,9 +196,7 @@ async fn create(arguments: &BatchArguments) -> anyhow::Result<(Sink, Earlier)> {
         let stdout = BufWriter::new(tokio::io::stdout());
         return Ok((Sink::Stream(Box::new(stdout)), Earlier::default()));
     };
-    if let (Ok(out), Ok(jobs)) = (path.metadata(), arguments.jobs.metadata())
-        && (out.dev(), out.ino()) == (jobs.dev(), jobs.ino())
-    {
+    if is_same(path, &arguments.jobs) {
         let text = format!("`{}` holds the jobs; write the results elsewhere", path.display());
         return Err(UsageError(text).into());
     }

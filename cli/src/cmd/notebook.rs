@@ -4,7 +4,6 @@
 //! is saved as it was before that cell, so that a later run can resume there.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,12 +19,12 @@ use self::runner::{Settings, Task};
 use crate::args::NotebookArguments;
 use crate::exit::{Exit, UsageError};
 use crate::output::OutputFolder;
+use crate::replace::is_same;
 use crate::{inputs, progress, signals, terminal, threads};
 
 mod board;
 mod document;
 mod guest;
-mod magics;
 mod outputs;
 mod resume;
 mod runner;
@@ -210,12 +209,6 @@ fn places_of(source: &Path, folder: Option<&Path>) -> Option<(PathBuf, Option<St
     };
     name.push(".ipynb");
     Some((folder.join(name), Some(stem.to_string_lossy().into_owned())))
-}
-
-/// Returns whether both paths are the same existing file.
-fn is_same(first: &Path, second: &Path) -> bool {
-    let identity = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
-    identity(first).is_some() && identity(first) == identity(second)
 }
 
 /// Returns a digest of the names and contents of the input files.

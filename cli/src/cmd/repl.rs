@@ -35,7 +35,7 @@ mod command;
 mod files;
 mod guest;
 mod history;
-pub(super) mod input;
+mod input;
 mod reader;
 pub(super) mod session_file;
 mod terminal;

@@ -3,13 +3,13 @@
 use std::io::Read;
 use std::path::Path;
 
-use hatchery::files::{ChangeKind, ChangedFile};
+use hatchery::files::ChangedFile;
 use hatchery::{Hatchery, Job, Outcome, Verdict};
 
 use crate::args::{RunArguments, deterministic};
 use crate::exit::{Exit, UsageError};
 use crate::follow::{follow, report};
-use crate::output::OutputFolder;
+use crate::output::{OutputFolder, list};
 use crate::{displays, escapes, inputs, progress, signals, terminal};
 
 pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
@@ -69,17 +69,10 @@ fn returned(outcome: &Outcome) -> Option<&str> {
 /// file that should be written was.
 fn keep_files(outcome: &Outcome, output: Option<&OutputFolder>, arguments: &RunArguments) -> bool {
     let Some(folder) = output else {
-        if !outcome.files.is_empty() && !arguments.json {
-            let written = outcome.files.iter().filter(|file| file.kind != ChangeKind::Deleted);
-            let names: Vec<String> = written
-                .map(|file| format!("{} ({} bytes)", file.path, file.contents.len()))
-                .collect();
-            if !names.is_empty() {
-                let names = names.join(", ");
-                terminal::note(format_args!(
-                    "the program wrote {names}; keep such files with --output-dir DIR"
-                ));
-            }
+        if let Some(files) = list(&outcome.files).filter(|_| !arguments.json) {
+            terminal::note(format_args!(
+                "the program wrote {files}; keep such files with --output-dir DIR"
+            ));
         }
         return true;
     };

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::notebooks::{cells, check_schema, result, run_notebook, stream, write};
-use crate::text;
+use crate::{run, text};
 
 #[test]
 fn displays_of_earlier_cells_are_updated() {
@@ -40,6 +40,14 @@ fn the_environment_and_awaited_tasks_span_cells() {
     assert!(awaited.contains("In[5]:2: RuntimeWarning: coroutine 'work' was never"), "{awaited}");
     let far = cells[5]["outputs"].to_string();
     assert!(far.contains("<sys>:0: UserWarning: far") && !far.contains("<hatchery"), "{far}");
+}
+
+/// The translation needs nothing but CPython, so no notebook is run for it.
+#[test]
+fn cells_are_translated_to_python() {
+    let translation = include_str!("../../src/cmd/notebook/guest/translation.py");
+    let output = run(&["run", "-c", &[translation, include_str!("translation.py")].join("\n")]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
 #[test]

@@ -6,10 +6,9 @@
 //! did, other limits, and cut stragglers are final.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::Context;
@@ -18,16 +17,13 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::exit::UsageError;
-use crate::replace::{Access, replace, through_links};
+use crate::replace::{self, Access, replace, through_links};
 use crate::terminal;
 
 use super::ids::digest;
 
 /// The reason in the results of stragglers.
 pub(super) const STRAGGLER: &str = "straggler";
-
-/// How often the file may be replaced while it is being opened.
-const MOST_TRIES: usize = 10;
 
 /// The results that count. Identical lines, ids included, have one each.
 #[derive(Debug, Default)]
@@ -147,41 +143,13 @@ pub(super) fn resume(path: &Path) -> anyhow::Result<(Earlier, File)> {
 
 /// Locks the file against other batches until this one ends. A resuming batch may have replaced the
 /// file since it was opened; if so, opens and locks the new one.
-pub(super) fn claim(
-    mut file: File,
-    path: &Path,
-    options: &OpenOptions,
-) -> Result<File, UsageError> {
-    let unusable = |error| UsageError(format!("can't write `{}`: {error}", path.display()));
-    for _ in 0..MOST_TRIES {
-        lock(&file, path)?;
-        if is_at(&file, path).map_err(unusable)? {
-            return Ok(file);
-        }
-        file = options.open(path).map_err(unusable)?;
-    }
-    Err(UsageError(format!("`{}` is being replaced again and again", path.display())))
-}
-
-fn lock(file: &File, path: &Path) -> Result<(), UsageError> {
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(UsageError(format!(
-            "another batch writes to `{}`: wait until it ends, or give another --out",
-            path.display()
-        ))),
-        // A file system without locks can't have one held.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
-    }
-}
-
-/// Returns whether the path still names this file.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let number = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
-    match path.metadata() {
-        Ok(there) => Ok(number(there) == number(file.metadata()?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
+pub(super) fn claim(file: File, path: &Path, options: &OpenOptions) -> Result<File, UsageError> {
+    let busy = format!(
+        "another batch writes to `{}`: wait until it ends, or give another --out",
+        path.display()
+    );
+    let mut opened = Some(file);
+    replace::claim(path, "write", &busy, || opened.take().map_or_else(|| options.open(path), Ok))
 }
 
 /// Reads every line of the file. An error names its line.
@@ -392,7 +360,8 @@ mod tests {
         fs::write(&path, format!("{rerun}\n{}\n", done(2, true))).unwrap();
         let (one, other) = (options.open(&path).unwrap(), options.open(&path).unwrap());
         let (_, resumed) = resume(&path).unwrap();
-        assert!(is_at(&resumed, &path).unwrap() && !is_at(&one, &path).unwrap());
+        assert!(replace::is_at(&resumed, &path).unwrap());
+        assert!(!replace::is_at(&one, &path).unwrap());
         let refused = claim(one, &path, &options).unwrap_err().to_string();
         assert!(refused.contains("another batch"), "{refused}");
         drop(resumed);
@@ -403,7 +372,7 @@ mod tests {
         let file = options.open(&path).unwrap();
         fs::remove_file(&path).unwrap();
         let file = claim(file, &path, &options).unwrap();
-        assert!(is_at(&file, &path).unwrap());
+        assert!(replace::is_at(&file, &path).unwrap());
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! Whatever a run doesn't change stays as it was, byte for byte: unknown fields, their order, and
 //! the spelling of numbers. A run replaces the outputs and execution counts of code cells.
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::ser::PrettyFormatter;
 use serde_json::value::RawValue;
@@ -16,8 +16,7 @@ const LANGUAGES: [&str; 3] = ["python", "python3", "ipython"];
 const INDENTATION: &str = " ";
 
 /// A JSON object with its fields in their order.
-#[derive(Debug, Clone)]
-struct Fields(Vec<(String, Box<RawValue>)>);
+type Fields = IndexMap<String, Box<RawValue>>;
 
 /// A notebook.
 #[derive(Debug, Clone)]
@@ -27,7 +26,18 @@ pub(super) struct Notebook {
     indentation: String,
 }
 
-#[derive(Debug, Clone)]
+/// A field as it is written.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Field<'a> {
+    Kept(&'a RawValue),
+    Cells(&'a [Cell]),
+    Count(Option<usize>),
+    Outputs(&'a [Value]),
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
 enum Cell {
     /// Text, or code that isn't run because it is empty or tagged `skip-execution`.
     Other(Box<RawValue>),
@@ -55,7 +65,7 @@ impl Notebook {
                 serde_json::error::Category::Data => no_notebook.to_owned(),
                 _ => format!("{no_notebook}, because it is not valid JSON: {error}"),
             })?;
-        let version: Option<u64> = fields.parsed("nbformat");
+        let version: Option<u64> = parsed(&fields, "nbformat");
         match version {
             Some(4) => {}
             Some(version) => {
@@ -67,13 +77,12 @@ impl Notebook {
             }
             None => return Err(format!("{no_notebook}: it has no `nbformat`")),
         }
-        if let Some(language) = fields.language()
+        if let Some(language) = language(&fields)
             && !LANGUAGES.contains(&language.to_ascii_lowercase().as_str())
         {
             return Err(format!("it is written in {language}, and only Python can be run"));
         }
-        let cells: Vec<Box<RawValue>> = fields
-            .parsed("cells")
+        let cells: Vec<Box<RawValue>> = parsed(&fields, "cells")
             .ok_or_else(|| format!("{no_notebook}: it has no array of `cells`"))?;
         let cells = cells.into_iter().zip(1..).map(|(cell, number)| {
             Cell::read(cell).map_err(|problem| format!("its cell {number} is invalid: {problem}"))
@@ -113,18 +122,18 @@ impl Cell {
     fn read(raw: Box<RawValue>) -> Result<Self, String> {
         let fields: Fields =
             serde_json::from_str(raw.get()).map_err(|_| "it is not an object".to_owned())?;
-        let kind: String = fields.parsed("cell_type").ok_or("it has no `cell_type`")?;
+        let kind: String = parsed(&fields, "cell_type").ok_or("it has no `cell_type`")?;
         if kind != "code" {
             return Ok(Self::Other(raw));
         }
-        let source = match fields.parsed("source") {
+        let source = match parsed(&fields, "source") {
             Some(Value::String(text)) => text,
             Some(Value::Array(lines)) if lines.iter().all(Value::is_string) => {
                 lines.iter().filter_map(Value::as_str).collect()
             }
             _ => return Err("its `source` is neither a string nor an array of strings".to_owned()),
         };
-        let metadata: Value = fields.parsed("metadata").unwrap_or_default();
+        let metadata: Value = parsed(&fields, "metadata").unwrap_or_default();
         let has_tag = |name: &str| {
             metadata["tags"].as_array().is_some_and(|tags| tags.iter().any(|tag| tag == name))
         };
@@ -142,85 +151,41 @@ impl Cell {
     }
 }
 
-impl Fields {
-    fn get(&self, name: &str) -> Option<&RawValue> {
-        self.0.iter().find(|(field, _)| field == name).map(|(_, value)| &**value)
-    }
-
-    /// Parses a field, if it exists and has that type.
-    fn parsed<'a, T: Deserialize<'a>>(&'a self, name: &str) -> Option<T> {
-        self.get(name).and_then(|value| serde_json::from_str(value.get()).ok())
-    }
-
-    /// Returns the language that a notebook's metadata names.
-    fn language(&self) -> Option<String> {
-        let metadata: Value = self.parsed("metadata")?;
-        let named = [&metadata["kernelspec"]["language"], &metadata["language_info"]["name"]];
-        let mut named = named.iter().filter_map(|name| name.as_str());
-        named.find(|name| !name.is_empty()).map(str::to_owned)
-    }
+/// Parses a field, if it exists and has that type.
+fn parsed<'a, T: Deserialize<'a>>(fields: &'a Fields, name: &str) -> Option<T> {
+    fields.get(name).and_then(|value| serde_json::from_str(value.get()).ok())
 }
 
-impl<'de> Deserialize<'de> for Fields {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
-
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Fields;
-
-            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                formatter.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(field) = map.next_entry()? {
-                    fields.push(field);
-                }
-                Ok(Fields(fields))
-            }
-        }
-
-        deserializer.deserialize_map(InOrder)
-    }
+/// Returns the language that a notebook's metadata names.
+fn language(fields: &Fields) -> Option<String> {
+    let metadata: Value = parsed(fields, "metadata")?;
+    let named = [&metadata["kernelspec"]["language"], &metadata["language_info"]["name"]];
+    let mut named = named.iter().filter_map(|name| name.as_str());
+    named.find(|name| !name.is_empty()).map(str::to_owned)
 }
 
 impl Serialize for Notebook {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for (name, value) in &self.fields.0 {
-            match name.as_str() {
-                "cells" => map.serialize_entry(name, &self.cells)?,
-                _ => map.serialize_entry(name, value)?,
-            }
-        }
-        map.end()
+        written(&self.fields, [("cells", Field::Cells(&self.cells))]).serialize(serializer)
     }
 }
 
-impl Serialize for Cell {
+impl Serialize for CodeCell {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let cell = match self {
-            Self::Other(raw) => return raw.serialize(serializer),
-            Self::Code(cell) => cell,
-        };
-        let mut map = serializer.serialize_map(None)?;
-        for (name, value) in &cell.fields.0 {
-            match name.as_str() {
-                "execution_count" => map.serialize_entry(name, &cell.execution_count)?,
-                "outputs" => map.serialize_entry(name, &cell.outputs)?,
-                _ => map.serialize_entry(name, value)?,
-            }
-        }
         // Both are required, but a file that Jupyter didn't write may lack them.
-        if cell.fields.get("execution_count").is_none() {
-            map.serialize_entry("execution_count", &cell.execution_count)?;
-        }
-        if cell.fields.get("outputs").is_none() {
-            map.serialize_entry("outputs", &cell.outputs)?;
-        }
-        map.end()
+        let count = ("execution_count", Field::Count(self.execution_count));
+        let outputs = ("outputs", Field::Outputs(&self.outputs));
+        written(&self.fields, [count, outputs]).serialize(serializer)
     }
+}
+
+/// Returns the fields with new values in the places of the old ones; new fields come last.
+fn written<'a>(
+    fields: &'a Fields,
+    new: impl IntoIterator<Item = (&'a str, Field<'a>)>,
+) -> IndexMap<&'a str, Field<'a>> {
+    let kept = fields.iter().map(|(name, value)| (name.as_str(), Field::Kept(value)));
+    kept.chain(new).collect()
 }
 
 /// Returns the indentation of the file's first field, so that new parts match the old ones.

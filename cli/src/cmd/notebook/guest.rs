@@ -4,16 +4,15 @@
 //! The guest's side is the Python package in `guest/`, which exists only in a session's memory.
 
 use hatchery::{Job, Limits};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::magics::translate;
 use crate::cmd::guest::{Module, TIMING, own_limits};
 
 /// The package's name, under which its files import each other.
 const PACKAGE: &str = "hatchery_notebook";
 
 /// The package's files. The first one is the package itself.
-const FILES: [(&str, &str); 15] = [
+const FILES: [(&str, &str); 16] = [
     ("", include_str!("guest/__init__.py")),
     ("capture", include_str!("guest/capture.py")),
     ("errors", include_str!("guest/errors.py")),
@@ -29,6 +28,7 @@ const FILES: [(&str, &str); 15] = [
     ("shell", include_str!("guest/shell.py")),
     ("showing", include_str!("guest/showing.py")),
     ("timing", include_str!("guest/timing.py")),
+    ("translation", include_str!("guest/translation.py")),
 ];
 
 /// Imports the package. Its files are named like the agent's, so that tracebacks leave them out.
@@ -77,10 +77,7 @@ pub(super) fn remember(limits: &Limits) -> Job {
 
 /// Returns the job of a cell.
 pub(super) fn cell(written: &str, number: usize, limits: &Limits) -> Job {
-    let translated = translate(written);
-    let arguments =
-        [json!(translated.source), json!(written), json!(number), json!(translated.is_quiet)];
-    call("run_cell", &arguments).limits(limits.clone())
+    call("run_cell", &[written.into(), number.into()]).limits(limits.clone())
 }
 
 /// Returns a call of one of the package's functions.

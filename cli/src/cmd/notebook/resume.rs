@@ -15,8 +15,8 @@ use serde_json::Value;
 use super::document::Notebook;
 use crate::replace::{self, Access, Unfinished, replace};
 
-/// The version of the record's format.
-const VERSION: u32 = 1;
+/// The version of the record's format, and of the functions that a saved session has for its cells.
+const VERSION: u32 = 2;
 
 /// The paths of one notebook's files.
 #[derive(Debug, Clone, PartialEq, Eq)]

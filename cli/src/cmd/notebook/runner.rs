@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use hatchery::event::Stream;
-use hatchery::files::{ChangeKind, ChangedFile};
+use hatchery::files::ChangedFile;
 use hatchery::{Checkpoint, Hatchery, Job, Limits, Session, Verdict};
 
 use super::board::{Board, Line};
@@ -18,8 +18,8 @@ use super::guest;
 use super::outputs::{Finished, Outputs, Problem};
 use super::resume::Places;
 use crate::exit::Exit;
-use crate::follow::remarks;
-use crate::output::OutputFolder;
+use crate::follow::{end, remarks};
+use crate::output::{OutputFolder, list};
 use crate::signals::Interrupts;
 use crate::terminal;
 
@@ -293,10 +293,7 @@ impl<'a> Run<'a> {
             tokio::select! {
                 count = self.interrupts.more_than(heard) => {
                     heard = count;
-                    match heard {
-                        1 => ticket.interrupt(),
-                        _ => ticket.stop(),
-                    }
+                    end(&ticket, heard);
                 }
                 event = events.next() => match event {
                     Some(event) => outputs.take(event.kind),
@@ -330,19 +327,11 @@ impl<'a> Run<'a> {
     /// file that should be written was.
     fn keep_files(&self) -> bool {
         let name = &self.task.name;
-        let files: Vec<ChangedFile> =
-            self.files.values().filter(|file| file.kind != ChangeKind::Deleted).cloned().collect();
-        if files.is_empty() {
-            return true;
-        }
+        let files: Vec<ChangedFile> = self.files.values().cloned().collect();
+        let Some(listed) = list(&files) else { return true };
         let Some((output, folder)) = &self.task.files else {
-            let names: Vec<String> = files
-                .iter()
-                .map(|file| format!("{} ({} bytes)", file.path, file.contents.len()))
-                .collect();
-            let names = names.join(", ");
             terminal::note(format_args!(
-                "{name}: wrote {names}; keep such files with --output-dir DIR"
+                "{name}: wrote {listed}; keep such files with --output-dir DIR"
             ));
             return true;
         };

@@ -216,7 +216,7 @@ mod tests {
             (":files x", "takes no argument"),
             (":displays", ":displays DIR"),
             (":quit now", "takes no argument"),
-            (":fork a b", "`a b` is none"),
+            (":fork a b", "`a b` can't be"),
             (":fork a/b", "letters"),
             (&long, "at most 40"),
         ] {

@@ -112,7 +112,7 @@ pub(super) enum Part {
 
 /// Scans lines one after another.
 #[derive(Debug, Default, Clone)]
-pub(in crate::cmd) struct Scanner {
+pub(super) struct Scanner {
     open: Vec<Open>,
     /// Whether the last line ended with a backslash that joins the next one.
     is_joined: bool,
@@ -135,18 +135,8 @@ impl Scanner {
         self.is_broken || (self.open.is_empty() && !self.is_joined && !self.in_block)
     }
 
-    /// Returns whether the next line continues something, or may do so because of an error.
-    pub(in crate::cmd) fn is_open(&self) -> bool {
-        self.is_broken || !self.open.is_empty() || self.is_joined
-    }
-
-    /// Returns the last character of the current logical line that is neither space nor comment.
-    pub(in crate::cmd) fn last(&self) -> Option<char> {
-        self.last
-    }
-
     /// Scans one line without its end.
-    pub(in crate::cmd) fn line(&mut self, line: &str) {
+    pub(super) fn line(&mut self, line: &str) {
         if !self.is_broken {
             self.parts(line, |_, _| {});
             self.end();

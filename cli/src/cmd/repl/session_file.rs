@@ -5,7 +5,7 @@
 //! anyway, the session goes into another file beside it. A missing file is created empty, and
 //! counts as having no session.
 
-use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -13,10 +13,7 @@ use std::path::{Path, PathBuf};
 use hatchery::Session;
 
 use crate::exit::UsageError;
-use crate::replace::{Access, Unfinished, folder_of, through_links};
-
-/// How often the file may be replaced while it is being opened.
-const MOST_TRIES: usize = 10;
+use crate::replace::{Access, Unfinished, claim, folder_of, through_links};
 
 /// The file of `--session`.
 #[derive(Debug)]
@@ -45,28 +42,16 @@ impl SessionFile {
             let text = format!("`{shown}` can't hold a session; name a file in an existing folder");
             return Err(UsageError(text).into());
         }
-        for _ in 0..MOST_TRIES {
-            let file = match File::open(path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => make(path),
-                opened => opened,
-            };
-            let file =
-                file.map_err(|error| UsageError(format!("can't open `{shown}`: {error}")))?;
-            if let Err(TryLockError::WouldBlock) = file.try_lock() {
-                let text = format!(
-                    "another prompt uses the session in `{shown}`; end that prompt, or continue \
-                     with a copy of the file"
-                );
-                return Err(UsageError(text).into());
-            }
-            let stamp = Stamp::of(&file.metadata()?);
-            // Another prompt may have ended meanwhile and replaced the file.
-            if stamp_at(path)?.as_ref() == Some(&stamp) {
-                let path = through_links(path);
-                return Ok(Self { path, last: (file, stamp) });
-            }
-        }
-        Err(UsageError(format!("`{shown}` is being replaced again and again")).into())
+        let busy = format!(
+            "another prompt uses the session in `{shown}`; end that prompt, or continue with a \
+             copy of the file"
+        );
+        let file = claim(path, "open", &busy, || match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make(path),
+            opened => opened,
+        })?;
+        let stamp = Stamp::of(&file.metadata()?);
+        Ok(Self { path: through_links(path), last: (file, stamp) })
     }
 
     /// Returns the path, if the file holds a session.

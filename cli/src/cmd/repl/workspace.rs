@@ -3,15 +3,15 @@
 //! Files of the host that were there before are never overwritten.
 
 use std::collections::BTreeSet;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use hatchery::files::{ChangeKind, ChangedFile};
 use hatchery::{Outcome, Verdict};
 
 use crate::exit::UsageError;
+use crate::output::OutputFolder;
 use crate::terminal;
 
 /// Where a session's files are.
@@ -68,72 +68,44 @@ pub(super) fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
 /// The folder of `--output-dir`, which receives the files that inputs create and change.
 #[derive(Debug)]
 pub(super) struct Outputs {
-    folder: PathBuf,
+    folder: OutputFolder,
     /// The files there that this prompt wrote, and so may replace.
-    own: BTreeSet<PathBuf>,
+    own: BTreeSet<String>,
 }
 
 impl Outputs {
     pub(super) fn open(folder: &Path) -> Result<Self, UsageError> {
-        fs::create_dir_all(folder)
-            .map_err(|error| UsageError(format!("can't create `{}`: {error}", folder.display())))?;
-        Ok(Self { folder: folder.to_owned(), own: BTreeSet::new() })
+        Ok(Self { folder: OutputFolder::open(folder)?, own: BTreeSet::new() })
     }
 
     /// Writes the files, and returns whether all were written.
     pub(super) fn keep(&mut self, files: &[ChangedFile]) -> bool {
         let mut are_kept = true;
         for file in files.iter().filter(|file| file.kind != ChangeKind::Deleted) {
-            if let Err(error) = self.keep_file(file) {
-                terminal::error(format_args!("can't write `{}`: {error:#}", file.path));
-                are_kept = false;
-            }
+            let path = &file.path;
+            let problem = match self.folder.write(file, self.own.contains(path)) {
+                Ok(()) => {
+                    self.own.insert(path.clone());
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => format!(
+                    "`{}` existed before and is left alone; use `:get` to fetch the file under \
+                     another name",
+                    self.folder.path().join(path).display()
+                ),
+                Err(error) => error.to_string(),
+            };
+            terminal::error(format_args!("can't write `{path}`: {problem}"));
+            are_kept = false;
         }
         are_kept
     }
-
-    fn keep_file(&mut self, file: &ChangedFile) -> anyhow::Result<()> {
-        // The name comes from the guest.
-        hatchery::files::check_path(&file.path)?;
-        let path = self.folder.join(&file.path);
-        make_folders(&self.folder, Path::new(&file.path).parent().unwrap_or(Path::new("")))?;
-        if self.own.contains(&path) {
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-                _ => {}
-            }
-        }
-        match write_new(&path, &file.contents) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => anyhow::bail!(
-                "`{}` existed before and is left alone; use `:get` to fetch the file under another \
-                 name",
-                path.display()
-            ),
-            written => written?,
-        }
-        self.own.insert(path);
-        Ok(())
-    }
-}
-
-/// Creates the folders of this relative path, and refuses links, which could lead elsewhere.
-fn make_folders(base: &Path, path: &Path) -> anyhow::Result<()> {
-    let mut folder = base.to_owned();
-    for part in path {
-        folder.push(part);
-        match folder.symlink_metadata() {
-            Ok(metadata) if metadata.is_dir() => {}
-            Ok(_) => anyhow::bail!("`{}` is not a folder", folder.display()),
-            Err(_) => fs::create_dir(&folder)
-                .with_context(|| format!("can't create `{}`", folder.display()))?,
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn changed(path: &str, contents: &str) -> ChangedFile {
         ChangedFile {

@@ -375,7 +375,7 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    use super::super::view::tests::{busy, worker};
+    use super::super::samples::{busy, worker};
     use super::*;
 
     fn screen(view: View) -> Screen {

@@ -156,17 +156,9 @@ impl Tenant {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
+    use super::super::samples::busy;
     use super::*;
-
-    /// A busy pool, as `/status` sends it.
-    pub(in crate::cmd::top) fn busy() -> View {
-        serde_json::from_str(include_str!("busy.json")).unwrap()
-    }
-
-    pub(in crate::cmd::top) fn worker(worker: u64) -> Worker {
-        Worker { worker, activity: "ready".to_owned(), ..Worker::default() }
-    }
 
     #[test]
     fn a_status_is_parsed_as_it_is_sent() {

@@ -13,9 +13,9 @@ from hatchery_notebook.randomness import go_on, remember
 __all__ = ["go_on", "remember", "run_cell"]
 
 
-def run_cell(source, written, number, is_quiet):
-    """Runs a cell, given its translated source and the source as written."""
-    shell.get_ipython().run_notebook_cell(source, written, number, is_quiet)
+def run_cell(written, number):
+    """Runs a cell, given its source as written."""
+    shell.get_ipython().run_notebook_cell(written, number)
 
 
 def begin():

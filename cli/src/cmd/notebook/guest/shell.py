@@ -8,6 +8,7 @@ from hatchery_notebook import inspection, magics, showing
 from hatchery_notebook.errors import UsageError
 from hatchery_notebook.execution import namespace, parse, run_shown
 from hatchery_notebook.formatting import DisplayFormatter, Figures
+from hatchery_notebook.translation import translate
 
 EVENTS = ("pre_execute", "pre_run_cell", "post_execute", "post_run_cell", "shell_initialized")
 
@@ -110,8 +111,9 @@ class InteractiveShell:
 
     # Running code.
 
-    def run_notebook_cell(self, source, written, number, is_quiet):
-        """Runs a cell, given its translated source and the source as written."""
+    def run_notebook_cell(self, written, number):
+        """Runs a cell, given its source as written."""
+        source, is_quiet = translate(written)
         self.put_environment_back()
         self.remember_source(written, number)
         info = ExecutionInfo(written)

@@ -1,0 +1,33 @@
+//! Stands in for the monitor in a build without the feature `monitor`.
+
+use std::net::SocketAddr;
+
+use hatchery::Hatchery;
+
+use crate::exit::UsageError;
+
+/// A monitor, of which this build has none.
+pub(crate) enum Monitor {}
+
+impl Monitor {
+    /// Fails, since this build can't serve metrics.
+    pub(crate) async fn start(_address: &str) -> anyhow::Result<Self> {
+        Err(absent("`--metrics`").into())
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        match *self {}
+    }
+
+    pub(crate) fn show(&self, _pool: &Hatchery) {
+        match *self {}
+    }
+}
+
+/// Returns the error for a command or an option that needs the feature.
+pub(crate) fn absent(what: &str) -> UsageError {
+    UsageError(format!(
+        "this binary was built without {what}; build it with the feature `monitor`, which is on by \
+         default"
+    ))
+}
