@@ -22,7 +22,8 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 /// How admitted jobs end, by the names of `Totals::count`.
 const OUTCOMES: [&str; 5] = ["succeeded", "failed", "limited", "cancelled", "sandbox_failed"];
 /// What workers do, by their names.
-const STATES: [&str; 6] = ["starting", "ready", "running", "resetting", "backing_off", "given_up"];
+const STATES: [&str; 7] =
+    ["starting", "ready", "running", "resetting", "backing_off", "given_up", "stuck"];
 
 /// The handles of one scheduler.
 pub(crate) struct Metrics {
@@ -46,7 +47,7 @@ pub(crate) struct Metrics {
 struct Gauges {
     depths: [Gauge; 3],
     oldest_age: Gauge,
-    slots: [Gauge; 6],
+    slots: [Gauge; STATES.len()],
     warm: Gauge,
     sessions: [Gauge; 6],
     memory: [Gauge; 5],

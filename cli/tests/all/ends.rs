@@ -213,7 +213,7 @@ fn peak_resident_kib(process: u32) -> u64 {
 }
 
 /// CPython doubles the number until it is zero, which never happens, and doesn't access memory:
-/// without checkpoints, nothing would stop these.
+/// without safepoints, nothing would stop these.
 #[test]
 fn a_loop_that_touches_no_memory_ends_in_a_notebook_and_at_the_prompt() {
     const ENDLESS: &str = "f.__code__ = f.__code__.replace(co_stacksize=300_000_000)";

@@ -18,14 +18,14 @@ use crate::cache::{CacheDir, remove_unfinished};
 use crate::config::{Progress, ProgressSink};
 use crate::error::{EngineError, ModuleError};
 use crate::memory::tunables::GuestTunables;
-use checkpoints::AddCheckpoints;
 use locks::GrantLocks;
+use safepoints::AddSafepoints;
 use throws::CountThrows;
 
-mod checkpoints;
 pub(crate) mod imports;
 mod key;
 mod locks;
+mod safepoints;
 pub(crate) mod throws;
 pub(crate) mod writes;
 
@@ -35,7 +35,7 @@ pub(crate) fn new_engine() -> Engine {
     let mut features = Features::default();
     features.exceptions(true);
     let mut compiler = Cranelift::default();
-    compiler.push_middleware(Arc::new(AddCheckpoints::default()));
+    compiler.push_middleware(Arc::new(AddSafepoints::default()));
     compiler.push_middleware(Arc::new(CountThrows::default()));
     compiler.push_middleware(Arc::new(GrantLocks::default()));
     let mut engine: Engine =

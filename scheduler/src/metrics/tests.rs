@@ -164,7 +164,11 @@ fn gauges_follow_the_status() {
     let status = SchedulerStatus {
         oldest_wait: Some(Duration::from_millis(1500)),
         tenants: vec![tenant("a", queued(1, 2, 3)), tenant("b", queued(0, 5, 0))],
-        workers: vec![worker(1, WorkerActivity::Ready), worker(2, WorkerActivity::Resetting)],
+        workers: vec![
+            worker(1, WorkerActivity::Ready),
+            worker(2, WorkerActivity::Resetting),
+            worker(3, WorkerActivity::Stuck),
+        ],
         places: SessionPlaces { parked: 7, on_disk: 8, ..SessionPlaces::default() },
         memory: MemoryStatus { limit_bytes: 100, slot_bytes: 40, disk_bytes: 9, ..empty.memory },
         ..empty.clone()
@@ -178,6 +182,7 @@ fn gauges_follow_the_status() {
         ("hatchery_slots state=ready", 1.0),
         ("hatchery_slots state=resetting", 1.0),
         ("hatchery_slots state=running", 0.0),
+        ("hatchery_slots state=stuck", 1.0),
         ("hatchery_warm_instances", 1.0),
         ("hatchery_sessions place=parked", 7.0),
         ("hatchery_sessions place=disk", 8.0),

@@ -2,7 +2,7 @@
 
 use wasmer::sys::CpuFeature;
 
-use super::checkpoints::CHECKPOINTS_VERSION;
+use super::safepoints::SAFEPOINTS_VERSION;
 use super::throws::MOST_THROWS;
 
 /// The version that `Cargo.toml` pins; `tests/layering.rs` compares the two.
@@ -16,7 +16,7 @@ const SETTINGS: &str =
 /// Returns the key of the module that the bytes with hash `source` compile to on this machine: 32
 /// hexadecimal digits.
 pub(crate) fn module_key(source: &str) -> String {
-    let settings = format!("{SETTINGS} {MOST_THROWS} checkpoints {CHECKPOINTS_VERSION}");
+    let settings = format!("{SETTINGS} {MOST_THROWS} safepoints {SAFEPOINTS_VERSION}");
     key_of(source, WASMER_VERSION, &settings, &cpu_features())
 }
 

@@ -2,17 +2,16 @@
 //!
 //! A stop takes the guest's memory away and waits for the next access. A loop that keeps its values
 //! in registers makes none, and would run to its end. So the modules that an engine compiles get
-//! checkpoints, loads of the memory's first byte:
+//! safepoints, loads of the memory's first byte:
 //!
-//! - at the head of each loop that can go round without an access (`checkpoints/paths.rs`);
+//! - at the head of each loop that can go round without an access (`safepoints/paths.rs`);
 //! - at the entry of each function that can reach a call without one, since recursion is a loop too.
 //!
-//! An access counts if Cranelift is sure to keep it: a store, or a load from an address that
-//! changes from one round to the next (`checkpoints/addresses.rs`). Cranelift may omit a load from
-//! the same address, since its result is known. Calls don't count, because the callee is unknown;
-//! the load costs nothing beside a call.
+//! An access counts if Cranelift is sure to keep it in each round: a store, or a load whose result
+//! it can't know from before the loop (`safepoints/addresses.rs`). Calls don't count, because the
+//! callee is unknown; the load costs nothing beside a call.
 //!
-//! The checkpoint is an atomic load, which Cranelift never removes (it orders memory), and which is
+//! The safepoint is an atomic load, which Cranelift never removes (it orders memory), and which is
 //! a plain `mov` on x86-64.
 
 use std::mem;
@@ -22,26 +21,27 @@ use wasmer::sys::wasmparser::{MemArg, Operator};
 use wasmer::sys::{FunctionMiddleware, MiddlewareError, MiddlewareReaderState, ModuleMiddleware};
 use wasmer_types::{LocalFunctionIndex, ModuleInfo};
 
-use paths::Checkpoints;
+use paths::Safepoints;
 
 mod access;
 mod addresses;
 mod paths;
+mod rounds;
 #[cfg(test)]
 mod tests;
 
 /// The version of the rules above; a part of the key of compiled modules.
-pub(super) const CHECKPOINTS_VERSION: u32 = 2;
+pub(super) const SAFEPOINTS_VERSION: u32 = 3;
 
-/// Adds checkpoints to the modules that an engine compiles, one module at a time.
+/// Adds safepoints to the modules that an engine compiles, one module at a time.
 #[derive(Debug, Default)]
-pub(super) struct AddCheckpoints {
+pub(super) struct AddSafepoints {
     /// Whether the module being compiled has a memory. Without one, a stop has nothing to take
     /// away.
     has_memory: AtomicBool,
 }
 
-impl ModuleMiddleware for AddCheckpoints {
+impl ModuleMiddleware for AddSafepoints {
     fn transform_module_info(&self, info: &mut ModuleInfo) -> Result<(), MiddlewareError> {
         self.has_memory.store(!info.memories.is_empty(), Ordering::Release);
         Ok(())
@@ -51,7 +51,7 @@ impl ModuleMiddleware for AddCheckpoints {
         &self,
         _function: LocalFunctionIndex,
     ) -> Box<dyn FunctionMiddleware<'a> + 'a> {
-        Box::new(AddCheckpointsIn {
+        Box::new(AddSafepointsIn {
             has_memory: self.has_memory.load(Ordering::Acquire),
             operators: Vec::new(),
             open_blocks: 1,
@@ -59,16 +59,16 @@ impl ModuleMiddleware for AddCheckpoints {
     }
 }
 
-/// Buffers one function until it is known where its checkpoints go.
+/// Buffers one function until it is known where its safepoints go.
 #[derive(Debug)]
-struct AddCheckpointsIn<'a> {
+struct AddSafepointsIn<'a> {
     has_memory: bool,
     operators: Vec<Operator<'a>>,
     /// The function itself is the first.
     open_blocks: usize,
 }
 
-impl<'a> FunctionMiddleware<'a> for AddCheckpointsIn<'a> {
+impl<'a> FunctionMiddleware<'a> for AddSafepointsIn<'a> {
     fn feed(
         &mut self,
         operator: Operator<'a>,
@@ -91,16 +91,16 @@ impl<'a> FunctionMiddleware<'a> for AddCheckpointsIn<'a> {
             return Ok(());
         }
         let operators = mem::take(&mut self.operators);
-        let checkpoints = Checkpoints::of(&operators)?;
-        if checkpoints.at_entry {
-            state.extend(checkpoint());
+        let safepoints = Safepoints::of(&operators)?;
+        if safepoints.at_entry {
+            state.extend(safepoint());
         }
-        let mut at_loop = checkpoints.at_loops.into_iter();
+        let mut at_loop = safepoints.at_loops.into_iter();
         for operator in operators {
             let is_loop = matches!(operator, Operator::Loop { .. });
             state.push_operator(operator);
             if is_loop && at_loop.next() == Some(true) {
-                state.extend(checkpoint());
+                state.extend(safepoint());
             }
         }
         Ok(())
@@ -108,7 +108,7 @@ impl<'a> FunctionMiddleware<'a> for AddCheckpointsIn<'a> {
 }
 
 /// One byte, since wider atomic loads check their alignment.
-fn checkpoint<'a>() -> [Operator<'a>; 3] {
+fn safepoint<'a>() -> [Operator<'a>; 3] {
     let memarg = MemArg { align: 0, max_align: 0, offset: 0, memory: 0 };
     [Operator::I32Const { value: 0 }, Operator::I32AtomicLoad8U { memarg }, Operator::Drop]
 }

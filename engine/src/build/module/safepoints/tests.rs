@@ -9,7 +9,7 @@ use wasmer::sys::vm::TrapCode;
 use wasmer::sys::wasmparser::{Parser, Payload};
 use wasmer::{Instance, Module, Store, TypedFunction, imports};
 
-use super::paths::Checkpoints;
+use super::paths::Safepoints;
 use crate::build::module::new_engine;
 use crate::build::python::PythonBuild;
 use crate::cache::CacheDir;
@@ -108,6 +108,30 @@ const SHAPES: &[(&str, &str)] = &[
             (br_if $l (i64.ge_u (local.get $n) (i64.load offset=16 (i32.const 56)))))",
     ),
     (
+        "a load from an address that changes only on the way out",
+        "(local $p i32) (local $n i64)
+         (local.set $p (i32.wrap_i64 (call $leaf (i64.const 8))))
+         (drop (i64.load offset=24 (local.get $p)))
+         (loop $l
+            (local.set $n (i64.add (local.get $n) (i64.const 1)))
+            (if (i64.eq (local.get $n) (i64.const -1))
+                (then (local.set $p (i32.add (local.get $p) (i32.const 8))) (return)))
+            (br_if $l (i64.ge_u (local.get $n) (i64.load offset=24 (local.get $p)))))",
+    ),
+    (
+        "a load from an address that two locals hand to and fro",
+        "(local $p i32) (local $q i32) (local $n i64)
+         (local.set $p (i32.wrap_i64 (call $leaf (i64.const 8))))
+         (local.set $q (local.get $p))
+         (drop (i64.load offset=24 (local.get $p)))
+         (loop $l
+            (local.set $n (i64.add (local.get $n) (i64.const 1)))
+            (local.get $q)
+            (local.set $q (local.get $p))
+            (local.set $p)
+            (br_if $l (i64.ge_u (local.get $n) (i64.load offset=24 (local.get $p)))))",
+    ),
+    (
         "floating point",
         "(local $x f64)
          (loop $l
@@ -198,23 +222,23 @@ fn every_shape_ends_at_a_stop() {
     assert!(endless.is_empty(), "these went on: {endless:?}");
 }
 
-fn checkpoints(body: &str) -> Checkpoints {
+fn safepoints(body: &str) -> Safepoints {
     let text = format!("(module (memory 1) {HELPERS} (func (export \"run\") {body}))");
     let wasm = wat::parse_str(text).unwrap();
-    let mut checkpoints = None;
+    let mut safepoints = None;
     for payload in Parser::new(0).parse_all(&wasm) {
         if let Payload::CodeSectionEntry(function) = payload.unwrap() {
             let operators = function.get_operators_reader().unwrap();
             let operators: Vec<_> = operators.into_iter().map(Result::unwrap).collect();
-            checkpoints = Some(Checkpoints::of(&operators).unwrap());
+            safepoints = Some(Safepoints::of(&operators).unwrap());
         }
     }
-    checkpoints.unwrap()
+    safepoints.unwrap()
 }
 
 #[test]
 fn loops_that_always_store_are_left_as_they_are() {
-    let checkpoints = checkpoints(
+    let safepoints = safepoints(
         "(local $n i32)
          (loop $outer
             (loop $inner
@@ -223,8 +247,8 @@ fn loops_that_always_store_are_left_as_they_are() {
             (br_if $outer (local.get $n))
             (if (local.get $n) (then (br $outer)) (else (i32.store8 (i32.const 1) (i32.const 0)))))",
     );
-    assert_eq!(checkpoints.at_loops, [false, false]);
-    assert!(!checkpoints.at_entry);
+    assert_eq!(safepoints.at_loops, [false, false]);
+    assert!(!safepoints.at_entry);
 }
 
 #[test]
@@ -237,28 +261,69 @@ fn loops_that_load_along_are_left_as_they_are() {
                 (local.set $p (i32.add (local.get $p) (i32.const 8)))
                 (br_if $columns (i32.ne (local.get $p) (local.get $end))))
             (br $rows))";
-    assert_eq!(checkpoints(sum).at_loops, [false, false]);
+    assert_eq!(safepoints(sum).at_loops, [false, false]);
     let list = "(local $node i32)
          (loop $l (br_if $l (local.tee $node (i32.load offset=8 (local.get $node)))))";
-    assert_eq!(checkpoints(list).at_loops, [false]);
+    assert_eq!(safepoints(list).at_loops, [false]);
     let indexed = "(local $i i32) (local $base i32) (local $at i32)
          (loop $l
             (local.set $at (i32.add (local.get $base) (i32.shl (local.get $i) (i32.const 3))))
             (local.set $i (i32.add (local.get $i) (i32.const 1)))
             (br_if $l (i32.load (local.get $at))))";
-    assert_eq!(checkpoints(indexed).at_loops, [false]);
+    assert_eq!(safepoints(indexed).at_loops, [false]);
+}
+
+#[test]
+fn loads_whose_address_some_rounds_change_are_kept() {
+    let before = "(local $p i32) (local $q i32) (drop (i32.load8_u (local.get $p)))";
+    let skipping = format!(
+        "{before}
+         (loop $l
+            (local.set $p (i32.add
+                (select (i32.const 1) (local.get $q) (i32.load8_u (local.get $p)))
+                (local.get $p)))
+            (br_if $l (i32.lt_u (local.get $p) (local.get $q))))"
+    );
+    assert_eq!(safepoints(&skipping).at_loops, [false]);
+    let sometimes = format!(
+        "{before}
+         (loop $l
+            (if (i32.load8_u (local.get $p))
+                (then (local.set $p (i32.add (local.get $p) (i32.const 1)))))
+            (br $l))"
+    );
+    assert_eq!(safepoints(&sometimes).at_loops, [false]);
+    let rotated = format!(
+        "{before}
+         (loop $l
+            (local.set $q (i32.add (local.get $p) (i32.const 1)))
+            (drop (i32.load8_u (local.get $p)))
+            (local.set $p (local.get $q))
+            (br $l))"
+    );
+    assert_eq!(safepoints(&rotated).at_loops, [false]);
+    let in_an_inner_loop = format!(
+        "{before}
+         (loop $outer
+            (drop (i32.load8_u (local.get $p)))
+            (loop $inner
+                (br_if $outer (local.get $q))
+                (local.set $p (i32.add (local.get $p) (i32.const 1)))
+                (br $inner)))"
+    );
+    assert_eq!(safepoints(&in_an_inner_loop).at_loops, [false, true]);
 }
 
 #[test]
 fn loads_that_no_access_before_the_loop_resembles_are_kept() {
     let only = "(local $p i32) (loop $l (br_if $l (i32.load (local.get $p))))";
-    assert_eq!(checkpoints(only).at_loops, [false]);
+    assert_eq!(safepoints(only).at_loops, [false]);
     let in_the_outer_loop = "(local $p i32)
          (loop $outer
             (drop (i32.load (local.get $p)))
             (loop $inner (br_if $inner (i32.load (local.get $p))))
             (br $outer))";
-    assert_eq!(checkpoints(in_the_outer_loop).at_loops, [false, true]);
+    assert_eq!(safepoints(in_the_outer_loop).at_loops, [false, true]);
 }
 
 #[test]
@@ -266,30 +331,30 @@ fn loads_that_an_access_before_the_loop_resembles_do_not_count() {
     let same = "(local $p i32)
          (i32.store8 (local.get $p) (i32.const 1))
          (loop $l (br_if $l (i32.load (local.get $p))))";
-    assert_eq!(checkpoints(same).at_loops, [true]);
+    assert_eq!(safepoints(same).at_loops, [true]);
     let computed_again = "(local $p i32) (local $at i32)
          (drop (i32.load (i32.add (local.get $p) (i32.const 8))))
          (loop $l
             (local.set $at (i32.add (local.get $p) (i32.const 8)))
             (br_if $l (i32.load (local.get $at))))";
-    assert_eq!(checkpoints(computed_again).at_loops, [true]);
+    assert_eq!(safepoints(computed_again).at_loops, [true]);
     let constant = "(loop $l (br_if $l (i32.load (i32.const 64))))";
-    assert_eq!(checkpoints(constant).at_loops, [true]);
+    assert_eq!(safepoints(constant).at_loops, [true]);
 }
 
 #[test]
 fn a_loop_that_never_goes_round_needs_none() {
-    let checkpoints = checkpoints("(loop $l (nop)) (block $b (loop $l (br $b)))");
-    assert_eq!(checkpoints.at_loops, [false, false]);
+    let safepoints = safepoints("(loop $l (nop)) (block $b (loop $l (br $b)))");
+    assert_eq!(safepoints.at_loops, [false, false]);
 }
 
 #[test]
 fn a_function_that_looks_at_memory_before_it_calls_needs_none() {
-    assert!(!checkpoints("(drop (call $leaf (i64.load (i32.const 8))))").at_entry);
-    assert!(checkpoints("(drop (call $leaf (i64.const 8)))").at_entry);
+    assert!(!safepoints("(drop (call $leaf (i64.load (i32.const 8))))").at_entry);
+    assert!(safepoints("(drop (call $leaf (i64.const 8)))").at_entry);
     let on_one_path = "(block $b (br_if $b (i32.const 1)) (drop (i64.load (i32.const 8))))
          (drop (call $leaf (i64.const 8)))";
-    assert!(checkpoints(on_one_path).at_entry);
+    assert!(safepoints(on_one_path).at_entry);
 }
 
 #[test]
@@ -298,10 +363,10 @@ fn a_module_without_a_memory_compiles() {
     Module::new(&new_engine(), wasm).unwrap();
 }
 
-/// What programs pay for checkpoints: how many of the Python build's functions and loops have one.
+/// What programs pay for safepoints: how many of the Python build's functions and loops have one.
 /// Instruction counts of programs with and without them are in `SPECIFICATION.md`.
 #[test]
-fn few_places_of_the_python_build_need_a_checkpoint() {
+fn few_places_of_the_python_build_need_a_safepoint() {
     let config = EngineConfig::from_env();
     let cache = CacheDir::open(config.cache_dir.as_deref()).unwrap();
     let build = PythonBuild::install(&cache, config.wheel.as_deref(), &Silent).unwrap();
@@ -311,11 +376,11 @@ fn few_places_of_the_python_build_need_a_checkpoint() {
         if let Payload::CodeSectionEntry(function) = payload.unwrap() {
             let operators = function.get_operators_reader().unwrap();
             let operators: Vec<_> = operators.into_iter().map(Result::unwrap).collect();
-            let checkpoints = Checkpoints::of(&operators).unwrap();
+            let safepoints = Safepoints::of(&operators).unwrap();
             functions += 1;
-            at_entry += usize::from(checkpoints.at_entry);
-            loops += checkpoints.at_loops.len();
-            at_loops += checkpoints.at_loops.iter().filter(|needs_one| **needs_one).count();
+            at_entry += usize::from(safepoints.at_entry);
+            loops += safepoints.at_loops.len();
+            at_loops += safepoints.at_loops.iter().filter(|needs_one| **needs_one).count();
         }
     }
     println!("{at_entry} of {functions} functions, {at_loops} of {loops} loops");

@@ -1,4 +1,4 @@
-//! Decides where the checkpoints of one function go.
+//! Decides where the safepoints of one function go.
 //!
 //! Control flow is structured, so one pass over the operators is enough. A path without an access
 //! from the head of a loop has passed the heads of all loops inside that one. So each place only
@@ -13,17 +13,17 @@ use wasmer::sys::wasmparser::{Catch, Operator};
 use super::access::{AccessKind, access};
 use super::addresses::Addresses;
 
-/// The checkpoints of one function.
+/// The safepoints of one function.
 #[derive(Debug)]
-pub(super) struct Checkpoints {
+pub(super) struct Safepoints {
     /// Whether the function's entry gets one.
     pub(super) at_entry: bool,
     /// Whether the head of each loop gets one, in the order of the loops.
     pub(super) at_loops: Vec<bool>,
 }
 
-impl Checkpoints {
-    /// Finds the checkpoints of the function with these operators.
+impl Safepoints {
+    /// Finds the safepoints of the function with these operators.
     ///
     /// # Errors
     /// The operators don't form a function, or use the first version of the exceptions proposal.
@@ -221,5 +221,5 @@ impl<'a> Paths<'a> {
 }
 
 fn failure(reason: &str) -> MiddlewareError {
-    MiddlewareError::new("checkpoints", reason)
+    MiddlewareError::new("safepoints", reason)
 }
