@@ -113,7 +113,9 @@ fn shows_its_status_and_leaves_no_thread() {
         let before = threads::workers().unwrap();
         let session = pool.session("s").await.unwrap();
         assert!(session.run(Job::code("1")).await.unwrap().is_success());
-        assert_eq!(threads::workers().unwrap(), before, "a session has no thread of its own");
+        // Fewer are possible: a new thread has the name of its parent until it sets its own.
+        let after = threads::workers().unwrap();
+        assert!(after <= before, "a session has no thread of its own: {before}, then {after}");
         let status = pool.status();
         assert_eq!(status.sessions[0].name, "s");
         let worker = status.workers.last().unwrap();
