@@ -18,6 +18,7 @@ use cow::Tracker;
 use image::MemoryImage;
 use patch::MemoryPatch;
 use segments::Segment;
+use snapshot::Snapshot;
 
 mod address_space;
 #[cfg(target_os = "linux")]
@@ -34,6 +35,7 @@ pub(crate) mod image;
 mod layers;
 pub(crate) mod patch;
 mod segments;
+pub(crate) mod snapshot;
 pub(crate) mod sys;
 pub(crate) mod tunables;
 #[cfg(target_os = "linux")]
@@ -59,6 +61,8 @@ pub(crate) struct GuestMemory {
 ///  |      |     `held` = the patch that was found;    |
 ///  |      |     from the second one on, the kernel    |
 ///  |      |     marks pages and notes writes (E-10)   |
+///  |      |                                           +--- snapshot: stays changed; `held` and the
+///  |      |                                           |    pages without marks are the content
 ///  |      |                                           |
 ///  |      +------------- restore(patch) --------------+
 ///  |            `held` = that patch; nothing is marked;
@@ -93,6 +97,12 @@ struct MemoryState {
     held: Arc<MemoryPatch>,
     /// Patches taken since the last restore.
     patches_taken: u32,
+    /// The last snapshot, whose space the next one takes if nobody else has it.
+    snapshot: Option<Arc<Snapshot>>,
+    /// Bytes of the pages that had been written to at the first snapshot since they were marked.
+    first_touched: Option<usize>,
+    /// Bytes beyond those that later snapshots have copied.
+    wasted: usize,
     /// Bytes of the image's pages that were copied when that was last asked, approximately.
     copied_bytes: usize,
 }
@@ -111,8 +121,21 @@ impl MemoryState {
             mapped: Vec::new(),
             held: Arc::new(MemoryPatch { len, ..MemoryPatch::default() }),
             patches_taken: 0,
+            snapshot: None,
+            first_touched: None,
+            wasted: 0,
             copied_bytes: 0,
         }
+    }
+}
+
+impl MemoryState {
+    /// Remembers that the memory holds `content`, compared page by page.
+    fn hold(&mut self, content: Arc<MemoryPatch>) {
+        self.held = content;
+        self.snapshot = None;
+        self.first_touched = None;
+        self.wasted = 0;
     }
 }
 

@@ -41,7 +41,7 @@ pub trait InterpreterSource: Send + Sync + 'static {
 /// Runs programs on one thread.
 ///
 /// After an error the interpreter is in an unknown state, and only `reset` and `attach` may be
-/// called; but a failed `park` leaves it unchanged.
+/// called; but a failed `park` or `snapshot` leaves it unchanged.
 pub trait Interpreter {
     /// Runs one program to its end. `last` says that no other program will run on this state.
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards);
@@ -57,6 +57,15 @@ pub trait Interpreter {
     /// # Errors
     /// The state can't be copied.
     fn park(&mut self) -> Result<Parked, StartError>;
+
+    /// Copies its state out between two turns of a session that stays, at the least cost for these
+    /// turns. The copy may take more memory than one of `park`.
+    ///
+    /// # Errors
+    /// As `park`.
+    fn snapshot(&mut self) -> Result<Parked, StartError> {
+        self.park()
+    }
 
     /// Replaces its state by a parked one.
     ///

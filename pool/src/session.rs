@@ -288,6 +288,16 @@ impl SessionCell {
         }
     }
 
+    /// Returns the copy of the state that is on `worker`, if there is one in memory.
+    pub(crate) fn copy_on(&self, worker: WorkerId) -> Option<Parked> {
+        match &*self.place.lock() {
+            Place::On { worker: on, held: Held::Same(Rest::Parked(parked)) } if *on == worker => {
+                Some(parked.clone())
+            }
+            Place::AtRest(_) | Place::On { .. } | Place::Lost(_) => None,
+        }
+    }
+
     /// Returns whether only `worker` knows the state.
     pub(crate) fn is_changed_on(&self, worker: WorkerId) -> bool {
         let place = self.place.lock();

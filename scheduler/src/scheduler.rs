@@ -85,7 +85,8 @@ impl Scheduler {
     /// A job of the session is queued or running, the session is gone, or its state can't be
     /// copied.
     pub async fn capture(&self, session: SessionId) -> Result<Option<Parked>, Refusal> {
-        self.ask(|reply| SchedulerMessage::Capture { session, reply }).await
+        let state = self.ask(|reply| SchedulerMessage::Capture { session, reply }).await?;
+        Ok(state.map(Parked::compact))
     }
 
     /// Opens a session with this state; `None` is that of a fresh interpreter.

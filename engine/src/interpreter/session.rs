@@ -30,6 +30,7 @@ use crate::host::wasi::clock::Clock;
 use crate::interpreter::image::saved::SavedHost;
 use crate::interpreter::image::{GeneratorState, Image};
 use crate::memory::patch::{MemoryPatch, PagePatch};
+use crate::memory::snapshot::Snapshot;
 use crate::run::program::Deterministic;
 
 const MAGIC: [u8; 8] = *b"HTCHSES1";
@@ -43,10 +44,35 @@ pub struct SessionState {
 
 struct Inner {
     image: Image,
-    memory: Arc<MemoryPatch>,
+    memory: SessionMemory,
     globals: Vec<u128>,
     host: HostState,
     life: Life,
+}
+
+/// What the memory of a session holds beyond its image.
+#[derive(Debug, Clone)]
+pub(crate) enum SessionMemory {
+    /// Compared with the image.
+    Patch(Arc<MemoryPatch>),
+    /// Copied page by page.
+    Snapshot(Arc<Snapshot>),
+}
+
+impl SessionMemory {
+    fn patch(&self) -> &Arc<MemoryPatch> {
+        match self {
+            Self::Patch(patch) => patch,
+            Self::Snapshot(snapshot) => snapshot.patch(),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Patch(patch) => patch.bytes(),
+            Self::Snapshot(snapshot) => snapshot.bytes(),
+        }
+    }
 }
 
 /// The history of an interpreter's state that later runs depend on.
@@ -81,7 +107,7 @@ impl std::fmt::Debug for SessionState {
 impl SessionState {
     pub(crate) fn new(
         image: &Image,
-        memory: Arc<MemoryPatch>,
+        memory: SessionMemory,
         globals: Vec<u128>,
         host: HostState,
         life: Life,
@@ -92,7 +118,8 @@ impl SessionState {
 
     /// Returns the state of an interpreter on `image` before its first run.
     pub fn fresh(image: &Image) -> Self {
-        let (memory, globals) = (Arc::clone(image.pristine()), image.facts().globals.clone());
+        let memory = SessionMemory::Patch(Arc::clone(image.pristine()));
+        let globals = image.facts().globals.clone();
         Self::new(image, memory, globals, image.host().clone(), Life::default())
     }
 
@@ -104,7 +131,7 @@ impl SessionState {
 
     /// Returns the number of 4 KiB pages of guest memory that differ from the image.
     pub fn pages(&self) -> usize {
-        self.inner.memory.page_count()
+        self.memory().page_count()
     }
 
     /// Returns the files of the workspace.
@@ -115,9 +142,19 @@ impl SessionState {
     /// Returns a copy for another session. Before it runs, the random number generators that
     /// modules share are seeded again; a deterministic session keeps their states.
     pub fn fork(&self) -> Self {
-        let Inner { image, memory, globals, host, life } = &*self.inner;
+        let Inner { image, globals, host, life, .. } = &*self.inner;
         let life = Life { is_copy: life.deterministic.is_none(), ..*life };
-        Self::new(image, Arc::clone(memory), globals.clone(), host.clone(), life)
+        let memory = SessionMemory::Patch(Arc::clone(self.memory()));
+        Self::new(image, memory, globals.clone(), host.clone(), life)
+    }
+
+    /// Returns the same state in less memory, if its pages are copied whole; `None` if they aren't.
+    /// Comparing them with the image takes 0.1 ms and more.
+    pub fn compact(&self) -> Option<Self> {
+        let Inner { image, memory, globals, host, life } = &*self.inner;
+        let SessionMemory::Snapshot(snapshot) = memory else { return None };
+        let memory = SessionMemory::Patch(Arc::clone(snapshot.patch()));
+        Some(Self::new(image, memory, globals.clone(), host.clone(), *life))
     }
 
     /// Writes the session to a file in one step: the old file stays until the new one is on the
@@ -173,13 +210,13 @@ impl SessionState {
         let Inner { memory, globals, host, life, .. } = &*unpacked.inner;
         let host = rest.host.as_ref().unwrap_or(host);
         let host = HostState { clock: rest.clock.clone(), ..host.clone() };
-        Ok(Self::new(image, Arc::clone(memory), globals.clone(), host, *life))
+        Ok(Self::new(image, memory.clone(), globals.clone(), host, *life))
     }
 
     /// Encodes the session with this host, in the layout above.
     fn to_bytes(&self, host: &HostState) -> Vec<u8> {
-        let Inner { image, memory, globals, life, .. } = &*self.inner;
-        let info = image.info();
+        let Inner { image, globals, life, .. } = &*self.inner;
+        let (info, memory) = (image.info(), self.memory());
         let pages = memory.flat(image.memory().bytes());
         let mut bytes = postcard::to_stdvec(&Saved {
             image: info.key.clone(),
@@ -219,7 +256,7 @@ impl SessionState {
             return Err(Unread::Bad("its globals are another build's"));
         }
         let host = host.revive(image.layout()).ok_or(Unread::Bad("its files are invalid"))?;
-        Ok(Self::new(image, Arc::new(memory), globals, host, life))
+        Ok(Self::new(image, SessionMemory::Patch(Arc::new(memory)), globals, host, life))
     }
 
     pub(crate) fn image(&self) -> &Image {
@@ -227,7 +264,7 @@ impl SessionState {
     }
 
     pub(crate) fn memory(&self) -> &Arc<MemoryPatch> {
-        &self.inner.memory
+        self.inner.memory.patch()
     }
 
     pub(crate) fn globals(&self) -> &[u128] {

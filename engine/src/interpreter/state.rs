@@ -8,7 +8,7 @@ use crate::build::module::throws::THROWN_BYTES;
 use crate::error::{SessionError, StartError};
 use crate::host::wasi::HostState;
 use crate::interpreter::image::{GeneratorState, Image};
-use crate::interpreter::session::{Individuality, Life, SessionState};
+use crate::interpreter::session::{Individuality, Life, SessionMemory, SessionState};
 use crate::memory::GuestMemory;
 use crate::memory::patch::MemoryPatch;
 use crate::run::outcome::SandboxFailure;
@@ -126,9 +126,32 @@ impl Interpreter {
     /// If the interpreter is lost.
     #[tracing::instrument(level = "debug", name = "park_session", skip_all)]
     pub fn park(&mut self) -> Result<SessionState, SessionError> {
+        let memory = self.memory.shared().patch().map_err(SessionError::Memory)?;
+        self.with_rest(SessionMemory::Patch(memory))
+    }
+
+    /// Returns a copy of the state for the case that the next turn of its session has to be undone.
+    /// As `park`, but cheaper if the session's turns follow each other here: a third of the time,
+    /// and the next turn needn't fault on every page that it writes to. The copy takes more memory
+    /// ([`SessionState::compact`]).
+    ///
+    /// # Errors
+    /// As `park`.
+    ///
+    /// # Panics
+    /// If the interpreter is lost.
+    #[tracing::instrument(level = "debug", name = "snapshot_session", skip_all)]
+    pub fn snapshot(&mut self) -> Result<SessionState, SessionError> {
+        match self.memory.shared().snapshot().map_err(SessionError::Memory)? {
+            Some(snapshot) => self.with_rest(SessionMemory::Snapshot(snapshot)),
+            None => self.park(),
+        }
+    }
+
+    /// Returns the state whose memory is `memory`.
+    fn with_rest(&mut self, memory: SessionMemory) -> Result<SessionState, SessionError> {
         assert!(!self.is_lost, "a lost interpreter holds nothing");
         let image = self.image.as_ref().ok_or(SessionError::NotParkable)?;
-        let memory = self.memory.shared().patch().map_err(SessionError::Memory)?;
         let host = self.host.state().ok_or(SessionError::NotParkable)?;
         let globals = crate::memory::tunables::globals(&mut self.store);
         Ok(SessionState::new(image, memory, globals, host, self.life))

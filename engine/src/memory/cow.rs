@@ -32,8 +32,10 @@ const PAGE_IS_SWAPPED: u64 = 1 << 4;
 const WORD_IS_FILE: u64 = 1 << 61;
 const WORD_IS_SWAPPED: u64 = 1 << 62;
 const WORD_IS_PRESENT: u64 = 1 << 63;
-/// Has a scan mark the pages that it finds, and refuse ranges that are not watched.
-const MARKING: u64 = (1 << 0) | (1 << 1);
+/// Has a scan refuse ranges that are not watched.
+const WATCHED: u64 = 1 << 1;
+/// Has a scan mark the pages that it finds as well.
+const MARKING: u64 = (1 << 0) | WATCHED;
 /// Regions that one scan call returns; more need more calls.
 const REGIONS: usize = 1024;
 /// Words that the fallback reads at once.
@@ -77,6 +79,9 @@ const COPIED: Wanted = Wanted {
 const WRITTEN: Wanted =
     Wanted { flags: MARKING, inverted: 0, all_of: PAGE_IS_WRITTEN, any_of: PAGE_IS_WRITTEN };
 
+/// Pages that are not marked, which stay so.
+const UNMARKED: Wanted = Wanted { flags: WATCHED, ..WRITTEN };
+
 /// `struct page_region`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
@@ -119,7 +124,10 @@ pub(super) struct Tracker {
     regions: Vec<PageRegion>,
     /// Whether the kernel counts faults at all.
     counts_faults: bool,
+    /// The pages that were copied.
     known: Option<Known>,
+    /// The pages that aren't marked, while `is_marked`.
+    touched: Option<Known>,
     /// `None` until it is needed, `Some(None)` where it isn't supported.
     watch: Option<Option<WriteWatch>>,
     /// All pages are marked, except those written to since.
@@ -130,9 +138,21 @@ pub(super) struct Tracker {
 /// had no more faults. A write from another thread ends that by `forget`.
 #[derive(Debug)]
 struct Known {
-    copied: Vec<Range<usize>>,
+    pages: Vec<Range<usize>>,
     thread: ThreadId,
     faults: u64,
+}
+
+impl Known {
+    fn now(pages: Vec<Range<usize>>) -> Self {
+        Self { pages, thread: std::thread::current().id(), faults: faults() }
+    }
+
+    /// Returns the pages, if they are still valid.
+    fn into_valid(self) -> Option<Vec<Range<usize>>> {
+        let is_valid = self.thread == std::thread::current().id() && self.faults == faults();
+        is_valid.then_some(self.pages)
+    }
 }
 
 /// Returns the number of page faults of this thread since it began.
@@ -158,6 +178,7 @@ impl Tracker {
             regions: vec![PageRegion::default(); REGIONS],
             counts_faults: counts_faults()?,
             known: None,
+            touched: None,
             watch: None,
             is_marked: false,
         };
@@ -181,13 +202,10 @@ impl Tracker {
         reservation: &Reservation,
         range: Range<usize>,
     ) -> io::Result<Vec<Range<usize>>> {
-        if let Some(known) = self.known.take()
-            && known.thread == std::thread::current().id()
-            && known.faults == faults()
-        {
-            return Ok(known.copied);
+        match self.known.take().and_then(Known::into_valid) {
+            Some(copied) => Ok(copied),
+            None => self.ask_for_copied(reservation, range),
         }
-        self.ask_for_copied(reservation, range)
     }
 
     /// Asks the kernel for the pages in `range` that were copied.
@@ -234,20 +252,42 @@ impl Tracker {
         reservation: &Reservation,
         range: Range<usize>,
     ) -> Option<Vec<Range<usize>>> {
-        if !std::mem::take(&mut self.is_marked) {
+        self.touched = None;
+        let is_marked = std::mem::take(&mut self.is_marked);
+        is_marked.then(|| self.find_unmarked(reservation, range, WRITTEN))?
+    }
+
+    /// Returns the same as `written`, but marks nothing: the next write to such a page takes no
+    /// fault, and every later call returns it again.
+    pub(super) fn touched(
+        &mut self,
+        reservation: &Reservation,
+        range: Range<usize>,
+    ) -> Option<Vec<Range<usize>>> {
+        if !self.is_marked {
             return None;
         }
+        let known = self.touched.take().and_then(Known::into_valid);
+        known.or_else(|| self.find_unmarked(reservation, range, UNMARKED))
+    }
+
+    fn find_unmarked(
+        &mut self,
+        reservation: &Reservation,
+        range: Range<usize>,
+        wanted: Wanted,
+    ) -> Option<Vec<Range<usize>>> {
         let base = reservation.base().addr().get();
-        let mut written = Vec::with_capacity(256);
+        let mut unmarked = Vec::with_capacity(256);
         let found = |range: Range<u64>| {
-            written.push(range.start as usize - base..range.end as usize - base);
+            unmarked.push(range.start as usize - base..range.end as usize - base);
         };
         let (start, end) = ((base + range.start) as u64, (base + range.end) as u64);
-        let scanned = self.scan(start, end, WRITTEN, found);
+        let scanned = self.scan(start, end, wanted, found);
         scanned
             .inspect_err(|error| tracing::debug!(%error, "writes are no longer watched"))
             .ok()?;
-        Some(written)
+        Some(unmarked)
     }
 
     /// Marks the pages in `range`, so that `written` finds those written to from now on.
@@ -261,6 +301,7 @@ impl Tracker {
         let Some(watch) = watch else { return };
         let base = reservation.base().addr().get();
         let (start, end) = ((base + range.start) as u64, (base + range.end) as u64);
+        self.touched = None;
         let marked = watch
             .register(reservation, RESERVED_BYTES)
             .and_then(|()| self.scan(start, end, WRITTEN, |_| ()));
@@ -278,8 +319,12 @@ impl Tracker {
 
     /// Keeps what `copied` found last: it is still valid, and from now on only this thread writes.
     pub(super) fn remember(&mut self, copied: Vec<Range<usize>>) {
-        let thread = std::thread::current().id();
-        self.known = self.counts_faults.then(|| Known { copied, thread, faults: faults() });
+        self.known = self.counts_faults.then(|| Known::now(copied));
+    }
+
+    /// Does the same for what `touched` found last.
+    pub(super) fn remember_touched(&mut self, touched: Vec<Range<usize>>) {
+        self.touched = self.counts_faults.then(|| Known::now(touched));
     }
 
     /// Keeps the marks that `written` set: nothing was written since.
@@ -290,11 +335,13 @@ impl Tracker {
     /// Drops all marks: other pages get mapped.
     pub(super) fn unmark(&mut self) {
         self.is_marked = false;
+        self.touched = None;
     }
 
-    /// Drops what `copied` found last: another thread may write to a page.
+    /// Drops what `copied` and `touched` found last: another thread may write to a page.
     pub(super) fn forget(&mut self) {
         self.known = None;
+        self.touched = None;
     }
 
     /// Calls `found` with each range of wanted pages, by the kernel's page scan.

@@ -49,6 +49,18 @@ impl Tracker {
         match *self {}
     }
 
+    pub(super) fn touched(
+        &mut self,
+        _reservation: &Reservation,
+        _range: Range<usize>,
+    ) -> Option<Vec<Range<usize>>> {
+        match *self {}
+    }
+
+    pub(super) fn remember_touched(&mut self, _touched: Vec<Range<usize>>) {
+        match *self {}
+    }
+
     pub(super) fn mark(&mut self, _reservation: &Reservation, _range: Range<usize>) {
         match *self {}
     }

@@ -1,6 +1,7 @@
-//! What a memory holds beyond its image: `diff.rs` takes it out, `restore.rs` puts it in.
+//! What a memory holds beyond its image: `diff.rs` takes it out, `restore.rs` puts it in, and
+//! `copy.rs` copies it between two turns of a session.
 //!
-//! Isolation hangs on these two: after `restore` the memory is the image with the patch, byte by
+//! Isolation hangs on the first two: after `restore` the memory is the image with the patch, byte by
 //! byte, whatever ran before. A memory consists of layers. The topmost one that covers a page gives
 //! its content:
 //!
@@ -23,6 +24,7 @@ use super::image::MemoryImage;
 use super::segments::Segment;
 use super::{GuestMemory, MemoryState};
 
+mod copy;
 mod diff;
 mod restore;
 

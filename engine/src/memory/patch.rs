@@ -69,6 +69,18 @@ impl MemoryPatch {
         pages
     }
 
+    /// Makes `memory`, which holds the image and zeroes beyond it, what the patch says.
+    pub(super) fn put_into(&self, memory: &mut [u8]) {
+        for segment in &self.segments {
+            let at = segment.pages().start * PAGE_BYTES;
+            memory[at..at + segment.bytes().len()].copy_from_slice(segment.bytes());
+        }
+        for patch in &self.pages {
+            let at = patch.page as usize * PAGE_BYTES;
+            patch.apply(&mut memory[at..at + PAGE_BYTES]);
+        }
+    }
+
     /// Returns the patch of `page`, if there is one.
     pub(crate) fn page(&self, page: u32) -> Option<&PagePatch> {
         let at = self.pages.binary_search_by_key(&page, |patch| patch.page).ok()?;

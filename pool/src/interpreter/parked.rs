@@ -12,6 +12,12 @@ pub trait ParkedState: Any + Send + Sync {
     /// Returns a state for a session that continues from this one. Random numbers drawn there
     /// differ, unless the session is deterministic.
     fn fork(&self) -> Parked;
+
+    /// Returns the same state in less memory; `None` if there is no such form. May take as long as
+    /// [`Interpreter::park`](super::Interpreter::park).
+    fn compact(&self) -> Option<Parked> {
+        None
+    }
 }
 
 /// A parked state. Clones share it.
@@ -38,6 +44,12 @@ impl Parked {
     #[must_use]
     pub fn fork(&self) -> Self {
         self.state.fork()
+    }
+
+    /// Returns the same state in the least memory. Takes a while if it was copied between two turns.
+    #[must_use]
+    pub fn compact(self) -> Self {
+        self.state.compact().unwrap_or(self)
     }
 
     /// Returns the wrapped state if it is a `T`.

@@ -19,6 +19,10 @@ impl ParkedState for SessionState {
     fn fork(&self) -> Parked {
         Parked::new(SessionState::fork(self))
     }
+
+    fn compact(&self) -> Option<Parked> {
+        SessionState::compact(self).map(Parked::new)
+    }
 }
 
 impl InterpreterSource for Image {
@@ -55,6 +59,10 @@ impl Interpreter for engine::Interpreter {
 
     fn park(&mut self) -> Result<Parked, StartError> {
         Ok(Parked::new(engine::Interpreter::park(self)?))
+    }
+
+    fn snapshot(&mut self) -> Result<Parked, StartError> {
+        Ok(Parked::new(engine::Interpreter::snapshot(self)?))
     }
 
     fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {

@@ -97,10 +97,14 @@ impl<'a> Slot<'a> {
     /// Parks the session that is here, if any, so that other workers can have it.
     pub(super) fn vacate(&mut self) {
         let Some(session) = self.session.clone() else { return };
-        let reason = match self.copy_out(&session) {
+        let reason = match self.copy_out(&session, |interpreter| interpreter.park()) {
             Ok(()) => String::new(),
             Err(error) => format!("its state could not be parked: {error}"),
         };
+        // A copy from between two turns takes more memory than one that may rest for long.
+        if let Some(copy) = session.copy_on(self.worker()) {
+            session.captured(self.worker(), copy.compact());
+        }
         self.leave(&session, &reason);
         self.session = None;
     }
@@ -181,7 +185,7 @@ impl<'a> Slot<'a> {
         if self.rollback_bytes == 0 || self.memory_bytes() > self.rollback_bytes {
             return;
         }
-        if let Err(error) = self.copy_out(session) {
+        if let Err(error) = self.copy_out(session, |interpreter| interpreter.snapshot()) {
             tracing::debug!(worker = %self.worker(), %error, "a session's state isn't copied");
         }
     }
@@ -260,7 +264,7 @@ impl<'a> Slot<'a> {
                 self.desk.session_parked(session, bytes);
             }
         }
-        self.copy_out(session)
+        self.copy_out(session, |interpreter| interpreter.park())
     }
 
     /// Parks the session that is here, unless it is `session`.
@@ -273,10 +277,14 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Copies a state out to its cell, if only this interpreter has it.
-    fn copy_out(&mut self, session: &SessionCell) -> Result<(), StartError> {
+    /// Copies a state out to its cell by `copy`, if only this interpreter has it.
+    fn copy_out(
+        &mut self,
+        session: &SessionCell,
+        copy: impl FnOnce(&mut dyn Interpreter) -> Result<Parked, StartError>,
+    ) -> Result<(), StartError> {
         if session.is_changed_on(self.worker()) {
-            let parked = self.interpreter()?.park()?;
+            let parked = copy(&mut **self.interpreter()?)?;
             session.captured(self.worker(), parked);
         }
         Ok(())

@@ -66,7 +66,7 @@ impl GuestMemory {
         segments.sort_unstable_by_key(|segment| segment.pages().start);
 
         // Remember the patch, and mark the pages for the next one.
-        state.held = Arc::new(MemoryPatch { len: state.len, segments, pages: patches });
+        state.hold(Arc::new(MemoryPatch { len: state.len, segments, pages: patches }));
         assert!(!IS_CHECKED || state.held.is_sound(), "E-8: a patch that was taken out");
         state.patches_taken += 1;
         match &mut state.tracker {

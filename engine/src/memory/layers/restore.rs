@@ -63,7 +63,7 @@ impl GuestMemory {
         // Remember what the memory holds. Every patched page is a copy now. If nothing but copied
         // pages was touched, their list is still complete (E-9).
         state.copied_bytes = state.copied_bytes.max(patch.pages.len() * PAGE_BYTES);
-        state.held = Arc::clone(patch);
+        state.hold(Arc::clone(patch));
         state.patches_taken = 0;
         let is_plain = patch.segments.is_empty() && patch.pages.is_empty();
         if let Some(tracker) = &mut state.tracker

@@ -8,6 +8,7 @@ use super::restore::MOST_KEPT_PAGES;
 use super::*;
 use crate::memory::WASM_PAGE_BYTES;
 use crate::memory::patch::{MemoryPatch, PagePatch};
+use crate::memory::snapshot::Snapshot;
 use crate::memory::sys::FileView;
 
 const IMAGE_PAGES: usize = 64;
@@ -191,12 +192,81 @@ fn a_segment_that_became_the_image_again_is_not_brought_back() {
     }
 }
 
+#[test]
+fn turns_that_follow_each_other_are_copied_into_one_place() {
+    let image = image();
+    let [memory, by_words, unmapped] = over(&image);
+    for memory in [&by_words, &unmapped] {
+        memory.patch().unwrap();
+        memory.patch().unwrap();
+        assert!(memory.snapshot().unwrap().is_none(), "nothing is marked there");
+    }
+    let pages = |snapshot: &Snapshot| -> Vec<u32> {
+        snapshot.patch().pages.iter().map(|patch| patch.page).collect()
+    };
+    poke(&memory, 7, 1);
+    assert!(memory.snapshot().unwrap().is_none(), "nothing is marked yet");
+    memory.patch().unwrap();
+    memory.patch().unwrap();
+    if !memory.state.lock().tracker.as_ref().unwrap().has_marks() {
+        // This kernel doesn't note writes.
+        return;
+    }
+    // Writes to the same pages, to another one, and to one that is grown.
+    poke(&memory, 3 * PAGE_BYTES, 202);
+    let first = memory.snapshot().unwrap().unwrap();
+    assert_eq!(pages(&first), [0, 3]);
+    let place = Arc::as_ptr(&first);
+    drop(first);
+    poke(&memory, 3 * PAGE_BYTES, 203);
+    poke(&memory, 5 * PAGE_BYTES, 204);
+    let second = memory.snapshot().unwrap().unwrap();
+    assert_eq!((pages(&second), Arc::as_ptr(&second)), (vec![0, 3, 5], place));
+    // Somebody keeps the second one, which therefore stays as it is.
+    memory.grow(WASM_PAGE_BYTES).unwrap();
+    poke(&memory, image.bytes().len(), 205);
+    poke(&memory, 3 * PAGE_BYTES, 206);
+    let third = memory.snapshot().unwrap().unwrap();
+    assert_eq!(pages(&third), [0, 3, 5, IMAGE_PAGES as u32]);
+    let now = everything(&memory);
+    for to in [&by_words, &unmapped] {
+        to.restore(second.patch()).unwrap();
+        assert_eq!(everything(to)[3 * PAGE_BYTES], 203);
+        to.restore(third.patch()).unwrap();
+        assert!(everything(to) == now);
+    }
+    assert_eq!(memory.patch().unwrap(), *third.patch());
+    // Going back to the image drops the marks.
+    memory.restore(&pristine(&image)).unwrap();
+    assert!(memory.snapshot().unwrap().is_none());
+}
+
+#[test]
+fn much_that_was_written_to_is_no_snapshot() {
+    use std::io::Write;
+    let len = 1024 * PAGE_BYTES;
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&vec![3; len]).unwrap();
+    let image = Arc::new(MemoryImage::new(FileView::new(file).unwrap(), 0..len).unwrap());
+    let memory = GuestMemory::over(Arc::clone(&image), true).unwrap();
+    memory.patch().unwrap();
+    memory.patch().unwrap();
+    memory.with_bytes(0, 600 << 12, |bytes| bytes.fill(4)).unwrap();
+    assert!(memory.snapshot().unwrap().is_none());
+    memory.patch().unwrap();
+    poke(&memory, 7, 1);
+    if let Some(snapshot) = memory.snapshot().unwrap() {
+        assert_eq!(snapshot.patch().pages.len(), 1, "all else is in a segment");
+    }
+}
+
 /// One step of the test below.
 #[derive(Debug, Clone)]
 enum Step {
     Write { memory: usize, page: usize, pages: usize, byte: u8 },
     Grow { memory: usize },
     Park { memory: usize },
+    Copy { memory: usize },
     Attach { memory: usize, state: usize },
     Reset { memory: usize },
 }
@@ -209,6 +279,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => write.prop_map(|(memory, page, pages, byte)| Step::Write { memory, page, pages, byte }),
         1 => memory.clone().prop_map(|memory| Step::Grow { memory }),
         3 => memory.clone().prop_map(|memory| Step::Park { memory }),
+        3 => memory.clone().prop_map(|memory| Step::Copy { memory }),
         3 => (memory.clone(), any::<usize>())
             .prop_map(|(memory, state)| Step::Attach { memory, state }),
         2 => memory.prop_map(|memory| Step::Reset { memory }),
@@ -226,6 +297,7 @@ proptest! {
         let pristine = pristine(&image);
         let mut models = [(); 3].map(|()| image.bytes().to_vec());
         let mut parked: Vec<(Arc<MemoryPatch>, Vec<u8>)> = Vec::new();
+        let mut copied: Vec<(Arc<Snapshot>, Vec<u8>)> = Vec::new();
         for step in steps {
             match step {
                 Step::Write { memory, page, pages, byte } => {
@@ -245,6 +317,11 @@ proptest! {
                     let patch = memories[memory].patch().unwrap();
                     parked.push((patch, models[memory].clone()));
                 }
+                Step::Copy { memory } => {
+                    if let Some(snapshot) = memories[memory].snapshot().unwrap() {
+                        copied.push((snapshot, models[memory].clone()));
+                    }
+                }
                 Step::Attach { memory, state } if !parked.is_empty() => {
                     let (patch, model) = &parked[state % parked.len()];
                     memories[memory].restore(patch).unwrap();
@@ -258,6 +335,11 @@ proptest! {
             for (memory, model) in memories.iter().zip(&models) {
                 prop_assert!(everything(memory) == *model);
             }
+        }
+        // Whatever was done to the memories since.
+        for (snapshot, model) in copied {
+            memories[0].restore(snapshot.patch()).unwrap();
+            prop_assert!(everything(&memories[0]) == model);
         }
     }
 }
