@@ -19,7 +19,6 @@ use tokio::sync::oneshot;
 use crate::config::SchedulerConfig;
 use crate::decision::{DecisionKind, EvictedTo, EvictionReason};
 use crate::effect::Effect;
-use crate::error::Refusal;
 use crate::job::{DEFAULT_TENANT, LiveJob};
 use crate::message::{CaptureReply, SchedulerMessage};
 use crate::model::{Event, Fault, Model};
@@ -58,10 +57,6 @@ pub(crate) struct SchedulerState {
     jobs: HashMap<JobId, Box<LiveJob>>,
     /// Requested copies of sessions' states. The model treats them as jobs of those sessions.
     captures: HashMap<JobId, Capture>,
-    /// The submission that the model is deciding on.
-    deciding_on: Option<Submission>,
-    /// The report of a worker's job that the model is deciding on.
-    finished: Option<Finished>,
     seats: HashMap<WorkerId, Seat>,
     sessions: HashMap<SessionId, OpenSession>,
     /// The session that was last opened under each name.
@@ -88,12 +83,6 @@ struct Capture {
     cell: Arc<SessionCell>,
     /// Everyone who has asked for it so far.
     replies: Vec<CaptureReply>,
-}
-
-/// A submission that the model has not admitted or refused yet.
-enum Submission {
-    Job { live: Box<LiveJob>, admitted: oneshot::Sender<Result<JobId, Refusal>> },
-    Capture(Capture),
 }
 
 /// A worker's report of one try of a job.
@@ -128,8 +117,6 @@ impl Actor for SchedulerActor {
             alarm: Alarm::new(clock),
             jobs: HashMap::new(),
             captures: HashMap::new(),
-            deciding_on: None,
-            finished: None,
             seats: HashMap::new(),
             sessions: HashMap::new(),
             names: HashMap::new(),
@@ -142,9 +129,8 @@ impl Actor for SchedulerActor {
             is_closing: false,
         };
         state.decide_and_publish(|state| {
-            for effect in state.model.start() {
-                state.perform(effect);
-            }
+            let effects = state.model.start();
+            state.perform(effects);
         });
         Ok(state)
     }
@@ -329,23 +315,28 @@ impl SchedulerState {
     }
 
     fn decide(&mut self, event: Event) {
-        for effect in self.model.handle(event, self.now) {
-            self.perform(effect);
+        let effects = self.model.handle(event, self.now);
+        self.perform(effects);
+    }
+
+    /// Carries out what the model asks for, in its order.
+    fn perform(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            self.perform_one(effect);
         }
     }
 
-    fn perform(&mut self, effect: Effect) {
+    fn perform_one(&mut self, effect: Effect) {
         match effect {
-            Effect::Admit(job) => self.admit(job),
-            Effect::Refuse(_, refusal) => self.refuse(refusal),
             Effect::Dispatch { job, worker, due_in, cut } => {
                 self.dispatch(job, worker, due_in, cut);
             }
             Effect::Displace(session, reason) => {
                 self.evicted(session, EvictedTo::Memory, reason);
             }
-            Effect::Conclude(job) => self.conclude(job),
-            Effect::Retry { job, attempt } => self.retry(job, attempt),
+            Effect::Retry { job, attempt } => {
+                self.retry(job, attempt, Fault::Sandbox, "its worker died".to_owned());
+            }
             Effect::Settle(job, settlement) => self.settle(job, settlement),
             Effect::StopRun(job) => {
                 if let Some(live) = self.jobs.get(&job) {

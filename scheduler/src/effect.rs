@@ -6,16 +6,11 @@ use engine::StopReason;
 use pool::{JobId, SessionId, Stowage, WorkerId};
 
 use crate::decision::{EvictionReason, RetireReason};
-use crate::error::Refusal;
 use crate::job::Growth;
 
 /// What the model asks the shell to do, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// The job is admitted and will have an outcome; its caller is told.
-    Admit(JobId),
-    /// The job is refused; its caller is told why. Nothing else follows.
-    Refuse(JobId, Refusal),
     /// The worker's seat takes the job.
     Dispatch {
         /// The job.
@@ -29,10 +24,7 @@ pub(crate) enum Effect {
     },
     /// The session is displaced by the worker's next job, whose start parks it.
     Displace(SessionId, EvictionReason),
-    /// The job ends with the outcome that its worker reported.
-    Conclude(JobId),
-    /// The sandbox failed, or the worker died: the job is queued for another try, and the failed
-    /// one is forgotten.
+    /// The job's worker died: the job is queued for another try, and the failed one is forgotten.
     Retry {
         /// The job.
         job: JobId,
@@ -59,6 +51,20 @@ pub(crate) enum Effect {
     Stow(SessionId, Stowage, EvictionReason),
     /// Every job has ended, and no more will come.
     Drained,
+}
+
+/// What becomes of a job after its worker's report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finish {
+    /// It ends with the reported outcome.
+    Conclude,
+    /// It is queued for another try, and the reported one is forgotten.
+    Retry {
+        /// The number of the failed try, from 1.
+        attempt: u32,
+    },
+    /// Nothing: it no longer runs on that worker, so the report is outdated.
+    Ignore,
 }
 
 /// How a job ends without an outcome from a worker.

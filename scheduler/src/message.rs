@@ -13,6 +13,9 @@ use crate::explain::Explanation;
 use crate::job::JobRequest;
 use crate::model::Ending;
 
+/// Where to send whether a job is admitted.
+pub(crate) type AdmissionReply = oneshot::Sender<Result<JobId, Refusal>>;
+
 /// Where to send a copy of a session's state.
 pub(crate) type CaptureReply = oneshot::Sender<Result<Option<Parked>, Refusal>>;
 
@@ -24,7 +27,7 @@ pub(crate) enum SchedulerMessage {
     Submit {
         request: Box<JobRequest>,
         transcript: Arc<Transcript>,
-        admitted: oneshot::Sender<Result<JobId, Refusal>>,
+        admitted: AdmissionReply,
         reply: oneshot::Sender<Outcome>,
     },
     /// From a ticket, at any time. Does nothing if the job has ended.

@@ -1,5 +1,9 @@
 //! The decisions, as pure functions from a model, an event and the time to effects.
 //!
+//! A submission and a worker's report are events with functions of their own, [`Model::submit`] and
+//! [`Model::finish`]: their decision is about something that the shell holds meanwhile, so it is
+//! returned apart from the effects.
+//!
 //! Each event is applied, and then everything that has become possible or due happens in the same
 //! step: jobs are dispatched, sessions evicted, workers started and ended. So admission and
 //! eviction are one decision, and no event can come between them. The rules are in `policy.rs`;
@@ -12,7 +16,8 @@ use pool::{JobId, SessionId, StowError, Stowage, WorkerId};
 
 use crate::config::SchedulerConfig;
 use crate::decision::{EvictionReason, RetireReason};
-use crate::effect::{Effect, Settlement};
+use crate::effect::{Effect, Finish, Settlement};
+use crate::error::Refusal;
 use crate::job::Queued;
 use crate::policy::fleet::{Activity, Fleet};
 use crate::policy::residency::{Place, Residency};
@@ -41,11 +46,9 @@ pub(crate) enum Ending {
     Stop,
 }
 
-/// What happens to the scheduler.
+/// What happens to the scheduler, besides submissions and reports of finished jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A job was submitted. Its id is larger than all earlier ones.
-    Submitted { job: JobId, queued: Queued },
     /// A caller wants its job to end.
     EndWanted(JobId, Ending),
     /// A session was opened, with a parked state of `bytes` bytes; 0 means a fresh interpreter. Its
@@ -67,8 +70,6 @@ pub(crate) enum Event {
     /// A worker is idle and offers its seat. Its interpreter has `memory_bytes` of its own; the
     /// copy of its session's state takes `kept_bytes`.
     Ready { worker: WorkerId, memory_bytes: u64, kept_bytes: u64 },
-    /// A worker has finished its job.
-    Finished { worker: WorkerId, job: JobId, report: Report },
     /// A worker has finished copying a session's state, which counted as a job of the session.
     Captured { worker: WorkerId, job: JobId },
     /// A worker has ended; `takes_session` if the state that it held is lost with it.
@@ -223,15 +224,48 @@ impl Model {
         effects
     }
 
+    /// Decides whether a new job is admitted, and will therefore end, or why it is refused. Its id
+    /// is larger than all earlier ones. The effects follow once its caller has been told.
+    pub(crate) fn submit(
+        &mut self,
+        job: JobId,
+        queued: Queued,
+        now: Time,
+    ) -> (Result<(), Refusal>, Vec<Effect>) {
+        self.step(now, |model, _| model.submitted(job, queued))
+    }
+
+    /// Decides what becomes of a job that its worker has finished. The effects follow once that has
+    /// happened.
+    #[must_use]
+    pub(crate) fn finish(
+        &mut self,
+        worker: WorkerId,
+        job: JobId,
+        report: &Report,
+        now: Time,
+    ) -> (Finish, Vec<Effect>) {
+        self.step(now, |model, effects| model.finished(worker, job, report, effects))
+    }
+
     /// Applies one event and returns the effects that follow.
     #[must_use]
     pub(crate) fn handle(&mut self, event: Event, now: Time) -> Vec<Effect> {
+        self.step(now, |model, effects| model.apply(event, effects)).1
+    }
+
+    /// Makes one decision, and then does everything that has become possible or due.
+    fn step<T>(
+        &mut self,
+        now: Time,
+        decide: impl FnOnce(&mut Self, &mut Vec<Effect>) -> T,
+    ) -> (T, Vec<Effect>) {
         self.now = self.now.max(now);
         self.shortage_bytes = 0;
         self.sessions.wake_disk(self.now);
         self.fleet.take_back(self.config.workers.retry_after, self.now);
         let mut effects = Vec::new();
-        self.apply(event, &mut effects);
+        let decision = decide(self, &mut effects);
         // Steps that free resources come before those that take them.
         self.expire(&mut effects);
         self.close_idle(&mut effects);
@@ -241,12 +275,11 @@ impl Model {
         self.evict_idle(&mut effects);
         self.grow(&mut effects);
         debug_assert_eq!(self.check_invariants(), Ok(()));
-        effects
+        (decision, effects)
     }
 
     fn apply(&mut self, event: Event, effects: &mut Vec<Effect>) {
         match event {
-            Event::Submitted { job, queued } => self.submitted(job, queued, effects),
             Event::EndWanted(job, ending) => self.end_wanted(job, ending, effects),
             Event::SessionOpened { session, bytes } => self.sessions.open(session, bytes, self.now),
             Event::SessionClosed(session) => {
@@ -265,9 +298,6 @@ impl Model {
             }
             Event::Ready { worker, memory_bytes, kept_bytes } => {
                 self.ready(worker, memory_bytes, kept_bytes, effects);
-            }
-            Event::Finished { worker, job, report } => {
-                self.finished(worker, job, &report, effects);
             }
             Event::Captured { worker, job } => self.captured(worker, job, effects),
             Event::Gone { worker, reason, is_replaced, takes_session, fault } => {

@@ -7,12 +7,13 @@ use engine::{LimitHit, Outcome, SandboxFailure, StopHandle, Stream, Transcript, 
 use pool::{GoneReason, JobId, SessionId, SessionPlace, Task, WorkerId};
 use tokio::sync::oneshot;
 
-use super::{Finished, SchedulerState, Submission};
+use super::{Finished, SchedulerState};
 use crate::decision::DecisionKind;
-use crate::effect::Settlement;
+use crate::effect::{Finish, Settlement};
 use crate::error::Refusal;
 use crate::job::{Growth, JobRequest, LiveJob};
 use crate::measures::ProgramError;
+use crate::message::AdmissionReply;
 use crate::model::{Ending, Event, Fault, Report};
 
 impl SchedulerState {
@@ -20,7 +21,7 @@ impl SchedulerState {
         &mut self,
         request: JobRequest,
         transcript: Arc<Transcript>,
-        admitted: oneshot::Sender<Result<JobId, Refusal>>,
+        admitted: AdmissionReply,
         reply: oneshot::Sender<Outcome>,
     ) {
         let job = self.new_job();
@@ -47,8 +48,12 @@ impl SchedulerState {
             submitted: self.now,
             dispatched: None,
         };
-        self.deciding_on = Some(Submission::Job { live: Box::new(live), admitted });
-        self.decide(Event::Submitted { job, queued });
+        let (decision, effects) = self.model.submit(job, queued, self.now);
+        match decision {
+            Ok(()) => self.admit(job, live, admitted),
+            Err(refusal) => self.refuse(&live, admitted, refusal),
+        }
+        self.perform(effects);
     }
 
     pub(super) fn new_job(&mut self) -> JobId {
@@ -64,44 +69,31 @@ impl SchedulerState {
         }
     }
 
-    pub(super) fn admit(&mut self, job: JobId) {
-        match self.deciding_on.take() {
-            Some(Submission::Job { live, admitted }) => {
-                self.broadcast(|| DecisionKind::Admitted { job, tenant: live.tenant.to_string() });
-                self.jobs.insert(job, live);
-                self.touch(job);
-                if admitted.send(Ok(job)).is_err() {
-                    // The caller left before it was answered, so nobody wants the outcome.
-                    self.decide(Event::EndWanted(job, Ending::Cancel));
-                }
-            }
-            Some(Submission::Capture(capture)) => {
-                self.captures.insert(job, capture);
-                self.touch(job);
-            }
-            None => {}
+    /// Keeps an admitted job, and tells its caller.
+    fn admit(&mut self, job: JobId, live: LiveJob, admitted: AdmissionReply) {
+        self.broadcast(|| DecisionKind::Admitted { job, tenant: live.tenant.to_string() });
+        self.jobs.insert(job, Box::new(live));
+        self.touch(job);
+        if admitted.send(Ok(job)).is_err() {
+            // The caller left before it was answered, so nobody wants the outcome.
+            self.decide(Event::EndWanted(job, Ending::Cancel));
         }
     }
 
-    pub(super) fn refuse(&mut self, refusal: Refusal) {
-        match self.deciding_on.take() {
-            Some(Submission::Job { live, admitted }) => {
-                let refusal = match live.session {
-                    Some(session) => self.with_remembered_reason(session, refusal),
-                    None => refusal,
-                };
-                self.totals.refused += 1;
-                self.published.metrics.refused(&refusal);
-                self.broadcast(|| DecisionKind::Refused {
-                    tenant: Some(live.tenant.to_string()),
-                    reason: refusal.name(),
-                    message: refusal.to_string(),
-                });
-                let _ = admitted.send(Err(refusal));
-            }
-            Some(Submission::Capture(capture)) => self.answer(capture, &Err(refusal)),
-            None => {}
-        }
+    /// Tells the caller of a refused job why.
+    fn refuse(&mut self, live: &LiveJob, admitted: AdmissionReply, refusal: Refusal) {
+        let refusal = match live.session {
+            Some(session) => self.with_remembered_reason(session, refusal),
+            None => refusal,
+        };
+        self.totals.refused += 1;
+        self.published.metrics.refused(&refusal);
+        self.broadcast(|| DecisionKind::Refused {
+            tenant: Some(live.tenant.to_string()),
+            reason: refusal.name(),
+            message: refusal.to_string(),
+        });
+        let _ = admitted.send(Err(refusal));
     }
 
     pub(super) fn dispatch(
@@ -147,10 +139,21 @@ impl SchedulerState {
             never_ran: never_ran(&finished.outcome),
         };
         let session = self.session_of(job);
-        self.finished = Some(finished);
         self.note_loss(session);
-        self.decide(Event::Finished { worker, job, report });
-        self.finished = None;
+        let (decision, effects) = self.model.finish(worker, job, &report, self.now);
+        match decision {
+            Finish::Conclude => self.conclude(job, finished),
+            Finish::Retry { attempt } => {
+                let (fault, reason) = match finished.outcome.verdict {
+                    Verdict::SandboxFailed(failure) => (Fault::Sandbox, failure.to_string()),
+                    Verdict::Tampered(tampering) => (Fault::Tampering, tampering.to_string()),
+                    other => (Fault::Sandbox, other.name().to_owned()),
+                };
+                self.retry(job, attempt, fault, reason);
+            }
+            Finish::Ignore => {}
+        }
+        self.perform(effects);
     }
 
     /// Tells the model if a session's state has been lost.
@@ -174,9 +177,8 @@ impl SchedulerState {
     }
 
     /// Ends a job with the outcome that its worker reported.
-    pub(super) fn conclude(&mut self, job: JobId) {
+    fn conclude(&mut self, job: JobId, Finished { outcome, attach, .. }: Finished) {
         self.touch(job);
-        let Some(Finished { outcome, attach, .. }) = self.finished.take() else { return };
         {
             let mut measures = self.published.measures.lock();
             measures.record_attach(attach);
@@ -189,15 +191,10 @@ impl SchedulerState {
     }
 
     /// Prepares another try of a job, and discards what the failed one left.
-    pub(super) fn retry(&mut self, job: JobId, attempt: u32) {
+    pub(super) fn retry(&mut self, job: JobId, attempt: u32, fault: Fault, reason: String) {
         self.touch(job);
         let Some(live) = self.jobs.get_mut(&job) else { return };
-        let (reason, is_fault_of_sandbox) =
-            match self.finished.take().map(|finished| finished.outcome.verdict) {
-                Some(Verdict::SandboxFailed(failure)) => (failure.to_string(), true),
-                Some(Verdict::Tampered(tampering)) => (tampering.to_string(), false),
-                Some(_) | None => ("its worker died".to_owned(), true),
-            };
+        let is_fault_of_sandbox = fault != Fault::Tampering;
         live.task.transcript.restart();
         // If the worker ended, that has stopped the old handle.
         live.task.stop = StopHandle::default();
@@ -236,14 +233,12 @@ impl SchedulerState {
         };
         let transcript = &live.task.transcript;
         transcript.close();
-        let outcome = Outcome {
-            stdout: transcript.text_of(Stream::Stdout),
-            stderr: transcript.text_of(Stream::Stderr),
-            output_truncated: transcript.is_truncated(),
-            displays: transcript.displays(),
-            session_restored,
-            ..Outcome::not_run(verdict)
-        };
+        let mut outcome = Outcome::not_run(verdict);
+        outcome.stdout = transcript.text_of(Stream::Stdout);
+        outcome.stderr = transcript.text_of(Stream::Stderr);
+        outcome.output_truncated = transcript.is_truncated();
+        outcome.displays = transcript.displays();
+        outcome.session_restored = session_restored;
         self.end(job, outcome);
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pool::{Away, JobId, Parked, SessionCell, SessionId, Stowage, WorkerId};
 
-use super::{Capture, OpenSession, SchedulerState, Submission};
+use super::{Capture, OpenSession, SchedulerState};
 use crate::decision::{DecisionKind, EvictionReason};
 use crate::effect::Settlement;
 use crate::error::Refusal;
@@ -117,14 +117,27 @@ impl SchedulerState {
             }
             Ok(Copy::ToMake(cell)) => {
                 let capture = Capture { session, cell, replies: vec![reply] };
-                self.deciding_on = Some(Submission::Capture(capture));
-                let job = self.new_job();
-                self.decide(Event::Submitted { job, queued: Queued::capture(session) });
+                self.submit_capture(capture);
             }
             Err(refusal) => {
                 let _ = reply.send(self.count_refusal(Err(refusal)));
             }
         }
+    }
+
+    /// Submits a copy to the model as a job of its session.
+    fn submit_capture(&mut self, capture: Capture) {
+        let job = self.new_job();
+        let queued = Queued::capture(capture.session);
+        let (decision, effects) = self.model.submit(job, queued, self.now);
+        match decision {
+            Ok(()) => {
+                self.captures.insert(job, capture);
+                self.touch(job);
+            }
+            Err(refusal) => self.answer(capture, &Err(refusal)),
+        }
+        self.perform(effects);
     }
 
     fn find_copy(&mut self, session: SessionId) -> Result<Copy, Refusal> {

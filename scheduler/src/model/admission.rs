@@ -5,7 +5,7 @@ use std::time::Duration;
 use pool::{JobId, SessionId};
 
 use super::dispatch::LEAST_GROWTH_BYTES;
-use super::{Effect, Job, Model};
+use super::{Job, Model};
 use crate::error::Refusal;
 use crate::job::Queued;
 use crate::policy::residency::Session;
@@ -13,15 +13,14 @@ use crate::policy::shares::Tenant;
 use crate::status::Phase;
 
 impl Model {
-    pub(super) fn submitted(&mut self, id: JobId, queued: Queued, effects: &mut Vec<Effect>) {
+    pub(super) fn submitted(&mut self, id: JobId, queued: Queued) -> Result<(), Refusal> {
         if let Some(refusal) = self.refuses(&queued) {
-            effects.push(Effect::Refuse(id, refusal));
-            return;
+            return Err(refusal);
         }
-        effects.push(Effect::Admit(id));
         let job = Job { queued, submitted: self.now, failed_attempts: 0, run: None };
         self.jobs.insert(id, Box::new(job));
         self.enqueue(id);
+        Ok(())
     }
 
     fn refuses(&mut self, queued: &Queued) -> Option<Refusal> {

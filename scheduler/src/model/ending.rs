@@ -3,7 +3,9 @@
 use engine::StopReason;
 use pool::{JobId, SessionId, WorkerId};
 
-use super::{Effect, Ending, Fault, Job, Model, Place, Report, RetireReason, Run, Settlement};
+use super::{
+    Effect, Ending, Fault, Finish, Job, Model, Place, Report, RetireReason, Run, Settlement,
+};
 use crate::policy::fleet::{Activity, Worker};
 use crate::policy::residency::Session;
 use crate::status::Phase;
@@ -33,8 +35,8 @@ impl Model {
         id: JobId,
         report: &Report,
         effects: &mut Vec<Effect>,
-    ) {
-        let Some((mut job, run)) = self.stop_running(worker, id) else { return };
+    ) -> Finish {
+        let Some((mut job, run)) = self.stop_running(worker, id) else { return Finish::Ignore };
         let Report { wall, cpu, overhead, peak_memory_bytes, own_memory_bytes, .. } = *report;
         if report.session_left
             && let Some(session) = job.queued.session
@@ -61,13 +63,12 @@ impl Model {
         if let Some(fault) = report.fault
             && self.may_retry(&job, &run, fault)
         {
-            self.retry(id, job, effects);
-            return;
+            return Finish::Retry { attempt: self.requeue(id, job) };
         }
-        effects.push(Effect::Conclude(id));
         if let Some(session) = job.queued.session.take() {
             self.end_session_if_done(session, effects);
         }
+        Finish::Conclude
     }
 
     /// Records that a run took its interpreter along: any worker may now take up the session's
@@ -124,11 +125,13 @@ impl Model {
             && !self.is_aborted
     }
 
-    fn retry(&mut self, id: JobId, mut job: Box<Job>, effects: &mut Vec<Effect>) {
+    /// Queues a job for another try, and returns the number of the failed one.
+    fn requeue(&mut self, id: JobId, mut job: Box<Job>) -> u32 {
         job.failed_attempts += 1;
-        effects.push(Effect::Retry { job: id, attempt: job.failed_attempts });
+        let attempt = job.failed_attempts;
         self.jobs.insert(id, job);
         self.enqueue(id);
+        attempt
     }
 
     pub(super) fn gone(
@@ -153,7 +156,7 @@ impl Model {
             let took = self.now.saturating_sub(run.since);
             self.shares.end(&job.queued.tenant, run.charged, took);
             if self.may_retry(&job, &run, fault) {
-                self.retry(id, job, effects);
+                effects.push(Effect::Retry { job: id, attempt: self.requeue(id, job) });
             } else {
                 effects.push(Effect::Settle(id, Settlement::WorkerDied(reason.to_owned())));
             }

@@ -8,7 +8,7 @@ use pool::{JobId, SessionId, WorkerId};
 use super::{Ending, Event, Fault, Model, Report};
 use crate::config::{SchedulerConfig, SessionsConfig, WorkersConfig};
 use crate::decision::{EvictionReason, RetireReason};
-use crate::effect::{Effect, Settlement};
+use crate::effect::{Effect, Finish, Settlement};
 use crate::error::Refusal;
 use crate::job::{Growth, Priority, Queued};
 use crate::status::Phase;
@@ -67,6 +67,12 @@ fn roomy() -> SchedulerConfig {
     }
 }
 
+/// What a submission leads to.
+type Submitted = (Result<(), Refusal>, Vec<Effect>);
+
+/// What a worker's report leads to.
+type Finished = (Finish, Vec<Effect>);
+
 /// A model that has asked for its workers, and the time that it is given.
 struct Harness {
     model: Model,
@@ -97,20 +103,22 @@ impl Harness {
         self.send(Event::Tick)
     }
 
-    fn submit(&mut self, job: u64) -> Vec<Effect> {
+    fn submit(&mut self, job: u64) -> Submitted {
         self.submit_as(job, queued())
     }
 
-    fn submit_to(&mut self, job: u64, session: u64) -> Vec<Effect> {
+    fn submit_to(&mut self, job: u64, session: u64) -> Submitted {
         self.submit_as(job, Queued { session: Some(SessionId(session)), ..queued() })
     }
 
-    fn submit_of(&mut self, job: u64, tenant: &str) -> Vec<Effect> {
+    fn submit_of(&mut self, job: u64, tenant: &str) -> Submitted {
         self.submit_as(job, Queued { tenant: Arc::from(tenant), ..queued() })
     }
 
-    fn submit_as(&mut self, job: u64, queued: Queued) -> Vec<Effect> {
-        self.send(Event::Submitted { job: JobId(job), queued })
+    fn submit_as(&mut self, job: u64, queued: Queued) -> Submitted {
+        let submitted = self.model.submit(JobId(job), queued, self.now);
+        assert_eq!(self.model.check_invariants(), Ok(()));
+        submitted
     }
 
     fn open(&mut self, session: u64) {
@@ -130,12 +138,14 @@ impl Harness {
         self.send(Event::Ready { worker, memory_bytes, kept_bytes })
     }
 
-    fn finish(&mut self, worker: u64, job: u64) -> Vec<Effect> {
+    fn finish(&mut self, worker: u64, job: u64) -> Finished {
         self.finish_as(worker, job, Report::default())
     }
 
-    fn finish_as(&mut self, worker: u64, job: u64, report: Report) -> Vec<Effect> {
-        self.send(Event::Finished { worker: WorkerId(worker), job: JobId(job), report })
+    fn finish_as(&mut self, worker: u64, job: u64, report: Report) -> Finished {
+        let finished = self.model.finish(WorkerId(worker), JobId(job), &report, self.now);
+        assert_eq!(self.model.check_invariants(), Ok(()));
+        finished
     }
 
     /// Runs a job that takes `took` on worker 1, which is idle before and after.
@@ -179,8 +189,14 @@ fn ended(session: u64, reason: &str) -> Effect {
     Effect::EndSession(SessionId(session), reason.to_owned())
 }
 
-fn admit(job: u64) -> Effect {
-    Effect::Admit(JobId(job))
+/// The job is admitted, and this follows.
+fn admitted<const N: usize>(effects: [Effect; N]) -> Submitted {
+    (Ok(()), effects.into())
+}
+
+/// The job is refused, and nothing follows.
+fn refused(refusal: Refusal) -> Submitted {
+    (Err(refusal), Vec::new())
 }
 
 fn dispatch(job: u64, worker: u64) -> Effect {
@@ -193,8 +209,22 @@ fn displace(session: u64, worker: u64) -> Effect {
     Effect::Displace(SessionId(session), needed)
 }
 
-fn conclude(job: u64) -> Effect {
-    Effect::Conclude(JobId(job))
+/// Why a job was refused, if it was and nothing follows.
+fn refusal_of(submitted: &Submitted) -> &Refusal {
+    match submitted {
+        (Err(refusal), effects) if effects.is_empty() => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The job ends with the outcome that its worker reported, and this follows.
+fn concluded<const N: usize>(effects: [Effect; N]) -> Finished {
+    (Finish::Conclude, effects.into())
+}
+
+/// The job is retried after this try, and nothing follows.
+fn retried(attempt: u32) -> Finished {
+    (Finish::Retry { attempt }, Vec::new())
 }
 
 fn settle(job: u64, settlement: Settlement) -> Effect {

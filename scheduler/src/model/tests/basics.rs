@@ -7,33 +7,33 @@ use super::*;
 #[test]
 fn first_come_first_served() {
     let mut harness = Harness::small(2, 10);
-    assert_eq!(harness.submit(1), [admit(1)]);
-    assert_eq!(harness.submit(2), [admit(2)]);
-    assert_eq!(harness.submit(3), [admit(3)]);
+    assert_eq!(harness.submit(1), admitted([]));
+    assert_eq!(harness.submit(2), admitted([]));
+    assert_eq!(harness.submit(3), admitted([]));
     assert_eq!(harness.ready(1), [dispatch(1, 1)]);
     assert_eq!(harness.ready(2), [dispatch(2, 2)]);
-    assert_eq!(harness.finish(2, 2), [conclude(2)]);
+    assert_eq!(harness.finish(2, 2), concluded([]));
     assert_eq!(harness.ready(2), [dispatch(3, 2)]);
 }
 
 #[test]
 fn a_full_queue_refuses_but_an_idle_worker_takes() {
     let mut harness = Harness::small(2, 0);
-    let refused = Refusal::QueueFull { queued: 0, limit: 0, retry_after: None };
-    assert_eq!(harness.submit(1), [Effect::Refuse(JobId(1), refused)]);
+    let refusal = Refusal::QueueFull { queued: 0, limit: 0, retry_after: None };
+    assert_eq!(harness.submit(1), refused(refusal));
     let _ = harness.ready(1);
-    assert_eq!(harness.submit(2), [admit(2), dispatch(2, 1)]);
+    assert_eq!(harness.submit(2), admitted([dispatch(2, 1)]));
 }
 
 #[test]
 fn too_many_bytes_are_refused_and_freed_ones_taken_again() {
     let mut harness = Harness::small(1, 10);
     let big = || Queued { bytes: 600, ..queued() };
-    assert_eq!(harness.submit_as(1, big()), [admit(1)]);
-    let refused = Refusal::QueueBytes { job: 600, queued: 1200, limit: 1000, retry_after: None };
-    assert_eq!(harness.submit_as(2, big()), [Effect::Refuse(JobId(2), refused)]);
+    assert_eq!(harness.submit_as(1, big()), admitted([]));
+    let refusal = Refusal::QueueBytes { job: 600, queued: 1200, limit: 1000, retry_after: None };
+    assert_eq!(harness.submit_as(2, big()), refused(refusal));
     let _ = harness.end(1, Ending::Cancel);
-    assert_eq!(harness.submit_as(3, big()), [admit(3)]);
+    assert_eq!(harness.submit_as(3, big()), admitted([]));
 }
 
 #[test]
@@ -88,9 +88,9 @@ fn draining_finishes_what_was_admitted() {
     harness.open(1);
     let _ = harness.submit(1);
     assert_eq!(harness.send(Event::Draining { until: None }), []);
-    assert_eq!(harness.submit(2), [Effect::Refuse(JobId(2), Refusal::ShuttingDown)]);
+    assert_eq!(harness.submit(2), refused(Refusal::ShuttingDown));
     let _ = harness.ready(1);
-    let ends = [conclude(1), ended(1, "the pool has shut down"), Effect::Drained];
+    let ends = concluded([ended(1, "the pool has shut down"), Effect::Drained]);
     assert_eq!(harness.finish(1, 1), ends);
     assert_eq!(harness.model.phase(), Phase::Drained);
 }
@@ -109,7 +109,7 @@ fn draining_for_a_time_ends_what_has_not_ended_by_then() {
     let stopped = [settle(2, Settlement::Cancelled), Effect::StopRun(JobId(1))];
     assert_eq!(harness.pass(seconds(1)), stopped);
     assert_eq!(harness.pass(seconds(1)), []);
-    assert_eq!(harness.finish(1, 1), [conclude(1), Effect::Drained]);
+    assert_eq!(harness.finish(1, 1), concluded([Effect::Drained]));
 }
 
 #[test]

@@ -29,11 +29,11 @@ fn the_pool_starts_with_its_least_number_of_workers() {
 #[test]
 fn workers_grow_with_what_could_run_and_no_further() {
     let mut harness = Harness::new(elastic(0, 3, 0));
-    assert_eq!(added(&harness.submit(1)), 1);
-    assert_eq!(added(&harness.submit(2)), 1);
+    assert_eq!(added(&harness.submit(1).1), 1);
+    assert_eq!(added(&harness.submit(2).1), 1);
     assert_eq!(harness.ready(1), [dispatch(1, 1)]);
-    assert_eq!(added(&harness.submit(3)), 1);
-    assert_eq!(added(&harness.submit(4)), 0);
+    assert_eq!(added(&harness.submit(3).1), 1);
+    assert_eq!(added(&harness.submit(4).1), 0);
     assert_eq!(harness.model.worker_count(), 3);
 }
 
@@ -43,7 +43,7 @@ fn jobs_that_could_not_run_anyway_bring_no_workers() {
     config.tenant.concurrent = 1;
     let mut harness = Harness::new(config);
     let _ = harness.submit(1);
-    assert_eq!(harness.submit(2), [admit(2)]);
+    assert_eq!(harness.submit(2), admitted([]));
     harness.open(1);
     let _ = harness.submit_as(3, Queued { session: Some(SessionId(1)), ..queued() });
     assert_eq!(harness.model.worker_count(), 1);
@@ -55,24 +55,24 @@ fn a_full_queue_takes_a_job_that_brings_its_own_worker() {
     let none = SchedulerConfig { queued_count: 0, queued_bytes: 0, ..elastic(0, 2, 0) };
     let mut harness = Harness::new(none.clone());
     let large = || Queued { bytes: 1, ..queued() };
-    assert_eq!(harness.submit_as(1, large()), [admit(1), Effect::AddWorker]);
-    assert_eq!(harness.submit_as(2, large()), [admit(2), Effect::AddWorker]);
-    assert!(matches!(harness.submit(3)[..], [Effect::Refuse(..)]));
+    assert_eq!(harness.submit_as(1, large()), admitted([Effect::AddWorker]));
+    assert_eq!(harness.submit_as(2, large()), admitted([Effect::AddWorker]));
+    assert_eq!(refusal_of(&harness.submit(3)).name(), "queue_full");
     assert_eq!(harness.ready(1), [dispatch(1, 1)]);
-    assert!(matches!(harness.submit(4)[..], [Effect::Refuse(..)]));
+    assert_eq!(refusal_of(&harness.submit(4)).name(), "queue_full");
 
     let tenant = TenantConfig { concurrent: 1, ..TenantConfig::default() };
     let mut harness = Harness::new(SchedulerConfig { tenant, ..none });
-    assert_eq!(harness.submit(1), [admit(1), Effect::AddWorker]);
-    assert!(matches!(harness.submit(2)[..], [Effect::Refuse(..)]));
-    assert_eq!(harness.submit_of(3, "other"), [admit(3), Effect::AddWorker]);
+    assert_eq!(harness.submit(1), admitted([Effect::AddWorker]));
+    assert_eq!(refusal_of(&harness.submit(2)).name(), "queue_full");
+    assert_eq!(harness.submit_of(3, "other"), admitted([Effect::AddWorker]));
 }
 
 #[test]
 fn spares_are_kept_beyond_those_that_run() {
     let mut harness = Harness::new(elastic(0, 3, 1));
     let _ = harness.ready(1);
-    assert_eq!(harness.submit(1), [admit(1), dispatch(1, 1), Effect::AddWorker]);
+    assert_eq!(harness.submit(1), admitted([dispatch(1, 1), Effect::AddWorker]));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_worker_that_holds_a_session_parks_it_before_it_ends() {
     let idle = EvictionReason::Idle { rested: seconds(60) };
     assert_eq!(harness.pass(seconds(60)), [Effect::Vacate(WorkerId(1), SessionId(1), idle)]);
     assert_eq!(harness.ready(1), [dismissed(1)]);
-    assert_eq!(harness.submit_to(2, 1), [admit(2), Effect::AddWorker]);
+    assert_eq!(harness.submit_to(2, 1), admitted([Effect::AddWorker]));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn workers_that_cannot_be_kept_alive_are_not_asked_for_again() {
     }
     assert_eq!(harness.model.worker_count(), 3);
     assert_eq!(harness.gone(2, false, false), []);
-    assert_eq!(harness.submit(4), [admit(4)]);
+    assert_eq!(harness.submit(4), admitted([]));
     assert_eq!(harness.model.worker_count(), 2);
     // A worker that is replaced still counts.
     assert_eq!(harness.gone(3, true, false), []);
@@ -172,7 +172,7 @@ fn dismissed_workers_are_not_replaced_however_many_they_are() {
         assert_eq!(harness.gone(worker, false, false), []);
     }
     for job in 101..=200 {
-        assert_eq!(harness.submit(job), [admit(job), Effect::AddWorker]);
+        assert_eq!(harness.submit(job), admitted([Effect::AddWorker]));
     }
 }
 

@@ -29,7 +29,7 @@ fn a_dead_worker_settles_its_job() {
     let _ = harness.submit(1);
     let _ = harness.ready(1);
     assert_eq!(harness.gone(1, true, false), [died(1)]);
-    assert_eq!(harness.submit(2), [admit(2)]);
+    assert_eq!(harness.submit(2), admitted([]));
 }
 
 #[test]
@@ -39,14 +39,14 @@ fn a_dead_worker_takes_the_session_that_was_on_it_unless_its_state_is_elsewhere(
     harness.open(2);
     for worker in [1, 2] {
         let _ = harness.ready(worker);
-        assert_eq!(harness.submit_to(worker, worker), [admit(worker), dispatch(worker, worker)]);
+        assert_eq!(harness.submit_to(worker, worker), admitted([dispatch(worker, worker)]));
         let _ = harness.finish(worker, worker);
     }
     assert_eq!(harness.gone(1, true, true), [ended(1, "died")]);
     assert_eq!(harness.gone(2, true, false), []);
     assert!(!harness.model.is_open(SessionId(1)) && harness.model.is_open(SessionId(2)));
     let _ = harness.ready(3);
-    assert_eq!(harness.submit_to(3, 2), [admit(3), dispatch(3, 3)]);
+    assert_eq!(harness.submit_to(3, 2), admitted([dispatch(3, 3)]));
 }
 
 #[test]
@@ -69,18 +69,18 @@ fn without_workers_queued_jobs_are_settled() {
     assert_eq!(harness.gone(1, false, false), []);
     let settled = |job| settle(job, Settlement::NoWorker("died".to_owned()));
     assert_eq!(harness.gone(2, false, false), [settled(1), settled(2)]);
-    let refused = |retry_after| {
+    let no_worker = |retry_after| {
         let retry_after = Some(seconds(retry_after));
         Refusal::NoWorker { reason: "died".to_owned(), retry_after }
     };
-    assert_eq!(harness.submit(3), [Effect::Refuse(JobId(3), refused(30))]);
+    assert_eq!(harness.submit(3), refused(no_worker(30)));
     assert_eq!(harness.model.worker_count(), 0);
     assert_eq!(harness.model.next_wake(), Some(seconds(30)));
     assert_eq!(harness.pass(seconds(29)), []);
-    assert_eq!(harness.submit(4), [Effect::Refuse(JobId(4), refused(1))]);
+    assert_eq!(harness.submit(4), refused(no_worker(1)));
     // Then the places are tried again, whatever failed before.
     assert_eq!(harness.pass(seconds(1)), [Effect::AddWorker, Effect::AddWorker]);
-    assert_eq!(harness.submit(5), [admit(5)]);
+    assert_eq!(harness.submit(5), admitted([]));
     assert_eq!(harness.ready(3), [dispatch(5, 3)]);
 }
 
@@ -89,12 +89,12 @@ fn a_session_whose_run_took_its_interpreter_can_move_to_any_worker() {
     let mut harness = Harness::small(2, 10);
     let _ = harness.open_with(1, 400);
     let _ = harness.ready(1);
-    assert_eq!(harness.submit_to(1, 1), [admit(1), dispatch(1, 1)]);
+    assert_eq!(harness.submit_to(1, 1), admitted([dispatch(1, 1)]));
     let _ = harness.park(1, 400);
     let _ = harness.finish_as(1, 1, Report { session_left: true, ..Report::default() });
     assert_eq!(harness.model.memory().session_bytes, 400);
     let _ = harness.ready(2);
-    assert_eq!(harness.submit_to(2, 1), [admit(2), dispatch(2, 2)]);
+    assert_eq!(harness.submit_to(2, 1), admitted([dispatch(2, 2)]));
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn a_place_that_was_given_up_is_tried_again_even_while_others_work() {
     let _ = harness.ready(1);
     harness.now = seconds(5);
     assert_eq!(harness.gone(2, false, false), []);
-    assert_eq!(harness.submit(1), [admit(1), dispatch(1, 1)]);
-    assert_eq!(harness.submit(2), [admit(2)]);
+    assert_eq!(harness.submit(1), admitted([dispatch(1, 1)]));
+    assert_eq!(harness.submit(2), admitted([]));
     assert_eq!(harness.model.next_wake(), Some(seconds(35)));
     assert_eq!(harness.pass(seconds(30)), [Effect::AddWorker]);
     assert_eq!(harness.ready(3), [dispatch(2, 3)]);
@@ -117,7 +117,7 @@ fn a_job_that_the_sandbox_failed_is_retried_elsewhere_within_bounds() {
     let _ = harness.submit_as(1, idempotent());
     let _ = harness.submit(2);
     // It is first again, because its position depends on its submission time.
-    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), [retry(1, 1)]);
+    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), retried(1));
     assert_eq!(harness.ready(1), [renewed(1)]);
     assert_eq!(harness.ready(2), [dispatch(1, 2)]);
     assert_eq!(harness.gone(2, true, false), [retry(1, 2)]);
@@ -126,7 +126,7 @@ fn a_job_that_the_sandbox_failed_is_retried_elsewhere_within_bounds() {
         harness.model.explain(JobId(1), harness.now).map(|job| job.failed_attempts),
         Some(2)
     );
-    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), [conclude(1)]);
+    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), concluded([]));
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn a_job_that_broke_its_interpreter_is_tried_again_once() {
     let tampered = Report { fault: Some(Fault::Tampering), ..Report::default() };
     let _ = harness.ready(1);
     let _ = harness.submit_as(1, idempotent());
-    assert_eq!(harness.finish_as(1, 1, tampered), [retry(1, 1)]);
+    assert_eq!(harness.finish_as(1, 1, tampered), retried(1));
     assert_eq!(harness.ready(1), [dispatch(1, 1)]);
-    assert_eq!(harness.finish_as(1, 1, tampered), [conclude(1)]);
+    assert_eq!(harness.finish_as(1, 1, tampered), concluded([]));
 }
 
 #[test]
@@ -162,11 +162,11 @@ fn only_jobs_that_may_be_repeated_are() {
     harness.open(1);
     let _ = harness.ready(1);
     let _ = harness.submit(1);
-    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), [conclude(1)]);
+    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), concluded([]));
     assert_eq!(harness.ready(1), [renewed(1)]);
     let _ = harness.ready(1);
     let _ = harness.submit_as(2, Queued { session: Some(SessionId(1)), ..idempotent() });
-    assert_eq!(harness.finish_as(1, 2, sandbox_failed()), [conclude(2)]);
+    assert_eq!(harness.finish_as(1, 2, sandbox_failed()), concluded([]));
 }
 
 #[test]
@@ -175,13 +175,13 @@ fn a_job_that_was_asked_to_end_is_not_retried() {
     let _ = harness.ready(1);
     let _ = harness.submit_as(1, idempotent());
     assert_eq!(harness.end(1, Ending::Stop), [Effect::StopRun(JobId(1))]);
-    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), [conclude(1)]);
+    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), concluded([]));
 
     let mut harness = Harness::small(1, 10);
     let _ = harness.ready(1);
     let _ = harness.submit_as(1, idempotent());
     let _ = harness.send(Event::Draining { until: Some(Time::ZERO) });
-    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), [conclude(1), Effect::Drained]);
+    assert_eq!(harness.finish_as(1, 1, sandbox_failed()), concluded([Effect::Drained]));
 }
 
 #[test]
@@ -203,10 +203,10 @@ fn reports_of_a_dead_worker_change_nothing() {
     let _ = harness.submit_as(1, idempotent());
     let _ = harness.ready(1);
     assert_eq!(harness.gone(1, true, false), [retry(1, 1)]);
-    assert_eq!(harness.finish(1, 1), []);
+    assert_eq!(harness.finish(1, 1), (Finish::Ignore, Vec::new()));
     assert_eq!(harness.ready(2), [dispatch(1, 2)]);
-    assert_eq!(harness.finish(1, 1), []);
-    assert_eq!(harness.finish(2, 1), [conclude(1)]);
+    assert_eq!(harness.finish(1, 1), (Finish::Ignore, Vec::new()));
+    assert_eq!(harness.finish(2, 1), concluded([]));
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_slot_is_renewed_after_a_job_with_much_memory() {
     assert_eq!(harness.ready(1), []);
     let _ = harness.submit(2);
     let _ = harness.submit(3);
-    assert_eq!(harness.finish_as(1, 2, high(1_001)), [conclude(2)]);
+    assert_eq!(harness.finish_as(1, 2, high(1_001)), concluded([]));
     let why = RetireReason::HighWater { bytes: 1_001, limit: 1_000 };
     assert_eq!(harness.ready(1), [Effect::Renew(WorkerId(1), why)]);
     assert_eq!(harness.ready(1), [dispatch(3, 1)]);

@@ -36,13 +36,8 @@ impl Saturated {
         for round in 0..jobs_each {
             for (at, (name, _)) in weights.iter().enumerate() {
                 let job = round * weights.len() as u64 + at as u64 + 1;
-                let _ = harness.model.handle(
-                    Event::Submitted {
-                        job: JobId(job),
-                        queued: Queued { tenant: Arc::from(*name), ..queued() },
-                    },
-                    harness.now,
-                );
+                let queued = Queued { tenant: Arc::from(*name), ..queued() };
+                let _ = harness.model.submit(JobId(job), queued, harness.now);
                 tenant_of.insert(job, at);
             }
         }
@@ -63,8 +58,7 @@ impl Saturated {
             self.harness.now = at;
             self.cpu[self.tenant_of[&job]] += took_it;
             let report = Report { wall: took_it, cpu: took_it, ..Report::default() };
-            let event = Event::Finished { worker: id_of(worker), job: JobId(job), report };
-            let _ = self.harness.model.handle(event, at);
+            let _ = self.harness.model.finish(id_of(worker), JobId(job), &report, at);
             self.begin(worker, &mut took);
         }
     }
@@ -176,10 +170,10 @@ fn a_tenant_runs_no_more_than_it_may_and_others_go_on() {
     let mut harness = Harness::new(config);
     let _ = harness.ready(1);
     let _ = harness.ready(2);
-    assert_eq!(dispatched(&harness.submit_of(1, "capped")), Some(1));
-    assert_eq!(harness.submit_of(2, "capped"), [admit(2)]);
-    assert_eq!(dispatched(&harness.submit_of(3, "other")), Some(3));
-    assert_eq!(harness.finish(2, 1), [conclude(1)]);
+    assert_eq!(dispatched(&harness.submit_of(1, "capped").1), Some(1));
+    assert_eq!(harness.submit_of(2, "capped"), admitted([]));
+    assert_eq!(dispatched(&harness.submit_of(3, "other").1), Some(3));
+    assert_eq!(harness.finish(2, 1), concluded([]));
     assert_eq!(dispatched(&harness.ready(2)), Some(2));
 }
 
@@ -246,7 +240,7 @@ fn waiting_jobs_end_at_their_deadlines_and_running_ones_know_theirs() {
         due_in: Some(seconds(3)),
         cut: None,
     };
-    assert_eq!(harness.submit_as(1, due(3)), [admit(1), runs]);
+    assert_eq!(harness.submit_as(1, due(3)), admitted([runs]));
     let _ = harness.submit_as(2, due(5));
     let _ = harness.submit_as(3, due(4));
     assert_eq!(harness.model.next_wake(), Some(seconds(4)));
@@ -258,6 +252,6 @@ fn waiting_jobs_end_at_their_deadlines_and_running_ones_know_theirs() {
     assert_eq!(harness.pass(seconds(1)), [settle(3, passed(4, 4))]);
     // A worker that becomes ready too late finds no job.
     harness.now = seconds(6);
-    assert_eq!(harness.finish(1, 1), [conclude(1), settle(2, passed(5, 6))]);
+    assert_eq!(harness.finish(1, 1), concluded([settle(2, passed(5, 6))]));
     assert_eq!(harness.model.next_wake(), None);
 }

@@ -94,7 +94,7 @@ fn only_the_worker_that_holds_a_session_parks_it() {
     let (_, _) = (harness.ready(2), harness.submit_to(3, 1));
     let (_, _) = (harness.finish(2, 3), harness.ready(2));
     let _ = harness.pass(seconds(10));
-    assert_eq!(harness.finish(1, 2), [conclude(2)]);
+    assert_eq!(harness.finish(1, 2), concluded([]));
     assert_eq!(harness.pass(seconds(1_000)), [], "the second worker has it still");
     assert_eq!(harness.ready(2), [stow(1, Stowage::Disk, idle(1_010))]);
 }
@@ -116,8 +116,8 @@ fn memory_that_is_short_compresses_then_spills_then_refuses() {
     assert_eq!(effects, [stow(2, Stowage::Disk, pressure(910, 1_000))]);
     // The bytes of the present spill count as free, but no others.
     let refused = harness.submit_as(2, Queued { bytes: 500, ..queued() });
-    assert!(matches!(refused[..], [Effect::Refuse(_, Refusal::NoMemory { .. })]));
-    assert_eq!(harness.submit_as(3, Queued { bytes: 490, ..queued() }), [admit(3)]);
+    assert!(matches!(refusal_of(&refused), Refusal::NoMemory { .. }));
+    assert_eq!(harness.submit_as(3, Queued { bytes: 490, ..queued() }), admitted([]));
     let effects = stowed(&mut harness, 2, Stowage::Disk, Ok(400));
     // Session 1 is not stowed again until it has run.
     assert_eq!(effects, [stow(3, Stowage::Disk, pressure(1_000, 1_000))]);
@@ -140,8 +140,8 @@ fn a_full_disk_is_tried_again_later_and_what_it_did_not_take_is_compressed() {
     assert_eq!(harness.model.eviction_of(SessionId(1)), Some(&pressure(920, 1_000)));
     assert_eq!(stowed(&mut harness, 2, Stowage::Compressed, Ok(410)), []);
     let refused = harness.submit_as(1, Queued { bytes: 200, ..queued() });
-    assert!(matches!(refused[..], [Effect::Refuse(_, Refusal::NoMemory { .. })]), "{refused:?}");
-    assert_eq!(harness.submit_as(2, Queued { bytes: 100, ..queued() })[..1], [admit(2)]);
+    assert!(matches!(refusal_of(&refused), Refusal::NoMemory { .. }), "{refused:?}");
+    assert_eq!(harness.submit_as(2, Queued { bytes: 100, ..queued() }).0, Ok(()));
     assert_eq!(harness.model.next_wake(), Some(seconds(11)));
     // Smaller sessions may fit, and go first.
     let spilled = stow(2, Stowage::Disk, pressure(960, 1_000));
@@ -186,7 +186,7 @@ fn sessions_with_jobs_are_not_evicted() {
     assert_eq!(spilled, [stow(1, Stowage::Disk, idle(0))]);
     // It is wanted before it is on disk, and is taken up from wherever it is.
     let _ = harness.submit_to(2, 1);
-    assert_eq!(harness.finish(1, 1), [conclude(1)]);
+    assert_eq!(harness.finish(1, 1), concluded([]));
     assert_eq!(harness.ready(1), [dispatch(2, 1)]);
     assert_eq!(stowed(&mut harness, 1, Stowage::Disk, unchanged()), []);
     assert_eq!(harness.model.memory().disk_bytes, 0);
@@ -209,11 +209,11 @@ fn a_session_that_a_worker_unpacked_before_it_died_is_in_memory() {
     assert_eq!(places(&harness), (0, 90));
     let _ = harness.ready(1);
     // A worker that died before it took up the state left it on disk.
-    assert_eq!(harness.submit_to(1, 1), [admit(1), dispatch(1, 1)]);
+    assert_eq!(harness.submit_to(1, 1), admitted([dispatch(1, 1)]));
     let _ = harness.gone(1, true, false);
     assert_eq!(places(&harness), (0, 90));
     let _ = harness.ready(2);
-    assert_eq!(harness.submit_to(2, 1), [admit(2), dispatch(2, 2)]);
+    assert_eq!(harness.submit_to(2, 1), admitted([dispatch(2, 2)]));
     let _ = harness.park(1, 100);
     assert!(harness.gone(2, true, false).contains(&stow(1, Stowage::Disk, idle(0))));
     assert_eq!(places(&harness), (100, 0));
@@ -258,7 +258,7 @@ fn a_job_displaces_the_longest_idle_session() {
         let _ = harness.finish(worker, worker);
         let _ = harness.ready(worker);
     }
-    assert_eq!(harness.submit(3), [admit(3), displace(2, 2), dispatch(3, 2)]);
+    assert_eq!(harness.submit(3), admitted([displace(2, 2), dispatch(3, 2)]));
     assert_eq!(harness.park(2, 50), []);
     assert_eq!(harness.model.memory().session_bytes, 50);
 }

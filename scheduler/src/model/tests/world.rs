@@ -8,7 +8,7 @@ use pool::{JobId, SessionId, StowError, Stowage, WorkerId};
 
 use super::Random;
 use crate::config::SchedulerConfig;
-use crate::effect::Effect;
+use crate::effect::{Effect, Finish};
 use crate::job::{Growth, Priority, Queued};
 use crate::model::{Ending, Event, Fault, Model, Report};
 use crate::status::Phase;
@@ -42,19 +42,22 @@ pub(super) struct World {
     pub(super) admitted: BTreeSet<JobId>,
     pub(super) ended: BTreeSet<JobId>,
     pub(super) refused: usize,
-    /// The kinds of effects so far, one bit each.
+    /// The kinds of decisions and effects so far, one bit each.
     pub(super) asked: u32,
 }
 
-/// The number of kinds of effects.
-pub(super) const KINDS: u32 = 16;
+/// The number of kinds of decisions and effects.
+pub(super) const KINDS: u32 = 17;
+
+// The kinds of decisions; `kind` has those of effects.
+const ADMITTED: u32 = 0;
+const REFUSED: u32 = 1;
+const CONCLUDED: u32 = 3;
+const RETRIED: u32 = 16;
 
 fn kind(effect: &Effect) -> u32 {
     match effect {
-        Effect::Admit(_) => 0,
-        Effect::Refuse(..) => 1,
         Effect::Dispatch { .. } => 2,
-        Effect::Conclude(_) => 3,
         Effect::Retry { .. } => 4,
         Effect::Settle(..) => 5,
         Effect::StopRun(_) => 6,
@@ -112,18 +115,13 @@ impl World {
         for effect in effects {
             self.asked |= 1 << kind(&effect);
             match effect {
-                Effect::Admit(job) => assert!(self.admitted.insert(job)),
-                Effect::Refuse(job, _) => {
-                    assert!(!self.admitted.contains(&job));
-                    self.refused += 1;
-                }
                 Effect::Dispatch { job, worker, due_in, .. } => {
                     assert_ne!(due_in, Some(Duration::ZERO), "nothing runs beyond its deadline");
                     self.dispatch(job, worker);
                 }
                 // The following dispatch parks the session.
                 Effect::Displace(..) => {}
-                Effect::Conclude(job) | Effect::Settle(job, _) => self.end(job),
+                Effect::Settle(job, _) => self.end(job),
                 Effect::Retry { job, attempt } => self.retry(job, attempt),
                 Effect::StopRun(job) | Effect::InterruptRun(job, _) => {
                     assert!(self.running.values().any(|running| *running == job));
@@ -247,8 +245,25 @@ impl World {
         if queued.is_idempotent {
             self.idempotent.insert(job);
         }
-        self.send(Event::Submitted { job, queued });
+        self.send_job(job, queued);
         assert!(self.model.explain(job, self.now).is_some() == self.is_live(job));
+    }
+
+    fn send_job(&mut self, job: JobId, queued: Queued) {
+        let (decision, effects) = self.model.submit(job, queued, self.now);
+        assert_eq!(self.model.check_invariants(), Ok(()), "after {job}: {decision:?}, {effects:?}");
+        match decision {
+            Ok(()) => {
+                self.asked |= 1 << ADMITTED;
+                assert!(self.admitted.insert(job));
+            }
+            Err(_) => {
+                self.asked |= 1 << REFUSED;
+                assert!(!self.admitted.contains(&job));
+                self.refused += 1;
+            }
+        }
+        self.perform(effects);
     }
 
     fn new_job(&mut self, session: Option<SessionId>) -> JobId {
@@ -309,7 +324,24 @@ impl World {
             session_left,
             never_ran: self.random.below(8) == 0,
         };
-        self.send(Event::Finished { worker, job, report });
+        self.report(worker, job, &report);
+    }
+
+    fn report(&mut self, worker: WorkerId, job: JobId, report: &Report) {
+        let (decision, effects) = self.model.finish(worker, job, report, self.now);
+        assert_eq!(self.model.check_invariants(), Ok(()), "after {job}: {decision:?}, {effects:?}");
+        match decision {
+            Finish::Conclude => {
+                self.asked |= 1 << CONCLUDED;
+                self.end(job);
+            }
+            Finish::Retry { attempt } => {
+                self.asked |= 1 << RETRIED;
+                self.retry(job, attempt);
+            }
+            Finish::Ignore => panic!("{worker} runs {job}"),
+        }
+        self.perform(effects);
     }
 
     fn fault(&mut self) -> Option<Fault> {
@@ -387,7 +419,7 @@ impl World {
         let queued = Queued { session: Some(session), ..super::queued() };
         let job = self.new_job(Some(session));
         self.captures.insert(job);
-        self.send(Event::Submitted { job, queued });
+        self.send_job(job, queued);
     }
 
     fn park(&mut self) {
