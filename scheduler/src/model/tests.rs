@@ -152,7 +152,7 @@ impl Harness {
     }
 
     fn gone(&mut self, worker: u64, is_replaced: bool, takes_session: bool) -> Vec<Effect> {
-        let (worker, reason) = (WorkerId(worker), "died".to_owned());
+        let (worker, reason) = (WorkerId(worker), "died".into());
         let fault = Fault::Sandbox;
         self.send(Event::Gone { worker, reason, is_replaced, takes_session, fault })
     }
@@ -176,7 +176,7 @@ fn queued() -> Queued {
 }
 
 fn ended(session: u64, reason: &str) -> Effect {
-    Effect::EndSession(SessionId(session), reason.to_owned())
+    Effect::EndSession(SessionId(session), reason.into())
 }
 
 fn admit(job: u64) -> Effect {
