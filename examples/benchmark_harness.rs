@@ -6,6 +6,7 @@
 use std::error::Error;
 use std::time::Duration;
 
+use hatchery::error::chain;
 use hatchery::{Hatchery, Job, Verdict};
 
 /// The checks of a candidate: the n-th Fibonacci number.
@@ -55,7 +56,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
             }
             Verdict::Exited { code, .. } => format!("failed: left with code {code}"),
             Verdict::Limit(hit) => format!("failed: {hit}"),
-            Verdict::SandboxFailed(failure) => format!("not graded, our fault: {failure}"),
+            Verdict::SandboxFailed(failure) => {
+                format!("not graded, our fault: {}", chain(failure))
+            }
             verdict => format!("failed: {verdict:?}"),
         };
         println!("{name:12} {:>7.1?}  {grade}", outcome.usage.cpu);

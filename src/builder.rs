@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
-    CacheDir, Engine, EngineConfig, HostKind, Image, ImageError, ImageInfo, ImageSpec, Limits,
-    Package, Progress, ProgressSink, Setup, Silent,
+    CacheDir, Cause, Engine, EngineConfig, HostKind, Image, ImageError, ImageInfo, ImageSpec,
+    Limits, Package, Progress, ProgressSink, Setup, Silent,
 };
 use pool::{InterpreterSource, PoolConfig};
 use scheduler::{Scheduler, SchedulerConfig, SessionsConfig, TenantConfig, WorkersConfig};
@@ -465,6 +465,6 @@ impl Builder {
             progress.report(Progress::Ready);
             Ok((engine, image))
         });
-        loading.await.map_err(|error| Error::Load(error.to_string()))?
+        loading.await.map_err(|error| Error::Load(Cause::new(error)))?
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::source::InvalidSource;
 use engine::{
-    CacheError, EngineError, ImageError, InvalidFunction, InvalidMount, InvalidMountPath,
+    CacheError, Cause, EngineError, ImageError, InvalidFunction, InvalidMount, InvalidMountPath,
     InvalidPath, InvalidProgram, PackageError, SessionError,
 };
 use scheduler::{Refusal, SchedulerStartError};
@@ -20,6 +20,10 @@ pub(crate) const TOOL_CALL_FIELDS: [&str; 7] =
     ["code", "timeout", "stdin", "args", "env", "files", "variables"];
 
 /// An operation failed before a program ran.
+///
+/// The message says what failed and what helps; what caused it is the error's
+/// [`source`](std::error::Error::source). [`chain`](crate::error::chain) prints both, as do the
+/// usual reporters of errors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -63,7 +67,7 @@ pub enum Error {
     #[error(transparent)]
     Function(#[from] InvalidFunction),
     /// A file of a job can't be read.
-    #[error("can't read `{}`: {source}", path.display())]
+    #[error("can't read `{}`", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -71,7 +75,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file isn't Python source.
-    #[error("can't read `{}` as Python source: {cause}", path.display())]
+    #[error("can't read `{}` as Python source", path.display())]
     NotText {
         /// The file.
         path: PathBuf,
@@ -80,8 +84,8 @@ pub enum Error {
         cause: InvalidSource,
     },
     /// The thread that loads, reads or writes died.
-    #[error("the thread that loads or stores the data died: {0}")]
-    Load(String),
+    #[error("the thread that loads or stores the data died")]
+    Load(#[source] Cause),
 }
 
 impl Error {
@@ -163,5 +167,25 @@ pub enum InvalidToolCall {
 impl From<InvalidToolCall> for Error {
     fn from(error: InvalidToolCall) -> Self {
         Self::ToolCall(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+    use crate::runtime::Hatchery;
+
+    #[tokio::test]
+    async fn an_error_says_its_cause_once_through_all_layers() {
+        let started = Hatchery::builder().package("/nowhere/a.whl").start().await;
+        let error = started.unwrap_err();
+        let cause = error.source().expect("the system's error").downcast_ref::<io::Error>();
+        assert_eq!(cause.map(io::Error::kind), Some(io::ErrorKind::NotFound));
+        assert_eq!(error.to_string(), "can't read `/nowhere/a.whl`");
+        let text = engine::chain(&error).to_string();
+        assert!(text.starts_with("can't read `/nowhere/a.whl`: No such file"), "{text}");
+        assert_eq!(text.matches("No such file").count(), 1, "{text}");
     }
 }

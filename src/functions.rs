@@ -304,7 +304,7 @@ async fn on_a_thread<T: Send + 'static>(
     let _abort_on_drop = AbortOnDrop(task.abort_handle());
     match task.await {
         Ok(answer) => answer,
-        Err(error) => Err(HostError::private(error.to_string())),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -69,7 +69,7 @@ pub fn keys(cache_dir: Option<&Path>) -> Result<Vec<String>, Error> {
 /// # let cache_dir = Some(folder.path());
 /// match hatchery::image::find(cache_dir, "5f0c") {
 ///     Ok(image) => println!("{:?}", image.preload),
-///     Err(error) => println!("{error}"),
+///     Err(error) => println!("{}", hatchery::error::chain(&error)),
 /// }
 /// ```
 ///
@@ -86,7 +86,7 @@ pub fn find(cache_dir: Option<&Path>, prefix: &str) -> Result<ImageInfo, Error> 
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let cache_dir = Some(folder.path());
 /// if let Err(error) = hatchery::image::remove(cache_dir, "5f0c") {
-///     println!("{error}");
+///     println!("{}", hatchery::error::chain(&error));
 /// }
 /// ```
 ///

@@ -156,6 +156,20 @@ pub mod decision {
 /// The causes of an [`Error`], except those of [`tool`] calls and of [`source`] files, which are in
 /// their modules.
 ///
+/// No message repeats its cause. To print an error with its causes, use [`chain`](error::chain):
+///
+/// ```
+/// use hatchery::Job;
+/// use hatchery::error::chain;
+///
+/// let error = Job::file("no-such-file.py").unwrap_err();
+/// assert_eq!(error.to_string(), "can't read `no-such-file.py`");
+/// let text = chain(&error).to_string();
+/// assert!(text.starts_with("can't read `no-such-file.py`: No such file"), "{text}");
+/// ```
+///
+/// Match on an error for what it is about:
+///
 /// ```
 /// use hatchery::{Error, Job};
 ///
@@ -166,9 +180,9 @@ pub mod decision {
 pub mod error {
     #[doc(inline)]
     pub use engine::{
-        CacheError, EngineError, ImageError, InvalidFunction, InvalidMount, InvalidMountPath,
-        InvalidPath, InvalidProgram, InvalidValue, ModuleError, PackageError, PythonError,
-        SessionError, StartError,
+        CacheError, Cause, EngineError, ImageError, InvalidFunction, InvalidMount,
+        InvalidMountPath, InvalidPath, InvalidProgram, InvalidValue, ModuleError, PackageError,
+        PythonError, SessionError, StartError, chain,
     };
     #[doc(inline)]
     pub use scheduler::{ConfigError, SchedulerStartError};
@@ -218,6 +232,7 @@ pub mod files {
 /// The parts of an [`Outcome`].
 ///
 /// ```
+/// use hatchery::error::chain;
 /// use hatchery::{Outcome, Verdict};
 ///
 /// /// Describes how a job ended.
@@ -229,7 +244,7 @@ pub mod files {
 ///         }
 ///         Verdict::Exited { code, .. } => format!("exit code {code}"),
 ///         Verdict::Limit(hit) => format!("reached the limit `{}`", hit.limit.name()),
-///         Verdict::SandboxFailed(failure) => format!("not the program's fault: {failure}"),
+///         Verdict::SandboxFailed(failure) => format!("not the program's: {}", chain(failure)),
 ///         other => other.name().to_owned(),
 ///     }
 /// }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use engine::{Outcome, SessionError, SessionState, Workspace};
+use engine::{Cause, Outcome, SessionError, SessionState, Workspace};
 use pool::{Parked, SessionId};
 use scheduler::Ticket;
 
@@ -196,7 +196,7 @@ impl Session {
         let state = self.state().await?;
         let path = path.as_ref().to_owned();
         let writing = tokio::task::spawn_blocking(move || state.save(&path));
-        Ok(writing.await.map_err(|error| Error::Load(error.to_string()))??)
+        Ok(writing.await.map_err(|error| Error::Load(Cause::new(error)))??)
     }
 
     /// Resets the session to the state of a fresh one.
@@ -276,7 +276,7 @@ impl Hatchery {
         let image = self.session_image()?.clone();
         let path = path.as_ref().to_owned();
         let reading = tokio::task::spawn_blocking(move || SessionState::revive(&image, &path));
-        let state = reading.await.map_err(|error| Error::Load(error.to_string()))??;
+        let state = reading.await.map_err(|error| Error::Load(Cause::new(error)))??;
         let session = self.scheduler().adopt(name, Some(Parked::new(state))).await?;
         Ok(Session::new(self.clone(), name, session))
     }

@@ -208,10 +208,11 @@ pub enum ToolRefusal {
 ///
 /// ```
 /// use hatchery::Job;
+/// use hatchery::error::chain;
 /// use hatchery::tool::{self, ToolRefusal};
 ///
 /// let error = Job::from_tool_call(&serde_json::json!({ "cod": "1" })).unwrap_err();
-/// let result = tool::refusal(ToolRefusal::Usage, &error.to_string());
+/// let result = tool::refusal(ToolRefusal::Usage, &chain(&error).to_string());
 /// assert_eq!(result["error"]["message"], error.to_string());
 /// ```
 pub fn refusal(kind: ToolRefusal, message: &str) -> Json {

@@ -22,7 +22,7 @@ const FLOORS: [&[&str]; 8] = [
     &["build"],
     &["run", "cache"],
     &["files", "interrupt", "config", "error"],
-    &["memory", "limits", "errno", "places"],
+    &["memory", "limits", "errno", "places", "cause"],
 ];
 
 /// The one recursion that is in the matter: an event carries a seat, a seat leads to a worker's

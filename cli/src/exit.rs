@@ -59,18 +59,20 @@ impl Exit {
     /// Returns the exit of a failed command: a `UsageError` is the user's mistake, anything else
     /// the sandbox's failure.
     pub(crate) fn of_error(error: &anyhow::Error) -> Self {
-        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        match kind {
+        if error.is::<UsageError>() || is_bad_input(error) {
+            return Self::Usage;
+        }
+        match error.downcast_ref::<io::Error>().map(io::Error::kind) {
             Some(io::ErrorKind::BrokenPipe) => Self::BrokenPipe,
-            _ if error.is::<UsageError>() || is_bad_input(error) => Self::Usage,
             _ => Self::Sandbox,
         }
     }
 }
 
-/// Returns whether the user's input is at fault, whatever the machine: it can't go into an image,
-/// or the session file belongs to another image.
+/// Returns whether the user's input is at fault, whatever the machine: it can't be given to a
+/// program or go into an image, or the session file belongs to another image.
 fn is_bad_input(error: &anyhow::Error) -> bool {
+    use hatchery::Error::{Mount, MountPath, NotText, Path, Program, Read, ToolCall};
     use hatchery::error::ImageError::{ModuleName, NoSuchImage, Package, Prepare};
     use hatchery::error::SessionError::{NotASession, OtherImage};
     match error.downcast_ref::<hatchery::Error>() {
@@ -84,6 +86,8 @@ fn is_bad_input(error: &anyhow::Error) -> bool {
             true
         }
         Some(hatchery::Error::Session(NotASession { .. } | OtherImage { .. })) => true,
+        Some(Path(_) | Mount(_) | MountPath(_) | Program(_) | ToolCall(_)) => true,
+        Some(Read { .. } | NotText { .. }) => true,
         _ => false,
     }
 }
@@ -105,7 +109,8 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A mistake that the user can fix.
+/// A mistake that the user can fix. If an error shows the mistake, this is its context, and the
+/// error stays the cause.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);
 

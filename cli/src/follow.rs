@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use anyhow::Context;
+use hatchery::error::chain;
 use hatchery::event::{Event, EventKind, Stream};
 use hatchery::{LimitHit, LimitKind, Outcome, Ticket, Verdict};
 use tokio::task::JoinHandle;
@@ -185,9 +186,11 @@ pub(crate) fn report(outcome: &Outcome) {
         }
         Verdict::Tampered(tampering) => terminal::error(tampering),
         // A fault of the user's input, or of a request to a session.
-        Verdict::SandboxFailed(failure) if !failure.is_of_interpreter() => terminal::error(failure),
+        Verdict::SandboxFailed(failure) if !failure.is_of_interpreter() => {
+            terminal::error(chain(failure));
+        }
         Verdict::SandboxFailed(failure) => {
-            terminal::error(format_args!("the sandbox failed: {failure}"));
+            terminal::error(format_args!("the sandbox failed: {}", chain(failure)));
         }
         verdict => terminal::error(format_args!("ended as {}", verdict.name())),
     }

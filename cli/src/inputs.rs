@@ -17,6 +17,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
+use anyhow::Context;
 use hatchery::config::EngineConfig;
 use hatchery::python::PackageInfo;
 use hatchery::{Hatchery, Job, Outcome, Verdict};
@@ -28,7 +29,7 @@ use crate::{progress, terminal};
 /// Adds the files of `--input`.
 pub(crate) fn add_named(mut job: Job, inputs: &[String]) -> anyhow::Result<Job> {
     for (name, contents) in read_named(inputs)? {
-        job = job.input(name, contents).map_err(|error| UsageError(error.to_string()))?;
+        job = job.input(name, contents)?;
     }
     Ok(job)
 }
@@ -42,9 +43,9 @@ pub(crate) fn read_named(inputs: &[String]) -> anyhow::Result<Vec<(String, Vec<u
             Some((host, name)) => (host, name.to_owned()),
             None => (input.as_str(), file_name(Path::new(input))?),
         };
-        let contents = fs::read(host)
-            .map_err(|error| UsageError(format!("can't read the input `{host}`: {error}")))?;
-        hatchery::files::check_path(&name).map_err(|error| UsageError(error.to_string()))?;
+        let contents =
+            fs::read(host).with_context(|| UsageError(format!("can't read the input `{host}`")))?;
+        hatchery::files::check_path(&name).map_err(hatchery::Error::from)?;
         files.push((name, contents));
     }
     Ok(files)
@@ -58,9 +59,7 @@ pub(crate) fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     } else {
         fs::read(file)
     };
-    let unreadable =
-        |error| UsageError(format!("can't read the input `{}`: {error}", file.display()));
-    Ok(contents.map_err(unreadable)?)
+    contents.with_context(|| UsageError(format!("can't read the input `{}`", file.display())))
 }
 
 /// Adds the folders of `--mount`.
@@ -72,25 +71,25 @@ pub(crate) fn add_mounts(mut job: Job, mounts: &[String]) -> anyhow::Result<Job>
                 // `.` and `..` have no name of their own.
                 let real = Path::new(mount)
                     .canonicalize()
-                    .map_err(|error| UsageError(format!("can't mount `{mount}`: {error}")))?;
+                    .with_context(|| UsageError(format!("can't mount `{mount}`")))?;
                 (mount.as_str(), format!("/{}", file_name(&real)?))
             }
         };
-        job = job.mount(host, path).map_err(|error| UsageError(error.to_string()))?;
+        job = job.mount(host, path)?;
     }
     Ok(job)
 }
 
 /// Lets the program read the folder of this file, with links followed as in CPython.
 pub(crate) fn add_beside(job: Job, file: &Path) -> anyhow::Result<Job> {
-    let unfound = |error| UsageError(format!("can't find `{}`: {error}", file.display()));
-    let file = file.canonicalize().map_err(unfound)?;
+    let unfound = || UsageError(format!("can't find `{}`", file.display()));
+    let file = file.canonicalize().with_context(unfound)?;
     let folder = file.parent().unwrap_or(Path::new("/"));
     if is_of_descriptors(folder) {
         let text = "a program from a descriptor has no folder for `--beside`; give it as a file";
         return Err(UsageError(text.to_owned()).into());
     }
-    Ok(job.beside(folder).map_err(|error| UsageError(error.to_string()))?)
+    Ok(job.beside(folder)?)
 }
 
 /// Notes that a file which the program didn't find lies beside its script, and which option gives
@@ -138,12 +137,12 @@ pub(crate) fn add_from_header(mut job: Job, script: &Path) -> anyhow::Result<Job
     }
     for input in inputs {
         let path = below(folder, &input)?;
-        let contents = fs::read(&path).map_err(|error| {
-            UsageError(format!("can't read `{}`, which the script names: {error}", path.display()))
+        let contents = fs::read(&path).with_context(|| {
+            UsageError(format!("can't read `{}`, which the script names", path.display()))
         })?;
         let path = path.display();
         terminal::note(format_args!("the script is given {path}, which its header names"));
-        job = job.input(input, contents).map_err(|error| UsageError(error.to_string()))?;
+        job = job.input(input, contents)?;
     }
     Ok(job)
 }
@@ -156,30 +155,28 @@ fn is_of_descriptors(folder: &Path) -> bool {
 }
 
 /// Returns the path of `input` below `folder`, with every link followed and still below it.
-fn below(folder: &Path, input: &str) -> Result<PathBuf, UsageError> {
+fn below(folder: &Path, input: &str) -> anyhow::Result<PathBuf> {
     let refused = |why: &str| {
         UsageError(format!("the script's header names `{input}`, {why}; use --input for it"))
     };
     let is_plain = Path::new(input).components().all(|part| matches!(part, Component::Normal(_)));
     if !is_plain || input.is_empty() {
-        return Err(refused("which is not a plain path below the script's folder"));
+        return Err(refused("which is not a plain path below the script's folder").into());
     }
-    let real = |path: &Path| {
-        path.canonicalize().map_err(|error| refused(&format!("which can't be found ({error})")))
-    };
+    let real = |path: &Path| path.canonicalize().with_context(|| refused("which can't be found"));
     let path = folder.join(input);
     if !real(&path)?.starts_with(real(folder)?) {
-        return Err(refused("which leads outside the script's folder"));
+        return Err(refused("which leads outside the script's folder").into());
     }
     Ok(path)
 }
 
 /// Returns `[tool.hatchery] inputs` of a PEP 723 block, which is TOML behind `# `.
-fn header_inputs(source: &str) -> Result<Vec<String>, UsageError> {
+fn header_inputs(source: &str) -> anyhow::Result<Vec<String>> {
     let Some(block) = header(source) else { return Ok(Vec::new()) };
     let table: toml::Table = block
         .parse()
-        .map_err(|error| UsageError(format!("the script's header isn't valid TOML: {error}")))?;
+        .with_context(|| UsageError("the script's header isn't valid TOML".to_owned()))?;
     let Some(inputs) = table
         .get("tool")
         .and_then(|tool| tool.get("hatchery"))
@@ -191,7 +188,7 @@ fn header_inputs(source: &str) -> Result<Vec<String>, UsageError> {
         array.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
     });
     strings.ok_or_else(|| {
-        UsageError("`inputs` in the script's header must be an array of strings".to_owned())
+        UsageError("`inputs` in the script's header must be an array of strings".to_owned()).into()
     })
 }
 

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use anyhow::Context;
 use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -67,13 +68,13 @@ impl Monitor {
     /// Serves at `address` from now on, and installs the recorder for pools that start later. Fails
     /// with a `UsageError` if the address is invalid, not local, or in use.
     pub(crate) async fn start(address: &str) -> anyhow::Result<Self> {
-        let unusable = |error| {
+        let unusable = || {
             UsageError(format!(
-                "can't serve metrics at `{address}`: {error}; give an address of this machine with \
-                 a free port, such as 127.0.0.1:9184, or port 0 for any"
+                "can't serve metrics at `{address}` (give an address of this machine with a free \
+                 port, such as 127.0.0.1:9184, or port 0 for any)"
             ))
         };
-        let listener = TcpListener::bind(address).await.map_err(unusable)?;
+        let listener = TcpListener::bind(address).await.with_context(unusable)?;
         let address = listener.local_addr()?;
         let pages = Pages { prometheus: recorder()?, pool: Arc::default() };
         hatchery::metrics::describe();

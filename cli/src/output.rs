@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use hatchery::files::{ChangeKind, ChangedFile};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -25,12 +26,11 @@ pub(crate) struct OutputFolder {
 
 impl OutputFolder {
     /// Opens the folder, and creates it if it doesn't exist.
-    pub(crate) fn open(path: &Path) -> Result<Self, UsageError> {
-        let unusable = |error| UsageError(format!("can't create `{}`: {error}", path.display()));
-        fs::create_dir_all(path).map_err(unusable)?;
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        let unusable = || UsageError(format!("can't create `{}`", path.display()));
+        fs::create_dir_all(path).with_context(unusable)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let handle =
-            rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| unusable(errno.into()))?;
+        let handle = rustix::fs::open(path, flags, Mode::empty()).with_context(unusable)?;
         Ok(Self { handle, path: path.to_owned() })
     }
 

@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use tempfile::TempPath;
 
 use crate::exit::UsageError;
@@ -81,20 +82,20 @@ pub(crate) fn claim(
     verb: &str,
     busy: &str,
     mut open: impl FnMut() -> io::Result<File>,
-) -> Result<File, UsageError> {
+) -> anyhow::Result<File> {
     let shown = path.display();
-    let unusable = |error| UsageError(format!("can't {verb} `{shown}`: {error}"));
+    let unusable = || UsageError(format!("can't {verb} `{shown}`"));
     for _ in 0..MOST_TRIES {
-        let file = open().map_err(unusable)?;
+        let file = open().with_context(unusable)?;
         // A file system without locks can't have one held.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            return Err(UsageError(busy.to_owned()));
+            return Err(UsageError(busy.to_owned()).into());
         }
-        if is_at(&file, path).map_err(unusable)? {
+        if is_at(&file, path).with_context(unusable)? {
             return Ok(file);
         }
     }
-    Err(UsageError(format!("`{shown}` is being replaced again and again")))
+    Err(UsageError(format!("`{shown}` is being replaced again and again")).into())
 }
 
 /// Returns whether the path names this file.

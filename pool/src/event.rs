@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use engine::Outcome;
+use engine::{Cause, Outcome};
 
 use crate::error::StowError;
 use crate::ids::{JobId, SessionId, WorkerId};
@@ -70,7 +70,7 @@ pub enum PoolEvent {
         /// The job that this counted as.
         job: JobId,
         /// Why the state could not be copied; its session still has it.
-        result: Result<(), String>,
+        result: Result<(), Cause>,
     },
     /// A worker has parked a session, so that any worker can attach it: to make room for another
     /// job, or because the worker is ending; or it has unpacked a stowed state.

@@ -12,7 +12,7 @@ use crate::session::{Discarded, SessionCell, Stowage};
 use crate::status::{Board, WorkerStatus};
 use crate::supervisor::message::SupervisorMessage;
 use crate::supervisor::stowing::tell;
-use crate::supervisor::{Supervisor, SupervisorArguments};
+use crate::supervisor::{Supervisor, SupervisorArguments, cause_of};
 
 #[cfg(test)]
 mod tests;
@@ -48,7 +48,7 @@ impl Pool {
             SupervisorArguments { config, source, owner: owner.clone(), board: board.clone() };
         let (supervisor, _) = Actor::spawn_linked(None, Supervisor, arguments, link)
             .await
-            .map_err(|error| PoolError::Start(error.to_string()))?;
+            .map_err(|error| PoolError::Start(cause_of(error)))?;
         Ok(Self { supervisor, owner, board })
     }
 

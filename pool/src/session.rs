@@ -19,6 +19,7 @@
 //! P-1: replacing or closing a session overrides the threads; a thread changes the place only while
 //! its worker has the state.
 
+use engine::Cause;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -45,7 +46,7 @@ enum Place {
     /// The interpreter of this worker has it.
     On { worker: WorkerId, held: Held },
     /// It is lost, for this reason.
-    Lost(String),
+    Lost(Cause),
 }
 
 /// An immutable state. Clones share it.
@@ -117,7 +118,16 @@ pub enum Away {
     /// It is stowed; any worker can unpack it by [`Seat::park`](crate::Seat::park).
     Packed,
     /// It is lost, for this reason.
-    Lost(String),
+    Lost(Cause),
+}
+
+/// Why a state isn't at rest.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotAtRest {
+    #[error("it is on {0}")]
+    On(WorkerId),
+    #[error("it is lost")]
+    Lost(#[source] Cause),
 }
 
 /// A state that no session has any more. Dropping it may take a while: it may be large, or on disk.
@@ -134,7 +144,7 @@ pub(crate) enum Claim {
     /// Its interpreter has to attach this state.
     Attach(Rest),
     /// The state is lost, for this reason.
-    Lost(String),
+    Lost(Cause),
 }
 
 /// An internally tagged variant can only hold fields.
@@ -246,8 +256,8 @@ impl SessionCell {
     }
 
     /// Gives up the state, so that no worker parks it in vain.
-    pub fn lose(&self, reason: &str) -> Discarded {
-        Discarded(self.put(self.place.lock(), Place::Lost(reason.to_owned())))
+    pub fn lose(&self, reason: impl Into<Cause>) -> Discarded {
+        Discarded(self.put(self.place.lock(), Place::Lost(reason.into())))
     }
 
     /// Makes `worker` the holder of the state. Blocks while another worker has it.
@@ -307,12 +317,12 @@ impl SessionCell {
     /// Returns the state, if no interpreter has it.
     ///
     /// # Errors
-    /// Where it is instead, as a clause.
-    pub(crate) fn at_rest(&self) -> Result<Rest, String> {
+    /// Where it is instead.
+    pub(crate) fn at_rest(&self) -> Result<Rest, NotAtRest> {
         match &*self.place.lock() {
             Place::AtRest(rest) => Ok(rest.clone()),
-            Place::On { worker, .. } => Err(format!("it is on {worker}")),
-            Place::Lost(reason) => Err(format!("it is lost: {reason}")),
+            Place::On { worker, .. } => Err(NotAtRest::On(*worker)),
+            Place::Lost(reason) => Err(NotAtRest::Lost(reason.clone())),
         }
     }
 
@@ -329,7 +339,7 @@ impl SessionCell {
 
     /// Marks the session as lost because `before`, which is at rest here or claimed by `worker`,
     /// can't be unpacked.
-    pub(crate) fn mark_damaged(&self, worker: WorkerId, before: &Rest, reason: &str) {
+    pub(crate) fn mark_damaged(&self, worker: WorkerId, before: &Rest, reason: impl Into<Cause>) {
         let place = self.place.lock();
         let is_current = match &*place {
             Place::AtRest(rest) => rest.is_same(before),
@@ -339,7 +349,7 @@ impl SessionCell {
             Place::On { held: Held::Changing(_) | Held::Changed, .. } | Place::Lost(_) => false,
         };
         if is_current {
-            drop(self.put(place, Place::Lost(reason.to_owned())));
+            drop(self.put(place, Place::Lost(reason.into())));
         }
     }
 
@@ -382,7 +392,7 @@ impl SessionCell {
     /// lost for this reason. Otherwise the session is at rest, with the state before a run that was
     /// changing it. Returns the bytes that it takes then; `None` if the session isn't at rest
     /// because of this call.
-    pub(crate) fn leave(&self, worker: WorkerId, reason: &str) -> Option<u64> {
+    pub(crate) fn leave(&self, worker: WorkerId, reason: impl Into<Cause>) -> Option<u64> {
         let place = self.place.lock();
         let (next, bytes) = match &*place {
             Place::On { worker: on, held: Held::Same(rest) | Held::Changing(Some(rest)) }
@@ -393,7 +403,7 @@ impl SessionCell {
             Place::On { worker: on, held: Held::Changing(None) | Held::Changed }
                 if *on == worker =>
             {
-                (Place::Lost(reason.to_owned()), None)
+                (Place::Lost(reason.into()), None)
             }
             Place::AtRest(_) | Place::On { .. } | Place::Lost(_) => return None,
         };

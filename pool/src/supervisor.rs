@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::{Cause, chain};
 use ractor::{
     Actor, ActorId, ActorProcessingErr, ActorRef, DerivedActorRef, SpawnErr, SupervisionEvent,
 };
@@ -142,13 +143,13 @@ impl Actor for Supervisor {
                 match last.as_ref().and_then(WorkerState::gone) {
                     Some(reason) => state.ended(&myself, cell.get_id(), reason),
                     None => {
-                        let reason = GoneReason::Died("its actor was killed".to_owned());
+                        let reason = GoneReason::Died("its actor was killed".into());
                         state.join(&myself, cell.get_id(), reason, last);
                     }
                 }
             }
             SupervisionEvent::ActorFailed(cell, error) => {
-                let reason = GoneReason::Died(format!("its actor failed: {error}"));
+                let reason = GoneReason::Died(Cause::because("its actor failed", error));
                 state.join(&myself, cell.get_id(), reason, None);
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
@@ -160,11 +161,16 @@ impl Actor for Supervisor {
 
 /// Returns why a worker's actor could not be started. If the supervisor itself is being stopped
 /// from outside, the worker is not to blame.
-fn not_started(error: &SpawnErr) -> GoneReason {
+fn not_started(error: SpawnErr) -> GoneReason {
+    let cause = cause_of(error);
+    if cause.to_string() == ENDING { GoneReason::Stopped } else { GoneReason::StartFailed(cause) }
+}
+
+/// Returns why an actor could not be started, without ractor's own words.
+pub(crate) fn cause_of(error: SpawnErr) -> Cause {
     match error {
-        SpawnErr::StartupFailed(error) if error.to_string() == ENDING => GoneReason::Stopped,
-        SpawnErr::StartupFailed(error) => GoneReason::StartFailed(error.to_string()),
-        error => GoneReason::StartFailed(error.to_string()),
+        SpawnErr::StartupFailed(error) => Cause::new(error),
+        error => Cause::new(error),
     }
 }
 
@@ -186,7 +192,7 @@ impl SupervisorState {
             Ok((actor, _)) => {
                 self.workers.insert(actor.get_id(), Watched { actor, desk, history });
             }
-            Err(error) => self.gone(myself, &desk, history, not_started(&error)),
+            Err(error) => self.gone(myself, &desk, history, not_started(error)),
         }
     }
 
@@ -229,12 +235,14 @@ impl SupervisorState {
         let is_stopped = self.closing.is_some() || reason == GoneReason::Stopped;
         let is_replaced = if is_stopped || desk.was_dismissed() {
             if let GoneReason::Died(_) | GoneReason::StartFailed(_) | GoneReason::Stuck = reason {
+                let reason = chain(&reason);
                 tracing::warn!(%worker, %reason, "a worker failed while it was ending");
             }
             self.board.remove(worker);
             false
         } else {
-            desk.entry().record_failure(reason.to_string());
+            let reason = chain(&reason).to_string();
+            desk.entry().record_failure(reason.clone());
             match history.died(desk.had_interpreter(), &self.config) {
                 Decision::ReplaceAfter(delay) => {
                     desk.entry().back_off();

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use engine::chain;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use desk::{Desk, Orders};
@@ -82,7 +83,7 @@ impl Actor for Worker {
             WorkerMessage::Stop => state.desk.close(),
             WorkerMessage::Ended(reason) => {
                 state.desk.join();
-                myself.stop(Some(reason.to_string()));
+                myself.stop(Some(chain(&reason).to_string()));
                 state.gone = Some(reason);
             }
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::Outcome;
+use engine::{Cause, Outcome, chain};
 use pool::{
     GoneReason, InterpreterSource, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionCell,
     SessionId, WorkerId,
@@ -62,7 +62,7 @@ pub(crate) struct SchedulerState {
     /// The session that was last opened under each name.
     names: HashMap<Arc<str>, SessionId>,
     /// Why the most recent sessions ended.
-    ended: BTreeMap<SessionId, String>,
+    ended: BTreeMap<SessionId, Cause>,
     changes: Changes,
     totals: Totals,
     next_job: u64,
@@ -155,22 +155,25 @@ impl Actor for SchedulerActor {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         let ended = match event {
-            SupervisionEvent::ActorTerminated(_, _, reason) => reason.unwrap_or_default(),
-            SupervisionEvent::ActorFailed(_, error) => error.to_string(),
+            SupervisionEvent::ActorTerminated(_, _, reason) => {
+                Cause::from(reason.unwrap_or_else(|| "it was stopped".to_owned()))
+            }
+            SupervisionEvent::ActorFailed(_, error) => Cause::new(error),
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {
                 return Ok(());
             }
         };
         // The pool's supervisor is the only child. If it ends unasked, the workers end with it.
         if state.model.phase() != Phase::Drained {
-            if ended == CANCELLED {
+            let text = chain(&ended).to_string();
+            if text == CANCELLED {
                 tracing::debug!("the runtime ended before the pool was drained");
             } else {
-                tracing::error!(reason = ended, "the pool's supervisor died");
+                tracing::error!(reason = text, "the pool's supervisor died");
             }
-            let reason = format!("the pool's supervisor died: {ended}");
+            let reason = Cause::because("the pool's supervisor died", ended);
             state.decide_and_publish(|state| state.settle_everything(&reason));
-            myself.stop(Some(ended));
+            myself.stop(Some(text));
         }
         Ok(())
     }
@@ -297,7 +300,7 @@ impl SchedulerState {
             }
             PoolEvent::Stowed { session, stowage, result } => {
                 if let Err(error) = &result {
-                    let error = error.to_string();
+                    let error = chain(error).to_string();
                     self.record(DecisionKind::NotEvicted { session, error });
                 }
                 self.decide(Event::Stowed { session, stowage, result });
@@ -307,7 +310,7 @@ impl SchedulerState {
                 self.seats.remove(&worker);
                 self.worker_gone(worker, &reason, is_replaced);
                 let fault = if reason == GoneReason::Stuck { Fault::Stuck } else { Fault::Sandbox };
-                let reason = reason.to_string();
+                let reason = Cause::new(reason);
                 let takes_session = self.is_state_gone_with(worker);
                 self.decide(Event::Gone { worker, reason, is_replaced, takes_session, fault });
             }
@@ -348,7 +351,7 @@ impl SchedulerState {
                     live.task.stop.interrupt(reason);
                 }
             }
-            Effect::EndSession(session, reason) => self.end_session(session, &reason),
+            Effect::EndSession(session, reason) => self.end_session(session, reason),
             Effect::AddWorker => {
                 self.pool.add_worker();
                 self.record(DecisionKind::WorkerAdded);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::StopReason;
+use engine::{Cause, StopReason};
 use pool::{JobId, SessionId, Stowage, WorkerId};
 
 use crate::decision::{EvictionReason, RetireReason};
@@ -38,7 +38,7 @@ pub(crate) enum Effect {
     /// The running job's program is interrupted. Its outcome comes from the worker.
     InterruptRun(JobId, StopReason),
     /// The session ends for this reason. Its state is dropped.
-    EndSession(SessionId, String),
+    EndSession(SessionId, Cause),
     /// The pool starts another worker, which reports `Ready` or `Gone`.
     AddWorker,
     /// The idle worker ends. This uses its seat.
@@ -80,11 +80,11 @@ pub(crate) enum Settlement {
         waited: Duration,
     },
     /// The worker that ran it died.
-    WorkerDied(String),
+    WorkerDied(Cause),
     /// The pool ended, with every worker and session.
-    PoolDied(String),
+    PoolDied(Cause),
     /// No worker is left to run it.
-    NoWorker(String),
+    NoWorker(Cause),
     /// Its session's state is lost.
-    SessionLost(String),
+    SessionLost(Cause),
 }

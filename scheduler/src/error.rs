@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use engine::Cause;
+
 /// Why a scheduler could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -10,8 +12,8 @@ pub enum SchedulerStartError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// An actor could not be started.
-    #[error("the scheduler could not be started: {0}")]
-    Spawn(String),
+    #[error("the scheduler could not be started")]
+    Spawn(#[source] Cause),
 }
 
 /// What is wrong with a configuration.
@@ -52,7 +54,8 @@ pub enum ConfigError {
     },
 }
 
-/// Why a job or a session was refused.
+/// Why a job or a session was refused. What led to it is the `source()`, for the few refusals that
+/// have one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -156,10 +159,11 @@ pub enum Refusal {
         limit: usize,
     },
     /// The session is not open, or its state was lost.
-    #[error("the session is gone: {reason}; open it again for a fresh one")]
+    #[error("the session is gone (open it again for a fresh one)")]
     SessionGone {
         /// Why.
-        reason: String,
+        #[source]
+        cause: Cause,
     },
     /// A turn of the session is running or queued.
     #[error(
@@ -168,10 +172,11 @@ pub enum Refusal {
     )]
     SessionBusy,
     /// The session's state can't be copied out of its interpreter, where it remains.
-    #[error("the session's state can't be copied: {reason}")]
+    #[error("the session's state can't be copied")]
     NotCaptured {
         /// Why.
-        reason: String,
+        #[source]
+        cause: Cause,
     },
     /// An open session has this name.
     #[error("a session named `{name}` is open already: close it, or take another name")]
@@ -180,10 +185,11 @@ pub enum Refusal {
         name: String,
     },
     /// Workers have failed to start again and again, and none is left.
-    #[error("no worker is left: {reason}{}", until_next_try(*retry_after))]
+    #[error("no worker is left{}", until_next_try(*retry_after))]
     NoWorker {
         /// The last failure.
-        reason: String,
+        #[source]
+        cause: Cause,
         /// When another start is tried; `None` if never.
         retry_after: Option<Duration>,
     },
@@ -195,8 +201,8 @@ pub enum Refusal {
 impl Refusal {
     /// The refusal for a session that isn't open, unless the reason is remembered.
     pub(crate) fn not_open() -> Self {
-        let reason = "it was closed, or a run that was ended took its state".to_owned();
-        Self::SessionGone { reason }
+        let cause = "it was closed, or a run that was ended took its state".into();
+        Self::SessionGone { cause }
     }
 
     /// Returns the reason in one word, as metrics and decisions carry it.
@@ -258,7 +264,7 @@ fn later(after: Option<Duration>) -> String {
 }
 
 fn until_next_try(after: Option<Duration>) -> String {
-    after.map_or_else(String::new, |after| format!("; another is tried in {}", seconds(after)))
+    after.map_or_else(String::new, |after| format!(" (another is tried in {})", seconds(after)))
 }
 
 fn too_soon(due_in: Duration, estimate: Duration) -> String {

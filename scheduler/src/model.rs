@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use engine::Cause;
 use pool::{JobId, SessionId, StowError, Stowage, WorkerId};
 
 use crate::config::SchedulerConfig;
@@ -57,7 +58,7 @@ pub(crate) enum Event {
     /// A session is no longer wanted.
     SessionClosed(SessionId),
     /// A session's state is lost, so its queued jobs can't run.
-    SessionLost { session: SessionId, reason: String },
+    SessionLost { session: SessionId, reason: Cause },
     /// A session's state was replaced between its jobs. The new state is parked and takes `bytes`
     /// bytes; no worker holds it.
     SessionMoved { session: SessionId, bytes: u64 },
@@ -73,7 +74,7 @@ pub(crate) enum Event {
     /// A worker has finished copying a session's state, which counted as a job of the session.
     Captured { worker: WorkerId, job: JobId },
     /// A worker has ended; `takes_session` if the state that it held is lost with it.
-    Gone { worker: WorkerId, reason: String, is_replaced: bool, takes_session: bool, fault: Fault },
+    Gone { worker: WorkerId, reason: Cause, is_replaced: bool, takes_session: bool, fault: Fault },
     /// No more jobs are admitted. At `until`, queued jobs are cancelled and running ones stopped.
     Draining { until: Option<Time> },
     /// Something may be due.

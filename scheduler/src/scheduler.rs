@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::Transcript;
+use engine::{Cause, Transcript};
 use pool::{InterpreterSource, JobId, Parked, PoolConfig, SessionId};
-use ractor::Actor;
+use ractor::{Actor, SpawnErr};
 use tokio::sync::oneshot;
 
 use crate::actor::{Published, SchedulerActor, SchedulerArguments};
@@ -41,9 +41,8 @@ impl Scheduler {
         let published = Arc::new(Published::new());
         let arguments =
             SchedulerArguments { config, pool, source, published: Arc::clone(&published) };
-        let (actor, _) = Actor::spawn(None, SchedulerActor, arguments)
-            .await
-            .map_err(|error| SchedulerStartError::Spawn(error.to_string()))?;
+        let (actor, _) =
+            Actor::spawn(None, SchedulerActor, arguments).await.map_err(not_started)?;
         Ok(Self { mailbox: Mailbox::new(actor), published })
     }
 
@@ -158,6 +157,14 @@ impl Scheduler {
         self.mailbox.send(message(reply))?;
         answer.await.map_err(|_| Refusal::ShuttingDown)?
     }
+}
+
+fn not_started(error: SpawnErr) -> SchedulerStartError {
+    SchedulerStartError::Spawn(match error {
+        // Without ractor's own words.
+        SpawnErr::StartupFailed(error) => Cause::new(error),
+        error => Cause::new(error),
+    })
 }
 
 /// A submission whose answer has not arrived or was not taken yet.

@@ -149,7 +149,7 @@ impl Ticket {
             return outcome.clone();
         }
         let outcome = (&mut self.reply).await.unwrap_or_else(|_| {
-            let failure = SandboxFailure::WorkerDied("the scheduler died".to_owned());
+            let failure = SandboxFailure::WorkerDied("the scheduler died".into());
             Outcome::not_run(Verdict::SandboxFailed(failure))
         });
         self.outcome = Some(outcome.clone());

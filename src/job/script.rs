@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn reading_a_script_is_bounded() {
-        let error = Job::file("/dev/zero").unwrap_err().to_string();
+        let error = engine::chain(&Job::file("/dev/zero").unwrap_err()).to_string();
         assert!(error.contains("`/dev/zero`") && error.contains("larger than 64 MiB"), "{error}");
         assert!(Job::file("/").is_err());
     }

@@ -187,11 +187,10 @@ fn a_job_whose_inputs_cannot_be_placed_does_not_run() {
         session.close();
         outcome
     });
-    let Verdict::SandboxFailed(SandboxFailure::Workspace { path, detail }) = &outcome.verdict
-    else {
+    let Verdict::SandboxFailed(SandboxFailure::Workspace { path, cause }) = &outcome.verdict else {
         panic!("{outcome:?}")
     };
-    assert_eq!((path.as_str(), detail.as_str()), ("a/b", "a file is in the way"));
+    assert_eq!((path.as_str(), cause.to_string().as_str()), ("a/b", "a file is in the way"));
 }
 
 /// Each name counts as a file to whoever takes the workspace away.

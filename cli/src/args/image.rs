@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::{Args, Subcommand};
 use hatchery::Builder;
 
@@ -117,11 +118,9 @@ impl ImageArguments {
         let builder = self.requirements.iter().fold(builder, Builder::requirements);
         let builder = builder.preload(&self.preload);
         let Some(path) = &self.setup else { return Ok(builder) };
-        let unreadable = |problem: &dyn std::fmt::Display| {
-            UsageError(format!("can't read the setup `{}`: {problem}", path.display()))
-        };
-        let bytes = fs::read(path).map_err(|error| unreadable(&error))?;
-        let source = hatchery::source::decode(&bytes).map_err(|error| unreadable(&error))?;
+        let unreadable = || UsageError(format!("can't read the setup `{}`", path.display()));
+        let bytes = fs::read(path).with_context(unreadable)?;
+        let source = hatchery::source::decode(&bytes).with_context(unreadable)?;
         Ok(builder.setup(source, path.to_string_lossy()))
     }
 }

@@ -5,7 +5,6 @@
 //! valid job gets one that says so.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -133,8 +132,8 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
 }
 
 /// Opens the folders that keep what lines produce.
-fn kept(arguments: &BatchArguments) -> Result<Kept, UsageError> {
-    let open = |path: &Option<PathBuf>| -> Result<_, UsageError> {
+fn kept(arguments: &BatchArguments) -> anyhow::Result<Kept> {
+    let open = |path: &Option<PathBuf>| -> anyhow::Result<_> {
         Ok(path.as_deref().map(OutputFolder::open).transpose()?.map(Arc::new))
     };
     Ok(Kept { files: open(&arguments.output_dir)?, displays: open(&arguments.save_displays)? })
@@ -181,11 +180,10 @@ async fn open(path: &Path) -> anyhow::Result<Box<dyn AsyncBufRead + Unpin + Send
     if path == Path::new("-") {
         return Ok(Box::new(BufReader::new(tokio::io::stdin())));
     }
-    let unreadable =
-        |problem: &dyn Display| UsageError(format!("can't read `{}`: {problem}", path.display()));
-    let file = File::open(path).await.map_err(|error| unreadable(&error))?;
-    if file.metadata().await.map_err(|error| unreadable(&error))?.is_dir() {
-        return Err(unreadable(&"it is a directory").into());
+    let unreadable = || UsageError(format!("can't read `{}`", path.display()));
+    let file = File::open(path).await.with_context(unreadable)?;
+    if file.metadata().await.with_context(unreadable)?.is_dir() {
+        return Err(anyhow::Error::msg("it is a directory").context(unreadable()));
     }
     Ok(Box::new(BufReader::new(file)))
 }
@@ -204,19 +202,19 @@ async fn create(arguments: &BatchArguments) -> anyhow::Result<(Sink, Earlier)> {
         let (earlier, file) = earlier::resume(path)?;
         return Ok((Sink::File(file), earlier));
     }
-    let unwritable = |error| UsageError(format!("can't write `{}`: {error}", path.display()));
+    let unwritable = || UsageError(format!("can't write `{}`", path.display()));
     // Not truncated before the lock shows that nobody else writes to it.
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
     // Opening a pipe waits for its reader.
     let file =
-        tokio::fs::OpenOptions::from(options.clone()).open(path).await.map_err(unwritable)?;
-    if !file.metadata().await.map_err(unwritable)?.is_file() {
+        tokio::fs::OpenOptions::from(options.clone()).open(path).await.with_context(unwritable)?;
+    if !file.metadata().await.with_context(unwritable)?.is_file() {
         // A pipe, whose reader may be slow.
         return Ok((Sink::Stream(Box::new(BufWriter::new(file))), Earlier::default()));
     }
     let file = earlier::claim(file.into_std().await, path, &options)?;
-    file.set_len(0).map_err(unwritable)?;
+    file.set_len(0).with_context(unwritable)?;
     Ok((Sink::File(file), Earlier::default()))
 }
 

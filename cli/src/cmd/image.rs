@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use anyhow::Context;
 use bytesize::ByteSize;
 use hatchery::Hatchery;
 use hatchery::cache::CacheDir;
@@ -119,9 +120,9 @@ pub(crate) fn find(key: &str) -> anyhow::Result<ImageInfo> {
     let folder = cache_dir();
     // An unusable cache is not a mistake in the key.
     CacheDir::open(folder.as_deref())?;
-    let found = hatchery::image::find(folder.as_deref(), key);
-    let advice = "`hatchery image list` shows the images";
-    Ok(found.map_err(|error| UsageError(format!("{error}; {advice}")))?)
+    hatchery::image::find(folder.as_deref(), key).with_context(|| {
+        UsageError(format!("can't find the image `{key}` (`hatchery image list` shows the images)"))
+    })
 }
 
 fn as_json(image: &ImageInfo) -> Value {

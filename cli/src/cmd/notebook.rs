@@ -159,36 +159,34 @@ fn tasks(arguments: &NotebookArguments) -> anyhow::Result<Vec<Task>> {
     let mut tasks: Vec<Task> = Vec::new();
     for source in &arguments.notebooks {
         let name = source.display().to_string();
-        let unreadable =
-            |problem: &dyn std::fmt::Display| UsageError(format!("can't run `{name}`: {problem}"));
-        let bytes = fs::read(source).map_err(|error| unreadable(&error))?;
-        let text = String::from_utf8(bytes).map_err(|_| unreadable(&"it isn't UTF-8"))?;
-        let notebook = Notebook::read(&text).map_err(|problem| unreadable(&problem))?;
+        let unusable = || UsageError(format!("can't run `{name}`"));
+        let refused = |problem: String| anyhow::Error::msg(problem).context(unusable());
+        let bytes = fs::read(source).with_context(unusable)?;
+        let text = String::from_utf8(bytes).map_err(|_| refused("it isn't UTF-8".to_owned()))?;
+        let notebook = Notebook::read(&text).map_err(refused)?;
         let (copy, files) = places_of(source, arguments.output_dir.as_deref())
-            .ok_or_else(|| unreadable(&"its path has no file name"))?;
+            .ok_or_else(|| refused("its path has no file name".to_owned()))?;
         let meets =
             |task: &&Task| task.places.copy == copy || is_same(Path::new(&task.name), source);
         if let Some(other) = tasks.iter().find(meets) {
-            return Err(unreadable(&format_args!(
+            return Err(refused(format!(
                 "it would have the same copy as `{}`, {}; rename one of them",
                 other.name,
                 copy.display()
-            ))
-            .into());
+            )));
         }
         if let Some(source) = arguments.notebooks.iter().find(|source| is_same(source, &copy)) {
-            return Err(unreadable(&format_args!(
+            return Err(refused(format!(
                 "its copy would overwrite `{}`; give another --output-dir",
                 source.display()
-            ))
-            .into());
+            )));
         }
-        resume::check_place(&copy).map_err(|error| {
-            unreadable(&format_args!(
-                "its copy can't be written to `{}`: {error}; give an --output-dir",
-                copy.display()
-            ))
-        })?;
+        resume::check_place(&copy)
+            .with_context(|| {
+                let copy = copy.display();
+                format!("its copy can't be written to `{copy}` (give an --output-dir)")
+            })
+            .with_context(unusable)?;
         let files = output.clone().zip(files);
         let beside = match arguments.beside {
             true => inputs::add_beside(Job::default(), source)?,

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use hatchery::error::chain;
 use hatchery::outcome::MimeBundle;
 use hatchery::{Error, Hatchery, Job, Limits, Outcome, Refusal, Session, Verdict};
 
@@ -56,7 +57,7 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     let outputs = arguments.output_dir.as_deref().map(Outputs::open).transpose()?;
     if let Some(folder) = &arguments.save_displays {
         fs::create_dir_all(folder)
-            .map_err(|error| UsageError(format!("can't create `{}`: {error}", folder.display())))?;
+            .with_context(|| UsageError(format!("can't create `{}`", folder.display())))?;
     }
     // The only function reads lines, and there may be many.
     let limits = Limits { function_calls: u64::MAX, ..arguments.limits.limits() };
@@ -272,7 +273,7 @@ impl Repl {
                 return Ok(ControlFlow::Continue(()));
             }
             Err(error) => {
-                self.complain(Exit::Sandbox, error);
+                self.complain(Exit::Sandbox, chain(&error));
                 return Ok(ControlFlow::Continue(()));
             }
         };
@@ -363,6 +364,7 @@ impl Repl {
             Ok(Command::Fork(name)) => match self.session().fork(&name).await {
                 Ok(session) => self.go_to(name, session).await?,
                 Err(error) => {
+                    let error = chain(&error);
                     self.complain(Exit::Sandbox, format_args!("can't fork the session: {error}"));
                 }
             },
@@ -384,6 +386,7 @@ impl Repl {
                     self.give_files().await?;
                 }
                 Err(error) => {
+                    let error = chain(&error);
                     self.complain(Exit::Sandbox, format_args!("can't reset the session: {error}"));
                 }
             },

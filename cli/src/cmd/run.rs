@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
+use anyhow::Context;
 use hatchery::files::ChangedFile;
 use hatchery::{Hatchery, Job, Outcome, Verdict};
 
@@ -24,7 +25,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<Exit> {
     inputs::mention_missing(dependencies, &hatchery).await;
     // The first asks the program to end, the second stops it, the third ends this process.
     let mut interrupts = signals::interrupts(3)?;
-    let mut ticket = hatchery.submit(job).await.map_err(of_submission)?;
+    let mut ticket = hatchery.submit(job).await?;
     let (outcome, interrupts) = follow(&mut ticket, !arguments.json, &mut interrupts).await?;
     if arguments.json {
         let result = match arguments.file_contents {
@@ -106,7 +107,7 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
     let variables = arguments.var.iter();
     let job = variables.fold(job, |job, (name, value)| job.variable(name, value.clone()));
     let job = match &arguments.workdir {
-        Some(path) => job.workdir(path).map_err(|error| UsageError(error.to_string()))?,
+        Some(path) => job.workdir(path)?,
         None => job,
     };
     let job = inputs::add_named(job, &arguments.input)?;
@@ -115,7 +116,7 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
     let job = match (arguments.beside, &arguments.file) {
         (false, _) => job,
         (true, Some(file)) if file != Path::new("-") => inputs::add_beside(job, file)?,
-        (true, _) => job.beside(".").map_err(|error| UsageError(error.to_string()))?,
+        (true, _) => job.beside(".")?,
     };
     let job = if arguments.read_only { job.read_only() } else { job };
     let job = if arguments.keep_files { job.keep_files() } else { job };
@@ -128,25 +129,15 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
     Ok(job.args(&arguments.args).limits(arguments.limits.limits()))
 }
 
-fn source_from_stdin() -> Result<String, UsageError> {
-    let unreadable = |problem: &dyn std::fmt::Display| {
-        UsageError(format!("can't read the program from standard input: {problem}"))
-    };
+fn source_from_stdin() -> anyhow::Result<String> {
+    let unreadable = || UsageError("can't read the program from standard input".to_owned());
     let mut bytes = Vec::new();
-    std::io::stdin().read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
-    hatchery::source::decode(&bytes).map_err(|error| unreadable(&error))
-}
-
-/// Makes an error of the job itself the user's mistake.
-fn of_submission(error: hatchery::Error) -> anyhow::Error {
-    match error {
-        hatchery::Error::Program(_) => UsageError(error.to_string()).into(),
-        error => error.into(),
-    }
+    std::io::stdin().read_to_end(&mut bytes).with_context(unreadable)?;
+    hatchery::source::decode(&bytes).with_context(unreadable)
 }
 
 fn script(file: &Path, arguments: &RunArguments) -> anyhow::Result<Job> {
-    let job = Job::file(file).map_err(|error| UsageError(error.to_string()))?;
+    let job = Job::file(file)?;
     let job = if arguments.alone { job.alone() } else { job };
     if arguments.no_header_inputs {
         return Ok(job);

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use anyhow::Context;
 use hatchery::tool::ToolRefusal;
 use hatchery::{Hatchery, Job, Session};
 use serde_json::Value;
@@ -50,10 +51,10 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
     let mut call = String::new();
     std::io::stdin()
         .read_to_string(&mut call)
-        .map_err(|error| UsageError(format!("can't read the call: {error}")))?;
+        .with_context(|| UsageError("can't read the call".to_owned()))?;
     let call = serde_json::from_str(&call)
-        .map_err(|error| UsageError(format!("the call is not valid JSON: {error}")))?;
-    let job = Job::from_tool_call(&call).map_err(|error| UsageError(error.to_string()))?;
+        .with_context(|| UsageError("the call is not valid JSON".to_owned()))?;
+    let job = Job::from_tool_call(&call).map_err(hatchery::Error::from)?;
     let job = given(job, arguments)?;
     // Opened before the program runs: a failure afterwards would lose its files.
     let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;

@@ -116,3 +116,35 @@ fn a_cache_above_its_bound_is_noted_at_the_start() {
     assert!(text(&wrong.stderr).contains("HATCHERY_CACHE_BOUND"), "{wrong:?}");
     assert_eq!(json_of(&wrong)["bound_bytes"], 5_u64 << 30);
 }
+
+/// Each layer says what it failed at, and the system's error comes last, once.
+#[test]
+fn an_error_says_its_cause_once() {
+    for (arguments, expected) in [
+        (&["run", "missing.py"][..], "can't read `missing.py`: "),
+        (&["run", "-c", "1", "--input", "missing.csv"], "can't read the input `missing.csv`: "),
+        (&["run", "-c", "1", "--stdin", "missing.txt"], "can't read the input `missing.txt`: "),
+        (&["run", "-c", "1", "--mount", "missing"], "can't mount `missing`: "),
+        (&["run", "-c", "1", "--mount", "missing=/data"], "a folder that exists and that you can "),
+        (&["run", "-c", "1", "--setup", "missing.py"], "can't read the setup `missing.py`: "),
+        (&["run", "-c", "1", "--package", "missing.whl"], "can't read `missing.whl`: "),
+        (&["batch", "missing.ndjson"], "can't read `missing.ndjson`: "),
+        (&["notebook", "run", "missing.ipynb"], "can't run `missing.ipynb`: "),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+        assert!(said.ends_with(": No such file or directory (os error 2)\n"), "{said}");
+        assert_eq!(said.matches("os error").count(), 1, "{said}");
+    }
+    let blocked = hatchery()
+        .env("HATCHERY_CACHE_DIR", "/dev/null/cache")
+        .args(["run", "-c", "1"])
+        .output()
+        .unwrap();
+    assert_eq!(blocked.status.code(), Some(125), "{blocked:?}");
+    let said = text(&blocked.stderr);
+    assert!(said.contains("set HATCHERY_CACHE_DIR to another directory): Not a dir"), "{said}");
+    assert_eq!(said.matches("os error").count(), 1, "{said}");
+}

@@ -38,26 +38,25 @@ impl Library {
 
 fn read_entry(archive: &[u8], name: &str) -> Result<Vec<u8>, PythonError> {
     let mut zip =
-        zip::ZipArchive::new(Cursor::new(archive)).map_err(|e| PythonError::layout(name, &e))?;
-    let mut entry = zip.by_name(name).map_err(|e| PythonError::layout(name, &e))?;
+        zip::ZipArchive::new(Cursor::new(archive)).map_err(|e| PythonError::layout(name, e))?;
+    let mut entry = zip.by_name(name).map_err(|e| PythonError::layout(name, e))?;
     let mut contents = Vec::new();
-    entry.read_to_end(&mut contents).map_err(|e| PythonError::layout(name, &e))?;
+    entry.read_to_end(&mut contents).map_err(|e| PythonError::layout(name, e))?;
     Ok(contents)
 }
 
 fn unpack(archive: &[u8]) -> Result<Vec<LibraryFile>, PythonError> {
     let mut zip = zip::ZipArchive::new(Cursor::new(archive))
-        .map_err(|e| PythonError::layout(MATPLOTLIB_DATA, &e))?;
+        .map_err(|e| PythonError::layout(MATPLOTLIB_DATA, e))?;
     let mut files = Vec::with_capacity(zip.len());
     for index in 0..zip.len() {
-        let mut entry =
-            zip.by_index(index).map_err(|e| PythonError::layout(MATPLOTLIB_DATA, &e))?;
+        let mut entry = zip.by_index(index).map_err(|e| PythonError::layout(MATPLOTLIB_DATA, e))?;
         if entry.is_dir() {
             continue;
         }
-        let name = entry.name().map_err(|e| PythonError::layout(MATPLOTLIB_DATA, &e))?.into_owned();
+        let name = entry.name().map_err(|e| PythonError::layout(MATPLOTLIB_DATA, e))?.into_owned();
         let mut contents = Vec::new();
-        entry.read_to_end(&mut contents).map_err(|e| PythonError::layout(&name, &e))?;
+        entry.read_to_end(&mut contents).map_err(|e| PythonError::layout(&name, e))?;
         files.push(LibraryFile { path: name, contents: Arc::new(contents) });
     }
     Ok(files)

@@ -15,6 +15,7 @@ use wasmer_types::CompilationProgressCallback;
 
 use crate::cache::seal::Sealer;
 use crate::cache::{CacheDir, remove_unfinished};
+use crate::cause::{Cause, chain};
 use crate::config::{Progress, ProgressSink};
 use crate::error::{EngineError, ModuleError};
 use crate::memory::tunables::GuestTunables;
@@ -82,10 +83,10 @@ pub(crate) fn load_or_compile(
     let module = compile(engine, &(source.read)()?, progress)?;
     imports::check(&module)?;
     progress.report(Progress::Storing);
-    let compiled = module.serialize().map_err(|error| ModuleError::Serialize(error.to_string()))?;
+    let compiled = module.serialize().map_err(|error| ModuleError::Serialize(Cause::new(error)))?;
     if let Err(error) = sealer.write(&path, &key, &compiled) {
         // The module is usable without its file; only the next start compiles again.
-        tracing::warn!(%error, "the compiled module can't be cached");
+        tracing::warn!(error = %chain(&error), "the compiled module can't be cached");
     }
     Ok(module)
 }
@@ -133,7 +134,7 @@ fn compile(
     });
     engine
         .new_module_with_progress(wasm, callback)
-        .map_err(|error| ModuleError::Compile(error.to_string()))
+        .map_err(|error| ModuleError::Compile(Cause::new(error)))
 }
 
 #[cfg(test)]

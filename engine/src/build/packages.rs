@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::cache::CacheDir;
+use crate::cause::Cause;
 use crate::config::ProgressSink;
 use crate::error::PackageError;
 use crate::files::path::check_path;
@@ -228,10 +229,9 @@ impl<'a> Collector<'a> {
         self.check(path)?;
         let room = MOST_BYTES - self.bytes;
         let mut bytes = Vec::new();
-        contents
-            .take(room + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| bad(self.source, &format!("can't read `{path}` in it: {error}")))?;
+        contents.take(room + 1).read_to_end(&mut bytes).map_err(|error| {
+            bad_because(self.source, &format!("can't read `{path}` in it"), error)
+        })?;
         self.bytes += bytes.len() as u64;
         if self.bytes > MOST_BYTES || self.files.len() >= MOST_FILES {
             let what = self.source.display().to_string();
@@ -311,7 +311,16 @@ fn caps() -> String {
 }
 
 fn bad(path: &Path, detail: &str) -> PackageError {
-    PackageError::NotAPackage { path: path.to_owned(), detail: detail.to_owned() }
+    PackageError::NotAPackage { path: path.to_owned(), detail: detail.to_owned(), cause: None }
+}
+
+fn bad_because(
+    path: &Path,
+    detail: &str,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> PackageError {
+    let (path, detail, cause) = (path.to_owned(), detail.to_owned(), Some(Cause::new(error)));
+    PackageError::NotAPackage { path, detail, cause }
 }
 
 fn file_name(path: &Path) -> String {

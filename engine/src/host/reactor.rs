@@ -50,7 +50,8 @@ impl GuestHost for ReactorHost {
                 (HOST, HOST_CALL) => Some(door::function(store, env)),
                 _ => None,
             };
-            let refused = || StartError::Host(format!("nothing serves `{namespace}.{name}`"));
+            let refused =
+                || StartError::Host(format!("nothing serves `{namespace}.{name}`").into());
             imports.define(namespace, name, function.ok_or_else(refused)?);
         }
         Ok(imports)
@@ -110,8 +111,8 @@ impl GuestHost for ReactorHost {
             Box::new(match refused {
                 Some(hit) => Verdict::Limit(hit),
                 None => {
-                    let detail = explain(errno).to_owned();
-                    Verdict::SandboxFailed(SandboxFailure::Workspace { path, detail })
+                    let cause = explain(errno).into();
+                    Verdict::SandboxFailed(SandboxFailure::Workspace { path, cause })
                 }
             })
         })

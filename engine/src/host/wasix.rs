@@ -33,6 +33,7 @@ use super::env::{GuestEnv, RunEffects, RunSetup, unwind};
 use super::wasi::{BASE_ENVIRONMENT, binding};
 use crate::build::library::Library;
 use crate::build::module::imports::{HOST, HOST_CALL, WASI, is_allowed};
+use crate::cause::Cause;
 use crate::error::StartError;
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::host::wasi::HostState;
@@ -101,7 +102,7 @@ impl WasixHost {
         Ok(())
     }
 
-    fn wasi_env(&self) -> Result<WasiEnv, Box<dyn std::error::Error>> {
+    fn wasi_env(&self) -> Result<WasiEnv, Box<dyn std::error::Error + Send + Sync>> {
         let mut runtime = PluggableRuntime::new(Arc::new(NoTasks));
         runtime.set_engine(self.engine.clone());
         runtime.http_client = None;
@@ -132,16 +133,17 @@ impl GuestHost for WasixHost {
         module: &Module,
         env: &FunctionEnv<GuestEnv>,
     ) -> Result<Imports, StartError> {
-        self.lay_out_files().map_err(|error| StartError::Host(error.to_string()))?;
-        let wasi_env = self.wasi_env().map_err(|error| StartError::Host(error.to_string()))?;
+        self.lay_out_files().map_err(|error| StartError::Host(Cause::new(error)))?;
+        let wasi_env = self.wasi_env().map_err(|error| StartError::Host(Cause::new(error)))?;
         let function_env = WasiFunctionEnv::new(store, wasi_env);
         let theirs = function_env
             .import_object(store, module)
-            .map_err(|error| StartError::Host(error.to_string()))?;
+            .map_err(|error| StartError::Host(Cause::new(error)))?;
         let mut imports = Imports::new();
         for import in module.imports() {
             let (namespace, name) = (import.module(), import.name());
-            let refused = || StartError::Host(format!("nothing serves `{namespace}.{name}`"));
+            let refused =
+                || StartError::Host(format!("nothing serves `{namespace}.{name}`").into());
             if !is_allowed(namespace, name) {
                 return Err(refused());
             }
@@ -165,7 +167,7 @@ impl GuestHost for WasixHost {
         let function_env = self.function_env.as_mut().expect("imports are made before an instance");
         function_env
             .initialize(store, instance.clone())
-            .map_err(|error| StartError::Host(error.to_string()))
+            .map_err(|error| StartError::Host(Cause::new(error)))
     }
 
     fn begin_run(&mut self, setup: RunSetup<'_>) -> Result<(), Box<Verdict>> {
@@ -178,9 +180,9 @@ impl GuestHost for WasixHost {
             (program.deterministic.is_some(), "deterministic runs"),
         ];
         if let Some((_, what)) = missing.into_iter().find(|(is_wanted, _)| *is_wanted) {
-            let detail = format!("the wasmer-wasix host doesn't support {what}");
+            let cause = format!("the wasmer-wasix host doesn't support {what}").into();
             let path = WORKSPACE.to_owned();
-            let failure = SandboxFailure::Workspace { path, detail };
+            let failure = SandboxFailure::Workspace { path, cause };
             return Err(Box::new(Verdict::SandboxFailed(failure)));
         }
         *self.streams.stdin.lock() = io::Cursor::new(program.stdin.clone());
@@ -210,7 +212,7 @@ impl GuestHost for WasixHost {
 impl WasixHost {
     fn put_file(&mut self, file: &InputFile) -> Result<(), SandboxFailure> {
         let path = Path::new(WORKSPACE).join(&file.path);
-        let put = || -> Result<(), Box<dyn std::error::Error>> {
+        let put = || -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
             self.make_folder(path.parent().expect("the file is in the workspace"))?;
             let mut options = self.files.unbounded().new_open_options();
             let mut opened = options.create(true).write(true).truncate(true).open(&path)?;
@@ -219,7 +221,7 @@ impl WasixHost {
         };
         put().map_err(|error| SandboxFailure::Workspace {
             path: file.path.clone(),
-            detail: error.to_string(),
+            cause: Cause::new(error),
         })?;
         self.known.insert(path, blake3::hash(&file.contents));
         Ok(())

@@ -27,7 +27,7 @@ impl GuestHost for WasixHost {
         _module: &Module,
         _env: &FunctionEnv<GuestEnv>,
     ) -> Result<Imports, StartError> {
-        Err(StartError::Host("hatchery was built without its feature `wasix`".to_owned()))
+        Err(StartError::Host("hatchery was built without its feature `wasix`".into()))
     }
 
     fn attach(&mut self, _store: &mut Store, _instance: &Instance) -> Result<(), StartError> {

@@ -6,6 +6,7 @@ use wasmer::RuntimeError;
 use wasmer::sys::vm::TrapCode;
 
 use crate::build::module::throws::MOST_THROWS;
+use crate::cause::Cause;
 use crate::guest::agent::{self, LeftOut};
 use crate::host::env::GuestExit;
 use crate::interrupt::gate::{Asked, Stopped};
@@ -108,7 +109,7 @@ pub(super) fn judge(
             let verdict = Verdict::Limit(hit(LimitKind::NativeExceptions, limits, most));
             lost(judge_end(verdict, asked))
         }
-        (Ok(Err(failure)), None) => failed(SandboxFailure::Trap(failure.to_string())),
+        (Ok(Err(failure)), None) => failed(SandboxFailure::Trap(Cause::new(failure))),
         (Ok(Ok(status)), None) => match reply.as_deref().map(|r| agent::parse_reply(r, limits)) {
             Some(Ok(agent::Answer { verdict, left_out })) if status == 0 => {
                 let afterwards = Afterwards::Usable;
@@ -155,7 +156,10 @@ fn judge_trap(error: RuntimeError) -> Verdict {
             let message = Some(format!("the program crashed its interpreter: {trap}"));
             Verdict::Exited { code: Outcome::CRASHED, message }
         }
-        None => Verdict::SandboxFailed(SandboxFailure::Trap(error.message())),
+        None => {
+            let cause = Cause::new(TurnFailure::Trap(error));
+            Verdict::SandboxFailed(SandboxFailure::Trap(cause))
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use super::judge::{TurnFailure, panic_text};
 use super::turn::{Guest, HostRun, OpenGate};
 use super::{Interpreter, START_LIMIT};
 use crate::build::module::throws::ThrowsLeft;
+use crate::cause::Cause;
 use crate::error::StartError;
 use crate::guest::agent;
 use crate::guest::recursion;
@@ -95,7 +96,7 @@ impl Interpreter {
         let engine = image.engine();
         let (host, wasi) = engine.host(image.host().clone());
         let memory = GuestMemory::over(Arc::clone(image.memory()), engine.copies_on_write());
-        let memory = memory.map_err(|error| StartError::Instantiate(error.to_string()))?;
+        let memory = memory.map_err(|error| StartError::Instantiate(Cause::new(error)))?;
         let (mut interpreter, _) = Self::instantiate(engine, host, wasi, Some(Arc::new(memory)))?;
         interpreter.image = Some(image.clone());
         interpreter.exception = image.facts().exception;
@@ -129,11 +130,11 @@ impl Interpreter {
         let imports = host.imports(&mut store, engine.module(), &env)?;
         let (instance, memory) = crate::memory::tunables::with_memory(image, || {
             Instance::new(&mut store, engine.module(), &imports)
-                .map_err(|error| StartError::Instantiate(error.to_string()))
+                .map_err(|error| StartError::Instantiate(Cause::new(error)))
         });
         let instance = instance?;
         let memory =
-            memory.ok_or_else(|| StartError::Instantiate("the module has no memory".to_owned()))?;
+            memory.ok_or_else(|| StartError::Instantiate("the module has no memory".into()))?;
         gate.guard(Arc::clone(memory.shared()));
         let alloc: TypedFunction<u32, u32> =
             instance.exports.get_typed_function(&store, "host_alloc").map_err(export_error)?;
@@ -173,7 +174,7 @@ impl Interpreter {
         let setup =
             RunSetup { program: &program, limits: &limits, transcript: Arc::clone(&transcript) };
         let host = HostRun::begin(&mut *self.host, setup)
-            .map_err(|verdict| StartError::Host(format!("{verdict:?}")))?;
+            .map_err(|verdict| StartError::Host(format!("{verdict:?}").into()))?;
         self.door.lock().open(Vec::new(), agent::BOOT_FRAME_BYTES);
         let initialize: TypedFunction<(), ()> = instance
             .exports
@@ -215,11 +216,11 @@ impl Interpreter {
             }
             (Ok(Ok(_)), None) => {
                 let said = transcript.text_of(Stream::Stderr);
-                Err(StartError::Boot(String::from_utf8_lossy(&said).trim().to_owned()))
+                Err(StartError::Boot(String::from_utf8_lossy(&said).trim().into()))
             }
-            (Ok(Err(failure)), None) => Err(StartError::Boot(failure.to_string())),
-            (Err(panic), None) => Err(StartError::Boot(panic_text(&*panic))),
-            (_, Some(_)) => Err(StartError::Boot(format!("not within {START_LIMIT:?}"))),
+            (Ok(Err(failure)), None) => Err(StartError::Boot(Cause::new(failure))),
+            (Err(panic), None) => Err(StartError::Boot(panic_text(&*panic).into())),
+            (_, Some(_)) => Err(StartError::Boot(format!("not within {START_LIMIT:?}").into())),
         }
     }
 
@@ -231,5 +232,5 @@ impl Interpreter {
 }
 
 fn export_error(error: wasmer::ExportError) -> StartError {
-    StartError::Instantiate(error.to_string())
+    StartError::Instantiate(Cause::new(error))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Interpreter;
 use crate::build::module::throws::THROWN_BYTES;
+use crate::cause::Cause;
 use crate::error::{SessionError, StartError};
 use crate::host::wasi::HostState;
 use crate::interpreter::image::{GeneratorState, Image};
@@ -27,15 +28,12 @@ impl Interpreter {
             let is_as_wanted = wanted.is_none() || wanted == self.life.deterministic;
             return if is_as_wanted { Ok(()) } else { Err(SandboxFailure::NotDeterministic) };
         }
-        let failed = |error: &dyn std::fmt::Display| SandboxFailure::Start(error.to_string());
-        match self.image.clone() {
-            Some(image) => self.begin_life(&image, wanted).map_err(|error| failed(&error)),
+        let begun = match self.image.clone() {
+            Some(image) => self.begin_life(&image, wanted).map_err(StartError::from),
             // CPython draws its hash seed when it starts, so it has to start again.
-            None => {
-                *self = self.engine.start_determined(wanted).map_err(|error| failed(&error))?;
-                Ok(())
-            }
-        }
+            None => self.engine.start_determined(wanted).map(|started| *self = started),
+        };
+        begun.map_err(|error| SandboxFailure::Start(Cause::new(error)))
     }
 
     /// Moves a session to a new instance if this one is worn out.
@@ -44,7 +42,7 @@ impl Interpreter {
             return Ok(());
         }
         let moved = self.park().and_then(|state| self.attach(&state));
-        moved.map_err(|error| SandboxFailure::Start(error.to_string()))
+        moved.map_err(|error| SandboxFailure::Start(Cause::new(error)))
     }
 
     /// Gives a copy of the image its own clock and random numbers.
@@ -210,7 +208,7 @@ impl Interpreter {
         self.is_lost = true;
         self.individuality = None;
         let restored = self.memory.restore(&mut self.store, memory, globals);
-        restored.map_err(|error| StartError::Instantiate(error.to_string()))?;
+        restored.map_err(|error| StartError::Instantiate(Cause::new(error)))?;
         self.host.set_state(host);
         self.is_lost = false;
         Ok(())

@@ -8,6 +8,7 @@ use crate::run::functions::Recording;
 pub use exception::{Exception, StackFrame, SyntaxPosition};
 pub use mime::{MimeBundle, MimeData};
 
+use crate::cause::Cause;
 use crate::files::changes::ChangedFile;
 use crate::limits::LimitHit;
 use crate::run::value::Value;
@@ -166,23 +167,25 @@ impl Tampering {
     }
 }
 
-/// A failure of the sandbox.
+/// A failure of the sandbox. Its cause is its `source()`, which [`chain`](crate::chain) prints with
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SandboxFailure {
     /// The guest faulted in a way that no program should be able to cause.
-    #[error("the guest trapped: {0}")]
-    Trap(String),
+    #[error("the guest trapped")]
+    Trap(#[source] Cause),
     /// A host function panicked.
     #[error("a host function panicked: {0}")]
     HostPanic(String),
     /// An input file or a mounted folder can't be put where it belongs.
-    #[error("can't put `{path}` into the sandbox: {detail}")]
+    #[error("can't put `{path}` into the sandbox")]
     Workspace {
         /// The path of the file or the mount.
         path: String,
         /// The error of the filesystem.
-        detail: String,
+        #[source]
+        cause: Cause,
     },
     /// The job asks to be deterministic, and its session didn't begin so.
     #[error(
@@ -191,14 +194,14 @@ pub enum SandboxFailure {
     )]
     NotDeterministic,
     /// No interpreter could be started.
-    #[error("no interpreter could be started: {0}")]
-    Start(String),
+    #[error("no interpreter could be started")]
+    Start(#[source] Cause),
     /// The worker that ran the job died.
-    #[error("the worker died: {0}")]
-    WorkerDied(String),
+    #[error("the worker died")]
+    WorkerDied(#[source] Cause),
     /// The session was lost while the job waited for it; the job never ran.
-    #[error("the session was lost while the job waited for it: {0}")]
-    SessionLost(String),
+    #[error("the session was lost while the job waited for it")]
+    SessionLost(#[source] Cause),
 }
 
 impl SandboxFailure {

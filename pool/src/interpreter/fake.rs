@@ -205,7 +205,7 @@ impl Shared {
         let is_stopped = || stop.is_some_and(|stop| stop.requested().is_some());
         match gate {
             Gate::Ok => Ok(()),
-            Gate::Err => Err(StartError::Boot("scripted to fail".to_owned())),
+            Gate::Err => Err(StartError::Boot("scripted to fail".into())),
             Gate::Slow => {
                 for _ in (0..SLOW_POLLS).take_while(|_| !is_stopped()) {
                     // Nothing notifies this condition, so it waits for the whole interval.
@@ -268,7 +268,7 @@ impl InterpreterSource for FakeSource {
             ([runs, memory_bytes, both], []) if *both == runs ^ memory_bytes => {
                 Ok(Parked::new(FakeState { runs: *runs, memory_bytes: *memory_bytes }))
             }
-            _ => Err(StartError::Boot("the packed state is damaged".to_owned())),
+            _ => Err(StartError::Boot("the packed state is damaged".into())),
         }
     }
 }
@@ -357,7 +357,7 @@ impl FakeInterpreter {
             return (Verdict::Cancelled, Afterwards::Lost);
         }
         if passed.is_err() || script.traps {
-            let failure = SandboxFailure::Trap("scripted to fail".to_owned());
+            let failure = SandboxFailure::Trap("scripted to fail".into());
             return (Verdict::SandboxFailed(failure), Afterwards::Lost);
         }
         if script.raises {

@@ -38,7 +38,7 @@ fn number(state: Option<&Parked>) -> Option<u64> {
 }
 
 fn lost(reason: &str) -> Option<Away> {
-    Some(Away::Lost(reason.to_owned()))
+    Some(Away::Lost(reason.into()))
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_state_that_only_a_worker_knew_is_lost_with_it() {
         }
         cell.leave(FIRST, "it died");
         assert_eq!(cell.at_hand().err(), lost("it died"));
-        assert!(matches!(cell.claim(SECOND), Claim::Lost(reason) if reason == "it died"));
+        assert!(matches!(cell.claim(SECOND), Claim::Lost(reason) if reason == "it died".into()));
     }
 }
 
@@ -175,8 +175,10 @@ fn a_state_that_is_spilled_directly_is_compressed_too() {
 #[test]
 fn only_a_state_at_rest_is_stowed() {
     let (cell, source, spill, _folder) = rig();
-    let stowed =
-        |cell: &SessionCell| stow(cell, Stowage::Disk, &source, &spill).unwrap_err().to_string();
+    let stowed = |cell: &SessionCell| {
+        let error = stow(cell, Stowage::Disk, &source, &spill).unwrap_err();
+        engine::chain(&error).to_string()
+    };
     assert!(stowed(&SessionCell::new(SessionId(2), None)).contains("nothing has run"));
     let _ = cell.claim(FIRST);
     assert!(stowed(&cell).contains("worker-1"));
@@ -198,7 +200,8 @@ fn a_state_that_cannot_be_written_is_compressed_and_can_be_spilled_later() {
     let (cell, source, spill, _folder) = rig();
     for _ in 0..2 {
         let error = stow(&cell, Stowage::Disk, &source, &Spill::default()).unwrap_err();
-        assert!(error.to_string().contains("no folder"), "{error}");
+        let text = engine::chain(&error).to_string();
+        assert!(text.contains("in memory: no folder"), "{text}");
         let StowError::NotWritten { bytes, .. } = error else { panic!("{error}") };
         assert_eq!(cell.place(), SessionPlace::Compressed { bytes });
     }

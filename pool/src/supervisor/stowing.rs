@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use engine::Cause;
 use ractor::{ActorRef, DerivedActorRef};
 
 use super::message::SupervisorMessage;
@@ -137,12 +138,12 @@ pub(crate) fn stow(
     source: &dyn InterpreterSource,
     spill: &Spill,
 ) -> Result<u64, StowError> {
-    let before = cell.at_rest().map_err(StowError::Unchanged)?;
+    let before = cell.at_rest().map_err(|away| StowError::Unchanged(Cause::new(away)))?;
     let compressed = match &before {
         Rest::Fresh => return Err(StowError::unchanged("nothing has run in it")),
         Rest::Parked(parked) => {
             let packed = source.pack(parked);
-            Stowed::of(packed.map_err(|error| StowError::Unchanged(error.to_string()))?)
+            Stowed::of(packed.map_err(|error| StowError::Unchanged(Cause::new(error)))?)
         }
         Rest::Stowed(stowed) => stowed.clone(),
     };
@@ -154,7 +155,7 @@ pub(crate) fn stow(
         Stowage::Disk => match compressed.spilled(spill) {
             Ok(spilled) => (spilled, None),
             // Keep the compressed state: the work is done, and the caller is short of memory.
-            Err(error) => (compressed, Some(error.to_string())),
+            Err(error) => (compressed, Some(Cause::new(error))),
         },
     };
     let bytes = stowed.bytes();
@@ -163,7 +164,7 @@ pub(crate) fn stow(
     }
     match not_written {
         None => Ok(bytes),
-        Some(reason) => Err(StowError::NotWritten { reason, bytes }),
+        Some(cause) => Err(StowError::NotWritten { cause, bytes }),
     }
 }
 

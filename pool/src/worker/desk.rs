@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use engine::{Outcome, Overdue, StopHandle, StopReason, Verdict};
+use engine::{Cause, Outcome, Overdue, StopHandle, StopReason, Verdict, chain};
 use parking_lot::{Condvar, Mutex};
 use ractor::{ActorRef, DerivedActorRef};
 
@@ -171,7 +171,7 @@ impl Desk {
         if let Verdict::SandboxFailed(failure) = &outcome.verdict
             && failure.is_of_interpreter()
         {
-            self.entry.record_failure(failure.to_string());
+            self.entry.record_failure(chain(failure).to_string());
         }
         self.job_ended();
         let outcome = Box::new(outcome);
@@ -180,7 +180,7 @@ impl Desk {
     }
 
     /// Called by the thread when it has copied a state out, or failed to.
-    pub(super) fn parked(&self, job: JobId, result: Result<(), String>) {
+    pub(super) fn parked(&self, job: JobId, result: Result<(), Cause>) {
         self.job_ended();
         self.tell(PoolEvent::Parked { worker: self.worker, job, result });
     }
@@ -271,7 +271,11 @@ impl Desk {
 
     /// Takes a session away from the worker, which can't finish with it. Returns the bytes that the
     /// session takes if it is at rest because of this call.
-    pub(super) fn give_up_session(&self, session: &SessionCell, reason: &str) -> Option<u64> {
+    pub(super) fn give_up_session(
+        &self,
+        session: &SessionCell,
+        reason: impl Into<Cause>,
+    ) -> Option<u64> {
         session.roll_back(self.worker);
         session.leave(self.worker, reason)
     }

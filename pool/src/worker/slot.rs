@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Afterwards, LimitHit, LimitKind, Outcome, SandboxFailure, StartError, Verdict};
+use engine::{
+    Afterwards, Cause, LimitHit, LimitKind, Outcome, SandboxFailure, StartError, Verdict, chain,
+};
 use tokio::time::Instant;
 
 use super::desk::Desk;
@@ -63,7 +65,7 @@ impl<'a> Slot<'a> {
         match order {
             Order::Run(task) => self.run(task)?,
             Order::Park { job, session } => {
-                let result = self.make_available(&session).map_err(|error| error.to_string());
+                let result = self.make_available(&session).map_err(Cause::new);
                 self.desk.parked(job, result);
             }
             Order::Vacate => self.vacate(),
@@ -97,15 +99,16 @@ impl<'a> Slot<'a> {
     /// Parks the session that is here, if any, so that other workers can have it.
     pub(super) fn vacate(&mut self) {
         let Some(session) = self.session.clone() else { return };
+        let not_parked = "its state could not be parked";
         let reason = match self.copy_out(&session, |interpreter| interpreter.park()) {
-            Ok(()) => String::new(),
-            Err(error) => format!("its state could not be parked: {error}"),
+            Ok(()) => Cause::from(not_parked),
+            Err(error) => Cause::because(not_parked, error),
         };
         // A copy from between two turns takes more memory than one that may rest for long.
         if let Some(copy) = session.copy_on(self.worker()) {
             session.captured(self.worker(), copy.compact());
         }
-        self.leave(&session, &reason);
+        self.leave(&session, reason);
         self.session = None;
     }
 
@@ -186,7 +189,8 @@ impl<'a> Slot<'a> {
             return;
         }
         if let Err(error) = self.copy_out(session, |interpreter| interpreter.snapshot()) {
-            tracing::debug!(worker = %self.worker(), %error, "a session's state isn't copied");
+            let (worker, error) = (self.worker(), chain(&error));
+            tracing::debug!(%worker, %error, "a session's state isn't copied");
         }
     }
 
@@ -238,13 +242,12 @@ impl<'a> Slot<'a> {
     }
 
     /// Unpacks a stowed state. If that fails, the session has lost it.
-    fn unpack(&self, session: &SessionCell, stowed: &Stowed) -> Result<Parked, String> {
-        let packed = stowed.packed().map_err(|error| error.to_string());
-        let unpacked = packed
-            .and_then(|packed| self.source.unpack(&packed).map_err(|error| error.to_string()));
+    fn unpack(&self, session: &SessionCell, stowed: &Stowed) -> Result<Parked, Cause> {
+        let packed = stowed.packed().map_err(Cause::new);
+        let unpacked = packed.and_then(|packed| self.source.unpack(&packed).map_err(Cause::new));
         unpacked.map_err(|error| {
-            let reason = format!("its state could not be unpacked: {error}");
-            session.mark_damaged(self.worker(), &Rest::Stowed(stowed.clone()), &reason);
+            let reason = Cause::because("its state could not be unpacked", error);
+            session.mark_damaged(self.worker(), &Rest::Stowed(stowed.clone()), reason.clone());
             reason
         })
     }
@@ -292,7 +295,7 @@ impl<'a> Slot<'a> {
 
     /// Gives up a session's state. If the session is at rest because of that, notifies the owner
     /// and returns true.
-    fn leave(&self, session: &SessionCell, reason: &str) -> bool {
+    fn leave(&self, session: &SessionCell, reason: impl Into<Cause>) -> bool {
         let rests = self.desk.give_up_session(session, reason);
         if let Some(bytes) = rests {
             self.desk.session_parked(session, bytes);
@@ -307,7 +310,7 @@ impl<'a> Slot<'a> {
         if let Some(interpreter) = &mut self.interpreter
             && let Err(error) = interpreter.reset()
         {
-            let worker = self.worker();
+            let (worker, error) = (self.worker(), chain(&error));
             tracing::warn!(%worker, %error, "replacing an interpreter that could not be reset");
             self.interpreter = None;
         }
@@ -345,5 +348,5 @@ fn since(began: Instant) -> Duration {
 }
 
 fn failed_start(error: StartError) -> SandboxFailure {
-    SandboxFailure::Start(error.to_string())
+    SandboxFailure::Start(Cause::new(error))
 }

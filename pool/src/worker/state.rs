@@ -1,5 +1,7 @@
 //! The state machine of a worker's life. Pure.
 
+use engine::{Cause, OVERDUE_AFTER};
+
 use crate::ids::JobId;
 
 /// The phase of a worker's life.
@@ -88,35 +90,27 @@ impl Phase {
 }
 
 /// Why a worker ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GoneReason {
     /// The pool was closed.
+    #[error("it was stopped")]
     Stopped,
     /// It was dismissed because it wasn't needed.
+    #[error("it was not needed")]
     Dismissed,
     /// No interpreter could be started.
-    StartFailed(String),
+    #[error("its interpreter can't start")]
+    StartFailed(#[source] Cause),
     /// Its thread or its actor died.
-    Died(String),
-    /// Its run continued for [`OVERDUE_AFTER`](engine::OVERDUE_AFTER) after it was stopped. Its
+    #[error("it died")]
+    Died(#[source] Cause),
+    /// Its run continued for [`OVERDUE_AFTER`] after it was stopped. Its
     /// thread is left behind, and its events are ignored from then on.
+    #[error(
+        "its run went on for {} s after it was stopped, and its thread was left behind",
+        OVERDUE_AFTER.as_secs()
+    )]
     Stuck,
-}
-
-impl std::fmt::Display for GoneReason {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Stopped => formatter.write_str("it was stopped"),
-            Self::Dismissed => formatter.write_str("it was not needed"),
-            Self::StartFailed(detail) => write!(formatter, "its interpreter can't start: {detail}"),
-            Self::Died(detail) => write!(formatter, "it died: {detail}"),
-            Self::Stuck => write!(
-                formatter,
-                "its run went on for {} s after it was stopped, and its thread was left behind",
-                engine::OVERDUE_AFTER.as_secs()
-            ),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-use engine::StartError;
+use engine::{Cause, StartError};
 
 use super::desk::{Desk, Orders};
 use super::slot::{Next, Slot};
@@ -32,8 +32,8 @@ pub(super) fn spawn(
         let served = catch_unwind(AssertUnwindSafe(serve));
         let reason = match served {
             Ok(Ok(reason)) => reason,
-            Ok(Err(error)) => GoneReason::StartFailed(error.to_string()),
-            Err(panic) => GoneReason::Died(panic_text(&*panic)),
+            Ok(Err(error)) => GoneReason::StartFailed(Cause::new(error)),
+            Err(panic) => GoneReason::Died(panic_text(&*panic).into()),
         };
         desk.ended();
         ended(reason);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{LimitHit, Outcome, SandboxFailure, StopHandle, Stream, Transcript, Verdict};
+use engine::{
+    Cause, LimitHit, Outcome, SandboxFailure, StopHandle, Stream, Transcript, Verdict, chain,
+};
 use pool::{GoneReason, JobId, SessionId, SessionPlace, Task, WorkerId};
 use tokio::sync::oneshot;
 
@@ -91,7 +93,7 @@ impl SchedulerState {
         self.broadcast(|| DecisionKind::Refused {
             tenant: Some(live.tenant.to_string()),
             reason: refusal.name(),
-            message: refusal.to_string(),
+            message: chain(&refusal).to_string(),
         });
         let _ = admitted.send(Err(refusal));
     }
@@ -145,7 +147,7 @@ impl SchedulerState {
             Finish::Conclude => self.conclude(job, finished),
             Finish::Retry { attempt } => {
                 let (fault, reason) = match finished.outcome.verdict {
-                    Verdict::SandboxFailed(failure) => (Fault::Sandbox, failure.to_string()),
+                    Verdict::SandboxFailed(failure) => (Fault::Sandbox, chain(failure).to_string()),
                     Verdict::Tampered(tampering) => (Fault::Tampering, tampering.to_string()),
                     other => (Fault::Sandbox, other.name().to_owned()),
                 };
@@ -169,7 +171,7 @@ impl SchedulerState {
         if matches!(reason, GoneReason::Dismissed | GoneReason::Stopped) {
             return;
         }
-        let reason = reason.to_string();
+        let reason = chain(reason).to_string();
         let mut measures = self.published.measures.lock();
         measures.failed(self.now, None, Some(worker), reason.clone());
         drop(measures);
@@ -242,10 +244,10 @@ impl SchedulerState {
         self.end(job, outcome);
     }
 
-    pub(super) fn settle_everything(&mut self, reason: &str) {
+    pub(super) fn settle_everything(&mut self, reason: &Cause) {
         let jobs: Vec<_> = self.jobs.keys().chain(self.captures.keys()).copied().collect();
         for job in jobs {
-            self.settle(job, Settlement::PoolDied(reason.to_owned()));
+            self.settle(job, Settlement::PoolDied(reason.clone()));
         }
     }
 
@@ -268,7 +270,8 @@ impl SchedulerState {
             }
             measures.ended(self.now);
             if let Verdict::SandboxFailed(failure) = &outcome.verdict {
-                measures.failed(self.now, Some(job), ran_on, failure.to_string());
+                let message = chain(failure).to_string();
+                measures.failed(self.now, Some(job), ran_on, message);
             }
             let error = ProgramError::of(&outcome.verdict, self.now, job, ran_on, &live.tenant);
             error.into_iter().for_each(|error| measures.program_failed(error));

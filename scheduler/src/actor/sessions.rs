@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::{Cause, chain};
 use pool::{Away, JobId, Parked, SessionCell, SessionId, Stowage, WorkerId};
 
 use super::{Capture, OpenSession, SchedulerState};
@@ -30,13 +31,13 @@ impl Capture {
     pub(super) fn refusal(&self, settlement: Settlement, retry_after: Option<Duration>) -> Refusal {
         match settlement {
             Settlement::Cancelled | Settlement::DeadlinePassed { .. } => Refusal::ShuttingDown,
-            Settlement::NoWorker(reason) => Refusal::NoWorker { reason, retry_after },
-            Settlement::PoolDied(reason) => Refusal::NoWorker { reason, retry_after: None },
-            Settlement::SessionLost(reason) => Refusal::SessionGone { reason },
-            Settlement::WorkerDied(reason) => match self.cell.at_hand() {
-                Err(Away::Lost(reason)) => Refusal::SessionGone { reason },
+            Settlement::NoWorker(cause) => Refusal::NoWorker { cause, retry_after },
+            Settlement::PoolDied(cause) => Refusal::NoWorker { cause, retry_after: None },
+            Settlement::SessionLost(cause) => Refusal::SessionGone { cause },
+            Settlement::WorkerDied(cause) => match self.cell.at_hand() {
+                Err(Away::Lost(cause)) => Refusal::SessionGone { cause },
                 // The worker died before it took up the state.
-                Ok(_) | Err(Away::OnWorker(_) | Away::Packed) => Refusal::NotCaptured { reason },
+                Ok(_) | Err(Away::OnWorker(_) | Away::Packed) => Refusal::NotCaptured { cause },
             },
         }
     }
@@ -48,7 +49,7 @@ impl SchedulerState {
     }
 
     /// Why a session's state is lost, if it is.
-    pub(super) fn loss_of(&self, session: SessionId) -> Option<String> {
+    pub(super) fn loss_of(&self, session: SessionId) -> Option<Cause> {
         match self.cell(session)?.at_hand() {
             Err(Away::Lost(reason)) => Some(reason),
             Ok(_) | Err(Away::OnWorker(_) | Away::Packed) => None,
@@ -156,20 +157,21 @@ impl SchedulerState {
         match cell.at_hand() {
             Ok(state) => Ok(Copy::AtHand(state)),
             Err(Away::OnWorker(_) | Away::Packed) => Ok(Copy::ToMake(cell)),
-            Err(Away::Lost(reason)) => {
-                self.decide(Event::SessionLost { session, reason: reason.clone() });
-                Err(Refusal::SessionGone { reason })
+            Err(Away::Lost(cause)) => {
+                self.decide(Event::SessionLost { session, reason: cause.clone() });
+                Err(Refusal::SessionGone { cause })
             }
         }
     }
 
     /// Answers a capture when its worker has finished.
-    pub(super) fn answer_capture(&mut self, job: JobId, result: Result<(), String>) {
+    pub(super) fn answer_capture(&mut self, job: JobId, result: Result<(), Cause>) {
         let Some(capture) = self.captures.remove(&job) else { return };
-        let answer = capture.cell.at_hand().map_err(|away| match away {
-            Away::Lost(reason) => Refusal::SessionGone { reason },
-            Away::OnWorker(_) | Away::Packed => {
-                Refusal::NotCaptured { reason: result.err().unwrap_or_default() }
+        let answer = capture.cell.at_hand().map_err(|away| match (away, result) {
+            (Away::Lost(cause), _) => Refusal::SessionGone { cause },
+            (Away::OnWorker(_) | Away::Packed, Err(cause)) => Refusal::NotCaptured { cause },
+            (Away::OnWorker(_) | Away::Packed, Ok(())) => {
+                Refusal::NotCaptured { cause: "it has moved on".into() }
             }
         });
         self.answer(capture, &answer);
@@ -190,24 +192,25 @@ impl SchedulerState {
             self.record(DecisionKind::Refused {
                 tenant: None,
                 reason: refusal.name(),
-                message: refusal.to_string(),
+                message: chain(refusal).to_string(),
             });
         })
     }
 
     /// Removes a session that has ended.
-    pub(super) fn end_session(&mut self, session: SessionId, reason: &str) {
+    pub(super) fn end_session(&mut self, session: SessionId, reason: Cause) {
         let Some(open) = self.sessions.remove(&session) else { return };
         // A closing session's name may already belong to another session.
         if self.names.get(&open.name) == Some(&session) {
             self.names.remove(&open.name);
         }
-        self.pool.discard(open.cell.lose(reason));
-        self.ended.insert(session, reason.to_owned());
+        self.pool.discard(open.cell.lose(reason.clone()));
+        let text = chain(&reason).to_string();
+        self.ended.insert(session, reason);
         if self.ended.len() > REMEMBERED_COUNT {
             self.ended.pop_first();
         }
-        self.record(DecisionKind::SessionEnded { session, reason: reason.to_owned() });
+        self.record(DecisionKind::SessionEnded { session, reason: text });
         self.changes.session(session);
     }
 
@@ -222,8 +225,8 @@ impl SchedulerState {
     /// Adds why the session ended to a refusal, if that is remembered.
     pub(super) fn with_remembered_reason(&self, session: SessionId, refusal: Refusal) -> Refusal {
         match (refusal, self.ended.get(&session)) {
-            (Refusal::SessionGone { .. }, Some(reason)) => {
-                Refusal::SessionGone { reason: reason.clone() }
+            (Refusal::SessionGone { .. }, Some(cause)) => {
+                Refusal::SessionGone { cause: cause.clone() }
             }
             (refusal, _) => refusal,
         }

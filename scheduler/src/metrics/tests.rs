@@ -105,7 +105,7 @@ fn a_sandbox_failure_counts_whether_it_is_reported_or_retried() {
     let heard = heard(|metrics| {
         metrics.retried(true);
         metrics.retried(false);
-        let failure = SandboxFailure::Trap("unreachable".to_owned());
+        let failure = SandboxFailure::Trap("unreachable".into());
         metrics.job_ended(&ran(Verdict::SandboxFailed(failure)), "sandbox_failed");
     });
     assert_eq!(count(&heard, "hatchery_sandbox_faults_total"), 2);

@@ -34,9 +34,9 @@ impl Model {
         if never_fits.is_some() {
             return never_fits;
         }
-        if let Some(reason) = self.fleet.lost() {
-            let (reason, retry_after) = (reason.to_owned(), self.next_try());
-            return Some(Refusal::NoWorker { reason, retry_after });
+        if let Some(cause) = self.fleet.lost() {
+            let (cause, retry_after) = (cause.clone(), self.next_try());
+            return Some(Refusal::NoWorker { cause, retry_after });
         }
         let can_run_now = self.can_run_now(queued);
         if !can_run_now && !self.brings_a_worker(queued) {

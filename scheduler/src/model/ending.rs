@@ -1,6 +1,6 @@
 //! Decides how jobs and sessions end.
 
-use engine::StopReason;
+use engine::{Cause, StopReason};
 use pool::{JobId, SessionId, WorkerId};
 
 use super::{
@@ -137,7 +137,7 @@ impl Model {
     pub(super) fn gone(
         &mut self,
         worker: WorkerId,
-        reason: &str,
+        reason: &Cause,
         is_replaced: bool,
         takes_session: bool,
         fault: Fault,
@@ -158,7 +158,7 @@ impl Model {
             if self.may_retry(&job, &run, fault) {
                 effects.push(Effect::Retry { job: id, attempt: self.requeue(id, job) });
             } else {
-                effects.push(Effect::Settle(id, Settlement::WorkerDied(reason.to_owned())));
+                effects.push(Effect::Settle(id, Settlement::WorkerDied(reason.clone())));
             }
         }
         if let Some(id) = was.resident() {
@@ -178,7 +178,7 @@ impl Model {
 
     /// Once no worker is left, settles all queued jobs.
     fn give_up_if_lost(&mut self, effects: &mut Vec<Effect>) {
-        let Some(reason) = self.fleet.lost().map(ToOwned::to_owned) else { return };
+        let Some(reason) = self.fleet.lost().cloned() else { return };
         self.settle_waiting(&Settlement::NoWorker(reason), effects);
     }
 
@@ -208,12 +208,17 @@ impl Model {
     }
 
     /// Ends a session at once, and its queued jobs with it.
-    pub(super) fn lose_session(&mut self, id: SessionId, reason: &str, effects: &mut Vec<Effect>) {
+    pub(super) fn lose_session(
+        &mut self,
+        id: SessionId,
+        reason: &Cause,
+        effects: &mut Vec<Effect>,
+    ) {
         while let Some(job) = self.sessions.get(id).and_then(|session| session.waiting.first()) {
-            let lost = Settlement::SessionLost(reason.to_owned());
+            let lost = Settlement::SessionLost(reason.clone());
             let _ = self.settle(*job, lost, effects);
         }
-        self.end_session(id, reason, effects);
+        self.end_session(id, reason.clone(), effects);
     }
 
     /// Ends a closing session once none of its jobs is queued or running.
@@ -225,12 +230,17 @@ impl Model {
     }
 
     /// Ends a session without queued jobs.
-    pub(super) fn end_session(&mut self, id: SessionId, reason: &str, effects: &mut Vec<Effect>) {
+    pub(super) fn end_session(
+        &mut self,
+        id: SessionId,
+        reason: impl Into<Cause>,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(session) = self.sessions.remove(id) else { return };
         if let Some(worker) = session.worker() {
             self.fleet.house(worker, None);
         }
-        effects.push(Effect::EndSession(id, reason.to_owned()));
+        effects.push(Effect::EndSession(id, reason.into()));
     }
 
     /// Ends queued jobs that have passed their deadline, and everything once draining has timed

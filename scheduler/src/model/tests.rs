@@ -162,7 +162,7 @@ impl Harness {
     }
 
     fn gone(&mut self, worker: u64, is_replaced: bool, takes_session: bool) -> Vec<Effect> {
-        let (worker, reason) = (WorkerId(worker), "died".to_owned());
+        let (worker, reason) = (WorkerId(worker), "died".into());
         let fault = Fault::Sandbox;
         self.send(Event::Gone { worker, reason, is_replaced, takes_session, fault })
     }
@@ -186,7 +186,7 @@ fn queued() -> Queued {
 }
 
 fn ended(session: u64, reason: &str) -> Effect {
-    Effect::EndSession(SessionId(session), reason.to_owned())
+    Effect::EndSession(SessionId(session), reason.into())
 }
 
 /// The job is admitted, and this follows.

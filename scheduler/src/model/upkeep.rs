@@ -35,7 +35,7 @@ impl Model {
             && self.has_passed(since, close_after)
         {
             let rested = self.now.saturating_sub(since).as_secs_f64();
-            self.end_session(id, &format!("it was idle for {rested:.1} s"), effects);
+            self.end_session(id, format!("it was idle for {rested:.1} s"), effects);
         }
     }
 

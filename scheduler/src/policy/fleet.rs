@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
 
+use engine::Cause;
 use pool::{JobId, SessionId, WorkerId};
 use rustc_hash::FxHashMap;
 
@@ -73,7 +74,7 @@ pub(crate) struct Fleet {
     slot_bytes: u64,
     kept_bytes: u64,
     /// Why the last worker was given up, once none is left.
-    lost: Option<String>,
+    lost: Option<Cause>,
 }
 
 impl Fleet {
@@ -112,8 +113,8 @@ impl Fleet {
     }
 
     /// Why no worker is left, if none is.
-    pub(crate) fn lost(&self) -> Option<&str> {
-        self.lost.as_deref()
+    pub(crate) fn lost(&self) -> Option<&Cause> {
+        self.lost.as_ref()
     }
 
     /// The most recently used vacant worker, so that the others may idle long enough to end.
@@ -251,7 +252,7 @@ impl Fleet {
         &mut self,
         id: WorkerId,
         is_replaced: bool,
-        reason: &str,
+        reason: &Cause,
         now: Time,
     ) -> Option<Worker> {
         if self.dismissed.remove(&id) {
@@ -265,7 +266,7 @@ impl Fleet {
             self.starting += 1;
         } else {
             self.given_up.push_back(now);
-            self.lost = (self.count() == 0).then(|| reason.to_owned());
+            self.lost = (self.count() == 0).then(|| reason.clone());
         }
         worker
     }

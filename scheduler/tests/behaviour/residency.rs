@@ -323,7 +323,7 @@ async fn a_displaced_session_is_reported_and_a_lost_one_says_why() {
 
     rig.run(script_in("lose", session)).await;
     let refused = rig.scheduler.submit(script_in("ok", session)).await.unwrap_err();
-    let reason =
-        "a run that was stopped by force took its state with it, and there was no copy".to_owned();
-    assert_eq!(refused, Refusal::SessionGone { reason });
+    let cause =
+        "a run that was stopped by force took its state with it, and there was no copy".into();
+    assert_eq!(refused, Refusal::SessionGone { cause });
 }

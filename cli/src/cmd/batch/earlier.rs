@@ -106,20 +106,18 @@ fn key(id: &Value, line_digest: &str) -> [u8; 16] {
 /// Reads the results in the file, removes those that aren't final, and opens it to append more.
 /// Creates the file if it doesn't exist.
 pub(super) fn resume(path: &Path) -> anyhow::Result<(Earlier, File)> {
-    let unusable = |error: &dyn std::fmt::Display| {
-        UsageError(format!("can't resume from `{}`: {error}", path.display()))
-    };
+    let unusable = || UsageError(format!("can't resume from `{}`", path.display()));
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true);
     let mut reruns = 0;
     let mut is_cut_off = false;
     let (scan, mut file) = loop {
-        let file = options.open(path).map_err(|error| unusable(&error))?;
-        if !file.metadata().map_err(|error| unusable(&error))?.is_file() {
-            return Err(unusable(&"it is not a regular file").into());
+        let file = options.open(path).with_context(unusable)?;
+        if !file.metadata().with_context(unusable)?.is_file() {
+            return Err(anyhow::Error::msg("it is not a regular file").context(unusable()));
         }
         let file = claim(file, path, &options)?;
-        let scan = scan(BufReader::new(&file)).map_err(|error| unusable(&error))?;
+        let scan = scan(BufReader::new(&file)).with_context(unusable)?;
         reruns += scan.reruns;
         is_cut_off |= scan.is_cut_off;
         if !remove(&file, path, &scan).context("can't remove results from the file")? {
@@ -143,7 +141,7 @@ pub(super) fn resume(path: &Path) -> anyhow::Result<(Earlier, File)> {
 
 /// Locks the file against other batches until this one ends. A resuming batch may have replaced the
 /// file since it was opened; if so, opens and locks the new one.
-pub(super) fn claim(file: File, path: &Path, options: &OpenOptions) -> Result<File, UsageError> {
+pub(super) fn claim(file: File, path: &Path, options: &OpenOptions) -> anyhow::Result<File> {
     let busy = format!(
         "another batch writes to `{}`: wait until it ends, or give another --out",
         path.display()
@@ -153,12 +151,12 @@ pub(super) fn claim(file: File, path: &Path, options: &OpenOptions) -> Result<Fi
 }
 
 /// Reads every line of the file. An error names its line.
-fn scan(mut reader: impl BufRead) -> Result<Scan, String> {
+fn scan(mut reader: impl BufRead) -> anyhow::Result<Scan> {
     let mut scan = Scan::default();
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
-        let bytes = reader.read_until(b'\n', &mut line).map_err(|error| error.to_string())?;
+        let bytes = reader.read_until(b'\n', &mut line)?;
         if bytes == 0 {
             break;
         }
@@ -178,7 +176,7 @@ fn scan(mut reader: impl BufRead) -> Result<Scan, String> {
                 scan.earlier.add(&id, &digest, success);
                 scan.lacks_end = !has_end;
             }
-            Ok(_) => return Err(format!("line {number} is a result without a `digest`")),
+            Ok(_) => anyhow::bail!("line {number} is a result without a `digest`"),
             // Only a line that starts like a result counts as incomplete: the file may be something
             // else.
             Err(error) if !has_end && line.starts_with(b"{") && is_cut_off(&error, &line) => {
@@ -186,7 +184,8 @@ fn scan(mut reader: impl BufRead) -> Result<Scan, String> {
                 scan.leave_out(place);
             }
             Err(error) => {
-                return Err(format!("line {number} is not a result of a batch: {error}"));
+                let place = format!("line {number} is not a result of a batch");
+                return Err(error).context(place);
             }
         }
     }
@@ -387,7 +386,7 @@ mod tests {
             ("{\"id\": 1, \"success\": true, \"status\": \"completed\"}\n", "without a `digest`"),
         ] {
             fs::write(&path, text).unwrap();
-            let error = resume(&path).unwrap_err().to_string();
+            let error = format!("{:#}", resume(&path).unwrap_err());
             assert!(error.contains(expected), "{error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }

@@ -207,7 +207,7 @@ impl Line {
         let job = variables.fold(job, |job, (name, value)| job.variable(name, value));
         let job = job.with_files_of(&shared.files);
         let job = match &self.files {
-            Some(files) => job.json_files(files).map_err(|error| error.to_string())?,
+            Some(files) => job.json_files(files).map_err(hatchery::Error::from)?,
             None => job,
         };
         let job = if shared.is_read_only { job.read_only() } else { job };

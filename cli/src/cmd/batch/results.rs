@@ -6,6 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Context;
+use hatchery::error::chain;
 use hatchery::files::{ChangeKind, ChangedFile};
 use hatchery::{Outcome, Verdict};
 use serde_json::{Value, json};
@@ -192,7 +193,7 @@ fn refusal(error: &hatchery::Error) -> Value {
         hatchery::Error::Refused(refusal) => Some(refusal.name()),
         _ => None,
     };
-    let message = error.to_string();
+    let message = chain(error).to_string();
     let error = json!({ "kind": "refused", "reason": reason, "message": message });
     json!({ "success": false, "passed": false, "error": error })
 }

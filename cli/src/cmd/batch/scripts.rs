@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
+use hatchery::error::chain;
 use hatchery::{Error, Job};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -65,8 +66,8 @@ impl From<Error> for NoJob {
             _ => None,
         };
         match cause.and_then(Errno::from_io_error) {
-            Some(Errno::MFILE | Errno::NFILE) => Self::NoDescriptor(error.to_string()),
-            _ => Self::Bad(error.to_string()),
+            Some(Errno::MFILE | Errno::NFILE) => Self::NoDescriptor(chain(&error).to_string()),
+            _ => Self::Bad(chain(&error).to_string()),
         }
     }
 }

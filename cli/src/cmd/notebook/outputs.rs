@@ -1,5 +1,6 @@
 //! Turns the events of a cell's job into the cell's outputs, in the format of nbformat.
 
+use hatchery::error::chain;
 use hatchery::event::{EventKind, Stream};
 use hatchery::outcome::{MimeBundle, MimeData};
 use hatchery::{Exception, LimitHit, Outcome, Verdict};
@@ -229,7 +230,9 @@ impl Problem {
                 Self { traceback: traceback.unwrap_or_default(), ..problem }
             }
             Verdict::Tampered(tampering) => Self::new("Tampered", tampering.to_string()),
-            Verdict::SandboxFailed(failure) => Self::new("SandboxFailed", failure.to_string()),
+            Verdict::SandboxFailed(failure) => {
+                Self::new("SandboxFailed", chain(failure).to_string())
+            }
             verdict => Self::new(verdict.name(), String::new()),
         };
         Some(problem)

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context;
+use hatchery::error::chain;
 use hatchery::event::Stream;
 use hatchery::files::ChangedFile;
 use hatchery::{Checkpoint, Hatchery, Job, Limits, Session, Verdict};
@@ -160,13 +161,13 @@ async fn revived(task: &mut Task, settings: &Settings) -> Result<(Session, usize
     let record = task.places.record()?;
     let name = session_name(task);
     let session = settings.pool.revive(&name, &task.places.session).await;
-    let session = session.map_err(|error| error.to_string())?;
+    let session = session.map_err(|error| chain(&error).to_string())?;
     match record.apply(&mut task.notebook, &settings.image, &settings.inputs) {
         Ok(done) => Ok((session, done)),
         Err(why) => {
             // A fresh session takes its name.
             let reset = session.reset().await;
-            reset.map_err(|error| error.to_string())?;
+            reset.map_err(|error| chain(&error).to_string())?;
             Err(why)
         }
     }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use hatchery::error::chain;
 use hatchery::files::{ChangeKind, Workspace};
 use hatchery::{Job, Outcome, Verdict};
 
@@ -65,7 +66,7 @@ impl Repl {
     async fn give(&mut self, name: &str, contents: Vec<u8>) -> anyhow::Result<Result<(), String>> {
         let job = match Job::code("").named("<put>").input(name, contents) {
             Ok(job) => job,
-            Err(error) => return Ok(Err(error.to_string())),
+            Err(error) => return Ok(Err(chain(&error).to_string())),
         };
         Ok(match self.ask(job).await? {
             Some(outcome) if !matches!(outcome.verdict, Verdict::Completed { .. }) => {
@@ -81,7 +82,7 @@ impl Repl {
         match self.session().workspace().await {
             Ok(workspace) => Some(workspace),
             Err(error) => {
-                self.complain(Exit::Sandbox, error);
+                self.complain(Exit::Sandbox, chain(&error));
                 None
             }
         }

@@ -7,10 +7,10 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use hatchery::error::chain;
 use hatchery::files::{ChangeKind, ChangedFile};
 use hatchery::{Outcome, Verdict};
 
-use crate::exit::UsageError;
 use crate::output::OutputFolder;
 use crate::terminal;
 
@@ -22,7 +22,7 @@ pub(super) fn failure(outcome: &Outcome) -> String {
     match &outcome.verdict {
         Verdict::Raised(exception) => format!("{}: {}", exception.type_name, exception.message),
         Verdict::Limit(hit) => hit.to_string(),
-        Verdict::SandboxFailed(failure) => failure.to_string(),
+        Verdict::SandboxFailed(failure) => chain(failure).to_string(),
         verdict => format!("ended as {}", verdict.name()),
     }
 }
@@ -74,7 +74,7 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    pub(super) fn open(folder: &Path) -> Result<Self, UsageError> {
+    pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
         Ok(Self { folder: OutputFolder::open(folder)?, own: BTreeSet::new() })
     }
 

@@ -5,11 +5,12 @@
 
 use wasmparser::{Operator, Parser, Payload};
 
+use crate::cause::Cause;
 use crate::error::ImageError;
 
 /// Refuses a module that has state which an image doesn't hold.
 pub(crate) fn check(wasm: &[u8]) -> Result<(), ImageError> {
-    let unreadable = |error: wasmparser::BinaryReaderError| ImageError::Unfit(error.to_string());
+    let unreadable = |error: wasmparser::BinaryReaderError| ImageError::Unfit(Cause::new(error));
     for payload in Parser::new(0).parse_all(wasm) {
         match payload.map_err(unreadable)? {
             Payload::StartSection { .. } => return unfit("it has a start function"),
@@ -47,7 +48,7 @@ pub(crate) fn check(wasm: &[u8]) -> Result<(), ImageError> {
 }
 
 fn unfit(what: &str) -> Result<(), ImageError> {
-    Err(ImageError::Unfit(what.to_owned()))
+    Err(ImageError::Unfit(what.into()))
 }
 
 /// Returns what an operator changes that an image doesn't hold.
@@ -66,9 +67,10 @@ fn state_of(operator: &Operator<'_>) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cause::chain;
 
     fn refusal(text: &str) -> Option<String> {
-        check(&wat::parse_str(text).unwrap()).err().map(|error| error.to_string())
+        check(&wat::parse_str(text).unwrap()).err().map(|error| chain(&error).to_string())
     }
 
     #[test]

@@ -31,10 +31,10 @@ impl PythonBuild {
 pub(crate) fn inventory(archive: &[u8]) -> Result<Inventory, PythonError> {
     let name = ARCHIVE_PATH;
     let zip =
-        zip::ZipArchive::new(Cursor::new(archive)).map_err(|e| PythonError::layout(name, &e))?;
+        zip::ZipArchive::new(Cursor::new(archive)).map_err(|e| PythonError::layout(name, e))?;
     let mut inventory = Inventory::default();
     for entry in zip.file_names() {
-        let entry = entry.map_err(|e| PythonError::layout(name, &e))?;
+        let entry = entry.map_err(|e| PythonError::layout(name, e))?;
         inventory.modules.extend(module_of(&entry).map(str::to_owned));
         inventory.distributions.extend(distribution(&entry));
     }

@@ -124,6 +124,7 @@ impl Wheels {
                 PipFailure::Ended { status, detail } => {
                     PackageError::Pip { path: path.to_owned(), status, detail }
                 }
+                PipFailure::Folder(error) => error.into(),
             },
         )?;
         paths.sort_unstable();

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::metadata::{Metadata, headers};
 use super::{
-    Collector, MOST_BYTES, MOST_FILES, Package, PackageInfo, PackageOrigin, bad, caps, file_name,
-    normalized,
+    Collector, MOST_BYTES, MOST_FILES, Package, PackageInfo, PackageOrigin, bad, bad_because, caps,
+    file_name, normalized,
 };
 use crate::error::PackageError;
 use crate::places::PYTHON_VERSION;
@@ -40,7 +40,7 @@ pub(super) fn read(
     })?;
     name.check(path)?;
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes))
-        .map_err(|error| bad(path, &format!("it is no ZIP archive: {error}")))?;
+        .map_err(|error| bad_because(path, "it is no ZIP archive", error))?;
     if archive.len() > MOST_FILES {
         let what = path.display().to_string();
         return Err(PackageError::TooLarge { what, detail: caps() });
@@ -61,7 +61,7 @@ pub(super) fn read(
     let info = PackageInfo { name: own.clone(), version: Some(version.clone()), origin };
     let mut collector = Collector::new(path);
     for index in 0..archive.len() {
-        let unreadable = |error| bad(path, &format!("can't read its entry {index}: {error}"));
+        let unreadable = |error| bad_because(path, &format!("can't read its entry {index}"), error);
         let mut entry = archive.by_index(index).map_err(unreadable)?;
         let name = entry.name().map_err(unreadable)?.into_owned();
         if entry.is_symlink() {
@@ -168,12 +168,11 @@ fn header(
     file: &str,
 ) -> Result<String, PackageError> {
     let name = format!("{info_folder}/{file}");
-    let unreadable = |error: &dyn std::fmt::Display| {
-        bad(path, &format!("`{name}` in it can't be read: {error}"))
-    };
-    let entry = archive.by_name(&name).map_err(|error| unreadable(&error))?;
+    let unreadable = format!("`{name}` in it can't be read");
+    let entry = archive.by_name(&name).map_err(|error| bad_because(path, &unreadable, error))?;
     let mut bytes = Vec::new();
-    entry.take(MOST_HEADER_BYTES).read_to_end(&mut bytes).map_err(|error| unreadable(&error))?;
+    let read = entry.take(MOST_HEADER_BYTES).read_to_end(&mut bytes);
+    read.map_err(|error| bad_because(path, &unreadable, error))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

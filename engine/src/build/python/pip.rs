@@ -8,6 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::error::CacheError;
+
 /// The most bytes of pip's output in an error: its last lines, whole.
 const DETAIL_BYTES: usize = 2000;
 /// The most bytes of one line. A longer line begins with the problem and goes on with lists of
@@ -21,6 +23,8 @@ pub(crate) enum PipFailure {
     NotStarted { program: String, cause: io::Error },
     /// It ran and failed.
     Ended { status: String, detail: String },
+    /// The folder can't be read.
+    Folder(CacheError),
 }
 
 /// Downloads the wheels of a requirements file, each with its hash, into `folder`, and returns
@@ -50,7 +54,7 @@ pub(crate) fn download(
         return Err(PipFailure::Ended { status, detail });
     }
     let entries = fs::read_dir(folder)
-        .map_err(|error| PipFailure::Ended { status: status.clone(), detail: error.to_string() })?;
+        .map_err(|cause| PipFailure::Folder(CacheError::io("read", folder, cause)))?;
     let paths = entries.flatten().map(|entry| entry.path());
     let wheels: Vec<PathBuf> =
         paths.filter(|path| path.extension().is_some_and(|end| end == "whl")).collect();

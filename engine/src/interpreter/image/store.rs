@@ -16,6 +16,7 @@ use crate::build::python::PythonBuild;
 use crate::build::spec::ImageSpec;
 use crate::cache::seal::Sealer;
 use crate::cache::{CacheDir, remove_unfinished};
+use crate::cause::chain;
 use crate::config::{Progress, ProgressSink};
 use crate::error::{CacheError, EngineError, ImageError};
 use crate::guest::agent;
@@ -98,7 +99,7 @@ fn load_or_build(
         }
         Err(error) => {
             // An unnamed file serves as well; only the next start has to build the image again.
-            tracing::warn!(%error, "the image can't be cached");
+            tracing::warn!(error = %chain(&error), "the image can't be cached");
             let (info, contents) = without_name(&layout, write).map_err(ImageError::Store)?;
             Ok(Image::new(engine, layout, info, contents))
         }
@@ -250,7 +251,7 @@ mod tests {
         let library = Library { archive: std::sync::Arc::default(), matplotlib_data: Vec::new() };
         let layout = Layout::new(&library);
         let cut = without_name(&layout, |file| file.write_all(&format::MAGIC));
-        let error = ImageError::Store(cut.err().unwrap()).to_string();
+        let error = chain(&ImageError::Store(cut.err().unwrap())).to_string();
         assert!(error.contains("can't be read back"), "{error}");
         let full = |_: &mut File| Err(std::io::Error::from(std::io::ErrorKind::StorageFull));
         let error = without_name(&layout, full).err().unwrap();

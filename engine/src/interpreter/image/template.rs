@@ -8,6 +8,7 @@ use super::format::Captured;
 use super::{Facts, GeneratorState};
 use crate::build::module::writes;
 use crate::build::spec::ImageSpec;
+use crate::cause::chain;
 use crate::config::{Progress, ProgressSink};
 use crate::error::ImageError;
 use crate::host::door::GeneratorClaim;
@@ -55,7 +56,7 @@ fn explain(verdict: Verdict) -> String {
         Verdict::Raised(exception) => exception.traceback.trim_end().to_owned(),
         Verdict::Limit(hit) => format!("the limit `{}` was reached", hit.limit.name()),
         Verdict::Tampered(tampering) => tampering.to_string(),
-        Verdict::SandboxFailed(failure) => failure.to_string(),
+        Verdict::SandboxFailed(failure) => chain(&failure).to_string(),
         Verdict::Exited { code, message } => {
             format!(
                 "it left with code {code}{}",

@@ -2,6 +2,8 @@
 
 use std::fmt::{Debug, Formatter};
 
+use crate::cause::chain;
+
 /// How a host function failed.
 ///
 /// An error from [`new`](Self::new) is for the program: it raises an exception of that type with
@@ -70,6 +72,6 @@ impl Debug for HostError {
 /// `HostError` isn't an error type itself, so that every error type can become one.
 impl<E: std::error::Error> From<E> for HostError {
     fn from(error: E) -> Self {
-        Self::private(error.to_string())
+        Self::private(chain(&error).to_string())
     }
 }

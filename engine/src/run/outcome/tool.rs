@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{Exception, MimeBundle, Outcome, SandboxFailure, Usage, Verdict};
+use crate::cause::chain;
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::limits::{LimitHit, LimitKind};
 use crate::run::base64;
@@ -182,7 +183,7 @@ fn tool_error(verdict: &Verdict) -> Option<ToolError<'_>> {
 }
 
 fn sandbox_error(failure: &SandboxFailure) -> ToolError<'static> {
-    ToolError::Sandbox { message: failure.to_string() }
+    ToolError::Sandbox { message: chain(failure).to_string() }
 }
 
 impl<'a> ToolFile<'a> {

@@ -66,7 +66,9 @@ async fn the_session_of_a_stuck_thread_is_lost_or_rolls_back() {
         assert_eq!(rig.gone().await, (worker, GoneReason::Stuck, true));
         let _replacement = rig.seat().await;
         match cell.at_hand() {
-            Err(Away::Lost(reason)) => assert!(!has_copy && reason.contains("stuck"), "{reason}"),
+            Err(Away::Lost(reason)) => {
+                assert!(!has_copy && reason.to_string().contains("stuck"), "{reason}")
+            }
             Ok(Some(state)) => assert!(has_copy && rig.source.runs_in(&state) == 7),
             other => panic!("{other:?}"),
         }

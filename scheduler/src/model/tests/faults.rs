@@ -20,7 +20,7 @@ fn renewed(worker: u64) -> Effect {
 }
 
 fn died(job: u64) -> Effect {
-    settle(job, Settlement::WorkerDied("died".to_owned()))
+    settle(job, Settlement::WorkerDied("died".into()))
 }
 
 #[test]
@@ -67,11 +67,11 @@ fn without_workers_queued_jobs_are_settled() {
     let _ = harness.submit(1);
     let _ = harness.submit_to(2, 1);
     assert_eq!(harness.gone(1, false, false), []);
-    let settled = |job| settle(job, Settlement::NoWorker("died".to_owned()));
+    let settled = |job| settle(job, Settlement::NoWorker("died".into()));
     assert_eq!(harness.gone(2, false, false), [settled(1), settled(2)]);
     let no_worker = |retry_after| {
         let retry_after = Some(seconds(retry_after));
-        Refusal::NoWorker { reason: "died".to_owned(), retry_after }
+        Refusal::NoWorker { cause: "died".into(), retry_after }
     };
     assert_eq!(harness.submit(3), refused(no_worker(30)));
     assert_eq!(harness.model.worker_count(), 0);
@@ -147,12 +147,12 @@ fn a_job_that_a_stop_did_not_end_is_not_tried_again() {
     let _ = harness.submit_as(1, idempotent());
     let stuck = Event::Gone {
         worker: WorkerId(1),
-        reason: "stuck".to_owned(),
+        reason: "stuck".into(),
         is_replaced: true,
         takes_session: false,
         fault: Fault::Stuck,
     };
-    let died = Settlement::WorkerDied("stuck".to_owned());
+    let died = Settlement::WorkerDied("stuck".into());
     assert_eq!(harness.send(stuck), [Effect::Settle(JobId(1), died)]);
 }
 
@@ -193,7 +193,7 @@ fn a_failed_job_of_the_last_worker_ends_for_want_of_workers() {
     });
     let _ = harness.ready(1);
     let _ = harness.submit_as(1, idempotent());
-    let settled = settle(1, Settlement::NoWorker("died".to_owned()));
+    let settled = settle(1, Settlement::NoWorker("died".into()));
     assert_eq!(harness.gone(1, false, false), [retry(1, 1), settled]);
 }
 

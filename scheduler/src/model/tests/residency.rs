@@ -38,7 +38,7 @@ fn stowed(
 }
 
 fn unchanged() -> Result<u64, StowError> {
-    Err(StowError::Unchanged("no".to_owned()))
+    Err(StowError::Unchanged("no".into()))
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_full_disk_is_tried_again_later_and_what_it_did_not_take_is_compressed() {
     let spilled = harness.open_with(2, 420);
     assert_eq!(spilled, [stow(1, Stowage::Disk, pressure(920, 1_000))]);
     // It takes less memory now; nothing else is spilled meanwhile.
-    let full = || Err(StowError::NotWritten { reason: "full".to_owned(), bytes: 450 });
+    let full = || Err(StowError::NotWritten { cause: "full".into(), bytes: 450 });
     let next = stow(2, Stowage::Compressed, pressure(870, 1_000));
     assert_eq!(stowed(&mut harness, 1, Stowage::Disk, full()), [next]);
     assert_eq!(harness.model.memory().session_bytes, 870);

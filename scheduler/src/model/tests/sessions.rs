@@ -114,8 +114,8 @@ fn a_lost_session_settles_its_jobs_and_takes_no_more() {
     let _ = harness.ready(1);
     let _ = harness.submit_to(1, 1);
     let _ = harness.submit_to(2, 1);
-    let lost = Event::SessionLost { session: SessionId(1), reason: "lost".to_owned() };
-    let settled = settle(2, Settlement::SessionLost("lost".to_owned()));
+    let lost = Event::SessionLost { session: SessionId(1), reason: "lost".into() };
+    let settled = settle(2, Settlement::SessionLost("lost".into()));
     assert_eq!(harness.send(lost), [settled, ended(1, "lost")]);
     assert_eq!(harness.finish(1, 1), concluded([]));
     let refused = harness.submit_to(3, 1);

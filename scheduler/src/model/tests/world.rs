@@ -302,7 +302,7 @@ impl World {
         if let Some(session) = session
             && self.random.one_in(4)
         {
-            self.send(Event::SessionLost { session, reason: "lost".to_owned() });
+            self.send(Event::SessionLost { session, reason: "lost".into() });
         }
         self.running.remove(&worker);
         self.preparing.push(worker);
@@ -388,7 +388,7 @@ impl World {
         self.coming += usize::from(is_replaced);
         self.states.retain(|_, on| *on != worker);
         let takes_session = self.random.one_in(2);
-        let reason = "killed".to_owned();
+        let reason = "killed".into();
         let fault = self.fault().unwrap_or(Fault::Sandbox);
         self.send(Event::Gone { worker, reason, is_replaced, takes_session, fault });
     }
@@ -435,9 +435,9 @@ impl World {
         let is_kept = self.states.contains_key(&session) || self.random.one_in(4);
         let bytes = self.random.below(200);
         let result = match (is_kept, stowage) {
-            (true, _) => Err(StowError::Unchanged("no".to_owned())),
+            (true, _) => Err(StowError::Unchanged("no".into())),
             (false, Stowage::Disk) if self.random.one_in(4) => {
-                Err(StowError::NotWritten { reason: "full".to_owned(), bytes })
+                Err(StowError::NotWritten { cause: "full".into(), bytes })
             }
             (false, _) => Ok(bytes),
         };
