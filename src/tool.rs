@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use engine::{InputFile, Outcome, Verdict};
 use serde_json::{Map, Value as Json, json};
 
@@ -85,8 +86,9 @@ impl Job {
             let contents = match contents {
                 Json::String(text) => text.as_bytes().to_owned(),
                 Json::Object(fields) => match (fields.len(), fields.get("base64")) {
-                    (1, Some(Json::String(text))) => engine::decode_base64(text)
-                        .ok_or_else(|| InvalidToolCall::Base64 { path: path.clone() })?,
+                    (1, Some(Json::String(text))) => BASE64_STANDARD
+                        .decode(text)
+                        .map_err(|_| InvalidToolCall::Base64 { path: path.clone() })?,
                     _ => return Err(invalid()),
                 },
                 _ => return Err(invalid()),
@@ -394,6 +396,20 @@ mod tests {
         assert!(problem(broken).contains("`a.bin`"));
         assert!(problem(json!({"code": "", "variables": {"a b": 1}})).contains("a b"));
         assert!(problem(json!({"code": "", "env": {"": ""}})).contains("environment"));
+    }
+
+    #[test]
+    fn bytes_have_one_base64_form() {
+        let file = |text: &str| Job::code("").json_files(&json!({ "a": { "base64": text } }));
+        for text in ["", "Zg==", "Zm8=", "Zm9v", "+/+/"] {
+            assert!(file(text).is_ok(), "{text}");
+        }
+        let unpadded = ["Z", "Zg", "Zg=", "Zg===", "Z===", "====", "=", "Z=g="];
+        let others = ["Zh==", "Zm9=", "Zm 9", "Zm9v\n", "Zm9vZg==Zm9v", "Zm-_", "Zmé"];
+        for text in unpadded.into_iter().chain(others) {
+            let refused = file(text).unwrap_err();
+            assert!(matches!(refused, InvalidToolCall::Base64 { .. }), "{text}: {refused}");
+        }
     }
 
     #[test]

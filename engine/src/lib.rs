@@ -45,7 +45,6 @@ pub use interrupt::reason::StopReason;
 pub use interrupt::stop::StopHandle;
 pub use limits::{LimitHit, LimitKind, Limits};
 pub use places::{CACHE_DIR_VARIABLE, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
-pub use run::base64::decode as decode_base64;
 pub use run::functions::calls::cancellation::Cancellation;
 pub use run::functions::{
     Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,

@@ -1,11 +1,11 @@
 //! An outcome as one JSON object, for tools and for lines of a batch.
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::Serialize;
 
 use super::{Exception, MimeBundle, Outcome, SandboxFailure, Usage, Verdict};
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::limits::{LimitHit, LimitKind};
-use crate::run::base64;
 
 /// The result format that agents' REPL tools share, followed by fields of ours.
 #[derive(Serialize)]
@@ -188,7 +188,7 @@ fn sandbox_error(failure: &SandboxFailure) -> ToolError<'static> {
 impl<'a> ToolFile<'a> {
     fn of(file: &'a ChangedFile, has_contents: bool) -> Self {
         let has_data = has_contents && file.kind != ChangeKind::Deleted;
-        let data = has_data.then(|| base64::encode(&file.contents));
+        let data = has_data.then(|| BASE64_STANDARD.encode(&file.contents));
         Self { path: &file.path, change: file.kind, bytes: file.contents.len(), data }
     }
 }
