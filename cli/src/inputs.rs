@@ -20,9 +20,9 @@ use std::path::{Component, Path, PathBuf};
 use hatchery::config::EngineConfig;
 use hatchery::python::PackageInfo;
 use hatchery::{Hatchery, Job, Outcome, Verdict};
+use replace::folder_of;
 
 use crate::exit::UsageError;
-use crate::replace::folder_of;
 use crate::{progress, terminal};
 
 /// Adds the files of `--input`.

@@ -3,7 +3,7 @@
 //! Owns its location, its privacy (0700, owned by this user), locks between processes and the
 //! removal of files that killed processes left unfinished. It doesn't know what is stored in it. A
 //! file that is present may still be damaged: `cache/seal.rs` decides whether it may be used.
-//! `cache/replace.rs` replaces a file in one step. May use `memory/` and the wings beside it.
+//! May use `memory/` and the wings beside it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -11,10 +11,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::error::CacheError;
-use replace::{UNFINISHED_PREFIX, replace};
+use replace::{Access, UNFINISHED_PREFIX, replace};
 
-pub(crate) mod replace;
+use crate::error::CacheError;
+
 pub(crate) mod seal;
 
 /// The file with the secret, which also marks a directory as a cache of ours.
@@ -131,12 +131,13 @@ pub(crate) struct CacheLock {
     _file: File,
 }
 
-/// Writes `path` in one step: readers always see either the whole new file or the old one.
+/// Writes `path` in one step, for this user alone: readers see either the whole new file or the old
+/// one.
 pub(crate) fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> Result<(), CacheError> {
-    replace(path, write).map_err(|source| CacheError::io("write", path, source))
+    replace(path, Access::Private, write).map_err(|source| CacheError::io("write", path, source))
 }
 
 /// A folder that is being filled and gets its name only when it is complete.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use hatchery::{Builder, Hatchery, Job, TenantConfig};
+use replace::is_same;
 use tokio::fs::File;
 use tokio::io::{AsyncBufRead, BufReader, BufWriter};
 use tokio::task::JoinSet;
@@ -20,7 +21,6 @@ use crate::args::{BatchArguments, ProgressForm, deterministic};
 use crate::exit::{Exit, UsageError};
 use crate::monitor::Monitor;
 use crate::output::OutputFolder;
-use crate::replace::is_same;
 use crate::threads::cpus;
 use crate::{inputs, signals, terminal};
 
