@@ -50,6 +50,7 @@ pub use run::functions::{
     Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,
     RecordedAnswer, RecordedCall, Recording, Reply, Room, Signature,
 };
+pub use run::outcome::tool::result_schema as tool_result_schema;
 pub use run::outcome::{
     Afterwards, Exception, MimeBundle, MimeData, Outcome, SandboxFailure, StackFrame,
     SyntaxPosition, Tampering, Usage, Verdict,
