@@ -99,9 +99,8 @@ impl CacheDir {
         let path = self.root.join(SECRET_NAME);
         let make = || {
             let mut secret = [0_u8; SECRET_BYTES];
-            File::open("/dev/urandom")
-                .and_then(|mut file| io::Read::read_exact(&mut file, &mut secret))
-                .map_err(|source| CacheError::io("read", Path::new("/dev/urandom"), source))?;
+            getrandom::fill(&mut secret)
+                .map_err(|error| CacheError::io("read", Path::new("/dev/urandom"), error.into()))?;
             write_atomically(&path, |file| file.write_all(&secret))?;
             Ok(secret)
         };
