@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use engine::{InputFile, Outcome, Verdict};
 use serde_json::{Map, Value as Json, json};
 
@@ -85,8 +86,9 @@ impl Job {
             let contents = match contents {
                 Json::String(text) => text.as_bytes().to_owned(),
                 Json::Object(fields) => match (fields.len(), fields.get("base64")) {
-                    (1, Some(Json::String(text))) => engine::decode_base64(text)
-                        .ok_or_else(|| InvalidToolCall::Base64 { path: path.clone() })?,
+                    (1, Some(Json::String(text))) => BASE64_STANDARD
+                        .decode(text)
+                        .map_err(|_| InvalidToolCall::Base64 { path: path.clone() })?,
                     _ => return Err(invalid()),
                 },
                 _ => return Err(invalid()),
@@ -233,115 +235,7 @@ const NOT_RUN: &str = "not_run";
 /// assert_eq!(schema["title"], "run_python_result");
 /// ```
 pub fn result_schema() -> Json {
-    let text = |description: &str| json!({ "type": "string", "description": description });
-    let perhaps =
-        |description: &str| json!({ "type": ["string", "null"], "description": description });
-    let hit = json!({
-        "type": "object",
-        "properties": {
-            "limit": { "type": "string" },
-            "allowed": { "type": "integer" },
-            "used": { "type": "integer" },
-        },
-        "required": ["limit", "allowed", "used"],
-    });
-    let file = json!({
-        "type": "object",
-        "properties": {
-            "path": { "type": "string" },
-            "change": { "enum": ["created", "modified", "deleted"] },
-            "bytes": { "type": "integer" },
-            "data": {
-                "type": "string",
-                "description": "Its contents in base64. Only there if contents were asked for, \
-                    and not of a file that was deleted.",
-            },
-        },
-        "required": ["path", "change", "bytes"],
-    });
-    let usage = [
-        "queue_ms",
-        "wall_ms",
-        "cpu_ms",
-        "peak_memory_bytes",
-        "output_bytes",
-        "host_calls",
-        "file_growth_bytes",
-    ];
-    let amounts: Map<String, Json> =
-        usage.iter().map(|name| ((*name).to_owned(), json!({ "type": "number" }))).collect();
-    let properties = json!({
-        "stdout": text("Standard output."),
-        "stderr": text("Standard error."),
-        "exception": perhaps("The traceback of the exception that ended the program."),
-        "success": {
-            "type": "boolean",
-            "description": "Whether it ran to its end, or left with sys.exit(0) before.",
-        },
-        "execution_time": { "type": "number", "description": "Seconds." },
-        "timed_out": { "type": "boolean", "description": "Whether a limit on time or a deadline ended it." },
-        "passed": {
-            "type": "boolean",
-            "description": "Whether it ran to its very end. Not so if it left with sys.exit(0) or \
-                os._exit(0), which is a success: what follows there hasn't run.",
-        },
-        "status": {
-            "enum": [
-                "completed", "raised", "exited", "limit", "cancelled", "tampered", "sandbox_failed",
-                NOT_RUN,
-            ],
-        },
-        "value": { "description": "The last expression, if it is JSON." },
-        "repr": perhaps("The last expression's repr, unless it is None."),
-        "bundle": {
-            "type": ["object", "null"],
-            "description": "Its other forms: MIME types and texts, bytes in base64.",
-        },
-        "displays": {
-            "type": "array",
-            "description": "What the program showed, each in forms as in `bundle`.",
-            "items": { "type": "object" },
-        },
-        "exit_code": { "type": ["integer", "null"] },
-        "message": perhaps("What sys.exit was given, or how the interpreter ended."),
-        "interrupted_at": perhaps("The traceback of where an interrupt ended the program."),
-        "session_restored": {
-            "type": "boolean",
-            "description": "Whether it was ended by force, and its session is as it was before it.",
-        },
-        "error": {
-            "type": ["object", "null"],
-            "properties": {
-                "kind": {
-                    "enum": [
-                        "exception", "limit", "cancelled", "tampered", "sandbox", "usage", "refused",
-                    ],
-                },
-                "message": { "type": "string" },
-            },
-            "required": ["kind", "message"],
-        },
-        "truncated": { "type": "boolean", "description": "Whether output was dropped." },
-        "files": {
-            "type": "array",
-            "description": "Files that the program created, modified or deleted.",
-            "items": file,
-        },
-        "limits_met": {
-            "type": "array",
-            "description": "Limits that stood in its way without ending it.",
-            "items": hit,
-        },
-        "usage": { "type": "object", "properties": amounts, "required": usage },
-    });
-    let required: Vec<&String> = properties.as_object().into_iter().flat_map(Map::keys).collect();
-    json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "run_python_result",
-        "type": "object",
-        "required": required,
-        "properties": properties,
-    })
+    engine::tool_result_schema()
 }
 
 #[cfg(test)]
@@ -395,6 +289,20 @@ mod tests {
         assert!(problem(broken).contains("`a.bin`"));
         assert!(problem(json!({"code": "", "variables": {"a b": 1}})).contains("a b"));
         assert!(problem(json!({"code": "", "env": {"": ""}})).contains("environment"));
+    }
+
+    #[test]
+    fn bytes_have_one_base64_form() {
+        let file = |text: &str| Job::code("").json_files(&json!({ "a": { "base64": text } }));
+        for text in ["", "Zg==", "Zm8=", "Zm9v", "+/+/"] {
+            assert!(file(text).is_ok(), "{text}");
+        }
+        let unpadded = ["Z", "Zg", "Zg=", "Zg===", "Z===", "====", "=", "Z=g="];
+        let others = ["Zh==", "Zm9=", "Zm 9", "Zm9v\n", "Zm9vZg==Zm9v", "Zm-_", "Zmé"];
+        for text in unpadded.into_iter().chain(others) {
+            let refused = file(text).unwrap_err();
+            assert!(matches!(refused, InvalidToolCall::Base64 { .. }), "{text}: {refused}");
+        }
     }
 
     #[test]

@@ -8,16 +8,17 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 5] = [
-    ("engine", &["wasmer", "wasmer-types", "wasmer-wasix"]),
+const ALLOWED: [(&str, &[&str]); 6] = [
+    ("replace", &[]),
+    ("engine", &["replace", "wasmer", "wasmer-types", "wasmer-wasix"]),
     ("pool", &["crossbeam-channel", "dashmap", "engine", "ractor", "tokio"]),
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
     (".", &["engine", "pool", "scheduler", "tokio"]),
-    ("cli", &["anyhow", "clap", "hatchery", "indicatif", "tokio"]),
+    ("cli", &["anyhow", "clap", "hatchery", "indicatif", "replace", "tokio"]),
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 14] = [
+const CONFINED: [&str; 15] = [
     "anyhow",
     "clap",
     "crossbeam-channel",
@@ -27,6 +28,7 @@ const CONFINED: [&str; 14] = [
     "indicatif",
     "pool",
     "ractor",
+    "replace",
     "scheduler",
     "tokio",
     "wasmer",

@@ -21,9 +21,9 @@ use anyhow::Context;
 use hatchery::config::EngineConfig;
 use hatchery::python::PackageInfo;
 use hatchery::{Hatchery, Job, Outcome, Verdict};
+use replace::folder_of;
 
 use crate::exit::UsageError;
-use crate::replace::folder_of;
 use crate::{progress, terminal};
 
 /// Adds the files of `--input`.

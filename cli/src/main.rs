@@ -9,6 +9,7 @@ use crate::args::{Arguments, Command, NotebookCommand, PythonCommand, ToolComman
 use crate::exit::Exit;
 
 mod args;
+mod claim;
 mod cmd;
 mod displays;
 mod escapes;
@@ -19,7 +20,6 @@ mod inputs;
 mod monitor;
 mod output;
 mod progress;
-mod replace;
 mod signals;
 mod stdout;
 mod terminal;

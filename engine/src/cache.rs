@@ -3,7 +3,7 @@
 //! Owns its location, its privacy (0700, owned by this user), locks between processes and the
 //! removal of files that killed processes left unfinished. It doesn't know what is stored in it. A
 //! file that is present may still be damaged: `cache/seal.rs` decides whether it may be used.
-//! `cache/replace.rs` replaces a file in one step. May use `memory/` and the wings beside it.
+//! May use `memory/` and the wings beside it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -11,10 +11,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::error::CacheError;
-use replace::{UNFINISHED_PREFIX, replace};
+use replace::{Access, UNFINISHED_PREFIX, replace};
 
-pub(crate) mod replace;
+use crate::error::CacheError;
+
 pub(crate) mod seal;
 
 /// The file with the secret, which also marks a directory as a cache of ours.
@@ -97,20 +97,32 @@ impl CacheDir {
     /// again.
     pub(crate) fn secret(&self) -> Result<[u8; SECRET_BYTES], CacheError> {
         let path = self.root.join(SECRET_NAME);
-        if let Some(secret) = read_secret(&path)? {
-            return Ok(secret);
+        let make = || {
+            let mut secret = [0_u8; SECRET_BYTES];
+            getrandom::fill(&mut secret)
+                .map_err(|error| CacheError::io("read", Path::new("/dev/urandom"), error.into()))?;
+            write_atomically(&path, |file| file.write_all(&secret))?;
+            Ok(secret)
+        };
+        self.find_or_make(SECRET_NAME, || read_secret(&path), make)
+    }
+
+    /// Returns what `find` finds, or else what `make` makes under the lock `lock`. Whoever waited
+    /// for the lock looks again, since another process or thread may have made it meanwhile.
+    pub(crate) fn find_or_make<T, E: From<CacheError>>(
+        &self,
+        lock: &str,
+        find: impl Fn() -> Result<Option<T>, E>,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        if let Some(found) = find()? {
+            return Ok(found);
         }
-        let _lock = self.lock(SECRET_NAME)?;
-        // Another process may have created it while this one waited.
-        if let Some(secret) = read_secret(&path)? {
-            return Ok(secret);
+        let _lock = self.lock(lock)?;
+        match find()? {
+            Some(found) => Ok(found),
+            None => make(),
         }
-        let mut secret = [0_u8; SECRET_BYTES];
-        File::open("/dev/urandom")
-            .and_then(|mut file| io::Read::read_exact(&mut file, &mut secret))
-            .map_err(|source| CacheError::io("read", Path::new("/dev/urandom"), source))?;
-        write_atomically(&path, |file| file.write_all(&secret))?;
-        Ok(secret)
     }
 }
 
@@ -131,12 +143,13 @@ pub(crate) struct CacheLock {
     _file: File,
 }
 
-/// Writes `path` in one step: readers always see either the whole new file or the old one.
+/// Writes `path` in one step, for this user alone: readers see either the whole new file or the old
+/// one.
 pub(crate) fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> Result<(), CacheError> {
-    replace(path, write).map_err(|source| CacheError::io("write", path, source))
+    replace(path, Access::Private, write).map_err(|source| CacheError::io("write", path, source))
 }
 
 /// A folder that is being filled and gets its name only when it is complete.
@@ -238,6 +251,7 @@ fn make_private(path: &Path) -> Result<(), CacheError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn an_open_directory_is_made_private() {
@@ -281,6 +295,29 @@ mod tests {
         let other = CacheDir::open(Some(b.path())).unwrap().secret().unwrap();
         assert_eq!(first, again);
         assert_ne!(first, other);
+    }
+
+    #[test]
+    fn what_others_made_while_one_waited_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = CacheDir::open(Some(root.path())).unwrap();
+        let path = root.path().join("made");
+        let made = AtomicUsize::new(0);
+        let make = || {
+            made.fetch_add(1, Ordering::Relaxed);
+            write_atomically(&path, |file| file.write_all(b"contents"))?;
+            Ok(b"contents".to_vec())
+        };
+        let find = || Ok(fs::read(&path).ok());
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let contents: Result<_, CacheError> = cache.find_or_make("made", find, make);
+                    assert_eq!(contents.unwrap(), b"contents");
+                });
+            }
+        });
+        assert_eq!(made.into_inner(), 1);
     }
 
     #[test]

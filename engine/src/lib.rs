@@ -46,12 +46,12 @@ pub use interrupt::reason::StopReason;
 pub use interrupt::stop::StopHandle;
 pub use limits::{LimitHit, LimitKind, Limits};
 pub use places::{CACHE_DIR_VARIABLE, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
-pub use run::base64::decode as decode_base64;
 pub use run::functions::calls::cancellation::Cancellation;
 pub use run::functions::{
     Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,
     RecordedAnswer, RecordedCall, Recording, Reply, Room, RunId, Signature,
 };
+pub use run::outcome::tool::result_schema as tool_result_schema;
 pub use run::outcome::{
     Afterwards, Exception, MimeBundle, MimeData, Outcome, SandboxFailure, StackFrame,
     SyntaxPosition, Tampering, Usage, Verdict,

@@ -3,7 +3,6 @@
 //! Owns the types that callers see, and how values cross into Python and back. It doesn't run
 //! anything. May use `files/`, `interrupt/` and the wings below.
 
-pub(crate) mod base64;
 pub(crate) mod functions;
 pub(crate) mod names;
 pub(crate) mod outcome;

@@ -21,8 +21,7 @@
 
 use engine::Cause;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::ids::{SessionId, WorkerId};
 use crate::interpreter::parked::Parked;
@@ -104,8 +103,11 @@ pub enum SessionPlace {
         /// The disk space that it takes, in bytes.
         bytes: u64,
     },
-    /// In the interpreter of this worker.
-    OnWorker(#[serde(serialize_with = "with_worker")] WorkerId),
+    /// In the interpreter of a worker.
+    OnWorker {
+        /// The worker.
+        worker: WorkerId,
+    },
     /// Lost; the outcome of the session's next job says why.
     Lost,
 }
@@ -148,12 +150,6 @@ pub(crate) enum Claim {
 }
 
 /// An internally tagged variant can only hold fields.
-fn with_worker<S: Serializer>(worker: &WorkerId, serializer: S) -> Result<S::Ok, S::Error> {
-    let mut place = serializer.serialize_struct("OnWorker", 1)?;
-    place.serialize_field("worker", worker)?;
-    place.end()
-}
-
 impl Rest {
     fn of(state: Option<Parked>) -> Self {
         state.map_or(Self::Fresh, Self::Parked)
@@ -176,7 +172,7 @@ impl Rest {
             SessionPlace::Parked { bytes } | SessionPlace::Compressed { bytes } => bytes,
             SessionPlace::Fresh
             | SessionPlace::OnDisk { .. }
-            | SessionPlace::OnWorker(_)
+            | SessionPlace::OnWorker { .. }
             | SessionPlace::Lost => 0,
         }
     }
@@ -229,7 +225,7 @@ impl SessionCell {
     pub fn place(&self) -> SessionPlace {
         match &*self.place.lock() {
             Place::AtRest(rest) => rest.place(),
-            Place::On { worker, .. } => SessionPlace::OnWorker(*worker),
+            Place::On { worker, .. } => SessionPlace::OnWorker { worker: *worker },
             Place::Lost(_) => SessionPlace::Lost,
         }
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 use parking_lot::Mutex;
-use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
@@ -22,8 +21,11 @@ pub enum WorkerActivity {
     Starting,
     /// It waits for a job.
     Ready,
-    /// It runs this job.
-    Running(#[serde(serialize_with = "with_job")] JobId),
+    /// It runs a job.
+    Running {
+        /// The job.
+        job: JobId,
+    },
     /// Its interpreter is being prepared for the next job, or for its end.
     Resetting,
     /// It will be replaced after a backoff.
@@ -41,7 +43,7 @@ impl WorkerActivity {
         match self {
             Self::Starting => "starting",
             Self::Ready => "ready",
-            Self::Running(_) => "running",
+            Self::Running { .. } => "running",
             Self::Resetting => "resetting",
             Self::BackingOff => "backing_off",
             Self::GivenUp => "given_up",
@@ -99,12 +101,6 @@ impl WorkerStatus {
 }
 
 /// An internally tagged variant can only hold fields.
-fn with_job<S: Serializer>(job: &JobId, serializer: S) -> Result<S::Ok, S::Error> {
-    let mut activity = serializer.serialize_struct("Running", 1)?;
-    activity.serialize_field("job", job)?;
-    activity.end()
-}
-
 fn as_seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(time.as_secs_f64())
 }
@@ -254,7 +250,7 @@ mod tests {
         let board = Board::default();
         let entry = board.add(WorkerId(2));
         board.add(WorkerId(1));
-        entry.set_activity(WorkerActivity::Running(JobId(7)));
+        entry.set_activity(WorkerActivity::Running { job: JobId(7) });
         entry.set_memory(5);
         entry.record_failure("it trapped".to_owned());
         let [first, second] = &board.snapshot()[..] else { panic!("{board:?}") };

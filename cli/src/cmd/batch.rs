@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use hatchery::{Builder, Hatchery, Job, TenantConfig};
+use replace::is_same;
 use tokio::fs::File;
 use tokio::io::{AsyncBufRead, BufReader, BufWriter};
 use tokio::task::JoinSet;
@@ -19,7 +20,6 @@ use crate::args::{BatchArguments, ProgressForm, deterministic};
 use crate::exit::{Exit, UsageError};
 use crate::monitor::Monitor;
 use crate::output::OutputFolder;
-use crate::replace::is_same;
 use crate::threads::cpus;
 use crate::{inputs, signals, terminal};
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use hatchery::{Hatchery, Job, Limits};
+use replace::is_same;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -19,7 +20,6 @@ use self::runner::{Settings, Task};
 use crate::args::NotebookArguments;
 use crate::exit::{Exit, UsageError};
 use crate::output::OutputFolder;
-use crate::replace::is_same;
 use crate::{inputs, progress, signals, terminal, threads};
 
 mod board;

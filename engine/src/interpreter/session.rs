@@ -20,9 +20,9 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use replace::{Access, replace};
 use serde::{Deserialize, Serialize};
 
-use crate::cache::replace::replace;
 use crate::error::SessionError;
 use crate::files::workspace::Workspace;
 use crate::host::wasi::HostState;
@@ -166,7 +166,7 @@ impl SessionState {
     pub fn save(&self, path: &Path) -> Result<u64, SessionError> {
         let bytes = self.to_bytes(&self.inner.host);
         let failed = |cause| SessionError::File { action: "write", path: path.to_owned(), cause };
-        replace(path, |file| file.write_all(&bytes)).map_err(failed)?;
+        replace(path, Access::Private, |file| file.write_all(&bytes)).map_err(failed)?;
         Ok(bytes.len() as u64)
     }
 

@@ -18,54 +18,33 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::thread::ThreadId;
 
+use linux_raw_sys::general::{
+    PAGE_IS_FILE, PAGE_IS_PRESENT, PAGE_IS_SWAPPED, PAGE_IS_WRITTEN, PM_SCAN_CHECK_WPASYNC,
+    PM_SCAN_WP_MATCHING, page_region, pm_scan_arg,
+};
+use rustix::ioctl::{Opcode, opcode};
+
 use super::address_space::RESERVED_BYTES;
 use super::image::MemoryImage;
 use super::sys::Reservation;
 use super::written::WriteWatch;
 
-/// Page categories (`include/uapi/linux/fs.h`).
-const PAGE_IS_WRITTEN: u64 = 1 << 1;
-const PAGE_IS_FILE: u64 = 1 << 2;
-const PAGE_IS_PRESENT: u64 = 1 << 3;
-const PAGE_IS_SWAPPED: u64 = 1 << 4;
 /// Bits of a word of `/proc/self/pagemap`.
 const WORD_IS_FILE: u64 = 1 << 61;
 const WORD_IS_SWAPPED: u64 = 1 << 62;
 const WORD_IS_PRESENT: u64 = 1 << 63;
-/// Has a scan refuse ranges that are not watched.
-const WATCHED: u64 = 1 << 1;
-/// Has a scan mark the pages that it finds as well.
-const MARKING: u64 = (1 << 0) | WATCHED;
 /// Regions that one scan call returns; more need more calls.
 const REGIONS: usize = 1024;
 /// Words that the fallback reads at once.
 const WORDS: usize = 8192;
 
-/// `struct pm_scan_arg`.
-#[repr(C)]
-#[derive(Debug, Default)]
-struct ScanArgument {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    regions: u64,
-    regions_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
 /// Which pages a scan finds.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
-    flags: u64,
-    inverted: u64,
-    all_of: u64,
-    any_of: u64,
+    flags: u32,
+    inverted: u32,
+    all_of: u32,
+    any_of: u32,
 }
 
 /// Pages that were copied: they exist, and are not the file's.
@@ -75,25 +54,19 @@ const COPIED: Wanted = Wanted {
     all_of: PAGE_IS_FILE,
     any_of: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
 };
-/// Pages that are not marked, or were written to since they were. The scan marks them.
-const WRITTEN: Wanted =
-    Wanted { flags: MARKING, inverted: 0, all_of: PAGE_IS_WRITTEN, any_of: PAGE_IS_WRITTEN };
-
+/// Pages that are not marked, or were written to since they were. The scan marks them, and refuses
+/// ranges that are not watched.
+const WRITTEN: Wanted = Wanted {
+    flags: PM_SCAN_WP_MATCHING | PM_SCAN_CHECK_WPASYNC,
+    inverted: 0,
+    all_of: PAGE_IS_WRITTEN,
+    any_of: PAGE_IS_WRITTEN,
+};
 /// Pages that are not marked, which stay so.
-const UNMARKED: Wanted = Wanted { flags: WATCHED, ..WRITTEN };
-
-/// `struct page_region`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-struct PageRegion {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
+const UNMARKED: Wanted = Wanted { flags: PM_SCAN_CHECK_WPASYNC, ..WRITTEN };
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
-const PAGEMAP_SCAN: u64 =
-    (3 << 30) | ((size_of::<ScanArgument>() as u64) << 16) | ((b'f' as u64) << 8) | 16;
+const PAGEMAP_SCAN: Opcode = opcode::read_write::<pm_scan_arg>(b'f', 16);
 
 /// Returns whether the kernel counts the faults of this thread, by causing some: some kernels that
 /// look like Linux count none.
@@ -121,7 +94,7 @@ pub(super) struct Tracker {
     pagemap: File,
     has_scan: bool,
     /// Where a scan puts its result.
-    regions: Vec<PageRegion>,
+    regions: Vec<page_region>,
     /// Whether the kernel counts faults at all.
     counts_faults: bool,
     /// The pages that were copied.
@@ -175,7 +148,7 @@ impl Tracker {
         let mut tracker = Self {
             pagemap,
             has_scan: true,
-            regions: vec![PageRegion::default(); REGIONS],
+            regions: vec![page_region { start: 0, end: 0, categories: 0 }; REGIONS],
             counts_faults: counts_faults()?,
             known: None,
             touched: None,
@@ -352,23 +325,24 @@ impl Tracker {
         wanted: Wanted,
         mut found: impl FnMut(Range<u64>),
     ) -> io::Result<()> {
-        let mut argument = ScanArgument {
-            size: size_of::<ScanArgument>() as u64,
+        let mut argument = pm_scan_arg {
+            size: size_of::<pm_scan_arg>() as u64,
+            flags: wanted.flags.into(),
             start,
             end,
-            regions: self.regions.as_mut_ptr().addr() as u64,
-            regions_len: self.regions.len() as u64,
-            flags: wanted.flags,
-            category_inverted: wanted.inverted,
-            category_mask: wanted.all_of,
-            category_anyof_mask: wanted.any_of,
+            walk_end: 0,
+            vec: self.regions.as_mut_ptr().addr() as u64,
+            vec_len: self.regions.len() as u64,
+            max_pages: 0,
+            category_inverted: wanted.inverted.into(),
+            category_mask: wanted.all_of.into(),
+            category_anyof_mask: wanted.any_of.into(),
             // Without a category to return, the kernel reports regions twice.
-            return_mask: wanted.any_of,
-            ..ScanArgument::default()
+            return_mask: wanted.any_of.into(),
         };
         while argument.start < end {
             // SAFETY: the argument has the layout that the kernel reads and writes, and points to
-            // `regions_len` regions that are ours to write. The kernel only looks at the address
+            // `vec_len` regions that are ours to write. The kernel only looks at the address
             // range and refuses one that isn't this process's.
             let count = unsafe {
                 libc::ioctl(

@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use range_alloc::RangeAllocator;
 
 use super::address_space::PAGE_BYTES;
 use super::sys::FileView;
@@ -25,14 +26,8 @@ pub(super) const MOST_SEGMENTS: usize = 32;
 #[derive(Debug)]
 pub(super) struct SegmentStore {
     view: FileView,
-    extents: Mutex<Extents>,
-}
-
-/// The free pages of the store.
-#[derive(Debug)]
-struct Extents {
-    /// In order, with gaps between them.
-    free: Vec<Range<usize>>,
+    /// The pages without a segment.
+    pages: Mutex<RangeAllocator<usize>>,
 }
 
 /// A range of pages of a memory, whose contents are in the store. Immutable and shared.
@@ -62,13 +57,13 @@ impl SegmentStore {
         }
         let view = FileView::new(sparse_file(STORE_PAGES * PAGE_BYTES)?);
         let view = view.inspect_err(|error| tracing::debug!(%error, "no segment store")).ok()?;
-        Some(Arc::new(Self { view, extents: Mutex::new(Extents::new(STORE_PAGES)) }))
+        Some(Arc::new(Self { view, pages: Mutex::new(RangeAllocator::new(0..STORE_PAGES)) }))
     }
 
-    /// Stores `bytes`, whole pages, as the segment of a memory that begins at `page`; `None` if the
+    /// Stores `bytes`, one or more whole pages, as the segment of a memory that begins at `page`; `None` if the
     /// store or the system has no room.
     pub(super) fn put(self: &Arc<Self>, page: u32, bytes: &[u8]) -> Option<Segment> {
-        let pages = self.extents.lock().take(bytes.len() / PAGE_BYTES)?;
+        let pages = self.pages.lock().allocate_range(bytes.len() / PAGE_BYTES).ok()?;
         let (at, count) = (pages.start * PAGE_BYTES, pages.len());
         let stored = Arc::new(Stored { store: Arc::clone(self), pages });
         let written = self.view.file().write_all_at(bytes, at as u64);
@@ -100,7 +95,7 @@ impl Drop for Stored {
     fn drop(&mut self) {
         let pages = self.pages.clone();
         give_back(self.store.view.file(), &pages);
-        self.store.extents.lock().give(pages);
+        self.store.pages.lock().free_range(pages);
     }
 }
 
@@ -172,64 +167,9 @@ impl PartialEq for Segment {
 
 impl Eq for Segment {}
 
-impl Extents {
-    fn new(pages: usize) -> Self {
-        Self { free: vec![Range { start: 0, end: pages }] }
-    }
-
-    /// Takes `pages` from the first free extent that has room.
-    fn take(&mut self, pages: usize) -> Option<Range<usize>> {
-        let found = self.free.iter().position(|free| free.len() >= pages)?;
-        let free = &mut self.free[found];
-        let taken = free.start..free.start + pages;
-        free.start = taken.end;
-        if Range::is_empty(free) {
-            self.free.remove(found);
-        }
-        Some(taken)
-    }
-
-    /// Frees `pages`, and merges them with free neighbours.
-    fn give(&mut self, pages: Range<usize>) {
-        let next = self.free.partition_point(|free| free.start < pages.start);
-        self.free.insert(next, pages);
-        for first in [next, next.saturating_sub(1)] {
-            if self.free.get(first + 1).is_some_and(|next| next.start == self.free[first].end) {
-                self.free[first].end = self.free.remove(first + 1).end;
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// Takes and gives at random: no page is handed out twice, and all come back.
-        #[test]
-        fn extents_are_handed_out_once(
-            steps in proptest::collection::vec((any::<bool>(), 1..40_usize), 0..200),
-        ) {
-            let mut extents = Extents::new(500);
-            let mut taken: Vec<Range<usize>> = Vec::new();
-            for (takes, number) in steps {
-                if takes {
-                    if let Some(new) = extents.take(number) {
-                        prop_assert_eq!(new.len(), number);
-                        let apart = |old: &Range<usize>| old.end <= new.start || new.end <= old.start;
-                        prop_assert!(taken.iter().all(apart));
-                        taken.push(new);
-                    }
-                } else if !taken.is_empty() {
-                    extents.give(taken.swap_remove(number % taken.len()));
-                }
-            }
-            taken.into_iter().for_each(|pages| extents.give(pages));
-            prop_assert_eq!(extents.free, Extents::new(500).free);
-        }
-    }
 
     #[test]
     fn a_segment_holds_its_bytes_until_its_last_owner_is_dropped() {
@@ -247,7 +187,7 @@ mod tests {
         assert_eq!((left.len(), left[0].clone()), (1, 8..9));
         assert!(copy.without(20..30).eq([copy.clone()]));
         drop(copy);
-        assert_eq!(store.extents.lock().free, Extents::new(STORE_PAGES).free);
+        assert!(store.pages.lock().is_empty());
         let empty = store.view.part(0..10 * PAGE_BYTES);
         assert!(empty.iter().all(|byte| *byte == 0), "the pages were returned");
     }

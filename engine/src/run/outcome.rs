@@ -15,7 +15,7 @@ use crate::run::value::Value;
 
 mod exception;
 pub(crate) mod mime;
-mod tool;
+pub(crate) mod tool;
 
 /// The end of one run, with its output and usage.
 #[derive(Debug, Clone, PartialEq)]

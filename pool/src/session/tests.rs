@@ -50,7 +50,7 @@ fn a_state_goes_from_worker_to_worker() {
     assert_eq!(cell.at_hand().err(), Some(Away::OnWorker(FIRST)));
     assert!(matches!(cell.claim(FIRST), Claim::AlreadyHere));
     cell.captured(FIRST, parked(7));
-    assert_eq!(cell.place(), SessionPlace::OnWorker(FIRST));
+    assert_eq!(cell.place(), SessionPlace::OnWorker { worker: FIRST });
     assert_eq!(number(cell.at_hand().unwrap().as_ref()), Some(7));
     assert_eq!(cell.leave(FIRST, "unused"), Some(8));
     assert_eq!(cell.place(), SessionPlace::Parked { bytes: 8 });
@@ -160,7 +160,7 @@ fn a_state_is_compressed_then_spilled_and_comes_back() {
     assert_eq!(stow(&cell, Stowage::Disk, &source, &spill), Ok(bytes));
     assert!(stow(&cell, Stowage::Compressed, &source, &spill).is_err());
     assert_eq!(claimed_runs(&cell, &source), 3);
-    assert_eq!(cell.place(), SessionPlace::OnWorker(FIRST));
+    assert_eq!(cell.place(), SessionPlace::OnWorker { worker: FIRST });
 }
 
 #[test]

@@ -293,7 +293,7 @@ impl Desk {
             _ if step == Step::Ignore || controls.is_left_behind => return step,
             Phase::Starting => WorkerActivity::Starting,
             Phase::Ready => WorkerActivity::Ready,
-            Phase::Running(job) => WorkerActivity::Running(job),
+            Phase::Running(job) => WorkerActivity::Running { job },
             Phase::Resetting | Phase::Leaving => WorkerActivity::Resetting,
             Phase::Ended => return step,
         };

@@ -116,7 +116,7 @@ impl SchedulerState {
         let metrics = &self.published.metrics;
         match live.task.session.as_ref().map(|cell| cell.place()) {
             None | Some(SessionPlace::Fresh) => {}
-            Some(place) => metrics.turn(place == SessionPlace::OnWorker(worker)),
+            Some(place) => metrics.turn(place == SessionPlace::OnWorker { worker }),
         }
         seat.assign(live.next_try(due_in, cut));
         self.broadcast(|| DecisionKind::Dispatched { job, worker });

@@ -188,7 +188,7 @@ impl SessionPlaces {
         for session in sessions {
             let count = match session.place {
                 SessionPlace::Fresh => &mut places.fresh,
-                SessionPlace::OnWorker(_) => &mut places.on_workers,
+                SessionPlace::OnWorker { .. } => &mut places.on_workers,
                 SessionPlace::Parked { .. } => &mut places.parked,
                 SessionPlace::Compressed { .. } => &mut places.compressed,
                 SessionPlace::OnDisk { .. } => &mut places.on_disk,

@@ -25,7 +25,7 @@ async fn until_workers(rig: &Rig, count: usize) {
 async fn wait_until_settled(rig: &Rig) {
     until(&rig.scheduler, |status| {
         status.workers.iter().all(|worker| {
-            matches!(worker.activity, WorkerActivity::Ready | WorkerActivity::Running(_))
+            matches!(worker.activity, WorkerActivity::Ready | WorkerActivity::Running { .. })
         })
     })
     .await;

@@ -73,7 +73,7 @@ async fn the_status_says_where_a_state_is() {
     assert_eq!(count(&rig, session).await, 1);
     let worker = rig.scheduler.status().workers[0].clone();
     assert_eq!(worker.session, Some(session));
-    assert_eq!(place(&rig, session), SessionPlace::OnWorker(worker.worker));
+    assert_eq!(place(&rig, session), SessionPlace::OnWorker { worker: worker.worker });
     assert!(run(&rig, "ok", None).await.is_success());
     assert!(matches!(place(&rig, session), SessionPlace::Parked { .. }));
     assert_eq!(rig.scheduler.status().workers[0].session, None);

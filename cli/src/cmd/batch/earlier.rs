@@ -12,12 +12,13 @@ use std::ops::Range;
 use std::path::Path;
 
 use anyhow::Context;
+use replace::{Access, replace, through_links};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use crate::claim;
 use crate::exit::UsageError;
-use crate::replace::{self, Access, replace, through_links};
 use crate::terminal;
 
 use super::ids::digest;
@@ -147,7 +148,7 @@ pub(super) fn claim(file: File, path: &Path, options: &OpenOptions) -> anyhow::R
         path.display()
     );
     let mut opened = Some(file);
-    replace::claim(path, "write", &busy, || opened.take().map_or_else(|| options.open(path), Ok))
+    claim::claim(path, "write", &busy, || opened.take().map_or_else(|| options.open(path), Ok))
 }
 
 /// Reads every line of the file. An error names its line.

@@ -9,11 +9,11 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use replace::{Access, Unfinished, replace};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::document::Notebook;
-use crate::replace::{self, Access, Unfinished, replace};
 
 /// The version of the record's format, and of the functions that a saved session has for its cells.
 const VERSION: u32 = 2;

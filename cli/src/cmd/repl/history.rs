@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::replace::{self, Access};
+use replace::Access;
 
 /// Entries to keep.
 pub(super) const KEPT_COUNT: usize = 1_000;

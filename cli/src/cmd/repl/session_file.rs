@@ -11,9 +11,10 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use hatchery::Session;
+use replace::{Access, Unfinished, folder_of, through_links};
 
+use crate::claim::claim;
 use crate::exit::UsageError;
-use crate::replace::{Access, Unfinished, claim, folder_of, through_links};
 
 /// The file of `--session`.
 #[derive(Debug)]

@@ -68,8 +68,12 @@ fn meets(version: &[u32], clauses: &str) -> bool {
     })
 }
 
-/// Evaluates `version operator wanted`; `None` if that isn't understood.
+/// Evaluates `version operator wanted`; `None` if that isn't understood, as with epochs, local versions
+/// and post-releases.
 fn compares(version: &[u32], operator: &str, wanted: &str) -> Option<bool> {
+    if wanted.contains(['!', '+']) || wanted.contains("post") {
+        return None;
+    }
     let prefix = wanted.strip_suffix(".*");
     let wanted = release(prefix.unwrap_or(wanted))?;
     let begins = |parts: &[u32]| padded(version, parts.len())[..parts.len()] == *parts;
@@ -189,8 +193,30 @@ mod tests {
             (">=2.7, !=3.0.*, !=3.1.*", true),
             ("==2.7", false),
             ("<3.15.0a1", false),
+            (">=3.15.0rc1", true),
+            ("<3.15.1.dev0", true),
+            ("<3.15.dev0", false),
+            ("<3.16a0", true),
+            (">=3.6.*", true),
+            ("<3.15.*", false),
+            ("==3.15.0.*", true),
+            (">=3.15.0.0", true),
+            ("==3.15", true),
+            ("===3.15.0", true),
+            ("!=3.15", false),
+            ("!=1.5.*", true),
+            ("~=2.2", false),
+            (">= 3.8.1 , < 4.0.0", true),
+            (">=3.7,<3.11", false),
             ("anything", true),
+            ("~=3", true),
             ("", true),
+            // Not understood, so they count as met.
+            (">=1!2.0", true),
+            ("<1!0", true),
+            ("==3.15.0+abc", true),
+            ("<3.15.0.post1", true),
+            (">=1.0.post1", true),
         ] {
             let metadata = parse(&["Name: x", &format!("Requires-Python: {wanted}")]);
             assert_eq!(metadata.runs_here(), runs, "{wanted}");
@@ -209,8 +235,20 @@ mod tests {
             "Requires-Dist: odd; (python_version > '3') and (os_name == 'posix')",
             "Requires-Dist: requests[socks]~=2.0",
             "Requires-Dist: zope.interface",
+            "Requires-Dist: first; python_version>='3.8' and python_version<'4.0'",
+            "Requires-Dist: second; (python_full_version >= '3.8.1')",
+            "Requires-Dist: third; python_version < '3' or platform_python_implementation != 'PyPy'",
+            "Requires-Dist: extra; python_version < '3.9' and extra == 'x'",
+            "Requires-Dist: old; python_full_version < '3.11.0a7'",
+            "Requires-Dist: other; (sys_platform == 'win32') and (python_version < '3.5' or extra == 'x')",
+            // Not understood, so they don't count as needed, although they are.
+            "Requires-Dist: machine; platform_machine != 'aarch64'",
+            "Requires-Dist: reversed; '3.8' <= python_version",
+            "Requires-Dist: within; sys_platform not in 'win32'",
         ]);
         let needs: Vec<String> = metadata.needs().collect();
-        assert_eq!(needs, ["numpy", "typing-extensions", "requests", "zope-interface"]);
+        let understood = ["first", "second", "third"];
+        let expected = ["numpy", "typing-extensions", "requests", "zope-interface"];
+        assert_eq!(needs, [&expected[..], &understood].concat());
     }
 }

@@ -59,15 +59,8 @@ pub(super) fn load(
     let key = blake3::hash(format!("{SETTINGS}\n{text}").as_bytes()).to_hex()[..32].to_owned();
     let folder = cache.folder(FOLDER)?.join(&key);
     let wheels = Wheels { folder, key, hashes, sealer: Sealer::new(cache)? };
-    if let Some(packages) = wheels.cached() {
-        return packages;
-    }
-    let _lock = cache.lock(FOLDER)?;
-    // Another process may have fetched them while this one waited.
-    if let Some(packages) = wheels.cached() {
-        return packages;
-    }
-    wheels.fetch(path, progress)
+    let find = || wheels.cached().transpose();
+    cache.find_or_make(FOLDER, find, || wheels.fetch(path, progress))
 }
 
 fn read(path: &Path) -> Result<String, PackageError> {

@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Serialize, Serializer};
-
-use crate::run::base64;
 
 /// The longest name of a MIME type, and the most forms; `agent/hatchery/_display.py` has the same
 /// numbers.
@@ -94,7 +93,7 @@ impl Serialize for MimeBundle {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter().map(|(name, data)| match data {
             MimeData::Text(text) => (name, std::borrow::Cow::Borrowed(text.as_str())),
-            MimeData::Bytes(bytes) => (name, base64::encode(bytes).into()),
+            MimeData::Bytes(bytes) => (name, BASE64_STANDARD.encode(bytes).into()),
         }))
     }
 }

@@ -1,42 +1,80 @@
 //! An outcome as one JSON object, for tools and for lines of a batch.
 
+use std::collections::BTreeMap;
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use schemars::generate::SchemaSettings;
+use schemars::transform::{RecursiveTransform, Transform};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
 use super::{Exception, MimeBundle, Outcome, SandboxFailure, Usage, Verdict};
 use crate::cause::chain;
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::limits::{LimitHit, LimitKind};
-use crate::run::base64;
 
-/// The result format that agents' REPL tools share, followed by fields of ours.
-#[derive(Serialize)]
+// The result format that agents' REPL tools share, followed by fields of ours. The comments on fields
+// are their descriptions in the schema.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "run_python_result")]
 struct ToolResult<'a> {
+    /// Standard output.
     stdout: String,
+    /// Standard error.
     stderr: String,
-    /// The traceback of an exception that ended the program.
+    /// The traceback of the exception that ended the program.
     exception: Option<&'a str>,
+    /// Whether it ran to its end, or left with sys.exit(0) before.
     success: bool,
-    /// The wall time in seconds.
+    /// Seconds.
     execution_time: f64,
+    /// Whether a limit on time or a deadline ended it.
     timed_out: bool,
+    /// Whether it ran to its very end. Not so if it left with sys.exit(0) or os._exit(0), which is a
+    /// success: what follows there hasn't run.
     passed: bool,
+    #[schemars(extend("enum" = STATUSES))]
     status: &'static str,
+    /// The last expression, if it is JSON.
     value: Option<&'a serde_json::Value>,
+    /// The last expression's repr, unless it is None.
     repr: Option<&'a str>,
+    /// Its other forms: MIME types and texts, bytes in base64.
+    #[schemars(with = "Option<BTreeMap<String, String>>")]
     bundle: Option<&'a MimeBundle>,
+    /// What the program showed, each in forms as in `bundle`.
+    #[schemars(with = "Vec<BTreeMap<String, String>>")]
     displays: &'a [MimeBundle],
     exit_code: Option<u8>,
-    /// The argument of `sys.exit`, or that the program aborted or crashed its interpreter.
+    /// What sys.exit was given, or how the interpreter ended.
     message: Option<&'a str>,
-    /// The traceback of the place where an interrupt ended the program.
+    /// The traceback of where an interrupt ended the program.
     interrupted_at: Option<&'a str>,
+    /// Whether it was ended by force, and its session is as it was before it.
     session_restored: bool,
+    #[schemars(schema_with = "error_schema")]
     error: Option<ToolError<'a>>,
+    /// Whether output was dropped.
     truncated: bool,
+    /// Files that the program created, modified or deleted.
     files: Vec<ToolFile<'a>>,
+    /// Limits that stood in its way without ending it.
+    #[schemars(schema_with = "hits_schema")]
     limits_met: &'a [LimitHit],
     usage: ToolUsage,
 }
+
+/// The names of verdicts, and that of a call that didn't run.
+const STATUSES: [&str; 8] = [
+    "completed",
+    "raised",
+    "exited",
+    "limit",
+    "cancelled",
+    "tampered",
+    "sandbox_failed",
+    "not_run",
+];
 
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -58,17 +96,51 @@ enum ToolError<'a> {
     },
 }
 
-#[derive(Serialize)]
+/// Returns the schema of what all errors have, those of calls that didn't run included.
+fn error_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": ["object", "null"],
+        "properties": {
+            "kind": {
+                "enum": [
+                    "exception", "limit", "cancelled", "tampered", "sandbox", "usage", "refused",
+                ],
+            },
+            "message": { "type": "string" },
+        },
+        "required": ["kind", "message"],
+    })
+}
+
+fn hits_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "limit": { "type": "string" },
+                "allowed": { "type": "integer" },
+                "used": { "type": "integer" },
+            },
+            "required": ["limit", "allowed", "used"],
+        },
+    })
+}
+
+#[derive(Serialize, JsonSchema)]
 struct ToolFile<'a> {
     path: &'a str,
+    #[schemars(with = "String", extend("enum" = ["created", "modified", "deleted"]))]
     change: ChangeKind,
     bytes: usize,
-    /// In base64; only if contents are requested and the file wasn't deleted.
+    /// Its contents in base64. Only there if contents were asked for, and not of a file that was
+    /// deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     data: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ToolUsage {
     queue_ms: f64,
     wall_ms: f64,
@@ -77,6 +149,23 @@ struct ToolUsage {
     output_bytes: u64,
     host_calls: u64,
     file_growth_bytes: u64,
+}
+
+/// Returns the JSON schema of a result: of [`Outcome::to_tool_json`], and of a call that didn't run.
+pub fn result_schema() -> serde_json::Value {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let settings = settings.with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<ToolResult<'_>>();
+    RecursiveTransform(plain).transform(&mut schema);
+    schema.to_value()
+}
+
+/// Leaves out the formats of numbers, which say nothing in JSON, and line ends within descriptions.
+fn plain(schema: &mut Schema) {
+    schema.remove("format");
+    if let Some(serde_json::Value::String(description)) = schema.get_mut("description") {
+        *description = description.replace('\n', " ");
+    }
 }
 
 impl Outcome {
@@ -189,7 +278,7 @@ fn sandbox_error(failure: &SandboxFailure) -> ToolError<'static> {
 impl<'a> ToolFile<'a> {
     fn of(file: &'a ChangedFile, has_contents: bool) -> Self {
         let has_data = has_contents && file.kind != ChangeKind::Deleted;
-        let data = has_data.then(|| base64::encode(&file.contents));
+        let data = has_data.then(|| BASE64_STANDARD.encode(&file.contents));
         Self { path: &file.path, change: file.kind, bytes: file.contents.len(), data }
     }
 }
@@ -270,6 +359,30 @@ mod tests {
             let outcome = Outcome::not_run(Verdict::Limit(hit));
             assert_eq!(outcome.is_timeout(), limit != LimitKind::HostCalls, "{}", limit.name());
         }
+    }
+
+    #[test]
+    fn the_schema_describes_results() {
+        let schema = result_schema();
+        let result = Outcome::not_run(Verdict::Cancelled).to_tool_json();
+        let mut fields: Vec<&str> =
+            result.as_object().unwrap().keys().map(String::as_str).collect();
+        let required = schema["required"].as_array().unwrap().iter();
+        let mut required: Vec<&str> = required.filter_map(|name| name.as_str()).collect();
+        fields.sort_unstable();
+        required.sort_unstable();
+        assert_eq!(fields, required);
+        for field in fields {
+            assert!(schema["properties"].get(field).is_some(), "{field}");
+        }
+        let statuses = schema["properties"]["status"]["enum"].as_array().unwrap();
+        assert!(statuses.contains(&result["status"]) && statuses.contains(&json!("not_run")));
+        let description = schema["properties"]["passed"]["description"].as_str().unwrap();
+        assert!(description.contains("os._exit(0), which is a success"), "{description}");
+        assert!(
+            schema["$defs"].is_null() && !schema.to_string().contains("\"format\""),
+            "{schema}"
+        );
     }
 
     #[test]

@@ -1,25 +1,30 @@
-//! Replaces a file atomically, and locks one that others may replace.
+//! Replaces a file in one step, and locks one that others may replace.
 //!
 //! A reader finds either the old file or the new one, complete, even if this process is killed or
 //! the machine loses power. Note that a link at the path is replaced, not followed, unless the
-//! caller uses [`through_links`] first, as for files that the user named.
+//! caller uses [`through_links`] first, as for files that the user named. A process that is killed
+//! leaves its unfinished file, whose name begins with [`UNFINISHED_PREFIX`].
+//!
+//! `lock.rs` locks a file and says which file a path names.
+#![forbid(unsafe_code)]
 
-use std::fs::{self, File, Metadata, Permissions, TryLockError};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use tempfile::TempPath;
 
-use crate::exit::UsageError;
+pub use lock::{is_at, is_same, lock_current};
 
-/// How often a file may be replaced while it is being locked.
-const MOST_TRIES: usize = 10;
+mod lock;
+
+/// The prefix of the names of unfinished files.
+pub const UNFINISHED_PREFIX: &str = ".unfinished-";
 
 /// Who may read a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
+pub enum Access {
     /// This user alone.
     Private,
     /// The permissions of the previous file; without one, those of any new file.
@@ -28,21 +33,25 @@ pub(crate) enum Access {
 
 /// A file that isn't complete yet. It is removed unless it is finished.
 #[derive(Debug)]
-pub(crate) struct Unfinished {
+#[must_use = "the file is removed when this is dropped"]
+pub struct Unfinished {
     path: TempPath,
 }
 
 impl Unfinished {
     /// Creates an empty file in the folder of `target`, open for writing.
-    pub(crate) fn beside(target: &Path, access: Access) -> io::Result<(Self, File)> {
+    ///
+    /// # Errors
+    /// The folder is missing or can't be written to.
+    pub fn beside(target: &Path, access: Access) -> io::Result<(Self, File)> {
         let mode = if access == Access::Private { 0o600 } else { 0o666 };
         let made = tempfile::Builder::new()
-            .prefix(".unfinished-")
+            .prefix(UNFINISHED_PREFIX)
             .permissions(Permissions::from_mode(mode))
             .tempfile_in(folder_of(target))?;
         let (file, path) = made.into_parts();
-        let before = fs::metadata(target).ok().filter(Metadata::is_file);
-        if let Some(before) = before.filter(|_| access == Access::AsBefore)
+        if access == Access::AsBefore
+            && let Some(before) = fs::metadata(target).ok().filter(Metadata::is_file)
             && before.permissions() != file.metadata()?.permissions()
         {
             file.set_permissions(before.permissions())?;
@@ -50,20 +59,27 @@ impl Unfinished {
         Ok((Self { path }, file))
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Returns where the file is until it is finished.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Renames the file to `target`, replacing any existing file. Its contents must be on disk
     /// already.
-    pub(crate) fn finish(self, target: &Path) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// A folder is there, or the folder can't be written to.
+    pub fn finish(self, target: &Path) -> io::Result<()> {
         self.path.persist(target).map_err(|error| error.error)?;
         sync(folder_of(target))
     }
 }
 
 /// Creates a file that `write` fills, then renames it to `path`.
-pub(crate) fn replace(
+///
+/// # Errors
+/// As `write` and [`Unfinished`]; the old file is then as it was.
+pub fn replace(
     path: &Path,
     access: Access,
     write: impl FnOnce(&mut File) -> io::Result<()>,
@@ -74,51 +90,11 @@ pub(crate) fn replace(
     unfinished.finish(path)
 }
 
-/// Opens and locks a file, again if another process has replaced it meanwhile, so that the path
-/// names the locked file. `verb` is what this process wants with the file, and `busy` the error if
-/// another has the lock.
-pub(crate) fn claim(
-    path: &Path,
-    verb: &str,
-    busy: &str,
-    mut open: impl FnMut() -> io::Result<File>,
-) -> anyhow::Result<File> {
-    let shown = path.display();
-    let unusable = || UsageError(format!("can't {verb} `{shown}`"));
-    for _ in 0..MOST_TRIES {
-        let file = open().with_context(unusable)?;
-        // A file system without locks can't have one held.
-        if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            return Err(UsageError(busy.to_owned()).into());
-        }
-        if is_at(&file, path).with_context(unusable)? {
-            return Ok(file);
-        }
-    }
-    Err(UsageError(format!("`{shown}` is being replaced again and again")).into())
-}
-
-/// Returns whether the path names this file.
-pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    match path.metadata() {
-        Ok(there) => Ok(identity(&there) == identity(&file.metadata()?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// Returns whether both paths name the same existing file. Neither is opened: it may be a pipe.
-pub(crate) fn is_same(first: &Path, second: &Path) -> bool {
-    let identity = |path: &Path| path.metadata().map(|found| identity(&found)).ok();
-    identity(first).is_some() && identity(first) == identity(second)
-}
-
-fn identity(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
-}
-
 /// Removes a file if it exists, durably.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// It is a folder, or its folder can't be written to.
+pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Ok(()) => sync(folder_of(path)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -127,12 +103,12 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Returns the file that a path leads to, if it exists, so that links to it stay.
-pub(crate) fn through_links(path: &Path) -> PathBuf {
+pub fn through_links(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// Returns the folder that a path names a file in.
-pub(crate) fn folder_of(path: &Path) -> &Path {
+pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
