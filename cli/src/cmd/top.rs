@@ -46,7 +46,7 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
     if arguments.once {
         let columns = ratatui::crossterm::terminal::size().map_or(COLUMNS, |(columns, _)| columns);
         let is_terminal = std::io::stdout().is_terminal();
-        let text = draw::text(&screen, if is_terminal { columns } else { COLUMNS });
+        let text = draw::as_text(&screen, if is_terminal { columns } else { COLUMNS });
         std::io::stdout().lock().write_all(text.as_bytes())?;
         return Ok(Exit::Success);
     }
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn keys_end_pause_and_scroll() {
         let mut screen = Screen::new("here");
-        screen.view.workers = (0..3).map(samples::worker).collect();
+        screen.view["workers"] = (0..3).map(samples::worker).collect();
         let mut press = |code, modifiers| handle_key(KeyEvent::new(code, modifiers), &mut screen);
         assert!(!press(KeyCode::Char('q'), KeyModifiers::NONE));
         assert!(!press(KeyCode::Esc, KeyModifiers::NONE));
