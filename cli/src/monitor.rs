@@ -19,8 +19,6 @@ use tokio::task::JoinHandle;
 
 use crate::exit::UsageError;
 
-use self::connections::Connections;
-
 mod connections;
 
 /// Bucket bounds of times: three per factor of ten, from 10 µs to a minute.
@@ -82,10 +80,7 @@ impl Monitor {
             .route("/metrics", get(metrics))
             .route("/status", get(status))
             .with_state(pages.clone());
-        let server = tokio::spawn(async move {
-            // Fails only if the listener is gone.
-            let _ = axum::serve(Connections::new(listener), router).await;
-        });
+        let server = tokio::spawn(connections::serve(listener, router));
         let upkeep = tokio::spawn(keep_up(pages.prometheus.clone()));
         Ok(Self { address, pages, tasks: [server, upkeep] })
     }
