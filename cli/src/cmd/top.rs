@@ -73,15 +73,13 @@ async fn watch_until_signal(
     interval: Duration,
 ) -> anyhow::Result<Exit> {
     // Ctrl-C is a key here; these signals come from other processes.
-    let mut signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
-        .map(signal)
-        .into_iter()
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
     let mut watching =
         tokio::task::spawn_blocking(move || watch(source, screen, interval, &is_over));
-    let [interrupt, terminate, hangup] = &mut signals[..] else { return Ok(Exit::Sandbox) };
     let ended = tokio::select! {
         ended = &mut watching => Some(ended),
         _ = interrupt.recv() => None,

@@ -33,12 +33,12 @@ impl Screen {
             return;
         }
         match answer {
-            Ok(Answer::Status(view)) => {
+            Ok(Some(view)) => {
                 self.view = view;
                 self.problem = None;
                 self.scroll(0);
             }
-            Ok(Answer::Starting) => self.problem = Some("the pool is starting".to_owned()),
+            Ok(None) => self.problem = Some("the pool is starting".to_owned()),
             Err(error) => self.problem = Some(format!("connection lost, retrying: {error}")),
         }
     }
@@ -57,15 +57,15 @@ mod tests {
     #[test]
     fn a_lost_connection_keeps_what_was_shown() {
         let mut screen = Screen::new("here");
-        screen.take(Ok(Answer::Starting));
+        screen.take(Ok(None));
         assert_eq!(screen.problem.as_deref(), Some("the pool is starting"));
-        screen.take(Ok(Answer::Status(json!({ "queue_depth": 7 }))));
+        screen.take(Ok(Some(json!({ "queue_depth": 7 }))));
         assert_eq!((&screen.view["queue_depth"], &screen.problem), (&json!(7), &None));
         screen.take(Err("refused".to_owned()));
         assert_eq!(screen.view["queue_depth"], 7);
         assert!(screen.problem.as_ref().is_some_and(|problem| problem.contains("refused")));
         screen.is_paused = true;
-        screen.take(Ok(Answer::Status(Value::Null)));
+        screen.take(Ok(Some(Value::Null)));
         assert_eq!(screen.view["queue_depth"], 7);
     }
 }
