@@ -1,0 +1,129 @@
+//! Reads the lines of a file or a stream, each up to a length.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt};
+
+/// The longest line, so that a file without line ends doesn't fill the memory.
+const LONGEST_LINE_BYTES: usize = 64 << 20;
+
+/// Why there is no line.
+#[derive(Debug)]
+pub(crate) struct TooLong;
+
+/// Reads one line at a time.
+pub(crate) struct Lines {
+    reader: Box<dyn AsyncBufRead + Unpin + Send>,
+    /// The part of the current line read so far. Kept here, so that dropping `next` loses nothing.
+    partial: Vec<u8>,
+    /// The current line is too long; its rest is skipped.
+    is_too_long: bool,
+    /// Number of the last line that was returned, from 1.
+    pub(crate) number: usize,
+}
+
+impl Lines {
+    pub(crate) fn new(reader: impl AsyncBufRead + Unpin + Send + 'static) -> Self {
+        let reader = Box::new(reader);
+        Self { reader, partial: Vec::new(), is_too_long: false, number: 0 }
+    }
+
+    /// Returns the next line without its end; `None` at the end of the input. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Result<Vec<u8>, TooLong>>> {
+        loop {
+            let buffer = self.reader.fill_buf().await?;
+            if buffer.is_empty() {
+                let is_empty = self.partial.is_empty() && !self.is_too_long;
+                return Ok((!is_empty).then(|| self.finish()));
+            }
+            let end = buffer.iter().position(|byte| *byte == b'\n');
+            let content = &buffer[..end.unwrap_or(buffer.len())];
+            if self.partial.len() + content.len() > LONGEST_LINE_BYTES {
+                self.is_too_long = true;
+                self.partial.clear();
+            }
+            if !self.is_too_long {
+                self.partial.extend_from_slice(content);
+            }
+            let taken = end.map_or(buffer.len(), |end| end + 1);
+            self.reader.consume(taken);
+            if end.is_some() {
+                return Ok(Some(self.finish()));
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Result<Vec<u8>, TooLong> {
+        self.number += 1;
+        let line = std::mem::take(&mut self.partial);
+        if std::mem::take(&mut self.is_too_long) { Err(TooLong) } else { Ok(line) }
+    }
+}
+
+impl std::fmt::Display for TooLong {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "longer than {LONGEST_LINE_BYTES} bytes")
+    }
+}
+
+/// Counts the lines of a file that aren't empty, each of which gets a result.
+pub(crate) fn count(path: &Path) -> io::Result<u64> {
+    let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
+    let mut count = 0;
+    let mut is_empty = true;
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(count);
+        }
+        for byte in buffer {
+            match byte {
+                b'\n' => is_empty = true,
+                byte if is_empty && !byte.is_ascii_whitespace() => {
+                    is_empty = false;
+                    count += 1;
+                }
+                _ => {}
+            }
+        }
+        let taken = buffer.len();
+        reader.consume(taken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::BufReader;
+
+    #[tokio::test]
+    async fn lines_end_at_their_ends_and_at_the_end_of_the_input() {
+        let mut lines = Lines::new(BufReader::new(&b"a\n\nb"[..]));
+        let mut read = Vec::new();
+        while let Some(line) = lines.next().await.unwrap() {
+            read.push(line.unwrap());
+        }
+        assert_eq!(read, [&b"a"[..], b"", b"b"]);
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_is_skipped_and_reported() {
+        let mut text = vec![b'x'; LONGEST_LINE_BYTES + 1];
+        text.extend_from_slice(b"\nnext");
+        let mut lines = Lines::new(BufReader::new(std::io::Cursor::new(text)));
+        assert!(lines.next().await.unwrap().unwrap().is_err());
+        assert_eq!(lines.next().await.unwrap().unwrap().unwrap(), b"next");
+        assert!(lines.next().await.unwrap().is_none());
+    }
+
+    #[test]
+    fn lines_with_something_in_them_are_counted() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (text, expected) in [("", 0), ("a", 1), ("\n \r\n", 0), ("a\n\n b\n{}", 3)] {
+            std::fs::write(file.path(), text).unwrap();
+            assert_eq!(count(file.path()).unwrap(), expected, "{text:?}");
+        }
+    }
+}
