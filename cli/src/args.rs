@@ -3,22 +3,22 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::StyledStr;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgAction, Args, Parser, Subcommand};
-use hatchery::Deterministic;
-
 pub(crate) use self::batch::{BatchArguments, ProgressForm};
 pub(crate) use self::cache::{CacheCommand, PruneArguments};
+pub(crate) use self::conduct::ConductArguments;
 pub(crate) use self::image::{
     BuildArguments, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
 };
 pub(crate) use self::limits::LimitArguments;
 pub(crate) use self::notebook::{NotebookArguments, NotebookCommand};
 pub(crate) use self::top::TopArguments;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgAction, Args, Parser, Subcommand};
 
 mod batch;
 mod cache;
+mod conduct;
 mod image;
 mod limits;
 mod notebook;
@@ -143,16 +143,6 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Make the run reproducible: the clock and all random numbers come from this seed, and
-    /// sleeping takes no time. The order of sets comes from the image, whatever the seed.
-    #[arg(long, value_name = "SEED")]
-    pub(crate) deterministic: Option<u64>,
-
-    /// Start the clock of a deterministic run at this time, in seconds since 1970. Default: noon on
-    /// 1 January 2026.
-    #[arg(long, value_name = "SECONDS", requires = "deterministic")]
-    pub(crate) start: Option<u64>,
-
     /// Read the program's standard input from a file; `-` is this command's own standard input.
     /// Default: empty.
     #[arg(long, value_name = "FILE")]
@@ -163,13 +153,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "HOST[=PATH]")]
     pub(crate) mount: Vec<String>,
 
-    /// Keep the program from changing any file.
-    #[arg(long)]
-    pub(crate) read_only: bool,
-
-    /// Keep the files of a program even if it failed or was stopped.
-    #[arg(long)]
-    pub(crate) keep_files: bool,
+    #[command(flatten)]
+    pub(crate) conduct: ConductArguments,
 
     /// Copy the file HOST into the program's workspace as NAME, by default under its own name. Can
     /// be repeated. Files that a script names in its own header need no `--input`.
@@ -340,13 +325,6 @@ fn explained(mut error: clap::Error, typed: &[OsString]) -> clap::Error {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
     }
     error
-}
-
-/// Returns the settings of a reproducible run, if a seed is given.
-pub(crate) fn deterministic(seed: Option<u64>, start: Option<u64>) -> Option<Deterministic> {
-    let start = start.map(|seconds| seconds.saturating_mul(1_000_000_000));
-    let start = start.unwrap_or(Deterministic::DEFAULT_START);
-    seed.map(|seed| Deterministic::new(seed).starting_at(start))
 }
 
 fn parse_variable(text: &str) -> Result<(String, String), String> {

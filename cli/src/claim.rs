@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use anyhow::Context;
+
 use crate::exit::UsageError;
 
 /// Opens and locks a file, as [`replace::lock_current`] does. `verb` is what this process wants with
@@ -13,10 +15,8 @@ pub(crate) fn claim(
     verb: &str,
     busy: &str,
     open: impl FnMut() -> io::Result<File>,
-) -> Result<File, UsageError> {
-    match replace::lock_current(path, open) {
-        Ok(Some(file)) => Ok(file),
-        Ok(None) => Err(UsageError(busy.to_owned())),
-        Err(error) => Err(UsageError(format!("can't {verb} `{}`: {error}", path.display()))),
-    }
+) -> anyhow::Result<File> {
+    let file = replace::lock_current(path, open)
+        .with_context(|| UsageError(format!("can't {verb} `{}`", path.display())))?;
+    file.ok_or_else(|| UsageError(busy.to_owned()).into())
 }

@@ -12,32 +12,24 @@ use crate::escapes::Escapes;
 use crate::signals::Interrupts;
 use crate::{displays, terminal};
 
-/// Provides the lines that a program reads while it runs.
+/// Provides the lines that a program reads while it runs; by default, it reads none.
 pub(crate) trait Lines {
     /// Takes note of output to the user.
-    fn shown(&mut self, bytes: &[u8]);
-
-    /// Waits until the program wants a line. Cancel-safe.
-    async fn wanted(&mut self);
-
-    /// Reads a line and gives it to the program. If dropped earlier, the program gets none.
-    async fn give(&mut self) -> anyhow::Result<()>;
-}
-
-/// For a program that reads no line.
-struct NoLines;
-
-impl Lines for NoLines {
     fn shown(&mut self, _bytes: &[u8]) {}
 
+    /// Waits until the program wants a line. Cancel-safe.
     async fn wanted(&mut self) {
         std::future::pending().await
     }
 
+    /// Reads a line and gives it to the program. If dropped earlier, the program gets none.
     async fn give(&mut self) -> anyhow::Result<()> {
         Ok(())
     }
 }
+
+/// For a program that reads no line.
+impl Lines for () {}
 
 /// Waits for the outcome, passes output on as it comes, and returns how often Ctrl-C came. The
 /// first Ctrl-C interrupts the program, the second stops it.
@@ -46,7 +38,7 @@ pub(crate) async fn follow(
     passes_on: bool,
     interrupts: &mut Interrupts,
 ) -> anyhow::Result<(Outcome, u32)> {
-    follow_with(ticket, passes_on, interrupts, &mut NoLines).await
+    follow_with(ticket, passes_on, interrupts, &mut ()).await
 }
 
 /// Does the same for a program that reads lines, each once all earlier output is written.
@@ -110,35 +102,25 @@ pub(crate) fn end(ticket: &Ticket, heard: u32) {
 }
 
 /// Makes the output of a program harmless, per stream.
-struct Screen {
-    stdout: Option<Escapes>,
-    stderr: Option<Escapes>,
-}
+struct Screen([(Stream, Option<Escapes>); 2]);
 
 impl Screen {
     fn new() -> Self {
-        let [stdout, stderr] = [Stream::Stdout, Stream::Stderr].map(terminal::escapes);
-        Self { stdout, stderr }
+        Self([Stream::Stdout, Stream::Stderr].map(|stream| (stream, terminal::escapes(stream))))
     }
 
     fn show(&mut self, stream: Stream, bytes: Vec<u8>) -> Vec<u8> {
-        let escapes = match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
-        };
-        match escapes {
-            Some(escapes) => escapes.pass(&bytes),
-            None => bytes,
+        match self.0.iter_mut().find(|(of, _)| *of == stream) {
+            Some((_, Some(escapes))) => escapes.pass(&bytes),
+            _ => bytes,
         }
     }
 
     /// Returns the final output once the program has ended.
     fn finish(self) -> impl Iterator<Item = (Stream, Vec<u8>)> {
-        let ends = [(Stream::Stdout, self.stdout), (Stream::Stderr, self.stderr)];
-        ends.into_iter().filter_map(|(stream, escapes)| {
-            let bytes = escapes?.finish();
-            (!bytes.is_empty()).then_some((stream, bytes))
-        })
+        let ends =
+            self.0.into_iter().filter_map(|(stream, escapes)| Some((stream, escapes?.finish())));
+        ends.filter(|(_, bytes)| !bytes.is_empty())
     }
 }
 

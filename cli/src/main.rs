@@ -16,6 +16,7 @@ mod escapes;
 mod exit;
 mod follow;
 mod inputs;
+mod lines;
 #[cfg_attr(not(feature = "monitor"), path = "monitor/absent.rs")]
 mod monitor;
 mod output;

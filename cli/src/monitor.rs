@@ -20,8 +20,6 @@ use tokio::task::JoinHandle;
 
 use crate::exit::UsageError;
 
-use self::connections::Connections;
-
 mod connections;
 
 /// Bucket bounds of times: three per factor of ten, from 10 µs to a minute.
@@ -29,17 +27,8 @@ const SECONDS: [f64; 21] = [
     0.000_01, 0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
     0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0,
 ];
-/// Bucket bounds of sizes: from 32 MiB, which CPython needs, to the 4 GiB that a guest can have.
-const BYTES: [f64; 8] = [
-    33_554_432.0,
-    67_108_864.0,
-    134_217_728.0,
-    268_435_456.0,
-    536_870_912.0,
-    1_073_741_824.0,
-    2_147_483_648.0,
-    4_294_967_296.0,
-];
+/// Bucket bounds of sizes, in MiB: from what CPython needs to what a guest can have.
+const MEBIBYTES: [f64; 8] = [32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0];
 
 /// How often histograms are drained into their buckets if nobody reads them.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -83,10 +72,7 @@ impl Monitor {
             .route("/metrics", get(metrics))
             .route("/status", get(status))
             .with_state(pages.clone());
-        let server = tokio::spawn(async move {
-            // Fails only if the listener is gone.
-            let _ = axum::serve(Connections::new(listener), router).await;
-        });
+        let server = tokio::spawn(connections::serve(listener, router));
         let upkeep = tokio::spawn(keep_up(pages.prometheus.clone()));
         Ok(Self { address, pages, tasks: [server, upkeep] })
     }
@@ -112,7 +98,10 @@ impl Drop for Monitor {
 fn recorder() -> anyhow::Result<PrometheusHandle> {
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
-        .set_buckets_for_metric(Matcher::Suffix("_bytes".to_owned()), &BYTES)?;
+        .set_buckets_for_metric(
+            Matcher::Suffix("_bytes".to_owned()),
+            &MEBIBYTES.map(|size| size * 1_048_576.0),
+        )?;
     Ok(builder.install_recorder()?)
 }
 

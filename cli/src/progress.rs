@@ -17,16 +17,18 @@ pub(crate) fn sink() -> Display {
     if terminal::is_quiet() {
         Display::Nothing
     } else if std::io::stderr().is_terminal() {
-        Display::Bar(Bar::default())
+        Display::Bar(Mutex::default())
     } else {
-        Display::Lines(Lines::default())
+        Display::Lines(AtomicU64::new(0))
     }
 }
 
 /// How progress is shown.
 pub(crate) enum Display {
-    Bar(Bar),
-    Lines(Lines),
+    /// A bar while compiling, a message otherwise; nothing when everything is cached.
+    Bar(Mutex<Option<ProgressBar>>),
+    /// A line per step, and one for every tenth of compiling. Holds the number of tenths so far.
+    Lines(AtomicU64),
     Nothing,
 }
 
@@ -42,8 +44,8 @@ impl ProgressSink for Display {
             return;
         }
         match self {
-            Self::Bar(bar) => bar.report(progress),
-            Self::Lines(lines) => lines.report(progress),
+            Self::Bar(bar) => draw(bar, progress),
+            Self::Lines(tenths) => print(tenths, progress),
             Self::Nothing => {}
         }
     }
@@ -63,60 +65,44 @@ fn text(progress: Progress) -> Option<String> {
     }
 }
 
-/// A bar while compiling, a message otherwise; nothing when everything is cached.
-#[derive(Default)]
-pub(crate) struct Bar {
-    bar: Mutex<Option<ProgressBar>>,
-}
-
-impl Bar {
-    fn report(&self, progress: Progress) {
-        let Ok(mut bar) = self.bar.lock() else { return };
-        if progress == Progress::Ready {
-            if let Some(bar) = bar.take() {
-                bar.finish_and_clear();
-            }
-            return;
+fn draw(bar: &Mutex<Option<ProgressBar>>, progress: Progress) {
+    let Ok(mut bar) = bar.lock() else { return };
+    if progress == Progress::Ready {
+        if let Some(bar) = bar.take() {
+            bar.finish_and_clear();
         }
-        let Some(text) = text(progress) else { return };
-        let bar = bar.get_or_insert_with(|| terminal::bars().add(ProgressBar::new_spinner()));
-        if let Progress::Compiling { done, total } = progress {
-            if bar.length() != Some(total) {
-                let style = ProgressStyle::with_template("{msg} {wide_bar} {percent}% {eta}");
-                bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-                bar.set_length(total);
-                bar.set_message(text);
-            }
-            bar.set_position(done);
-        } else {
-            bar.set_style(ProgressStyle::default_spinner());
-            bar.unset_length();
+        return;
+    }
+    let Some(text) = text(progress) else { return };
+    let bar = bar.get_or_insert_with(|| terminal::bars().add(ProgressBar::new_spinner()));
+    if let Progress::Compiling { done, total } = progress {
+        if bar.length() != Some(total) {
+            let style = ProgressStyle::with_template("{msg} {wide_bar} {percent}% {eta}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_length(total);
             bar.set_message(text);
-            bar.tick();
         }
+        bar.set_position(done);
+    } else {
+        bar.set_style(ProgressStyle::default_spinner());
+        bar.unset_length();
+        bar.set_message(text);
+        bar.tick();
     }
 }
 
-/// A line per step, and one for every tenth of compiling.
-#[derive(Default)]
-pub(crate) struct Lines {
-    tenths: AtomicU64,
-}
-
-impl Lines {
-    fn report(&self, progress: Progress) {
-        if let Progress::Compiling { done, total } = progress {
-            let tenth = done * 10 / total.max(1);
-            if self.tenths.fetch_max(tenth + 1, Ordering::Relaxed) > tenth {
-                return;
-            }
-            if tenth > 0 {
-                terminal::note(format_args!("compiled {}%", tenth * 10));
-                return;
-            }
+fn print(tenths: &AtomicU64, progress: Progress) {
+    if let Progress::Compiling { done, total } = progress {
+        let tenth = done * 10 / total.max(1);
+        if tenths.fetch_max(tenth + 1, Ordering::Relaxed) > tenth {
+            return;
         }
-        if let Some(text) = text(progress) {
-            terminal::note(text);
+        if tenth > 0 {
+            terminal::note(format_args!("compiled {}%", tenth * 10));
+            return;
         }
+    }
+    if let Some(text) = text(progress) {
+        terminal::note(text);
     }
 }

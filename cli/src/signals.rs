@@ -1,6 +1,5 @@
 //! Signals: Ctrl-C, which asks a program to end before it ends this process, SIGTERM and SIGHUP.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -11,19 +10,15 @@ use crate::terminal;
 
 /// Counts Ctrl-C. Clones share the count.
 #[derive(Clone)]
-pub(crate) struct Interrupts {
-    count: watch::Receiver<u32>,
-    counter: Arc<watch::Sender<u32>>,
-}
+pub(crate) struct Interrupts(watch::Sender<u32>);
 
 /// Starts counting Ctrl-C. The `last` one ends the process with 130 at once.
 pub(crate) fn interrupts(last: u32) -> anyhow::Result<Interrupts> {
-    let (counter, count) = watch::channel(0);
-    let counter = Arc::new(counter);
+    let interrupts = Interrupts(watch::Sender::new(0));
     // Registered here, so that no Ctrl-C after this call has its default effect.
     let mut signal = signal(SignalKind::interrupt())?;
     tokio::spawn({
-        let counter = Arc::clone(&counter);
+        let counter = interrupts.0.clone();
         async move {
             let mut count = 0;
             while count < last && signal.recv().await.is_some() {
@@ -46,7 +41,7 @@ pub(crate) fn interrupts(last: u32) -> anyhow::Result<Interrupts> {
             std::process::exit(INTERRUPTED);
         }
     });
-    Ok(Interrupts { count, counter })
+    Ok(interrupts)
 }
 
 /// Signals that end the process, after it has saved what it can.
@@ -97,22 +92,18 @@ const INTERRUPTED: i32 = 130;
 impl Interrupts {
     /// Waits until Ctrl-C has come more than `heard` times, and returns the count.
     pub(crate) async fn more_than(&mut self, heard: u32) -> u32 {
-        let count = self.count.wait_for(|count| *count > heard).await.map(|count| *count);
-        match count {
-            Ok(count) => count,
-            // The counting task ends only after the last Ctrl-C, which ends the process.
-            Err(_) => std::future::pending().await,
-        }
+        let mut counts = self.0.subscribe();
+        *counts.wait_for(|count| *count > heard).await.expect("the sender is in `self`")
     }
 
     /// Returns how often Ctrl-C has come.
     pub(crate) fn count(&self) -> u32 {
-        *self.count.borrow()
+        *self.0.borrow()
     }
 
     /// Resets the count.
     pub(crate) fn forget(&self) {
-        self.counter.send_replace(0);
+        self.0.send_replace(0);
     }
 
     /// Waits for the first Ctrl-C.

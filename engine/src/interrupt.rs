@@ -23,5 +23,7 @@ pub(crate) mod gate;
 pub(crate) mod overdue;
 pub(crate) mod raise;
 pub(crate) mod reason;
+#[cfg(test)]
+mod samples;
 pub(crate) mod stop;
 pub(crate) mod watchdog;

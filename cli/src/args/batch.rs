@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::conduct::ConductArguments;
 use super::image::ImageArguments;
 use super::limits::LimitArguments;
 
@@ -67,13 +68,8 @@ pub(crate) struct BatchArguments {
     #[arg(long, value_name = "HOST[=PATH]")]
     pub(crate) mount: Vec<String>,
 
-    /// Keep programs from changing any file.
-    #[arg(long)]
-    pub(crate) read_only: bool,
-
-    /// Keep the files of programs even if they failed or were stopped.
-    #[arg(long)]
-    pub(crate) keep_files: bool,
+    #[command(flatten)]
+    pub(crate) conduct: ConductArguments,
 
     /// Write the files that programs created or changed into this folder, each line's into a
     /// subfolder named after the line's id or number, overwriting files of the same names.
@@ -89,16 +85,6 @@ pub(crate) struct BatchArguments {
     /// Include the contents of those files in the results, in base64.
     #[arg(long)]
     pub(crate) file_contents: bool,
-
-    /// Make each run reproducible: the clock and all random numbers come from this seed, and
-    /// sleeping takes no time.
-    #[arg(long, value_name = "SEED")]
-    pub(crate) deterministic: Option<u64>,
-
-    /// Start the clock of a deterministic run at this time, in seconds since 1970. Default: noon on
-    /// 1 January 2026.
-    #[arg(long, value_name = "SECONDS", requires = "deterministic")]
-    pub(crate) start: Option<u64>,
 
     /// Serve Prometheus metrics and the pool's status at this address, such as 127.0.0.1:9184,
     /// while the batch runs; port 0 picks a free port. Anyone who can reach the address can read

@@ -16,8 +16,9 @@ use tokio::fs::File;
 use tokio::io::{AsyncBufRead, BufReader, BufWriter};
 use tokio::task::JoinSet;
 
-use crate::args::{BatchArguments, ProgressForm, deterministic};
+use crate::args::{BatchArguments, ProgressForm};
 use crate::exit::{Exit, UsageError};
+use crate::lines::Lines;
 use crate::monitor::Monitor;
 use crate::output::OutputFolder;
 use crate::threads::cpus;
@@ -28,7 +29,6 @@ use self::earlier::Earlier;
 use self::folders::Folders;
 use self::ids::Ids;
 use self::line::{BadLine, Request, Shared};
-use self::lines::Lines;
 use self::progress::Progress;
 use self::requests::Requests;
 use self::results::{Ending, Kept, Report, Results, Sink, Tally, line_of};
@@ -40,7 +40,6 @@ mod earlier;
 mod folders;
 mod ids;
 mod line;
-mod lines;
 mod progress;
 mod requests;
 mod results;
@@ -115,8 +114,8 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         }
     };
     hatchery.drain().await;
-    let Tally { succeeded, malformed, earlier, .. } = tally;
-    let failed = tally.unsuccessful();
+    let Tally { malformed, earlier, .. } = tally;
+    let (succeeded, failed) = (tally.succeeded(), tally.unsuccessful());
     let before = match earlier {
         0 => String::new(),
         count => format!("; {count} of these from an earlier run"),
@@ -145,9 +144,7 @@ fn shared(arguments: &BatchArguments) -> anyhow::Result<Shared> {
     Ok(Shared {
         limits: arguments.limits.limits(),
         files: inputs::add_mounts(files, &arguments.mount)?,
-        is_read_only: arguments.read_only,
-        keeps_files: arguments.keep_files,
-        deterministic: deterministic(arguments.deterministic, arguments.start),
+        conduct: arguments.conduct.clone(),
     })
 }
 
@@ -241,19 +238,20 @@ struct Batch {
 impl Batch {
     /// Keeps the pool supplied with jobs from the lines, and writes the results.
     async fn drive(mut self) -> anyhow::Result<Tally> {
-        let mut reading = Ok(Reading::Open);
+        // How reading the lines has ended, once it has.
+        let mut end: Option<anyhow::Result<()>> = None;
         loop {
-            let wants_more = matches!(reading, Ok(Reading::Open)) && self.has_room();
+            let wants_more = end.is_none() && self.has_room();
             let others = self.jobs.len();
             tokio::select! {
                 request = self.requests.next(others), if wants_more => match request {
                     Ok(Some(request)) => self.take(request).await?,
                     Ok(None) => {
                         self.progress.set_total(self.place + self.tally.earlier as u64);
-                        reading = Ok(Reading::Ended);
+                        end = Some(Ok(()));
                     }
                     // The lines read so far still get their results.
-                    Err(error) => reading = Err(error),
+                    Err(error) => end = Some(Err(error)),
                 },
                 Some(joined) = self.jobs.join_next() => {
                     let ended = joined.context("a task of the batch died")??;
@@ -262,13 +260,13 @@ impl Batch {
                     self.results.put(ended.place, ended.result).await?;
                 }
                 () = self.progress.due(), if wants_more || others > 0 => {
-                    self.progress.show(&self.tally);
+                    self.progress.show(&self.tally, false);
                 }
                 else => break,
             }
         }
-        self.progress.end(&self.tally);
-        reading?;
+        self.progress.show(&self.tally, true);
+        end.transpose()?;
         self.ids.remark().iter().for_each(terminal::note);
         let left = self.earlier.left();
         if left > 0 {
@@ -325,10 +323,4 @@ impl Batch {
         self.place += 1;
         place
     }
-}
-
-/// Whether there may be more lines.
-enum Reading {
-    Open,
-    Ended,
 }

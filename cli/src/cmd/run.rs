@@ -7,7 +7,7 @@ use anyhow::Context;
 use hatchery::files::ChangedFile;
 use hatchery::{Hatchery, Job, Outcome, Verdict};
 
-use crate::args::{RunArguments, deterministic};
+use crate::args::RunArguments;
 use crate::exit::{Exit, UsageError};
 use crate::follow::{follow, report};
 use crate::output::{OutputFolder, list};
@@ -118,10 +118,7 @@ fn job(arguments: &RunArguments) -> anyhow::Result<Job> {
         (true, Some(file)) if file != Path::new("-") => inputs::add_beside(job, file)?,
         (true, _) => job.beside(".")?,
     };
-    let job = if arguments.read_only { job.read_only() } else { job };
-    let job = if arguments.keep_files { job.keep_files() } else { job };
-    let deterministic = deterministic(arguments.deterministic, arguments.start);
-    let job = deterministic.into_iter().fold(job, Job::deterministic);
+    let job = arguments.conduct.apply(job);
     let job = match &arguments.stdin {
         Some(file) => job.stdin(inputs::read(file)?),
         None => job,

@@ -46,7 +46,7 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
     if arguments.once {
         let columns = ratatui::crossterm::terminal::size().map_or(COLUMNS, |(columns, _)| columns);
         let is_terminal = std::io::stdout().is_terminal();
-        let text = draw::text(&screen, if is_terminal { columns } else { COLUMNS });
+        let text = draw::as_text(&screen, if is_terminal { columns } else { COLUMNS });
         std::io::stdout().lock().write_all(text.as_bytes())?;
         return Ok(Exit::Success);
     }
@@ -73,15 +73,13 @@ async fn watch_until_signal(
     interval: Duration,
 ) -> anyhow::Result<Exit> {
     // Ctrl-C is a key here; these signals come from other processes.
-    let mut signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
-        .map(signal)
-        .into_iter()
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
     let mut watching =
         tokio::task::spawn_blocking(move || watch(source, screen, interval, &is_over));
-    let [interrupt, terminate, hangup] = &mut signals[..] else { return Ok(Exit::Sandbox) };
     let ended = tokio::select! {
         ended = &mut watching => Some(ended),
         _ = interrupt.recv() => None,
@@ -172,7 +170,7 @@ mod tests {
     #[test]
     fn keys_end_pause_and_scroll() {
         let mut screen = Screen::new("here");
-        screen.view.workers = (0..3).map(samples::worker).collect();
+        screen.view["workers"] = (0..3).map(samples::worker).collect();
         let mut press = |code, modifiers| handle_key(KeyEvent::new(code, modifiers), &mut screen);
         assert!(!press(KeyCode::Char('q'), KeyModifiers::NONE));
         assert!(!press(KeyCode::Esc, KeyModifiers::NONE));

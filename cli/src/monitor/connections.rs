@@ -3,18 +3,17 @@
 //! Otherwise idle connections could take every descriptor of the process, and the batch's jobs
 //! couldn't open their files. A client whose connection ends can reconnect.
 
-use std::io::{self, ErrorKind, IoSlice};
-use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::Router;
 use axum::serve::Listener;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Sleep;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 /// Connections at once; further ones wait to be accepted. A higher limit means shorter waits for
 /// clients, and fewer descriptors for the batch.
@@ -22,130 +21,57 @@ const MOST: usize = 32;
 /// The longest connection. Answers take milliseconds, and scrapers give up after 10 s.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// A listener with a bounded number of connections.
-pub(super) struct Connections {
-    listener: TcpListener,
-    room: Arc<Semaphore>,
-}
-
-/// A connection with a deadline.
-pub(super) struct Connection {
-    stream: TcpStream,
-    end: Pin<Box<Sleep>>,
-    _room: OwnedSemaphorePermit,
-}
-
-impl Connections {
-    pub(super) fn new(listener: TcpListener) -> Self {
-        Self { listener, room: Arc::new(Semaphore::new(MOST)) }
-    }
-}
-
-impl Listener for Connections {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        let room = Arc::clone(&self.room).acquire_owned().await;
-        let room = room.expect("nobody closes the semaphore");
-        let (stream, address) = Listener::accept(&mut self.listener).await;
-        (Connection { stream, end: Box::pin(end()), _room: room }, address)
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "connections end after a time")]
-fn end() -> Sleep {
-    tokio::time::sleep(LONGEST)
-}
-
-impl Connection {
-    /// Returns the stream, unless the time is over.
-    fn poll_stream(&mut self, context: &mut Context<'_>) -> io::Result<Pin<&mut TcpStream>> {
-        match self.end.as_mut().poll(context) {
-            Poll::Ready(()) => Err(ErrorKind::TimedOut.into()),
-            Poll::Pending => Ok(Pin::new(&mut self.stream)),
-        }
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.poll_stream(context)?.poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.poll_stream(context)?.poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.poll_stream(context)?.poll_write_vectored(context, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_stream(context)?.poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+/// Serves pages until it is dropped.
+pub(super) async fn serve(mut listener: TcpListener, pages: Router) {
+    let room = Arc::new(Semaphore::new(MOST));
+    loop {
+        let place = Arc::clone(&room).acquire_owned().await.expect("nobody closes it");
+        // Listens on after errors.
+        let (stream, _) = Listener::accept(&mut listener).await;
+        let pages = TowerToHyperService::new(pages.clone());
+        tokio::spawn(async move {
+            let builder = Builder::new(TokioExecutor::new());
+            let _ = timeout(LONGEST, builder.serve_connection(TokioIo::new(stream), pages)).await;
+            drop(place);
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::Router;
+    use std::net::SocketAddr;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::time::timeout;
+    use tokio::net::TcpStream;
 
     use super::*;
 
-    async fn connections() -> (Connections, SocketAddr) {
+    /// Serves a long page, and returns where.
+    async fn served() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        (Connections::new(listener), address)
+        let pages = Router::new().fallback(|| async { "x".repeat(1 << 20) });
+        tokio::spawn(serve(listener, pages));
+        address
     }
 
     #[tokio::test(start_paused = true)]
     async fn excess_connections_wait_until_another_one_ends() {
-        let (mut connections, address) = connections().await;
+        let address = served().await;
         let mut clients = Vec::new();
-        let mut accepted = Vec::new();
         for _ in 0..MOST {
             clients.push(TcpStream::connect(address).await.unwrap());
-            accepted.push(connections.accept().await);
         }
-        clients.push(TcpStream::connect(address).await.unwrap());
-        assert!(timeout(LONGEST, connections.accept()).await.is_err());
-        drop(accepted.pop());
-        let _ = connections.accept().await;
+        let mut late = TcpStream::connect(address).await.unwrap();
+        late.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        assert!(timeout(LONGEST / 2, late.read_u8()).await.is_err());
+        drop(clients.pop());
+        assert_eq!(late.read_u8().await.unwrap(), b'H');
     }
 
     #[tokio::test(start_paused = true)]
     async fn connections_that_send_or_read_nothing_end() {
-        let (connections, address) = connections().await;
-        let pages = Router::new().fallback(|| async { "x".repeat(1 << 20) });
-        let server = tokio::spawn(async { axum::serve(connections, pages).await });
+        let address = served().await;
         let mut idle = TcpStream::connect(address).await.unwrap();
         let mut said = Vec::new();
         let _ = idle.read_to_end(&mut said).await;
@@ -154,6 +80,5 @@ mod tests {
         let mut deaf = TcpStream::connect(address).await.unwrap();
         // The server stops reading when it can't write, and finally hangs up.
         while deaf.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.is_ok() {}
-        server.abort();
     }
 }

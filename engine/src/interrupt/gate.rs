@@ -366,13 +366,7 @@ impl Drop for Crossing<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::WASM_PAGE_BYTES;
-
-    fn gate() -> Arc<Gate> {
-        let gate = Gate::new();
-        gate.guard(Arc::new(GuestMemory::new(WASM_PAGE_BYTES).unwrap()));
-        Arc::new(gate)
-    }
+    use crate::interrupt::samples::gate;
 
     #[test]
     fn a_stop_on_the_guests_side_takes_the_memory() {

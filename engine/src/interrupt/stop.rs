@@ -120,15 +120,9 @@ impl Target {
 mod tests {
     use super::*;
     use crate::interrupt::gate::Gate;
+    use crate::interrupt::samples::gate;
     use crate::interrupt::watchdog::{Stopwatch, WatchGuard};
     use crate::limits::Limits;
-    use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
-
-    fn gate() -> Arc<Gate> {
-        let gate = Gate::new();
-        gate.guard(Arc::new(GuestMemory::new(WASM_PAGE_BYTES).unwrap()));
-        Arc::new(gate)
-    }
 
     fn begin(stop: &StopHandle, gate: &Arc<Gate>) -> WatchGuard {
         let (run, interrupt) = (gate.begin(), InterruptHandle::new(Arc::clone(gate)));

@@ -374,13 +374,7 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::interrupt::gate::Gate;
-    use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
-
-    fn gate() -> Arc<Gate> {
-        let gate = Gate::new();
-        gate.guard(Arc::new(GuestMemory::new(WASM_PAGE_BYTES).unwrap()));
-        Arc::new(gate)
-    }
+    use crate::interrupt::samples::gate;
 
     fn guard(gate: &Arc<Gate>, limits: &Limits) -> WatchGuard {
         let handle = InterruptHandle::new(Arc::clone(gate));

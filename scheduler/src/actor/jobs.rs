@@ -147,7 +147,9 @@ impl SchedulerState {
             Finish::Conclude => self.conclude(job, finished),
             Finish::Retry { attempt } => {
                 let (fault, reason) = match finished.outcome.verdict {
-                    Verdict::SandboxFailed(failure) => (Fault::Sandbox, chain(failure).to_string()),
+                    Verdict::SandboxFailed(failure) => {
+                        (Fault::Sandbox, chain(&failure).to_string())
+                    }
                     Verdict::Tampered(tampering) => (Fault::Tampering, tampering.to_string()),
                     other => (Fault::Sandbox, other.name().to_owned()),
                 };

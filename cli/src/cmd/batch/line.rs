@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hatchery::{Call, Deterministic, Job, Limits, Priority};
+use hatchery::{Call, Job, Limits, Priority};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::scripts::{self, NoJob};
+use crate::args::ConductArguments;
 
 /// Digits of a digest: 128 bits, so that no two lines share one.
 const DIGEST_DIGITS: usize = 32;
@@ -81,9 +82,7 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     /// A job with input files and mounts, and nothing else.
     pub(super) files: Job,
-    pub(super) is_read_only: bool,
-    pub(super) keeps_files: bool,
-    pub(super) deterministic: Option<Deterministic>,
+    pub(super) conduct: ConductArguments,
 }
 
 /// An invalid line.
@@ -210,9 +209,7 @@ impl Line {
             Some(files) => job.json_files(files).map_err(hatchery::Error::from)?,
             None => job,
         };
-        let job = if shared.is_read_only { job.read_only() } else { job };
-        let job = if shared.keeps_files { job.keep_files() } else { job };
-        let job = shared.deterministic.into_iter().fold(job, Job::deterministic);
+        let job = shared.conduct.apply(job);
         let mut limits = shared.limits.clone();
         if let Some(timeout) = self.timeout {
             limits.wall_time = seconds("timeout", timeout)?;

@@ -10,10 +10,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::clock::now;
-use super::lines;
 use super::results::Tally;
 use crate::args::ProgressForm;
-use crate::terminal;
+use crate::{lines, terminal};
 
 /// How often each form is updated.
 const BAR_EVERY: Duration = Duration::from_millis(200);
@@ -72,9 +71,13 @@ impl Progress {
         };
     }
 
-    pub(super) fn show(&self, tally: &Tally) {
-        let state = self.state(tally, false);
+    /// Shows how far the batch is, or how it has ended.
+    pub(super) fn show(&self, tally: &Tally, is_over: bool) {
+        let total = Some(self.total.0.load(Ordering::Relaxed)).filter(|total| *total > 0);
+        let state = State { tally, total, elapsed: now() - self.began, is_over };
         match &self.form {
+            // The summary at the end of every batch takes its place.
+            Form::Bar(bar) if is_over => bar.finish_and_clear(),
             Form::Bar(bar) => {
                 match state.total {
                     Some(total) => bar.set_length(total),
@@ -87,23 +90,6 @@ impl Progress {
             Form::Json => terminal::say(&format!("{}\n", state.json())),
             Form::Nothing => {}
         }
-    }
-
-    /// Shows the final state.
-    pub(super) fn end(&self, tally: &Tally) {
-        let state = self.state(tally, true);
-        match &self.form {
-            Form::Lines => terminal::error(state.line()),
-            Form::Json => terminal::say(&format!("{}\n", state.json())),
-            // The summary at the end of every batch takes its place.
-            Form::Bar(bar) => bar.finish_and_clear(),
-            Form::Nothing => {}
-        }
-    }
-
-    fn state<'a>(&self, tally: &'a Tally, is_over: bool) -> State<'a> {
-        let total = Some(self.total.0.load(Ordering::Relaxed)).filter(|total| *total > 0);
-        State { tally, total, elapsed: now() - self.began, is_over }
     }
 }
 
@@ -182,7 +168,7 @@ impl State<'_> {
 
     /// Lists the endings, the rate and the remaining time.
     fn details(&self) -> String {
-        let named = self.tally.endings().into_iter().chain([("invalid", self.tally.malformed)]);
+        let named = self.tally.endings().chain([("invalid", self.tally.malformed)]);
         let some = named.filter(|(name, count)| *count > 0 || *name == "succeeded");
         let mut parts: Vec<String> =
             some.map(|(name, count)| format!("{count} {}", name.replace('_', " "))).collect();

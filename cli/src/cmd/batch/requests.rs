@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::attempts::{PAUSE, TRIES_ALONE};
 use super::clock::sleep;
 use super::line::{self, BadLine, NoRequest, Request, Shared};
-use super::lines::Lines;
+use crate::lines::Lines;
 
 type Parsed = Result<Option<Request>, NoRequest>;
 /// Parses the line of this number; the flag says whether it is ahead of what the workers need.
@@ -53,7 +53,10 @@ impl Requests {
                 Some(line) => Arc::clone(line),
                 None => match self.lines.next().await.context("can't read jobs")? {
                     Some(Ok(line)) => Arc::clone(self.present.insert(line.into())),
-                    Some(Err(bad)) => return Ok(Some(Err(bad))),
+                    Some(Err(too_long)) => {
+                        let problem = format!("the line is {too_long}");
+                        return Ok(Some(Err(BadLine { id: self.number().into(), problem })));
+                    }
                     None => return Ok(None),
                 },
             };
@@ -103,7 +106,7 @@ mod tests {
         text: &'static str,
         parse: impl Fn(&[u8], usize, bool) -> Parsed + Send + Sync + 'static,
     ) -> Requests {
-        let lines = Lines::new(Box::new(BufReader::new(text.as_bytes())));
+        let lines = Lines::new(BufReader::new(text.as_bytes()));
         Requests { parse: Arc::new(parse), ..Requests::new(lines, Shared::default(), 2) }
     }
 

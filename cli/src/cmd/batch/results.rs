@@ -25,12 +25,8 @@ const MOST_HELD_BYTES: usize = 64 << 20;
 /// Counts of lines by how they ended.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    pub(super) succeeded: usize,
-    pub(super) failed: usize,
-    pub(super) limited: usize,
-    pub(super) cancelled: usize,
-    pub(super) sandbox_failed: usize,
-    pub(super) refused: usize,
+    /// Jobs by their `Ending`.
+    pub(super) ended: [usize; 6],
     pub(super) malformed: usize,
     /// How many of those that ended did so in an earlier run.
     pub(super) earlier: usize,
@@ -92,36 +88,27 @@ struct Order {
 
 impl Tally {
     pub(super) fn count(&mut self, ending: Ending) {
-        *match ending {
-            Ending::Succeeded => &mut self.succeeded,
-            Ending::Failed => &mut self.failed,
-            Ending::Limited => &mut self.limited,
-            Ending::Cancelled => &mut self.cancelled,
-            Ending::SandboxFailed => &mut self.sandbox_failed,
-            Ending::Refused => &mut self.refused,
-        } += 1;
+        self.ended[ending as usize] += 1;
     }
 
     /// Returns the counts of jobs by ending, with the names that the status uses.
-    pub(super) fn endings(&self) -> [(&'static str, usize); 6] {
-        [
-            ("succeeded", self.succeeded),
-            ("failed", self.failed),
-            ("limited", self.limited),
-            ("cancelled", self.cancelled),
-            ("sandbox_failed", self.sandbox_failed),
-            ("refused", self.refused),
-        ]
+    pub(super) fn endings(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let names = ["succeeded", "failed", "limited", "cancelled", "sandbox_failed", "refused"];
+        names.into_iter().zip(self.ended)
+    }
+
+    pub(super) fn succeeded(&self) -> usize {
+        self.ended[Ending::Succeeded as usize]
     }
 
     /// Returns how many lines have their result.
     pub(super) fn done(&self) -> usize {
-        self.malformed + self.endings().iter().map(|(_, count)| count).sum::<usize>()
+        self.malformed + self.ended.iter().sum::<usize>()
     }
 
     /// Returns how many jobs did not succeed.
     pub(super) fn unsuccessful(&self) -> usize {
-        self.done() - self.malformed - self.succeeded
+        self.done() - self.malformed - self.succeeded()
     }
 }
 

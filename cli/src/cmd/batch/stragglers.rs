@@ -40,8 +40,7 @@ struct Allowed {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cut {
     factor: f64,
-    allowed: Duration,
-    median: Duration,
+    allowed: Allowed,
     ran: Duration,
 }
 
@@ -96,8 +95,7 @@ impl Stragglers {
                 changed = allowed.changed() => changed.expect("the sender is in `self`"),
                 (allowed, ran) = over(due) => {
                     ticket.interrupt();
-                    let Allowed { time: allowed, median } = allowed;
-                    cut = Some(Cut { factor: self.factor, allowed, median, ran });
+                    cut = Some(Cut { factor: self.factor, allowed, ran });
                 }
             }
         };
@@ -152,8 +150,9 @@ impl Times {
 
 impl std::fmt::Display for Cut {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { factor, allowed, median, ran } = self;
-        let [allowed, median, ran] = [allowed, median, ran].map(Duration::as_millis);
+        let Self { factor, allowed, ran } = self;
+        let [allowed, median, ran] =
+            [allowed.time, allowed.median, *ran].map(|time| time.as_millis());
         write!(
             formatter,
             "cut as a straggler after {ran} ms: --cut-stragglers {factor} allows {allowed} ms, as \
@@ -211,7 +210,8 @@ mod tests {
 
     #[test]
     fn a_program_that_handles_the_interrupt_has_its_own_end() {
-        let cut = Some(Cut { factor: 3.0, allowed: 3 * SECOND, median: SECOND, ran: 4 * SECOND });
+        let allowed = Allowed { time: 3 * SECOND, median: SECOND };
+        let cut = Some(Cut { factor: 3.0, allowed, ran: 4 * SECOND });
         let of = |verdict| settled(Outcome::not_run(verdict), cut);
         assert_eq!(of(Verdict::Exited { code: 3, message: None }).1, None);
         assert_eq!(of(Verdict::Raised(Exception::default().into())).1, None);
@@ -224,7 +224,8 @@ mod tests {
 
     #[test]
     fn a_cut_says_why() {
-        let cut = Cut { factor: 2.5, allowed: 5 * SECOND / 2, median: SECOND, ran: 3 * SECOND };
+        let allowed = Allowed { time: 5 * SECOND / 2, median: SECOND };
+        let cut = Cut { factor: 2.5, allowed, ran: 3 * SECOND };
         let text = cut.to_string();
         assert!(text.contains("after 3000 ms") && text.contains("--cut-stragglers 2.5"), "{text}");
     }

@@ -3,7 +3,7 @@
 use hatchery::error::chain;
 use hatchery::event::{EventKind, Stream};
 use hatchery::outcome::{MimeBundle, MimeData};
-use hatchery::{Exception, LimitHit, Outcome, Verdict};
+use hatchery::{Outcome, Verdict};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -47,26 +47,17 @@ enum Kind {
 pub(super) struct Outputs {
     /// The cell's number, from 1.
     number: usize,
-    finished: Vec<Value>,
+    pub(super) finished: Vec<Value>,
     /// Output to a stream since the last output of another kind.
     said: Option<(Stream, Vec<u8>)>,
     /// The displays with an id: the id, and the index of the output.
-    places: Vec<(String, usize)>,
-    updates: Vec<Update>,
+    pub(super) places: Vec<(String, usize)>,
+    /// New contents, also for displays of earlier cells.
+    pub(super) updates: Vec<Update>,
     /// Whether the next output replaces all earlier ones.
     clears_next: bool,
     /// The index of the output, `Null` so far, that the problem fills.
     problem_at: Option<usize>,
-}
-
-/// All outputs of a cell that has ended.
-#[derive(Debug)]
-pub(super) struct Finished {
-    pub(super) outputs: Vec<Value>,
-    /// The displays with an id: the id, and the index of the output.
-    pub(super) places: Vec<(String, usize)>,
-    /// New contents for displays of earlier cells.
-    pub(super) updates: Vec<Update>,
 }
 
 /// New contents for all displays of an id.
@@ -173,7 +164,7 @@ impl Outputs {
     }
 
     /// Returns the outputs once the cell has ended.
-    pub(super) fn finish(mut self) -> Finished {
+    pub(super) fn finish(mut self) -> Self {
         self.flush();
         if let Some(at) = self.problem_at {
             // The program reported a failure itself, without one.
@@ -183,8 +174,7 @@ impl Outputs {
                 true
             });
         }
-        let Self { finished: outputs, places, updates, .. } = self;
-        Finished { outputs, places, updates }
+        self
     }
 
     fn push(&mut self, output: Value) {
@@ -216,18 +206,25 @@ impl Outputs {
 impl Problem {
     /// Returns why a cell did not complete; `None` if it did.
     pub(super) fn of(outcome: &Outcome) -> Option<Self> {
+        let place = outcome.interrupted_at.as_ref().map_or("", |at| at.traceback.as_str());
         let problem = match &outcome.verdict {
             Verdict::Completed { .. } => return None,
-            Verdict::Raised(exception) => Self::of_exception(exception),
+            Verdict::Raised(exception) => Self {
+                name: exception.type_name.rsplit('.').next().unwrap_or_default().to_owned(),
+                message: exception.message.clone(),
+                traceback: exception.traceback.clone(),
+            },
             Verdict::Exited { code, message } => {
                 let message = message.clone().unwrap_or_else(|| code.to_string());
                 Self::new("SystemExit", message)
             }
-            Verdict::Limit(hit) => Self::of_limit(hit, outcome.interrupted_at.as_ref()),
+            Verdict::Limit(hit) => {
+                let problem = Self::new("LimitReached", hit.to_string());
+                Self { traceback: format!("{place}{}", problem.traceback), ..problem }
+            }
             Verdict::Cancelled => {
-                let traceback = outcome.interrupted_at.as_ref().map(|at| at.traceback.clone());
                 let problem = Self::new("KeyboardInterrupt", String::new());
-                Self { traceback: traceback.unwrap_or_default(), ..problem }
+                Self { traceback: place.to_owned(), ..problem }
             }
             Verdict::Tampered(tampering) => Self::new("Tampered", tampering.to_string()),
             Verdict::SandboxFailed(failure) => {
@@ -245,21 +242,6 @@ impl Problem {
             _ => format!("{name}: {message}"),
         };
         Self { name: name.to_owned(), message, traceback }
-    }
-
-    fn of_exception(exception: &Exception) -> Self {
-        let name = exception.type_name.rsplit('.').next().unwrap_or_default();
-        Self {
-            name: name.to_owned(),
-            message: exception.message.clone(),
-            traceback: exception.traceback.clone(),
-        }
-    }
-
-    fn of_limit(hit: &LimitHit, place: Option<&Exception>) -> Self {
-        let problem = Self::new("LimitReached", hit.to_string());
-        let place = place.map(|exception| exception.traceback.as_str()).unwrap_or_default();
-        Self { traceback: format!("{place}{}", problem.traceback), ..problem }
     }
 }
 
@@ -310,6 +292,7 @@ fn lines(text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hatchery::Exception;
 
     fn said(outputs: &mut Outputs, stream: Stream, text: &str) {
         outputs.take(EventKind::Output { stream, bytes: text.as_bytes().to_vec() });
@@ -337,7 +320,7 @@ mod tests {
         }
         shown(&mut outputs, "d", json!({ "kind": "update", "display_id": "1" }));
         let finished = outputs.finish();
-        assert_eq!(texts(&finished.outputs), ["d", "b", "d"]);
+        assert_eq!(texts(&finished.finished), ["d", "b", "d"]);
         // For outputs of earlier cells.
         let [update] = &finished.updates[..] else { panic!("{finished:?}") };
         let mut earlier = json!({ "data": {}, "metadata": { "k": 1 } });
@@ -357,7 +340,7 @@ mod tests {
         assert!(outputs.said.is_some());
         shown(&mut outputs, "c", json!({}));
         shown(&mut outputs, "", json!({ "kind": "clear", "wait": true }));
-        assert_eq!(texts(&outputs.finish().outputs), ["c"]);
+        assert_eq!(texts(&outputs.finish().finished), ["c"]);
     }
 
     #[test]
@@ -367,12 +350,12 @@ mod tests {
         shown(&mut outputs, "", json!({ "kind": "failed" }));
         shown(&mut outputs, "figure", json!({ "display_id": "f" }));
         outputs.take_problem(&Problem::new("E", String::new()));
-        assert_eq!(texts(&outputs.finish().outputs), ["a", "E", "figure"]);
+        assert_eq!(texts(&outputs.finish().finished), ["a", "E", "figure"]);
         let mut forged = Outputs::default();
         shown(&mut forged, "", json!({ "kind": "failed" }));
         shown(&mut forged, "a", json!({ "display_id": "a" }));
         let finished = forged.finish();
-        assert_eq!((finished.outputs.len(), finished.places), (1, vec![("a".to_owned(), 0)]));
+        assert_eq!((finished.finished.len(), finished.places), (1, vec![("a".to_owned(), 0)]));
     }
 
     #[test]
@@ -408,7 +391,7 @@ mod tests {
                 "traceback": ["Name: why"],
             }),
         ];
-        assert_eq!(outputs.finish().outputs, expected);
+        assert_eq!(outputs.finish().finished, expected);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use hatchery::{Checkpoint, Hatchery, Job, Limits, Session, Verdict};
 use super::board::{Board, Line};
 use super::document::Notebook;
 use super::guest;
-use super::outputs::{Finished, Outputs, Problem};
+use super::outputs::{Outputs, Problem};
 use super::resume::Places;
 use crate::exit::Exit;
 use crate::follow::{end, remarks};
@@ -310,8 +310,8 @@ impl<'a> Run<'a> {
         if let Some(problem) = &problem {
             outputs.take_problem(problem);
         }
-        let Finished { outputs, places, updates } = outputs.finish();
-        cell.outputs = outputs;
+        let Outputs { finished, places, updates, .. } = outputs.finish();
+        cell.outputs = finished;
         for update in updates {
             let earlier = self.places.iter().filter(|(id, ..)| *id == update.display_id);
             for (_, cell, output) in earlier {

@@ -108,38 +108,11 @@ fn plain(text: &str) -> String {
 
 /// Splits one or two words. A word with spaces is quoted, or has a backslash before each space.
 fn one_or_two(text: &str, usage: &str) -> Result<(String, Option<String>), String> {
-    let mut words = Vec::new();
-    let mut rest = text.trim_start();
-    while let Some(first) = rest.chars().next() {
-        let (word, behind) = match first {
-            '\'' | '"' => {
-                let (word, behind) = rest[1..].split_once(first).ok_or("a quote is not closed")?;
-                (word.to_owned(), behind)
-            }
-            _ => {
-                let (word, behind) = rest.split_at(end_of_word(rest));
-                (plain(word), behind)
-            }
-        };
-        words.push(word);
-        rest = behind.trim_start();
-    }
-    let mut words = words.into_iter();
+    let mut words = shlex::split(text).ok_or("a quote is not closed")?.into_iter();
     match (words.next(), words.next(), words.next()) {
         (Some(first), second, None) => Ok((first, second)),
         _ => Err(format!("write {usage}; put names with spaces in quotes")),
     }
-}
-
-/// Returns where the first word of a text ends.
-fn end_of_word(text: &str) -> usize {
-    let mut is_escaped = false;
-    let end = text.find(|character: char| {
-        let ends = character.is_whitespace() && !is_escaped;
-        is_escaped = character == '\\' && !is_escaped;
-        ends
-    });
-    end.unwrap_or(text.len())
 }
 
 /// Checks a session's name: letters, digits, `_`, `-` and `.`, so that the prompt can show it.

@@ -1,8 +1,8 @@
 //! The prompt's history, in a private file that all prompts share.
 //!
-//! Each entry is one line; `\n` and `\\` stand for line ends and backslashes. Entries are appended
-//! at once, so that concurrent prompts lose none. Only shortening the file, when a prompt starts,
-//! may lose an entry that another prompt adds at that moment.
+//! Each entry is a JSON string on one line. Entries are appended at once, so that concurrent prompts
+//! lose none. Only shortening the file, when a prompt starts, may lose an entry that another prompt
+//! adds at that moment.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use replace::Access;
+use serde_json::Value;
 
 /// Entries to keep.
 pub(super) const KEPT_COUNT: usize = 1_000;
@@ -38,11 +39,9 @@ impl History {
         }
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        let mut entries: Vec<String> = String::from_utf8_lossy(&text)
-            .lines()
-            .filter(|line| !line.is_empty())
-            .map(unescape)
-            .collect();
+        let text = String::from_utf8_lossy(&text);
+        let lines = text.lines().filter(|line| !line.is_empty());
+        let mut entries: Vec<String> = lines.map(entry).collect();
         // Only at twice the size, so that it happens rarely.
         if entries.len() > 2 * KEPT_COUNT {
             entries.drain(..entries.len() - KEPT_COUNT);
@@ -91,26 +90,12 @@ fn shorten(path: &Path, entries: &[String]) -> io::Result<File> {
 }
 
 fn line(entry: &str) -> String {
-    let mut line = entry.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "");
-    line.push('\n');
-    line
+    format!("{}\n", Value::from(entry))
 }
 
-fn unescape(line: &str) -> String {
-    let mut entry = String::with_capacity(line.len());
-    let mut characters = line.chars();
-    while let Some(character) = characters.next() {
-        if character != '\\' {
-            entry.push(character);
-            continue;
-        }
-        match characters.next() {
-            Some('n') => entry.push('\n'),
-            Some(escaped) => entry.push(escaped),
-            None => {}
-        }
-    }
-    entry
+/// Reads an entry. Anything but a string of JSON is an entry as it is.
+fn entry(line: &str) -> String {
+    serde_json::from_str(line).unwrap_or_else(|_| line.to_owned())
 }
 
 #[cfg(test)]
@@ -138,7 +123,7 @@ mod tests {
     fn a_file_that_others_can_read_becomes_private() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history");
-        fs::write(&path, "x\n").unwrap();
+        fs::write(&path, "\"x\"\n").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         assert_eq!(History::open(&path).unwrap().1, ["x"]);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -148,7 +133,7 @@ mod tests {
     fn a_long_history_is_shortened() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history");
-        let lines: String = (0..=2 * KEPT_COUNT).map(|number| format!("{number}\n")).collect();
+        let lines: String = (0..=2 * KEPT_COUNT).map(|number| format!("\"{number}\"\n")).collect();
         // A link to where the user keeps such files.
         fs::write(folder.path().join("kept"), lines).unwrap();
         std::os::unix::fs::symlink(folder.path().join("kept"), &path).unwrap();
@@ -166,8 +151,8 @@ mod tests {
     fn an_invalid_history_causes_no_panic() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history");
-        fs::write(&path, b"\xff\\\n\n\\x\n").unwrap();
-        assert_eq!(History::open(&path).unwrap().1, ["\u{fffd}", "x"]);
+        fs::write(&path, b"\"\xff\"\n\n1\n\"x\n").unwrap();
+        assert_eq!(History::open(&path).unwrap().1, ["\u{fffd}", "1", "\"x"]);
         assert!(History::open(&folder.path().join("history").join("x")).is_err());
     }
 }

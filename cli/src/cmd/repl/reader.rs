@@ -3,29 +3,19 @@
 
 use std::io::IsTerminal;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Stdin};
+use tokio::io::BufReader;
 
 use super::assistant::Help;
 use super::terminal::{Heard, Terminal};
 use crate::exit::UsageError;
+use crate::lines::Lines;
 use crate::signals::Interrupts;
-
-/// The longest line, so that input without line ends doesn't fill the memory.
-const LONGEST_LINE_BYTES: u64 = 64 << 20;
 
 /// A source of lines.
 pub(super) enum Reader {
     Terminal(Box<Terminal>),
-    Pipe(Pipe),
-}
-
-/// Standard input that is not a terminal.
-pub(super) struct Pipe {
-    stdin: BufReader<Stdin>,
-    /// The part of the current line read so far.
-    begun: Vec<u8>,
-    /// Whether nothing was read yet.
-    is_new: bool,
+    /// Standard input that is not a terminal.
+    Pipe(Lines),
 }
 
 impl Reader {
@@ -34,8 +24,7 @@ impl Reader {
         if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
             return Ok(Self::Terminal(Box::new(Terminal::open()?)));
         }
-        let stdin = BufReader::new(tokio::io::stdin());
-        Ok(Self::Pipe(Pipe { stdin, begun: Vec::new(), is_new: true }))
+        Ok(Self::Pipe(Lines::new(BufReader::new(tokio::io::stdin()))))
     }
 
     pub(super) fn is_terminal(&self) -> bool {
@@ -61,7 +50,7 @@ impl Reader {
                 }
             }
             Self::Pipe(pipe) => tokio::select! {
-                line = pipe.line() => line,
+                line = next(pipe) => line,
                 _ = interrupts.more_than(0) => Ok(Heard::Interrupt),
             },
         }
@@ -71,7 +60,7 @@ impl Reader {
     pub(super) async fn read_for_program(&mut self, shown: &str) -> anyhow::Result<Heard> {
         match self {
             Self::Terminal(terminal) => terminal.read_for_program(shown).await,
-            Self::Pipe(pipe) => pipe.line().await,
+            Self::Pipe(pipe) => next(pipe).await,
         }
     }
 
@@ -92,31 +81,15 @@ impl Reader {
     }
 }
 
-impl Pipe {
-    /// Reads the next line. Cancel-safe.
-    async fn line(&mut self) -> anyhow::Result<Heard> {
-        let room = LONGEST_LINE_BYTES.saturating_sub(self.begun.len() as u64);
-        let mut limited = (&mut self.stdin).take(room);
-        limited.read_until(b'\n', &mut self.begun).await?;
-        let mut bytes = std::mem::take(&mut self.begun);
-        let count = bytes.len();
-        if count == 0 {
-            return Ok(Heard::End);
-        }
-        let has_end = bytes.ends_with(b"\n");
-        if !has_end && count as u64 == LONGEST_LINE_BYTES {
-            let text = format!("a line of the input is longer than {LONGEST_LINE_BYTES} bytes");
-            return Err(UsageError(text).into());
-        }
-        if has_end {
-            bytes.pop();
-        }
-        let mut line = String::from_utf8(bytes)
-            .map_err(|_| UsageError("the input isn't UTF-8, as Python source must be".into()))?;
-        if std::mem::take(&mut self.is_new) && line.starts_with('\u{feff}') {
-            // The byte order mark that some editors write.
-            line.remove(0);
-        }
-        Ok(Heard::Line(line))
+/// Reads the next line. Cancel-safe.
+async fn next(pipe: &mut Lines) -> anyhow::Result<Heard> {
+    let Some(line) = pipe.next().await? else { return Ok(Heard::End) };
+    let line = line.map_err(|long| UsageError(format!("a line of the input is {long}")))?;
+    let mut line = String::from_utf8(line)
+        .map_err(|_| UsageError("the input isn't UTF-8, as Python source must be".into()))?;
+    if pipe.number == 1 && line.starts_with('\u{feff}') {
+        // The byte order mark that some editors write.
+        line.remove(0);
     }
+    Ok(Heard::Line(line))
 }

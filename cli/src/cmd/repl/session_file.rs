@@ -24,14 +24,8 @@ pub(in crate::cmd) struct SessionFile {
     last: (File, Stamp),
 }
 
-/// Identifies a file and its state.
-#[derive(Debug, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    length: u64,
-    modified: (i64, i64),
-}
+/// Identifies a file and its state: the device, the inode, the length, and when it was modified.
+type Stamp = (u64, u64, u64, (i64, i64));
 
 impl SessionFile {
     /// Opens and locks the file. Fails if a session can't be saved there, or if another prompt uses
@@ -51,13 +45,13 @@ impl SessionFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => make(path),
             opened => opened,
         })?;
-        let stamp = Stamp::of(&file.metadata()?);
+        let stamp = stamp_of(&file.metadata()?);
         Ok(Self { path: through_links(path), last: (file, stamp) })
     }
 
     /// Returns the path, if the file holds a session.
     pub(in crate::cmd) fn existing(&self) -> Option<&Path> {
-        (!self.last.1.is_empty()).then_some(self.path.as_path())
+        (!is_empty(&self.last.1)).then_some(self.path.as_path())
     }
 
     /// Returns whether this path names the same file.
@@ -82,7 +76,7 @@ impl SessionFile {
             );
         }
         unfinished.finish(&self.path)?;
-        let stamp = Stamp::of(&file.metadata()?);
+        let stamp = stamp_of(&file.metadata()?);
         self.last = (file, stamp);
         Ok(bytes)
     }
@@ -92,7 +86,7 @@ impl Drop for SessionFile {
     /// Removes the file if it is still empty.
     fn drop(&mut self) {
         let (_, stamp) = &self.last;
-        if stamp.is_empty() && stamp_at(&self.path).is_ok_and(|now| now.as_ref() == Some(stamp)) {
+        if is_empty(stamp) && stamp_at(&self.path).is_ok_and(|now| now.as_ref() == Some(stamp)) {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -103,24 +97,18 @@ fn make(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-impl Stamp {
-    fn is_empty(&self) -> bool {
-        self.length == 0
-    }
+fn is_empty((_, _, length, _): &Stamp) -> bool {
+    *length == 0
+}
 
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            length: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-        }
-    }
+fn stamp_of(metadata: &Metadata) -> Stamp {
+    let modified = (metadata.mtime(), metadata.mtime_nsec());
+    (metadata.dev(), metadata.ino(), metadata.len(), modified)
 }
 
 fn stamp_at(path: &Path) -> io::Result<Option<Stamp>> {
     match fs::metadata(path) {
-        Ok(metadata) => Ok(Some(Stamp::of(&metadata))),
+        Ok(metadata) => Ok(Some(stamp_of(&metadata))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }

@@ -5,10 +5,11 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, Widget};
+use serde_json::Value;
 
 use super::numbers::{bytes, count, percent, rate, share, time};
 use super::screen::Screen;
-use super::view::{Memory, Percentiles, Places, Tenant, View, Worker};
+use super::view::{depth, list, real, text, used_bytes, whole};
 
 /// Heights of the header and the footer.
 const HEADER: u16 = 2;
@@ -36,9 +37,9 @@ const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const ALARM: Style = Style::new().fg(Color::Red);
 
 /// Draws the whole screen as text, as high as necessary.
-pub(super) fn text(screen: &Screen, columns: u16) -> String {
+pub(super) fn as_text(screen: &Screen, columns: u16) -> String {
     let [upper, middle, errors, raised] = heights(&screen.view);
-    let workers = u16::try_from(screen.view.workers.len()).unwrap_or(u16::MAX / 2);
+    let workers = u16::try_from(list(&screen.view["workers"]).len()).unwrap_or(u16::MAX / 2);
     let workers = FRAME + 1 + workers.max(FEW_WORKERS);
     let lines = [HEADER, upper, middle, workers, errors, raised, FOOTER];
     let lines = lines.into_iter().fold(0, u16::saturating_add);
@@ -55,17 +56,17 @@ fn plain(buffer: &Buffer) -> String {
 }
 
 /// Returns the heights of the upper panels, the middle ones, sandbox errors and program errors.
-fn heights(view: &View) -> [u16; 4] {
-    let tenants = view.tenants.len().min(MOST_TENANTS) as u16;
-    let list = |errors: usize| match errors.min(MOST_ERRORS) as u16 {
+fn heights(view: &Value) -> [u16; 4] {
+    let tenants = list(&view["tenants"]).len().min(MOST_TENANTS) as u16;
+    let framed = |errors: &Value| match list(errors).len().min(MOST_ERRORS) as u16 {
         0 => 0,
         errors => FRAME + errors,
     };
     [
         FRAME + LATENCIES.max(tenants + 2),
         FRAME + MEMORY,
-        list(view.last_errors.len()),
-        list(view.last_program_errors.len()),
+        framed(&view["last_errors"]),
+        framed(&view["last_program_errors"]),
     ]
 }
 
@@ -91,36 +92,30 @@ pub(super) fn draw(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     draw_queue(view, left, buffer);
     draw_latencies(view, right, buffer);
     let [left, right] = halves.areas(middle);
-    draw_memory(&view.memory, left, buffer);
-    draw_sessions(&view.places, right, buffer);
+    draw_memory(&view["memory"], left, buffer);
+    draw_sessions(&view["places"], right, buffer);
     draw_workers(screen, workers, buffer);
     draw_errors(view, errors, buffer);
     draw_program_errors(view, raised, buffer);
     draw_footer(screen, footer, buffer);
 }
 
-fn draw_header(view: &View, area: Rect, buffer: &mut Buffer) {
-    let totals = &view.totals;
+fn draw_header(view: &Value, area: Rect, buffer: &mut Buffer) {
     let figures = [
-        ("up", time(view.uptime_seconds)),
-        ("jobs/s", rate(view.jobs_per_second)),
-        ("running", count(view.running)),
-        ("waiting", count(view.queue_depth)),
+        ("up", time(real(&view["uptime_seconds"]))),
+        ("jobs/s", rate(real(&view["jobs_per_second"]))),
+        ("running", count(whole(&view["running"]))),
+        ("waiting", count(whole(&view["queue_depth"]))),
     ];
-    let mut first =
-        vec![Span::styled("Hatchery ", BOLD), Span::raw(format!("{}  ", one_line(&view.phase)))];
+    let phase = format!("{}  ", one_line(&view["phase"]));
+    let mut first = vec![Span::styled("Hatchery ", BOLD), Span::raw(phase)];
     first.extend(figures.into_iter().flat_map(|(name, figure)| labelled(name, figure)));
-    let outcomes = [
-        ("succeeded", totals.succeeded),
-        ("failed", totals.failed),
-        ("limited", totals.limited),
-        ("cancelled", totals.cancelled),
-        ("sandbox failed", totals.sandbox_failed),
-        ("refused", totals.refused),
-        ("retried", totals.retried),
-    ];
-    let second =
-        outcomes.into_iter().flat_map(|(name, number)| labelled(name, count(number))).collect();
+    let outcomes =
+        ["succeeded", "failed", "limited", "cancelled", "sandbox_failed", "refused", "retried"];
+    let second = outcomes
+        .into_iter()
+        .flat_map(|name| labelled(&name.replace('_', " "), count(whole(&view["totals"][name]))));
+    let second = second.collect();
     Paragraph::new(vec![Line::from(first), Line::from_iter::<Vec<_>>(second)]).render(area, buffer);
 }
 
@@ -129,24 +124,23 @@ fn labelled(name: &str, figure: String) -> [Span<'static>; 2] {
     [Span::styled(format!("{name} "), DIM), Span::raw(format!("{figure}  "))]
 }
 
-fn draw_queue(view: &View, area: Rect, buffer: &mut Buffer) {
+fn draw_queue(view: &Value, area: Rect, buffer: &mut Buffer) {
     let mut title = vec![Span::styled(" Queue ", BOLD)];
     for (name, glyph, color) in PRIORITIES {
         title.extend([Span::styled(glyph, color), Span::raw(format!(" {name} "))]);
     }
     let inner = framed(Line::from(title), area, buffer);
-    let oldest = view.oldest_wait_seconds.map_or("-".to_owned(), time);
     let figures = [
-        ("waiting", count(view.queue_depth)),
-        ("oldest", oldest),
-        ("size", bytes(view.queued_bytes)),
+        ("waiting", count(whole(&view["queue_depth"]))),
+        ("oldest", view["oldest_wait_seconds"].as_f64().map_or("-".to_owned(), time)),
+        ("size", bytes(whole(&view["queued_bytes"]))),
     ];
     let summary: Vec<Span> =
         figures.into_iter().flat_map(|(name, figure)| labelled(name, figure)).collect();
-    let mut tenants: Vec<&Tenant> = view.tenants.iter().collect();
-    tenants.sort_by_key(|tenant| std::cmp::Reverse(depth(tenant)));
+    let mut tenants: Vec<&Value> = list(&view["tenants"]).iter().collect();
+    tenants.sort_by_key(|tenant| std::cmp::Reverse(waiting(tenant)));
     tenants.truncate(MOST_TENANTS);
-    let deepest = tenants.iter().map(|tenant| depth(tenant)).max().unwrap_or(0);
+    let deepest = tenants.first().map_or(0, |tenant| waiting(tenant));
     let widths = [
         Constraint::Max(16),
         Constraint::Length(6),
@@ -159,10 +153,10 @@ fn draw_queue(view: &View, area: Rect, buffer: &mut Buffer) {
     let heading = Row::new(["tenant", "weight", "running", "waiting"]).style(DIM);
     let rows = tenants.into_iter().map(|tenant| {
         let cells = [
-            one_line(&tenant.tenant),
-            tenant.weight.to_string(),
-            count(tenant.running),
-            count(depth(tenant)),
+            one_line(&tenant["tenant"]),
+            whole(&tenant["weight"]).to_string(),
+            count(whole(&tenant["running"])),
+            count(waiting(tenant)),
         ];
         let bar = Cell::from(bar(tenant, deepest, room));
         Row::new(cells.into_iter().map(Cell::from).chain([bar]).collect::<Vec<_>>())
@@ -173,15 +167,15 @@ fn draw_queue(view: &View, area: Rect, buffer: &mut Buffer) {
     Widget::render(Table::new(rows, widths).header(heading), below, buffer);
 }
 
-fn depth(tenant: &Tenant) -> u64 {
-    let depths = PRIORITIES.iter().map(|(priority, ..)| tenant.depth(priority));
+fn waiting(tenant: &Value) -> u64 {
+    let depths = PRIORITIES.iter().map(|(priority, ..)| depth(tenant, priority));
     depths.fold(0, u64::saturating_add)
 }
 
 /// Draws a tenant's waiting jobs by priority; `room` is the length for `deepest` jobs.
-fn bar(tenant: &Tenant, deepest: u64, room: usize) -> Line<'static> {
+fn bar(tenant: &Value, deepest: u64, room: usize) -> Line<'static> {
     let parts = PRIORITIES.iter().map(|(priority, glyph, color)| {
-        let jobs = tenant.depth(priority);
+        let jobs = depth(tenant, priority);
         let length = (share(jobs, deepest) * room as f64).round() as usize;
         let length = if jobs == 0 { 0 } else { length.max(1) };
         Span::styled(glyph.repeat(length), *color)
@@ -189,36 +183,25 @@ fn bar(tenant: &Tenant, deepest: u64, room: usize) -> Line<'static> {
     Line::from_iter(parts)
 }
 
-fn draw_latencies(view: &View, area: Rect, buffer: &mut Buffer) {
+fn draw_latencies(view: &Value, area: Rect, buffer: &mut Buffer) {
     let inner = framed(Line::styled(" Latency ", BOLD), area, buffer);
-    let latency = &view.latency;
-    let steps = [
-        ("queue", &latency.queue),
-        ("attach", &latency.attach),
-        ("run", &latency.run),
-        ("reset", &latency.reset),
-    ];
-    let rows = steps.map(|(step, times): (&str, &Percentiles)| {
-        let told = |seconds| if times.count == 0 { "-".to_owned() } else { time(seconds) };
-        Row::new([
-            step.to_owned(),
-            count(times.count),
-            told(times.p50_seconds),
-            told(times.p95_seconds),
-            told(times.p99_seconds),
-            told(times.max_seconds),
-        ])
+    let rows = ["queue", "attach", "run", "reset"].map(|step| {
+        let times = &view["latency"][step];
+        let jobs = whole(&times["count"]);
+        let told = |name| if jobs == 0 { "-".to_owned() } else { time(real(&times[name])) };
+        let times = ["p50_seconds", "p95_seconds", "p99_seconds", "max_seconds"].map(told);
+        Row::new([step.to_owned(), count(jobs)].into_iter().chain(times))
     });
     let widths = [6, 6, 7, 7, 7, 7].map(Constraint::Length);
     let heading = Row::new(["step", "jobs", "p50", "p95", "p99", "max"]).style(DIM);
     Widget::render(Table::new(rows, widths).header(heading), inner, buffer);
 }
 
-fn draw_memory(memory: &Memory, area: Rect, buffer: &mut Buffer) {
+fn draw_memory(memory: &Value, area: Rect, buffer: &mut Buffer) {
     let inner = framed(Line::styled(" Memory ", BOLD), area, buffer);
-    let used = memory.used_bytes();
-    let share = share(used, memory.limit_bytes);
-    let figures = format!(" {} of {}, {}", bytes(used), bytes(memory.limit_bytes), percent(share));
+    let (used, limit) = (used_bytes(memory), whole(&memory["limit_bytes"]));
+    let share = share(used, limit);
+    let figures = format!(" {} of {}, {}", bytes(used), bytes(limit), percent(share));
     let room = usize::from(inner.width).saturating_sub(figures.chars().count());
     let full = (share * room as f64).round() as usize;
     let style = if share > 0.9 { ALARM } else { Style::new().fg(Color::Green) };
@@ -228,34 +211,28 @@ fn draw_memory(memory: &Memory, area: Rect, buffer: &mut Buffer) {
         Span::raw(figures),
     ];
     let parts = [
-        ("shared", memory.shared_bytes),
-        ("slots", memory.slot_bytes),
-        ("sessions", memory.session_bytes),
-        ("waiting", memory.queued_bytes),
-        ("running", memory.in_flight_bytes),
-        ("on disk", memory.disk_bytes),
+        ("shared", "shared_bytes"),
+        ("slots", "slot_bytes"),
+        ("sessions", "session_bytes"),
+        ("waiting", "queued_bytes"),
+        ("running", "in_flight_bytes"),
+        ("on disk", "disk_bytes"),
     ];
     let mut lines = vec![Line::from_iter(gauge)];
     for pair in parts.chunks(2) {
-        lines.push(columns(pair.iter().map(|(name, size)| (*name, bytes(*size)))));
+        lines.push(columns(pair.iter().map(|(name, size)| (*name, bytes(whole(&memory[*size]))))));
     }
     Paragraph::new(lines).render(inner, buffer);
 }
 
-fn draw_sessions(places: &Places, area: Rect, buffer: &mut Buffer) {
+fn draw_sessions(places: &Value, area: Rect, buffer: &mut Buffer) {
     let inner = framed(Line::styled(" Sessions ", BOLD), area, buffer);
-    let all = [
-        ("on workers", places.on_workers),
-        ("parked", places.parked),
-        ("compressed", places.compressed),
-        ("on disk", places.on_disk),
-        ("fresh", places.fresh),
-        ("lost", places.lost),
-    ];
+    let all = ["on_workers", "parked", "compressed", "on_disk", "fresh", "lost"]
+        .map(|place| (place.replace('_', " "), whole(&places[place])));
     let open = all.iter().fold(0, |open: u64, (_, sessions)| open.saturating_add(*sessions));
     let mut lines = vec![columns([("open", count(open))].into_iter())];
     for pair in all.chunks(2) {
-        lines.push(columns(pair.iter().map(|(name, sessions)| (*name, count(*sessions)))));
+        lines.push(columns(pair.iter().map(|(name, sessions)| (name.as_str(), count(*sessions)))));
     }
     Paragraph::new(lines).render(inner, buffer);
 }
@@ -270,7 +247,7 @@ fn columns<'a>(figures: impl Iterator<Item = (&'a str, String)>) -> Line<'static
 }
 
 fn draw_workers(screen: &Screen, area: Rect, buffer: &mut Buffer) {
-    let workers = &screen.view.workers;
+    let workers = list(&screen.view["workers"]);
     let room = usize::from(area.height.saturating_sub(FRAME + 1));
     // Scrolling stops when the last worker reaches the bottom.
     let first = screen.first_worker.min(workers.len().saturating_sub(room));
@@ -291,55 +268,61 @@ fn draw_workers(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     Widget::render(Table::new(rows, widths).header(heading.style(DIM)), inner, buffer);
 }
 
-fn worker_row(worker: &Worker) -> Row<'_> {
-    let number = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
-    let style = match worker.activity.as_str() {
+fn worker_row(worker: &Value) -> Row<'_> {
+    let number = |name| worker[name].as_u64().map_or("-".to_owned(), |number| number.to_string());
+    let style = match text(&worker["activity"]) {
         "running" => Style::new().fg(Color::Green),
         "backing_off" | "given_up" | "stuck" => ALARM,
         _ => Style::new(),
     };
+    let error = &worker["last_error"];
     Row::new([
-        Cell::from(worker.worker.to_string()),
-        Cell::from(one_line(&worker.activity).replace('_', " ")).style(style),
-        Cell::from(time(worker.since_seconds)),
-        Cell::from(number(worker.job)),
-        Cell::from(number(worker.session)),
-        Cell::from(time(worker.age_seconds)),
-        Cell::from(bytes(worker.memory_bytes)),
-        Cell::from(count(worker.jobs_served)),
-        Cell::from(one_line(worker.last_error.as_deref().unwrap_or("-"))),
+        Cell::from(number("worker")),
+        Cell::from(one_line(&worker["activity"]).replace('_', " ")).style(style),
+        Cell::from(time(real(&worker["since_seconds"]))),
+        Cell::from(number("job")),
+        Cell::from(number("session")),
+        Cell::from(time(real(&worker["age_seconds"]))),
+        Cell::from(bytes(whole(&worker["memory_bytes"]))),
+        Cell::from(count(whole(&worker["jobs_served"]))),
+        Cell::from(if error.is_null() { "-".to_owned() } else { one_line(error) }),
     ])
 }
 
-fn draw_errors(view: &View, area: Rect, buffer: &mut Buffer) {
-    if area.is_empty() {
-        return;
-    }
-    let inner = framed(Line::styled(" Last errors ", BOLD), area, buffer);
-    let lines = view.last_errors.iter().take(MOST_ERRORS).map(|error| {
-        let job = error.job.map_or_else(String::new, |job| format!("job {job}: "));
-        let worker = error.worker.map_or_else(String::new, |worker| format!("worker-{worker}: "));
-        let age = Span::styled(format!("{} ago  ", time(error.age_seconds)), DIM);
-        Line::from(vec![
-            age,
-            Span::raw(worker),
-            Span::raw(job),
-            Span::raw(one_line(&error.message)),
-        ])
+fn draw_errors(view: &Value, area: Rect, buffer: &mut Buffer) {
+    draw_list(" Last errors ", &view["last_errors"], area, buffer, |error| {
+        let named = |name, mark| {
+            error[name].as_u64().map_or_else(String::new, |number| format!("{mark}{number}: "))
+        };
+        let (worker, job) = (named("worker", "worker-"), named("job", "job "));
+        format!("{worker}{job}{}", one_line(&error["message"]))
     });
-    Paragraph::new(lines.collect::<Vec<_>>()).render(inner, buffer);
 }
 
-fn draw_program_errors(view: &View, area: Rect, buffer: &mut Buffer) {
+fn draw_program_errors(view: &Value, area: Rect, buffer: &mut Buffer) {
+    let errors = &view["last_program_errors"];
+    draw_list(" Last errors of programs ", errors, area, buffer, |error| {
+        let [tenant, exception, message] =
+            ["tenant", "exception", "message"].map(|name| one_line(&error[name]));
+        format!("{tenant}: job {}: {exception}: {message}", whole(&error["job"]))
+    });
+}
+
+/// Draws errors, each with its age, unless there is no room for them.
+fn draw_list(
+    title: &str,
+    errors: &Value,
+    area: Rect,
+    buffer: &mut Buffer,
+    describe: impl Fn(&Value) -> String,
+) {
     if area.is_empty() {
         return;
     }
-    let inner = framed(Line::styled(" Last errors of programs ", BOLD), area, buffer);
-    let lines = view.last_program_errors.iter().take(MOST_ERRORS).map(|error| {
-        let job = format!("{}: job {}: ", one_line(&error.tenant), error.job);
-        let text = format!("{}: {}", one_line(&error.exception), one_line(&error.message));
-        let age = Span::styled(format!("{} ago  ", time(error.age_seconds)), DIM);
-        Line::from(vec![age, Span::raw(job), Span::raw(text)])
+    let inner = framed(Line::styled(title, BOLD), area, buffer);
+    let lines = list(errors).iter().take(MOST_ERRORS).map(|error| {
+        let age = format!("{} ago  ", time(real(&error["age_seconds"])));
+        Line::from(vec![Span::styled(age, DIM), Span::raw(describe(error))])
     });
     Paragraph::new(lines.collect::<Vec<_>>()).render(inner, buffer);
 }
@@ -347,7 +330,7 @@ fn draw_program_errors(view: &View, area: Rect, buffer: &mut Buffer) {
 fn draw_footer(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     let mut spans = Vec::new();
     if let Some(problem) = &screen.problem {
-        spans.push(Span::styled(format!("{}  ", one_line(problem)), ALARM));
+        spans.push(Span::styled(format!("{}  ", without_controls(problem)), ALARM));
     }
     if screen.is_paused {
         spans.push(Span::styled("paused  ", BOLD));
@@ -365,8 +348,13 @@ fn framed(title: Line<'_>, area: Rect, buffer: &mut Buffer) -> Rect {
     inner
 }
 
+/// Returns a text of a status on one line.
+fn one_line(value: &Value) -> String {
+    without_controls(text(value))
+}
+
 /// Replaces control characters in a text from elsewhere, which could move the cursor.
-fn one_line(text: &str) -> String {
+fn without_controls(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
@@ -377,8 +365,9 @@ mod tests {
 
     use super::super::samples::{busy, worker};
     use super::*;
+    use serde_json::json;
 
-    fn screen(view: View) -> Screen {
+    fn screen(view: Value) -> Screen {
         let mut screen = Screen::new("127.0.0.1:9184");
         screen.view = view;
         screen
@@ -394,7 +383,7 @@ mod tests {
     #[test]
     fn a_busy_pool_is_drawn_as_expected() {
         let screen = screen(busy());
-        let text = text(&screen, 100);
+        let text = as_text(&screen, 100);
         assert!(text == include_str!("busy.txt"), "busy.txt differs from\n{text}");
         let lines = text.lines().count() as u16;
         assert_eq!(drawn(&screen, 100, lines), text);
@@ -412,8 +401,8 @@ mod tests {
 
     #[test]
     fn workers_without_room_are_only_counted() {
-        let mut screen = screen(View { phase: "open".to_owned(), ..View::default() });
-        screen.view.workers = (1..=3).map(worker).collect();
+        let mut screen = screen(json!({ "phase": "open" }));
+        screen.view["workers"] = (1..=3).map(worker).collect();
         for lines in 1..=40 {
             let text = drawn(&screen, 80, lines);
             assert!(!text.contains("1–0"), "{text}");
@@ -423,17 +412,17 @@ mod tests {
 
     #[test]
     fn an_empty_pool_has_no_figures_to_show() {
-        let mut screen = screen(View { phase: "open".to_owned(), ..View::default() });
+        let mut screen = screen(json!({ "phase": "open" }));
         screen.problem = Some("the pool is starting".to_owned());
-        let text = text(&screen, 100);
+        let text = as_text(&screen, 100);
         assert!(text.contains("the pool is starting"), "{text}");
         assert!(!text.contains("NaN") && !text.contains("Last errors"), "{text}");
     }
 
     #[test]
     fn workers_scroll_and_the_last_stays_at_the_end() {
-        let mut screen = screen(View { phase: "open".to_owned(), ..View::default() });
-        screen.view.workers = (1..=30).map(worker).collect();
+        let mut screen = screen(json!({ "phase": "open" }));
+        screen.view["workers"] = (1..=30).map(worker).collect();
         assert!(drawn(&screen, 100, 26).contains("1–7 of 30"), "{}", drawn(&screen, 100, 26));
         screen.scroll(3);
         assert!(drawn(&screen, 100, 26).contains("4–10 of 30"));
@@ -447,10 +436,10 @@ mod tests {
     #[test]
     fn nothing_that_is_shown_moves_the_cursor() {
         let mut view = busy();
-        view.last_errors[0].message = "a\x1b[2J\nb\u{9b}1m".to_owned();
-        view.workers[0].last_error = Some("\x07\r".to_owned());
-        view.tenants[0].tenant = "\x1b]0;title\x07".to_owned();
-        let text = text(&screen(view), 100);
+        view["last_errors"][0]["message"] = "a\x1b[2J\nb\u{9b}1m".into();
+        view["workers"][0]["last_error"] = "\x07\r".into();
+        view["tenants"][0]["tenant"] = "\x1b]0;title\x07".into();
+        let text = as_text(&screen(view), 100);
         assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{text:?}");
     }
 }

@@ -1,35 +1,37 @@
-//! Reads the lines of the input, for `hatchery batch`.
+//! Reads the lines of a file or a stream, each up to a length.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use serde_json::Value;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
-
-use super::line::BadLine;
 
 /// The longest line, so that a file without line ends doesn't fill the memory.
 const LONGEST_LINE_BYTES: usize = 64 << 20;
 
+/// Why there is no line.
+#[derive(Debug)]
+pub(crate) struct TooLong;
+
 /// Reads one line at a time.
-pub(super) struct Lines {
+pub(crate) struct Lines {
     reader: Box<dyn AsyncBufRead + Unpin + Send>,
     /// The part of the current line read so far. Kept here, so that dropping `next` loses nothing.
     partial: Vec<u8>,
     /// The current line is too long; its rest is skipped.
     is_too_long: bool,
     /// Number of the last line that was returned, from 1.
-    pub(super) number: usize,
+    pub(crate) number: usize,
 }
 
 impl Lines {
-    pub(super) fn new(reader: Box<dyn AsyncBufRead + Unpin + Send>) -> Self {
+    pub(crate) fn new(reader: impl AsyncBufRead + Unpin + Send + 'static) -> Self {
+        let reader = Box::new(reader);
         Self { reader, partial: Vec::new(), is_too_long: false, number: 0 }
     }
 
     /// Returns the next line without its end; `None` at the end of the input. Cancel-safe.
-    pub(super) async fn next(&mut self) -> std::io::Result<Option<Result<Vec<u8>, BadLine>>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Result<Vec<u8>, TooLong>>> {
         loop {
             let buffer = self.reader.fill_buf().await?;
             if buffer.is_empty() {
@@ -53,19 +55,21 @@ impl Lines {
         }
     }
 
-    fn finish(&mut self) -> Result<Vec<u8>, BadLine> {
+    fn finish(&mut self) -> Result<Vec<u8>, TooLong> {
         self.number += 1;
         let line = std::mem::take(&mut self.partial);
-        if std::mem::take(&mut self.is_too_long) {
-            let problem = format!("the line is longer than {LONGEST_LINE_BYTES} bytes");
-            return Err(BadLine { id: Value::from(self.number), problem });
-        }
-        Ok(line)
+        if std::mem::take(&mut self.is_too_long) { Err(TooLong) } else { Ok(line) }
+    }
+}
+
+impl std::fmt::Display for TooLong {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "longer than {LONGEST_LINE_BYTES} bytes")
     }
 }
 
 /// Counts the lines of a file that aren't empty, each of which gets a result.
-pub(super) fn count(path: &Path) -> io::Result<u64> {
+pub(crate) fn count(path: &Path) -> io::Result<u64> {
     let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
     let mut count = 0;
     let mut is_empty = true;
@@ -96,7 +100,7 @@ mod tests {
 
     #[tokio::test]
     async fn lines_end_at_their_ends_and_at_the_end_of_the_input() {
-        let mut lines = Lines::new(Box::new(BufReader::new(&b"a\n\nb"[..])));
+        let mut lines = Lines::new(BufReader::new(&b"a\n\nb"[..]));
         let mut read = Vec::new();
         while let Some(line) = lines.next().await.unwrap() {
             read.push(line.unwrap());
@@ -108,7 +112,7 @@ mod tests {
     async fn a_line_that_is_too_long_is_skipped_and_reported() {
         let mut text = vec![b'x'; LONGEST_LINE_BYTES + 1];
         text.extend_from_slice(b"\nnext");
-        let mut lines = Lines::new(Box::new(BufReader::new(std::io::Cursor::new(text))));
+        let mut lines = Lines::new(BufReader::new(std::io::Cursor::new(text)));
         assert!(lines.next().await.unwrap().unwrap().is_err());
         assert_eq!(lines.next().await.unwrap().unwrap().unwrap(), b"next");
         assert!(lines.next().await.unwrap().is_none());
