@@ -190,6 +190,7 @@ impl SchedulerState {
     ///
     /// The snapshot stays locked meanwhile, so a caller that has its answer sees its effect in the
     /// status: reading the status waits for the publication. Other callers don't wait.
+    #[tracing::instrument(level = "debug", name = "decide", skip_all)]
     fn decide_and_publish(&mut self, decide: impl FnOnce(&mut Self)) {
         let published = Arc::clone(&self.published);
         let mut snapshot = published.snapshot.write();

@@ -154,7 +154,9 @@ impl<'a> OpenTurn<'a> {
     /// Enters the guest, and closes everything except the host's run when it comes back.
     pub(super) fn run(self) -> EndedTurn<'a> {
         let Self { host, door, gate, watch_guard, stop, mut guest, .. } = self;
-        let ended = catch_unwind(AssertUnwindSafe(|| guest.turn(self.kind.source())));
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            tracing::debug_span!("guest").in_scope(|| guest.turn(self.kind.source()))
+        }));
         drop(stop);
         drop(watch_guard);
         let thrown = self.throws.thrown(guest.store);
