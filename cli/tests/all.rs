@@ -36,6 +36,10 @@ mod guide;
 #[path = "all/images.rs"]
 mod images;
 
+/// The prompt's inputs: which lines they consist of.
+#[path = "all/inputs.rs"]
+mod inputs;
+
 /// Notebooks compared with Jupyter: several kinds, with Jupyter's outputs.
 #[path = "all/jupyter.rs"]
 mod jupyter;

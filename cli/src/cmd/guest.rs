@@ -32,22 +32,3 @@ pub(in crate::cmd) fn own_limits(limits: &Limits) -> Limits {
     let Limits { memory_bytes, file_bytes, file_count, open_files, .. } = limits.clone();
     Limits { memory_bytes, file_bytes, file_count, open_files, ..Limits::default() }
 }
-
-/// Formats a text as a Python literal on one line.
-pub(in crate::cmd) fn literal(text: &str) -> String {
-    let mut literal = String::with_capacity(text.len() + 2);
-    literal.push('\'');
-    for character in text.chars() {
-        match character {
-            '\'' | '\\' => literal.extend(['\\', character]),
-            '\n' => literal.push_str("\\n"),
-            '\t' => literal.push_str("\\t"),
-            _ if character.is_control() => {
-                literal.push_str(&format!("\\U{:08x}", u32::from(character)));
-            }
-            _ => literal.push(character),
-        }
-    }
-    literal.push('\'');
-    literal
-}

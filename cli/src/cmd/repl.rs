@@ -17,7 +17,7 @@ use hatchery::{Error, Hatchery, Job, Limits, Outcome, Refusal, Session, Verdict}
 
 use self::assistant::Help;
 use self::command::Command;
-use self::input::Input;
+use self::input::{Input, Judgement};
 use self::reader::Reader;
 use self::session_file::SessionFile;
 use self::terminal::Heard;
@@ -37,6 +37,7 @@ mod files;
 mod guest;
 mod history;
 mod input;
+mod lexer;
 mod reader;
 pub(super) mod session_file;
 mod terminal;
@@ -45,6 +46,9 @@ mod workspace;
 
 /// Name of the initial session. The prompt doesn't show it.
 const FIRST: &str = "repl";
+
+/// Name of the session that judges inputs. No session of the user can have it.
+const JUDGE: &str = "<judge>";
 
 /// How long saving the session may take when a signal or a failure ends the prompt, in addition to
 /// the grace period of a running input.
@@ -70,11 +74,17 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
     let builder = Hatchery::builder().workers(1).limits(limits.clone()).progress(progress::sink());
     let hatchery = arguments.image.apply(builder.function(function))?.start().await?;
     let session = open(&hatchery, kept.as_ref().and_then(SessionFile::existing)).await?;
+    let judge = hatchery.session(JUDGE).await?;
+    let begun = judge.run(Job::code(guest::begin()).limits(own_limits(&limits))).await?;
+    if let Verdict::SandboxFailed(failure) = begun.verdict {
+        anyhow::bail!("the prompt can't start: {failure}");
+    }
     let mut reader = Reader::open()?;
     let mut repl = Repl {
         hatchery,
         sessions: BTreeMap::from([(FIRST.to_owned(), session)]),
         present: FIRST.to_owned(),
+        judge,
         // The first interrupts an input, the second stops it, the third ends this process.
         interrupts: signals::interrupts(3)?,
         input_count: 0,
@@ -145,6 +155,8 @@ struct Repl {
     sessions: BTreeMap<String, Session>,
     /// The name of the session that gets the inputs.
     present: String,
+    /// A session that only says which lines are complete inputs.
+    judge: Session,
     interrupts: Interrupts,
     /// Number of inputs so far; it names each input in tracebacks.
     input_count: usize,
@@ -190,11 +202,14 @@ impl Repl {
                 // The input ends with what was typed so far.
                 Heard::End => {}
                 Heard::Line(line) => {
-                    // Runs on its own: if it fails, the next input still runs.
-                    if input.is_ended_by(&line)
-                        && let ControlFlow::Break(exit) = self.turn(&mut input, reader).await?
-                    {
-                        return Ok(exit);
+                    let line = line.replace('\r', "");
+                    let mut judgement = self.judge(&input, &line).await;
+                    if judgement == Judgement::Apart {
+                        // Runs on its own: if it fails, the next input still runs.
+                        if let ControlFlow::Break(exit) = self.turn(&mut input, reader).await? {
+                            return Ok(exit);
+                        }
+                        judgement = self.judge(&input, &line).await;
                     }
                     if let Some(command) = command::parse(&line).filter(|_| input.is_empty()) {
                         reader.remember(&line);
@@ -203,8 +218,8 @@ impl Repl {
                             ControlFlow::Break(exit) => return Ok(exit),
                         }
                     }
-                    // An input that is too long is submitted as it is, and refused as too long.
-                    if !input.push(&line) && input.len() <= self.limits.source_bytes {
+                    input.push(&line, judgement);
+                    if judgement != Judgement::Whole {
                         continue;
                     }
                 }
@@ -213,6 +228,14 @@ impl Repl {
                 return Ok(exit);
             }
         }
+    }
+
+    async fn judge(&self, input: &Input, line: &str) -> Judgement {
+        // An input that is too long is submitted as it is, and refused as too long.
+        if input.text().len() + line.len() > self.limits.source_bytes {
+            return Judgement::Whole;
+        }
+        input.judge(line, &self.judge, &own_limits(&self.limits)).await
     }
 
     /// Runs the complete input, and begins the next one.
@@ -238,8 +261,7 @@ impl Repl {
     /// Collects what completion and colours need for the next line.
     fn help(&self, input: &Input) -> Help {
         Help {
-            scanner: input.scanner().clone(),
-            is_first: input.is_empty(),
+            before: input.text().to_owned(),
             session: self.session(),
             limits: own_limits(&self.limits),
             sessions: self.sessions.keys().cloned().collect(),

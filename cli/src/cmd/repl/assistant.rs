@@ -4,9 +4,8 @@
 //! program (`guest.py`).
 
 use std::borrow::Cow;
-use std::time::Duration;
 
-use hatchery::{Job, Limits, Session, Verdict};
+use hatchery::{Limits, Session};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::Hinter;
@@ -15,14 +14,11 @@ use rustyline::{Context, Helper};
 use tokio::runtime::Handle;
 
 use super::command;
-use super::guest::COMPLETE;
-use super::input::{Part, Scanner, is_word};
+use super::guest::{COMPLETE, ask};
+use super::lexer::{Part, is_word, parts};
 
 /// What Tab inserts where a line is empty so far.
 const INDENTATION: &str = "    ";
-
-/// How long the session may take to list its names. Nobody waits longer for Tab.
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// Assists the line editor, if it knows the context of the line.
 #[derive(Default)]
@@ -33,10 +29,8 @@ pub(super) struct Assistant {
 
 /// The context of the line being typed.
 pub(super) struct Help {
-    /// What the previous lines leave open.
-    pub(super) scanner: Scanner,
-    /// Whether there are no previous lines, so that the line can be a command.
-    pub(super) is_first: bool,
+    /// The previous lines of the input. Without any, the line can be a command.
+    pub(super) before: String,
     pub(super) session: Session,
     /// The limits that our own jobs there start from.
     pub(super) limits: Limits,
@@ -47,19 +41,13 @@ pub(super) struct Help {
 impl Help {
     /// Returns completions of the last word before the cursor, and where that word starts.
     fn python(&self, before: &str) -> (usize, Vec<Pair>) {
-        let mut scanner = self.scanner.clone();
-        let mut is_comment = false;
-        scan(&mut scanner, before, |part, _| is_comment = part == Part::Comment);
+        let is_in_code = parts(&format!("{}{before}", self.before), |_, _| {}) == Part::Other;
         let is_dotted = |character| is_word(character) || character == '.';
         let start = before.rfind(|character| !is_dotted(character));
         let start =
             start.map_or(0, |at| at + before[at..].chars().next().map_or(0, char::len_utf8));
         let dotted = &before[start..];
-        if dotted.is_empty()
-            || dotted.starts_with(|first: char| first.is_numeric())
-            || is_comment
-            || scanner.is_in_text()
-        {
+        if dotted.is_empty() || dotted.starts_with(char::is_numeric) || !is_in_code {
             return (before.len(), Vec::new());
         }
         let word = dotted.rfind('.').map_or(start, |dot| start + dot + 1);
@@ -69,15 +57,8 @@ impl Help {
     /// Returns the session's completions of a dotted name. Empty if the session doesn't answer in
     /// time.
     fn names(&self, dotted: &str) -> Vec<String> {
-        let (wall_time, cpu_time) = (LONGEST_LOOK, LONGEST_LOOK);
-        let limits = Limits { wall_time, cpu_time: Some(cpu_time), ..self.limits.clone() };
-        let job = Job::call(COMPLETE, [dotted]).limits(limits);
-        let asked = tokio::time::timeout(2 * LONGEST_LOOK, self.session.run(job));
-        let Ok(Ok(outcome)) = Handle::current().block_on(asked) else { return Vec::new() };
-        let Verdict::Completed { value: Some(value), .. } = outcome.verdict else {
-            return Vec::new();
-        };
-        let mut names: Vec<String> = serde_json::from_value(value).unwrap_or_default();
+        let asked = ask(&self.session, &self.limits, COMPLETE, [dotted]);
+        let mut names: Vec<String> = Handle::current().block_on(asked).unwrap_or_default();
         // A program can return anything, and a terminal would obey escape sequences.
         names.retain(|name| name.chars().all(is_word));
         names
@@ -109,7 +90,7 @@ impl Help {
     }
 
     fn is_command(&self, line: &str) -> bool {
-        self.is_first && line.trim_start().starts_with(':')
+        self.before.is_empty() && line.trim_start().starts_with(':')
     }
 }
 
@@ -118,29 +99,19 @@ fn pairs(words: impl IntoIterator<Item = impl Into<String>>) -> Vec<Pair> {
     words.map(|word: String| Pair { display: word.clone(), replacement: word }).collect()
 }
 
-/// Scans lines, the last of which may be incomplete, and passes on their parts; line ends are
-/// parts.
-fn scan<'a>(scanner: &mut Scanner, text: &'a str, mut visit: impl FnMut(Part, &'a str)) {
-    let mut lines = text.split('\n').peekable();
-    while let Some(line) = lines.next() {
-        scanner.parts(line, &mut visit);
-        if lines.peek().is_some() {
-            scanner.end();
-            visit(Part::Other, "\n");
-        }
-    }
-}
-
-/// Colours source for a terminal.
-fn colored(scanner: &mut Scanner, source: &str) -> String {
+/// Colours source for a terminal, of which the user sees only what comes after `before`.
+fn colored(before: &str, source: &str) -> String {
+    let text = format!("{before}{source}");
     let mut colored = String::with_capacity(2 * source.len());
-    let mut present = Part::Other;
-    scan(scanner, source, |part, text| {
-        if part != present {
+    let (mut present, mut at) = (Part::Other, 0);
+    parts(&text, |part, piece| {
+        at += piece.len();
+        let seen = &piece[piece.len() - piece.len().min(at.saturating_sub(before.len()))..];
+        if part != present && !seen.is_empty() {
             colored.push_str(color(part));
             present = part;
         }
-        colored.push_str(text);
+        colored.push_str(seen);
     });
     if present != Part::Other {
         colored.push_str(color(Part::Other));
@@ -183,9 +154,7 @@ impl Completer for Assistant {
 impl Highlighter for Assistant {
     fn highlight<'l>(&self, line: &'l str, _position: usize) -> Cow<'l, str> {
         match &self.help {
-            Some(help) if !help.is_command(line) => {
-                Cow::Owned(colored(&mut help.scanner.clone(), line))
-            }
+            Some(help) if !help.is_command(line) => Cow::Owned(colored(&help.before, line)),
             _ => Cow::Borrowed(line),
         }
     }
@@ -208,10 +177,8 @@ mod tests {
     use super::*;
 
     /// Replaces colours by readable names.
-    fn shown(lines: &[&str], source: &str) -> String {
-        let mut scanner = Scanner::default();
-        lines.iter().for_each(|line| scanner.line(line));
-        let mut text = colored(&mut scanner, source);
+    fn shown(before: &str, source: &str) -> String {
+        let mut text = colored(before, source);
         for (part, mark) in [
             (Part::Keyword, "<k>"),
             (Part::Number, "<n>"),
@@ -226,15 +193,15 @@ mod tests {
 
     #[test]
     fn source_is_colored_as_far_as_it_goes() {
-        for (lines, source, expected) in [
-            (&[][..], "x", "x"),
-            (&[], "if x: # f", "<k>if<> x: <c># f<>"),
-            (&[], "f'{x} 1' + 2", "<s>f'{<>x}<s> 1'<> + <n>2<>"),
-            (&[], "x = '''a\n1''' in y", "x = <s>'''a<>\n<s>1'''<> <k>in<> y"),
-            (&["'''"], "for ''' for", "<s>for '''<> <k>for<>"),
-            (&["(1"], "or 2)", "<k>or<> <n>2<>)"),
+        for (before, source, expected) in [
+            ("", "x", "x"),
+            ("", "if x: # f", "<k>if<> x: <c># f<>"),
+            ("", "f'{x} 1' + 2", "<s>f'{<>x}<s> 1'<> + <n>2<>"),
+            ("", "x = '''a\n1''' in y", "x = <s>'''a<>\n<s>1'''<> <k>in<> y"),
+            ("'''\n", "for ''' for", "<s>for '''<> <k>for<>"),
+            ("(1\n", "or 2)", "<k>or<> <n>2<>)"),
         ] {
-            assert_eq!(shown(lines, source), expected);
+            assert_eq!(shown(before, source), expected);
         }
     }
 }

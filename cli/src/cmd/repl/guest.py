@@ -1,4 +1,4 @@
-"""Lists names in a session, for completion at the prompt.
+"""Answers what the prompt asks a session: for completions, and whether an input is complete.
 
 Installed in each session as the module `hatchery_prompt`. Names are looked up without running code
 of the program: no property, no `__getattr__`, no `__dir__`.
@@ -13,6 +13,10 @@ import types
 COMPUTED = (types.GetSetDescriptorType, types.MemberDescriptorType)
 MISSING = object()
 MOST_NAMES = 1000
+
+# What comes before the code of `%time` and `%timeit`, if anything.
+MAGIC = r"(\s*%\w+\s+(-[nr]\s*\d+\s+)*)?"
+compiler = None
 
 ancestors_of = type.__dict__["__mro__"].__get__
 names_of_class = type.__dict__["__dict__"].__get__
@@ -76,3 +80,61 @@ def attribute_of(value, name):
         except Exception:
             return MISSING
     return MISSING if type(found) is property else found
+
+
+def judge(before, typed):
+    """Says what a typed line makes of the lines before it.
+
+    `open`: they go on. `block`: they go on until an empty line. `whole`: they are complete, or wrong.
+    `apart`: they have ended before it. The line may be several, which are judged by the last.
+    """
+    import re
+
+    text = before + typed
+    text = text[re.match(MAGIC, text).end() :]
+    before = text[: len(text) - len(typed)] if before else ""
+    line = typed.partition("\n")[0]
+    if before and line.strip() and line[0] not in " \t\f#":
+        block = last_block(before)
+        if block and parsed(block + line, "single") is False:
+            return "apart"
+    tree = parsed(text)
+    if tree is None:
+        return "open"
+    has_content = text.rpartition("\n")[2].strip()
+    return "block" if tree and is_block(tree.body[-1]) and has_content else "whole"
+
+
+def last_block(text):
+    """Returns the last statement of a text, if it is a block to which a line could be added."""
+    last = text.rstrip().rpartition("\n")[2]
+    indentation = last[: len(last) - len(last.lstrip())]
+    for content in ("", indentation + " pass\n"):
+        tree = parsed(text + content)
+        if tree and is_block(tree.body[-1]):
+            lines = [part.lineno for part in (tree.body[-1], *decorators(tree.body[-1]))]
+            return "".join(text.splitlines(keepends=True)[min(lines) - 1 :])
+    return None
+
+
+def is_block(statement):
+    return hasattr(statement, "body") or hasattr(statement, "cases")
+
+
+def decorators(statement):
+    return getattr(statement, "decorator_list", [])
+
+
+def parsed(text, symbol="exec"):
+    """Returns the tree of a text, `None` if it is incomplete, and `False` if it is wrong."""
+    global compiler
+    if compiler is None:
+        import ast
+        import codeop
+
+        compiler = codeop.CommandCompiler()
+        compiler.compiler.flags |= ast.PyCF_ONLY_AST
+    try:
+        return compiler(text, "<input>", symbol)
+    except (SyntaxError, ValueError, OverflowError, RecursionError):
+        return False

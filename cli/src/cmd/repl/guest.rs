@@ -1,13 +1,43 @@
-//! The prompt's helpers in each session: name lookup for completion, `%time` and `%timeit`.
+//! The prompt's helpers in each session: for completion, for the end of an input, `%time` and
+//! `%timeit`.
 
-use crate::cmd::guest::{Module, TIMING, install, literal};
+use std::time::Duration;
+
+use hatchery::{Job, Limits, Session, Verdict};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::cmd::guest::{Module, TIMING, install};
 
 /// The function that lists names.
 pub(super) const COMPLETE: &str = "hatchery_prompt:complete";
+/// The function that says whether an input is complete.
+pub(super) const JUDGE: &str = "hatchery_prompt:judge";
+
+/// How long the session may take to answer. Nobody waits longer for Tab.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 /// Returns the source that installs the helpers. Running it again changes nothing.
 pub(super) fn begin() -> String {
     install(&[TIMING, Module { name: "hatchery_prompt", source: include_str!("guest.py") }])
+}
+
+/// Calls one of these functions in an idle session. `None` if there is no answer in time, or not the
+/// right one.
+pub(super) async fn ask<T: DeserializeOwned, const COUNT: usize>(
+    session: &Session,
+    limits: &Limits,
+    function: &str,
+    arguments: [&str; COUNT],
+) -> Option<T> {
+    let (wall_time, cpu_time) = (LONGEST_LOOK, Some(LONGEST_LOOK));
+    let limits = Limits { wall_time, cpu_time, ..limits.clone() };
+    let job = Job::call(function, arguments).limits(limits);
+    let asked = tokio::time::timeout(2 * LONGEST_LOOK, session.run(job)).await;
+    match asked.ok()?.ok()?.verdict {
+        Verdict::Completed { value, .. } => serde_json::from_value(value?).ok(),
+        _ => None,
+    }
 }
 
 /// Translates an input that begins with `%` to Python; `None` if it is Python already. The error
@@ -20,7 +50,9 @@ pub(super) fn magic(input: &str) -> Option<Result<String, String>> {
         "timeit" => "timeit",
         _ => return Some(Err(format!("there is no `%{name}` here, only `%time` and `%timeit`"))),
     };
-    Some(Ok(format!("__import__('hatchery_timing').{function}({})\n", literal(code.trim()))))
+    // A string of JSON is one of Python.
+    let code = Value::from(code.trim());
+    Some(Ok(format!("__import__('hatchery_timing').{function}({code})\n")))
 }
 
 #[cfg(test)]
@@ -30,10 +62,10 @@ mod tests {
     #[test]
     fn magics_become_calls() {
         for (input, expected) in [
-            ("%time x = f('a')\n", "timed('x = f(\\'a\\')')"),
-            ("%timeit  -n 3 x\n", "timeit('-n 3 x')"),
-            ("%time for x in y:\n    z\n", "timed('for x in y:\\n    z')"),
-            ("%time", "timed('')"),
+            ("%time x = f('a')\n", "timed(\"x = f('a')\")"),
+            ("%timeit  -n 3 x\n", "timeit(\"-n 3 x\")"),
+            ("%time for x in y:\n    z\n", "timed(\"for x in y:\\n    z\")"),
+            ("%time", "timed(\"\")"),
         ] {
             let python = magic(input).unwrap().unwrap();
             assert_eq!(python, format!("__import__('hatchery_timing').{expected}\n"));
