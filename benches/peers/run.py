@@ -346,7 +346,7 @@ def pyodide(options):
     if not (place / "node_modules" / "pyodide").exists():
         place.mkdir(parents=True, exist_ok=True)
         flags = ["--no-audit", "--no-fund", "--ignore-scripts", "--prefix", place]
-        env.run([npm, "install", *flags, PYODIDE], 300)
+        env.run([npm, "install", *flags, PYODIDE], 300, label="npm")
     # Node looks for packages beside the module that imports them.
     script = place / "pyodide.mjs"
     shutil.copyfile(HERE / "pyodide.mjs", script)
@@ -502,7 +502,7 @@ def report(rows, figures, peers, missing, machine):
         lines += ["", f"### {row.title}", "", env.table(header, cells)]
         absent = [f"{peer.name}: {entry['why_not']}" for peer, entry in named if "why_not" in entry]
         if absent:
-            lines += ["", "Not there: " + "; ".join(absent) + "."]
+            lines += ["", "Missing: " + "; ".join(absent) + "."]
     lines += ["", "### What they are", ""]
     lines += [f"- {peer.name}: {peer.note}." for peer in peers]
     lines += [f"- {name}: left out, {reason}." for name, reason in missing.items()]
@@ -592,6 +592,9 @@ def main():
         out.with_suffix(".md").write_text(text)
         out.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
         say(f"written to {out}.md and {out}.json")
+    every = [entry for row in figures.values() for entry in row.values()]
+    if any(entry.get("why_not", "").startswith("failed") for entry in every):
+        raise SystemExit("run.py: a peer failed, see above")
 
 
 if __name__ == "__main__":

@@ -39,26 +39,27 @@ def default_folder():
     return pathlib.Path(cache) / "hatchery-peers"
 
 
-def run(command, timeout, **options):
+def run(command, timeout, label=None, **options):
     """Return what a command printed; `Missing` with its last line of errors if it failed."""
+    label = label or shown(command)
     try:
         done = subprocess.run(
             list(map(str, command)), capture_output=True, text=True, timeout=timeout, **options
         )
     except OSError as error:
-        raise Missing(f"{command[0]}: {error.strerror}") from None
+        raise Missing(f"{label}: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise Missing(f"{command[0]} took longer than {timeout} s") from None
+        raise Missing(f"{label} took longer than {timeout} s") from None
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
         errors = [line for line in lines if "error" in line.lower()]
-        raise Missing(f"`{shown(command)}`: {(errors or lines)[-1].strip()}")
+        raise Missing(f"{label}: {(errors or lines)[-1].strip().rstrip('.')}")
     return done.stdout
 
 
 def shown(command):
     text = " ".join(map(str, command))
-    return text if len(text) < 80 else text[:77] + "..."
+    return f"`{text}`" if len(text) < 80 else f"`{text[:77]}...`"
 
 
 @functools.cache
@@ -94,7 +95,7 @@ def environment(folder, python, requirements):
         run([python, "-m", "venv", place], 120)
         pip = [inside, "-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
         try:
-            run([*pip, "--disable-pip-version-check", *requirements], 900)
+            run([*pip, "--disable-pip-version-check", *requirements], 900, label="pip")
         except Missing:
             shutil.rmtree(place, ignore_errors=True)
             raise
