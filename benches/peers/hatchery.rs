@@ -10,6 +10,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::error::Error;
 use std::io::{self, BufRead, Write};
 use std::time::Instant;
@@ -33,10 +34,11 @@ async fn main() -> Result<()> {
     for line in io::stdin().lock().lines() {
         let request: Value = serde_json::from_str(&line?)?;
         let science = request["science"] == true;
-        if !pools.contains_key(&science) {
-            pools.insert(science, start(science).await?);
-        }
-        match answer(&pools[&science], &request).await {
+        let pool = match pools.entry(science) {
+            Entry::Occupied(started) => started.into_mut(),
+            Entry::Vacant(place) => place.insert(start(science).await?),
+        };
+        match answer(pool, &request).await {
             Ok(seconds) => reply(&json!({ "seconds": seconds }))?,
             Err(error) => reply(&json!({ "failed": error.to_string() }))?,
         }

@@ -100,7 +100,7 @@ def factory():
 
 def work(scale):
     machines = factory()
-    for number in range(max(1, round(9_000 * scale))):
+    for number in range(max(1, round(14_000 * scale))):
         machines[0].accept(Part(number, number * 7 % 13))
     ticks = 0
     while not all(machine.is_idle for machine in machines):

@@ -8,7 +8,7 @@ def fib(n):
 
 
 def work(scale):
-    return sum(fib(22) for _ in range(max(1, round(16 * scale))))
+    return sum(fib(22) for _ in range(max(1, round(32 * scale))))
 
 
 measure(work)

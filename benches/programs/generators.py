@@ -47,7 +47,7 @@ TREE = balanced(0, 10_000)
 
 
 def work(scale):
-    limit = max(10, round(50_000 * scale))
+    limit = max(10, round(80_000 * scale))
     rising = sum(a < b < c for a, b, c in windows(numbers(limit), 3))
     mean = running_mean()
     next(mean)

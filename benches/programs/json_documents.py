@@ -18,7 +18,7 @@ RECORDS = [
 
 def work(scale):
     total = 0
-    for _ in range(max(1, round(22 * scale))):
+    for _ in range(max(1, round(36 * scale))):
         text = json.dumps(RECORDS, sort_keys=True)
         again = json.loads(text)
         total += len(text) + again[-1]["inner"]["x"]["y"]["z"]

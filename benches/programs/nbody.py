@@ -47,7 +47,7 @@ def energy(bodies):
 
 def work(scale):
     bodies = [list(body) for body in BODIES]
-    advance(bodies, max(1, round(15_000 * scale)), 0.001)
+    advance(bodies, max(1, round(20_000 * scale)), 0.001)
     return f"{energy(bodies):.6f}"
 
 

@@ -10,7 +10,7 @@ ROWS = SIGNAL.reshape(64, 1024)
 
 def work(scale):
     total = 0.0
-    for _ in range(max(1, round(22 * scale))):
+    for _ in range(max(1, round(40 * scale))):
         spectrum = np.fft.rfft(SIGNAL)
         spectrum[4_096:] = 0
         smooth = np.fft.irfft(spectrum)

@@ -9,7 +9,7 @@ def work(scale):
     a = np.arange(8, dtype=np.float64)
     mask = np.array([True, False] * 4)
     total = 0.0
-    for number in range(max(1, round(12_000 * scale))):
+    for number in range(max(1, round(20_000 * scale))):
         a[number % 8] = number % 5
         b = a * a + a
         total += b.cumsum()[-1] + b[mask][0] + float(b.max())

@@ -12,7 +12,7 @@ B = DRAW.random((160, 8))
 
 def work(scale):
     total = 0.0
-    for _ in range(max(1, round(9 * scale))):
+    for _ in range(max(1, round(40 * scale))):
         x = np.linalg.solve(A, B)
         q, r = np.linalg.qr(A)
         values = np.linalg.svd(A[:80, :80], compute_uv=False)

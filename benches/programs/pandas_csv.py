@@ -20,7 +20,7 @@ FRAME = pd.DataFrame(
 
 def work(scale):
     total = 0
-    for _ in range(max(1, round(3 * scale))):
+    for _ in range(max(1, round(6 * scale))):
         text = FRAME.to_csv(index=False)
         again = pd.read_csv(io.StringIO(text), parse_dates=["when"])
         total += len(text) + int(again.number.sum()) + int(again.when.dt.day.sum())

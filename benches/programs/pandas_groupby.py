@@ -19,7 +19,7 @@ FRAME = pd.DataFrame(
 
 def work(scale):
     total = 0.0
-    for _ in range(max(1, round(5 * scale))):
+    for _ in range(max(1, round(10 * scale))):
         sums = FRAME.groupby("region").agg({"units": "sum", "price": ["mean", "max"]})
         both = FRAME.groupby(["region", "product"])["units"].sum()
         share = FRAME.units / FRAME.groupby("product")["units"].transform("sum")

@@ -24,7 +24,7 @@ CUSTOMERS = pd.DataFrame(
 
 def work(scale):
     total = 0
-    for _ in range(max(1, round(5 * scale))):
+    for _ in range(max(1, round(10 * scale))):
         joined = ORDERS.merge(CUSTOMERS, on="customer", how="left")
         ordered = joined.sort_values(["segment", "amount", "order"])
         table = joined.pivot_table(index="segment", columns="month", values="amount", aggfunc="sum")

@@ -11,7 +11,7 @@ SERIES = pd.Series(np.random.default_rng(8).random(40_000), index=TIMES)
 
 def work(scale):
     total = 0.0
-    for _ in range(max(1, round(6 * scale))):
+    for _ in range(max(1, round(12 * scale))):
         rolling = SERIES.rolling(60)
         change = SERIES.pct_change().abs().clip(upper=10)
         hours = SERIES.resample("h").agg(["mean", "max"])

@@ -9,7 +9,7 @@ NAMES = pd.Series([f"  Item-{n % 977:04d} / lot {n % 13} " for n in range(12_000
 
 def work(scale):
     total = 0
-    for _ in range(max(1, round(3 * scale))):
+    for _ in range(max(1, round(4 * scale))):
         clean = NAMES.str.strip().str.lower()
         parts = clean.str.split(" / ", expand=True)
         number = parts[0].str.extract(r"item-(\d+)")[0].astype("int64")

@@ -4,7 +4,7 @@ from measure import measure
 
 
 def work(scale):
-    limit = max(10, round(500_000 * scale))
+    limit = max(10, round(800_000 * scale))
     composite = [False] * limit
     count = total = 0
     for number in range(2, limit):

@@ -13,7 +13,7 @@ LEVELS = ["INFO", "WARNING", "ERROR"]
 
 def work(scale):
     lines = []
-    for n in range(max(1, round(8_000 * scale))):
+    for n in range(max(1, round(14_000 * scale))):
         day = f"2026-{n % 12 + 1:02d}-{n % 28 + 1:02d}"
         took = "took %d.%03d s of %s" % (n % 9, n % 1000, n * 37 % 101)
         lines.append(f"{day} [{LEVELS[n % 3]}] user{n % 50}@host{n % 7}.example.org: {took}")
