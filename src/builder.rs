@@ -304,6 +304,20 @@ impl Builder {
         self
     }
 
+    /// Sets the memory in which the code of programs that run again and again is kept, so that they
+    /// aren't compiled each time. It counts towards the memory limit from the start. At 0 every run
+    /// compiles its program. Default: 16 MiB, thousands of programs of 100 lines.
+    ///
+    /// ```
+    /// use hatchery::Hatchery;
+    ///
+    /// let builder = Hatchery::builder().code_cache_bytes(0);
+    /// ```
+    pub fn code_cache_bytes(mut self, bytes: usize) -> Self {
+        self.engine.code_cache_bytes = bytes;
+        self
+    }
+
     /// Sets how many sessions may be open, wherever their states are; further ones are refused.
     /// Default: 10,000.
     pub fn session_limit(mut self, count: usize) -> Self {

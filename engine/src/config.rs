@@ -38,6 +38,12 @@ pub struct EngineConfig {
     ///
     /// Default: 10,000. At 1, every run gets a new instance.
     pub runs_per_instance: u32,
+    /// Memory, in bytes, in which each image keeps the code of programs that run again and again,
+    /// so that they aren't compiled each time. It counts towards the memory limit from the start.
+    /// Code that wasn't used for long makes room.
+    ///
+    /// Default: 16 MiB, thousands of programs of 100 lines. At 0 every run compiles its program.
+    pub code_cache_bytes: usize,
 }
 
 /// The variable with the size above which a start reports the cache.
@@ -68,6 +74,7 @@ impl Default for EngineConfig {
             host: HostKind::default(),
             copy_on_write: true,
             runs_per_instance: 10_000,
+            code_cache_bytes: 16 << 20,
         }
     }
 }

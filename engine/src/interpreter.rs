@@ -24,11 +24,13 @@ use crate::interrupt::stop::StopHandle;
 use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::memory::tunables::InstanceMemory;
 use crate::run::outcome::{Afterwards, Outcome, Usage, Verdict};
-use crate::run::program::Program;
+use crate::run::program::{Entry, Program};
 use crate::run::transcript::{Stream, Transcript};
 use judge::{hit, judge};
 use turn::{Guest, OpenTurn, Servers, Turn, TurnKind};
 
+mod ahead;
+pub(crate) mod codes;
 pub(crate) mod engine;
 pub(crate) mod image;
 mod judge;
@@ -62,6 +64,8 @@ pub struct Interpreter {
     /// The runs of this instance, and the C++ exceptions that wasmer has kept from them.
     runs: u32,
     exceptions: u32,
+    /// Whether the last run was given code that was compiled ahead.
+    had_code: bool,
     is_lost: bool,
 }
 
@@ -94,6 +98,7 @@ impl Interpreter {
     ) -> (Outcome, Afterwards) {
         assert!(!self.is_lost, "a lost interpreter runs nothing");
         transcript.begin(limits);
+        self.had_code = false;
         let refused = if stop.requested().is_some() {
             // Nothing has run yet, so the interpreter is unchanged.
             Some(Verdict::Cancelled)
@@ -104,7 +109,9 @@ impl Interpreter {
             Some(verdict) => Outcome::not_run(verdict),
             None => {
                 let moment = Moment { last, reseed: self.life.is_copy, rehearse: false };
-                let request = agent::request(program, limits, moment);
+                let code = self.code(program);
+                self.had_code = code.is_some();
+                let request = agent::request(program, limits, moment, code.as_deref());
                 let turn = Turn { kind: TurnKind::Run, request };
                 let setup = RunSetup { program, limits, transcript: Arc::clone(transcript) };
                 let (outcome, _) = self.serve(turn, setup, stop);
@@ -137,7 +144,7 @@ impl Interpreter {
         let moment = Moment { last: true, rehearse: true, ..Moment::default() };
         let rehearsal = Program { source: "pass".to_owned(), ..Program::default() };
         for _ in 0..2 {
-            let request = agent::request(&rehearsal, &limits, moment);
+            let request = agent::request(&rehearsal, &limits, moment, None);
             let turn = Turn { kind: TurnKind::Run, request };
             let setup = RunSetup {
                 program: &rehearsal,
@@ -150,6 +157,23 @@ impl Interpreter {
             }
         }
         Prepared { outcome: with_output(outcome, &transcript), generators }
+    }
+
+    /// Returns the program's code, if it was compiled ahead.
+    fn code(&self, program: &Program) -> Option<Arc<[u8]>> {
+        let is_expression = match program.entry {
+            Entry::Statements => false,
+            Entry::Expression => true,
+            Entry::Call(_) => return None,
+        };
+        // Compiling takes memory, so without it objects have other addresses.
+        let image = self.image.as_ref().filter(|_| self.life.deterministic.is_none())?;
+        image.codes().code(&program.source, is_expression)
+    }
+
+    /// Returns whether the last run was given code that was compiled ahead.
+    pub fn had_code(&self) -> bool {
+        self.had_code
     }
 
     /// Returns why the program is refused before anything runs, if it is.

@@ -52,6 +52,15 @@ pub trait Interpreter {
     /// The interpreter can't be reset and must be replaced.
     fn reset(&mut self) -> Result<(), StartError>;
 
+    /// Does work of its source that later runs gain from. Called only while nothing has run since
+    /// it was started or reset; afterwards it is as after a reset.
+    ///
+    /// # Errors
+    /// As `reset`.
+    fn work_ahead(&mut self) -> Result<(), StartError> {
+        Ok(())
+    }
+
     /// Copies its state out. The interpreter keeps its state too.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use crate::session::Stowage;
 const SPAWN_DURATION: &str = "hatchery_spawn_duration_seconds";
 const RESTARTS: &str = "hatchery_actor_restarts_total";
 const STOW_DURATION: &str = "hatchery_stow_duration_seconds";
+const CODE_HITS: &str = "hatchery_code_cache_hits_total";
 
 /// Describes the metrics to the installed recorder.
 pub fn describe() {
@@ -19,6 +20,7 @@ pub fn describe() {
         Unit::Seconds,
         "Time to compress a parked session or spill it to disk."
     );
+    describe_counter!(CODE_HITS, "Runs of programs that had been compiled ahead.");
 }
 
 /// Records that an interpreter was started in this time.
@@ -29,6 +31,11 @@ pub(crate) fn spawned(took: Duration) {
 /// Records that a worker replaces one that ended.
 pub(crate) fn worker_restarted() {
     counter!(RESTARTS, "actor" => "worker").increment(1);
+}
+
+/// Records a run of a program that had been compiled ahead.
+pub(crate) fn had_code() {
+    counter!(CODE_HITS).increment(1);
 }
 
 /// Records that a session was stowed in this time.

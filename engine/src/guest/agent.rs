@@ -52,6 +52,9 @@ const LATE_FILES: [(&str, &str); 7] = [
 /// The source that asks the guest's `turn` for a run, once the agent serves it.
 pub(crate) const TURN: &str = "turn";
 
+/// The source that asks the agent to compile a program for later runs.
+pub(crate) const COMPILE: &str = "compile";
+
 /// The source that asks the agent to prepare the interpreter for an image.
 pub(crate) const PREPARE: &str = "prepare";
 
@@ -151,31 +154,45 @@ pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
 
 /// Returns everything that this module puts into the guest, for the key of an image.
 pub(crate) fn identity() -> String {
-    [&boot_source(), TURN, PREPARE, SITE].join("\n")
+    [&boot_source(), TURN, COMPILE, PREPARE, SITE].join("\n")
 }
 
-/// Encodes the request for a run: the source, the moment, and the most bytes of a result and of its
-/// data. Then, unless all are empty, the file's name, arguments, environment and optional fields.
-pub(crate) fn request(program: &Program, limits: &Limits, moment: Moment) -> Vec<u8> {
-    let mut items = vec![
-        program.source.as_str().into(),
-        Value::Int(moment.number() | integers()),
-        limits.result_bytes.into(),
-        limits.result_data_bytes.into(),
-    ];
+/// Encodes the request to compile a program. The reply is its code, or nothing.
+pub(crate) fn compile_request(source: &str, is_expression: bool) -> Vec<u8> {
+    Value::Tuple(vec![source.into(), is_expression.into()]).encode()
+}
+
+/// Encodes the request for a run: the source, the moment, the most bytes of a result and of its
+/// data; unless all are empty, the file's name, arguments, environment and optional fields; and the
+/// program's code, if it was compiled ahead.
+pub(crate) fn request(
+    program: &Program,
+    limits: &Limits,
+    moment: Moment,
+    code: Option<&[u8]>,
+) -> Vec<u8> {
     let given = given(program);
     let Program { filename, args, env, .. } = program;
-    if filename.is_some() || !args.is_empty() || !env.is_empty() || !given.is_empty() {
+    let is_plain = filename.is_none() && args.is_empty() && env.is_empty() && given.is_empty();
+    let around = (!is_plain).then(|| {
         let args = args.iter().map(|argument| Value::from(argument.as_str()));
         let env = env.iter().map(|(name, value)| (name.as_str(), Value::from(value.as_str())));
-        items.push(Value::List(vec![
+        Value::List(vec![
             filename.as_deref().into(),
             Value::List(args.collect()),
             Value::dict(env),
             if given.is_empty() { Value::None } else { Value::dict(given) },
-        ]));
-    }
-    Value::Tuple(items).encode()
+        ])
+    });
+    Value::Tuple(vec![
+        program.source.as_str().into(),
+        Value::Int(moment.number() | integers()),
+        limits.result_bytes.into(),
+        limits.result_data_bytes.into(),
+        around.into(),
+        code.map(|code| Value::Bytes(code.into())).into(),
+    ])
+    .encode()
 }
 
 /// Returns the optional fields of a request.
@@ -408,7 +425,7 @@ for name in 'hatchery._nothing', 'hatchery._wire.nothing':
     except ModuleNotFoundError:
         continue
     assert False, name
-request = ('1 / 0', wire.LAST, 1000, 0)
+request = ('1 / 0', wire.LAST, 1000, 0, None, None)
 frames = []
 def call(frame):
     frames.append(frame)
@@ -452,16 +469,22 @@ sys.stdout.write(frames[-1][5:].decode())
         let moment = Moment { last: true, ..Moment::default() };
         let expected = serde_json::json!([
             "print('ä')", 9, 5_u64 << 30, 64 << 20, [null, ["a"], {"NAME": "value"}, null],
+            null,
         ]);
         assert_eq!(
-            crate::run::value::marshal::as_python_reads(&request(&program, &limits, moment)),
+            crate::run::value::marshal::as_python_reads(&request(&program, &limits, moment, None)),
             expected
         );
         let plain = Program { source: "x = 1".to_owned(), ..Program::default() };
         let moment = Moment { reseed: true, rehearse: true, ..Moment::default() };
-        let expected = serde_json::json!(["x = 1", 14, 5_u64 << 30, 64 << 20]);
+        let expected = serde_json::json!(["x = 1", 14, 5_u64 << 30, 64 << 20, null, b"code"]);
         assert_eq!(
-            crate::run::value::marshal::as_python_reads(&request(&plain, &limits, moment)),
+            crate::run::value::marshal::as_python_reads(&request(
+                &plain,
+                &limits,
+                moment,
+                Some(b"code")
+            )),
             expected
         );
         for (program, expected) in [
@@ -482,7 +505,7 @@ sys.stdout.write(frames[-1][5:].decode())
                 serde_json::json!([null, [], {}, {"stdin": "read"}]),
             ),
         ] {
-            let sent = request(&program, &limits, Moment::default());
+            let sent = request(&program, &limits, Moment::default(), None);
             assert_eq!(crate::run::value::marshal::as_python_reads(&sent)[4], expected);
         }
         let spec = ImageSpec { preload: vec!["json".to_owned()], ..ImageSpec::default() };
@@ -508,6 +531,9 @@ sys.stdout.write(frames[-1][5:].decode())
         }
         assert_eq!(none.number(), 0);
         assert!(wire.contains(&format!("\nTAKES_ALL_INTEGERS = {TAKES_ALL_INTEGERS}\n")));
+        for (name, word) in [("TURN", TURN), ("COMPILE", COMPILE), ("PREPARE", PREPARE)] {
+            assert!(wire.contains(&format!("\n{name}_WORD = b\"{word}\"\n")), "{name}");
+        }
     }
 
     #[test]
@@ -645,7 +671,7 @@ sys.stdout.write(frames[-1][5:].decode())
             workdir: Some("/workspace/a".to_owned()),
             ..Program::default()
         };
-        let sent = request(&program, &Limits::default(), Moment::default());
+        let sent = request(&program, &Limits::default(), Moment::default(), None);
         let expected = serde_json::json!({
             "call": {
                 "module": "json", "function": "dumps", "args": [["plain", 1]],

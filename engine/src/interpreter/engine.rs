@@ -35,6 +35,7 @@ struct EngineInner {
     host: HostKind,
     copy_on_write: bool,
     runs_per_instance: u32,
+    code_cache_bytes: usize,
     /// Where interpreters of this build keep what interrupts need; known once one has started.
     offsets: OnceLock<Option<Offsets>>,
     build: PythonBuild,
@@ -102,6 +103,7 @@ impl Engine {
                 host: config.host,
                 copy_on_write: config.copy_on_write,
                 runs_per_instance: config.runs_per_instance,
+                code_cache_bytes: config.code_cache_bytes,
                 offsets: OnceLock::new(),
                 build,
                 cache,
@@ -171,6 +173,10 @@ impl Engine {
 
     pub(crate) fn runs_per_instance(&self) -> u32 {
         self.inner.runs_per_instance
+    }
+
+    pub(crate) fn code_cache_bytes(&self) -> usize {
+        self.inner.code_cache_bytes
     }
 
     /// Returns the memory of the compiled build that the system can't reclaim, in bytes: about

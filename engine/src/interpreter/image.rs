@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::build::packages::info::PackageInfo;
 use crate::host::layout::Layout;
 use crate::host::wasi::HostState;
+use crate::interpreter::codes::CodeCache;
 use crate::interpreter::engine::Engine;
 use crate::interrupt::raise::Offsets;
 use crate::memory::image::MemoryImage;
@@ -91,6 +92,8 @@ struct ImageInner {
     facts: Facts,
     /// The difference between the image and an interpreter that hasn't run: none.
     pristine: Arc<MemoryPatch>,
+    /// The code of programs that run again and again.
+    codes: CodeCache,
 }
 
 /// What the host needs to know about the interpreter in the image.
@@ -142,14 +145,21 @@ impl Image {
                 host,
                 facts,
                 pristine,
+                codes: CodeCache::new(engine.code_cache_bytes()),
             }),
         }
     }
 
-    /// Returns the memory that all interpreters on it share, in bytes: the image's and the compiled
-    /// module's.
+    /// Returns the memory that all interpreters on it share, in bytes: the image's, the compiled
+    /// module's, and the most that the code of programs takes.
     pub fn shared_bytes(&self) -> u64 {
-        self.inner.info.memory_bytes + self.inner.engine.module_bytes()
+        let engine = &self.inner.engine;
+        self.inner.info.memory_bytes + engine.module_bytes() + engine.code_cache_bytes() as u64
+    }
+
+    /// Returns the number of programs whose code it keeps, and the memory that they take, in bytes.
+    pub fn code_cache_size(&self) -> (usize, usize) {
+        self.inner.codes.size()
     }
 
     /// Returns its description.
@@ -175,6 +185,10 @@ impl Image {
 
     pub(crate) fn facts(&self) -> &Facts {
         &self.inner.facts
+    }
+
+    pub(crate) fn codes(&self) -> &CodeCache {
+        &self.inner.codes
     }
 
     pub(crate) fn pristine(&self) -> &Arc<MemoryPatch> {

@@ -160,6 +160,7 @@ impl Interpreter {
             throws,
             runs: 0,
             exceptions: 0,
+            had_code: false,
             is_lost: false,
         };
         Ok((interpreter, instance))

@@ -35,6 +35,7 @@ pub(super) struct Turn {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TurnKind {
     Run,
+    Compile,
     Prepare,
 }
 
@@ -42,6 +43,7 @@ impl TurnKind {
     fn source(self) -> &'static str {
         match self {
             Self::Run => agent::TURN,
+            Self::Compile => agent::COMPILE,
             Self::Prepare => agent::PREPARE,
         }
     }
@@ -134,6 +136,7 @@ impl<'a> OpenTurn<'a> {
                     door.open(turn.request, cap);
                     door.allow(calls(program, limits, guest.gate, &transcript));
                 }
+                TurnKind::Compile => door.open(turn.request, cap),
                 TurnKind::Prepare => door.open_to_prepare(turn.request, cap),
             }
             door.show_in(&transcript, limits.display_bytes);

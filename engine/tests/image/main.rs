@@ -1,6 +1,8 @@
 //! Images and sessions on the real build, without the layers above: where an interpreter begins,
 //! what it returns to, and what it carries along.
 
+/// Programs that run again and again are compiled ahead.
+mod codes;
 /// Packages beyond those of the build, and imports of modules that don't exist.
 mod packages;
 /// Packed sessions continue as if they had only been parked.

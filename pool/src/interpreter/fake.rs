@@ -43,6 +43,8 @@ pub enum Step {
     Run,
     /// An interpreter is reset.
     Reset,
+    /// An interpreter works ahead.
+    Ahead,
     /// A state is parked.
     Park,
     /// A state is attached.
@@ -394,6 +396,11 @@ impl Interpreter for FakeInterpreter {
         self.shared.pass(Step::Reset, None)?;
         self.state = FakeState::default();
         Ok(())
+    }
+
+    fn work_ahead(&mut self) -> Result<(), StartError> {
+        assert_eq!(self.state, FakeState::default(), "only a fresh interpreter works ahead");
+        self.shared.pass(Step::Ahead, None)
     }
 
     fn park(&mut self) -> Result<Parked, StartError> {

@@ -9,6 +9,7 @@ use engine::{
 };
 
 use super::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
+use crate::metrics;
 use crate::task::Task;
 
 impl ParkedState for SessionState {
@@ -50,11 +51,19 @@ impl InterpreterSource for Image {
 impl Interpreter for engine::Interpreter {
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards) {
         let Task { program, limits, transcript, stop, .. } = task;
-        engine::Interpreter::run(self, program, limits, transcript, stop, last)
+        let ended = engine::Interpreter::run(self, program, limits, transcript, stop, last);
+        if self.had_code() {
+            metrics::had_code();
+        }
+        ended
     }
 
     fn reset(&mut self) -> Result<(), StartError> {
         engine::Interpreter::reset(self)
+    }
+
+    fn work_ahead(&mut self) -> Result<(), StartError> {
+        self.compile_ahead()
     }
 
     fn park(&mut self) -> Result<Parked, StartError> {

@@ -93,7 +93,9 @@ impl<'a> Slot<'a> {
         let began = now();
         let worker = self.worker();
         tracing::info_span!("reset", %worker).in_scope(|| self.make_pristine())?;
-        Ok(Next::Order(Some(since(began))))
+        let took = since(began);
+        self.work_ahead()?;
+        Ok(Next::Order(Some(took)))
     }
 
     /// Parks the session that is here, if any, so that other workers can have it.
@@ -316,6 +318,18 @@ impl<'a> Slot<'a> {
         }
         self.interpreter()?;
         self.is_pristine = true;
+        Ok(())
+    }
+
+    /// Lets the interpreter do work that later runs gain from, before it is offered again.
+    fn work_ahead(&mut self) -> Result<(), StartError> {
+        let Some(interpreter) = &mut self.interpreter else { return Ok(()) };
+        if let Err(error) = interpreter.work_ahead() {
+            let worker = self.worker();
+            tracing::warn!(%worker, %error, "replacing an interpreter that could not be reset");
+            (self.interpreter, self.is_pristine) = (None, false);
+            self.make_pristine()?;
+        }
         Ok(())
     }
 

@@ -82,12 +82,12 @@ def parts(frame):
 
 def request_for(
     source, filename=None, args=(), env=(), given=None, last=False, reseed=False, rehearse=False,
-    result_bytes=1 << 20, data_bytes=1 << 20, is_wide=False,
+    result_bytes=1 << 20, data_bytes=1 << 20, is_wide=False, code=None,
 ):
     """Returns what the host sends for a run."""
     moment = LAST * last | RESEED * reseed | REHEARSE * rehearse | TAKES_ALL_INTEGERS * is_wide
     around = [filename, list(args), dict(env), given]
-    return source, moment, result_bytes, data_bytes, *([around] if any(around) else ())
+    return source, moment, result_bytes, data_bytes, around if any(around) else None, code
 
 
 class AgentCase(unittest.TestCase):

@@ -18,7 +18,7 @@ import os
 import sys
 import weakref
 
-from hatchery._compile import RESULT, awaits, compile_program
+from hatchery._compile import RESULT, awaits, code_of, compile_program, read_code
 from hatchery._describe import cut, describe_barely, describe_exception, describe_interrupt
 from hatchery._describe import describe_value, text_of
 from hatchery._host import bridge
@@ -27,9 +27,11 @@ from hatchery._image import prepare, reseed
 from hatchery._streams import clear, flush_files, flush_streams, new_main, open_stdin, put_back
 from hatchery._streams import reopen_streams, run_exit_functions
 from hatchery._values import data_fields, to_object
-from hatchery._wire import FETCH, HELLO, LAST, NO_ROOM, NO_VALUE, PREPARE_WORD, PROGRAM_BEGINS
-from hatchery._wire import PROGRAM_OVER, REHEARSE, RESEED, TAKES_ALL_INTEGERS, VALUE_IS_NONE
-from hatchery._wire import decode_request, encode_json, put_forms, reply_frame
+from hatchery._wire import COMPILE_WORD, FETCH, HELLO, LAST, NO_ROOM, NO_VALUE, PREPARE_WORD
+from hatchery._wire import PROGRAM_BEGINS, PROGRAM_OVER, REHEARSE, REPLY, RESEED, TAKES_ALL_INTEGERS
+from hatchery._wire import TURN_WORD, VALUE_IS_NONE, decode_request, encode_json, put_forms
+from hatchery._wire import reply_frame
+
 
 # Memory in which to describe an exception.
 RESERVE_BYTES = 1 << 20
@@ -87,10 +89,12 @@ class Agent:
         Returns what that function does: a status, and whether to shut down the interpreter.
         """
         try:
-            if word == PREPARE_WORD:
-                prepare(self)
-            else:
+            if word == TURN_WORD:
                 self.turn()
+            elif word == COMPILE_WORD:
+                self._call(REPLY + code_of(*self._decode(self._call(FETCH))))
+            elif word == PREPARE_WORD:
+                prepare(self)
         except BaseException:
             return 1, False
         return 0, False
@@ -123,12 +127,13 @@ class Agent:
         except BaseException as error:
             # From an audit hook that an earlier program left, since `marshal` raises audit events.
             return reply_frame({"kind": "raised", **describe_barely(error)}, self._encode)
-        source, moment, cap, data_bytes, *around = request
+        source, moment, cap, data_bytes, around, code = request
         del request
         if moment & RESEED:
             reseed(self._generators)
         self._bridge.begin_turn(not moment & LAST)
-        reopen_streams()
+        if self._turns:
+            reopen_streams()
         sys.modules["__main__"] = self.main
         # The program's replacements are for its runs; the host's flush must not use them in
         # between.
@@ -138,7 +143,7 @@ class Agent:
             streams.update(self._replaced)
         try:
             self._call(PROGRAM_BEGINS)
-            reply, buffers = self._run(source, moment, cap, data_bytes, around)
+            reply, buffers = self._run(source, code, moment, cap, data_bytes, around)
             self._call(PROGRAM_OVER)
         except KeyboardInterrupt as error:
             # It arrived after the program's end, while that was being described. The host raises it
@@ -175,24 +180,27 @@ class Agent:
         except Exception as error:
             raise MemoryError from error
 
-    def _run(self, source, moment, cap, data_bytes, around):
+    def _run(self, source, code, moment, cap, data_bytes, around):
         buffers, is_interrupted = [], False
         self._displays.begin(cap)
         try:
             given = None
             if around:
-                name, args, env, given = around.pop()
+                name, args, env, given = around
+                around.clear()
                 filename = self._prepare(name, args, env, given)
                 del args, env
             else:
                 filename = self._prepare()
             try:
-                self._bridge.catch_up()
+                if not moment & LAST:
+                    self._bridge.catch_up()
                 if given is None:
-                    has_value, value = self._execute(source, filename)
+                    has_value, value = self._execute(source, code, filename)
                 else:
-                    has_value, value = self._execute_with(given, source, filename)
-                self._bridge.catch_up()
+                    has_value, value = self._execute_with(given, source, code, filename)
+                if not moment & LAST:
+                    self._bridge.catch_up()
             finally:
                 # Keep nothing beyond the program's own end.
                 given = None
@@ -318,27 +326,33 @@ class Agent:
 
             sys.stdin = open_lines(self._bridge.call, given["stdin"])
 
-    def _execute_with(self, given, source, filename):
+    def _execute_with(self, given, source, code, filename):
         """Like `_execute`, with the optional fields of the request."""
         for name, value in given.get("variables", {}).items():
             self.main.__dict__[name] = to_object(value)
         if "call" in given:
             return True, self._called(**given["call"])
-        has_value, value = self._execute(source, filename, given.get("expression", False))
+        has_value, value = self._execute(source, code, filename, given.get("expression", False))
         if value is not None and given.get("prompt"):
             # As `sys.displayhook` does; a `_` of the program hides it.
             builtins._ = value
         return has_value, value
 
-    def _execute(self, source, filename, is_expression=False):
-        """Runs the program; returns whether it ends in an expression, and its value."""
+    def _execute(self, source, code, filename, is_expression=False):
+        """Runs the program; returns whether it ends in an expression, and its value.
+
+        `code` is what the host has compiled it to, if it has.
+        """
         if "\n" in source or "\r" in source or not source:
             lines = io.StringIO(source, newline=None).readlines()
         else:
             lines = [source]
         linecache.cache[filename] = len(source), None, lines, filename
         namespace = self.main.__dict__
-        body, last = compile_program(source, filename, is_expression)
+        if code is None:
+            body, last = compile_program(source, filename, is_expression)
+        else:
+            body, last = read_code(code, source, filename)
         if body is not None:
             if awaits(body):
                 run_coroutine(eval(body, namespace))

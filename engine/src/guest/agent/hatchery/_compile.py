@@ -2,11 +2,19 @@
 
 Every program could be compiled through its syntax tree. For a short one that takes longer than all
 the rest, so no tree is made where the last line tells enough.
+
+The host keeps what programs compile to that run again and again, and sends it with them. Such code
+is made ahead, by `code_of`, in an interpreter that runs nothing else.
 """
 
 import __future__
+import _imp
 import ast
 import re
+import types
+from sys import audit
+
+from hatchery._wire import decode_request, encode_request
 
 # Compiler flags of every `from __future__ import …`.
 FUTURE_FLAGS = 0
@@ -16,6 +24,11 @@ for _name in __future__.all_feature_names:
 COROUTINE = 0x80
 # Where a program that awaits leaves its value at its end, until the value is taken.
 RESULT = "__hatchery_result__"
+# The name in code that was made ahead; most programs have it anyway.
+USUAL_NAME = "<job>"
+# Larger integers aren't code that is made ahead: a program can limit how long literals may be, to
+# no less than 640 digits.
+MOST_BITS = 2000
 
 # The strings in a line without `\`, three quotes in a row, or `{` together with a string.
 find_texts = re.compile(r"'[^']*'|\"[^\"]*\"").sub
@@ -53,6 +66,54 @@ def compile_program(source, filename, is_expression=False):
         except SyntaxError:
             pass  # the tree tells whether it is an expression, and which error to report
     return compile_tree(source, filename)
+
+
+def code_of(source, is_expression):
+    """Returns what the program compiles to, as bytes for `read_code`.
+
+    Returns nothing if each run must compile the program itself: it is no valid program, compiling
+    it gives a warning, or reading the code back would change it.
+    """
+    import warnings
+
+    # The interpreter is reset after this.
+    warnings.simplefilter("error")
+    try:
+        parts = compile_program(source, USUAL_NAME, is_expression)
+        code = encode_request(parts)
+        return code if reads_back(parts, decode_request(code)) else b""
+    except (SyntaxError, ValueError, RecursionError, MemoryError, Warning):
+        return b""
+
+
+def read_code(code, source, filename):
+    """Returns what `compile_program` would."""
+    # As compiling does, for the hooks of a session.
+    audit("compile", source.encode(), filename)
+    body, last = decode_request(code)
+    if filename != USUAL_NAME:
+        for part in (body, last):
+            if type(part) is types.CodeType:
+                _imp._fix_co_filename(part, filename)
+    # The agent compares it by identity.
+    return body, RESULT if last == RESULT else last
+
+
+def reads_back(one, other):
+    """Whether a constant is the same after `marshal`.
+
+    That includes the order of a set, which a loop over a set of constants shows.
+    """
+    kind = type(one)
+    if kind is not type(other):
+        return False
+    if kind is types.CodeType:
+        return one == other and reads_back(one.co_consts, other.co_consts)
+    if kind is tuple or kind is frozenset:
+        return len(one) == len(other) and all(map(reads_back, one, other))
+    if kind is int:
+        return one == other and one.bit_length() <= MOST_BITS
+    return one == other
 
 
 def is_one_assignment(source):

@@ -5,8 +5,9 @@ import importlib
 import sys
 import types
 
+from hatchery._compile import compile_program
 from hatchery._describe import describe_exception
-from hatchery._streams import ease_logging, flush_streams, new_main
+from hatchery._streams import ease_logging, flush_streams, new_main, reopen_streams
 from hatchery._wire import FETCH, IMMORTAL, LAST, REHEARSE, SEEDED, encode_request, reply_frame
 
 # The number of objects that one message makes immortal.
@@ -42,7 +43,7 @@ def prepare(agent):
             importlib.import_module(name)
         agent._generators = list(shared_generators())
         if request["setup"] is not None:
-            agent._execute(request["setup"], request["setup_name"])
+            agent._execute(request["setup"], None, request["setup_name"])
             agent._image_names = dict(agent.main.__dict__)
         ease_logging(REHEARSED_TIMES)
         reply = {"kind": "completed", "has_value": False, "value": None, "repr": None}
@@ -51,18 +52,22 @@ def prepare(agent):
     finally:
         sys.modules["__main__"] = agent._between
     flush_streams()
+    reopen_streams()
     # Frozen, so that the collection at the end of each rehearsal is quick.
     gc.freeze()
-    for source in REHEARSALS * REHEARSED_TIMES:
-        rehearse(agent, source)
+    code = encode_request(compile_program(REHEARSALS[0], "<job>"))
+    for _ in range(REHEARSED_TIMES):
+        for source in REHEARSALS:
+            rehearse(agent, source, None)
+        rehearse(agent, REHEARSALS[0], code)
     gc.unfreeze()
     settle(agent)
     agent._call(reply_frame(reply, agent._encode))
 
 
-def rehearse(agent, source):
+def rehearse(agent, source, code):
     """Serves a made-up request, so that what a first run creates is part of the image."""
-    answer = encode_request((source, LAST | REHEARSE, 1000, 0))
+    answer = encode_request((source, LAST | REHEARSE, 1000, 0, None, code))
     call, agent._call = agent._call, lambda frame: answer if frame == FETCH else b""
     main = agent.main
     agent.turn()

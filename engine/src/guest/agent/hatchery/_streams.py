@@ -52,6 +52,19 @@ def open_stdin():
 
 
 def flush_streams():
+    streams, ours = sys.__dict__, OPENED
+    out, err = streams.get("stdout"), streams.get("stderr")
+    try:
+        # As almost always: they are those opened here, and buffer nothing.
+        if (
+            out is ours["stdout"] is streams["__stdout__"]
+            and err is ours["stderr"] is streams["__stderr__"]
+            and out.write_through
+            and err.write_through
+        ):
+            return
+    except BaseException:
+        pass
     for name in ("stdout", "stderr"):
         stream = sys.__dict__.get(name)
         if stream is not OPENED.get(name) or not writes_through(stream):

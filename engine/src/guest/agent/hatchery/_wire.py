@@ -1,9 +1,9 @@
 """What passes through the door to the host; `engine/src/guest/agent/wire.rs` is the other side.
 
 A request comes in the format of `marshal`. The request for a run is a tuple: the source, the
-moment, and the most bytes of a result and of its data; then, unless all are empty, a list of the
-file's name, arguments, environment and optional fields. A reply is a header in JSON and buffers of
-raw bytes.
+moment, the most bytes of a result and of its data; a list of the file's name, arguments,
+environment and optional fields, or `None` if all are empty; and the program's code, or `None` if it
+wasn't compiled ahead. A reply is a header in JSON and buffers of raw bytes.
 """
 
 import json
@@ -23,7 +23,10 @@ CANCEL = b"\x12"
 FUNCTIONS = b"\x13"
 DISPLAY = b"\x08"
 
-# The source that the host sends to prepare an image.
+# The sources that the host sends instead of a program's: to run a program, to compile one for later
+# runs, and to prepare an image.
+TURN_WORD = b"turn"
+COMPILE_WORD = b"compile"
 PREPARE_WORD = b"prepare"
 
 # The flags of a run's moment; `engine/src/guest/agent.rs` has the same values.

@@ -1,0 +1,92 @@
+//! Compiling ahead: an interpreter in which nothing has run compiles a program for later runs of
+//! all interpreters on its image.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Interpreter;
+use super::turn::{Guest, OpenTurn, Servers, Turn, TurnKind};
+use crate::error::StartError;
+use crate::guest::agent;
+use crate::host::env::RunSetup;
+use crate::interpreter::codes::Wanted;
+use crate::interpreter::session::Life;
+use crate::interrupt::stop::StopHandle;
+use crate::limits::Limits;
+use crate::run::program::Program;
+
+/// Ends the compiling of a program that takes too long; 256 KiB of ordinary code take 0.2 s.
+const MOST_TIME: Duration = Duration::from_millis(500);
+/// The memory that compiling may take beyond the image.
+const MOST_MEMORY_BYTES: usize = 64 << 20;
+/// The longest code of a program, in proportion to its source; ordinary code takes twice as much.
+const MOST_GROWTH: usize = 8;
+const LEAST_CODE_BYTES: usize = 64 << 10;
+
+impl Interpreter {
+    /// Compiles a program that was run repeatedly, if there is one, and returns the interpreter to
+    /// its image. Does nothing on an interpreter in which a program has run since it was as in its
+    /// image.
+    ///
+    /// # Errors
+    /// As [`Self::reset`].
+    pub fn compile_ahead(&mut self) -> Result<(), StartError> {
+        // Code must not come from a memory that another program could have prepared.
+        if self.is_lost || self.life != Life::default() {
+            return Ok(());
+        }
+        let Some(image) = self.image.clone() else { return Ok(()) };
+        let Some(wanted) = image.codes().wanted() else { return Ok(()) };
+        let code = self.compile(&wanted, image.memory().bytes().len() + MOST_MEMORY_BYTES);
+        image.codes().put(&wanted, code.as_deref());
+        self.reset()
+    }
+
+    /// Returns the code of a program; `None` if each run has to compile it. The interpreter must be
+    /// reset afterwards.
+    #[tracing::instrument(level = "debug", skip_all)]
+    fn compile(&mut self, wanted: &Wanted, memory_bytes: usize) -> Option<Vec<u8>> {
+        let most = LEAST_CODE_BYTES.max(MOST_GROWTH * wanted.source.len());
+        let limits = Limits {
+            wall_time: MOST_TIME,
+            grace: Duration::ZERO,
+            memory_bytes,
+            output_bytes: 0,
+            result_bytes: 0,
+            result_data_bytes: most,
+            ..Limits::default()
+        };
+        let memory = Arc::clone(self.memory.shared());
+        let guest = Guest {
+            store: &mut self.store,
+            alloc: &self.alloc,
+            turn: &self.turn,
+            gate: &self.gate,
+            memory: &memory,
+        };
+        let servers = Servers {
+            host: &mut *self.host,
+            door: &self.door,
+            control: &self.control,
+            throws: &self.throws,
+        };
+        let transcript = Arc::default();
+        let program = Program::default();
+        let setup = RunSetup { program: &program, limits: &limits, transcript };
+        let request = agent::compile_request(&wanted.source, wanted.is_expression);
+        let turn = Turn { kind: TurnKind::Compile, request };
+        let stop = StopHandle::default();
+        let turn = OpenTurn::open(guest, servers, turn, setup, &stop).ok()?;
+        // Lost until it has come back from the guest.
+        self.is_lost = true;
+        self.runs += 1;
+        self.life.has_run = true;
+        let turn = turn.run();
+        self.exceptions = self.exceptions.saturating_add(turn.thrown);
+        turn.host.end(false);
+        let is_whole = matches!(turn.ended, Ok(Ok(0))) && turn.asked.stop.is_none();
+        self.is_lost = !is_whole || memory.is_revoked();
+        let is_usable = is_whole && turn.asked.interrupt.is_none();
+        turn.reply.filter(|code| is_usable && !code.is_empty() && code.len() <= most)
+    }
+}
