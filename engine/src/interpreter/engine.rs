@@ -2,10 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
-use wasmer::Module;
-
 use crate::build::library::Library;
+use crate::build::module::CompiledModule;
 use crate::build::packages::Package;
 use crate::build::packages::inventory::{self, Inventory};
 use crate::build::python::PythonBuild;
@@ -20,6 +18,7 @@ use crate::host::wasi::{HostState, Wasi};
 use crate::host::wasix::WasixHost;
 use crate::interrupt::raise::Offsets;
 use crate::memory::{self, GuestMemory};
+use parking_lot::Mutex;
 
 /// A Python build, compiled and loaded. Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -29,7 +28,7 @@ pub struct Engine {
 
 struct EngineInner {
     engine: wasmer::Engine,
-    module: Module,
+    module: CompiledModule,
     library: Arc<Library>,
     layout: Layout,
     host: HostKind,
@@ -173,11 +172,10 @@ impl Engine {
         self.inner.runs_per_instance
     }
 
-    /// Returns the memory of the compiled build that the system can't reclaim, in bytes: about
-    /// three quarters of its file, which wasmer copies when it loads it (260 of 345 MB, by
-    /// `RssAnon`). The rest is pages of the file. Asks the filesystem.
+    /// Returns the memory of the compiled build that the system can't reclaim, in bytes: what wasmer
+    /// makes of its index. The code is pages of the cached file. Asks the filesystem.
     pub fn module_bytes(&self) -> u64 {
-        module::cached_bytes(&self.inner.cache, self.inner.build.wasm_sha256()) / 4 * 3
+        module::cached_index_bytes(&self.inner.cache, self.inner.build.wasm_sha256())
     }
 
     /// Reads the WebAssembly module.
@@ -189,7 +187,7 @@ impl Engine {
         &self.inner.engine
     }
 
-    pub(crate) fn module(&self) -> &Module {
+    pub(crate) fn module(&self) -> &CompiledModule {
         &self.inner.module
     }
 }

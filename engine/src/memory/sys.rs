@@ -184,6 +184,24 @@ impl Drop for Reservation {
     }
 }
 
+/// Maps code from a file, readable and executable, over pages of this process.
+///
+/// # Safety
+/// The pages belong to the caller, who unmaps them, and nobody uses what they held. The file has
+/// code for these addresses, and nobody changes it while it is mapped.
+pub(crate) unsafe fn map_code(
+    address: usize,
+    len: usize,
+    file: &File,
+    file_offset: u64,
+) -> io::Result<()> {
+    let address = ptr::with_exposed_provenance_mut(address);
+    let flags = ProtFlags::READ | ProtFlags::EXEC;
+    // SAFETY: the caller's promise.
+    unsafe { mmap(address, len, flags, MapFlags::PRIVATE | MapFlags::FIXED, file, file_offset) }?;
+    Ok(())
+}
+
 /// A file, mapped for reading and shared with everybody else who maps it.
 #[derive(Debug)]
 pub(crate) struct FileView {
@@ -220,6 +238,16 @@ impl FileView {
 
     pub(crate) fn bytes(&self) -> &[u8] {
         self.part(0..self.len)
+    }
+
+    /// Returns the pages that were read to the system, which maps them again when they are read.
+    pub(crate) fn forget(&self) {
+        // SAFETY: the range is our mapping, of a file that nobody writes to, so nothing is lost.
+        let advised =
+            unsafe { madvise(self.start.as_ptr().cast(), self.len, Advice::LinuxDontNeed) };
+        if let Err(error) = advised {
+            tracing::debug!(%error, "the pages of a file stay mapped");
+        }
     }
 
     /// Lends part of the file. If the file is still written to, the caller lends only parts that
