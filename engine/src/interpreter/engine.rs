@@ -50,7 +50,7 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Installs the build, compiles it unless this machine has done so, and loads it: 0.5 s when
+    /// Installs the build, compiles it unless this machine has done so, and loads it: 0.1 s when
     /// both are cached, minutes at the first start on a machine. Blocks the thread.
     ///
     /// # Errors
@@ -172,8 +172,9 @@ impl Engine {
         self.inner.runs_per_instance
     }
 
-    /// Returns the memory of the compiled build that the system can't reclaim, in bytes: what wasmer
-    /// makes of its index. The code is pages of the cached file. Asks the filesystem.
+    /// Returns the memory of the compiled build that the system can't reclaim, in bytes: about as
+    /// much as the index of its file has, of which wasmer makes its tables. The code is pages of the
+    /// cached file, shared by all processes. Asks the filesystem.
     pub fn module_bytes(&self) -> u64 {
         module::cached_index_bytes(&self.inner.cache, self.inner.build.wasm_sha256())
     }

@@ -33,6 +33,7 @@ pub(crate) use code::InitialData;
 
 /// The bytes of the hash that binds the two files to each other.
 const BINDING_BYTES: usize = 32;
+const LARGE_PAGE_BYTES: u64 = 2 << 20;
 
 /// Makes the compiler's output such that [`split`] takes it.
 pub(super) fn configure(compiler: &mut Cranelift) {

@@ -6,6 +6,8 @@ use std::ops::Range;
 
 use wasmer::sys::vm::TrapCode;
 
+use super::LARGE_PAGE_BYTES;
+
 pub(super) const MODULE_INFO: &[u8] = wasmer_compiler::WASMER_MODULE_INFO_SECTION_NAME;
 const FUNCTIONS: &[u8] = wasmer_compiler::WASMER_FUNCTION_OFFSETS_SECTION_NAME;
 const TRAPS: &[u8] = wasmer_compiler::WASMER_TRAPS_SECTION_NAME;
@@ -22,7 +24,7 @@ const EXECUTABLE: u32 = 1;
 const UNUSED: u32 = 0;
 const WITHOUT_BYTES: u32 = 8;
 const ALLOCATED: u64 = 2;
-/// What fills the files up to the next part.
+/// The alignment of sections that are not mapped.
 const ALIGNMENT: usize = 16;
 
 /// An ELF image. Every range of it that is named here lies inside of it.
@@ -140,6 +142,11 @@ impl<'a> Image<'a> {
             put(&mut index, entry + 8, at as u64)?;
             moved.push((segment.clone(), at));
         }
+        // wasmer reserves as much as all segments take, and the kernel puts a reservation of whole
+        // large pages where large pages begin.
+        let (entry, last) = self.segments.last()?;
+        let end = (last.address + last.len).next_multiple_of(LARGE_PAGE_BYTES);
+        put(&mut index, entry + 40, end - last.address)?;
         let mut table = Vec::with_capacity(self.sections.len() * SECTION_BYTES);
         for (number, section) in self.sections.iter().enumerate() {
             let mut entry = section.entry;

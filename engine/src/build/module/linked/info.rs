@@ -13,6 +13,9 @@ pub(super) struct Segment {
     pub(super) bytes: Box<[u8]>,
 }
 
+/// The custom section with the names of functions, most of what wasmer knows of a module.
+const NAMES: &str = "name";
+
 /// Returns the description without the initial contents of the memory, which are returned beside it,
 /// and without the names of functions, which only traces would show.
 #[expect(unsafe_code, reason = "wasmer's interface for its own format")]
@@ -24,6 +27,9 @@ pub(super) fn without_data(description: &[u8]) -> Result<(Vec<u8>, Vec<Segment>)
     let mut module = module.map_err(|error| error.to_string())?;
     let info = Arc::get_mut(&mut module.compile_info.module).ok_or("the description is shared")?;
     info.function_names.clear();
+    if let Some(names) = info.custom_sections.get(NAMES) {
+        info.custom_sections_data[*names] = Box::default();
+    }
     // A start function would run before the memory has its contents.
     let data = match info.start_function {
         None => segments(&module.data_initializers),
