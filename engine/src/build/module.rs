@@ -29,6 +29,10 @@ use throws::CountThrows;
 
 pub(crate) mod imports;
 mod key;
+#[cfg(target_os = "linux")]
+pub(crate) mod linked;
+#[cfg(not(target_os = "linux"))]
+#[path = "module/linked_disabled.rs"]
 pub(crate) mod linked;
 mod locks;
 mod safepoints;

@@ -21,6 +21,7 @@ const SECTION_BYTES: usize = 64;
 /// Types and flags of segments and sections.
 const LOADED: u32 = 1;
 const EXECUTABLE: u32 = 1;
+const READABLE: u32 = 4;
 const UNUSED: u32 = 0;
 const WITHOUT_BYTES: u32 = 8;
 const ALLOCATED: u64 = 2;
@@ -130,7 +131,9 @@ impl<'a> Image<'a> {
         for (entry, segment) in &self.segments[1..] {
             let within = (segment.address % segment.alignment) as usize;
             if segment.address == text.start {
-                // One byte, which is never read: wasmer can't map a segment without any.
+                // Reserved and not executable: that is up to who maps the code there. It has one
+                // byte, which is never read, since wasmer can't map a segment without any.
+                index.get_mut(entry + 4..entry + 8)?.copy_from_slice(&READABLE.to_le_bytes());
                 put(&mut index, entry + 8, segment.alignment + within as u64)?;
                 put(&mut index, entry + 32, 1)?;
                 continue;
