@@ -10,7 +10,7 @@ use toml::Table;
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
 const ALLOWED: [(&str, &[&str]); 6] = [
     ("replace", &[]),
-    ("engine", &["replace", "wasmer", "wasmer-types", "wasmer-wasix"]),
+    ("engine", &["replace", "wasmer", "wasmer-compiler", "wasmer-types", "wasmer-wasix"]),
     ("pool", &["crossbeam-channel", "dashmap", "engine", "ractor", "tokio"]),
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
     (".", &["engine", "pool", "scheduler", "tokio"]),
@@ -32,6 +32,7 @@ const CONFINED: [&str; 15] = [
     "scheduler",
     "tokio",
     "wasmer",
+    "wasmer-compiler",
     "wasmer-types",
     "wasmer-wasix",
 ];
@@ -115,7 +116,7 @@ fn every_dependency_is_used() {
 fn the_pinned_wasmer_is_the_one_in_the_cache_key() {
     let manifest = manifest(".");
     let dependencies = &manifest["workspace"]["dependencies"];
-    let pinned: BTreeMap<&str, &str> = ["wasmer", "wasmer-types"]
+    let pinned: BTreeMap<&str, &str> = ["wasmer", "wasmer-compiler", "wasmer-types"]
         .into_iter()
         .map(|name| (name, dependencies[name]["version"].as_str().unwrap()))
         .collect();

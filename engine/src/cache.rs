@@ -2,8 +2,8 @@
 //!
 //! Owns its location, its privacy (0700, owned by this user), locks between processes and the
 //! removal of files that killed processes left unfinished. It doesn't know what is stored in it. A
-//! file that is present may still be damaged: `cache/seal.rs` decides whether it may be used.
-//! May use `memory/` and the wings beside it.
+//! file that is present may still be damaged: `cache/seal.rs` decides whether it may be used, and
+//! `cache/stamp.rs` whether that was decided already. May use `memory/` and the wings beside it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -16,6 +16,7 @@ use replace::{Access, UNFINISHED_PREFIX, replace};
 use crate::error::CacheError;
 
 pub(crate) mod seal;
+pub(crate) mod stamp;
 
 /// The file with the secret, which also marks a directory as a cache of ours.
 const SECRET_NAME: &str = "secret";

@@ -1,9 +1,10 @@
 //! The read-only library that every guest sees: CPython's archive and matplotlib's data.
 //!
-//! Read and unpacked once per process and shared by reference; nothing here is mutable.
+//! Mapped or unpacked once per process and shared by reference; nothing here is mutable.
 
 use std::io::{Cursor, Read};
-use std::sync::Arc;
+
+use bytes::Bytes;
 
 use crate::build::python::PythonBuild;
 use crate::error::{EngineError, PythonError};
@@ -15,7 +16,7 @@ const MATPLOTLIB_DATA: &str = "matplotlib/mpl-data.zip";
 #[derive(Debug)]
 pub(crate) struct Library {
     /// The contents of `ARCHIVE_PATH`.
-    pub(crate) archive: Arc<Vec<u8>>,
+    pub(crate) archive: Bytes,
     /// The files below `MATPLOTLIB_DATA_PATH`, with their relative paths.
     pub(crate) matplotlib_data: Vec<LibraryFile>,
 }
@@ -24,7 +25,7 @@ pub(crate) struct Library {
 #[derive(Debug)]
 pub(crate) struct LibraryFile {
     pub(crate) path: String,
-    pub(crate) contents: Arc<Vec<u8>>,
+    pub(crate) contents: Bytes,
 }
 
 impl Library {
@@ -32,7 +33,7 @@ impl Library {
         let archive = build.library()?;
         let data = read_entry(&archive, MATPLOTLIB_DATA)?;
         let matplotlib_data = unpack(&data)?;
-        Ok(Self { archive: Arc::new(archive), matplotlib_data })
+        Ok(Self { archive, matplotlib_data })
     }
 }
 
@@ -57,7 +58,7 @@ fn unpack(archive: &[u8]) -> Result<Vec<LibraryFile>, PythonError> {
         let name = entry.name().map_err(|e| PythonError::layout(MATPLOTLIB_DATA, e))?.into_owned();
         let mut contents = Vec::new();
         entry.read_to_end(&mut contents).map_err(|e| PythonError::layout(&name, e))?;
-        files.push(LibraryFile { path: name, contents: Arc::new(contents) });
+        files.push(LibraryFile { path: name, contents: Bytes::from(contents) });
     }
     Ok(files)
 }

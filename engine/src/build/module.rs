@@ -1,14 +1,16 @@
 //! The module: the build compiled for this machine, compiled once and cached.
 //!
 //! Owns the compiler's settings, the key of the cache and the list of imports that a module may
-//! have. Loading a compiled module checks nothing, since it is native code, so only a file whose
-//! seal matches (`seal.rs`) is loaded.
+//! have. A module is stored as two files, from which its code is mapped (`linked.rs`). Loading
+//! checks nothing, since they hold native code, so only files whose seals match (`seal.rs`) are
+//! loaded.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use wasmer::sys::{CompilerConfig, Cranelift, EngineBuilder, Features, NativeEngineExt};
 use wasmer::{Engine, Module};
 use wasmer_types::CompilationProgressCallback;
@@ -17,14 +19,22 @@ use crate::cache::seal::Sealer;
 use crate::cache::{CacheDir, remove_unfinished};
 use crate::cause::{Cause, chain};
 use crate::config::{Progress, ProgressSink};
-use crate::error::{EngineError, ModuleError};
+use crate::error::{CacheError, EngineError, ModuleError};
+use crate::memory::GuestMemory;
+use crate::memory::sys::FileView;
 use crate::memory::tunables::GuestTunables;
+use linked::{InitialData, Linked, code_path};
 use locks::GrantLocks;
 use safepoints::AddSafepoints;
 use throws::CountThrows;
 
 pub(crate) mod imports;
 mod key;
+#[cfg(target_os = "linux")]
+pub(crate) mod linked;
+#[cfg(not(target_os = "linux"))]
+#[path = "module/linked_disabled.rs"]
+pub(crate) mod linked;
 mod locks;
 mod safepoints;
 pub(crate) mod throws;
@@ -39,6 +49,7 @@ pub(crate) fn new_engine() -> Engine {
     compiler.push_middleware(Arc::new(AddSafepoints::default()));
     compiler.push_middleware(Arc::new(CountThrows::default()));
     compiler.push_middleware(Arc::new(GrantLocks::default()));
+    linked::configure(&mut compiler);
     let mut engine: Engine =
         EngineBuilder::new(compiler).set_features(Some(features)).engine().into();
     engine.set_tunables(GuestTunables::new());
@@ -53,16 +64,35 @@ pub(crate) struct Source<'a> {
     pub(crate) read: &'a dyn Fn() -> Result<Vec<u8>, EngineError>,
 }
 
+/// A compiled module, ready to be instantiated.
+pub(crate) struct CompiledModule {
+    module: Module,
+    data: InitialData,
+    /// The file that wasmer reads trap tables from; open, it marks the module as in use.
+    _index: FileView,
+}
+
+impl CompiledModule {
+    pub(crate) fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// Fills the memory of a new instance, which wasmer has left empty; `None` if it is too small.
+    pub(crate) fn initialize(&self, memory: &GuestMemory) -> Option<()> {
+        self.data.put(memory)
+    }
+}
+
 /// Loads the compiled form of `source` from the cache, or compiles and caches it.
 ///
-/// Concurrent calls, in this process and others, wait for each other. A cached file whose seal
-/// doesn't match is compiled again.
+/// Concurrent calls, in this process and others, wait for each other. If the seal of a cached file
+/// doesn't match, the module is compiled again.
 pub(crate) fn load_or_compile(
     engine: &Engine,
     cache: &CacheDir,
     source: &Source<'_>,
     progress: &Arc<dyn ProgressSink>,
-) -> Result<Module, EngineError> {
+) -> Result<CompiledModule, EngineError> {
     let folder = cache.folder("modules")?;
     let key = key::module_key(source.hash);
     let path = folder.join(file_name(source.hash));
@@ -71,20 +101,24 @@ pub(crate) fn load_or_compile(
     progress.report(Progress::Loading);
     let find = || {
         let module = load(engine, &sealer, &path, &key);
-        module.as_ref().map(imports::check).transpose()?;
+        module.as_ref().map(|module| imports::check(module.module())).transpose()?;
         Ok(module)
     };
     cache.find_or_make("modules", find, || {
         remove_unfinished(&folder);
-        let module = compile(engine, &(source.read)()?, progress)?;
-        imports::check(&module)?;
+        let linked = compile(&(source.read)()?, progress)?;
         progress.report(Progress::Storing);
-        let compiled =
-            module.serialize().map_err(|error| ModuleError::Serialize(Cause::new(error)))?;
-        if let Err(error) = sealer.write(&path, &key, &compiled) {
-            // The module is usable without its file; only the next start compiles again.
-            tracing::warn!(error = %chain(&error), "the compiled module can't be cached");
-        }
+        let module = match store(&sealer, &path, &key, &linked) {
+            Ok(()) => load(engine, &sealer, &path, &key),
+            Err(error) => {
+                // Unnamed files serve as well; only the next start compiles again.
+                tracing::warn!(error = %chain(&error), "the compiled module can't be cached");
+                load_unnamed(engine, &linked)
+            }
+        };
+        let unreadable = || ModuleError::Serialize("what was written can't be loaded".into());
+        let module = module.ok_or_else(unreadable)?;
+        imports::check(module.module())?;
         Ok(module)
     })
 }
@@ -94,30 +128,64 @@ pub(crate) fn file_name(hash: &str) -> String {
     format!("{}.module", key::module_key(hash))
 }
 
-/// Returns the length of the cached compiled form in bytes; 0 if there is none.
-pub(crate) fn cached_bytes(cache: &CacheDir, hash: &str) -> u64 {
+/// Returns the length of the cached module's index in bytes; 0 if there is none.
+pub(crate) fn cached_index_bytes(cache: &CacheDir, hash: &str) -> u64 {
     let Ok(folder) = cache.folder("modules") else { return 0 };
     std::fs::metadata(folder.join(file_name(hash))).map_or(0, |metadata| metadata.len())
 }
 
+/// Loads a module from its files in the cache, if both are there and whole.
+fn load(engine: &Engine, sealer: &Sealer, path: &Path, key: &str) -> Option<CompiledModule> {
+    let index = sealer.view(path, key)?;
+    let code = sealer.view(&code_path(path), &code_label(key))?;
+    load_from(engine, Some(path), index, code)
+}
+
+/// Loads a module from files without names.
+fn load_unnamed(engine: &Engine, linked: &Linked) -> Option<CompiledModule> {
+    let unnamed = |write: &dyn Fn(&mut File) -> std::io::Result<()>| {
+        let mut file = tempfile::tempfile()?;
+        write(&mut file)?;
+        FileView::new(file)
+    };
+    let index = unnamed(&|file| file.write_all(&linked.index));
+    let code = index.and_then(|index| Ok((index, unnamed(&|file| linked.code.write(file))?)));
+    let (index, code) =
+        code.inspect_err(|error| tracing::warn!(%error, "no room for the compiled module")).ok()?;
+    load_from(engine, None, index, code)
+}
+
 #[expect(unsafe_code, reason = "loading a compiled module is loading native code")]
-fn load(engine: &Engine, sealer: &Sealer, path: &Path, key: &str) -> Option<Module> {
-    // Mapped, so 400 MB aren't copied, and processes share them.
-    let compiled = Bytes::from_owner(sealer.view(path, key)?);
-    // SAFETY: the bytes were serialised by this version of wasmer with these settings on a machine
-    // with these CPU features, all of which the key names, and nobody without the secret of this
-    // user's private directory could have sealed them. The checked bytes are the loaded ones: files
-    // of the cache are never written to in place, by the contract of `FileView::new`.
-    let loaded = unsafe { Module::deserialize_unchecked(engine, compiled) };
-    loaded.inspect_err(|error| tracing::warn!(%error, "a cached module can't be loaded")).ok()
+fn load_from(
+    engine: &Engine,
+    path: Option<&Path>,
+    index: FileView,
+    code: FileView,
+) -> Option<CompiledModule> {
+    // SAFETY: both files were made by this version of wasmer with these settings on a machine with
+    // these CPU features, all of which the key names, and nobody without the secret of this user's
+    // private directory could have sealed them, or else this process has just made them. Files of
+    // the cache are never written to in place, by the contract of `FileView::new`.
+    let loaded = unsafe { linked::load(engine, path, &index, code) };
+    let (module, data) = loaded
+        .inspect_err(|error| tracing::warn!(%error, "a cached module can't be loaded"))
+        .ok()?;
+    Some(CompiledModule { module, data, _index: index })
+}
+
+/// Stores the files of a module. A kill in between leaves no index, and so no module.
+fn store(sealer: &Sealer, path: &Path, key: &str, linked: &Linked) -> Result<(), CacheError> {
+    let _ = Sealer::remove(path);
+    sealer.write_with(&code_path(path), &code_label(key), |file| linked.code.write(file))?;
+    sealer.write(path, key, &linked.index)
+}
+
+fn code_label(key: &str) -> String {
+    format!("{key} code")
 }
 
 #[tracing::instrument(level = "info", name = "compile_module", skip_all)]
-fn compile(
-    engine: &Engine,
-    wasm: &[u8],
-    progress: &Arc<dyn ProgressSink>,
-) -> Result<Module, ModuleError> {
+fn compile(wasm: &[u8], progress: &Arc<dyn ProgressSink>) -> Result<Linked, ModuleError> {
     let sink = Arc::clone(progress);
     let highest = AtomicU64::new(0);
     let callback = CompilationProgressCallback::new(move |step| {
@@ -130,9 +198,13 @@ fn compile(
         }
         Ok(())
     });
-    engine
+    // An engine of its own, since engines keep what they compiled as long as they live.
+    let compiled = new_engine()
         .new_module_with_progress(wasm, callback)
-        .map_err(|error| ModuleError::Compile(Cause::new(error)))
+        .map_err(|error| ModuleError::Compile(Cause::new(error)))?
+        .serialize()
+        .map_err(|error| ModuleError::Serialize(Cause::new(error)))?;
+    linked::split(&compiled).map_err(|problem| ModuleError::Serialize(problem.into()))
 }
 
 #[cfg(test)]
@@ -158,7 +230,7 @@ mod tests {
             Self { _folder: folder, cache, compiles: AtomicUsize::new(0) }
         }
 
-        fn load(&self) -> Module {
+        fn load(&self) -> CompiledModule {
             let read = || {
                 self.compiles.fetch_add(1, Ordering::SeqCst);
                 Ok(wat::parse_str(SMALL).unwrap())
@@ -184,8 +256,8 @@ mod tests {
     #[test]
     fn the_second_load_comes_from_the_cache() {
         let cached = Cached::new();
-        assert_eq!(cached.load().exports().count(), 3);
-        assert_eq!(cached.load().exports().count(), 3);
+        assert_eq!(cached.load().module().exports().count(), 3);
+        assert_eq!(cached.load().module().exports().count(), 3);
         assert_eq!(cached.compiles(), 1);
     }
 
@@ -204,15 +276,37 @@ mod tests {
     fn damaged_modules_are_compiled_again() {
         let cached = Cached::new();
         cached.load();
-        let whole = fs::read(cached.file()).unwrap();
-        let mut flipped = whole.clone();
-        flipped[whole.len() / 2] ^= 1;
-        for (number, damaged) in [&whole[..whole.len() / 2], &flipped, b""].iter().enumerate() {
-            fs::write(cached.file(), damaged).unwrap();
+        let mut compiles = 1;
+        for file in [cached.file(), code_path(&cached.file())] {
+            let whole = fs::read(&file).unwrap();
+            let mut flipped = whole.clone();
+            flipped[whole.len() / 2] ^= 1;
+            for damaged in [&whole[..whole.len() / 2], &flipped, b""] {
+                fs::write(&file, damaged).unwrap();
+                cached.load();
+                compiles += 1;
+                assert_eq!(cached.compiles(), compiles);
+                assert_eq!(fs::read(&file).unwrap().len(), whole.len());
+            }
+            fs::remove_file(&file).unwrap();
             cached.load();
-            assert_eq!(cached.compiles(), number + 2);
-            assert_eq!(fs::read(cached.file()).unwrap(), whole);
+            compiles += 1;
+            cached.load();
+            assert_eq!(cached.compiles(), compiles);
         }
+    }
+
+    #[test]
+    fn a_module_that_cannot_be_stored_is_loaded_all_the_same() {
+        let cached = Cached::new();
+        cached.load();
+        // Neither can be replaced by a file.
+        for path in [cached.file(), code_path(&cached.file())] {
+            fs::remove_file(&path).unwrap();
+            fs::create_dir(&path).unwrap();
+        }
+        assert_eq!(cached.load().module().exports().count(), 3);
+        assert_eq!(cached.compiles(), 2);
     }
 
     #[test]

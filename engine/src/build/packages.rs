@@ -15,6 +15,8 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::cache::CacheDir;
 use crate::cause::Cause;
 use crate::config::ProgressSink;
@@ -52,7 +54,7 @@ struct Inner {
     infos: Vec<PackageInfo>,
     /// Normalised names of the distributions that it requires.
     needs: BTreeSet<String>,
-    files: BTreeMap<String, Arc<Vec<u8>>>,
+    files: BTreeMap<String, Bytes>,
     /// The hash of names, versions, paths and contents.
     hash: blake3::Hash,
 }
@@ -129,7 +131,7 @@ impl Package {
 /// # Errors
 /// Two of them have different files at one path, or together they are too large.
 pub(crate) fn check(packages: &[Package]) -> Result<(), PackageError> {
-    let mut seen: BTreeMap<&str, (&Package, &Arc<Vec<u8>>)> = BTreeMap::new();
+    let mut seen: BTreeMap<&str, (&Package, &Bytes)> = BTreeMap::new();
     let mut bytes = 0_u64;
     for package in packages {
         for (path, contents) in &package.inner.files {
@@ -157,7 +159,7 @@ fn conflict(path: &str, first: &Package, second: &Package) -> PackageError {
 }
 
 /// Returns every file of the packages, each path once.
-pub(crate) fn files(packages: &[Package]) -> BTreeMap<&str, &Arc<Vec<u8>>> {
+pub(crate) fn files(packages: &[Package]) -> BTreeMap<&str, &Bytes> {
     let files = packages.iter().flat_map(|package| &package.inner.files);
     files.map(|(path, contents)| (path.as_str(), contents)).collect()
 }
@@ -215,7 +217,7 @@ fn is_of_build(package: &Package, build: &Inventory) -> bool {
 struct Collector<'a> {
     /// What is read, for errors.
     source: &'a Path,
-    files: BTreeMap<String, Arc<Vec<u8>>>,
+    files: BTreeMap<String, Bytes>,
     bytes: u64,
 }
 
@@ -237,7 +239,7 @@ impl<'a> Collector<'a> {
             let what = self.source.display().to_string();
             return Err(PackageError::TooLarge { what, detail: caps() });
         }
-        if self.files.insert(path.to_owned(), Arc::new(bytes)).is_some() {
+        if self.files.insert(path.to_owned(), Bytes::from(bytes)).is_some() {
             return Err(bad(self.source, &format!("it has `{path}` twice")));
         }
         Ok(())

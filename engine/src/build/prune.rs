@@ -14,8 +14,10 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
+use crate::build::module::linked::code_path;
 use crate::build::{module, python};
-use crate::cache::seal::Sealer;
+use crate::cache::seal::{Sealer, seal_path};
+use crate::cache::stamp::stamp_path;
 use crate::cache::{CacheDir, is_unfinished, remove_unfinished};
 use crate::error::CacheError;
 
@@ -184,7 +186,13 @@ fn remove(cache: &CacheDir, entry: &CacheEntry) -> Result<bool, CacheError> {
     let Some(_lock) = cache.try_lock(place.folder)? else { return Ok(false) };
     let Some(_unused) = place.claim(&entry.path) else { return Ok(false) };
     match place.extension {
-        Some(_) => Sealer::remove(&entry.path)?,
+        Some(_) => {
+            if place.kind == CacheEntryKind::Module {
+                // It may be missing: what is left is removed all the same.
+                let _ = Sealer::remove(&code_path(&entry.path));
+            }
+            Sealer::remove(&entry.path)?;
+        }
         None => fs::remove_dir_all(&entry.path)
             .map_err(|source| CacheError::io("remove", &entry.path, source))?,
     }
@@ -243,10 +251,15 @@ struct Claim {
     _file: Option<File>,
 }
 
-/// Returns the files of an entry: one file with its seal, or all files of a folder.
+/// Returns the files of an entry: one file, the code of a module, and what belongs to both, or all
+/// files of a folder. Not every one of them exists.
 fn files(path: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(path) else {
-        return vec![path.to_owned(), crate::cache::seal::seal_path(path)];
+        let both = [path.to_owned(), code_path(path)];
+        return both
+            .into_iter()
+            .flat_map(|path| [seal_path(&path), stamp_path(&path), path])
+            .collect();
     };
     entries.flatten().flat_map(|entry| files(&entry.path())).collect()
 }

@@ -9,6 +9,7 @@ use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use crate::cache::seal::{self, Sealer};
@@ -147,9 +148,13 @@ impl PythonBuild {
         self.read(&WASM)
     }
 
-    /// Reads the archive with the standard library and the packages.
-    pub(crate) fn library(&self) -> Result<Vec<u8>, EngineError> {
-        self.read(&LIBRARY)
+    /// Maps the archive with the standard library and the packages, or reads it where it isn't
+    /// sealed yet.
+    pub(crate) fn library(&self) -> Result<Bytes, EngineError> {
+        match self.sealer.view(&self.folder.join(LIBRARY.name), LIBRARY.sha256) {
+            Some(view) => Ok(Bytes::from_owner(view)),
+            None => self.read(&LIBRARY).map(Bytes::from),
+        }
     }
 
     /// Returns whether every file exists. Reading a file checks whether it is intact.

@@ -7,6 +7,8 @@
 //!
 //! The modification time of a seal is when its file was last used.
 //!
+//! Mapped files are hashed once for each start of the system, unless they change (`stamp.rs`).
+//!
 //! Layout of `NAME.seal`, 40 bytes: magic `HTCHSL01` (8), keyed BLAKE3 of the length-prefixed
 //! label and the contents (32).
 
@@ -14,9 +16,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
 
+use crate::cache::stamp::{Stamp, stamp_path};
 use crate::cache::{CacheDir, write_atomically};
 use crate::error::CacheError;
 use crate::memory::sys::FileView;
@@ -105,6 +109,10 @@ impl Sealer {
 
     /// Maps `path` as `view` does, without recording a use.
     pub(crate) fn look_at(&self, path: &Path, label: &str) -> Option<FileView> {
+        self.look_at_time(path, label, SystemTime::now())
+    }
+
+    fn look_at_time(&self, path: &Path, label: &str, now: SystemTime) -> Option<FileView> {
         let sealed = self.sealed_hash(path)?;
         let view = open_regular_file(path)
             .and_then(|file| {
@@ -113,12 +121,22 @@ impl Sealer {
             })
             .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "a file of the cache can't be read"))
             .ok()?;
-        self.matches(path, label, view.bytes(), sealed).then_some(view)
+        let stamp = Stamp::of(&self.secret, path, view.file(), self.bind(label, sealed), now);
+        if stamp.as_ref().is_some_and(Stamp::is_there) {
+            return Some(view);
+        }
+        let is_whole = self.matches(path, label, view.bytes(), sealed);
+        view.forget();
+        is_whole.then(|| {
+            stamp.as_ref().inspect(|stamp| stamp.leave());
+            view
+        })
     }
 
     /// Removes `path` and its seal, the seal first.
     pub(crate) fn remove(path: &Path) -> Result<(), CacheError> {
         let _ = fs::remove_file(seal_path(path));
+        let _ = fs::remove_file(stamp_path(path));
         fs::remove_file(path).map_err(|source| CacheError::io("remove", path, source))
     }
 
@@ -135,6 +153,11 @@ impl Sealer {
             tracing::warn!(path = %path.display(), "the seal doesn't match; the file is built again");
         }
         is_same
+    }
+
+    /// Returns a hash of the seal's hash and of the label under which a file is wanted.
+    fn bind(&self, label: &str, sealed: blake3::Hash) -> blake3::Hash {
+        self.hash(label, sealed.as_bytes())
     }
 
     fn hash(&self, label: &str, contents: &[u8]) -> blake3::Hash {
@@ -219,6 +242,32 @@ mod tests {
         assert!(sealer.view(&path, "key").is_none());
         Sealer::remove(&path).unwrap();
         assert!(sealer.view(&path, "key").is_none() && !seal_path(&path).exists());
+    }
+
+    #[test]
+    fn a_file_is_hashed_again_after_every_change_to_it() {
+        let (_folder, sealer, path) = sealed_file();
+        let later = SystemTime::now() + std::time::Duration::from_secs(60);
+        let view = |label| sealer.look_at_time(&path, label, later);
+        let is_recorded = || stamp_path(&path).exists();
+        assert!(sealer.look_at(&path, "key").is_some() && !is_recorded(), "it is too young");
+        assert!(view("another key").is_none() && !is_recorded());
+        assert!(view("key").is_some() && is_recorded());
+        assert_eq!(view("key").unwrap().bytes(), [7_u8; 10_000]);
+        assert!(view("another key").is_none(), "a stamp is of one label");
+
+        // Damaged in place, with the times restored.
+        let file = File::options().write(true).open(&path).unwrap();
+        let modified = file.metadata().unwrap().modified().unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[6], 5000).unwrap();
+        file.set_modified(modified).unwrap();
+        for _ in 0..2 {
+            assert!(view("key").is_none());
+        }
+        std::os::unix::fs::FileExt::write_all_at(&file, &[7], 5000).unwrap();
+        assert!(view("key").is_some());
+        Sealer::remove(&path).unwrap();
+        assert!(!is_recorded());
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use rpds::RedBlackTreeMapSync;
 
 use super::contents::Contents;
@@ -56,7 +57,7 @@ pub(crate) struct Node {
 pub(crate) enum Kind {
     File(Contents),
     /// A file of the library, shared by every guest.
-    Fixed(Arc<Vec<u8>>),
+    Fixed(Bytes),
     Device(Device),
     Folder {
         parent: NodeId,

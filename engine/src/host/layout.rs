@@ -46,11 +46,11 @@ impl Layout {
     pub(crate) fn new(library: &Library) -> Self {
         let lay_out = || -> Result<Self, Errno> {
             let mut tree = Tree::default();
-            let archive = Kind::Fixed(Arc::clone(&library.archive));
+            let archive = Kind::Fixed(library.archive.clone());
             put(&mut tree, NodeId::ROOT, ARCHIVE_PATH, archive, 0)?;
             let matplotlib_data = make_folders(&mut tree, NodeId::ROOT, MATPLOTLIB_DATA_FOLDER, 0)?;
             for file in &library.matplotlib_data {
-                let contents = Kind::Fixed(Arc::clone(&file.contents));
+                let contents = Kind::Fixed(file.contents.clone());
                 put(&mut tree, matplotlib_data, &file.path, contents, 0)?;
             }
             for (path, device) in DEVICES {
@@ -70,7 +70,7 @@ impl Layout {
     pub(crate) fn with_packages(&self, packages: &[Package]) -> Self {
         let mut layout = self.clone();
         for (path, contents) in packages::files(packages) {
-            let contents = Kind::Fixed(Arc::clone(contents));
+            let contents = Kind::Fixed(contents.clone());
             put(&mut layout.tree, NodeId::ROOT, &format!("{SITE}/{path}"), contents, 0)
                 .expect("package paths are plain and don't conflict, and a layout has no quota");
         }

@@ -277,16 +277,8 @@ fn gated(store: &mut Store, env: &FunctionEnv<GuestEnv>, inner: Function) -> Fun
     )
 }
 
-fn shared(contents: &Arc<Vec<u8>>) -> shared_buffer::OwnedBuffer {
-    shared_buffer::OwnedBuffer::from(bytes::Bytes::from_owner(SharedVec(Arc::clone(contents))))
-}
-
-struct SharedVec(Arc<Vec<u8>>);
-
-impl AsRef<[u8]> for SharedVec {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
+fn shared(contents: &bytes::Bytes) -> shared_buffer::OwnedBuffer {
+    shared_buffer::OwnedBuffer::from(contents.clone())
 }
 
 /// Finishes a future that never waits, such as those of in-memory files.

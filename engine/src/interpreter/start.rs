@@ -127,14 +127,20 @@ impl Interpreter {
             alloc: None,
         };
         let env = FunctionEnv::new(&mut store, env);
-        let imports = host.imports(&mut store, engine.module(), &env)?;
+        let module = engine.module().module();
+        let imports = host.imports(&mut store, module, &env)?;
+        let has_image = image.is_some();
         let (instance, memory) = crate::memory::tunables::with_memory(image, || {
-            Instance::new(&mut store, engine.module(), &imports)
+            Instance::new(&mut store, module, &imports)
                 .map_err(|error| StartError::Instantiate(Cause::new(error)))
         });
         let instance = instance?;
         let memory =
             memory.ok_or_else(|| StartError::Instantiate("the module has no memory".into()))?;
+        if !has_image {
+            let too_small = || StartError::Instantiate("its data don't fit its memory".into());
+            engine.module().initialize(memory.shared()).ok_or_else(too_small)?;
+        }
         gate.guard(Arc::clone(memory.shared()));
         let alloc: TypedFunction<u32, u32> =
             instance.exports.get_typed_function(&store, "host_alloc").map_err(export_error)?;

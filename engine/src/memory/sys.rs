@@ -7,10 +7,12 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::AtomicU32;
 
+use rustix::io::Errno;
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
@@ -184,6 +186,49 @@ impl Drop for Reservation {
     }
 }
 
+/// Maps code from a file, readable and executable, over pages of this process. Where the system
+/// runs no code of that file, because its file system is mounted `noexec`, the code is copied.
+///
+/// # Safety
+/// The pages belong to the caller, who unmaps them, and nobody uses what they held. The file has
+/// code for these addresses, and nobody changes it while it is mapped.
+pub(crate) unsafe fn map_code(
+    address: usize,
+    len: usize,
+    file: &File,
+    file_offset: u64,
+) -> io::Result<()> {
+    let pages = ptr::with_exposed_provenance_mut(address);
+    let flags = ProtFlags::READ | ProtFlags::EXEC;
+    // SAFETY: the caller's promise.
+    match unsafe { mmap(pages, len, flags, MapFlags::PRIVATE | MapFlags::FIXED, file, file_offset) }
+    {
+        Ok(_) => Ok(()),
+        Err(Errno::PERM | Errno::ACCESS) => {
+            // SAFETY: the caller's promise.
+            unsafe { copy_code(address, len, file, file_offset) }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Copies code from a file over pages of this process, and makes them executable.
+///
+/// # Safety
+/// As for [`map_code`], but the file may change afterwards.
+unsafe fn copy_code(address: usize, len: usize, file: &File, file_offset: u64) -> io::Result<()> {
+    let pages = ptr::with_exposed_provenance_mut(address);
+    let flags = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: the caller's promise.
+    unsafe { mmap_anonymous(pages, len, flags, MapFlags::PRIVATE | MapFlags::FIXED) }?;
+    // SAFETY: just mapped, writable and full of zeroes; nobody else uses the pages.
+    let bytes = unsafe { slice::from_raw_parts_mut(pages.cast::<u8>(), len) };
+    file.read_exact_at(bytes, file_offset)?;
+    // SAFETY: the pages are the caller's, and nobody writes to them from here on.
+    unsafe { mprotect(pages, len, MprotectFlags::READ | MprotectFlags::EXEC) }?;
+    Ok(())
+}
+
 /// A file, mapped for reading and shared with everybody else who maps it.
 #[derive(Debug)]
 pub(crate) struct FileView {
@@ -220,6 +265,16 @@ impl FileView {
 
     pub(crate) fn bytes(&self) -> &[u8] {
         self.part(0..self.len)
+    }
+
+    /// Returns the pages that were read to the system, which maps them again when they are read.
+    pub(crate) fn forget(&self) {
+        // SAFETY: the range is our mapping, of a file that nobody writes to, so nothing is lost.
+        let advised =
+            unsafe { madvise(self.start.as_ptr().cast(), self.len, Advice::LinuxDontNeed) };
+        if let Err(error) = advised {
+            tracing::debug!(%error, "the pages of a file stay mapped");
+        }
     }
 
     /// Lends part of the file. If the file is still written to, the caller lends only parts that

@@ -9,9 +9,9 @@ use super::throws::MOST_THROWS;
 pub(crate) const WASMER_VERSION: &str = "7.4.2";
 
 /// Changes whenever the compiler settings in `module.rs`, the memory layout, the counting of
-/// throws, or the granting of locks change.
+/// throws, the granting of locks, or the form of the two files change.
 const SETTINGS: &str =
-    "cranelift exceptions counted-throws granted-locks static-memory-8GiB-64KiB 1";
+    "cranelift exceptions counted-throws granted-locks static-memory-8GiB-64KiB linked 4";
 
 /// Returns the key of the module that the bytes with hash `source` compile to on this machine: 32
 /// hexadecimal digits.

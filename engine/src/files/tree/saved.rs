@@ -172,7 +172,7 @@ mod tests {
     /// A library with a fixed file, and the folder that guests can write to.
     fn library() -> (Tree, NodeId) {
         let mut tree = Tree::default();
-        let file = Kind::Fixed(std::sync::Arc::default());
+        let file = Kind::Fixed(bytes::Bytes::new());
         tree.create_fixed(NodeId::ROOT, "archive", file, 0).unwrap();
         let folder = Kind::Folder { parent: NodeId::ROOT, entries: Entries::new_sync() };
         let workspace = tree.create_fixed(NodeId::ROOT, "workspace", folder, 0).unwrap();

@@ -125,10 +125,10 @@ impl Numbers {
 
 fn wasi() -> Wasi {
     let library = Library {
-        archive: Arc::new(b"archive".to_vec()),
+        archive: ::bytes::Bytes::from_static(b"archive"),
         matplotlib_data: vec![LibraryFile {
             path: "fonts/a.ttf".to_owned(),
-            contents: Arc::new(b"font".to_vec()),
+            contents: ::bytes::Bytes::from_static(b"font"),
         }],
     };
     let layout = Layout::new(&library);

@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn an_image_that_cannot_be_read_back_is_reported_as_such() {
-        let library = Library { archive: std::sync::Arc::default(), matplotlib_data: Vec::new() };
+        let library = Library { archive: bytes::Bytes::new(), matplotlib_data: Vec::new() };
         let layout = Layout::new(&library);
         let cut = without_name(&layout, |file| file.write_all(&format::MAGIC));
         let error = chain(&ImageError::Store(cut.err().unwrap())).to_string();

@@ -1,0 +1,106 @@
+//! The compiled module as two files, so that its code is mapped and never copied.
+//!
+//! wasmer compiles to an ELF image whose code has no absolute addresses, and maps the image when it
+//! loads it (its `Artifact::deserialize_file`). But it would also read the whole file at the first
+//! trap of a process, for debug information, and a table with an entry for every memory access at
+//! each further trap; and it copies the initial contents of the guest's memory. So the image is
+//! stored in two files:
+//!
+//! - the *index*, an ELF image without code (`linked/elf.rs`), which wasmer loads;
+//! - the *code* with the initial data (`linked/code.rs`), which is mapped over the place that wasmer
+//!   reserved for it. Processes share its pages.
+//!
+//! Both end or begin with the same hash, so that files of two compilations are never combined.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use wasmer::sys::Cranelift;
+use wasmer::{Engine, Module};
+
+use crate::memory::sys::{self, FileView};
+use code::Header;
+
+mod code;
+mod elf;
+mod info;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use code::InitialData;
+
+/// The bytes of the hash that binds the two files to each other.
+const BINDING_BYTES: usize = 32;
+const LARGE_PAGE_BYTES: u64 = 2 << 20;
+
+/// Makes the compiler's output such that [`split`] takes it.
+pub(super) fn configure(compiler: &mut Cranelift) {
+    compiler.experimental_artifact(true);
+}
+
+/// Returns the path of the code that belongs to the index at `path`.
+pub(crate) fn code_path(path: &Path) -> PathBuf {
+    path.with_extension("code")
+}
+
+/// A compiled module as its two files.
+pub(super) struct Linked {
+    pub(super) index: Vec<u8>,
+    pub(super) code: code::Code,
+}
+
+/// Splits what wasmer serialized.
+pub(super) fn split(compiled: &[u8]) -> Result<Linked, String> {
+    let image = elf::Image::parse(compiled).ok_or("it is no ELF image of a known form")?;
+    let (info, data) =
+        info::without_data(image.section(elf::MODULE_INFO).ok_or("no information")?)?;
+    let text = image.text().ok_or("the code is not where it can be mapped")?;
+    let header = Header::new(text, image.first_function().ok_or("it has no functions")?, &data);
+    let code = code::Code::new(header, image.text_bytes(text), data);
+    let mut index = image.index(&info, text).ok_or("its tables are damaged")?;
+    index.extend(code.binding());
+    Ok(Linked { index, code })
+}
+
+/// Loads a module from its two files; `None` if they don't belong together.
+///
+/// # Safety
+/// Both were made by [`split`], from what wasmer compiled for this machine with the settings of
+/// `engine`, and nobody changes them while the module exists.
+#[expect(unsafe_code, reason = "loading a compiled module is loading native code")]
+pub(super) unsafe fn load(
+    engine: &Engine,
+    path: Option<&Path>,
+    index: &FileView,
+    code: FileView,
+) -> io::Result<(Module, InitialData)> {
+    let other = || io::Error::other("the index and the code of the module don't belong together");
+    let (header, data) = code::read(code).ok_or_else(other)?;
+    if !index.bytes().ends_with(data.binding()) {
+        return Err(other());
+    }
+    // SAFETY: the caller's promise. wasmer opens the file that was checked, by its descriptor.
+    let module = unsafe { Module::deserialize_from_file(engine, opened(path, index.file())) };
+    let module = module.map_err(io::Error::other)?;
+    let artifact = module.sys_artifact().ok_or_else(other)?;
+    let functions = artifact.finished_functions().values().next();
+    let first = functions.map(|function| **function as usize).ok_or_else(other)?;
+    let base = first.checked_sub(header.first_function()).ok_or_else(other)?;
+    let (offset, len) = header.pages();
+    // SAFETY: wasmer has reserved these pages for the code at the addresses that the index names,
+    // and unmaps them with the engine. The code is what was compiled for these addresses, relative
+    // to `base`, by the caller's promise and the comparison above. None of it runs yet.
+    unsafe { sys::map_code(base + offset, len, data.file(), header.at()) }?;
+    Ok((module, data))
+}
+
+/// Returns a path that leads to this very file, or to `path` where the system has none.
+fn opened(path: Option<&Path>, file: &File) -> PathBuf {
+    let opened = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    match path {
+        Some(path) if !opened.exists() => path.to_owned(),
+        _ => opened,
+    }
+}

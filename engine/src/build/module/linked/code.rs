@@ -1,0 +1,168 @@
+//! The file of the code.
+//!
+//! ```text
+//!  0  8  magic `HTCHCOD1`
+//!  8  8  bytes of the header, little-endian
+//! 16 32  BLAKE3 of all that follows, except for zeroes
+//! 48  …  the header, in postcard's format
+//!  …  …  zeroes
+//!  …  …  whole pages with the code
+//!  …  …  what the guest's memory begins with
+//! ```
+//!
+//! The code begins as far behind a multiple of 2 MiB as it does in memory, so that the system can
+//! map large pages. Nothing here checks for damage; the seal beside the file does (`seal.rs`).
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::info::Segment;
+use super::{BINDING_BYTES, LARGE_PAGE_BYTES};
+use crate::memory::sys::FileView;
+use crate::memory::{GuestMemory, PAGE_BYTES};
+
+const MAGIC: [u8; 8] = *b"HTCHCOD1";
+const PREFIX_BYTES: usize = 16 + BINDING_BYTES;
+
+/// Where the parts of the file are.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Header {
+    /// The address of the code in the image.
+    text: Range<u64>,
+    /// The address of the first function in the image.
+    first_function: u64,
+    /// Where the page with the first byte of the code is in the file.
+    at: u64,
+    /// The guest's address and the length of each segment; they follow the code in this order.
+    segments: Vec<(u32, u32)>,
+}
+
+impl Header {
+    /// Describes code at these addresses of the image.
+    pub(super) fn new(text: &Range<u64>, first_function: u64, data: &[Segment]) -> Self {
+        let segments: Vec<_> = data.iter().map(|part| (part.at, part.bytes.len() as u32)).collect();
+        let mut header = Self { text: text.clone(), first_function, at: u64::MAX, segments };
+        // The number above has the longest encoding.
+        let header_bytes = postcard::to_stdvec(&header).map_or(0, |header| header.len());
+        let least = (PREFIX_BYTES + header_bytes) as u64;
+        let first_page = header.first_page();
+        header.at = least.next_multiple_of(LARGE_PAGE_BYTES) + first_page % LARGE_PAGE_BYTES;
+        header
+    }
+
+    pub(super) fn first_function(&self) -> usize {
+        self.first_function as usize
+    }
+
+    /// Returns where the code is in the file.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Returns the address of the code's first page in the image, and the bytes of its pages.
+    pub(super) fn pages(&self) -> (usize, usize) {
+        (self.first_page() as usize, self.page_bytes() as usize)
+    }
+
+    fn first_page(&self) -> u64 {
+        self.text.start - self.text.start % PAGE_BYTES as u64
+    }
+
+    fn page_bytes(&self) -> u64 {
+        self.text.end.next_multiple_of(PAGE_BYTES as u64) - self.first_page()
+    }
+}
+
+/// What the file of the code is made from.
+pub(in super::super) struct Code {
+    header: Header,
+    text: Vec<u8>,
+    data: Vec<Segment>,
+    binding: [u8; BINDING_BYTES],
+}
+
+impl Code {
+    pub(super) fn new(header: Header, text: &[u8], data: Vec<Segment>) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&postcard::to_stdvec(&header).unwrap_or_default()).update_rayon(text);
+        for segment in &data {
+            hasher.update(&segment.bytes);
+        }
+        let binding = *hasher.finalize().as_bytes();
+        Self { header, text: text.to_owned(), data, binding }
+    }
+
+    /// Returns the hash that the index must end with.
+    pub(super) fn binding(&self) -> &[u8] {
+        &self.binding
+    }
+
+    /// Writes it into an empty file.
+    pub(in super::super) fn write(&self, file: &mut File) -> io::Result<()> {
+        let header = postcard::to_stdvec(&self.header).map_err(io::Error::other)?;
+        file.write_all(&MAGIC)?;
+        file.write_all(&(header.len() as u64).to_le_bytes())?;
+        file.write_all(&self.binding)?;
+        file.write_all(&header)?;
+        let (at, page_bytes) = (self.header.at, self.header.page_bytes());
+        file.seek(SeekFrom::Start(at + self.header.text.start - self.header.first_page()))?;
+        file.write_all(&self.text)?;
+        // Also the end of the last page, even if no data follows.
+        file.set_len(at + page_bytes)?;
+        file.seek(SeekFrom::End(0))?;
+        self.data.iter().try_for_each(|segment| file.write_all(&segment.bytes))
+    }
+}
+
+/// What the memory of a new instance begins with. Keeps the file of the code open.
+#[derive(Debug)]
+pub(crate) struct InitialData {
+    file: FileView,
+    /// Where in the guest and where in the file.
+    parts: Vec<(u32, Range<usize>)>,
+}
+
+impl InitialData {
+    /// Fills the memory of a new instance; `None` if the memory is too small.
+    pub(crate) fn put(&self, memory: &GuestMemory) -> Option<()> {
+        for (at, range) in &self.parts {
+            let bytes = &self.file.bytes()[range.clone()];
+            let len = u32::try_from(bytes.len()).ok()?;
+            memory.with_bytes(*at, len, |target| target.copy_from_slice(bytes))?;
+        }
+        Some(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    pub(super) fn file(&self) -> &File {
+        self.file.file()
+    }
+
+    pub(super) fn binding(&self) -> &[u8] {
+        &self.file.bytes()[16..PREFIX_BYTES]
+    }
+}
+
+/// Parses a file; `None` if it is none of this version.
+pub(super) fn read(file: FileView) -> Option<(Header, InitialData)> {
+    let bytes = file.bytes();
+    let rest = bytes.strip_prefix(&MAGIC)?;
+    let header_bytes = usize::try_from(u64::from_le_bytes(*rest.first_chunk()?)).ok()?;
+    let header = bytes.get(PREFIX_BYTES..PREFIX_BYTES.checked_add(header_bytes)?)?;
+    let header: Header = postcard::from_bytes(header).ok()?;
+    let mut at = usize::try_from(header.at.checked_add(header.page_bytes())?).ok()?;
+    let mut parts = Vec::with_capacity(header.segments.len());
+    for (address, len) in &header.segments {
+        let range = at..at.checked_add(*len as usize)?;
+        at = range.end;
+        parts.push((*address, range));
+    }
+    (at == bytes.len()).then_some((header, InitialData { file, parts }))
+}
