@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use engine::{Callee, HostCall, HostError, HostFunctions, Parameter, Room, Signature};
+use engine::{Callee, HostCall, HostError, HostFunctions, Parameter, Room, RunId, Signature};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -257,7 +257,7 @@ struct Threads {
     all: Arc<Semaphore>,
     of_a_run: usize,
     /// The share of each run that uses threads or waits for them.
-    shares: Mutex<BTreeMap<u64, Weak<Semaphore>>>,
+    shares: Mutex<BTreeMap<RunId, Weak<Semaphore>>>,
 }
 
 /// The permit to use a thread: one of the run's share, and one of all.
@@ -269,13 +269,13 @@ impl Threads {
     }
 
     /// Waits for the permit to use a thread for a run. It must be held until the work has ended.
-    async fn permit(&self, run: u64) -> Permit {
+    async fn permit(&self, run: RunId) -> Permit {
         // The run's share comes first: calls beyond it don't queue with those of other runs.
         let own = permit_of(self.share(run)).await;
         (own, permit_of(Arc::clone(&self.all)).await)
     }
 
-    fn share(&self, run: u64) -> Arc<Semaphore> {
+    fn share(&self, run: RunId) -> Arc<Semaphore> {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(share) = shares.get(&run).and_then(Weak::upgrade) {
             return share;
@@ -389,11 +389,11 @@ mod tests {
     #[tokio::test]
     async fn a_run_has_its_share_of_threads_and_no_more() {
         let threads = Threads::new(3, 2);
-        let (first, _second) = (threads.permit(1).await, threads.permit(1).await);
-        let mut third = Box::pin(threads.permit(1));
+        let (first, _second) = (threads.permit(RunId(1)).await, threads.permit(RunId(1)).await);
+        let mut third = Box::pin(threads.permit(RunId(1)));
         assert!(is_pending(&mut third).await);
-        let other = threads.permit(2).await;
-        let mut late = Box::pin(threads.permit(3));
+        let other = threads.permit(RunId(2)).await;
+        let mut late = Box::pin(threads.permit(RunId(3)));
         assert!(is_pending(&mut late).await, "all are taken");
         drop(other);
         let late = late.await;
@@ -402,24 +402,24 @@ mod tests {
         let third = third.await;
         drop((third, late));
         // Abandoned waits leave nothing behind.
-        let abandoned = [1, 1, 2, 3].map(|run| Box::pin(threads.permit(run)));
+        let abandoned = [1, 1, 2, 3].map(|run| Box::pin(threads.permit(RunId(run))));
         for mut wait in abandoned {
             is_pending(&mut wait).await;
         }
         assert_eq!(threads.all.available_permits(), 2);
-        let _fourth = threads.permit(4).await;
+        let _fourth = threads.permit(RunId(4)).await;
         assert_eq!(threads.shares.lock().unwrap().len(), 2, "those of runs 1 and 4");
     }
 
     #[tokio::test]
     async fn many_calls_of_one_run_do_not_delay_the_first_call_of_another() {
         let threads = Threads::new(2, 1);
-        let (first, _second) = (threads.permit(1).await, threads.permit(2).await);
-        let mut many: Vec<_> = (0..100).map(|_| Box::pin(threads.permit(1))).collect();
+        let (first, _second) = (threads.permit(RunId(1)).await, threads.permit(RunId(2)).await);
+        let mut many: Vec<_> = (0..100).map(|_| Box::pin(threads.permit(RunId(1)))).collect();
         for one in &mut many {
             assert!(is_pending(one).await);
         }
-        let mut third = Box::pin(threads.permit(3));
+        let mut third = Box::pin(threads.permit(RunId(3)));
         assert!(is_pending(&mut third).await);
         drop(first);
         assert!(is_pending(&mut many[0]).await);

@@ -1,10 +1,11 @@
 //! Rules about the text of this repository that no compiler checks.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use syn::{Attribute, Item, UseTree, Visibility};
 use toml::Table;
 
 /// Production lines that a file may have; longer ones are split by concern.
@@ -19,6 +20,25 @@ const ASSERTIONS: [&str; 5] = ["assert!", "assert_eq!", "debug_assert!", "ensure
 
 /// The sections of a version in the changelog, in their order.
 const SECTIONS: [&str; 6] = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"];
+
+/// The folders of the crates whose items the facade exports.
+const CRATES: [&str; 4] = ["src", "engine/src", "pool/src", "scheduler/src"];
+
+/// Types of the facade that aren't `#[non_exhaustive]` although programs can build or match them in
+/// full, and why they may stay so.
+const EXHAUSTIVE: [(&str, &str); 11] = [
+    ("EngineConfig", "a configuration is written as a literal that ends in `..`"),
+    ("Limits", "a configuration is written as a literal that ends in `..`"),
+    ("Prune", "a configuration is written as a literal that ends in `..`"),
+    ("SessionsConfig", "a configuration is written as a literal that ends in `..`"),
+    ("TenantConfig", "a configuration is written as a literal that ends in `..`"),
+    ("JobId", "an id is one number"),
+    ("SessionId", "an id is one number"),
+    ("WorkerId", "an id is one number"),
+    ("NextDecision", "a follower receives a decision or learns of a gap"),
+    ("Priority", "a status has an array with one entry for each"),
+    ("Stream", "a process has two output streams"),
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -321,5 +341,116 @@ fn recipes_are_commands_of_the_documents() {
     for command in commands {
         let is_there = documents.lines().any(|line| line == command);
         assert!(is_there, "neither README.md nor CONTRIBUTING.md has `{command}`");
+    }
+}
+
+/// A field or a variant more must not break a program, so what programs can build or match in full is
+/// `#[non_exhaustive]`, or stays as it is for a reason.
+#[test]
+fn exported_types_can_grow() {
+    let mut exported = BTreeSet::new();
+    exports(&parsed("src/lib.rs"), &mut exported);
+    let sources = sources();
+    let items: BTreeMap<&str, BTreeMap<String, bool>> =
+        CRATES.into_iter().map(|folder| (folder, public_items(folder, &sources))).collect();
+    let is_exhaustive = |(folder, name): &(&'static str, String)| {
+        let item = items[folder].get(name);
+        *item.unwrap_or_else(|| panic!("{folder} has no public `{name}`"))
+    };
+    let found: BTreeSet<&str> =
+        exported.iter().filter(|item| is_exhaustive(item)).map(|(_, name)| name.as_str()).collect();
+    let argued: BTreeSet<&str> = EXHAUSTIVE.into_iter().map(|(name, _)| name).collect();
+    let grown: Vec<_> = found.difference(&argued).collect();
+    assert!(grown.is_empty(), "neither `#[non_exhaustive]` nor in EXHAUSTIVE: {grown:?}");
+    let stale: Vec<_> = argued.difference(&found).collect();
+    assert!(stale.is_empty(), "no longer what EXHAUSTIVE says: {stale:?}");
+}
+
+fn parsed(name: &str) -> Vec<Item> {
+    syn::parse_file(&read(name)).unwrap().items
+}
+
+fn is_public(visibility: &Visibility) -> bool {
+    matches!(visibility, Visibility::Public(_))
+}
+
+/// Finds what a public module of the facade exports: the folder of its crate, and its name there.
+fn exports(items: &[Item], found: &mut BTreeSet<(&'static str, String)>) {
+    for item in items {
+        match item {
+            Item::Use(item) if is_public(&item.vis) => exports_of_tree(&item.tree, None, found),
+            Item::Mod(inner) if is_public(&inner.vis) => match &inner.content {
+                Some((_, items)) => exports(items, found),
+                None => exports(&parsed(&format!("src/{}.rs", inner.ident)), found),
+            },
+            Item::Struct(item) if is_public(&item.vis) => {
+                found.insert(("src", item.ident.to_string()));
+            }
+            Item::Enum(item) if is_public(&item.vis) => {
+                found.insert(("src", item.ident.to_string()));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn exports_of_tree(
+    tree: &UseTree,
+    folder: Option<&'static str>,
+    found: &mut BTreeSet<(&'static str, String)>,
+) {
+    let mut keep = |name: String| found.insert((folder.unwrap_or("src"), name));
+    match tree {
+        UseTree::Path(path) => {
+            let name = path.ident.to_string();
+            let of_crate = CRATES.into_iter().find(|folder| *folder == format!("{name}/src"));
+            exports_of_tree(&path.tree, folder.or(of_crate), found);
+        }
+        UseTree::Name(name) => drop(keep(name.ident.to_string())),
+        UseTree::Rename(rename) => drop(keep(rename.ident.to_string())),
+        UseTree::Group(group) => {
+            group.items.iter().for_each(|tree| exports_of_tree(tree, folder, found));
+        }
+        UseTree::Glob(_) => panic!("a glob hides what the facade exports"),
+    }
+}
+
+/// The public items of a crate, each with whether programs can build or match it in full.
+fn public_items(folder: &str, sources: &[(String, String)]) -> BTreeMap<String, bool> {
+    let mut found = BTreeMap::new();
+    for (name, text) in sources {
+        if name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')) {
+            keep_public_items(&syn::parse_file(text).unwrap().items, &mut found);
+        }
+    }
+    found
+}
+
+fn keep_public_items(items: &[Item], found: &mut BTreeMap<String, bool>) {
+    let can_grow = |attributes: &[Attribute]| {
+        attributes.iter().any(|attribute| attribute.path().is_ident("non_exhaustive"))
+    };
+    for item in items {
+        let (visibility, name, is_exhaustive) = match item {
+            Item::Struct(item) => {
+                let is_open = item.fields.iter().any(|field| is_public(&field.vis));
+                (&item.vis, &item.ident, is_open && !can_grow(&item.attrs))
+            }
+            Item::Enum(item) => (&item.vis, &item.ident, !can_grow(&item.attrs)),
+            Item::Trait(item) => (&item.vis, &item.ident, false),
+            Item::Fn(item) => (&item.vis, &item.sig.ident, false),
+            Item::Const(item) => (&item.vis, &item.ident, false),
+            Item::Type(item) => (&item.vis, &item.ident, false),
+            Item::Mod(inner) => {
+                if let Some((_, items)) = &inner.content {
+                    keep_public_items(items, found);
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        if is_public(visibility) {
+            *found.entry(name.to_string()).or_default() |= is_exhaustive;
+        }
     }
 }

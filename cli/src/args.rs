@@ -346,7 +346,7 @@ fn explained(mut error: clap::Error, typed: &[OsString]) -> clap::Error {
 pub(crate) fn deterministic(seed: Option<u64>, start: Option<u64>) -> Option<Deterministic> {
     let start = start.map(|seconds| seconds.saturating_mul(1_000_000_000));
     let start = start.unwrap_or(Deterministic::DEFAULT_START);
-    seed.map(|seed| Deterministic { seed, start })
+    seed.map(|seed| Deterministic::new(seed).starting_at(start))
 }
 
 fn parse_variable(text: &str) -> Result<(String, String), String> {

@@ -87,10 +87,9 @@ pub(crate) fn files(outcome: &Outcome) -> Vec<ChangedFile> {
     };
     let bundles = displays.chain(result);
     let files = bundles.flat_map(|(stem, bundle)| {
-        files_of(bundle).into_iter().map(move |(extension, data)| ChangedFile {
-            path: format!("{stem}.{extension}"),
-            kind: ChangeKind::Created,
-            contents: data.as_bytes().to_vec(),
+        files_of(bundle).into_iter().map(move |(extension, data)| {
+            let path = format!("{stem}.{extension}");
+            ChangedFile::new(path, ChangeKind::Created, data.as_bytes())
         })
     });
     files.collect()

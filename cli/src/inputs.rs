@@ -262,6 +262,7 @@ fn header(source: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hatchery::python::PackageOrigin;
 
     const SCRIPT: &str = "# /// script\n# dependencies = [\"pandas\"]\n#\n# [tool.hatchery]\n\
                           # inputs = [\"a.csv\", \"d/b.csv\"]\n# ///\nprint(1)\n";
@@ -276,11 +277,7 @@ mod tests {
 
     #[test]
     fn dependencies_that_are_there_are_not_missed() {
-        let package = |name: &str| PackageInfo {
-            name: name.to_owned(),
-            version: None,
-            origin: hatchery::python::PackageOrigin::Build,
-        };
+        let package = |name: &str| PackageInfo::new(name, PackageOrigin::Build);
         let packages = [package("pandas"), package("ruamel.yaml")];
         assert_eq!(header_dependencies(SCRIPT), ["pandas"]);
         assert!(header_dependencies("print(1)").is_empty());

@@ -118,8 +118,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn file(path: &str, contents: &str) -> ChangedFile {
-        let (path, contents) = (path.to_owned(), contents.as_bytes().to_owned());
-        ChangedFile { path, kind: ChangeKind::Created, contents }
+        ChangedFile::new(path, ChangeKind::Created, contents)
     }
 
     #[test]
@@ -127,7 +126,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let folder = OutputFolder::open(&base.path().join("a/b")).unwrap();
         assert!(folder.keep(&[file("x", "long"), file("c/d/y", "1")]).is_empty());
-        let deleted = ChangedFile { kind: ChangeKind::Deleted, ..file("z", "") };
+        let deleted = ChangedFile::new("z", ChangeKind::Deleted, "");
         assert!(folder.keep(&[file("x", "2"), deleted]).is_empty());
         assert!(folder.folder("line").unwrap().keep(&[file("x", "3")]).is_empty());
         let read = |path: &str| fs::read_to_string(base.path().join("a/b").join(path)).unwrap();

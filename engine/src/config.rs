@@ -48,6 +48,7 @@ pub const COPY_ON_WRITE_VARIABLE: &str = "HATCHERY_COPY_ON_WRITE";
 
 /// The host that serves the imports of a guest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HostKind {
     /// Our own host: WASI preview 1 over files in memory.
     #[default]

@@ -49,7 +49,7 @@ pub use run::base64::decode as decode_base64;
 pub use run::functions::calls::cancellation::Cancellation;
 pub use run::functions::{
     Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,
-    RecordedAnswer, RecordedCall, Recording, Reply, Room, Signature,
+    RecordedAnswer, RecordedCall, Recording, Reply, Room, RunId, Signature,
 };
 pub use run::outcome::{
     Afterwards, Exception, MimeBundle, MimeData, Outcome, SandboxFailure, StackFrame,

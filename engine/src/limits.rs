@@ -239,6 +239,7 @@ impl LimitKind {
 
 /// A limit that a run reached, with the amount that was allowed and used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct LimitHit {
     /// Which limit.
     pub limit: LimitKind,
@@ -249,6 +250,11 @@ pub struct LimitHit {
 }
 
 impl LimitHit {
+    /// Reports that `used` reached or exceeded `allowed`, both in the unit of the limit.
+    pub fn new(limit: LimitKind, allowed: u64, used: u64) -> Self {
+        Self { limit, allowed, used }
+    }
+
     /// Reports a missed deadline: the outcome was due `allowed` after submission, and `used` had
     /// passed.
     pub fn deadline(allowed: Duration, used: Duration) -> Self {

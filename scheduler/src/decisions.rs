@@ -97,7 +97,7 @@ pub struct Decisions {
     receiver: broadcast::Receiver<Decision>,
 }
 
-/// What a follower receives next.
+/// What a follower receives next: a decision or a gap, and nothing else ever.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextDecision {
     /// A decision.

@@ -382,7 +382,7 @@ mod tests {
         assert!(error(Verdict::Cancelled, 1).is_none());
         let left = error(Verdict::Exited { code: 3, message: None }, 1).unwrap();
         assert_eq!((&*left.exception, &*left.message), ("SystemExit", "3"));
-        let damaged = error(Verdict::Tampered(engine::Tampering("it lied".to_owned())), 1).unwrap();
+        let damaged = error(Verdict::Tampered(engine::Tampering::new("it lied")), 1).unwrap();
         assert!(damaged.exception == "tampered" && damaged.message.contains("it lied"));
         let long = engine::Exception::new("ä".repeat(1000), "ä".repeat(1000), "");
         let long = error(Verdict::Raised(long.into()), 1).unwrap();

@@ -226,7 +226,6 @@ impl Model {
 
     /// Decides whether a new job is admitted, and will therefore end, or why it is refused. Its id
     /// is larger than all earlier ones. The effects follow once its caller has been told.
-    #[must_use]
     pub(crate) fn submit(
         &mut self,
         job: JobId,

@@ -40,7 +40,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_different_ones() {
 fn sleeping_advances_the_clock_and_takes_no_time() {
     let start = 1_000_000_000 * 86_400;
     let job = Job::code("import time\ntime.sleep(10 * 365 * 86400)\ntime.gmtime().tm_year")
-        .deterministic(Deterministic { seed: 0, start });
+        .deterministic(Deterministic::new(0).starting_at(start));
     let begun = Instant::now();
     assert_eq!(value(&run_job(job)), json!(1979));
     assert!(begun.elapsed() < Duration::from_secs(20));

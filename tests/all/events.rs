@@ -13,7 +13,7 @@ async fn all_events(ticket: &Ticket) -> Vec<EventKind> {
     let mut events = ticket.events();
     let mut kinds = Vec::new();
     let mut count = 0;
-    while let Some(Event { sequence, kind }) = events.next().await {
+    while let Some(Event { sequence, kind, .. }) = events.next().await {
         assert_eq!(sequence, count);
         count += 1;
         match (kinds.last_mut(), kind) {

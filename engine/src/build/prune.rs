@@ -24,6 +24,7 @@ const BLOCK_BYTES: u64 = 512;
 
 /// An entry of the cache, which is used and removed as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CacheEntry {
     /// The kind of the entry.
     pub kind: CacheEntryKind,
@@ -44,6 +45,7 @@ pub struct CacheEntry {
 /// The kind of an entry of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum CacheEntryKind {
     /// A Python build, as it was fetched.
     Build,
@@ -69,6 +71,7 @@ pub struct Prune {
 
 /// The result of pruning the cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pruned {
     /// What was removed, or would be, least recently used first.
     pub removed: Vec<CacheEntry>,

@@ -7,6 +7,7 @@ use super::tree::{Kind, NodeId, Tree};
 
 /// A file of the workspace that a run created, modified or deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ChangedFile {
     /// Path relative to the workspace.
     pub path: String,
@@ -19,6 +20,7 @@ pub struct ChangedFile {
 /// What happened to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ChangeKind {
     /// The file did not exist before.
     Created,
@@ -26,6 +28,13 @@ pub enum ChangeKind {
     Modified,
     /// It no longer exists.
     Deleted,
+}
+
+impl ChangedFile {
+    /// Creates a change of the file at `path`, relative to the workspace.
+    pub fn new(path: impl Into<String>, kind: ChangeKind, contents: impl Into<Vec<u8>>) -> Self {
+        Self { path: path.into(), kind, contents: contents.into() }
+    }
 }
 
 /// Returns the files below `folder` that differ between the trees, sorted by path.

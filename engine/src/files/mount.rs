@@ -42,6 +42,7 @@ impl fmt::Debug for Mount {
 }
 
 /// The error for a folder of the host that can't be granted.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 #[error("can't mount `{}`: {cause}; give a folder that exists and that you can read", path.display())]
 pub struct InvalidMount {

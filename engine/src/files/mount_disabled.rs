@@ -10,6 +10,7 @@ use crate::errno::Errno;
 pub struct Mount(std::convert::Infallible);
 
 /// The error for a folder of the host that can't be granted.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 #[error("can't mount `{}`: {cause}", path.display())]
 pub struct InvalidMount {

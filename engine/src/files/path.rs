@@ -6,6 +6,7 @@
     "`{path}` can't name a file in the workspace: use a relative path of at most {MAX_PATH_BYTES} \
      bytes without `..`, empty parts or NUL"
 )]
+#[non_exhaustive]
 pub struct InvalidPath {
     /// The path that was given.
     pub path: String,

@@ -31,6 +31,7 @@ mod template;
 
 /// Describes an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ImageInfo {
     /// The hash of everything that it was built from: 32 hexadecimal digits.
     pub key: String,
@@ -53,6 +54,24 @@ pub struct ImageInfo {
     pub build: String,
     /// When it was built.
     pub created: SystemTime,
+}
+
+impl ImageInfo {
+    /// Describes an empty image with this key, which was built in 1970 and has no file.
+    pub fn new(key: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            path: None,
+            file_bytes: 0,
+            memory_bytes: 0,
+            packages: Vec::new(),
+            warnings: Vec::new(),
+            preload: Vec::new(),
+            setup: None,
+            build: String::new(),
+            created: SystemTime::UNIX_EPOCH,
+        }
+    }
 }
 
 /// The state of an interpreter that has started and imported what jobs need. Cheap to clone; clones

@@ -29,13 +29,26 @@ pub trait Callee: Send + Sync + 'static {
     fn call(&self, call: HostCall);
 }
 
+/// The id of a run, unique in the process. Later runs have larger numbers.
+///
+/// A run is one try of a job, so a retried job has several. It says which calls share a run's
+/// limits; the ids of jobs are the scheduler's, and the engine doesn't know them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RunId(pub u64);
+
+impl std::fmt::Display for RunId {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "run-{}", self.0)
+    }
+}
+
 /// One call of a host function.
 #[derive(Debug)]
 pub struct HostCall {
     /// The arguments by name. They come from the program and are untrusted.
     pub arguments: Map<String, Json>,
-    /// The calling run, by a number that is unique in the process.
-    pub run: u64,
+    /// The calling run.
+    pub run: RunId,
     /// The call's share of its run's limits. Whatever works on the call keeps this until it has
     /// ended, and drops it before it answers.
     pub room: Room,

@@ -18,6 +18,7 @@ mod tool;
 
 /// The end of one run, with its output and usage.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Outcome {
     /// How it ended.
     pub verdict: Verdict,
@@ -155,7 +156,15 @@ pub enum Verdict {
 /// What the host received instead of the agent's reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the program damaged the interpreter that ran it: {0}")]
+#[non_exhaustive]
 pub struct Tampering(pub String);
+
+impl Tampering {
+    /// Creates one from a description of what was received.
+    pub fn new(received: impl Into<String>) -> Self {
+        Self(received.into())
+    }
+}
 
 /// A failure of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -205,6 +214,7 @@ impl SandboxFailure {
 
 /// The resources that a run used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Usage {
     /// The time from submission to the first instruction.
     pub queue_wait: Duration,
@@ -223,7 +233,7 @@ pub struct Usage {
     pub file_growth_bytes: u64,
 }
 
-/// The state of the interpreter after a run.
+/// The state of the interpreter after a run. There is no third state: what isn't usable is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Afterwards {
     /// It can run again, with the state that the run left.

@@ -80,6 +80,7 @@ pub struct MountedFolder {
 /// comes from the image and is the same anyway. Sleeping advances the clock and takes no time. The
 /// contents and `stat` of mounted folders are the host's, whatever the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Deterministic {
     /// Determines every random number.
     pub seed: u64,
@@ -94,6 +95,11 @@ impl Deterministic {
     /// Creates a setting with this seed that starts at [`Self::DEFAULT_START`].
     pub fn new(seed: u64) -> Self {
         Self { seed, start: Self::DEFAULT_START }
+    }
+
+    /// Sets the clock's time when the interpreter starts, in nanoseconds since 1970.
+    pub fn starting_at(self, start: u64) -> Self {
+        Self { start, ..self }
     }
 }
 

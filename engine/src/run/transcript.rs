@@ -17,7 +17,7 @@ const LONGEST_PIECE_BYTES: usize = 64 << 10;
 /// The most host calls with an event of their own; the outcome counts all of them.
 const MOST_CALLS_TOLD: usize = 10_000;
 
-/// One of a program's two output streams.
+/// One of a program's two output streams. There is no third one, so a match can name both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
     /// Standard output.
@@ -85,6 +85,7 @@ impl std::fmt::Debug for Transcript {
 
 /// A piece of output of one stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Chunk {
     /// Its number in the run's output: 0, 1, 2 and so on for one reader.
     pub sequence: u64,
@@ -97,6 +98,7 @@ pub struct Chunk {
 
 /// An event of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Event {
     /// Its number in the run: 0, 1, 2 and so on for one reader.
     pub sequence: u64,

@@ -233,14 +233,12 @@ impl SchedulerState {
         };
         let transcript = &live.task.transcript;
         transcript.close();
-        let outcome = Outcome {
-            stdout: transcript.text_of(Stream::Stdout),
-            stderr: transcript.text_of(Stream::Stderr),
-            output_truncated: transcript.is_truncated(),
-            displays: transcript.displays(),
-            session_restored,
-            ..Outcome::not_run(verdict)
-        };
+        let mut outcome = Outcome::not_run(verdict);
+        outcome.stdout = transcript.text_of(Stream::Stdout);
+        outcome.stderr = transcript.text_of(Stream::Stderr);
+        outcome.output_truncated = transcript.is_truncated();
+        outcome.displays = transcript.displays();
+        outcome.session_restored = session_restored;
         self.end(job, outcome);
     }
 

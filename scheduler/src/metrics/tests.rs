@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::{LimitHit, LimitKind, SandboxFailure, Usage};
+use engine::{LimitHit, LimitKind, SandboxFailure};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use pool::{WorkerActivity, WorkerId};
 
@@ -49,13 +49,11 @@ fn recorded(heard: &BTreeMap<String, DebugValue>, name: &str) -> Vec<f64> {
 }
 
 fn ran(verdict: Verdict) -> Outcome {
-    let usage = Usage {
-        wall: Duration::from_millis(250),
-        cpu: Duration::from_millis(400),
-        peak_memory_bytes: 64 << 20,
-        ..Usage::default()
-    };
-    Outcome { usage, ..Outcome::not_run(verdict) }
+    let mut outcome = Outcome::not_run(verdict);
+    outcome.usage.wall = Duration::from_millis(250);
+    outcome.usage.cpu = Duration::from_millis(400);
+    outcome.usage.peak_memory_bytes = 64 << 20;
+    outcome
 }
 
 #[test]
@@ -80,7 +78,7 @@ fn a_job_is_counted_once_by_how_it_ended() {
 
 #[test]
 fn limits_are_counted_whether_they_ended_the_program_or_not() {
-    let hit = |limit| LimitHit { limit, allowed: 1, used: 2 };
+    let hit = |limit| LimitHit::new(limit, 1, 2);
     let heard = heard(|metrics| {
         let mut outcome = ran(Verdict::Limit(hit(LimitKind::Wall)));
         outcome.limits_met = vec![hit(LimitKind::Output)];

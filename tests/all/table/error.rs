@@ -63,12 +63,12 @@ impl Error {
     }
 
     pub(super) fn syntax(mut self, file: &str, line: u32, column: u32, text: &str) -> Self {
-        self.syntax = Some(SyntaxPosition {
-            file: Some(file.to_owned()),
-            line: Some(line),
-            column: Some(column),
-            text: Some(text.to_owned()),
-        });
+        let mut position = SyntaxPosition::default();
+        position.file = Some(file.to_owned());
+        position.line = Some(line);
+        position.column = Some(column);
+        position.text = Some(text.to_owned());
+        self.syntax = Some(position);
         self
     }
 

@@ -327,10 +327,9 @@ mod tests {
     }
 
     fn with_file(path: &str) -> Outcome {
-        let path = path.to_owned();
-        let file = ChangedFile { path, kind: ChangeKind::Created, contents: b"f".to_vec() };
-        let verdict = Verdict::Exited { code: 0, message: None };
-        Outcome { files: vec![file], ..Outcome::not_run(verdict) }
+        let mut outcome = Outcome::not_run(Verdict::Exited { code: 0, message: None });
+        outcome.files = vec![ChangedFile::new(path, ChangeKind::Created, b"f")];
+        outcome
     }
 
     #[tokio::test]

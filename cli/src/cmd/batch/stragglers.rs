@@ -216,8 +216,7 @@ mod tests {
         assert_eq!(of(Verdict::Exited { code: 3, message: None }).1, None);
         assert_eq!(of(Verdict::Raised(Exception::default().into())).1, None);
         assert_eq!(of(Verdict::Cancelled).1, cut);
-        let type_name = "KeyboardInterrupt".to_owned();
-        let exception = Exception { type_name, ..Exception::default() };
+        let exception = Exception::new("KeyboardInterrupt", "", "");
         let (outcome, told) = of(Verdict::Raised(exception.clone().into()));
         assert_eq!((outcome.verdict, told), (Verdict::Cancelled, cut));
         assert_eq!(outcome.interrupted_at, Some(exception));

@@ -281,7 +281,7 @@ fn data_of(bundle: &MimeBundle) -> Value {
                 serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.as_str()))
             }
             MimeData::Text(text) => lines(text),
-            MimeData::Bytes(_) => encoded[name].clone(),
+            _ => encoded[name].clone(),
         };
         data.insert(name.to_owned(), form);
     }

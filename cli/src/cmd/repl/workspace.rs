@@ -108,11 +108,7 @@ mod tests {
     use std::fs;
 
     fn changed(path: &str, contents: &str) -> ChangedFile {
-        ChangedFile {
-            path: path.to_owned(),
-            kind: ChangeKind::Created,
-            contents: contents.as_bytes().to_vec(),
-        }
+        ChangedFile::new(path, ChangeKind::Created, contents)
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Describes a distribution in an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PackageInfo {
     /// The name in its metadata, or the folder's name.
     pub name: String,
@@ -27,6 +28,13 @@ pub enum PackageOrigin {
     Folder(String),
     /// A wheel of this name, from a requirements file.
     Requirements(String),
+}
+
+impl PackageInfo {
+    /// Describes a distribution without a version.
+    pub fn new(name: impl Into<String>, origin: PackageOrigin) -> Self {
+        Self { name: name.into(), version: None, origin }
+    }
 }
 
 impl fmt::Display for PackageOrigin {

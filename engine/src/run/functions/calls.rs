@@ -16,7 +16,7 @@ use serde_json::{Map, Value as Json};
 use super::error::{FAILURE, HostError, LIMIT};
 use super::recording::{RecordedAnswer, Recorder, Recording, Replayed, Replayer};
 use super::rooms::{Room, Rooms, Sum};
-use super::{HostCall, HostFunctions};
+use super::{HostCall, HostFunctions, RunId};
 use crate::interrupt::gate::Gate;
 use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::run::transcript::Transcript;
@@ -41,7 +41,7 @@ static RUNS: AtomicU64 = AtomicU64::new(0);
 
 /// The host calls of one run.
 pub(crate) struct Calls {
-    run: u64,
+    run: RunId,
     functions: HostFunctions,
     limits: CallLimits,
     gate: Arc<Gate>,
@@ -138,7 +138,8 @@ impl Calls {
             replayer: replays.map(Replayer::new),
             ..State::default()
         };
-        let (run, rooms) = (RUNS.fetch_add(1, Ordering::Relaxed), Rooms::new(&gate));
+        let run = RunId(RUNS.fetch_add(1, Ordering::Relaxed));
+        let rooms = Rooms::new(&gate);
         let stdin = None;
         Self { run, functions, limits, gate, transcript, stdin, rooms, state: Mutex::new(state) }
     }

@@ -14,6 +14,7 @@ use super::error::HostError;
 /// the text of a private error. Its size is bounded by the [`Limits`](crate::Limits) on arguments
 /// and results of each call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Recording {
     /// The calls, in the order in which they began.
     pub calls: Vec<RecordedCall>,
@@ -23,6 +24,7 @@ pub struct Recording {
 
 /// A call of a host function.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RecordedCall {
     /// The function.
     pub name: String,
@@ -35,6 +37,7 @@ pub struct RecordedCall {
 /// The answer to a call, as the program received it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum RecordedAnswer {
     /// The result.
     Returned(Json),
@@ -44,6 +47,7 @@ pub enum RecordedAnswer {
 
 /// A wait of the program in which calls ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Delivery {
     /// Waits without an answer since the previous delivery.
     pub empty_waits: u64,

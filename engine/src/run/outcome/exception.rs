@@ -11,6 +11,7 @@ const MOST_NOTES: usize = 100;
 /// An exception that ended a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Exception {
     /// The name of its type, with the module unless that is `builtins` or `__main__`.
     #[serde(rename = "type")]
@@ -47,6 +48,7 @@ pub struct Exception {
 /// A frame that an exception passed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct StackFrame {
     /// The file, or the name that the job gave its source, such as `<job>`.
     pub file: String,
@@ -72,6 +74,7 @@ pub struct StackFrame {
 /// The position of a `SyntaxError`, as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SyntaxPosition {
     /// The file, or the name that the job gave its source.
     #[serde(default)]

@@ -15,6 +15,7 @@ const MOST_FORMS: usize = 32;
 
 /// The data of one form of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MimeData {
     /// A text, such as HTML, SVG or JSON.
     Text(String),

@@ -24,6 +24,7 @@ pub enum Entry {
 
 /// A call of a function.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Call {
     /// The module, such as `json` or `__main__`.
     pub module: String,

@@ -61,6 +61,7 @@ pub enum InvalidProgram {
     "`{path}` can't be where a folder is mounted: use an absolute path such as /data, \
      without `..` or empty parts, and not /tmp, /home, /workspace, /script, /beside or /usr"
 )]
+#[non_exhaustive]
 pub struct InvalidMountPath {
     /// The path that was given.
     pub path: String,
