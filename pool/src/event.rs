@@ -2,7 +2,8 @@
 //! the crates above it.
 //!
 //! This file, `worker/seat.rs` and `worker/desk.rs` depend on each other: an event carries a seat,
-//! a seat sends its order to a desk, and a desk sends events.
+//! a seat sends its order to a desk, and a desk sends events. They do so at run time, too: an owner
+//! that is told of a seat may use it before the telling returns.
 
 use std::time::Duration;
 
@@ -13,6 +14,16 @@ use crate::ids::{JobId, SessionId, WorkerId};
 use crate::session::Stowage;
 use crate::worker::seat::Seat;
 use crate::worker::state::GoneReason;
+
+/// Receives the events of a pool, in the order in which each thread sends them.
+pub trait PoolOwner: Send + Sync {
+    /// Takes an event. It may act on it at once, on this thread: use seats, and call the pool. The
+    /// caller holds no lock.
+    fn tell(&self, event: PoolEvent);
+
+    /// Takes an event and has another thread act on it. For callers that must not be kept.
+    fn leave(&self, event: PoolEvent);
+}
 
 /// An event of the pool.
 ///

@@ -29,7 +29,7 @@
 pub use self::metrics::describe as describe_metrics;
 pub use config::PoolConfig;
 pub use error::{PoolError, StowError};
-pub use event::PoolEvent;
+pub use event::{PoolEvent, PoolOwner};
 pub use ids::{JobId, SessionId, WorkerId};
 pub use interpreter::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
 pub use pool::Pool;

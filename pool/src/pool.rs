@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ractor::{Actor, ActorRef, DerivedActorRef};
+use ractor::{Actor, ActorCell, ActorRef};
 
 use crate::config::PoolConfig;
 use crate::error::{PoolError, StowError};
-use crate::event::PoolEvent;
+use crate::event::PoolOwner;
 use crate::interpreter::InterpreterSource;
 use crate::session::{Discarded, SessionCell, Stowage};
 use crate::status::{Board, WorkerStatus};
@@ -21,7 +21,7 @@ mod tests;
 #[derive(Clone)]
 pub struct Pool {
     supervisor: ActorRef<SupervisorMessage>,
-    owner: DerivedActorRef<PoolEvent>,
+    owner: Arc<dyn PoolOwner>,
     board: Board,
 }
 
@@ -32,21 +32,21 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Starts a pool without workers. `owner` receives the pool's events. The pool is linked to its
-    /// owner: the owner learns when the supervisor ends, and the pool ends with its owner.
+    /// Starts a pool without workers. `owner` receives the pool's events. The pool is linked to the
+    /// owner's actor: that learns when the supervisor ends, and the pool ends with it.
     ///
     /// # Errors
     /// The supervisor can't be started.
     pub async fn start(
         config: PoolConfig,
         source: Arc<dyn InterpreterSource>,
-        owner: DerivedActorRef<PoolEvent>,
+        owner: Arc<dyn PoolOwner>,
+        actor: ActorCell,
     ) -> Result<Self, PoolError> {
-        let link = owner.get_cell();
         let board = Board::default();
         let arguments =
-            SupervisorArguments { config, source, owner: owner.clone(), board: board.clone() };
-        let (supervisor, _) = Actor::spawn_linked(None, Supervisor, arguments, link)
+            SupervisorArguments { config, source, owner: Arc::clone(&owner), board: board.clone() };
+        let (supervisor, _) = Actor::spawn_linked(None, Supervisor, arguments, actor)
             .await
             .map_err(|error| PoolError::Start(cause_of(error)))?;
         Ok(Self { supervisor, owner, board })
@@ -65,7 +65,7 @@ impl Pool {
     pub fn stow(&self, session: Arc<SessionCell>, stowage: Stowage) {
         let request = SupervisorMessage::Stow(Arc::clone(&session), stowage);
         if self.supervisor.cast(request).is_err() {
-            tell(&self.owner, &session, stowage, Err(StowError::unchanged("the pool is closed")));
+            tell(&*self.owner, &session, stowage, Err(StowError::unchanged("the pool is closed")));
         }
     }
 

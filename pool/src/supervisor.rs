@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Cause, chain};
-use ractor::{
-    Actor, ActorId, ActorProcessingErr, ActorRef, DerivedActorRef, SpawnErr, SupervisionEvent,
-};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 
 use crate::config::PoolConfig;
 use crate::error::StowError;
-use crate::event::PoolEvent;
+use crate::event::{PoolEvent, PoolOwner};
 use crate::ids::WorkerId;
 use crate::interpreter::InterpreterSource;
 use crate::metrics;
@@ -38,7 +36,7 @@ const ENDING: &str = "Supervisor is shutting down";
 pub(crate) struct SupervisorArguments {
     pub(crate) config: PoolConfig,
     pub(crate) source: Arc<dyn InterpreterSource>,
-    pub(crate) owner: DerivedActorRef<PoolEvent>,
+    pub(crate) owner: Arc<dyn PoolOwner>,
     pub(crate) board: Board,
 }
 
@@ -48,7 +46,7 @@ pub(crate) struct Supervisor;
 pub(crate) struct SupervisorState {
     config: PoolConfig,
     source: Arc<dyn InterpreterSource>,
-    owner: DerivedActorRef<PoolEvent>,
+    owner: Arc<dyn PoolOwner>,
     board: Board,
     workers: HashMap<ActorId, Watched>,
     next_worker: u64,
@@ -113,7 +111,7 @@ impl Actor for Supervisor {
             SupervisorMessage::Joined(actor, reason) => state.ended(&myself, actor, reason),
             SupervisorMessage::Stow(cell, stowage) if state.closing.is_some() => {
                 let closing = Err(StowError::unchanged("the pool is closing"));
-                stowing::tell(&state.owner, &cell, stowage, closing);
+                stowing::tell(&*state.owner, &cell, stowage, closing);
             }
             SupervisorMessage::Stow(cell, stowage) => state.stowing.add(&myself, cell, stowage),
             SupervisorMessage::StowEnded => state.stowing.ended(&myself),
@@ -258,9 +256,7 @@ impl SupervisorState {
                 }
             }
         };
-        if self.owner.cast(PoolEvent::Gone { worker, reason, is_replaced }).is_err() {
-            tracing::debug!(%worker, "the owner of the pool is gone");
-        }
+        self.owner.tell(PoolEvent::Gone { worker, reason, is_replaced });
     }
 
     fn replace_after(

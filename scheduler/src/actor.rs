@@ -3,9 +3,15 @@
 //!
 //! It keeps every admitted job until its outcome is sent, because a worker's mailbox is lost when
 //! the worker dies.
+//!
+//! The actor owns the shell's lifetime and supervises the pool. Messages reach the shell through a
+//! combiner, on whichever thread sends them; the actor handles those that senders leave. So nothing
+//! here may wait, nor rely on the current thread, task or span.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::ops::ControlFlow;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use engine::{Cause, Outcome, chain};
@@ -14,13 +20,15 @@ use pool::{
     SessionId, WorkerId,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::combiner::{Call, Combiner, EndsCombiner, Handler};
 use crate::config::SchedulerConfig;
 use crate::decision::{DecisionKind, EvictedTo, EvictionReason};
 use crate::effect::Effect;
 use crate::job::{DEFAULT_TENANT, LiveJob};
-use crate::message::{CaptureReply, SchedulerMessage};
+use crate::message::{CaptureReply, Owner, SchedulerMessage};
 use crate::model::{Event, Fault, Model};
 use crate::status::{Phase, Totals};
 use crate::timer::{Alarm, Clock};
@@ -41,12 +49,17 @@ pub(crate) struct SchedulerArguments {
     pub(crate) pool: PoolConfig,
     pub(crate) source: Arc<dyn InterpreterSource>,
     pub(crate) published: Arc<Published>,
+    pub(crate) combiner: Arc<Combiner<SchedulerMessage>>,
 }
 
 /// The scheduler's actor.
 pub(crate) struct SchedulerActor;
 
-pub(crate) struct SchedulerState {
+struct SchedulerState {
+    /// Where tasks are spawned, and time passes.
+    runtime: Handle,
+    actor: ActorRef<Call>,
+    combiner: Weak<Combiner<SchedulerMessage>>,
     model: Model,
     pool: Pool,
     published: Arc<Published>,
@@ -69,6 +82,7 @@ pub(crate) struct SchedulerState {
     next_session: u64,
     draining: Vec<oneshot::Sender<()>>,
     is_closing: bool,
+    has_lost_pool: bool,
 }
 
 /// A session that the model has not ended.
@@ -93,8 +107,8 @@ struct Finished {
 }
 
 impl Actor for SchedulerActor {
-    type Msg = SchedulerMessage;
-    type State = SchedulerState;
+    type Msg = Call;
+    type State = EndsCombiner<SchedulerMessage>;
     type Arguments = SchedulerArguments;
 
     async fn pre_start(
@@ -102,13 +116,17 @@ impl Actor for SchedulerActor {
         myself: ActorRef<Self::Msg>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let SchedulerArguments { config, pool, source, published } = arguments;
+        let SchedulerArguments { config, pool, source, published, combiner } = arguments;
         let model = Model::new(config, source.shared_bytes());
-        let pool = Pool::start(pool, source, myself.get_derived()).await?;
+        let ends = EndsCombiner(Arc::clone(&combiner));
+        let pool = Pool::start(pool, source, Owner::new(&combiner), myself.get_cell()).await?;
         let clock = published.clock;
         let set = published.pool.set(pool.clone());
         debug_assert!(set.is_ok(), "one scheduler publishes here");
         let mut state = SchedulerState {
+            runtime: Handle::current(),
+            actor: myself.clone(),
+            combiner: Arc::downgrade(&combiner),
             model,
             pool,
             published,
@@ -127,32 +145,37 @@ impl Actor for SchedulerActor {
             next_session: 1,
             draining: Vec::new(),
             is_closing: false,
+            has_lost_pool: false,
         };
         state.decide_and_publish(|state| {
             let effects = state.model.start();
             state.perform(effects);
         });
-        Ok(state)
+        combiner.begin(Box::new(state), move |call| {
+            // Fails if the actor has ended, and then the combiner has, too.
+            let _ = myself.cast(call);
+        });
+        Ok(ends)
     }
 
     async fn handle(
         &self,
-        myself: ActorRef<Self::Msg>,
-        message: Self::Msg,
-        state: &mut Self::State,
+        _myself: ActorRef<Self::Msg>,
+        call: Self::Msg,
+        ends: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        state.now = state.clock.now();
-        state.decide_and_publish(|state| state.receive(message));
-        state.finish_drain(&myself);
-        state.set_alarm(&myself);
+        match call {
+            Call::GoOn => ends.0.go_on(),
+            Call::Failed(panic) => resume_unwind(panic),
+        }
         Ok(())
     }
 
     async fn handle_supervisor_evt(
         &self,
-        myself: ActorRef<Self::Msg>,
+        _myself: ActorRef<Self::Msg>,
         event: SupervisionEvent,
-        state: &mut Self::State,
+        ends: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         let ended = match event {
             SupervisionEvent::ActorTerminated(_, _, reason) => {
@@ -163,19 +186,25 @@ impl Actor for SchedulerActor {
                 return Ok(());
             }
         };
-        // The pool's supervisor is the only child. If it ends unasked, the workers end with it.
-        if state.model.phase() != Phase::Drained {
-            let text = chain(&ended).to_string();
-            if text == CANCELLED {
-                tracing::debug!("the runtime ended before the pool was drained");
-            } else {
-                tracing::error!(reason = text, "the pool's supervisor died");
-            }
-            let reason = Cause::because("the pool's supervisor died", ended);
-            state.decide_and_publish(|state| state.settle_everything(&reason));
-            myself.stop(Some(text));
-        }
+        // The pool's supervisor is the only child. Fails if the scheduler is ending anyway.
+        let _ = ends.0.send(SchedulerMessage::PoolEnded(ended));
         Ok(())
+    }
+}
+
+impl Handler<SchedulerMessage> for SchedulerState {
+    fn handle(&mut self, message: SchedulerMessage) -> ControlFlow<()> {
+        let runtime = self.runtime.clone();
+        // For the clock and for tasks. If the runtime has ended, it takes tasks and drops them.
+        let _in_runtime = runtime.enter();
+        self.now = self.clock.now();
+        self.decide_and_publish(|state| state.receive(message));
+        if self.has_lost_pool {
+            return ControlFlow::Break(());
+        }
+        self.finish_drain();
+        self.set_alarm();
+        ControlFlow::Continue(())
     }
 }
 
@@ -250,6 +279,7 @@ impl SchedulerState {
                 let _ = reply.send(self.model.explain(job, self.now));
             }
             SchedulerMessage::Pool(event) => self.pool_event(event),
+            SchedulerMessage::PoolEnded(reason) => self.pool_ended(reason),
             SchedulerMessage::Tick => {
                 self.alarm.rang();
                 self.decide(Event::Tick);
@@ -381,8 +411,25 @@ impl SchedulerState {
         self.seats.remove(&worker).expect("S-7: the model uses only seats it was given")
     }
 
+    /// If the pool's supervisor ends unasked, its workers end with it, and so does the scheduler.
+    fn pool_ended(&mut self, ended: Cause) {
+        if self.model.phase() == Phase::Drained {
+            return;
+        }
+        let text = chain(&ended).to_string();
+        if text == CANCELLED {
+            tracing::debug!(parent: None, "the runtime ended before the pool was drained");
+        } else {
+            tracing::error!(parent: None, reason = text, "the pool's supervisor died");
+        }
+        let reason = Cause::because("the pool's supervisor died", ended);
+        self.settle_everything(&reason);
+        self.has_lost_pool = true;
+        self.actor.stop(Some(text));
+    }
+
     /// Once every job has ended: closes the pool, answers the drain calls, and stops this actor.
-    fn finish_drain(&mut self, myself: &ActorRef<SchedulerMessage>) {
+    fn finish_drain(&mut self) {
         if self.model.phase() != Phase::Drained {
             return;
         }
@@ -391,7 +438,7 @@ impl SchedulerState {
             return;
         }
         let waiting = std::mem::take(&mut self.draining);
-        let (pool, myself) = (self.pool.clone(), myself.clone());
+        let (pool, actor) = (self.pool.clone(), self.actor.clone());
         // Closing waits for worker threads, whose last messages must still be received here.
         tokio::spawn(async move {
             if let Err(error) = pool.close().await {
@@ -400,16 +447,16 @@ impl SchedulerState {
             for reply in waiting {
                 let _ = reply.send(());
             }
-            myself.stop(None);
+            actor.stop(None);
         });
     }
 
-    fn set_alarm(&mut self, myself: &ActorRef<SchedulerMessage>) {
+    fn set_alarm(&mut self) {
         let Some(at) = self.model.next_wake() else { return };
-        let myself = myself.clone();
+        let combiner = self.combiner.clone();
         self.alarm.set(at, move || {
             // Fails if the scheduler has ended; then nothing is due.
-            let _ = myself.cast(SchedulerMessage::Tick);
+            let _ = combiner.upgrade().map(|combiner| combiner.send(SchedulerMessage::Tick));
         });
     }
 }

@@ -14,7 +14,8 @@
 //!
 //! Enter at `model.rs`, which makes the decisions: pure functions from a model, an event and the
 //! time to effects (`effect.rs`), by the rules in `policy/`. The shell around it, `actor.rs`, turns
-//! messages into events and carries out the effects. Callers hold `scheduler.rs` and `ticket.rs`,
+//! messages into events and carries out the effects, one message at a time, on the thread that
+//! sends the message where possible (`combiner.rs`). Callers hold `scheduler.rs` and `ticket.rs`,
 //! and see `status.rs`, `explain.rs` and `decision.rs`.
 
 #![forbid(unsafe_code)]
@@ -34,6 +35,7 @@ pub use status::{
 pub use ticket::{Events, Ticket};
 
 mod actor;
+mod combiner;
 mod config;
 mod decision;
 mod decisions;

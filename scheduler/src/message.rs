@@ -1,13 +1,13 @@
 //! The messages of the scheduler, and the mailbox that sends them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use engine::{Outcome, Transcript};
-use pool::{JobId, Parked, PoolEvent, SessionId};
-use ractor::ActorRef;
+use engine::{Cause, Outcome, Transcript};
+use pool::{JobId, Parked, PoolEvent, PoolOwner, SessionId};
 use tokio::sync::oneshot;
 
+use crate::combiner::Combiner;
 use crate::error::Refusal;
 use crate::explain::Explanation;
 use crate::job::JobRequest;
@@ -58,6 +58,8 @@ pub(crate) enum SchedulerMessage {
     Explain { job: JobId, reply: oneshot::Sender<Option<Explanation>> },
     /// From the pool.
     Pool(PoolEvent),
+    /// From the actor, once: the pool's supervisor has ended, for this reason.
+    PoolEnded(Cause),
     /// From a timer. Something is due.
     Tick,
     /// From a caller. No more jobs are admitted, and those that have not ended `within` this time
@@ -71,58 +73,60 @@ pub(crate) enum SchedulerMessage {
 /// Sends messages to the scheduler. Dropping the last clone sends `Abort`.
 #[derive(Debug, Clone)]
 pub(crate) struct Mailbox {
-    actor: Arc<AbortOnDrop>,
+    combiner: Arc<AbortOnDrop>,
 }
 
 #[derive(Debug)]
-struct AbortOnDrop(ActorRef<SchedulerMessage>);
+struct AbortOnDrop(Arc<Combiner<SchedulerMessage>>);
 
 impl Mailbox {
-    pub(crate) fn new(actor: ActorRef<SchedulerMessage>) -> Self {
-        Self { actor: Arc::new(AbortOnDrop(actor)) }
+    pub(crate) fn new(combiner: Arc<Combiner<SchedulerMessage>>) -> Self {
+        Self { combiner: Arc::new(AbortOnDrop(combiner)) }
     }
 
-    /// Sends a message; fails if the scheduler has ended.
+    /// Sends a message, and decides on it here if nothing else is being decided; fails if the
+    /// scheduler has ended.
     pub(crate) fn send(&self, message: SchedulerMessage) -> Result<(), Refusal> {
-        self.actor.0.cast(message).map_err(|_| Refusal::ShuttingDown)
+        self.combiner.0.send(message).map_err(|_| Refusal::ShuttingDown)
     }
 
     /// Asks for the end of a job. Does nothing if the scheduler has ended.
+    ///
+    /// Tickets are also dropped by callers who hold locks, which the end of a job may need: it
+    /// drops the job's host functions. So another thread decides.
     pub(crate) fn end(&self, job: JobId, ending: Ending) {
-        let _ = self.send(SchedulerMessage::End(job, ending));
+        let _ = self.combiner.0.post(SchedulerMessage::End(job, ending));
     }
 }
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         // Fails if the scheduler has already ended.
-        let _ = self.0.cast(SchedulerMessage::Abort(None));
+        let _ = self.0.post(SchedulerMessage::Abort(None));
     }
 }
 
-impl From<PoolEvent> for SchedulerMessage {
-    fn from(event: PoolEvent) -> Self {
-        Self::Pool(event)
+/// The scheduler as the owner of its pool, which doesn't keep the scheduler.
+pub(crate) struct Owner(Weak<Combiner<SchedulerMessage>>);
+
+impl Owner {
+    pub(crate) fn new(combiner: &Arc<Combiner<SchedulerMessage>>) -> Arc<Self> {
+        Arc::new(Self(Arc::downgrade(combiner)))
     }
 }
 
-impl TryFrom<SchedulerMessage> for PoolEvent {
-    type Error = ();
+impl PoolOwner for Owner {
+    fn tell(&self, event: PoolEvent) {
+        let told = self.0.upgrade().map(|combiner| combiner.send(SchedulerMessage::Pool(event)));
+        if told != Some(Ok(())) {
+            tracing::debug!("the pool's owner is gone");
+        }
+    }
 
-    fn try_from(message: SchedulerMessage) -> Result<Self, ()> {
-        match message {
-            SchedulerMessage::Pool(event) => Ok(event),
-            SchedulerMessage::Submit { .. }
-            | SchedulerMessage::End(..)
-            | SchedulerMessage::OpenSession { .. }
-            | SchedulerMessage::CloseSession(_)
-            | SchedulerMessage::Capture { .. }
-            | SchedulerMessage::Adopt { .. }
-            | SchedulerMessage::Replace { .. }
-            | SchedulerMessage::Explain { .. }
-            | SchedulerMessage::Tick
-            | SchedulerMessage::Drain { .. }
-            | SchedulerMessage::Abort(_) => Err(()),
+    fn leave(&self, event: PoolEvent) {
+        let left = self.0.upgrade().map(|combiner| combiner.post(SchedulerMessage::Pool(event)));
+        if left != Some(Ok(())) {
+            tracing::debug!("the pool's owner is gone");
         }
     }
 }

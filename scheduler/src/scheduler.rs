@@ -9,6 +9,7 @@ use ractor::{Actor, SpawnErr};
 use tokio::sync::oneshot;
 
 use crate::actor::{Published, SchedulerActor, SchedulerArguments};
+use crate::combiner::Combiner;
 use crate::config::SchedulerConfig;
 use crate::decisions::Decisions;
 use crate::error::{Refusal, SchedulerStartError};
@@ -39,11 +40,16 @@ impl Scheduler {
     ) -> Result<Self, SchedulerStartError> {
         config.validate()?;
         let published = Arc::new(Published::new());
-        let arguments =
-            SchedulerArguments { config, pool, source, published: Arc::clone(&published) };
-        let (actor, _) =
-            Actor::spawn(None, SchedulerActor, arguments).await.map_err(not_started)?;
-        Ok(Self { mailbox: Mailbox::new(actor), published })
+        let combiner = Combiner::new();
+        let arguments = SchedulerArguments {
+            config,
+            pool,
+            source,
+            published: Arc::clone(&published),
+            combiner: Arc::clone(&combiner),
+        };
+        Actor::spawn(None, SchedulerActor, arguments).await.map_err(not_started)?;
+        Ok(Self { mailbox: Mailbox::new(combiner), published })
     }
 
     /// Submits a job, and returns as soon as it is admitted or refused.
@@ -187,5 +193,86 @@ impl Drop for Admission<'_> {
         if let Ok(Ok(job)) = self.answer.try_recv() {
             self.mailbox.end(job, Ending::Cancel);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    use std::thread::{self, JoinHandle};
+
+    use engine::Program;
+    use pool::interpreter::fake::FakeSource;
+
+    use super::*;
+    use crate::config::WorkersConfig;
+
+    async fn start() -> Scheduler {
+        let config = SchedulerConfig {
+            concurrent: 1,
+            workers: WorkersConfig::fixed(1),
+            ..SchedulerConfig::default()
+        };
+        let source = Arc::new(FakeSource::default());
+        Scheduler::start(config, PoolConfig::default(), source).await.unwrap()
+    }
+
+    fn long_job() -> JobRequest {
+        let program = Program { source: "wait".to_owned(), ..Program::default() };
+        JobRequest { program, ..JobRequest::default() }
+    }
+
+    /// Has another thread decide on something, which takes until the guard is dropped.
+    fn keep_deciding(scheduler: &Scheduler) -> (impl Sized, JoinHandle<Result<(), Refusal>>) {
+        // A decision waits for readers of the last one's result.
+        let reading = scheduler.published.snapshot.read();
+        let mailbox = scheduler.mailbox.clone();
+        let deciding = thread::spawn(move || mailbox.send(SchedulerMessage::Tick));
+        while scheduler.published.snapshot.try_read().is_some() {
+            thread::yield_now();
+        }
+        (reading, deciding)
+    }
+
+    async fn until(scheduler: &Scheduler, condition: impl Fn(&SchedulerStatus) -> bool) {
+        tokio::time::timeout(Duration::from_secs(20), async {
+            while !condition(&scheduler.status()) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .expect("it happens in time");
+    }
+
+    #[tokio::test]
+    async fn a_submission_that_is_dropped_undecided_is_cancelled() {
+        let scheduler = start().await;
+        let deciding = {
+            let (_reading, deciding) = keep_deciding(&scheduler);
+            let mut submission = pin!(scheduler.submit(long_job()));
+            let polled = submission.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(polled, Poll::Pending));
+            deciding
+        };
+        deciding.join().unwrap().unwrap();
+        until(&scheduler, |status| status.totals.cancelled == 1).await;
+        scheduler.abort().await;
+    }
+
+    #[tokio::test]
+    async fn a_submission_that_is_dropped_with_its_answer_is_cancelled() {
+        let scheduler = start().await;
+        {
+            let (reading, deciding) = keep_deciding(&scheduler);
+            let mut submission = pin!(scheduler.submit(long_job()));
+            let polled = submission.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(polled, Poll::Pending));
+            drop(reading);
+            deciding.join().unwrap().unwrap();
+            until(&scheduler, |status| status.queue_depth + status.running == 1).await;
+        }
+        until(&scheduler, |status| status.totals.cancelled == 1).await;
+        scheduler.abort().await;
     }
 }

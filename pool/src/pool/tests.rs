@@ -7,6 +7,7 @@ use ractor::ActorProcessingErr;
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::event::PoolEvent;
 use crate::ids::{JobId, SessionId, WorkerId};
 use crate::interpreter::fake::{FakeSource, Gate, Step};
 use crate::session::{Away, SessionPlace};
@@ -19,39 +20,43 @@ mod faults;
 mod stuck;
 mod swap;
 
-/// An owner that forwards every event.
-struct Owner;
+/// The actor of the owner.
+struct OwnerActor;
 
-impl Actor for Owner {
-    type Msg = PoolEvent;
-    type State = mpsc::Sender<PoolEvent>;
-    type Arguments = mpsc::Sender<PoolEvent>;
+impl Actor for OwnerActor {
+    type Msg = ();
+    type State = ();
+    type Arguments = ();
 
     async fn pre_start(
         &self,
-        _myself: ActorRef<PoolEvent>,
-        events: Self::Arguments,
-    ) -> Result<Self::State, ActorProcessingErr> {
-        Ok(events)
-    }
-
-    async fn handle(
-        &self,
-        _myself: ActorRef<PoolEvent>,
-        event: PoolEvent,
-        events: &mut Self::State,
+        _myself: ActorRef<()>,
+        _arguments: (),
     ) -> Result<(), ActorProcessingErr> {
-        let _ = events.send(event).await;
         Ok(())
     }
 
     async fn handle_supervisor_evt(
         &self,
-        _myself: ActorRef<PoolEvent>,
+        _myself: ActorRef<()>,
         _event: ractor::SupervisionEvent,
-        _events: &mut Self::State,
+        _state: &mut (),
     ) -> Result<(), ActorProcessingErr> {
         Ok(())
+    }
+}
+
+/// An owner that forwards every event.
+struct Owner(mpsc::Sender<PoolEvent>);
+
+impl PoolOwner for Owner {
+    fn tell(&self, event: PoolEvent) {
+        // Fails once the test has ended.
+        let _ = self.0.try_send(event);
+    }
+
+    fn leave(&self, event: PoolEvent) {
+        self.tell(event);
     }
 }
 
@@ -78,9 +83,9 @@ async fn rig_that_keeps(rollback_bytes: u64) -> Rig {
     };
     let source = FakeSource::default();
     let (sender, events) = mpsc::channel(10_000);
-    let (owner, _) = Actor::spawn(None, Owner, sender).await.unwrap();
-    let shared = Arc::new(source.clone());
-    let pool = Pool::start(config, shared, owner.get_derived()).await.unwrap();
+    let (actor, _) = Actor::spawn(None, OwnerActor, ()).await.unwrap();
+    let (shared, owner) = (Arc::new(source.clone()), Arc::new(Owner(sender)));
+    let pool = Pool::start(config, shared, owner, actor.get_cell()).await.unwrap();
     Rig { pool, events, source, _folder: folder }
 }
 

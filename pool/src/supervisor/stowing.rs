@@ -5,12 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use engine::Cause;
-use ractor::{ActorRef, DerivedActorRef};
+use ractor::ActorRef;
 
 use super::message::SupervisorMessage;
 use crate::clock::now;
 use crate::error::StowError;
-use crate::event::PoolEvent;
+use crate::event::{PoolEvent, PoolOwner};
 use crate::interpreter::InterpreterSource;
 use crate::metrics;
 use crate::session::{Discarded, Rest, SessionCell, Stowage};
@@ -24,7 +24,7 @@ const MOST_AT_ONCE: usize = 2;
 /// The states that are being stowed or wait to be.
 pub(super) struct Stowing {
     source: Arc<dyn InterpreterSource>,
-    owner: DerivedActorRef<PoolEvent>,
+    owner: Arc<dyn PoolOwner>,
     spill: Arc<Spill>,
     under_way: usize,
     /// States to drop next, and whether a thread is dropping some.
@@ -36,7 +36,7 @@ pub(super) struct Stowing {
 impl Stowing {
     pub(super) fn new(
         source: Arc<dyn InterpreterSource>,
-        owner: DerivedActorRef<PoolEvent>,
+        owner: Arc<dyn PoolOwner>,
         spill: Spill,
     ) -> Self {
         let (spill, waiting) = (Arc::new(spill), VecDeque::new());
@@ -98,7 +98,7 @@ impl Stowing {
     /// Refuses the sessions that still wait.
     pub(super) fn close(&mut self) {
         for (cell, stowage) in self.waiting.drain(..) {
-            tell(&self.owner, &cell, stowage, Err(StowError::unchanged("the pool is closing")));
+            tell(&*self.owner, &cell, stowage, Err(StowError::unchanged("the pool is closing")));
         }
     }
 
@@ -120,7 +120,7 @@ impl Stowing {
                 if result.is_ok() {
                     metrics::stowed(stowage, now().saturating_duration_since(began));
                 }
-                tell(&owner, &cell, stowage, result);
+                tell(&*owner, &cell, stowage, result);
                 let _ = myself.cast(SupervisorMessage::StowEnded);
             }));
         }
@@ -170,13 +170,10 @@ pub(crate) fn stow(
 
 /// Sends the owner the result of stowing a session.
 pub(crate) fn tell(
-    owner: &DerivedActorRef<PoolEvent>,
+    owner: &dyn PoolOwner,
     cell: &SessionCell,
     stowage: Stowage,
     result: Result<u64, StowError>,
 ) {
-    let session = cell.session();
-    if owner.cast(PoolEvent::Stowed { session, stowage, result }).is_err() {
-        tracing::debug!(%session, "the owner of the pool is gone");
-    }
+    owner.tell(PoolEvent::Stowed { session: cell.session(), stowage, result });
 }

@@ -1,7 +1,8 @@
 //! The desk of a worker: what its seat, its thread and its actor share to pass orders and events.
 //!
 //! Orders go from the holder of the seat to the thread, and events from the thread to the pool's
-//! owner; the actor is woken only when the worker ends.
+//! owner, which may decide on the next order there and then: the thread then finds it in the queue.
+//! The actor is woken only when the worker ends.
 //!
 //! A thread whose run doesn't end when it is stopped is left behind: its desk abandons it,
 //! suppresses its later events, and gives up its session.
@@ -13,12 +14,12 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use engine::{Cause, Outcome, Overdue, StopHandle, StopReason, Verdict, chain};
 use parking_lot::{Condvar, Mutex};
-use ractor::{ActorRef, DerivedActorRef};
+use ractor::ActorRef;
 
 use super::message::{Order, WorkerMessage};
 use super::seat::Seat;
 use super::state::{GoneReason, Input, Phase, Step};
-use crate::event::PoolEvent;
+use crate::event::{PoolEvent, PoolOwner};
 use crate::ids::{JobId, WorkerId};
 use crate::interpreter::InterpreterSource;
 use crate::session::SessionCell;
@@ -27,7 +28,7 @@ use crate::status::{BoardEntry, WorkerActivity};
 /// What a worker's seat, its thread and its actor share.
 pub(crate) struct Desk {
     worker: WorkerId,
-    owner: DerivedActorRef<PoolEvent>,
+    owner: Arc<dyn PoolOwner>,
     source: Arc<dyn InterpreterSource>,
     entry: BoardEntry,
     controls: Mutex<Controls>,
@@ -61,7 +62,7 @@ impl Desk {
     /// Returns the desk of a worker that has no thread yet, and the queue of that thread's orders.
     pub(crate) fn new(
         worker: WorkerId,
-        owner: DerivedActorRef<PoolEvent>,
+        owner: Arc<dyn PoolOwner>,
         source: Arc<dyn InterpreterSource>,
         entry: BoardEntry,
     ) -> (Arc<Self>, Orders) {
@@ -259,7 +260,8 @@ impl Desk {
         if let Some(session) = session {
             let bytes = self.give_up_session(&session, "its worker's thread is stuck");
             if let Some(bytes) = bytes {
-                self.send(PoolEvent::SessionParked { session: session.session(), bytes });
+                // The watchdog, which this may be, is needed elsewhere.
+                self.owner.leave(PoolEvent::SessionParked { session: session.session(), bytes });
             }
         }
         self.thread_gone.notify_all();
@@ -301,16 +303,18 @@ impl Desk {
         step
     }
 
-    /// Sends an event of the thread, unless the thread was left behind.
+    /// Sends an event of the thread, unless the thread was left behind. The owner may use the seat
+    /// of this desk before this returns, so no lock is held.
     fn tell(&self, event: PoolEvent) {
-        if !self.controls.lock().is_left_behind {
-            self.send(event);
+        let is_left_behind = self.controls.lock().is_left_behind;
+        if is_left_behind {
+            return;
         }
-    }
-
-    fn send(&self, event: PoolEvent) {
-        if self.owner.cast(event).is_err() {
-            tracing::debug!(worker = %self.worker, "the owner of the pool is gone");
+        if std::thread::panicking() {
+            // A thread that is ending decides nothing.
+            self.owner.leave(event);
+        } else {
+            self.owner.tell(event);
         }
     }
 }

@@ -131,7 +131,7 @@ impl<'a> Slot<'a> {
     fn run(&mut self, mut task: Task) -> Result<(), StartError> {
         let taken = now();
         let span = task.span.clone();
-        let _in_task = span.enter();
+        let in_task = span.enter();
         let attached = tracing::info_span!("attach").in_scope(|| self.attach(&task))?;
         let attach = since(taken);
         let not_run = match attached {
@@ -142,6 +142,7 @@ impl<'a> Slot<'a> {
                 .map(|due_in| Verdict::Limit(LimitHit::deadline(due_in, attach))),
         };
         if let Some(verdict) = not_run {
+            drop(in_task);
             self.desk.finished(task.job, Outcome::not_run(verdict), attach, 0);
             return Ok(());
         }
@@ -177,6 +178,8 @@ impl<'a> Slot<'a> {
                 outcome.files.clear();
             }
         }
+        // What the owner decides now isn't about this task only.
+        drop(in_task);
         self.desk.finished(task.job, outcome, attach, memory_bytes);
         if is_lost {
             self.interpreter = None;

@@ -38,7 +38,7 @@ impl SchedulerState {
             stop: StopHandle::default(),
             due_in: None,
             session: session.and_then(|id| self.cell(id)),
-            span: tracing::info_span!("job", job = job.0, tenant = &*tenant),
+            span: tracing::info_span!(parent: None, "job", job = job.0, tenant = &*tenant),
         };
         let live = LiveJob {
             cut: None,
@@ -209,7 +209,7 @@ impl SchedulerState {
             let message = format!("try {attempt}: {reason}");
             self.published.measures.lock().failed(self.now, Some(job), ran_on, message);
         }
-        tracing::warn!(job = job.0, attempt, reason, "retrying a job");
+        tracing::warn!(parent: None, job = job.0, attempt, reason, "retrying a job");
         self.record(DecisionKind::Retried { job, attempt, reason });
     }
 

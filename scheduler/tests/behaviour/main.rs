@@ -14,6 +14,8 @@ use scheduler::{
     SchedulerConfig, SchedulerStatus, SessionsConfig, Ticket, WorkersConfig,
 };
 
+/// Decisions on the threads that cause them: what they must survive there.
+mod combining;
 /// The number of workers follows the load; places whose workers keep failing are given up.
 mod elastic;
 /// Failures at every step, combined with what callers do meanwhile.
@@ -295,19 +297,6 @@ async fn dropping_a_ticket_cancels_its_job() {
     drop(running);
     until(&rig.scheduler, |status| status.running == 0).await;
     assert_eq!(rig.scheduler.status().totals.cancelled, 2);
-}
-
-#[tokio::test]
-async fn dropping_a_submission_cancels_a_job_that_is_taken_and_begins() {
-    let rig = rig(1).await;
-    let mut submission = Box::pin(rig.scheduler.submit(script("wait")));
-    // The message is sent, but nobody hears the answer.
-    tokio::select! {
-        biased;
-        _ = &mut submission => panic!("the scheduler must not have run meanwhile"),
-        () = std::future::ready(()) => drop(submission),
-    }
-    until(&rig.scheduler, |status| status.totals.cancelled == 1).await;
 }
 
 #[tokio::test]

@@ -1,0 +1,98 @@
+//! Decisions are made on the threads of callers and workers. When one panics, or the runtime ends,
+//! these threads go on.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+
+use engine::{SandboxFailure, Verdict};
+use pool::PoolConfig;
+use pool::interpreter::fake::FakeSource;
+use scheduler::{Refusal, Scheduler};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{config, rig, script, until, within};
+
+/// Panics when its task is woken.
+struct PanickingWaker;
+
+impl Wake for PanickingWaker {
+    fn wake(self: Arc<Self>) {
+        panic!("this waker is scripted to panic");
+    }
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+fn died_with_the_scheduler(verdict: &Verdict) -> bool {
+    let Verdict::SandboxFailed(SandboxFailure::WorkerDied(reason)) = verdict else { return false };
+    reason == "the scheduler died"
+}
+
+#[tokio::test]
+async fn a_panic_in_a_decision_ends_the_scheduler_and_not_the_thread() {
+    let rig = rig(1).await;
+    let mut running = rig.submit(script("wait")).await;
+    until(&rig.scheduler, |status| status.running == 1).await;
+    let waiting = rig.submit(script("ok")).await;
+    let mut decisions = rig.scheduler.decisions();
+    {
+        let waker = Waker::from(Arc::new(PanickingWaker));
+        let mut outcome = pin!(running.outcome());
+        let polled = outcome.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(matches!(polled, Poll::Pending));
+    }
+    // The worker's thread sends the outcome, and wakes its receiver.
+    rig.source.open();
+    assert!(died_with_the_scheduler(&within(waiting.into_future()).await.verdict));
+    assert!(within(running.outcome()).await.is_success());
+    within(async { while decisions.next().await.is_some() {} }).await;
+    assert_eq!(rig.scheduler.submit(script("ok")).await.unwrap_err(), Refusal::ShuttingDown);
+    assert_eq!(rig.scheduler.open_session("a").await.unwrap_err(), Refusal::ShuttingDown);
+    within(rig.scheduler.drain()).await;
+}
+
+#[test]
+fn the_end_of_the_runtime_ends_the_scheduler_and_no_other_thread() {
+    for _ in 0..20 {
+        let (source, ended) = (FakeSource::default(), runtime());
+        let (scheduler, ticket) = ended.block_on(async {
+            let shared = Arc::new(source.clone());
+            let scheduler = Scheduler::start(config(1), PoolConfig::default(), shared).await;
+            let scheduler = scheduler.unwrap();
+            let ticket = scheduler.submit(script("wait")).await.unwrap();
+            until(&scheduler, |status| status.running == 1).await;
+            (scheduler, ticket)
+        });
+        let opening = thread::spawn(move || source.open());
+        ended.shutdown_background();
+        runtime().block_on(async {
+            // Callers of another runtime may be decided on until the actor's task has been dropped.
+            let mut tickets = vec![ticket];
+            let refusal = within(async {
+                loop {
+                    match scheduler.submit(script("ok")).await {
+                        Ok(ticket) => tickets.push(ticket),
+                        Err(refusal) => break refusal,
+                    }
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+            assert!(matches!(refusal, Refusal::ShuttingDown | Refusal::QueueFull { .. }));
+            for ticket in tickets {
+                let outcome = within(ticket.into_future()).await;
+                let verdict = &outcome.verdict;
+                let is_expected = outcome.is_success()
+                    || *verdict == Verdict::Cancelled
+                    || died_with_the_scheduler(verdict);
+                assert!(is_expected, "{verdict:?}");
+            }
+        });
+        opening.join().unwrap();
+    }
+}
