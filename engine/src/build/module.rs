@@ -370,7 +370,7 @@ mod tests {
         let cache = CacheDir::open(Some(folder.path())).unwrap();
         let source = Source { hash: "junk", read: &|| Ok(b"junk".to_vec()) };
         let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
-        let error = load_or_compile(&new_engine(), &cache, &source, &progress).unwrap_err();
+        let error = load_or_compile(&new_engine(), &cache, &source, &progress).err().unwrap();
         assert!(error.to_string().contains("compile"), "{error}");
     }
 }
