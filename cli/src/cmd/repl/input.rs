@@ -9,13 +9,14 @@ use hatchery::{Limits, Session};
 use serde::Deserialize;
 
 use super::guest;
+use super::lexer::{Part, parts};
 
 /// The lines of one input, as far as they have been typed.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     text: String,
-    /// Whether the lines so far are a block, which lasts until an empty line.
-    is_block: bool,
+    /// What the last line made of them.
+    last: Option<Judgement>,
 }
 
 /// What a line makes of the input before it.
@@ -40,9 +41,17 @@ impl Input {
         if self.is_empty() && (is_blank || typed.trim_start().starts_with(':')) {
             return Judgement::Whole;
         }
-        // Any such line belongs to the block, so the whole block isn't parsed again for each.
-        if self.is_block && !is_blank && typed.starts_with([' ', '\t']) && !typed.contains('\n') {
-            return Judgement::Block;
+        // Lines that can only go on with the input aren't a reason to parse all of it again.
+        match self.last {
+            Some(Judgement::Block)
+                if !is_blank && typed.starts_with([' ', '\t']) && !typed.contains('\n') =>
+            {
+                return Judgement::Block;
+            }
+            Some(Judgement::Open) if !self.text.ends_with("\\\n") && closes_nothing(typed) => {
+                return Judgement::Open;
+            }
+            _ => {}
         }
         let judged = guest::ask(judge, limits, guest::JUDGE, [self.text.as_str(), typed]).await;
         judged.unwrap_or(Judgement::Whole)
@@ -52,7 +61,7 @@ impl Input {
     pub(super) fn push(&mut self, typed: &str, judgement: Judgement) {
         self.text.push_str(typed);
         self.text.push('\n');
-        self.is_block = judgement == Judgement::Block;
+        self.last = Some(judgement);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -75,9 +84,36 @@ impl Input {
     }
 }
 
+/// Returns whether indented lines leave an open bracket or string open: they close only what they
+/// open. Lines that aren't indented may show that a bracket was forgotten.
+fn closes_nothing(lines: &str) -> bool {
+    let (mut depth, mut least) = (0_i32, 0_i32);
+    let end = parts(lines, |part, text| {
+        if part == Part::Other {
+            for character in text.chars() {
+                depth +=
+                    i32::from("([{".contains(character)) - i32::from(")]}".contains(character));
+                least = least.min(depth);
+            }
+        }
+    });
+    let is_indented = lines.lines().all(|line| line.starts_with([' ', '\t']));
+    is_indented && !lines.trim().is_empty() && end != Part::String && least == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_that_close_nothing_are_told_from_those_that_might() {
+        for line in ["  1, 2,", "  {'a': [1]},", "\tf(", "  # )", "  ')',", " x"] {
+            assert!(closes_nothing(line), "{line}");
+        }
+        for line in ["", "  ", "x", "  2]", " } + {", " it's", " \"\"\"", " [1], 2)"] {
+            assert!(!closes_nothing(line), "{line}");
+        }
+    }
 
     #[test]
     fn taking_an_input_begins_the_next_one() {
@@ -86,7 +122,7 @@ mod tests {
             input.push(line, Judgement::Block);
         }
         assert_eq!(input.take(), "def f():\n    return 1\n");
-        assert!(input.is_empty() && !input.is_block);
+        assert!(input.is_empty() && input.last.is_none());
         input.push(" \t", Judgement::Whole);
         assert_eq!(input.take(), "");
         input.push("((", Judgement::Open);
