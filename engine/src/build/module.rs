@@ -65,6 +65,7 @@ pub(crate) struct Source<'a> {
 }
 
 /// A compiled module, ready to be instantiated.
+#[derive(Debug)]
 pub(crate) struct CompiledModule {
     module: Module,
     data: InitialData,

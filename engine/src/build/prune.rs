@@ -296,7 +296,7 @@ mod tests {
         let path = cache.folder(folder).unwrap().join(name);
         Sealer::new(cache).unwrap().write(&path, "label", &vec![1; bytes]).unwrap();
         let then = SystemTime::now() - days * DAY;
-        for file in files(&path) {
+        for file in files(&path).iter().filter(|file| file.exists()) {
             File::options().write(true).open(file).unwrap().set_modified(then).unwrap();
         }
         path
@@ -334,6 +334,20 @@ mod tests {
         assert!((100_000..120_000).contains(&image.bytes), "{image:?}");
         assert!(entries.iter().all(|entry| !entry.is_in_use && !entry.is_needed), "{entries:?}");
         assert_eq!(total_bytes(&cache), entries.iter().map(|entry| entry.bytes).sum::<u64>());
+    }
+
+    #[test]
+    fn the_code_of_a_module_counts_and_goes_with_it() {
+        let (_folder, cache) = cache();
+        let index = make(&cache, "modules", "aa.module", 10, 40);
+        let code = make(&cache, "modules", "aa.code", 100_000, 40);
+        let listed = entries(&cache).unwrap();
+        assert_eq!(names(&listed), ["aa"]);
+        assert!((100_000..130_000).contains(&listed[0].bytes), "{listed:?}");
+        assert_eq!(names(&pruned(&cache, Some(30), None).removed), ["aa"]);
+        for path in [index, code] {
+            assert!(!path.exists() && !seal_path(&path).exists(), "{path:?}");
+        }
     }
 
     #[test]

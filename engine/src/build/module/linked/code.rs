@@ -14,7 +14,7 @@
 //! map large pages. Nothing here checks for damage; the seal beside the file does (`seal.rs`).
 
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, Write};
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -107,14 +107,19 @@ impl Code {
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&self.binding)?;
         file.write_all(&header)?;
-        let (at, page_bytes) = (self.header.at, self.header.page_bytes());
-        file.seek(SeekFrom::Start(at + self.header.text.start - self.header.first_page()))?;
+        // Zeroes and no holes: reading a hole of a full file system in memory is a fault.
+        let text_at = self.header.at + self.header.text.start - self.header.first_page();
+        pad(file, text_at)?;
         file.write_all(&self.text)?;
-        // Also the end of the last page, even if no data follows.
-        file.set_len(at + page_bytes)?;
-        file.seek(SeekFrom::End(0))?;
+        pad(file, self.header.at + self.header.page_bytes())?;
         self.data.iter().try_for_each(|segment| file.write_all(&segment.bytes))
     }
+}
+
+/// Writes zeroes up to this place in the file.
+fn pad(file: &mut File, to: u64) -> io::Result<()> {
+    let zeroes = to.saturating_sub(file.stream_position()?);
+    io::copy(&mut io::repeat(0).take(zeroes), file).map(drop)
 }
 
 /// What the memory of a new instance begins with. Keeps the file of the code open.
