@@ -23,7 +23,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::combiner::{Call, Combiner, EndsCombiner, Handler};
+use crate::combiner::{Answer, Call, Combiner, EndsCombiner, Handler};
 use crate::config::SchedulerConfig;
 use crate::decision::{DecisionKind, EvictedTo, EvictionReason};
 use crate::effect::Effect;
@@ -42,6 +42,10 @@ mod sessions;
 
 /// The reason that ractor gives for a cancelled task, which only the end of its runtime causes.
 const CANCELLED: &str = "actor_task_cancelled";
+
+/// Clones of [`SchedulerState::unsent`] besides those for outcomes, when the scheduler ends: its own
+/// and that of the task that waits for the others.
+const OWN_COUNT: usize = 2;
 
 /// What the scheduler is started with.
 pub(crate) struct SchedulerArguments {
@@ -80,6 +84,10 @@ struct SchedulerState {
     totals: Totals,
     next_job: u64,
     next_session: u64,
+    /// Outcomes to send after the present decision.
+    answers: Vec<Answer>,
+    /// As many clones as there are outcomes that are still to be sent.
+    unsent: Arc<()>,
     draining: Vec<oneshot::Sender<()>>,
     is_closing: bool,
     has_lost_pool: bool,
@@ -143,6 +151,8 @@ impl Actor for SchedulerActor {
             totals: Totals::default(),
             next_job: 1,
             next_session: 1,
+            answers: Vec::new(),
+            unsent: Arc::default(),
             draining: Vec::new(),
             is_closing: false,
             has_lost_pool: false,
@@ -206,6 +216,10 @@ impl Handler<SchedulerMessage> for SchedulerState {
         self.set_alarm();
         ControlFlow::Continue(())
     }
+
+    fn answers(&mut self) -> Vec<Answer> {
+        std::mem::take(&mut self.answers)
+    }
 }
 
 impl Drop for SchedulerState {
@@ -215,7 +229,8 @@ impl Drop for SchedulerState {
 }
 
 impl SchedulerState {
-    /// Lets `decide` change the model and answer callers, then publishes the result.
+    /// Lets `decide` change the model and answer callers, then publishes the result. Outcomes are
+    /// sent later.
     ///
     /// The snapshot stays locked meanwhile, so a caller that has its answer sees its effect in the
     /// status: reading the status waits for the publication. Other callers don't wait.
@@ -257,8 +272,8 @@ impl SchedulerState {
 
     fn receive(&mut self, message: SchedulerMessage) {
         match message {
-            SchedulerMessage::Submit { request, transcript, admitted, reply } => {
-                self.submit(*request, transcript, admitted, reply);
+            SchedulerMessage::Submit { request, transcript, admission, reply } => {
+                self.submit(*request, transcript, admission, reply);
             }
             SchedulerMessage::End(job, ending) => self.decide(Event::EndWanted(job, ending)),
             SchedulerMessage::OpenSession { name, reply } => {
@@ -439,10 +454,16 @@ impl SchedulerState {
         }
         let waiting = std::mem::take(&mut self.draining);
         let (pool, actor) = (self.pool.clone(), self.actor.clone());
+        let unsent = Arc::clone(&self.unsent);
         // Closing waits for worker threads, whose last messages must still be received here.
         tokio::spawn(async move {
             if let Err(error) = pool.close().await {
                 tracing::debug!(%error, "the pool was already closed");
+            }
+            // A thread may have been interrupted on its way to send an outcome. There will be no
+            // new ones.
+            while Arc::strong_count(&unsent) > OWN_COUNT {
+                tokio::task::yield_now().await;
             }
             for reply in waiting {
                 let _ = reply.send(());

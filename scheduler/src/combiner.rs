@@ -11,7 +11,7 @@
 //!
 //! No lock is held while a message is handled. The handler is out of its place meanwhile, so a
 //! message that is sent by handling another one is queued, and no message can be overlooked: who
-//! puts the handler back looks at the queue under the same lock.
+//! has had the handler looks at the queue under the lock under which senders look for the handler.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -28,10 +28,18 @@ mod tests;
 /// message, nobody is kept for long, and waking the actor costs little by comparison.
 const SHARE_COUNT: usize = 32;
 
+/// Answers somebody.
+pub(crate) type Answer = Box<dyn FnOnce() + Send>;
+
 /// Handles messages.
 pub(crate) trait Handler<M>: Send {
     /// Handles a message. After `Break` the handler is dropped, and no message is accepted.
     fn handle(&mut self, message: M) -> ControlFlow<()>;
+
+    /// Takes the answers that the last message led to. They are given once the handler is free
+    /// again: whoever hears one, often sends a message next, and waking them takes as long as
+    /// handling a message.
+    fn answers(&mut self) -> Vec<Answer>;
 }
 
 /// What the actor behind a combiner is asked to do.
@@ -137,7 +145,7 @@ impl<M> Combiner<M> {
         let handler = {
             let mut inbox = self.inbox.lock();
             inbox.is_called = false;
-            inbox.handler.take()
+            inbox.take_for_queued()
         };
         if let Some(handler) = handler {
             self.serve(handler);
@@ -152,8 +160,8 @@ impl<M> Combiner<M> {
             inbox.has_ended = true;
             (inbox.handler.take(), std::mem::take(&mut inbox.queue))
         };
-        // What is dropped may send messages.
-        drop(left);
+        // After the lock is released: what is dropped may send messages.
+        discard(left);
     }
 
     /// Handles queued messages up to a share, then puts the handler back for the next sender.
@@ -161,11 +169,10 @@ impl<M> Combiner<M> {
         for _ in 0..SHARE_COUNT {
             let message = {
                 let mut inbox = self.inbox.lock();
-                if inbox.has_ended {
-                    break;
-                }
                 let Some(message) = inbox.queue.pop_front() else {
-                    inbox.handler = Some(handler);
+                    let ended = inbox.put_back(handler);
+                    drop(inbox);
+                    discard(ended);
                     return;
                 };
                 message
@@ -178,17 +185,25 @@ impl<M> Combiner<M> {
                     self.call(Call::Failed(panic));
                 }
             }
-        }
-        let is_first_call = {
-            let mut inbox = self.inbox.lock();
-            if inbox.has_ended {
-                drop(inbox);
-                discard(handler);
-                return;
+            let answers = handler.answers();
+            if answers.is_empty() {
+                continue;
             }
-            inbox.handler = Some(handler);
-            !inbox.queue.is_empty() && !std::mem::replace(&mut inbox.is_called, true)
+            let ended = self.inbox.lock().put_back(handler);
+            give(answers);
+            discard(ended);
+            match self.inbox.lock().take_for_queued() {
+                Some(again) => handler = again,
+                // Whoever has it, or takes it next, handles what is queued.
+                None => return,
+            }
+        }
+        let (ended, is_first_call) = {
+            let mut inbox = self.inbox.lock();
+            let ended = inbox.put_back(handler);
+            (ended, !inbox.queue.is_empty() && !std::mem::replace(&mut inbox.is_called, true))
         };
+        discard(ended);
         if is_first_call {
             self.call(Call::GoOn);
         }
@@ -201,9 +216,35 @@ impl<M> Combiner<M> {
     }
 }
 
-/// Drops a handler on a thread that has nothing to do with it, which must survive that.
-fn discard<M>(handler: Box<dyn Handler<M>>) {
-    if catch_unwind(AssertUnwindSafe(|| drop(handler))).is_err() {
-        tracing::error!("dropping the scheduler's state panicked");
+impl<M> Inbox<M> {
+    /// Puts the handler back for the next sender. After the end, returns it to be dropped.
+    #[must_use]
+    fn put_back(&mut self, handler: Box<dyn Handler<M>>) -> Option<Box<dyn Handler<M>>> {
+        if self.has_ended {
+            return Some(handler);
+        }
+        self.handler = Some(handler);
+        None
+    }
+
+    /// Takes the handler, unless nothing is queued or another thread has it.
+    fn take_for_queued(&mut self) -> Option<Box<dyn Handler<M>>> {
+        if self.queue.is_empty() { None } else { self.handler.take() }
+    }
+}
+
+/// Gives answers to those who wait for them, whatever their wakers do.
+fn give(answers: Vec<Answer>) {
+    for answer in answers {
+        if catch_unwind(AssertUnwindSafe(answer)).is_err() {
+            tracing::error!(parent: None, "waking the receiver of an answer panicked");
+        }
+    }
+}
+
+/// Drops what is left after the end, on a thread that must survive that.
+fn discard<T>(left: T) {
+    if catch_unwind(AssertUnwindSafe(|| drop(left))).is_err() {
+        tracing::error!(parent: None, "dropping the scheduler's state panicked");
     }
 }

@@ -1,34 +1,40 @@
 //! The messages of the scheduler, and the mailbox that sends them.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use engine::{Cause, Outcome, Transcript};
+use engine::{Cause, Transcript};
 use pool::{JobId, Parked, PoolEvent, PoolOwner, SessionId};
 use tokio::sync::oneshot;
 
 use crate::combiner::Combiner;
 use crate::error::Refusal;
 use crate::explain::Explanation;
-use crate::job::JobRequest;
+use crate::job::{JobRequest, Reply};
 use crate::model::Ending;
 
-/// Where to send whether a job is admitted.
-pub(crate) type AdmissionReply = oneshot::Sender<Result<JobId, Refusal>>;
+/// How a caller learns that its job is admitted.
+pub(crate) enum Admission {
+    /// It is told at once, or told why its job is refused.
+    Told(oneshot::Sender<Result<JobId, Refusal>>),
+    /// It isn't told, since it waits for the outcome anyway; a refusal comes in place of that. The
+    /// id of an admitted job is noted here, for a caller that stops waiting.
+    Noted(Arc<OnceLock<JobId>>),
+}
 
 /// Where to send a copy of a session's state.
 pub(crate) type CaptureReply = oneshot::Sender<Result<Option<Parked>, Refusal>>;
 
 /// A message to the scheduler.
 pub(crate) enum SchedulerMessage {
-    /// From a caller, at any time. `admitted` is answered at once; if the job is admitted, `reply`
+    /// From a caller, at any time. `admission` is served at once; if the job is admitted, `reply`
     /// is answered exactly once. If the scheduler dies, both are dropped, which callers treat as a
     /// sandbox failure.
     Submit {
         request: Box<JobRequest>,
         transcript: Arc<Transcript>,
-        admitted: AdmissionReply,
-        reply: oneshot::Sender<Outcome>,
+        admission: Admission,
+        reply: Reply,
     },
     /// From a ticket, at any time. Does nothing if the job has ended.
     End(JobId, Ending),
@@ -90,12 +96,16 @@ impl Mailbox {
         self.combiner.0.send(message).map_err(|_| Refusal::ShuttingDown)
     }
 
-    /// Asks for the end of a job. Does nothing if the scheduler has ended.
-    ///
-    /// Tickets are also dropped by callers who hold locks, which the end of a job may need: it
-    /// drops the job's host functions. So another thread decides.
+    /// Sends a message that another thread decides on, for callers that expect nothing to happen
+    /// here. Tickets may be dropped under locks that a decision needs: one that ends a job drops
+    /// its host functions. Does nothing if the scheduler has ended.
+    pub(crate) fn leave(&self, message: SchedulerMessage) {
+        let _ = self.combiner.0.post(message);
+    }
+
+    /// Asks for the end of a job, as `leave` does.
     pub(crate) fn end(&self, job: JobId, ending: Ending) {
-        let _ = self.combiner.0.post(SchedulerMessage::End(job, ending));
+        self.leave(SchedulerMessage::End(job, ending));
     }
 }
 

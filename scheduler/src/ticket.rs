@@ -8,6 +8,7 @@ use engine::{Chunk, Cursor, Event, Next, Outcome, SandboxFailure, Transcript, Ve
 use pool::JobId;
 use tokio::sync::{Notify, oneshot};
 
+use crate::error::Refusal;
 use crate::message::Mailbox;
 use crate::model::Ending;
 
@@ -25,7 +26,8 @@ use crate::model::Ending;
 pub struct Ticket {
     job: JobId,
     scheduler: Mailbox,
-    reply: oneshot::Receiver<Outcome>,
+    /// Brings no refusal, since the job was admitted.
+    reply: oneshot::Receiver<Result<Outcome, Refusal>>,
     transcript: Arc<Transcript>,
     cursor: Cursor,
     changed: Arc<Notify>,
@@ -36,7 +38,7 @@ impl Ticket {
     pub(crate) fn new(
         job: JobId,
         scheduler: Mailbox,
-        reply: oneshot::Receiver<Outcome>,
+        reply: oneshot::Receiver<Result<Outcome, Refusal>>,
         transcript: Arc<Transcript>,
     ) -> Self {
         let changed = Arc::new(Notify::new());
@@ -148,13 +150,19 @@ impl Ticket {
         if let Some(outcome) = &self.outcome {
             return outcome.clone();
         }
-        let outcome = (&mut self.reply).await.unwrap_or_else(|_| {
-            let failure = SandboxFailure::WorkerDied("the scheduler died".into());
-            Outcome::not_run(Verdict::SandboxFailed(failure))
-        });
+        let outcome = match (&mut self.reply).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) | Err(_) => lost_outcome(),
+        };
         self.outcome = Some(outcome.clone());
         outcome
     }
+}
+
+/// The outcome of an admitted job whose scheduler died.
+pub(crate) fn lost_outcome() -> Outcome {
+    let failure = SandboxFailure::WorkerDied("the scheduler died".to_owned());
+    Outcome::not_run(Verdict::SandboxFailed(failure))
 }
 
 /// A reader of what happens in one job. It blocks nobody: what it hasn't read yet is kept within

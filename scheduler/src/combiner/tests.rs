@@ -18,6 +18,10 @@ enum Note {
     Panic,
     Finish,
     Echo(Echo),
+    /// Answer by this.
+    Answer(Answer),
+    /// Answer by this, and panic or finish before that.
+    LastAnswer(Answer, Box<Note>),
 }
 
 /// Sends a note when it is dropped.
@@ -34,6 +38,7 @@ struct Clerk {
     combiner: Weak<Combiner<Note>>,
     seen: mpsc::Sender<(usize, usize)>,
     is_busy: AtomicBool,
+    answers: Vec<Answer>,
     /// Counts the clerks that were dropped.
     dropped: Arc<AtomicUsize>,
 }
@@ -62,9 +67,19 @@ impl Handler<Note> for Clerk {
             Note::Panic => panic!("told to"),
             Note::Finish => return ControlFlow::Break(()),
             Note::Echo(echo) => drop(echo),
+            Note::Answer(answer) => self.answers.push(answer),
+            Note::LastAnswer(answer, last) => {
+                self.answers.push(answer);
+                self.is_busy.store(false, Ordering::SeqCst);
+                return self.handle(*last);
+            }
         }
         self.is_busy.store(false, Ordering::SeqCst);
         ControlFlow::Continue(())
+    }
+
+    fn answers(&mut self) -> Vec<Answer> {
+        std::mem::take(&mut self.answers)
     }
 }
 
@@ -85,6 +100,7 @@ fn rig() -> Rig {
         combiner: Arc::downgrade(&combiner),
         seen: seen_by,
         is_busy: AtomicBool::new(false),
+        answers: Vec::new(),
         dropped: Arc::clone(&dropped),
     };
     combiner.begin(Box::new(clerk), move |call| caller.send(call).unwrap());
@@ -125,6 +141,7 @@ fn messages_from_before_the_beginning_are_handled_then() {
         combiner: Weak::new(),
         seen: seen_by,
         is_busy: AtomicBool::new(false),
+        answers: Vec::new(),
         dropped: Arc::default(),
     };
     combiner.begin(Box::new(clerk), |call| panic!("{call:?}"));
@@ -229,6 +246,49 @@ fn what_is_posted_is_left_to_the_actor_who_is_called_once() {
     assert_eq!(rig.seen(), [(1, 1), (1, 2)]);
     rig.combiner.post(Note::Number(1, 3)).unwrap();
     assert!(matches!(rig.calls.try_recv(), Ok(Call::GoOn)));
+}
+
+#[test]
+fn answers_are_given_when_the_handler_is_free() {
+    let rig = rig();
+    let (combiner, (saw, seen)) = (Arc::clone(&rig.combiner), mpsc::channel());
+    let answer = move || {
+        combiner.send(Note::Number(1, 1)).unwrap();
+        saw.send("answered").unwrap();
+    };
+    rig.combiner.send(Note::Answer(Box::new(answer))).unwrap();
+    assert_eq!((rig.seen(), seen.try_recv()), (vec![(1, 1)], Ok("answered")));
+
+    // What was queued meanwhile comes first, and the one who answered goes on with it.
+    let (release, thread) = rig.occupy();
+    let combiner = Arc::clone(&rig.combiner);
+    let answer = move || combiner.send(Note::Number(1, 3)).unwrap();
+    rig.combiner.send(Note::Answer(Box::new(answer))).unwrap();
+    rig.combiner.send(Note::Number(1, 2)).unwrap();
+    drop(release);
+    thread.join().unwrap();
+    assert_eq!(rig.seen(), [(1, 2), (1, 3)]);
+}
+
+#[test]
+fn an_answer_that_panics_does_no_harm() {
+    let rig = rig();
+    rig.combiner.send(Note::Answer(Box::new(|| panic!("told to")))).unwrap();
+    rig.combiner.send(Note::Number(1, 1)).unwrap();
+    assert_eq!(rig.seen(), [(1, 1)]);
+}
+
+#[test]
+fn the_last_answers_are_given_too() {
+    for last in [Note::Panic, Note::Finish] {
+        let rig = rig();
+        let (given, was_given) = mpsc::channel();
+        let answer = move || given.send(()).unwrap();
+        rig.combiner.send(Note::LastAnswer(Box::new(answer), Box::new(last))).unwrap();
+        assert_eq!(was_given.try_recv(), Ok(()));
+        assert_eq!(rig.combiner.send(Note::Number(1, 1)), Err(Ended));
+        assert_eq!(rig.dropped.load(Ordering::SeqCst), 1);
+    }
 }
 
 #[test]

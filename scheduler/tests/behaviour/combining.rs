@@ -36,23 +36,43 @@ fn died_with_the_scheduler(verdict: &Verdict) -> bool {
 #[tokio::test]
 async fn a_panic_in_a_decision_ends_the_scheduler_and_not_the_thread() {
     let rig = rig(1).await;
+    let running = rig.submit(script("wait")).await;
+    until(&rig.scheduler, |status| status.running == 1).await;
+    let mut waiting = rig.submit(script("ok")).await;
+    let mut decisions = rig.scheduler.decisions();
+    {
+        let waker = Waker::from(Arc::new(PanickingWaker));
+        let mut output = pin!(waiting.next_output());
+        let polled = output.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(matches!(polled, Poll::Pending));
+        // The waiting job ends, and so does its output, which wakes its reader: on this thread,
+        // while the scheduler decides.
+        within(rig.scheduler.abort()).await;
+    }
+    assert!(died_with_the_scheduler(&within(waiting.into_future()).await.verdict));
+    assert!(died_with_the_scheduler(&within(running.into_future()).await.verdict));
+    within(async { while decisions.next().await.is_some() {} }).await;
+    assert_eq!(rig.scheduler.submit(script("ok")).await.unwrap_err(), Refusal::ShuttingDown);
+    assert_eq!(rig.scheduler.open_session("a").await.unwrap_err(), Refusal::ShuttingDown);
+    within(rig.scheduler.drain()).await;
+}
+
+#[tokio::test]
+async fn a_caller_whose_waker_panics_harms_nobody_else() {
+    let rig = rig(1).await;
     let mut running = rig.submit(script("wait")).await;
     until(&rig.scheduler, |status| status.running == 1).await;
     let waiting = rig.submit(script("ok")).await;
-    let mut decisions = rig.scheduler.decisions();
     {
         let waker = Waker::from(Arc::new(PanickingWaker));
         let mut outcome = pin!(running.outcome());
         let polled = outcome.as_mut().poll(&mut Context::from_waker(&waker));
         assert!(matches!(polled, Poll::Pending));
     }
-    // The worker's thread sends the outcome, and wakes its receiver.
+    // The worker's thread wakes it.
     rig.source.open();
-    assert!(died_with_the_scheduler(&within(waiting.into_future()).await.verdict));
+    assert!(within(waiting.into_future()).await.is_success());
     assert!(within(running.outcome()).await.is_success());
-    within(async { while decisions.next().await.is_some() {} }).await;
-    assert_eq!(rig.scheduler.submit(script("ok")).await.unwrap_err(), Refusal::ShuttingDown);
-    assert_eq!(rig.scheduler.open_session("a").await.unwrap_err(), Refusal::ShuttingDown);
     within(rig.scheduler.drain()).await;
 }
 
