@@ -22,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -175,9 +176,12 @@ class Peer:
             stdin=subprocess.DEVNULL,
             env=self.environ,
         )
+        watchdog = threading.Timer(ANSWERED, process.kill)
+        watchdog.start()
         output = process.stdout.read()
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - started
+        watchdog.cancel()
         process.returncode = os.waitstatus_to_exitcode(status)
         if output.decode() != request["expect"]:
             return {"failed": f"code {process.returncode}, printed {output!r}"}, 0.0
