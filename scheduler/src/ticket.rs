@@ -161,7 +161,7 @@ impl Ticket {
 
 /// The outcome of an admitted job whose scheduler died.
 pub(crate) fn lost_outcome() -> Outcome {
-    let failure = SandboxFailure::WorkerDied("the scheduler died".to_owned());
+    let failure = SandboxFailure::WorkerDied("the scheduler died".into());
     Outcome::not_run(Verdict::SandboxFailed(failure))
 }
 

@@ -62,7 +62,8 @@ fn told(slot: &mut Interpreter, program: &Program) -> (String, bool) {
     slot.reset().expect("there is memory");
     slot.compile_ahead().expect("there is memory");
     assert!(slot.is_as_image(), "{}", program.source);
-    let texts = [outcome.stdout, outcome.stderr].map(|text| String::from_utf8(text).unwrap());
+    let texts = [outcome.stdout, outcome.stderr]
+        .map(|text| String::from_utf8(text).expect("programs print text"));
     (format!("{:?} {texts:?} {:?}", outcome.verdict, outcome.limits_met), had_code)
 }
 

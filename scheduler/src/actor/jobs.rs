@@ -109,7 +109,9 @@ impl SchedulerState {
         match admission {
             Admission::Told(caller) => drop(caller.send(Err(refusal))),
             Admission::Noted(_) => {
-                let _ = live.reply.take().map(|reply| reply.send(Err(refusal)));
+                if let Some(reply) = live.reply.take() {
+                    let _ = reply.send(Err(refusal));
+                }
             }
         }
     }

@@ -30,7 +30,7 @@ fn runtime() -> Runtime {
 
 fn died_with_the_scheduler(verdict: &Verdict) -> bool {
     let Verdict::SandboxFailed(SandboxFailure::WorkerDied(reason)) = verdict else { return false };
-    reason == "the scheduler died"
+    reason.to_string() == "the scheduler died"
 }
 
 #[tokio::test]
