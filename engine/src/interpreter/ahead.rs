@@ -16,7 +16,9 @@ use crate::limits::Limits;
 use crate::run::program::Program;
 
 /// Ends the compiling of a program that takes too long; 256 KiB of ordinary code take 0.2 s.
-const MOST_TIME: Duration = Duration::from_millis(500);
+const MOST_CPU_TIME: Duration = Duration::from_millis(500);
+/// The same on a busy machine. Whoever shuts the pool down waits for it.
+const MOST_TIME: Duration = Duration::from_secs(2);
 /// The memory that compiling may take beyond the image.
 const MOST_MEMORY_BYTES: usize = 64 << 20;
 /// The longest code of a program, in proportion to its source; ordinary code takes twice as much.
@@ -49,6 +51,7 @@ impl Interpreter {
         let most = LEAST_CODE_BYTES.max(MOST_GROWTH * wanted.source.len());
         let limits = Limits {
             wall_time: MOST_TIME,
+            cpu_time: Some(MOST_CPU_TIME),
             grace: Duration::ZERO,
             memory_bytes,
             output_bytes: 0,

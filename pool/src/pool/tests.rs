@@ -211,6 +211,7 @@ async fn an_isolated_job_leaves_a_fresh_interpreter() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interpreter_works_ahead_after_a_reset_and_is_replaced_if_that_fails() {
     let (mut rig, cell) = (rig().await, session());
+    rig.source.gate(Step::Ahead, [Gate::Ok, Gate::Err]);
     rig.worker().await.assign(task(1, "count", Some(&cell)));
     rig.finished().await;
     let seat = rig.seat().await;
@@ -218,7 +219,6 @@ async fn an_interpreter_works_ahead_after_a_reset_and_is_replaced_if_that_fails(
     seat.assign(task(2, "count", None));
     rig.session_parked().await;
     rig.finished().await;
-    rig.source.gate(Step::Ahead, [Gate::Err]);
     let seat = rig.seat().await;
     assert_eq!((rig.source.reached(Step::Ahead), rig.source.starts()), (1, 1));
     seat.assign(task(3, "count", None));

@@ -32,7 +32,6 @@ from hatchery._wire import PROGRAM_BEGINS, PROGRAM_OVER, REHEARSE, REPLY, RESEED
 from hatchery._wire import TURN_WORD, VALUE_IS_NONE, decode_request, encode_json, put_forms
 from hatchery._wire import reply_frame
 
-
 # Memory in which to describe an exception.
 RESERVE_BYTES = 1 << 20
 # Memory that a turn needs to begin, apart from its request.
