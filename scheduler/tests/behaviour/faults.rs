@@ -309,6 +309,11 @@ async fn a_reset_may_go_in_any_way() {
 }
 
 #[tokio::test]
+async fn working_ahead_may_go_in_any_way() {
+    hold(Step::Ahead).await;
+}
+
+#[tokio::test]
 async fn parking_may_go_in_any_way() {
     hold(Step::Park).await;
 }
