@@ -3,7 +3,8 @@
 //! Owns its location, its privacy (0700, owned by this user), locks between processes and the
 //! removal of files that killed processes left unfinished. It doesn't know what is stored in it. A
 //! file that is present may still be damaged: `cache/seal.rs` decides whether it may be used, and
-//! `cache/stamp.rs` whether that was decided already. `cache/replace.rs` replaces a file in one step. May use `memory/` and the wings beside it.
+//! `cache/stamp.rs` whether that was decided before. `cache/replace.rs` replaces a file in one
+//! step. May use `memory/` and the wings beside it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
