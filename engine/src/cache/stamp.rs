@@ -34,8 +34,8 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// Describes the opened `file` at the time `now`, whose seal has the hash `sealed`; `None` if the
-    /// system can't tell when it was started. To be called before the file is checked.
+    /// Describes the opened `file` at the time `now`, whose seal has the hash `sealed`; `None` if
+    /// the system can't tell when it was started. To be called before the file is checked.
     pub(super) fn of(
         secret: &[u8; SECRET_BYTES],
         path: &Path,

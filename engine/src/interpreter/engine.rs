@@ -178,9 +178,9 @@ impl Engine {
         self.inner.code_cache_bytes
     }
 
-    /// Returns the memory of the compiled build that the system can't reclaim, in bytes: about as
-    /// much as the index of its file has, of which wasmer makes its tables. The code is pages of the
-    /// cached file, shared by all processes. Asks the filesystem.
+    /// Returns the memory of the compiled build that the system can't reclaim, in bytes: about what
+    /// its index takes on disk, of which wasmer makes its tables. The code is pages of a cached
+    /// file, which all processes share. Asks the filesystem.
     pub fn module_bytes(&self) -> u64 {
         module::cached_index_bytes(&self.inner.cache, self.inner.build.wasm_sha256())
     }

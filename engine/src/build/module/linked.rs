@@ -7,8 +7,8 @@
 //! stored in two files:
 //!
 //! - the *index*, an ELF image without code (`linked/elf.rs`), which wasmer loads;
-//! - the *code* with the initial data (`linked/code.rs`), which is mapped over the place that wasmer
-//!   reserved for it. Processes share its pages.
+//! - the *code* with the initial data (`linked/code.rs`), which is mapped over the place that
+//!   wasmer reserved for it. Processes share its pages.
 //!
 //! Both end or begin with the same hash, so that files of two compilations are never combined.
 
@@ -30,10 +30,6 @@ mod info;
 mod tests;
 
 pub(crate) use code::InitialData;
-
-/// The bytes of the hash that binds the two files to each other.
-const BINDING_BYTES: usize = 32;
-const LARGE_PAGE_BYTES: u64 = 2 << 20;
 
 /// Makes the compiler's output such that [`split`] takes it.
 pub(super) fn configure(compiler: &mut Cranelift) {

@@ -1,4 +1,4 @@
-//! The compiled module as one file, where wasmer can't map it (`linked.rs`): wasmer copies its code.
+//! The compiled module as one file, where wasmer can't map it (`linked.rs`): it copies the code.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -20,12 +20,14 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::info::Segment;
-use super::{BINDING_BYTES, LARGE_PAGE_BYTES};
 use crate::memory::sys::FileView;
 use crate::memory::{GuestMemory, PAGE_BYTES};
 
 const MAGIC: [u8; 8] = *b"HTCHCOD1";
+/// The bytes of the hash that binds index and code to each other.
+const BINDING_BYTES: usize = 32;
 const PREFIX_BYTES: usize = 16 + BINDING_BYTES;
+pub(super) const LARGE_PAGE_BYTES: u64 = 2 << 20;
 
 /// Where the parts of the file are.
 #[derive(Debug, Clone, Serialize, Deserialize)]

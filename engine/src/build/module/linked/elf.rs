@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use wasmer::sys::vm::TrapCode;
 
-use super::LARGE_PAGE_BYTES;
+use super::code::LARGE_PAGE_BYTES;
 
 pub(super) const MODULE_INFO: &[u8] = wasmer_compiler::WASMER_MODULE_INFO_SECTION_NAME;
 const FUNCTIONS: &[u8] = wasmer_compiler::WASMER_FUNCTION_OFFSETS_SECTION_NAME;

@@ -16,8 +16,8 @@ pub(super) struct Segment {
 /// The custom section with the names of functions, most of what wasmer knows of a module.
 const NAMES: &str = "name";
 
-/// Returns the description without the initial contents of the memory, which are returned beside it,
-/// and without the names of functions, which only traces would show.
+/// Returns the description without the initial contents of the memory, which are returned beside
+/// it, and without the names of functions, which only traces would show.
 #[expect(unsafe_code, reason = "wasmer's interface for its own format")]
 pub(super) fn without_data(description: &[u8]) -> Result<(Vec<u8>, Vec<Segment>), String> {
     // wasmer's format needs an alignment that the section doesn't have in the image.

@@ -1,3 +1,5 @@
+//! What is loaded from the two files behaves as what was compiled.
+
 use std::io::Write;
 
 use wasmer::sys::vm::TrapCode;
