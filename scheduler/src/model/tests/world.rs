@@ -47,18 +47,18 @@ pub(super) struct World {
 }
 
 /// The number of kinds of decisions and effects.
-pub(super) const KINDS: u32 = 17;
+pub(super) const KINDS: u32 = 16;
 
-// The kinds of decisions; `kind` has those of effects.
+// The kinds of decisions; `kind` has those of effects. A retry is either.
 const ADMITTED: u32 = 0;
 const REFUSED: u32 = 1;
 const CONCLUDED: u32 = 3;
-const RETRIED: u32 = 16;
+const RETRIED: u32 = 4;
 
 fn kind(effect: &Effect) -> u32 {
     match effect {
         Effect::Dispatch { .. } => 2,
-        Effect::Retry { .. } => 4,
+        Effect::Retry { .. } => RETRIED,
         Effect::Settle(..) => 5,
         Effect::StopRun(_) => 6,
         Effect::InterruptRun(..) => 7,
