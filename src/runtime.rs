@@ -69,7 +69,7 @@ impl Hatchery {
     /// # Errors
     /// The job was refused.
     pub async fn run(&self, job: Job) -> Result<Outcome, Error> {
-        self.run_in(job, None).await
+        Ok(self.submit(job).await?.await)
     }
 
     /// Submits a job for a fresh interpreter. The ticket can be awaited, streamed from, or dropped
@@ -220,21 +220,8 @@ impl Hatchery {
         job: Job,
         session: Option<SessionId>,
     ) -> Result<Ticket, Error> {
-        Ok(self.scheduler.submit(self.request(job, session)?).await?)
-    }
-
-    /// As `submit_to`, without a ticket.
-    pub(crate) async fn run_in(
-        &self,
-        job: Job,
-        session: Option<SessionId>,
-    ) -> Result<Outcome, Error> {
-        Ok(self.scheduler.run(self.request(job, session)?).await?)
-    }
-
-    fn request(&self, job: Job, session: Option<SessionId>) -> Result<JobRequest, Error> {
         let mut request = job.into_request(&self.limits)?;
         request.program.functions = self.functions.clone();
-        Ok(JobRequest { session, ..request })
+        Ok(self.scheduler.submit(JobRequest { session, ..request }).await?)
     }
 }

@@ -74,7 +74,7 @@ impl Session {
     /// # Errors
     /// The job was refused.
     pub async fn run(&self, job: Job) -> Result<Outcome, Error> {
-        self.hatchery.run_in(job, Some(self.session)).await
+        Ok(self.submit(job).await?.await)
     }
 
     /// Submits a job to the session.

@@ -272,8 +272,8 @@ impl SchedulerState {
 
     fn receive(&mut self, message: SchedulerMessage) {
         match message {
-            SchedulerMessage::Submit { request, transcript, admission, reply } => {
-                self.submit(*request, transcript, admission, reply);
+            SchedulerMessage::Submit { request, transcript, admitted, reply } => {
+                self.submit(*request, transcript, admitted, reply);
             }
             SchedulerMessage::End(job, ending) => self.decide(Event::EndWanted(job, ending)),
             SchedulerMessage::OpenSession { name, reply } => {

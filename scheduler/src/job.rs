@@ -8,11 +8,6 @@ use pool::{SessionId, Task, WorkerId};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use crate::error::Refusal;
-
-/// Where to send the outcome of a job, or why it was refused if nobody was told that before.
-pub(crate) type Reply = oneshot::Sender<Result<Outcome, Refusal>>;
-
 /// The tenant of jobs that name none.
 pub(crate) static DEFAULT_TENANT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("default"));
 
@@ -192,7 +187,7 @@ pub(crate) struct LiveJob {
     pub(crate) session: Option<SessionId>,
     pub(crate) deadline: Option<Duration>,
     /// Taken when the outcome is sent.
-    pub(crate) reply: Option<Reply>,
+    pub(crate) reply: Option<oneshot::Sender<Outcome>>,
     pub(crate) submitted: Duration,
     /// When the present try was dispatched, and to which worker.
     pub(crate) dispatched: Option<(Duration, WorkerId)>,

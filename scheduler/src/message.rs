@@ -1,40 +1,34 @@
 //! The messages of the scheduler, and the mailbox that sends them.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use engine::{Cause, Transcript};
+use engine::{Cause, Outcome, Transcript};
 use pool::{JobId, Parked, PoolEvent, PoolOwner, SessionId};
 use tokio::sync::oneshot;
 
 use crate::combiner::Combiner;
 use crate::error::Refusal;
 use crate::explain::Explanation;
-use crate::job::{JobRequest, Reply};
+use crate::job::JobRequest;
 use crate::model::Ending;
 
-/// How a caller learns that its job is admitted.
-pub(crate) enum Admission {
-    /// It is told at once, or told why its job is refused.
-    Told(oneshot::Sender<Result<JobId, Refusal>>),
-    /// It isn't told, since it waits for the outcome anyway; a refusal comes in place of that. The
-    /// id of an admitted job is noted here, for a caller that stops waiting.
-    Noted(Arc<OnceLock<JobId>>),
-}
+/// Where to send whether a job is admitted.
+pub(crate) type AdmissionReply = oneshot::Sender<Result<JobId, Refusal>>;
 
 /// Where to send a copy of a session's state.
 pub(crate) type CaptureReply = oneshot::Sender<Result<Option<Parked>, Refusal>>;
 
 /// A message to the scheduler.
 pub(crate) enum SchedulerMessage {
-    /// From a caller, at any time. `admission` is served at once; if the job is admitted, `reply`
+    /// From a caller, at any time. `admitted` is answered at once; if the job is admitted, `reply`
     /// is answered exactly once. If the scheduler dies, both are dropped, which callers treat as a
     /// sandbox failure.
     Submit {
         request: Box<JobRequest>,
         transcript: Arc<Transcript>,
-        admission: Admission,
-        reply: Reply,
+        admitted: AdmissionReply,
+        reply: oneshot::Sender<Outcome>,
     },
     /// From a ticket, at any time. Does nothing if the job has ended.
     End(JobId, Ending),

@@ -1,10 +1,9 @@
 //! The handle of a scheduler.
 
-use std::sync::atomic::{Ordering, fence};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Cause, Outcome, Transcript};
+use engine::{Cause, Transcript};
 use pool::{InterpreterSource, JobId, Parked, PoolConfig, SessionId};
 use ractor::{Actor, SpawnErr};
 use tokio::sync::oneshot;
@@ -16,10 +15,10 @@ use crate::decisions::Decisions;
 use crate::error::{Refusal, SchedulerStartError};
 use crate::explain::Explanation;
 use crate::job::JobRequest;
-use crate::message::{Admission, Mailbox, SchedulerMessage};
+use crate::message::{Mailbox, SchedulerMessage};
 use crate::model::Ending;
 use crate::status::SchedulerStatus;
-use crate::ticket::{Ticket, lost_outcome};
+use crate::ticket::Ticket;
 
 /// A handle of a scheduler and its pool. Cheap to clone. Dropping the last handle and the last
 /// ticket cancels all jobs.
@@ -64,30 +63,12 @@ impl Scheduler {
         let message = SchedulerMessage::Submit {
             request: Box::new(request),
             transcript: Arc::clone(&transcript),
-            admission: Admission::Told(admitted),
+            admitted,
             reply,
         };
         self.mailbox.send(message)?;
-        let job = Submission { mailbox: &self.mailbox, answer: admission }.wait().await?;
+        let job = Admission { mailbox: &self.mailbox, answer: admission }.wait().await?;
         Ok(Ticket::new(job, self.mailbox.clone(), outcome, transcript))
-    }
-
-    /// Runs a job. Wakes its caller once, with the outcome; `submit` also does with the ticket, if
-    /// that can't be given at once. Dropping the future cancels the job.
-    ///
-    /// # Errors
-    /// The job is refused, with the reason.
-    pub async fn run(&self, request: JobRequest) -> Result<Outcome, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        let note = Arc::<OnceLock<JobId>>::default();
-        let message = SchedulerMessage::Submit {
-            request: Box::new(request),
-            transcript: Arc::default(),
-            admission: Admission::Noted(Arc::clone(&note)),
-            reply,
-        };
-        self.mailbox.send(message)?;
-        Claim { mailbox: &self.mailbox, note, answer: Some(answer) }.wait().await
     }
 
     /// Returns the session with this name, and opens it if it isn't open.
@@ -193,57 +174,24 @@ fn not_started(error: SpawnErr) -> SchedulerStartError {
 }
 
 /// A submission whose answer has not arrived or was not taken yet.
-struct Submission<'a> {
+struct Admission<'a> {
     mailbox: &'a Mailbox,
     answer: oneshot::Receiver<Result<JobId, Refusal>>,
 }
 
-impl Submission<'_> {
+impl Admission<'_> {
     async fn wait(mut self) -> Result<JobId, Refusal> {
         (&mut self.answer).await.map_err(|_| Refusal::ShuttingDown)?
     }
 }
 
-impl Drop for Submission<'_> {
+impl Drop for Admission<'_> {
     fn drop(&mut self) {
         // A caller that stops waiting wants no job. After `close`, either the scheduler can't
         // answer any more, or the answer is here.
         self.answer.close();
         if let Ok(Ok(job)) = self.answer.try_recv() {
             self.mailbox.end(job, Ending::Cancel);
-        }
-    }
-}
-
-/// A caller's claim on the outcome of a job that may not be admitted yet.
-struct Claim<'a> {
-    mailbox: &'a Mailbox,
-    note: Arc<OnceLock<JobId>>,
-    /// `None` once it was answered.
-    answer: Option<oneshot::Receiver<Result<Outcome, Refusal>>>,
-}
-
-impl Claim<'_> {
-    async fn wait(mut self) -> Result<Outcome, Refusal> {
-        let Some(answer) = &mut self.answer else { return Err(Refusal::ShuttingDown) };
-        let answered = answer.await;
-        self.answer = None;
-        match (answered, self.note.get()) {
-            (Ok(answer), _) => answer,
-            (Err(_), Some(_)) => Ok(lost_outcome()),
-            (Err(_), None) => Err(Refusal::ShuttingDown),
-        }
-    }
-}
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        let Some(mut answer) = self.answer.take() else { return };
-        answer.close();
-        // See `SchedulerState::admit`: a job that is admitted after this ends there.
-        fence(Ordering::SeqCst);
-        if let Some(job) = self.note.get() {
-            self.mailbox.end(*job, Ending::Cancel);
         }
     }
 }
@@ -326,28 +274,5 @@ mod tests {
         }
         until(&scheduler, |status| status.totals.cancelled == 1).await;
         scheduler.abort().await;
-    }
-
-    #[tokio::test]
-    async fn a_run_whose_caller_leaves_is_cancelled_whether_it_is_decided_or_not() {
-        let scheduler = start().await;
-        let deciding = {
-            let (_reading, deciding) = keep_deciding(&scheduler);
-            let mut run = pin!(scheduler.run(long_job()));
-            let polled = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            assert!(matches!(polled, Poll::Pending));
-            deciding
-        };
-        deciding.join().unwrap().unwrap();
-        until(&scheduler, |status| status.totals.cancelled == 1).await;
-        {
-            let mut run = pin!(scheduler.run(long_job()));
-            let polled = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            assert!(matches!(polled, Poll::Pending));
-            until(&scheduler, |status| status.queue_depth + status.running == 1).await;
-        }
-        until(&scheduler, |status| status.totals.cancelled == 2).await;
-        scheduler.abort().await;
-        assert_eq!(scheduler.run(long_job()).await.unwrap_err(), Refusal::ShuttingDown);
     }
 }

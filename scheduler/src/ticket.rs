@@ -8,7 +8,6 @@ use engine::{Chunk, Cursor, Event, Next, Outcome, SandboxFailure, Transcript, Ve
 use pool::JobId;
 use tokio::sync::{Notify, oneshot};
 
-use crate::error::Refusal;
 use crate::message::Mailbox;
 use crate::model::Ending;
 
@@ -26,8 +25,7 @@ use crate::model::Ending;
 pub struct Ticket {
     job: JobId,
     scheduler: Mailbox,
-    /// Brings no refusal, since the job was admitted.
-    reply: oneshot::Receiver<Result<Outcome, Refusal>>,
+    reply: oneshot::Receiver<Outcome>,
     transcript: Arc<Transcript>,
     cursor: Cursor,
     changed: Arc<Notify>,
@@ -38,7 +36,7 @@ impl Ticket {
     pub(crate) fn new(
         job: JobId,
         scheduler: Mailbox,
-        reply: oneshot::Receiver<Result<Outcome, Refusal>>,
+        reply: oneshot::Receiver<Outcome>,
         transcript: Arc<Transcript>,
     ) -> Self {
         let changed = Arc::new(Notify::new());
@@ -150,19 +148,13 @@ impl Ticket {
         if let Some(outcome) = &self.outcome {
             return outcome.clone();
         }
-        let outcome = match (&mut self.reply).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) | Err(_) => lost_outcome(),
-        };
+        let outcome = (&mut self.reply).await.unwrap_or_else(|_| {
+            let failure = SandboxFailure::WorkerDied("the scheduler died".into());
+            Outcome::not_run(Verdict::SandboxFailed(failure))
+        });
         self.outcome = Some(outcome.clone());
         outcome
     }
-}
-
-/// The outcome of an admitted job whose scheduler died.
-pub(crate) fn lost_outcome() -> Outcome {
-    let failure = SandboxFailure::WorkerDied("the scheduler died".into());
-    Outcome::not_run(Verdict::SandboxFailed(failure))
 }
 
 /// A reader of what happens in one job. It blocks nobody: what it hasn't read yet is kept within

@@ -1,21 +1,21 @@
 //! The shell's part about jobs: from submission to their one outcome.
 
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use engine::{
     Cause, LimitHit, Outcome, SandboxFailure, StopHandle, Stream, Transcript, Verdict, chain,
 };
 use pool::{GoneReason, JobId, SessionId, SessionPlace, Task, WorkerId};
+use tokio::sync::oneshot;
 
 use super::{Finished, SchedulerState};
 use crate::decision::DecisionKind;
 use crate::effect::{Finish, Settlement};
 use crate::error::Refusal;
-use crate::job::{Growth, JobRequest, LiveJob, Reply};
+use crate::job::{Growth, JobRequest, LiveJob};
 use crate::measures::ProgramError;
-use crate::message::Admission;
+use crate::message::AdmissionReply;
 use crate::model::{Ending, Event, Fault, Report};
 
 impl SchedulerState {
@@ -23,8 +23,8 @@ impl SchedulerState {
         &mut self,
         request: JobRequest,
         transcript: Arc<Transcript>,
-        admission: Admission,
-        reply: Reply,
+        admitted: AdmissionReply,
+        reply: oneshot::Sender<Outcome>,
     ) {
         let job = self.new_job();
         let queued = request.queued();
@@ -52,8 +52,8 @@ impl SchedulerState {
         };
         let (decision, effects) = self.model.submit(job, queued, self.now);
         match decision {
-            Ok(()) => self.admit(job, live, admission),
-            Err(refusal) => self.refuse(live, admission, refusal),
+            Ok(()) => self.admit(job, live, admitted),
+            Err(refusal) => self.refuse(&live, admitted, refusal),
         }
         self.perform(effects);
     }
@@ -72,28 +72,18 @@ impl SchedulerState {
     }
 
     /// Keeps an admitted job, and tells its caller.
-    fn admit(&mut self, job: JobId, live: LiveJob, admission: Admission) {
+    fn admit(&mut self, job: JobId, live: LiveJob, admitted: AdmissionReply) {
         self.broadcast(|| DecisionKind::Admitted { job, tenant: live.tenant.to_string() });
-        let has_left = match admission {
-            Admission::Told(caller) => caller.send(Ok(job)).is_err(),
-            Admission::Noted(note) => {
-                let _ = note.set(job);
-                // A caller that leaves closes `reply` and then looks for the note, so either it
-                // finds the note or this finds it gone.
-                fence(Ordering::SeqCst);
-                live.reply.as_ref().is_some_and(Reply::is_closed)
-            }
-        };
         self.jobs.insert(job, Box::new(live));
         self.touch(job);
-        if has_left {
-            // Before it was answered, so nobody wants the outcome.
+        if admitted.send(Ok(job)).is_err() {
+            // The caller left before it was answered, so nobody wants the outcome.
             self.decide(Event::EndWanted(job, Ending::Cancel));
         }
     }
 
     /// Tells the caller of a refused job why.
-    fn refuse(&mut self, mut live: LiveJob, admission: Admission, refusal: Refusal) {
+    fn refuse(&mut self, live: &LiveJob, admitted: AdmissionReply, refusal: Refusal) {
         let refusal = match live.session {
             Some(session) => self.with_remembered_reason(session, refusal),
             None => refusal,
@@ -105,15 +95,7 @@ impl SchedulerState {
             reason: refusal.name(),
             message: chain(&refusal).to_string(),
         });
-        // Fails if the caller has left.
-        match admission {
-            Admission::Told(caller) => drop(caller.send(Err(refusal))),
-            Admission::Noted(_) => {
-                if let Some(reply) = live.reply.take() {
-                    let _ = reply.send(Err(refusal));
-                }
-            }
-        }
+        let _ = admitted.send(Err(refusal));
     }
 
     pub(super) fn dispatch(
@@ -305,7 +287,7 @@ impl SchedulerState {
             let unsent = Arc::clone(&self.unsent);
             self.answers.push(Box::new(move || {
                 // Fails if the caller has dropped its ticket.
-                let _ = reply.send(Ok(outcome));
+                let _ = reply.send(outcome);
                 drop(unsent);
             }));
         }
