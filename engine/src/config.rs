@@ -9,7 +9,7 @@ use crate::places::{CACHE_DIR_VARIABLE, PYTHON_WHEEL_VARIABLE};
 /// The configuration of the engine.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// The directory for the Python build and compiled modules (about 700 MB), images (about 50 MiB
+    /// The directory for the Python build and compiled modules (about 320 MB), images (about 50 MiB
     /// each) and fetched packages.
     ///
     /// Default: `$HATCHERY_CACHE_DIR`, else `$XDG_CACHE_HOME/hatchery`, else `~/.cache/hatchery`.

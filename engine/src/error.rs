@@ -91,7 +91,7 @@ fn advice(cause: &io::Error) -> String {
     let elsewhere = format!("set {CACHE_DIR_VARIABLE} to another directory");
     match cause.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            format!("free some space there, about 700 MB are needed, or {elsewhere}")
+            format!("free some space there, about 400 MB are needed, or {elsewhere}")
         }
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
             format!("make it writable, or {elsewhere}")
