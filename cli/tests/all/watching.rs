@@ -124,6 +124,7 @@ fn a_batch_is_scraped_while_it_runs() {
     let document = include_str!("../../../docs/metrics.md");
     // These exist once there was something to report.
     let later = [
+        "hatchery_code_cache_hits_total",
         "hatchery_refusals_total",
         "hatchery_limit_hits_total",
         "hatchery_evictions_total",

@@ -124,6 +124,7 @@ impl Interpreter {
     /// If the interpreter is lost.
     #[tracing::instrument(level = "debug", name = "park_session", skip_all)]
     pub fn park(&mut self) -> Result<SessionState, SessionError> {
+        self.check_parkable()?;
         let memory = self.memory.shared().patch().map_err(SessionError::Memory)?;
         self.with_rest(SessionMemory::Patch(memory))
     }
@@ -140,15 +141,20 @@ impl Interpreter {
     /// If the interpreter is lost.
     #[tracing::instrument(level = "debug", name = "snapshot_session", skip_all)]
     pub fn snapshot(&mut self) -> Result<SessionState, SessionError> {
+        self.check_parkable()?;
         match self.memory.shared().snapshot().map_err(SessionError::Memory)? {
             Some(snapshot) => self.with_rest(SessionMemory::Snapshot(snapshot)),
             None => self.park(),
         }
     }
 
+    fn check_parkable(&self) -> Result<(), SessionError> {
+        assert!(!self.is_lost, "a lost interpreter holds nothing");
+        if self.image.is_some() { Ok(()) } else { Err(SessionError::NotParkable) }
+    }
+
     /// Returns the state whose memory is `memory`.
     fn with_rest(&mut self, memory: SessionMemory) -> Result<SessionState, SessionError> {
-        assert!(!self.is_lost, "a lost interpreter holds nothing");
         let image = self.image.as_ref().ok_or(SessionError::NotParkable)?;
         let host = self.host.state().ok_or(SessionError::NotParkable)?;
         let globals = crate::memory::tunables::globals(&mut self.store);

@@ -92,6 +92,7 @@ impl<'a, V: FnMut(Part, &'a str)> Lexer<'a, V> {
         let triple = quote.repeat(3);
         let quotes = if self.rest.starts_with(&triple) { &triple } else { quote };
         self.pass(Part::String, quotes.len());
+        self.end = Part::String;
         while let Some(first) = self.rest.chars().next() {
             self.end = Part::String;
             let behind = &self.rest[first.len_utf8()..];
