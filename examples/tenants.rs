@@ -39,6 +39,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if let Some(error) = refused {
         println!("batch, job {}: {error}", tickets.len() + 1);
     }
+    // Until a worker has taken the first one, all of them wait for a worker.
+    if let Some(first) = tickets.first() {
+        first.events().next().await;
+    }
     if let Some(last) = tickets.last()
         && let Some(explanation) = pool.explain(last.job_id()).await
     {

@@ -13,7 +13,7 @@ use pool::{InterpreterSource, PoolConfig};
 use scheduler::{Scheduler, SchedulerConfig, SessionsConfig, TenantConfig, WorkersConfig};
 
 use crate::failure::Error;
-use crate::functions::{self, HostFunction};
+use crate::functions::{HostFunction, Lent};
 use crate::runtime::Hatchery;
 
 /// The configuration of a pool. Every value has a default that suits the machine.
@@ -340,7 +340,9 @@ impl Builder {
         self
     }
 
-    /// Adds a host function that every job can call, by `from hatchery import host` in Python.
+    /// Adds a host function that every job can call, by `from hatchery import host` in Python. One
+    /// for a session or a job alone is given to [`Session::function`](crate::Session::function) or
+    /// [`Job::function`](crate::Job::function). If two have the same name, the start fails.
     ///
     /// ```
     /// use hatchery::{Hatchery, HostError, HostFunction};
@@ -418,7 +420,7 @@ impl Builder {
     /// # Errors
     /// The configuration is invalid, the build or a package can't be installed, or the image can't
     /// be built because a module can't be imported or the setup failed. A host function has a name
-    /// that Python doesn't allow.
+    /// that Python doesn't allow, or two have the same.
     pub async fn start(self) -> Result<Hatchery, Error> {
         self.scheduler.validate().map_err(scheduler::SchedulerStartError::from)?;
         let Self { mut pool, scheduler, limits, .. } = self.clone();
@@ -426,7 +428,7 @@ impl Builder {
             pool.spill_dir =
                 Some(CacheDir::open(self.engine.cache_dir.as_deref())?.root().to_owned());
         }
-        let functions = functions::bind(self.functions.clone())?;
+        let functions = Lent::by_pool(self.functions.clone())?;
         let (engine, image) = self.load().await?;
         let source: Arc<dyn InterpreterSource> = match &image {
             Some(image) => Arc::new(image.clone()),

@@ -11,13 +11,7 @@ use engine::{
     InvalidPath, InvalidProgram, PackageError, SessionError,
 };
 use scheduler::{Refusal, SchedulerStartError};
-
-/// The longest time that a tool call can ask for, in seconds; the pool's own limit applies first.
-pub(crate) const MOST_TOOL_CALL_SECONDS: f64 = 86_400.0;
-
-/// The fields of a tool call.
-pub(crate) const TOOL_CALL_FIELDS: [&str; 7] =
-    ["code", "timeout", "stdin", "args", "env", "files", "variables"];
+use wire::{InvalidJob, Problem, ProblemKind};
 
 /// An operation failed before a program ran.
 ///
@@ -60,9 +54,9 @@ pub enum Error {
     /// A program has an argument, a variable or another input that it can't be given.
     #[error(transparent)]
     Program(#[from] InvalidProgram),
-    /// A tool call is invalid.
+    /// A job that was sent as JSON is invalid.
     #[error(transparent)]
-    ToolCall(InvalidToolCall),
+    Job(#[from] InvalidJob),
     /// A host function can't be offered to Python.
     #[error(transparent)]
     Function(#[from] InvalidFunction),
@@ -119,54 +113,37 @@ impl Error {
             _ => None,
         }
     }
-}
 
-/// An invalid tool call. The message tells its author how to correct it.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidToolCall {
-    /// A field, or the whole call, has the wrong type.
-    #[error("`{field}` must be {expected}")]
-    Type {
-        /// The field, such as `args`.
-        field: &'static str,
-        /// What it must be.
-        expected: &'static str,
-    },
-    /// The field `code` is missing.
-    #[error("give the program as `code`")]
-    NoCode,
-    /// A field is unknown.
-    #[error("there is no field `{field}`; use {}", TOOL_CALL_FIELDS.join(", "))]
-    Unknown {
-        /// The field.
-        field: String,
-    },
-    /// The timeout is out of range.
-    #[error("`timeout` is {seconds}; give seconds above 0, at most {MOST_TOOL_CALL_SECONDS}")]
-    Timeout {
-        /// What was given.
-        seconds: f64,
-    },
-    /// The contents of a file aren't valid base64.
-    #[error(
-        "the `base64` of the file `{path}` is invalid; use the digits A-Z a-z 0-9 + / with padding"
-    )]
-    Base64 {
-        /// The file.
-        path: String,
-    },
-    /// A file can't have this path.
-    #[error(transparent)]
-    Path(#[from] InvalidPath),
-    /// A variable, or an environment variable, is invalid.
-    #[error(transparent)]
-    Program(#[from] InvalidProgram),
-}
+    /// Returns what kind of problem it is in the result of a job: the pool refused the job, what the
+    /// caller gave is wrong, or the sandbox can't be set up.
+    pub fn kind(&self) -> ProblemKind {
+        match self {
+            Self::Refused(_) => ProblemKind::Refused,
+            Self::Job(_) | Self::Path(_) | Self::Mount(_) | Self::MountPath(_) => {
+                ProblemKind::Usage
+            }
+            Self::Program(_) | Self::Read { .. } | Self::NotText { .. } => ProblemKind::Usage,
+            _ => ProblemKind::Sandbox,
+        }
+    }
 
-impl From<InvalidToolCall> for Error {
-    fn from(error: InvalidToolCall) -> Self {
-        Self::ToolCall(error)
+    /// Returns the `error` for the result of a job that wasn't run because of this error.
+    ///
+    /// ```
+    /// use hatchery::Job;
+    /// use hatchery::wire::ProblemKind;
+    ///
+    /// let problem = Job::code("1").input("../data.csv", "1,2\n").unwrap_err().problem();
+    /// assert_eq!(problem.kind, ProblemKind::Usage);
+    /// assert!(problem.message.contains("../data.csv"));
+    /// ```
+    pub fn problem(&self) -> Problem {
+        let problem = Problem::new(self.kind(), engine::chain(self).to_string());
+        match self {
+            Self::Refused(refusal) => problem.with_reason(refusal.name()),
+            _ => problem,
+        }
+        .with_retry_after(self.retry_after())
     }
 }
 

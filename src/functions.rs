@@ -35,6 +35,11 @@ type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// A function of the host that programs can call.
 ///
+/// It is lent to all programs of a pool ([`Builder::function`](crate::Builder::function)), to those
+/// of a session ([`Session::function`](crate::Session::function)) or to one job
+/// ([`Job::function`](crate::Job::function)). Of functions with the same name the job's is called,
+/// else the session's, else the pool's. Two of one pool, session or job are an error.
+///
 /// Its arguments are a type that serde deserializes, usually a struct with a field for each
 /// parameter, and its result is a type that serde serializes. In Python, `host.price(item="chair")`
 /// waits for the result; `await host.price.aio(item="chair")` lets other tasks run meanwhile, so
@@ -49,7 +54,7 @@ type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 /// arguments. So a plain closure that may block for long should have a timeout of its own.
 ///
 /// Plain closures run on the blocking threads of the runtime on which the pool was started, at most
-/// 64 of a pool at once, and 32 of one job. A job's calls beyond its 32 wait for one of them to
+/// 64 of a pool at once, and 32 of one job, whoever lends them. A job's calls beyond its 32 wait for one of them to
 /// end; calls within them queue with those of other jobs, first come, first served. Futures have no
 /// such bound.
 ///
@@ -73,7 +78,7 @@ type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 /// # drop(price);
 /// ```
 #[derive(Clone)]
-#[must_use = "a function has no effect until it is given to a builder"]
+#[must_use = "a function has no effect until it is lent to a pool, a session or a job"]
 pub struct HostFunction {
     signature: Signature,
     body: Body,
@@ -204,15 +209,41 @@ impl HostFunction {
     }
 }
 
-/// Binds functions to the current runtime.
-pub(crate) fn bind(functions: Vec<HostFunction>) -> Result<HostFunctions, Error> {
-    let threads = Arc::new(Threads::new(PLAIN_AT_ONCE, PLAIN_AT_ONCE_OF_A_JOB));
-    let bound = functions.into_iter().map(|HostFunction { signature, body, timeout }| {
-        let (runtime, threads) = (Handle::current(), Arc::clone(&threads));
-        let callee: Arc<dyn Callee> = Arc::new(Bound { body, timeout, runtime, threads });
-        (signature, callee)
-    });
-    Ok(HostFunctions::new(bound)?)
+/// The functions that a pool, a session or a job lends to programs, bound to what runs them. Cheap
+/// to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Lent {
+    functions: HostFunctions,
+    runtime: Handle,
+    threads: Arc<Threads>,
+}
+
+impl Lent {
+    /// Lends the functions of a pool, which run on the current runtime.
+    pub(crate) fn by_pool(functions: Vec<HostFunction>) -> Result<Self, Error> {
+        let threads = Arc::new(Threads::new(PLAIN_AT_ONCE, PLAIN_AT_ONCE_OF_A_JOB));
+        let none = HostFunctions::default();
+        Self { functions: none, runtime: Handle::current(), threads }.with(functions)
+    }
+
+    /// Lends these as well. They hide functions of the same names, and share the pool's runtime and
+    /// its threads.
+    pub(crate) fn with(
+        &self,
+        functions: impl IntoIterator<Item = HostFunction>,
+    ) -> Result<Self, Error> {
+        let bound = functions.into_iter().map(|HostFunction { signature, body, timeout }| {
+            let (runtime, threads) = (self.runtime.clone(), Arc::clone(&self.threads));
+            let callee: Arc<dyn Callee> = Arc::new(Bound { body, timeout, runtime, threads });
+            (signature, callee)
+        });
+        Ok(Self { functions: self.functions.with(bound)?, ..self.clone() })
+    }
+
+    /// Returns the functions for a run.
+    pub(crate) fn functions(&self) -> HostFunctions {
+        self.functions.clone()
+    }
 }
 
 /// A function bound to the runtime that it runs on.
@@ -252,7 +283,8 @@ impl Callee for Bound {
     }
 }
 
-/// The threads that plain functions of a pool may use.
+/// The threads that plain functions of a pool, its sessions and its jobs may use.
+#[derive(Debug)]
 struct Threads {
     all: Arc<Semaphore>,
     of_a_run: usize,
@@ -371,10 +403,14 @@ mod tests {
     #[tokio::test]
     async fn names_are_checked_as_functions_are_bound() {
         let named = |name: &str| HostFunction::sync(name, |(): ()| Ok::<_, HostError>(1));
-        assert!(bind(vec![named("a"), named("b")]).is_ok());
+        let pool = Lent::by_pool(vec![named("a"), named("b")]).unwrap();
         for names in [["a", "a"], ["a", "class"], ["a", "b c"]] {
-            assert!(matches!(bind(names.map(named).to_vec()), Err(Error::Function(_))));
+            let by_pool = Lent::by_pool(names.map(named).to_vec());
+            assert!(matches!(by_pool, Err(Error::Function(_))));
+            assert!(matches!(pool.with(names.map(named)), Err(Error::Function(_))));
         }
+        let more = pool.with([named("b")]).unwrap();
+        assert!(Arc::ptr_eq(&more.threads, &pool.threads), "one bound on threads for all");
     }
 
     /// Polls once, and returns whether the future is pending.

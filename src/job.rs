@@ -13,9 +13,14 @@ use engine::{
 };
 
 use crate::failure::Error;
+use crate::functions::HostFunction;
 use crate::source;
 
+use self::wire::Asked;
+
+mod functions;
 mod script;
+mod wire;
 
 /// A job: a program with its inputs and limits.
 ///
@@ -31,13 +36,14 @@ pub struct Job {
     program: Program,
     limits: Option<Limits>,
     timeout: Option<Duration>,
-    /// An upper bound on the wall time of the limits.
-    at_most: Option<Duration>,
     cpu_time: Option<Duration>,
+    /// What a caller asked for as JSON.
+    asked: Option<Asked>,
     tenant: Option<Arc<str>>,
     priority: Priority,
     deadline: Option<Duration>,
     idempotent: Option<bool>,
+    functions: Vec<HostFunction>,
 }
 
 impl Job {
@@ -189,8 +195,8 @@ impl Job {
     /// function is called without arguments whenever the program needs more input and returns a
     /// text, usually a line with its newline. An empty text is an end of file, after which more can
     /// come, and `None` raises `KeyboardInterrupt`. While the program waits for the function, its
-    /// wall time and its deadline stand still. If the pool has no such function, reading raises an
-    /// exception.
+    /// wall time and its deadline stand still. If the job can call no such function, reading raises
+    /// an exception.
     pub fn stdin_from(mut self, function: impl Into<String>) -> Self {
         self.program.stdin_function = Some(function.into());
         self
@@ -352,8 +358,8 @@ impl Job {
         self
     }
 
-    /// Answers the job's calls of host functions from a recording, in the recorded order; the
-    /// functions themselves need not exist. A deterministic job then gives the same bytes. A call
+    /// Answers the job's calls of host functions from a recording, in the recorded order. The program
+    /// must find functions of the same names, but none is called. A deterministic job then gives the same bytes. A call
     /// that differs from the recorded one raises `ReplayError`, a `hatchery.HostFunctionError`,
     /// which says how it differs.
     pub fn replay_host_calls(mut self, recording: impl Into<Arc<Recording>>) -> Self {
@@ -446,7 +452,8 @@ impl Job {
     /// the sandbox fails or its worker dies, up to [`Builder::retries`](crate::Builder::retries)
     /// times; a failure of the program itself is never retried. A job of a session is never
     /// retried. Readers of its events see
-    /// [`EventKind::Retried`](crate::event::EventKind::Retried) between two tries. Default: yes for a job without a session, in a pool without host functions.
+    /// [`EventKind::Retried`](crate::event::EventKind::Retried) between two tries. Default: yes for
+    /// a job without a session that can call no host functions.
     ///
     /// ```
     /// use hatchery::Job;
@@ -456,12 +463,6 @@ impl Job {
     /// ```
     pub fn idempotent(mut self, is_idempotent: bool) -> Self {
         self.idempotent = Some(is_idempotent);
-        self
-    }
-
-    /// Bounds the wall time.
-    pub(crate) fn at_most(mut self, wall_time: Duration) -> Self {
-        self.at_most = Some(wall_time);
         self
     }
 
@@ -476,11 +477,11 @@ impl Job {
         if let Some(timeout) = self.timeout {
             limits.wall_time = timeout;
         }
-        if let Some(at_most) = self.at_most {
-            limits.wall_time = limits.wall_time.min(at_most);
-        }
         if let Some(cpu_time) = self.cpu_time {
             limits.cpu_time = Some(cpu_time);
+        }
+        if let Some(asked) = &self.asked {
+            asked.apply(&mut limits);
         }
         let Self { program, tenant, priority, deadline, idempotent, .. } = self;
         Ok(JobRequest { program, limits, session: None, tenant, priority, deadline, idempotent })

@@ -55,6 +55,7 @@
 //!   one; [`image`] lists and removes them, and [`cache`] everything else that is cached.
 //! - **Tools of agents**: [`Job::from_tool_call`], [`Outcome::to_tool_json`] and the schemas in
 //!   [`tool`].
+//! - **Jobs as JSON**: [`wire`] reads and describes them, and [`Job::from_wire`] makes jobs of them.
 //! - **Errors**: [`Error`] says whether a call may succeed later ([`Error::is_overloaded`],
 //!   [`Error::retry_after`]), and [`error`] has its causes. What a program does is never an error:
 //!   it is in its outcome's verdict.
@@ -117,7 +118,7 @@ pub mod config {
     #[doc(inline)]
     pub use engine::{
         CACHE_BOUND_VARIABLE, CACHE_DIR_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind,
-        PYTHON_WHEEL_VARIABLE,
+        ImageMapping, PYTHON_WHEEL_VARIABLE,
     };
 }
 
@@ -153,8 +154,8 @@ pub mod decision {
     };
 }
 
-/// The causes of an [`Error`], except those of [`tool`] calls and of [`source`] files, which are in
-/// their modules.
+/// The causes of an [`Error`], except those of jobs as JSON, in [`wire`], and of [`source`] files,
+/// which are in their modules.
 ///
 /// No message repeats its cause. To print an error with its causes, use [`chain`](error::chain):
 ///
@@ -336,4 +337,25 @@ pub mod status {
 pub mod value {
     #[doc(inline)]
     pub use engine::{Column, Element, Frame};
+}
+
+/// Jobs as JSON, for everything that takes them from others: the crate `hatchery-wire`, which clients
+/// can use alone.
+///
+/// ```
+/// use hatchery::Job;
+/// use hatchery::wire::Intake;
+///
+/// let sent = br#"{"id": 1, "code": "input()", "stdin": "a line", "timeout": 5}"#;
+/// let mut sent = Intake::BATCH.parse(sent)?;
+/// assert_eq!(sent.id.take(), Some(1.into()));
+/// let job = Job::from_wire(sent, &Intake::BATCH)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub mod wire {
+    #[doc(inline)]
+    pub use ::wire::{
+        Call, Contents, Deterministic, Field, Intake, InvalidJob, Job, Limits, Priority, Problem,
+        ProblemKind, VERSION, files, job_schema,
+    };
 }

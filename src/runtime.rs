@@ -3,23 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{HostFunctions, Image, ImageInfo, Limits, Outcome, SessionError};
+use engine::{Image, ImageInfo, Limits, Outcome, SessionError};
 use pool::{JobId, SessionId};
 use scheduler::{Decisions, Explanation, JobRequest, Scheduler, SchedulerStatus, Ticket};
 
 use crate::builder::Builder;
 use crate::failure::Error;
+use crate::functions::Lent;
 use crate::job::Job;
 
 /// A pool of sandboxed interpreters with its scheduler. Cheap to clone; clones are the same pool.
 ///
 /// When the last clone, session and ticket are dropped, running jobs are cancelled.
 /// [`Hatchery::drain`] shuts down in order.
+///
+/// A pool belongs to the process that started it. In a child process made by `fork(2)` every call
+/// that can fail returns [`Refusal::OtherProcess`](crate::Refusal::OtherProcess), and nothing waits;
+/// start another pool there, on another runtime, but fork only while no pool is at work.
 #[derive(Debug, Clone)]
 pub struct Hatchery {
     scheduler: Scheduler,
     limits: Arc<Limits>,
-    functions: HostFunctions,
+    functions: Lent,
     /// `None` if the host has no images.
     image: Option<Image>,
 }
@@ -28,7 +33,7 @@ impl Hatchery {
     pub(crate) fn new(
         scheduler: Scheduler,
         limits: Limits,
-        functions: HostFunctions,
+        functions: Lent,
         image: Option<Image>,
     ) -> Self {
         Self { scheduler, limits: Arc::new(limits), functions, image }
@@ -91,7 +96,7 @@ impl Hatchery {
     /// # Errors
     /// The job was refused.
     pub async fn submit(&self, job: Job) -> Result<Ticket, Error> {
-        self.submit_to(job, None).await
+        self.submit_to(job, None, &self.functions).await
     }
 
     /// Returns the image that interpreters begin from; `None` if the host has no images.
@@ -215,13 +220,25 @@ impl Hatchery {
         &self.scheduler
     }
 
+    /// Returns the functions that all jobs of the pool can call.
+    pub(crate) fn functions(&self) -> &Lent {
+        &self.functions
+    }
+
+    /// Submits a job that can call these functions and its own.
     pub(crate) async fn submit_to(
         &self,
-        job: Job,
+        mut job: Job,
         session: Option<SessionId>,
+        lent: &Lent,
     ) -> Result<Ticket, Error> {
+        let own = job.take_functions();
+        let functions = match own.is_empty() {
+            true => lent.functions(),
+            false => lent.with(own)?.functions(),
+        };
         let mut request = job.into_request(&self.limits)?;
-        request.program.functions = self.functions.clone();
+        request.program.functions = functions;
         Ok(self.scheduler.submit(JobRequest { session, ..request }).await?)
     }
 }

@@ -8,6 +8,7 @@ use scheduler::Ticket;
 
 use crate::checkpoint::Checkpoint;
 use crate::failure::Error;
+use crate::functions::{HostFunction, Lent};
 use crate::job::Job;
 use crate::runtime::Hatchery;
 
@@ -47,11 +48,15 @@ pub struct Session {
     hatchery: Hatchery,
     name: String,
     session: SessionId,
+    /// The functions that this handle lends, and those with the pool's.
+    own: Vec<HostFunction>,
+    lent: Lent,
 }
 
 impl Session {
     pub(crate) fn new(hatchery: Hatchery, name: &str, session: SessionId) -> Self {
-        Self { hatchery, name: name.to_owned(), session }
+        let lent = hatchery.functions().clone();
+        Self { hatchery, name: name.to_owned(), session, own: Vec::new(), lent }
     }
 
     /// Returns the name under which it was opened.
@@ -94,11 +99,66 @@ impl Session {
     /// # Errors
     /// The job was refused.
     pub async fn submit(&self, job: Job) -> Result<Ticket, Error> {
-        self.hatchery.submit_to(job, Some(self.session)).await
+        self.hatchery.submit_to(job, Some(self.session), &self.lent).await
     }
 
-    /// Opens a session under this name that continues from this one's state. The two are
-    /// independent from then on.
+    /// Returns the session with a host function that its jobs can call. It comes before a function
+    /// of the same name of the pool, and a [job's](Job::function) comes before it.
+    ///
+    /// The function belongs to this handle, not to the session's state: clones of the handle have
+    /// it, and so do sessions that are [forked](Self::fork) from it. A session that
+    /// [`Hatchery::session`] or [`Hatchery::revive`] returns has only the pool's functions, so give
+    /// it its own anew. A restored checkpoint changes nothing about them. In jobs that can't call
+    /// the function, a reference that an earlier job kept raises `AttributeError`.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// use hatchery::{HostError, HostFunction, Job};
+    ///
+    /// let user = "ada".to_owned();
+    /// let name = HostFunction::sync("user", move |()| Ok::<_, HostError>(user.clone()));
+    /// let session = pool.session("ada").await?.function(name.no_parameters())?;
+    /// session.run(Job::code("from hatchery import host")).await?;
+    /// assert_eq!(session.run(Job::code("print(host.user())")).await?.stdout_text(), "ada\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Python doesn't allow the name, or the handle has a function of this name.
+    pub fn function(self, function: HostFunction) -> Result<Self, Error> {
+        self.functions([function])
+    }
+
+    /// Returns the session with host functions that its jobs can call, as [`Self::function`] does.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// use hatchery::{HostError, HostFunction};
+    ///
+    /// let constants = [("e", 2.718), ("pi", 3.142)].map(|(name, value)| {
+    ///     HostFunction::sync(name, move |()| Ok::<_, HostError>(value)).no_parameters()
+    /// });
+    /// let session = pool.session("analysis").await?.functions(constants)?;
+    /// # drop(session);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::function`]; no function is added then.
+    pub fn functions(
+        mut self,
+        functions: impl IntoIterator<Item = HostFunction>,
+    ) -> Result<Self, Error> {
+        self.own.extend(functions);
+        // From the pool's, so that all functions of the handle are on one layer.
+        self.lent = self.hatchery.functions().with(self.own.iter().cloned())?;
+        Ok(self)
+    }
+
+    /// Opens a session under this name that continues from this one's state, with this handle's
+    /// [functions](Self::function). The two are independent from then on.
     ///
     /// ```no_run
     /// # async fn example(session: hatchery::Session) -> Result<(), hatchery::Error> {
@@ -119,7 +179,7 @@ impl Session {
         let state = self.hatchery.scheduler().capture(self.session).await?;
         let state = state.as_ref().map(Parked::fork);
         let session = self.hatchery.scheduler().adopt(name, state).await?;
-        Ok(Self::new(self.hatchery.clone(), name, session))
+        Ok(Self { name: name.to_owned(), session, ..self.clone() })
     }
 
     /// Captures the session's present state, to return to it later.
@@ -273,6 +333,8 @@ impl Hatchery {
     /// The file can't be read, is damaged, or belongs to another image; a session with this name is
     /// open, or too many are.
     pub async fn revive(&self, name: &str, path: impl AsRef<Path>) -> Result<Session, Error> {
+        // Reading the file would wait for a thread of the runtime.
+        self.scheduler().check_process()?;
         let image = self.session_image()?.clone();
         let path = path.as_ref().to_owned();
         let reading = tokio::task::spawn_blocking(move || SessionState::revive(&image, &path));

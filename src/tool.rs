@@ -3,18 +3,12 @@
 //!
 //! Calls are not trusted: a call gets no access to the host, and no more time than the pool allows.
 
-use std::time::Duration;
+use engine::{Outcome, Verdict};
+use serde_json::Value as Json;
+use wire::{Intake, Problem};
 
-use base64::prelude::{BASE64_STANDARD, Engine as _};
-use engine::{InputFile, Outcome, Verdict};
-use serde_json::{Map, Value as Json, json};
-
-pub use crate::failure::InvalidToolCall;
-use crate::failure::{MOST_TOOL_CALL_SECONDS, TOOL_CALL_FIELDS};
+use crate::failure::Error;
 use crate::job::Job;
-
-/// What the field `files` must be.
-const FILES: &str = "an object of strings, or for bytes of {\"base64\": string}";
 
 impl Job {
     /// Creates the job of a tool call, as [`schema`] describes it: an object with `code` and
@@ -30,44 +24,8 @@ impl Job {
     ///
     /// # Errors
     /// A field is unknown or missing, or has the wrong type or an invalid value.
-    pub fn from_tool_call(call: &Json) -> Result<Self, InvalidToolCall> {
-        let expected = "an object";
-        let call = call.as_object().ok_or(InvalidToolCall::Type { field: "call", expected })?;
-        if let Some(field) = call.keys().find(|field| !TOOL_CALL_FIELDS.contains(&field.as_str())) {
-            return Err(InvalidToolCall::Unknown { field: field.clone() });
-        }
-        let code = text_field(call, "code")?.ok_or(InvalidToolCall::NoCode)?;
-        let mut job = Self::code(code).stdin(text_field(call, "stdin")?.unwrap_or_default());
-        if let Some(seconds) = given(call, "timeout") {
-            let expected = "a number of seconds";
-            let seconds =
-                seconds.as_f64().ok_or(InvalidToolCall::Type { field: "timeout", expected })?;
-            job = job.at_most(timeout(seconds)?);
-        }
-        if let Some(args) = given(call, "args") {
-            let texts = args.as_array().and_then(|args| args.iter().map(Json::as_str).collect());
-            let expected = "an array of strings";
-            let texts: Vec<&str> =
-                texts.ok_or(InvalidToolCall::Type { field: "args", expected })?;
-            job = job.args(texts);
-        }
-        for (name, value) in texts_field(call, "env")? {
-            job = job.env(name, value);
-        }
-        if let Some(files) = given(call, "files") {
-            job = job.json_files(files)?;
-        }
-        if let Some(variables) = given(call, "variables") {
-            let expected = "an object";
-            let variables = variables
-                .as_object()
-                .ok_or(InvalidToolCall::Type { field: "variables", expected })?;
-            for (name, value) in variables {
-                job = job.variable(name, value.clone());
-            }
-        }
-        job.check()?;
-        Ok(job)
+    pub fn from_tool_call(call: &Json) -> Result<Self, Error> {
+        Self::from_wire(Intake::TOOL.job(call.clone())?, &Intake::TOOL)
     }
 
     /// Puts files into the workspace from JSON: an object from paths to contents. Each content is a
@@ -80,57 +38,9 @@ impl Job {
     ///
     /// # Errors
     /// The JSON has another form, the base64 is invalid, or a path is not a plain relative one.
-    pub fn json_files(mut self, files: &Json) -> Result<Self, InvalidToolCall> {
-        let invalid = || InvalidToolCall::Type { field: "files", expected: FILES };
-        for (path, contents) in files.as_object().ok_or_else(invalid)? {
-            let contents = match contents {
-                Json::String(text) => text.as_bytes().to_owned(),
-                Json::Object(fields) => match (fields.len(), fields.get("base64")) {
-                    (1, Some(Json::String(text))) => BASE64_STANDARD
-                        .decode(text)
-                        .map_err(|_| InvalidToolCall::Base64 { path: path.clone() })?,
-                    _ => return Err(invalid()),
-                },
-                _ => return Err(invalid()),
-            };
-            self = self.with_file(InputFile::new(path, contents)?);
-        }
-        Ok(self)
+    pub fn json_files(self, files: &Json) -> Result<Self, Error> {
+        self.with_contents(wire::files(files.clone())?)
     }
-}
-
-/// Returns the field, unless it is missing or null.
-fn given<'a>(call: &'a Map<String, Json>, field: &str) -> Option<&'a Json> {
-    call.get(field).filter(|value| !value.is_null())
-}
-
-fn text_field<'a>(
-    call: &'a Map<String, Json>,
-    field: &'static str,
-) -> Result<Option<&'a str>, InvalidToolCall> {
-    let text = |value: &'a Json| {
-        value.as_str().ok_or(InvalidToolCall::Type { field, expected: "a string" })
-    };
-    given(call, field).map(text).transpose()
-}
-
-/// Returns the strings of an object field, by name.
-fn texts_field<'a>(
-    call: &'a Map<String, Json>,
-    field: &'static str,
-) -> Result<Vec<(&'a str, &'a str)>, InvalidToolCall> {
-    let Some(value) = given(call, field) else { return Ok(Vec::new()) };
-    let texts = value.as_object().and_then(|texts| {
-        texts.iter().map(|(name, text)| Some((name.as_str(), text.as_str()?))).collect()
-    });
-    texts.ok_or(InvalidToolCall::Type { field, expected: "an object of strings" })
-}
-
-fn timeout(seconds: f64) -> Result<Duration, InvalidToolCall> {
-    Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|timeout| !timeout.is_zero() && seconds <= MOST_TOOL_CALL_SECONDS)
-        .ok_or(InvalidToolCall::Timeout { seconds })
 }
 
 /// Returns the JSON schema of a call, for software that offers tools to a model. The schema's title
@@ -141,86 +51,32 @@ fn timeout(seconds: f64) -> Result<Duration, InvalidToolCall> {
 /// assert_eq!(schema["title"], "run_python");
 /// ```
 pub fn schema() -> Json {
-    let texts = json!({ "type": "string" });
-    let bytes = json!({
-        "type": "object",
-        "properties": { "base64": { "type": "string" } },
-        "required": ["base64"],
-        "additionalProperties": false,
-    });
-    json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "run_python",
-        "description": "Runs a Python program in a sandbox without network, with numpy, pandas, \
-            scipy and matplotlib. Variables and files of earlier calls are there only if the calls \
-            share a session; otherwise each call starts fresh. The last expression's value is \
-            returned, so there is no need to print it.",
-        "type": "object",
-        "properties": {
-            "code": { "type": "string", "description": "The program." },
-            "timeout": {
-                "type": "number",
-                "description": "Seconds that the program may take. It can be shorter than the \
-                    tool's own limit, not longer.",
-                "exclusiveMinimum": 0,
-                "maximum": MOST_TOOL_CALL_SECONDS,
-            },
-            "stdin": { "type": "string", "description": "Standard input; empty without it." },
-            "args": {
-                "type": "array",
-                "description": "sys.argv[1:].",
-                "items": texts.clone(),
-            },
-            "env": {
-                "type": "object",
-                "description": "Variables of the environment.",
-                "additionalProperties": texts.clone(),
-            },
-            "files": {
-                "type": "object",
-                "description": "Files in the working directory, by their relative paths: texts, \
-                    or bytes as {\"base64\": ...}.",
-                "additionalProperties": { "anyOf": [texts, bytes] },
-            },
-            "variables": {
-                "type": "object",
-                "description": "Variables that the program finds, by name.",
-            },
-        },
-        "required": ["code"],
-        "additionalProperties": false,
-    })
+    let mut schema = Intake::TOOL.plain_schema();
+    schema["title"] = "run_python".into();
+    schema["description"] = DESCRIPTION.into();
+    schema
 }
 
-/// Why a call has no outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ToolRefusal {
-    /// The call, or the configuration of the tool, is invalid.
-    Usage,
-    /// The pool refused it.
-    Refused,
-    /// The sandbox couldn't be set up.
-    Sandbox,
-}
+/// What the tool does, for the model.
+const DESCRIPTION: &str = "Runs a Python program in a sandbox without network, with numpy, pandas, \
+    scipy and matplotlib. Variables and files of earlier calls are there only if the calls share a \
+    session; otherwise each call starts fresh. The last expression's value is returned, so there \
+    is no need to print it.";
 
 /// Returns the result of a call that didn't run, with all fields of other results: its `status` is
-/// `not_run`, and its `error` has the kind and the message, which says what to do.
+/// `not_run`, and its `error` is the problem, whose message says what to do.
 ///
 /// ```
-/// use hatchery::Job;
-/// use hatchery::error::chain;
-/// use hatchery::tool::{self, ToolRefusal};
+/// use hatchery::{Job, tool};
 ///
 /// let error = Job::from_tool_call(&serde_json::json!({ "cod": "1" })).unwrap_err();
-/// let result = tool::refusal(ToolRefusal::Usage, &chain(&error).to_string());
+/// let result = tool::refusal(&error.problem());
 /// assert_eq!(result["error"]["message"], error.to_string());
 /// ```
-pub fn refusal(kind: ToolRefusal, message: &str) -> Json {
+pub fn refusal(problem: &Problem) -> Json {
     let mut result = Outcome::not_run(Verdict::Cancelled).to_tool_json();
     result["status"] = NOT_RUN.into();
-    result["error"] = json!({ "kind": kind, "message": message });
+    result["error"] = serde_json::json!(problem);
     result
 }
 
@@ -240,6 +96,11 @@ pub fn result_schema() -> Json {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+    use wire::{InvalidJob, ProblemKind};
+
     use super::*;
 
     fn problem(call: Json) -> String {
@@ -256,27 +117,101 @@ mod tests {
         assert!(Job::from_tool_call(&json!({"code": "", "timeout": null})).is_ok());
         let schema = schema();
         let described: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
-        let mut fields = TOOL_CALL_FIELDS;
+        let mut fields: Vec<&str> = Intake::TOOL.fields().map(wire::Field::name).collect();
         fields.sort_unstable();
         assert_eq!(described, fields);
+    }
+
+    /// What models read: a change of it is a change of the tool.
+    #[test]
+    fn the_schema_is_as_it_was() {
+        let texts = json!({ "type": "string" });
+        let bytes = json!({
+            "type": "object",
+            "properties": { "base64": { "type": "string" } },
+            "required": ["base64"],
+            "additionalProperties": false,
+        });
+        let expected = json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "run_python",
+            "description": "Runs a Python program in a sandbox without network, with numpy, \
+                pandas, scipy and matplotlib. Variables and files of earlier calls are there only \
+                if the calls share a session; otherwise each call starts fresh. The last \
+                expression's value is returned, so there is no need to print it.",
+            "type": "object",
+            "properties": {
+                "code": { "type": "string", "description": "The program." },
+                "timeout": {
+                    "type": "number",
+                    "description": "Seconds that the program may take. It can be shorter than the \
+                        pool's own limit, not longer.",
+                    "exclusiveMinimum": 0,
+                    "maximum": 86_400.0,
+                },
+                "stdin": { "type": "string", "description": "Standard input; empty without it." },
+                "args": {
+                    "type": "array",
+                    "description": "sys.argv[1:].",
+                    "items": texts.clone(),
+                },
+                "env": {
+                    "type": "object",
+                    "description": "Variables of the environment.",
+                    "additionalProperties": texts.clone(),
+                },
+                "files": {
+                    "type": "object",
+                    "description": "Files in the working directory, by their relative paths: \
+                        texts, or bytes as {\"base64\": ...}.",
+                    "additionalProperties": { "anyOf": [texts, bytes] },
+                },
+                "variables": {
+                    "type": "object",
+                    "description": "Variables that the program finds, by name.",
+                },
+            },
+            "required": ["code"],
+            "additionalProperties": false,
+        });
+        assert_eq!(schema(), expected);
     }
 
     #[test]
     fn errors_name_the_field() {
         let files = "`files` must be an object of strings, or for bytes of {\"base64\": string}";
         for (call, expected) in [
-            (json!([]), "`call` must be an object"),
+            (json!([]), "a job is a JSON object, such as {\"code\": \"1 + 1\"}"),
             (json!({}), "give the program as `code`"),
-            (json!({"code": 1}), "`code` must be a string"),
-            (json!({"code": "", "args": "a"}), "`args` must be an array of strings"),
-            (json!({"code": "", "args": [1]}), "`args` must be an array of strings"),
-            (json!({"code": "", "env": {"A": 1}}), "`env` must be an object of strings"),
-            (json!({"code": "", "files": []}), files),
-            (json!({"code": "", "files": {"a": 1}}), files),
-            (json!({"code": "", "files": {"a": {"base64": 1}}}), files),
-            (json!({"code": "", "files": {"a": {"base64": "", "mode": 1}}}), files),
-            (json!({"code": "", "variables": 1}), "`variables` must be an object"),
-            (json!({"code": "", "timeout": "1"}), "`timeout` must be a number of seconds"),
+            (json!({"code": 1}), "`code` must be a string, not 1"),
+            (json!({"code": "", "args": "a"}), "`args` must be an array of strings, not \"a\""),
+            (
+                json!({"code": "", "args": [1]}),
+                "`args` must be an array of strings, not one with 1",
+            ),
+            (
+                json!({"code": "", "env": {"A": 1}}),
+                "`env` must be an object of strings, not one with 1",
+            ),
+            (json!({"code": "", "files": []}), &format!("{files}, not an array")),
+            (json!({"code": "", "files": {"a": 1}}), &format!("{files}, not one with 1")),
+            (
+                json!({"code": "", "files": {"a": {"base64": 1}}}),
+                &format!("{files}, not one with an object"),
+            ),
+            (
+                json!({"code": "", "files": {"a": {"base64": "", "mode": 1}}}),
+                &format!("{files}, not one with an object"),
+            ),
+            (json!({"code": "", "variables": 1}), "`variables` must be an object, not 1"),
+            (
+                json!({"code": "", "timeout": "1"}),
+                "`timeout` must be a number of seconds, such as 1.5, not \"1\"",
+            ),
+            (
+                json!({"code": "", "tenant": "a"}),
+                "`tenant` can't be used here: whoever runs the pool decides whose job it is and how urgent",
+            ),
         ] {
             assert_eq!(problem(call), expected);
         }
@@ -301,7 +236,7 @@ mod tests {
         let others = ["Zh==", "Zm9=", "Zm 9", "Zm9v\n", "Zm9vZg==Zm9v", "Zm-_", "Zmé"];
         for text in unpadded.into_iter().chain(others) {
             let refused = file(text).unwrap_err();
-            assert!(matches!(refused, InvalidToolCall::Base64 { .. }), "{text}: {refused}");
+            assert!(matches!(refused, Error::Job(InvalidJob::Base64 { .. })), "{text}: {refused}");
         }
     }
 
@@ -312,5 +247,13 @@ mod tests {
             let job = Job::from_tool_call(&json!({"code": "", "timeout": seconds})).unwrap();
             assert_eq!(job.into_request(&limits).unwrap().limits.wall_time, expected);
         }
+    }
+
+    #[test]
+    fn the_kinds_of_errors_are_those_of_results() {
+        let schema = result_schema();
+        let named = schema["properties"]["error"]["properties"]["kind"]["enum"].as_array().unwrap();
+        let kinds: Vec<Json> = ProblemKind::ALL.iter().map(|kind| json!(kind)).collect();
+        assert_eq!(*named, kinds);
     }
 }

@@ -8,17 +8,19 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 6] = [
+const ALLOWED: [(&str, &[&str]); 8] = [
     ("replace", &[]),
+    ("wire", &[]),
     ("engine", &["replace", "wasmer", "wasmer-compiler", "wasmer-types", "wasmer-wasix"]),
     ("pool", &["crossbeam-channel", "dashmap", "engine", "ractor", "tokio"]),
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
-    (".", &["engine", "pool", "scheduler", "tokio"]),
-    ("cli", &["anyhow", "clap", "hatchery", "indicatif", "replace", "tokio"]),
+    (".", &["engine", "pool", "scheduler", "tokio", "wire"]),
+    ("serve", &["hatchery", "tokio", "wire"]),
+    ("cli", &["anyhow", "clap", "hatchery", "indicatif", "replace", "serve", "tokio"]),
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 16] = [
+const CONFINED: [&str; 18] = [
     "anyhow",
     "clap",
     "crossbeam-channel",
@@ -30,11 +32,13 @@ const CONFINED: [&str; 16] = [
     "ractor",
     "replace",
     "scheduler",
+    "serve",
     "tokio",
     "wasmer",
     "wasmer-compiler",
     "wasmer-types",
     "wasmer-wasix",
+    "wire",
 ];
 
 fn manifest(folder: &str) -> Table {

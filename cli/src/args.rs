@@ -4,24 +4,30 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub(crate) use self::batch::{BatchArguments, ProgressForm};
+pub(crate) use self::bench::BenchArguments;
 pub(crate) use self::cache::{CacheCommand, PruneArguments};
 pub(crate) use self::conduct::ConductArguments;
 pub(crate) use self::image::{
     BuildArguments, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
 };
 pub(crate) use self::limits::LimitArguments;
+pub(crate) use self::mcp::McpArguments;
 pub(crate) use self::notebook::{NotebookArguments, NotebookCommand};
+pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::top::TopArguments;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 mod batch;
+mod bench;
 mod cache;
 mod conduct;
 mod image;
 mod limits;
+mod mcp;
 mod notebook;
+mod serve;
 mod top;
 
 /// Runs untrusted Python in a pool of sandboxed interpreters.
@@ -52,6 +58,8 @@ pub(crate) enum Command {
     Run(Box<RunArguments>),
     /// Run many programs: one JSON object per line in, one per line out.
     Batch(Box<BatchArguments>),
+    /// Share one pool among processes: over standard input and output, a Unix socket, or HTTP.
+    Serve(Box<ServeArguments>),
     /// Watch a batch that was started with `--metrics`, live in the terminal.
     ///
     /// Press q, Esc or Ctrl-C to quit, p to pause, and the arrow keys to scroll the workers.
@@ -74,6 +82,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ToolCommand,
     },
+    /// Serve programs to an agent: MCP, the Model Context Protocol, over standard input and output.
+    Mcp(Box<McpArguments>),
     /// List the packages that programs can import, with their versions and origins.
     Packages(PackagesArguments),
     /// Show what the cache holds, and remove what hasn't been used for long.
@@ -81,6 +91,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: CacheCommand,
     },
+    /// Measure what Hatchery does on this machine: times, throughput, computation.
+    Bench(BenchArguments),
     /// Manage the Python build.
     Python {
         #[command(subcommand)]
@@ -95,6 +107,7 @@ impl Command {
         match self {
             Self::Batch(arguments) => arguments.out.is_none(),
             Self::Notebook { .. } => false,
+            Self::Serve(arguments) => arguments.stdio,
             _ => true,
         }
     }

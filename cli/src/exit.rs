@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use hatchery::error::PackageError;
+use hatchery::wire::ProblemKind;
 use hatchery::{Outcome, SandboxFailure, Verdict};
 
 /// How the process ends.
@@ -72,7 +73,6 @@ impl Exit {
 /// Returns whether the user's input is at fault, whatever the machine: it can't be given to a
 /// program or go into an image, or the session file belongs to another image.
 fn is_bad_input(error: &anyhow::Error) -> bool {
-    use hatchery::Error::{Mount, MountPath, NotText, Path, Program, Read, ToolCall};
     use hatchery::error::ImageError::{ModuleName, NoSuchImage, Package, Prepare};
     use hatchery::error::SessionError::{NotASession, OtherImage};
     match error.downcast_ref::<hatchery::Error>() {
@@ -86,9 +86,8 @@ fn is_bad_input(error: &anyhow::Error) -> bool {
             true
         }
         Some(hatchery::Error::Session(NotASession { .. } | OtherImage { .. })) => true,
-        Some(Path(_) | Mount(_) | MountPath(_) | Program(_) | ToolCall(_)) => true,
-        Some(Read { .. } | NotText { .. }) => true,
-        _ => false,
+        Some(error) => error.kind() == ProblemKind::Usage,
+        None => false,
     }
 }
 

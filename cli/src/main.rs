@@ -48,7 +48,10 @@ fn block_on(command: Command) -> anyhow::Result<Exit> {
     }
     // Everything below needs threads and can't do without them.
     threads::check()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    // Interpreters have threads of their own. What is left keeps one thread busy; with a second one,
+    // both spend their time on waking each other.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let result = runtime.block_on(run(command));
     // A thread that reads standard input can't be interrupted; the process doesn't wait for it.
     runtime.shutdown_background();
@@ -59,6 +62,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Run(arguments) => cmd::run::run(*arguments).await,
         Command::Batch(arguments) => cmd::batch::run(*arguments).await,
+        Command::Serve(arguments) => cmd::serve::run(*arguments).await,
         #[cfg(feature = "monitor")]
         Command::Top(arguments) => cmd::top::run(arguments).await,
         #[cfg(not(feature = "monitor"))]
@@ -70,8 +74,10 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Image { command } => cmd::image::run(command).await,
         Command::Tool { command: ToolCommand::Schema { result } } => cmd::tool::schema(result),
         Command::Tool { command: ToolCommand::Run(arguments) } => cmd::tool::run(*arguments).await,
+        Command::Mcp(arguments) => cmd::mcp::run(*arguments).await,
         Command::Packages(arguments) => cmd::packages::run(arguments).await,
         Command::Cache { command } => cmd::cache::run(command),
+        Command::Bench(arguments) => cmd::bench::run(arguments).await,
         Command::Python { command: PythonCommand::Install } => cmd::python::install().await,
         Command::Python { command: PythonCommand::Info } => cmd::python::info(),
     }
@@ -93,7 +99,10 @@ fn start_log(arguments: &Arguments) {
     let logs_spans = arguments.verbose > 0 || from_environment.is_some();
     let spans = if logs_spans { FmtSpan::CLOSE } else { FmtSpan::NONE };
     let own = OWN_CRATES.map(|name| format!(",{name}={own_level}")).concat();
-    let filter = from_environment.unwrap_or_else(|| EnvFilter::new(format!("{level}{own}")));
+    // It warns of every error that a client is told.
+    let clients = if arguments.verbose == 0 { ",rmcp=error" } else { "" };
+    let filter =
+        from_environment.unwrap_or_else(|| EnvFilter::new(format!("{level}{own}{clients}")));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(spans)

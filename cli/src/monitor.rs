@@ -95,6 +95,14 @@ impl Drop for Monitor {
     }
 }
 
+/// Returns what renders the metrics of a pool that starts later; `None` in a build without them.
+pub(crate) fn metrics_page() -> anyhow::Result<Option<Arc<dyn Fn() -> String + Send + Sync>>> {
+    let prometheus = recorder()?;
+    hatchery::metrics::describe();
+    tokio::spawn(keep_up(prometheus.clone()));
+    Ok(Some(Arc::new(move || prometheus.render())))
+}
+
 fn recorder() -> anyhow::Result<PrometheusHandle> {
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?

@@ -12,6 +12,10 @@ use serde_json::{Value, json};
 #[path = "all/batches.rs"]
 mod batches;
 
+/// The benchmark: its facts and figures, and Ctrl-C.
+#[path = "all/bench.rs"]
+mod bench;
+
 /// Behaviour under memory pressure: in control groups with low limits.
 #[path = "all/containers.rs"]
 mod containers;
@@ -40,6 +44,10 @@ mod images;
 #[path = "all/inputs.rs"]
 mod inputs;
 
+/// Agents over MCP: results, sessions, progress, cancellation, and the official client.
+#[path = "all/mcp.rs"]
+mod mcp;
+
 /// Notebooks compared with Jupyter: several kinds, with Jupyter's outputs.
 #[path = "all/jupyter.rs"]
 mod jupyter;
@@ -63,6 +71,14 @@ mod terminal;
 /// Programs from files and streams, and what a terminal gets of their output.
 #[path = "all/programs.rs"]
 mod programs;
+
+/// `hatchery serve`: frames over standard streams and a Unix socket.
+#[path = "all/serving.rs"]
+mod serving;
+
+/// `hatchery serve --http`: its start and its end.
+#[path = "all/web.rs"]
+mod web;
 
 /// `hatchery tool run`: JSON in and out, calls that can't be run, and sessions.
 #[path = "all/tools.rs"]
@@ -310,16 +326,6 @@ fn a_deterministic_run_prints_the_same_bytes() {
 }
 
 #[test]
-fn a_mounted_folder_keeps_its_name() {
-    let source = "import os\nprint('sales.csv' in os.listdir('/data'), 'region' in open('/data/sales.csv').read())";
-    let output = run(&["run", "-c", source, "--mount", "examples/data"]);
-    assert_eq!(text(&output.stdout), "True True\n", "{output:?}");
-    let output = run(&["run", "-c", source, "--mount", "nowhere"]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(text(&output.stderr).contains("can't mount `nowhere`"), "{output:?}");
-}
-
-#[test]
 fn the_environment_of_the_host_stays_outside() {
     let source = "import os, sys\nprint('HATCHERY_TEST_CANARY' in os.environ, len(sys.argv))";
     let output =
@@ -480,17 +486,4 @@ fn variables_calls_and_working_directories_are_given() {
     });
     let output = run_with_stdin(&["batch", "-"], &line.to_string());
     assert_eq!(json_of(&output)["value"], "[\n 1\n]");
-}
-
-#[test]
-fn a_tools_call_is_json_in_and_out() {
-    let output = run(&["tool", "schema"]);
-    assert_eq!(json_of(&output)["title"], "run_python");
-    let call = json!({ "code": "n * 2", "variables": { "n": 21 }, "timeout": 20 });
-    let output = run_with_stdin(&["tool", "run"], &call.to_string());
-    assert_eq!(json_of(&output)["value"], 42);
-    assert_eq!(output.status.code(), Some(0));
-    let output = run_with_stdin(&["tool", "run"], r#"{"code": "1", "cwd": "/"}"#);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("no field `cwd`"), "{output:?}");
 }

@@ -108,7 +108,10 @@ impl Interpreter {
         let outcome = match refused {
             Some(verdict) => Outcome::not_run(verdict),
             None => {
-                let moment = Moment { last, reseed: self.life.is_copy, rehearse: false };
+                // A run that is to be repeated has to find its objects at the same addresses.
+                let is_repeatable = self.life.deterministic.is_some();
+                let stdin = if is_repeatable { 0 } else { self.host.stdin_number() };
+                let moment = Moment { last, reseed: self.life.is_copy, rehearse: false, stdin };
                 let code = self.code(program);
                 self.had_code = code.is_some();
                 let request = agent::request(program, limits, moment, code.as_deref());

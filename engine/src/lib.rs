@@ -23,8 +23,8 @@ pub use build::spec::{ImageSpec, Setup};
 pub use cache::CacheDir;
 pub use cause::{Cause, chain};
 pub use config::{
-    CACHE_BOUND_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, Progress, ProgressSink,
-    Silent,
+    CACHE_BOUND_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, ImageMapping, Progress,
+    ProgressSink, Silent,
 };
 pub use error::{
     CacheError, EngineError, ImageError, ModuleError, PackageError, PythonError, SessionError,
@@ -34,6 +34,7 @@ pub use files::changes::{ChangeKind, ChangedFile};
 pub use files::mount::{InvalidMount, Mount};
 pub use files::path::{InvalidPath, MAX_PATH_BYTES, check_path};
 pub use files::workspace::Workspace;
+pub use home::Home;
 pub use interpreter::Interpreter;
 pub use interpreter::engine::Engine;
 pub use interpreter::image::store::{
@@ -73,6 +74,7 @@ mod errno;
 mod error;
 mod files;
 mod guest;
+mod home;
 mod host;
 mod interpreter;
 mod interrupt;

@@ -88,6 +88,8 @@ struct MemoryState {
     tracker: Option<Tracker>,
     /// For each page of the image, how many checks in a row found it unchanged.
     idle_runs: Vec<u8>,
+    /// Number of pages that the last restore found unchanged.
+    idle_pages: usize,
     /// Number of restores, to spread the checks of pages over them.
     restores: u32,
     /// Segments that are mapped, in order and apart; only with a tracker.
@@ -117,6 +119,7 @@ impl MemoryState {
             revoked: false,
             tracker,
             idle_runs,
+            idle_pages: 0,
             restores: 0,
             mapped: Vec::new(),
             held: Arc::new(MemoryPatch { len, ..MemoryPatch::default() }),
@@ -137,6 +140,12 @@ impl MemoryState {
         self.first_touched = None;
         self.wasted = 0;
     }
+}
+
+/// Returns whether the kernel's page scan finds the pages of a mapped image that were copied; `None`
+/// if this system can't map images copy-on-write.
+pub(crate) fn has_page_scan() -> Option<bool> {
+    Tracker::open().ok().map(|tracker| tracker.has_scan())
 }
 
 /// Growth was refused.
@@ -284,6 +293,8 @@ impl GuestMemory {
             return;
         }
         state.revoked = true;
+        // A handler that was installed since the run began would get the fault.
+        faults::put_back();
         if let Err(error) = self.reservation.make_inaccessible(0, state.len) {
             // Only a process that is out of mappings gets here. The guest then goes on until a
             // second stop.

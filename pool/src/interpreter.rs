@@ -61,6 +61,12 @@ pub trait Interpreter {
         Ok(())
     }
 
+    /// Returns whether there is so much work for `work_ahead` that a session which rests here should
+    /// be parked for it.
+    fn has_much_work_ahead(&self) -> bool {
+        false
+    }
+
     /// Copies its state out. The interpreter keeps its state too.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use engine::Home;
 use parking_lot::Mutex;
 use range_alloc::RangeAllocator;
 
@@ -47,6 +48,7 @@ struct Heap {
     /// The blocks without an extent.
     blocks: Mutex<RangeAllocator<u64>>,
     has_failed_to_punch: AtomicBool,
+    home: Home,
 }
 
 /// Bytes on disk. Dropping it frees their space.
@@ -87,7 +89,7 @@ impl Spill {
             || io::Error::other("no folder is set to spill sessions to; set `Builder::spill_dir`");
         let file = tempfile::tempfile_in(self.folder.as_ref().ok_or_else(no_folder)?)?;
         let blocks = Mutex::new(RangeAllocator::new(0..MOST_BLOCKS));
-        let opened = Heap { file, blocks, has_failed_to_punch: false.into() };
+        let opened = Heap { file, blocks, has_failed_to_punch: false.into(), home: Home::here() };
         Ok(Arc::clone(heap.insert(Arc::new(opened))))
     }
 }
@@ -117,6 +119,10 @@ impl Extent {
 impl Drop for Extent {
     fn drop(&mut self) {
         let heap = &self.heap;
+        if !heap.home.is_here() {
+            // A copy that a fork made. The file's blocks are the parent's.
+            return;
+        }
         // Punch the hole before another extent may take these blocks.
         let len = self.blocks.end * BLOCK_BYTES - self.at();
         if let Err(error) = holes::punch(&heap.file, self.at(), len)

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use engine::Home;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
@@ -64,9 +65,9 @@ impl DecisionLog {
     pub(crate) fn follow(&self) -> Decisions {
         let receiver = match &self.state.lock().sender {
             Some(sender) => sender.subscribe(),
-            None => broadcast::channel(1).1,
+            None => return Decisions::none(),
         };
-        Decisions { receiver }
+        Decisions { receiver, home: Home::here() }
     }
 
     /// Returns the last decisions that were kept, the latest first.
@@ -95,6 +96,7 @@ impl State {
 #[must_use = "a follower that isn't read receives nothing"]
 pub struct Decisions {
     receiver: broadcast::Receiver<Decision>,
+    home: Home,
 }
 
 /// What a follower receives next: a decision or a gap, and nothing else ever.
@@ -107,9 +109,17 @@ pub enum NextDecision {
 }
 
 impl Decisions {
-    /// Returns the next decision; `None` once the scheduler has ended and all were received.
-    /// Cancel-safe.
+    /// Receives nothing.
+    pub(crate) fn none() -> Self {
+        Self { receiver: broadcast::channel(1).1, home: Home::here() }
+    }
+
+    /// Returns the next decision; `None` once the scheduler has ended and all were received, and in
+    /// a forked child process. Cancel-safe.
     pub async fn next(&mut self) -> Option<NextDecision> {
+        if !self.home.is_here() {
+            return None;
+        }
         match self.receiver.recv().await {
             Ok(decision) => Some(NextDecision::Decision(decision)),
             Err(broadcast::error::RecvError::Lagged(missed)) => Some(NextDecision::Missed(missed)),

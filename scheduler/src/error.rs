@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::Cause;
+use engine::{Cause, Home};
 
 /// Why a scheduler could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -193,6 +193,13 @@ pub enum Refusal {
         /// When another start is tried; `None` if never.
         retry_after: Option<Duration>,
     },
+    /// This process was forked from the one in which the pool was started. It has a copy of the
+    /// pool's memory, but none of its threads.
+    #[error("this pool belongs to process {process}: start one in this process")]
+    OtherProcess {
+        /// The id of the pool's process.
+        process: u32,
+    },
     /// The pool admits no more jobs.
     #[error("the pool is shutting down and takes no more jobs")]
     ShuttingDown,
@@ -203,6 +210,17 @@ impl Refusal {
     pub(crate) fn not_open() -> Self {
         let cause = "it was closed, or a run that was ended took its state".into();
         Self::SessionGone { cause }
+    }
+
+    /// The refusal in a forked child process.
+    ///
+    /// # Errors
+    /// This isn't the pool's process.
+    pub(crate) fn unless_here(home: Home) -> Result<(), Self> {
+        match home.is_here() {
+            true => Ok(()),
+            false => Err(Self::OtherProcess { process: home.process() }),
+        }
     }
 
     /// Returns the reason in one word, as metrics and decisions carry it.
@@ -220,6 +238,7 @@ impl Refusal {
             Self::NotCaptured { .. } => "not_captured",
             Self::SessionExists { .. } => "session_exists",
             Self::NoWorker { .. } => "no_worker",
+            Self::OtherProcess { .. } => "other_process",
             Self::ShuttingDown => "shutting_down",
         }
     }
@@ -254,6 +273,7 @@ impl Refusal {
             | Self::NotCaptured { .. }
             | Self::SessionExists { .. }
             | Self::NoWorker { .. }
+            | Self::OtherProcess { .. }
             | Self::ShuttingDown => None,
         }
     }

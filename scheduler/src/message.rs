@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use engine::{Cause, Outcome, Transcript};
+use engine::{Cause, Home, Outcome, Transcript};
 use pool::{JobId, Parked, PoolEvent, PoolOwner, SessionId};
 use tokio::sync::oneshot;
 
@@ -77,24 +77,34 @@ pub(crate) struct Mailbox {
 }
 
 #[derive(Debug)]
-struct AbortOnDrop(Arc<Combiner<SchedulerMessage>>);
+struct AbortOnDrop {
+    combiner: Arc<Combiner<SchedulerMessage>>,
+    home: Home,
+}
 
 impl Mailbox {
     pub(crate) fn new(combiner: Arc<Combiner<SchedulerMessage>>) -> Self {
-        Self { combiner: Arc::new(AbortOnDrop(combiner)) }
+        Self { combiner: Arc::new(AbortOnDrop { combiner, home: Home::here() }) }
+    }
+
+    /// Returns the process of the scheduler.
+    pub(crate) fn home(&self) -> Home {
+        self.combiner.home
     }
 
     /// Sends a message, and decides on it here if nothing else is being decided; fails if the
-    /// scheduler has ended.
+    /// scheduler has ended, and in another process than its own.
     pub(crate) fn send(&self, message: SchedulerMessage) -> Result<(), Refusal> {
-        self.combiner.0.send(message).map_err(|_| Refusal::ShuttingDown)
+        // Before any lock, which a thread may have had that this process lacks.
+        Refusal::unless_here(self.home())?;
+        self.combiner.combiner.send(message).map_err(|_| Refusal::ShuttingDown)
     }
 
     /// Sends a message that another thread decides on, for callers that expect nothing to happen
     /// here. Tickets may be dropped under locks that a decision needs: one that ends a job drops
-    /// its host functions. Does nothing if the scheduler has ended.
+    /// its host functions. Does nothing if the scheduler has ended or is another process's.
     pub(crate) fn leave(&self, message: SchedulerMessage) {
-        let _ = self.combiner.0.post(message);
+        self.combiner.post(message);
     }
 
     /// Asks for the end of a job, as `leave` does.
@@ -103,10 +113,18 @@ impl Mailbox {
     }
 }
 
+impl AbortOnDrop {
+    fn post(&self, message: SchedulerMessage) {
+        if self.home.is_here() {
+            // Fails if the scheduler has already ended.
+            let _ = self.combiner.post(message);
+        }
+    }
+}
+
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
-        // Fails if the scheduler has already ended.
-        let _ = self.0.post(SchedulerMessage::Abort(None));
+        self.post(SchedulerMessage::Abort(None));
     }
 }
 

@@ -52,6 +52,14 @@ impl Scheduler {
         Ok(Self { mailbox: Mailbox::new(combiner), published })
     }
 
+    /// Refuses to do anything in a forked child process. What sends messages checks that by itself.
+    ///
+    /// # Errors
+    /// This isn't the process in which the scheduler was started.
+    pub fn check_process(&self) -> Result<(), Refusal> {
+        Refusal::unless_here(self.mailbox.home())
+    }
+
     /// Submits a job, and returns as soon as it is admitted or refused.
     ///
     /// # Errors
@@ -111,8 +119,11 @@ impl Scheduler {
     }
 
     /// Returns the present state of the scheduler and its workers. Waits at most for the decision
-    /// that is being made.
+    /// that is being made. In a forked child process it is that of a scheduler that has ended.
     pub fn status(&self) -> SchedulerStatus {
+        if !self.mailbox.home().is_here() {
+            return SchedulerStatus::ended();
+        }
         SchedulerStatus::of(&self.published)
     }
 
@@ -126,6 +137,9 @@ impl Scheduler {
 
     /// Follows the decisions from now on.
     pub fn decisions(&self) -> Decisions {
+        if !self.mailbox.home().is_here() {
+            return Decisions::none();
+        }
         self.published.decisions.follow()
     }
 

@@ -4,10 +4,13 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use engine::{Chunk, Cursor, Event, Next, Outcome, SandboxFailure, Transcript, Verdict};
+use engine::{
+    Cause, Chunk, Cursor, Event, Home, Next, Outcome, SandboxFailure, Transcript, Verdict,
+};
 use pool::JobId;
 use tokio::sync::{Notify, oneshot};
 
+use crate::error::Refusal;
 use crate::message::Mailbox;
 use crate::model::Ending;
 
@@ -67,6 +70,9 @@ impl Ticket {
     /// # }
     /// ```
     pub async fn next_output(&mut self) -> Option<Chunk> {
+        if !self.scheduler.home().is_here() {
+            return None;
+        }
         loop {
             // Created before the read, so that no change in between is missed.
             let changed = self.changed.notified();
@@ -92,7 +98,7 @@ impl Ticket {
     pub fn events(&self) -> Events {
         let cursor = Cursor::default();
         let (transcript, changed) = (Arc::clone(&self.transcript), Arc::clone(&self.changed));
-        Events { transcript, changed, cursor }
+        Events { transcript, changed, cursor, home: self.scheduler.home() }
     }
 
     /// Raises `KeyboardInterrupt` in the program, as Ctrl-C does. The program may catch it and
@@ -130,7 +136,8 @@ impl Ticket {
         self.scheduler.end(self.job, Ending::Stop);
     }
 
-    /// Waits for the job to end and returns its outcome, the same at every call. Cancel-safe.
+    /// Waits for the job to end and returns its outcome, the same at every call. Cancel-safe. In
+    /// a forked child process no outcome comes, so it is a failure of the sandbox that says so.
     ///
     /// ```no_run
     /// # async fn example(mut ticket: scheduler::Ticket) {
@@ -148,10 +155,13 @@ impl Ticket {
         if let Some(outcome) = &self.outcome {
             return outcome.clone();
         }
-        let outcome = (&mut self.reply).await.unwrap_or_else(|_| {
-            let failure = SandboxFailure::WorkerDied("the scheduler died".into());
-            Outcome::not_run(Verdict::SandboxFailed(failure))
-        });
+        let lost =
+            |cause| Outcome::not_run(Verdict::SandboxFailed(SandboxFailure::WorkerDied(cause)));
+        let outcome = match Refusal::unless_here(self.scheduler.home()) {
+            Ok(()) => (&mut self.reply).await.unwrap_or_else(|_| lost("the scheduler died".into())),
+            // It comes in the other process, unless it came before the fork.
+            Err(refusal) => self.reply.try_recv().unwrap_or_else(|_| lost(Cause::new(refusal))),
+        };
         self.outcome = Some(outcome.clone());
         outcome
     }
@@ -164,12 +174,16 @@ pub struct Events {
     transcript: Arc<Transcript>,
     changed: Arc<Notify>,
     cursor: Cursor,
+    home: Home,
 }
 
 impl Events {
-    /// Returns the next event as it happens; `None` once the job has ended and all was read.
-    /// Cancel-safe.
+    /// Returns the next event as it happens; `None` once the job has ended and all was read, and in
+    /// a forked child process. Cancel-safe.
     pub async fn next(&mut self) -> Option<Event> {
+        if !self.home.is_here() {
+            return None;
+        }
         loop {
             let changed = self.changed.notified();
             match self.transcript.read_event(&mut self.cursor) {

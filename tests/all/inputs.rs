@@ -4,8 +4,9 @@
 use std::fs;
 use std::time::Duration;
 
-use hatchery::tool::{self, ToolRefusal};
+use hatchery::tool;
 use hatchery::value::{Column, Frame};
+use hatchery::wire::{Problem, ProblemKind};
 use hatchery::{
     Array, Call, Error, Job, LimitKind, Limits, Outcome, SandboxFailure, Value, Verdict,
 };
@@ -263,8 +264,8 @@ fn a_tool_call_runs_and_its_result_matches_the_schema() {
     let refused = Outcome::not_run(Verdict::SandboxFailed(SandboxFailure::NotDeterministic));
     check(&refused.to_tool_json(), &schema, "result");
     check(&Outcome::not_run(Verdict::Cancelled).to_tool_json(), &schema, "result");
-    for kind in [ToolRefusal::Usage, ToolRefusal::Refused, ToolRefusal::Sandbox] {
-        check(&tool::refusal(kind, "why"), &schema, "result");
+    for kind in [ProblemKind::Usage, ProblemKind::Refused, ProblemKind::Sandbox] {
+        check(&tool::refusal(&Problem::new(kind, "why")), &schema, "result");
     }
     let long = json!({"code": "while True: pass", "timeout": 3600});
     let limits = Limits { wall_time: Duration::from_millis(500), ..Limits::default() };

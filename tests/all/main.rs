@@ -22,6 +22,8 @@ mod inputs;
 mod isolation;
 /// What a job is given, prints and leaves behind.
 mod jobs;
+/// Host functions of one job or session, which others neither see nor call.
+mod lending;
 /// What happens at each limit, and that the next job isn't affected.
 mod limits;
 /// What a job returns besides its output: representations of values, displays, figures, exceptions.

@@ -132,7 +132,7 @@ pub(super) fn parse_workers(text: &str) -> Result<RangeInclusive<usize>, String>
     Ok(min..=max)
 }
 
-fn parse_queue(text: &str) -> Result<usize, String> {
+pub(super) fn parse_queue(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "write a whole number; with 0, no job waits".to_owned())
 }
 

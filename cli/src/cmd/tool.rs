@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use anyhow::Context;
-use hatchery::tool::ToolRefusal;
+use hatchery::wire::{Problem, ProblemKind};
 use hatchery::{Hatchery, Job, Session};
 use serde_json::Value;
 
@@ -32,19 +32,22 @@ pub(crate) async fn run(arguments: ToolRunArguments) -> anyhow::Result<Exit> {
             Ok(exit)
         }
         Err(error) => {
-            let result = hatchery::tool::refusal(refusal(&error), &format!("{error:#}"));
+            let result = hatchery::tool::refusal(&problem(&error));
             terminal::print(escapes::in_json(&result.to_string()))?;
             Err(error)
         }
     }
 }
 
-fn refusal(error: &anyhow::Error) -> ToolRefusal {
-    match (Exit::of_error(error), error.downcast_ref()) {
-        (Exit::Usage, _) => ToolRefusal::Usage,
-        (_, Some(hatchery::Error::Refused(_))) => ToolRefusal::Refused,
-        _ => ToolRefusal::Sandbox,
-    }
+fn problem(error: &anyhow::Error) -> Problem {
+    let cause = error.downcast_ref::<hatchery::Error>();
+    let kind = match (Exit::of_error(error), cause.map(hatchery::Error::kind)) {
+        (Exit::Usage, _) => ProblemKind::Usage,
+        (_, Some(ProblemKind::Refused)) => ProblemKind::Refused,
+        _ => ProblemKind::Sandbox,
+    };
+    let retry_after = cause.and_then(hatchery::Error::retry_after);
+    Problem::new(kind, format!("{error:#}")).with_retry_after(retry_after)
 }
 
 async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)> {
@@ -54,7 +57,7 @@ async fn run_call(arguments: &ToolRunArguments) -> anyhow::Result<(Value, Exit)>
         .with_context(|| UsageError("can't read the call".to_owned()))?;
     let call = serde_json::from_str(&call)
         .with_context(|| UsageError("the call is not valid JSON".to_owned()))?;
-    let job = Job::from_tool_call(&call).map_err(hatchery::Error::from)?;
+    let job = Job::from_tool_call(&call)?;
     let job = given(job, arguments)?;
     // Opened before the program runs: a failure afterwards would lose its files.
     let output = arguments.output_dir.as_deref().map(OutputFolder::open).transpose()?;

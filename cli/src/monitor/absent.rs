@@ -1,6 +1,7 @@
 //! Stands in for the monitor in a build without the feature `monitor`.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use hatchery::Hatchery;
 
@@ -22,6 +23,12 @@ impl Monitor {
     pub(crate) fn show(&self, _pool: &Hatchery) {
         match *self {}
     }
+}
+
+/// Returns no metrics, of which this build has none.
+#[expect(clippy::unnecessary_wraps, reason = "a build with metrics can fail to have them")]
+pub(crate) fn metrics_page() -> anyhow::Result<Option<Arc<dyn Fn() -> String + Send + Sync>>> {
+    Ok(None)
 }
 
 /// Returns the error for a command or an option that needs the feature.

@@ -179,3 +179,13 @@ fn a_terminal_obeys_no_program() {
     let output = hatchery().arg("run").arg(&script).output().unwrap();
     assert!(text(&output.stdout).starts_with("\x1b]0;title\x07\u{9b}2J\x1b[2J"), "{output:?}");
 }
+
+#[test]
+fn a_mounted_folder_keeps_its_name() {
+    let source = "import os\nprint('sales.csv' in os.listdir('/data'), 'region' in open('/data/sales.csv').read())";
+    let output = run(&["run", "-c", source, "--mount", "examples/data"]);
+    assert_eq!(text(&output.stdout), "True True\n", "{output:?}");
+    let output = run(&["run", "-c", source, "--mount", "nowhere"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("can't mount `nowhere`"), "{output:?}");
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{json_of, run_with_stdin, text};
+use crate::{json_of, run, run_with_stdin, text};
 
 fn call(arguments: &[&str], call: &Value) -> Value {
     let output = run_with_stdin(&[&["tool", "run"], arguments].concat(), &call.to_string());
@@ -54,4 +54,17 @@ fn calls_with_one_session_share_variables_and_files() {
     assert!(text(&output.stderr).contains("is damaged"), "{output:?}");
     let output = run_with_stdin(&["repl", session[0], session[1]], "n\n");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn a_tools_call_is_json_in_and_out() {
+    let output = run(&["tool", "schema"]);
+    assert_eq!(json_of(&output)["title"], "run_python");
+    let call = json!({ "code": "n * 2", "variables": { "n": 21 }, "timeout": 20 });
+    let output = run_with_stdin(&["tool", "run"], &call.to_string());
+    assert_eq!(json_of(&output)["value"], 42);
+    assert_eq!(output.status.code(), Some(0));
+    let output = run_with_stdin(&["tool", "run"], r#"{"code": "1", "cwd": "/"}"#);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no field `cwd`"), "{output:?}");
 }

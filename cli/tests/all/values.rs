@@ -1,6 +1,6 @@
 //! Values in options, lines and calls, and in results: exact to the last digit, or refused.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{json_of, run, run_with_stdin, text};
 
@@ -113,4 +113,34 @@ fn what_a_called_function_returns_is_printed() {
     let output = run(&["run", "--call", "os"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("`os` can't be called"), "{output:?}");
+}
+
+#[test]
+fn what_a_line_says_goes_over_the_options() {
+    let time = "import time; time.time()";
+    let lines = [
+        json!({ "code": time, "deterministic": { "seed": 1, "start": 86400 } }),
+        json!({ "code": time }),
+        json!({ "code": "bytearray(300 << 20)", "limits": { "memory": 256 << 20 } }),
+        json!({ "code": "len(bytearray(300 << 20))", "timeout": null, "limits": null }),
+        json!({ "code": "while True: pass", "limits": { "cpu_time": 0.3 } }),
+        json!({ "code": "1", "limits": { "wall_time": 1 } }),
+        json!({ "code": "1", "variables": { "a b": 1 } }),
+    ];
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let options = ["--deterministic", "7", "--start", "100", "--ordered", "--workers", "2"];
+    let output = run_with_stdin(&[&["batch", "-"], &options[..]].concat(), &lines);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let stdout = text(&output.stdout);
+    let results: Vec<Value> =
+        stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let second = |index: usize| results[index]["value"].as_f64().unwrap().floor();
+    assert_eq!((second(0), second(1)), (86400.0, 100.0));
+    assert_eq!(results[2]["limits_met"][0]["limit"], "memory");
+    assert_eq!(results[3]["value"], 300 << 20);
+    assert_eq!(results[4]["error"]["limit"], "cpu");
+    for (result, expected) in results[5..].iter().zip(["field `limits.wall_time`", "`a b`"]) {
+        assert_eq!(result["error"]["kind"], "usage");
+        assert!(result["error"]["message"].as_str().unwrap().contains(expected), "{result}");
+    }
 }

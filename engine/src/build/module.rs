@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,7 +23,7 @@ use crate::error::{CacheError, EngineError, ModuleError};
 use crate::memory::GuestMemory;
 use crate::memory::sys::FileView;
 use crate::memory::tunables::GuestTunables;
-use linked::{InitialData, Linked, code_path};
+use linked::{InitialData, Linked};
 use locks::GrantLocks;
 use safepoints::AddSafepoints;
 use throws::CountThrows;
@@ -31,10 +31,10 @@ use throws::CountThrows;
 pub(crate) mod imports;
 mod key;
 #[cfg(target_os = "linux")]
-pub(crate) mod linked;
+mod linked;
 #[cfg(not(target_os = "linux"))]
 #[path = "module/linked_disabled.rs"]
-pub(crate) mod linked;
+mod linked;
 mod locks;
 mod safepoints;
 pub(crate) mod throws;
@@ -127,6 +127,11 @@ pub(crate) fn load_or_compile(
 /// Returns the file name of the compiled form of the bytes with this hash.
 pub(crate) fn file_name(hash: &str) -> String {
     format!("{}.module", key::module_key(hash))
+}
+
+/// Returns the path of the code that belongs to the index at `path`.
+pub(crate) fn code_path(path: &Path) -> PathBuf {
+    path.with_extension("code")
 }
 
 /// Returns the length of the cached module's index in bytes; 0 if there is none.

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use crate::build::module::linked::code_path;
+use crate::build::module::code_path;
 use crate::build::{module, python};
 use crate::cache::seal::{Sealer, seal_path};
 use crate::cache::stamp::stamp_path;

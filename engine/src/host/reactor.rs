@@ -139,6 +139,10 @@ impl GuestHost for ReactorHost {
         Some(self.wasi.lock().state())
     }
 
+    fn stdin_number(&mut self) -> i64 {
+        self.wasi.lock().stdin_number()
+    }
+
     fn set_state(&mut self, state: HostState) {
         self.before = state.tree.clone();
         self.given = state.tree.clone();

@@ -4,7 +4,9 @@
 //! system's random source. Each function checks its pointers and lengths, returns an error number
 //! for any invalid argument, and never panics; `fuzz.rs` tests that.
 
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use crate::errno::Errno;
 use crate::files::tree::{NodeId, Tree};
@@ -47,6 +49,16 @@ const ARGUMENTS: [&str; 1] = ["python"];
 /// The most random bytes that one call returns; the C library asks for 256 at a time.
 const MOST_RANDOM_BYTES: u32 = 1 << 20;
 
+/// Returns a positive number that it never returned before, in any process, as far as chance goes.
+///
+/// Guests see these numbers, and shall not learn from them how many there were.
+fn next_stdin_number() -> i64 {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    1 + (STATE.hash_one(count) >> 2).cast_signed()
+}
+
 /// A limit that a host function found exceeded, so that the run must stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExceededLimit {
@@ -67,6 +79,8 @@ pub(crate) struct Wasi {
     transcript: Arc<Transcript>,
     /// Standard input, and the number of bytes already read.
     stdin: (Vec<u8>, usize),
+    /// Of the state of standard input; no other state had it, here or in another guest.
+    stdin_number: i64,
     stops_at_output_limit: bool,
     calls: u64,
     most_calls: u64,
@@ -135,6 +149,7 @@ impl Wasi {
             random,
             transcript: Arc::default(),
             stdin: (Vec::new(), 0),
+            stdin_number: next_stdin_number(),
             stops_at_output_limit: false,
             calls: 0,
             most_calls: u64::MAX,
@@ -177,6 +192,14 @@ impl Wasi {
                 self.tree.drop_if_nameless(file);
             }
         }
+    }
+
+    /// Returns the number of standard input's state: see `GuestHost`. Called between runs.
+    pub(crate) fn stdin_number(&mut self) -> i64 {
+        if !self.open.has_stdin() {
+            self.stdin_number = next_stdin_number();
+        }
+        self.stdin_number
     }
 
     /// Returns the number of host calls that the run has made.

@@ -11,6 +11,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+/// How often a program has to be wanted until a session gives up its place for it: the session's
+/// state is put back at its next turn, which costs about as much as this many runs save.
+const WANTED_MUCH: u8 = 3;
 /// The longest source that is kept as code. A longer one takes long to run anyway.
 const MOST_SOURCE_BYTES: usize = 256 << 10;
 /// The run after which a program is compiled ahead. Compiling costs about as much as another run,
@@ -47,6 +50,8 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Wanted {
     key: Key,
+    /// How often it was wanted.
+    times: u8,
     pub(crate) source: String,
     pub(crate) is_expression: bool,
 }
@@ -72,10 +77,22 @@ impl CodeCache {
         let runs = state.runs.get(&key).map_or(1, |runs| *runs + 1);
         let is_wanted = runs >= RUNS_BEFORE;
         state.runs.put(key, if is_wanted { 0 } else { runs }, 1);
-        if is_wanted && state.wanted.len() < MOST_WANTED {
-            state.wanted.push_back(Wanted { key, source: source.to_owned(), is_expression });
+        if is_wanted {
+            let wanted = &mut state.wanted;
+            let known = wanted.iter_mut().find(|wanted| wanted.key == key);
+            if let Some(known) = known {
+                known.times = known.times.saturating_add(1);
+            } else if wanted.len() < MOST_WANTED {
+                let source = source.to_owned();
+                wanted.push_back(Wanted { key, times: 1, source, is_expression });
+            }
         }
         None
+    }
+
+    /// Returns whether a program is wanted so much that a session should give up its place for it.
+    pub(crate) fn wants_much(&self) -> bool {
+        self.state.lock().wanted.iter().any(|wanted| wanted.times >= WANTED_MUCH)
     }
 
     /// Returns a program that is to be compiled ahead. The caller puts its code.
@@ -176,10 +193,23 @@ mod tests {
         let wanted = cache.wanted().unwrap();
         assert_eq!((wanted.source.as_str(), wanted.is_expression), ("x", false));
         assert!(cache.wanted().is_none(), "each is wanted once");
+        assert!(!cache.wants_much());
         cache.put(&wanted, Some(b"code"));
         assert_eq!(cache.code("x", false).as_deref(), Some(&b"code"[..]));
         assert_eq!(cache.code("x", true), None, "as an expression it is another program");
         assert_eq!(cache.size(), (1, ENTRY_BYTES + 4));
+    }
+
+    #[test]
+    fn a_program_that_nobody_compiles_is_wanted_more_and_more() {
+        let cache = CodeCache::new(1 << 20);
+        for run in 1..=RUNS_BEFORE * WANTED_MUCH {
+            assert!(!cache.wants_much(), "{run}");
+            assert_eq!(cache.code("x", false), None);
+        }
+        assert!(cache.wants_much());
+        cache.wanted().unwrap();
+        assert!(!cache.wants_much() && cache.wanted().is_none());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::interrupt::gate::{Asked, Gate, InterruptHandle, RunId};
 use crate::interrupt::stop::StopHandle;
 use crate::interrupt::watchdog::{Asker, Stopwatch, WatchGuard};
 use crate::limits::Limits;
-use crate::memory::GuestMemory;
+use crate::memory::{GuestMemory, faults};
 use crate::run::functions::calls::{CallEffects, Calls};
 use crate::run::outcome::{Usage, Verdict};
 use crate::run::program::Program;
@@ -61,6 +61,7 @@ pub(super) struct Guest<'a> {
 impl Guest<'_> {
     /// Hands `source` to the guest's `turn` and returns its status.
     pub(super) fn turn(&mut self, source: &str) -> Result<i32, TurnFailure> {
+        faults::put_back();
         let length = u32::try_from(source.len()).expect("turns are short");
         let address =
             self.gate.guest(|| self.alloc.call(self.store, length))?.map_err(TurnFailure::Trap)?;

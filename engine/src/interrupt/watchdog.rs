@@ -3,16 +3,17 @@
 //! This is the engine's clock file. Besides it, only `interrupt/gate.rs` waits on a clock, for
 //! sleeping guests, and `host/wasi/clock.rs` serves clocks to guests.
 //!
-//! One watchdog thread serves every interpreter of the process. A run that keeps its limits costs
+//! One watchdog thread serves every interpreter of a process. A run that keeps its limits costs
 //! two short locks and no thread. When its time is over, the watchdog interrupts it; after the
 //! grace period it stops it; and if even that doesn't end the run, it reports the run as overdue.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::home::Home;
 use crate::interrupt::gate::{InterruptHandle, RunId};
 use crate::interrupt::overdue::{OVERDUE_AFTER, OverdueHook};
 use crate::interrupt::reason::StopReason;
@@ -76,7 +77,7 @@ impl Stopwatch {
             is_ending: false,
             is_stopped: false,
         };
-        let id = WATCHDOG.change(|state, wake| {
+        let id = Watchdog::current().change(|state, wake| {
             state.last += 1;
             let id = WatchId(state.last);
             state.watched.insert(id, watched);
@@ -111,7 +112,7 @@ impl WatchGuard {
 
 impl Drop for WatchGuard {
     fn drop(&mut self) {
-        WATCHDOG.change(|state, _| {
+        Watchdog::current().change(|state, _| {
             state.watched.remove(&self.id);
             state.pending.retain(|_, (id, _)| *id != self.id);
         });
@@ -128,19 +129,21 @@ pub(crate) struct Asker {
 impl Asker {
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn ask(&self, reason: StopReason) {
-        WATCHDOG.change(|state, wake| *wake |= state.ask(self.id, reason, Instant::now()));
+        Watchdog::current()
+            .change(|state, wake| *wake |= state.ask(self.id, reason, Instant::now()));
     }
 
     /// Says that the run was stopped; it is overdue if it goes on.
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn expect_end(&self) {
-        WATCHDOG.change(|state, wake| *wake |= state.expect_end(self.id, Instant::now()));
+        Watchdog::current()
+            .change(|state, wake| *wake |= state.expect_end(self.id, Instant::now()));
     }
 
     /// Pauses the run's wall time until the guard is dropped.
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn pause(&self) -> Pause {
-        WATCHDOG.change(|state, _| state.pause_wall(self.id, Instant::now()));
+        Watchdog::current().change(|state, _| state.pause_wall(self.id, Instant::now()));
         Pause { id: self.id }
     }
 }
@@ -155,11 +158,22 @@ pub(crate) struct Pause {
 impl Drop for Pause {
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     fn drop(&mut self) {
-        WATCHDOG.change(|state, wake| *wake |= state.resume_wall(self.id, Instant::now()));
+        Watchdog::current()
+            .change(|state, wake| *wake |= state.resume_wall(self.id, Instant::now()));
     }
 }
 
+/// The first watchdog. A forked child process has a copy of it without its thread, so it starts
+/// the next.
 static WATCHDOG: LazyLock<Watchdog> = LazyLock::new(Watchdog::start);
+
+/// Makes sure that this process has a watchdog. To be called before anything runs here.
+pub(crate) fn be_watched() {
+    let current = Watchdog::current();
+    if !current.home.is_here() {
+        current.next.get_or_init(|| Box::new(Watchdog::start()));
+    }
+}
 
 /// When something is due; the number tells equal instants apart.
 type Key = (Instant, u64);
@@ -207,6 +221,9 @@ enum Wall {
 
 struct Watchdog {
     shared: Arc<Shared>,
+    home: Home,
+    /// That of a forked child process.
+    next: OnceLock<Box<Watchdog>>,
 }
 
 #[derive(Default)]
@@ -235,7 +252,16 @@ impl Watchdog {
         });
         // Without a watchdog nobody enforces the limits on time, so nothing may run.
         thread.expect("the system gives this process one more thread");
-        Self { shared }
+        Self { shared, home: Home::here(), next: OnceLock::new() }
+    }
+
+    /// Returns the watchdog of this process, if anything runs here.
+    fn current() -> &'static Self {
+        let mut current = &*WATCHDOG;
+        while let Some(next) = current.next.get() {
+            current = next;
+        }
+        current
     }
 
     /// Changes the state, and wakes the watchdog if `change` sets its flag.

@@ -162,6 +162,11 @@ impl Tracker {
         Ok(tracker)
     }
 
+    /// Returns whether the kernel has the page scan.
+    pub(super) fn has_scan(&self) -> bool {
+        self.has_scan
+    }
+
     /// Makes the start of the reservation a private copy of the image.
     pub(super) fn map(reservation: &Reservation, image: &MemoryImage) -> io::Result<()> {
         let (file, offset) = image.file();

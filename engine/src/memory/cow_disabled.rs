@@ -16,6 +16,10 @@ impl Tracker {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    pub(super) fn has_scan(&self) -> bool {
+        match *self {}
+    }
+
     pub(super) fn map(_reservation: &Reservation, _image: &MemoryImage) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }

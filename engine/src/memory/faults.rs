@@ -1,61 +1,333 @@
-//! Tells faults of the guest from signals that somebody sent.
+//! Signal handlers for faults: the guest's become traps, and everybody else's reach whoever handles
+//! them.
 //!
-//! wasmer turns SIGSEGV, SIGILL and SIGFPE of compiled code into traps. It takes such a signal from
-//! another process (`kill -SEGV`) for a crash of the host, and removes its handler so that the
-//! instruction fails again and ends the process. But no instruction failed, so the process ends at
-//! the next trap of a guest, such as a hard stop. This handler therefore runs before wasmer's and
-//! passes on only faults.
-#![expect(unsafe_code, reason = "installs a signal handler, and calls the one before it")]
+//! wasmer turns SIGSEGV, SIGILL and SIGFPE of compiled code into traps. It installs its handler
+//! once, and never looks again. Three things would end the process at the next trap, such as a hard
+//! stop, so this file prevents them:
+//!
+//! - An embedding program changes the handlers later: a crash reporter, a JVM, `faulthandler` of a
+//!   Python. Before each run, and before each hard stop, [`put_back`] puts ours back if another one
+//!   is there.
+//! - Somebody sends such a signal (`kill -SEGV`). wasmer takes it for a crash of the host and
+//!   removes its handler, so that the instruction fails again; but none failed.
+//! - The embedding program's handler gets no faults any more, because ours is before it. So ours
+//!   stand on both sides of wasmer's:
+//!
+//! ```text
+//!   kernel -> `enter::<LEVEL>` -> wasmer's handler, which claims faults of a guest
+//!                                      | calls what it found when it was installed
+//!                                      v
+//!                                 `decline` -> what `enter::<LEVEL>` has replaced
+//! ```
+//!
+//! Level 0 has replaced what was there before the engine; each later handler that is replaced takes
+//! one level more. The handler at a level may call the previous one, as usual: that is ours of the
+//! level below, so a chain gets shorter with each call and ends. And if a handler is removed by
+//! putting back the previous one, the level of ours that is found then tells so.
+//!
+//! Everything that handlers call may interrupt anything: no lock, no allocation.
+#![expect(unsafe_code, reason = "installs signal handlers, and calls those before and after them")]
 
+use std::cell::Cell;
 use std::ptr;
-use std::sync::{Once, OnceLock};
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// The signals of faults that wasmer handles on x86-64, with the handlers that it installed.
-static HANDLERS: [(libc::c_int, OnceLock<libc::sigaction>); 3] = [
-    (libc::SIGSEGV, OnceLock::new()),
-    (libc::SIGILL, OnceLock::new()),
-    (libc::SIGFPE, OnceLock::new()),
-];
+use parking_lot::Mutex;
+
+/// How many handlers can be on top of each other, each of which calls the previous one. Only a
+/// program that keeps installing different ones and removes none needs more; then the newest takes
+/// the last level from the one before.
+const LEVELS: usize = 8;
+
+/// What our handlers need: the description of the signal, and a stack of their own, since a guest
+/// may have used up its.
+const FLAGS: libc::c_int = libc::SA_SIGINFO | libc::SA_ONSTACK;
 
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+type PlainHandler = extern "C" fn(libc::c_int);
 
-/// Installs the handler before wasmer's, once. To be called after wasmer has installed its own,
-/// which it does with the first store.
-pub(crate) fn tell_apart() {
+/// Our handlers, one for each level.
+static ENTRIES: [Handler; LEVELS] = [
+    enter::<0>, enter::<1>, enter::<2>, enter::<3>, enter::<4>, enter::<5>, enter::<6>, enter::<7>,
+];
+
+/// The signals that wasmer handles on x86-64 when a guest's code faults: an access, `unreachable`
+/// (what `abort` ends in), and a division.
+static WATCHED: [Watched; 3] =
+    [Watched::new(libc::SIGSEGV), Watched::new(libc::SIGILL), Watched::new(libc::SIGFPE)];
+
+/// Held by whoever changes handlers. No handler takes it.
+static CHANGES: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// The level at which this thread has called wasmer's handler, for `decline`.
+    static ENTERED_AT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// A signal, and who handles it.
+struct Watched {
+    signal: libc::c_int,
+    /// What wasmer has installed; nothing until then, or if it doesn't handle this signal.
+    wasmer: Action,
+    /// What our handler of each level has replaced.
+    replaced: [Action; LEVELS],
+    /// The level of the handler that should be installed.
+    level: AtomicUsize,
+}
+
+/// What a process does on a signal. Set values live for ever, since a handler may be using them.
+struct Action(AtomicPtr<libc::sigaction>);
+
+impl Action {
+    const fn none() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    fn get(&self) -> Option<&'static libc::sigaction> {
+        // SAFETY: null, or a leaked box that nobody changes.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Sets it, and leaks the former value, unless that is the same.
+    fn set(&self, action: libc::sigaction) {
+        if !self.get().is_some_and(|set| is_same(set, &action)) {
+            self.0.store(Box::into_raw(Box::new(action)), Ordering::Release);
+        }
+    }
+}
+
+fn is_same(one: &libc::sigaction, other: &libc::sigaction) -> bool {
+    one.sa_sigaction == other.sa_sigaction && one.sa_flags == other.sa_flags
+}
+
+/// Returns the level of one of our handlers; `None` for every other one.
+fn level_of(action: &libc::sigaction) -> Option<usize> {
+    ENTRIES.iter().position(|entry| address(*entry) == action.sa_sigaction)
+}
+
+fn address(handler: Handler) -> libc::sighandler_t {
+    handler as *const () as libc::sighandler_t
+}
+
+/// Calls `begin`, in which wasmer installs its handlers when it is called for the first time, and
+/// installs ours around them.
+pub(crate) fn install_around<T>(begin: impl FnOnce() -> T) -> T {
     static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| HANDLERS.iter().for_each(|(signal, before)| install(*signal, before)));
+    let (mut begin, mut begun) = (Some(begin), None);
+    INSTALLED.call_once(|| {
+        let _changes = CHANGES.lock();
+        WATCHED.iter().for_each(Watched::prepare);
+        begun = begin.take().map(|begin| begin());
+        // Whoever uses wasmer apart from us may have made it install its handlers earlier.
+        let was_first = WATCHED[0].is_wasmers();
+        WATCHED.iter().for_each(|watched| watched.install(was_first));
+    });
+    begun.or_else(|| begin.map(|begin| begin())).expect("it is called here or there")
 }
 
-fn install(signal: libc::c_int, before: &OnceLock<libc::sigaction>) {
-    // SAFETY: plain data, for which zeroes are a value; the call fills it.
-    let mut found: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: null changes nothing, and the other pointer is to a local.
-    let is_read = unsafe { libc::sigaction(signal, ptr::null(), &raw mut found) } == 0;
-    if !is_read || found.sa_flags & libc::SA_SIGINFO == 0 {
-        // Not wasmer's: the embedding program has its own, which must stay first.
-        return;
-    }
-    let ours = libc::sigaction { sa_sigaction: pass_on as *const () as usize, ..found };
-    // `pass_on` reads this, so it is set before the handler is installed.
-    let _ = before.set(found);
-    // SAFETY: `pass_on` is a handler of the kind that the flags, which are wasmer's, ask for.
-    if unsafe { libc::sigaction(signal, &raw const ours, ptr::null_mut()) } != 0 {
-        tracing::warn!(signal, "can't tell signals from other processes from faults");
+/// Puts our handlers back where other ones are, and from then on lets those have what isn't a
+/// guest's. Takes three system calls, 0.7 µs, if nothing has changed.
+pub(crate) fn put_back() {
+    for watched in &WATCHED {
+        if !watched.is_in_place() {
+            watched.put_back();
+        }
     }
 }
 
-/// Passes faults on to wasmer's handler. Does nothing else, since it may interrupt anything.
-extern "C" fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+impl Watched {
+    const fn new(signal: libc::c_int) -> Self {
+        let replaced = [const { Action::none() }; LEVELS];
+        Self { signal, wasmer: Action::none(), replaced, level: AtomicUsize::new(0) }
+    }
+
+    /// Puts `decline` where wasmer will find it.
+    fn prepare(&self) {
+        let decline = libc::sigaction {
+            sa_sigaction: address(decline),
+            // As wasmer's, which calls it.
+            sa_flags: FLAGS | libc::SA_NODEFER,
+            ..default_action()
+        };
+        if let Some(before) = change(self.signal, Some(&decline)) {
+            self.replaced[0].set(before);
+        }
+    }
+
+    /// Whether wasmer has replaced `decline`.
+    fn is_wasmers(&self) -> bool {
+        change(self.signal, None).is_some_and(|now| now.sa_sigaction != address(decline))
+    }
+
+    /// Installs our handler above wasmer's. `was_first`: wasmer has installed its own just now.
+    fn install(&self, was_first: bool) {
+        let (Some(now), Some(before)) = (change(self.signal, None), self.replaced[0].get()) else {
+            return;
+        };
+        let is_wasmers = now.sa_sigaction != address(decline);
+        let wasmers = match is_wasmers {
+            true => now,
+            // Its handler, or another one above it. What it doesn't claim, it passes on to whatever
+            // it found; later handlers then don't get that.
+            false if !was_first && before.sa_flags & libc::SA_SIGINFO != 0 => *before,
+            // wasmer doesn't handle this signal.
+            false => {
+                change(self.signal, Some(before));
+                return;
+            }
+        };
+        self.wasmer.set(wasmers);
+        change(self.signal, Some(&self.ours(0)));
+    }
+
+    /// Our handler of a level.
+    fn ours(&self, level: usize) -> libc::sigaction {
+        libc::sigaction {
+            sa_sigaction: address(ENTRIES[level]),
+            sa_flags: FLAGS | libc::SA_NODEFER,
+            ..default_action()
+        }
+    }
+
+    fn is_in_place(&self) -> bool {
+        // Nothing to do for a signal that wasmer doesn't handle.
+        self.wasmer.get().is_none()
+            || change(self.signal, None).is_some_and(|now| {
+                now.sa_sigaction == address(ENTRIES[self.level.load(Ordering::Relaxed)])
+                    && now.sa_flags & FLAGS == FLAGS
+            })
+    }
+
+    fn put_back(&self) {
+        let _changes = CHANGES.lock();
+        let Some(found) = change(self.signal, None) else { return };
+        let level = match level_of(&found) {
+            // The handlers above this level were removed.
+            Some(level) => level,
+            None => {
+                let last = self.level.load(Ordering::Relaxed);
+                // One that was installed twice is one.
+                let is_again = last > 0
+                    && self.replaced[last].get().is_some_and(|known| is_same(known, &found));
+                let level = if is_again { last } else { (last + 1).min(LEVELS - 1) };
+                self.replaced[level].set(found);
+                level
+            }
+        };
+        self.level.store(level, Ordering::Relaxed);
+        let replaced = change(self.signal, Some(&self.ours(level)));
+        tracing::debug!(self.signal, level, "another signal handler was in the engine's place");
+        // Another thread may have installed one in between.
+        if let Some(replaced) = replaced.filter(|replaced| level_of(replaced).is_none())
+            && level > 0
+        {
+            self.replaced[level].set(replaced);
+        }
+    }
+}
+
+/// Sets what happens on a signal, if `to` is given, and returns what happened before. `None` if the
+/// system refuses, which it does only for signals that can't be handled.
+fn change(signal: libc::c_int, to: Option<&libc::sigaction>) -> Option<libc::sigaction> {
+    let mut before = default_action();
+    let to = to.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: `to` is null, which changes nothing, or a valid action; the other pointer is to a
+    // local. Handlers that are set are ours, of the kind that their flags say, or were set before.
+    let result = unsafe { libc::sigaction(signal, to, &raw mut before) };
+    (result == 0).then_some(before)
+}
+
+/// What happens without a handler.
+fn default_action() -> libc::sigaction {
+    // SAFETY: plain data, for which zeroes are a value: `SIG_DFL`, no flags, an empty mask.
+    unsafe { std::mem::zeroed() }
+}
+
+/// Our handler of a level.
+extern "C" fn enter<const LEVEL: usize>(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    let Some(watched) = WATCHED.iter().find(|watched| watched.signal == signal) else { return };
     // SAFETY: handlers with SA_SIGINFO get a valid pointer to the signal's description.
     let code = unsafe { (*info).si_code };
-    // Codes of the kernel's own signals are positive: sigaction(2).
+    // Codes of the kernel's own signals are positive: sigaction(2). Others were sent.
     if code <= 0 {
+        // Handlers that are older than the engine, such as that of Rust's library, would end the
+        // process at the next fault, as wasmer's would.
+        let later = watched.replaced[LEVEL].get().filter(|_| LEVEL > 0);
+        if let Some(action) = later.filter(|action| is_handler(action)) {
+            hand_over(action, signal, info, context);
+        }
         return;
     }
-    let handler = HANDLERS.iter().find(|(of, _)| *of == signal).and_then(|(_, found)| found.get());
-    if let Some(found) = handler {
+    if let Some(wasmer) = watched.wasmer.get() {
+        ENTERED_AT.set(Some(LEVEL));
+        call(wasmer, signal, info, context);
+        ENTERED_AT.set(None);
+    }
+}
+
+/// Gets the faults that wasmer doesn't claim, and passes them on to what our handler has replaced.
+extern "C" fn decline(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let Some(watched) = WATCHED.iter().find(|watched| watched.signal == signal) else { return };
+    // Taken, since the handler may never return here.
+    let level = ENTERED_AT.take().unwrap_or_else(|| watched.level.load(Ordering::Relaxed));
+    match watched.replaced[level].get().filter(|action| is_handler(action)) {
+        Some(action) => hand_over(action, signal, info, context),
+        // The instruction fails again, and the process ends as it would have without us. A fault
+        // can't be ignored.
+        None => drop(change(signal, Some(&default_action()))),
+    }
+}
+
+fn is_handler(action: &libc::sigaction) -> bool {
+    ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction)
+}
+
+/// Calls a handler as the kernel would, though on the stack of ours.
+fn hand_over(
+    action: &libc::sigaction,
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    if action.sa_flags & libc::SA_RESETHAND != 0 {
+        change(signal, Some(&default_action()));
+    }
+    block(action, signal);
+    call(action, signal, info, context);
+}
+
+/// Blocks what the kernel would block while this handler runs. The kernel undoes it when ours has
+/// ended.
+fn block(action: &libc::sigaction, signal: libc::c_int) {
+    let mut blocked = action.sa_mask;
+    // SAFETY: the pointers are to a local, which is a valid set, or null.
+    unsafe {
+        if action.sa_flags & libc::SA_NODEFER == 0 {
+            libc::sigaddset(&raw mut blocked, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, ptr::null_mut());
+    }
+}
+
+/// Calls the function of a handler.
+fn call(
+    action: &libc::sigaction,
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    if action.sa_flags & libc::SA_SIGINFO != 0 {
         // SAFETY: it was installed with SA_SIGINFO, so it is a function of this type.
-        let handler: Handler = unsafe { std::mem::transmute(found.sa_sigaction) };
+        let handler: Handler = unsafe { std::mem::transmute(action.sa_sigaction) };
         handler(signal, info, context);
+    } else {
+        // SAFETY: it was installed without SA_SIGINFO, so it is a function of this type.
+        let handler: PlainHandler = unsafe { std::mem::transmute(action.sa_sigaction) };
+        handler(signal);
     }
 }

@@ -1,3 +1,8 @@
-//! Stands in for `faults.rs` where signal codes aren't Linux's: sent signals count as faults.
+//! Stands in for `faults.rs` where signals aren't Linux's: whoever changes handlers takes wasmer's
+//! away, and sent signals count as faults.
 
-pub(crate) fn tell_apart() {}
+pub(crate) fn install_around<T>(begin: impl FnOnce() -> T) -> T {
+    begin()
+}
+
+pub(crate) fn put_back() {}

@@ -106,24 +106,30 @@ pub enum InvalidFunction {
     },
 }
 
-/// The host functions of a run. Cheap to clone; clones share everything.
+/// The host functions of a run, in layers. Cheap to clone; clones share everything.
 #[derive(Clone, Default)]
 pub struct HostFunctions {
-    entries: Arc<BTreeMap<String, Entry>>,
+    top: Option<Arc<Layer>>,
+}
+
+/// Functions that were given together. They hide those of the same names below.
+struct Layer {
+    entries: BTreeMap<String, Entry>,
+    below: HostFunctions,
 }
 
 type Entry = (Signature, Arc<dyn Callee>);
 
 impl Debug for HostFunctions {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_list().entries(self.entries.keys()).finish()
+        formatter.debug_list().entries(self.visible().keys()).finish()
     }
 }
 
 impl HostFunctions {
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.top.is_none()
     }
 
     /// Creates a set of functions.
@@ -131,6 +137,17 @@ impl HostFunctions {
     /// # Errors
     /// A description is invalid.
     pub fn new(functions: impl IntoIterator<Item = Entry>) -> Result<Self, InvalidFunction> {
+        Self::default().with(functions)
+    }
+
+    /// Adds a layer: a function hides those that were there under its name.
+    ///
+    /// # Errors
+    /// A description is invalid, or two of the new functions have the same name.
+    pub fn with(
+        &self,
+        functions: impl IntoIterator<Item = Entry>,
+    ) -> Result<Self, InvalidFunction> {
         let mut entries = BTreeMap::new();
         for (signature, callee) in functions {
             signature.check()?;
@@ -139,16 +156,34 @@ impl HostFunctions {
                 return Err(InvalidFunction::Twice { name });
             }
         }
-        Ok(Self { entries: Arc::new(entries) })
+        if entries.is_empty() {
+            return Ok(self.clone());
+        }
+        Ok(Self { top: Some(Arc::new(Layer { entries, below: self.clone() })) })
+    }
+
+    /// The layers, the top one first.
+    fn layers(&self) -> impl Iterator<Item = &Layer> {
+        std::iter::successors(self.top.as_deref(), |layer| layer.below.top.as_deref())
     }
 
     fn callee(&self, name: &str) -> Option<&Arc<dyn Callee>> {
-        self.entries.get(name).map(|(_, callee)| callee)
+        self.layers().find_map(|layer| layer.entries.get(name)).map(|(_, callee)| callee)
+    }
+
+    /// The functions that no other hides.
+    fn visible(&self) -> BTreeMap<&str, &Entry> {
+        let mut visible = BTreeMap::new();
+        for (name, entry) in self.layers().flat_map(|layer| &layer.entries) {
+            visible.entry(name.as_str()).or_insert(entry);
+        }
+        visible
     }
 
     /// Encodes the descriptions for the guest, in the format of `marshal`.
     pub(crate) fn table(&self) -> Vec<u8> {
-        let signatures = self.entries.values().map(|(signature, _)| signature.value());
+        let visible = self.visible();
+        let signatures = visible.values().map(|(signature, _)| signature.value());
         Value::List(signatures.collect()).encode()
     }
 }
@@ -260,5 +295,34 @@ mod tests {
              "parameters": [["item", "int", false, null], ["n", "int", true, 2]]},
         ]);
         assert_eq!(marshal::as_python_reads(&table), expected);
+    }
+
+    #[test]
+    fn a_layer_hides_only_its_names_and_changes_nothing_below() {
+        let named = |name: &str, doc: &str| {
+            let callee: Arc<dyn Callee> = Arc::new(Nothing);
+            (Signature { doc: doc.to_owned(), ..signature(name, Vec::new()) }, callee)
+        };
+        let seen = |functions: &HostFunctions| {
+            let visible = functions.visible();
+            let described = visible.values().map(|(signature, _)| {
+                assert!(functions.callee(&signature.name).is_some());
+                format!("{} {}", signature.name, signature.doc)
+            });
+            described.collect::<Vec<_>>()
+        };
+        let pool = HostFunctions::new([named("a", "pool"), named("b", "pool")]).unwrap();
+        let session = pool.with([named("b", "session"), named("c", "session")]).unwrap();
+        let job = session.with([named("c", "job")]).unwrap();
+        assert_eq!(seen(&job), ["a pool", "b session", "c job"]);
+        assert_eq!(seen(&session), ["a pool", "b session", "c session"]);
+        assert_eq!(seen(&pool), ["a pool", "b pool"]);
+        assert!(pool.callee("c").is_none());
+        let twice = pool.with([named("c", ""), named("c", "")]);
+        assert_eq!(twice.unwrap_err(), InvalidFunction::Twice { name: "c".to_owned() });
+        // Nothing costs nothing.
+        let same = pool.with([]).unwrap();
+        assert!(Arc::ptr_eq(same.top.as_ref().unwrap(), pool.top.as_ref().unwrap()));
+        assert!(HostFunctions::default().with([]).unwrap().is_empty());
     }
 }

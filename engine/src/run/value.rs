@@ -135,6 +135,20 @@ impl Array {
         Self { dtype: T::DTYPE.into(), shape: [items.len()].into(), data }
     }
 
+    /// Creates an array of one dimension from its items' bytes, little-endian.
+    ///
+    /// # Errors
+    /// The type is invalid, or the bytes end within an item.
+    pub fn from_bytes(
+        dtype: impl Into<String>,
+        data: impl Into<Vec<u8>>,
+    ) -> Result<Self, InvalidValue> {
+        let (dtype, data) = (dtype.into(), data.into());
+        let size = dtype::item_bytes(&dtype)
+            .ok_or_else(|| InvalidValue::Dtype { dtype: dtype.clone() })?;
+        Self::new(dtype, [data.len() / size], data)
+    }
+
     /// Returns the same items in another shape.
     ///
     /// # Errors

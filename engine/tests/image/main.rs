@@ -19,5 +19,7 @@ mod resets;
 mod saving;
 /// What exists before the first job.
 mod setup;
+/// Each turn of a session has its own standard input.
+mod stdin;
 
 mod support;

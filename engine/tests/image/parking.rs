@@ -210,10 +210,40 @@ fn states_of_another_image_are_refused_and_the_interpreter_can_be_reset() {
 }
 
 #[test]
+fn snapshots_between_turns_are_the_states_that_parking_gives() {
+    for (kind, image) in both() {
+        let (mut slot, mut other) = (image.start().unwrap(), image.start().unwrap());
+        let mut snapshots = Vec::new();
+        for number in 0..8 {
+            value(&mut slot, &format!("x = {number}; open('f', 'w').write(str(x))"));
+            let snapshot = slot.snapshot().unwrap();
+            if let Some(compact) = snapshot.compact() {
+                assert!(compact.bytes() < snapshot.bytes(), "{kind}");
+                assert_eq!(compact.pages(), snapshot.pages(), "{kind}");
+                assert!(compact.compact().is_none(), "{kind}");
+            }
+            snapshots.push(snapshot);
+        }
+        let parked = slot.park().unwrap();
+        assert_eq!(snapshots[7].pages(), parked.pages(), "{kind}");
+        // Later turns and snapshots change none of the earlier ones.
+        for (number, snapshot) in snapshots.iter().enumerate() {
+            other.attach(snapshot).unwrap();
+            assert_eq!(
+                value(&mut other, "x, open('f').read()"),
+                json!([number, number.to_string()])
+            );
+        }
+    }
+}
+
+#[test]
 fn an_interpreter_without_an_image_is_not_parked() {
     let mut slot = engine().start().unwrap();
-    let refused = slot.park().unwrap_err();
-    assert!(matches!(refused, SessionError::NotParkable), "{refused}");
+    for refused in [slot.park(), slot.snapshot()] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, SessionError::NotParkable), "{refused}");
+    }
     let refused = slot.attach(&SessionState::fresh(mapped())).unwrap_err();
     assert!(matches!(refused, SessionError::NotParkable), "{refused}");
     assert!(!slot.is_as_image());

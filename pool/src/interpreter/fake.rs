@@ -90,6 +90,8 @@ struct State {
     reached: HashMap<Step, u64>,
     /// While true, starts wait.
     starts_held: bool,
+    /// What `has_much_work_ahead` says, until somebody works ahead.
+    has_much_work: bool,
     is_open: bool,
     running: Vec<JobId>,
 }
@@ -158,6 +160,11 @@ impl FakeSource {
     pub fn hold_starts(&self, held: bool) {
         self.shared.state.lock().starts_held = held;
         self.shared.changed.notify_all();
+    }
+
+    /// Gives interpreters so much work ahead that a session is parked for it.
+    pub fn give_much_work(&self) {
+        self.shared.state.lock().has_much_work = true;
     }
 
     /// Returns how many interpreters have been started so far.
@@ -400,7 +407,12 @@ impl Interpreter for FakeInterpreter {
 
     fn work_ahead(&mut self) -> Result<(), StartError> {
         assert_eq!(self.state, FakeState::default(), "only a fresh interpreter works ahead");
+        self.shared.state.lock().has_much_work = false;
         self.shared.pass(Step::Ahead, None)
+    }
+
+    fn has_much_work_ahead(&self) -> bool {
+        self.shared.state.lock().has_much_work
     }
 
     fn park(&mut self) -> Result<Parked, StartError> {

@@ -66,6 +66,10 @@ impl Interpreter for engine::Interpreter {
         self.compile_ahead()
     }
 
+    fn has_much_work_ahead(&self) -> bool {
+        self.wants_to_compile()
+    }
+
     fn park(&mut self) -> Result<Parked, StartError> {
         Ok(Parked::new(engine::Interpreter::park(self)?))
     }

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use engine::{Cause, Outcome, Overdue, StopHandle, StopReason, Verdict, chain};
+use engine::{Cause, Home, Outcome, Overdue, StopHandle, StopReason, Verdict, chain};
 use parking_lot::{Condvar, Mutex};
 use ractor::ActorRef;
 
@@ -34,6 +34,7 @@ pub(crate) struct Desk {
     controls: Mutex<Controls>,
     /// Notified when the thread has ended or was left behind.
     thread_gone: Condvar,
+    home: Home,
 }
 
 struct Controls {
@@ -81,7 +82,15 @@ impl Desk {
         };
         let (controls, thread_gone) = (Mutex::new(controls), Condvar::new());
         (
-            Arc::new(Self { worker, owner, source, entry, controls, thread_gone }),
+            Arc::new(Self {
+                worker,
+                owner,
+                source,
+                entry,
+                controls,
+                thread_gone,
+                home: Home::here(),
+            }),
             Orders { receiver },
         )
     }
@@ -218,6 +227,10 @@ impl Desk {
     /// Stops the run and waits until the thread has ended, which includes parking its session. A
     /// concurrent caller waits too.
     pub(crate) fn end(&self) {
+        if !self.home.is_here() {
+            // The copy of a fork, which has no such thread.
+            return;
+        }
         self.close();
         let stop = self.controls.lock().stop.take();
         if let Some(stop) = stop {

@@ -85,7 +85,10 @@ impl<'a> Slot<'a> {
         // This comes last, because nobody waits for the order's result any more.
         if let Some(session) = self.session.clone() {
             self.keep_copy(&session);
-            return Ok(Next::Order(None));
+            if !self.should_work_ahead(&session) {
+                return Ok(Next::Order(None));
+            }
+            self.vacate();
         }
         if self.is_pristine {
             return Ok(Next::Order(None));
@@ -322,6 +325,14 @@ impl<'a> Slot<'a> {
         self.interpreter()?;
         self.is_pristine = true;
         Ok(())
+    }
+
+    /// Returns whether the session that is here should be parked, which its copy makes cheap, so
+    /// that the interpreter can work ahead.
+    fn should_work_ahead(&self, session: &SessionCell) -> bool {
+        let interpreter = self.interpreter.as_ref();
+        session.copy_on(self.worker()).is_some()
+            && interpreter.is_some_and(|interpreter| interpreter.has_much_work_ahead())
     }
 
     /// Lets the interpreter do work that later runs gain from, before it is offered again.

@@ -120,6 +120,13 @@ impl Snapshot {
 }
 
 impl SchedulerStatus {
+    /// Returns the status of a scheduler that has ended and of which nothing is known.
+    pub(crate) fn ended() -> Self {
+        let published = Published::new();
+        published.snapshot.write().phase = Phase::Drained;
+        Self::of(&published)
+    }
+
     pub(crate) fn of(published: &Published) -> Self {
         let now = published.clock.now();
         let snapshot = published.snapshot.read().clone();

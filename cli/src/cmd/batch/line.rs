@@ -1,11 +1,11 @@
 //! Lines of a batch: what they ask for, and what is wrong with invalid ones.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
-use hatchery::{Call, Job, Limits, Priority};
-use serde::Deserialize;
+use hatchery::error::chain;
+use hatchery::wire::{Intake, InvalidJob, Problem, ProblemKind};
+use hatchery::{Job, Limits};
 use serde_json::{Value, json};
 
 use super::scripts::{self, NoJob};
@@ -14,67 +14,8 @@ use crate::args::ConductArguments;
 /// Digits of a digest: 128 bits, so that no two lines share one.
 const DIGEST_DIGITS: usize = 32;
 
-/// One line of the input.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
-    /// Any JSON value. Parsed before the rest, so that it is known even if the rest is malformed.
-    #[serde(rename = "id")]
-    _id: Option<Value>,
-    code: Option<String>,
-    file: Option<PathBuf>,
-    call: Option<CallLine>,
-    #[serde(default)]
-    variables: BTreeMap<String, Value>,
-    #[serde(default)]
-    args: Vec<String>,
-    #[serde(default)]
-    env: BTreeMap<String, String>,
-    #[serde(default)]
-    stdin: String,
-    /// By path in the workspace: strings, or `{"base64": …}`.
-    files: Option<Value>,
-    /// In seconds.
-    timeout: Option<Seconds>,
-    tenant: Option<String>,
-    priority: Option<PriorityName>,
-    /// In seconds, from when the line is read.
-    deadline: Option<Seconds>,
-}
-
-/// A time as a JSON number.
-#[derive(Debug, Deserialize)]
-#[serde(try_from = "Value")]
-struct Seconds(f64);
-
-impl TryFrom<Value> for Seconds {
-    type Error = String;
-
-    fn try_from(value: Value) -> Result<Self, String> {
-        let seconds = value.as_f64().filter(|seconds| seconds.is_finite()).map(Self);
-        seconds.ok_or_else(|| format!("write a number of seconds, such as 1.5, not {value}"))
-    }
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum PriorityName {
-    High,
-    Normal,
-    Low,
-}
-
-/// A function to call instead of running a program.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object with `function`, such as \"math:sqrt\"")]
-struct CallLine {
-    /// As `module:function`.
-    function: String,
-    #[serde(default)]
-    args: Vec<Value>,
-    #[serde(default)]
-    keywords: BTreeMap<String, Value>,
-}
+/// A line may have every field, and its limits replace those of the command.
+const INTAKE: Intake = Intake::BATCH;
 
 /// What the command's options give to every line.
 #[derive(Debug, Default)]
@@ -108,7 +49,7 @@ impl BadLine {
             "id": self.id,
             "success": false,
             "passed": false,
-            "error": { "kind": "usage", "message": message },
+            "error": Problem::new(ProblemKind::Usage, message),
         })
     }
 }
@@ -141,27 +82,39 @@ pub(super) fn parse(
         return Ok(None);
     }
     let by_number = Value::from(number);
-    let value: Value = match serde_json::from_slice(bytes) {
+    let mut value: Value = match serde_json::from_slice(bytes) {
         Ok(value) => value,
-        Err(error) => return Err(bad(by_number, error.to_string())),
+        Err(error) => return Err(bad(by_number, chain(&InvalidJob::from(error)).to_string())),
     };
-    let id = value.get("id").filter(|id| !id.is_null()).cloned().unwrap_or(by_number);
-    if !value.is_object() {
-        return Err(bad(id, "a job is a JSON object, such as {\"code\": \"1 + 1\"}".to_owned()));
+    // Taken before the rest is read, so that it is known even if the rest is invalid.
+    let id = value.get_mut("id").map(Value::take).filter(|id| !id.is_null()).unwrap_or(by_number);
+    match request(value, bytes, is_ahead, shared) {
+        Ok(request) => Ok(Some(Request { id, ..request })),
+        Err(NoJob::Bad(problem)) => Err(bad(id, problem)),
+        Err(NoJob::NoDescriptor(problem)) => Err(NoRequest::NoDescriptor(problem)),
     }
-    let job = serde_json::from_value::<Line>(value)
-        .map_err(|error| NoJob::Bad(problem_of(bytes, &error)))
-        .and_then(|line| {
-            let is_in_file = line.file.is_some();
-            let (job, deadline) = line.job(is_ahead, shared)?;
-            let digest = digest(bytes, is_in_file.then(|| job.source()));
-            let bytes = bytes.len() + job.source().len() + job.input_bytes();
-            Ok(Request { id: id.clone(), digest, job, deadline, bytes })
-        });
-    job.map(Some).map_err(|unread| match unread {
-        NoJob::Bad(problem) => bad(id, problem),
-        NoJob::NoDescriptor(problem) => NoRequest::NoDescriptor(problem),
-    })
+}
+
+/// Returns the request of a line without its id.
+fn request(value: Value, bytes: &[u8], is_ahead: bool, shared: &Shared) -> Result<Request, NoJob> {
+    let mut line = INTAKE.job(value).map_err(hatchery::Error::from)?;
+    let file = line.file.take();
+    let deadline = line.deadline.take();
+    let base = match &file {
+        Some(path) => scripts::job(Path::new(path), is_ahead)?,
+        None => Job::default(),
+    };
+    let job = shared.give(base).with_wire(line, &INTAKE)?;
+    let digest = digest(bytes, file.is_some().then(|| job.source()));
+    let bytes = bytes.len() + job.source().len() + job.input_bytes();
+    Ok(Request { id: Value::Null, digest, job, deadline, bytes })
+}
+
+impl Shared {
+    /// Gives a line's job what every line gets. What the line says itself goes over it.
+    fn give(&self, job: Job) -> Job {
+        self.conduct.apply(job.with_files_of(&self.files)).limits(self.limits.clone())
+    }
 }
 
 fn bad(id: Value, problem: String) -> NoRequest {
@@ -176,77 +129,6 @@ fn digest(line: &[u8], program: Option<&str>) -> String {
         hasher.update(b"\n").update(program.as_bytes());
     }
     hasher.finalize().to_hex()[..DIGEST_DIGITS].to_owned()
-}
-
-/// Describes an error with the field that it is in: serde's error alone doesn't name it.
-fn problem_of(bytes: &[u8], error: &serde_json::Error) -> String {
-    let fields = serde_json::from_slice::<serde_json::Map<_, _>>(bytes).unwrap_or_default();
-    let wrong = fields.into_iter().find_map(|(name, field)| {
-        let alone = Value::Object([(name.clone(), field)].into_iter().collect());
-        let problem = serde_json::from_value::<Line>(alone).err()?.to_string();
-        let is_named = problem.starts_with(&format!("unknown field `{name}`"));
-        Some(if is_named { problem } else { format!("`{name}`: {problem}") })
-    });
-    wrong.unwrap_or_else(|| error.to_string())
-}
-
-impl Line {
-    fn job(self, is_ahead: bool, shared: &Shared) -> Result<(Job, Option<Duration>), NoJob> {
-        let job = match (self.code, self.file, self.call) {
-            (Some(code), None, None) => Job::code(code),
-            (None, Some(file), None) => scripts::job(&file, is_ahead)?,
-            (None, None, Some(call)) => call.job(),
-            (None, None, None) => {
-                let problem = "give the program as `code` or `file`, or a `call`";
-                return Err(problem.to_owned().into());
-            }
-            _ => return Err("give one of `code`, `file` and `call`".to_owned().into()),
-        };
-        let variables = self.variables.into_iter();
-        let job = variables.fold(job, |job, (name, value)| job.variable(name, value));
-        let job = job.with_files_of(&shared.files);
-        let job = match &self.files {
-            Some(files) => job.json_files(files).map_err(hatchery::Error::from)?,
-            None => job,
-        };
-        let job = shared.conduct.apply(job);
-        let mut limits = shared.limits.clone();
-        if let Some(timeout) = self.timeout {
-            limits.wall_time = seconds("timeout", timeout)?;
-        }
-        let deadline = self.deadline.map(|deadline| seconds("deadline", deadline)).transpose()?;
-        let priority = self.priority.map(Priority::from).unwrap_or_default();
-        let job = job.priority(priority);
-        let job = self.tenant.into_iter().fold(job, |job, tenant| job.tenant(tenant.as_str()));
-        let job = self.env.into_iter().fold(job, |job, (name, value)| job.env(name, value));
-        Ok((job.args(self.args).stdin(self.stdin).limits(limits), deadline))
-    }
-}
-
-impl CallLine {
-    fn job(self) -> Job {
-        let call = self.args.into_iter().fold(Call::new(&self.function), Call::arg);
-        let keywords = self.keywords.into_iter();
-        keywords.fold(call, |call, (name, value)| call.keyword(name, value)).into()
-    }
-}
-
-impl From<PriorityName> for Priority {
-    fn from(name: PriorityName) -> Self {
-        match name {
-            PriorityName::High => Self::High,
-            PriorityName::Normal => Self::Normal,
-            PriorityName::Low => Self::Low,
-        }
-    }
-}
-
-fn seconds(field: &str, Seconds(seconds): Seconds) -> Result<Duration, String> {
-    let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
-    time.ok_or_else(|| {
-        // `{:?}` avoids printing a number with hundreds of digits.
-        format!("`{field}` is {seconds:?}; give a number of seconds above 0 and below 1e19")
-    })
 }
 
 #[cfg(test)]
@@ -299,15 +181,23 @@ mod tests {
         for (line, start) in [
             (
                 r#"{"code": "", "timeout": "1s"}"#,
-                "`timeout`: write a number of seconds, such as 1.5, not \"1s\"",
+                "`timeout` must be a number of seconds, such as 1.5, not \"1s\"",
             ),
-            (r#"{"code": "", "deadline": [1]}"#, "`deadline`: write a number of seconds"),
-            (r#"{"call": 5}"#, "`call`: invalid type: number, expected an object with `function`"),
-            (r#"{"code": "", "tenant": 5}"#, "`tenant`: invalid type: number, expected a string"),
-            (r#"{"code": "", "priority": "urgent"}"#, "`priority`: unknown variant `urgent`"),
-            (r#"{"code": "", "priorit": "high"}"#, "unknown field `priorit`"),
-            (r#"{"call": {"function": "a:b", "arg": 1}}"#, "`call`: unknown field `arg`"),
+            (r#"{"code": "", "deadline": [1]}"#, "`deadline` must be a number of seconds"),
+            (r#"{"call": 5}"#, "`call` must be an object with `function`, such as"),
+            (r#"{"code": "", "tenant": 5}"#, "`tenant` must be a string, not 5"),
+            (
+                r#"{"code": "", "priority": "urgent"}"#,
+                "`priority` must be `high`, `normal` or `low`, not \"urgent\"",
+            ),
+            (r#"{"code": "", "priorit": "high"}"#, "there is no field `priorit`; use id, code"),
+            (
+                r#"{"call": {"function": "a:b", "arg": 1}}"#,
+                "there is no field `call.arg`; use function, args, keywords",
+            ),
             (r#"{"code": "", "deadline": 1e300}"#, "`deadline` is 1e300; give"),
+            (r#"{"code": "", "limits": {"memory": 1}}"#, "`limits.memory` is 1; give bytes from"),
+            (r#"{"code": "", "variables": {"a b": 1}}"#, "`a b`"),
         ] {
             let problem = problem(line).problem;
             assert!(problem.starts_with(start), "{line}: {problem}");

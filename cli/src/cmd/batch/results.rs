@@ -6,8 +6,8 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Context;
-use hatchery::error::chain;
 use hatchery::files::{ChangeKind, ChangedFile};
+use hatchery::wire::ProblemKind;
 use hatchery::{Outcome, Verdict};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -174,14 +174,13 @@ impl Report {
     }
 }
 
-/// Returns the result of a job that the pool refused.
+/// Returns the result of a job that the pool refused. Its error always has a `reason`, which is null
+/// if the pool wasn't asked.
 fn refusal(error: &hatchery::Error) -> Value {
-    let reason = match error {
-        hatchery::Error::Refused(refusal) => Some(refusal.name()),
-        _ => None,
-    };
-    let message = chain(error).to_string();
-    let error = json!({ "kind": "refused", "reason": reason, "message": message });
+    let mut problem = error.problem();
+    problem.kind = ProblemKind::Refused;
+    let mut error = json!(problem);
+    error["reason"] = problem.reason.into();
     json!({ "success": false, "passed": false, "error": error })
 }
 
@@ -279,6 +278,7 @@ impl Sink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hatchery::Job;
 
     /// Returns what the file holds after each result.
     async fn written(is_ordered: bool, places: &[u64]) -> Vec<String> {
@@ -312,6 +312,28 @@ mod tests {
     fn report(kept: Kept) -> Report {
         let (digest, folder) = ("d".to_owned(), "a".to_owned());
         Report { id: json!([1]), digest, has_contents: true, kept, folder }
+    }
+
+    #[test]
+    fn a_refusal_says_why_and_when_it_may_end() {
+        use hatchery::Refusal;
+        use std::time::Duration;
+        let refused = |retry_after| {
+            let refusal = Refusal::QueueFull { queued: 1, limit: 1, retry_after };
+            refusal_error(refusal.into())
+        };
+        let error = refused(Some(Duration::from_millis(1500)));
+        assert_eq!((&error["kind"], &error["reason"]), (&json!("refused"), &json!("queue_full")));
+        assert_eq!(error["retry_after"], 1.5);
+        assert!(error["message"].as_str().unwrap().starts_with("the queue is full"), "{error}");
+        assert!(refused(None).get("retry_after").is_none());
+        let unasked = refusal_error(Job::file("/missing").unwrap_err());
+        assert_eq!((&unasked["kind"], &unasked["reason"]), (&json!("refused"), &Value::Null));
+        assert!(unasked.as_object().unwrap().contains_key("reason"));
+    }
+
+    fn refusal_error(error: hatchery::Error) -> Value {
+        refusal(&error)["error"].take()
     }
 
     fn with_file(path: &str) -> Outcome {

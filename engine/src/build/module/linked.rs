@@ -36,11 +36,6 @@ pub(super) fn configure(compiler: &mut Cranelift) {
     compiler.experimental_artifact(true);
 }
 
-/// Returns the path of the code that belongs to the index at `path`.
-pub(crate) fn code_path(path: &Path) -> PathBuf {
-    path.with_extension("code")
-}
-
 /// A compiled module as its two files.
 pub(super) struct Linked {
     pub(super) index: Vec<u8>,

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytes::Bytes;
 use wasmer::sys::Cranelift;
@@ -15,11 +15,6 @@ use crate::memory::sys::FileView;
 const NO_CODE: &[u8] = b"the code is in the index";
 
 pub(super) fn configure(_compiler: &mut Cranelift) {}
-
-/// Returns the path of the code that belongs to the index at `path`.
-pub(crate) fn code_path(path: &Path) -> PathBuf {
-    path.with_extension("code")
-}
 
 /// A compiled module.
 pub(super) struct Linked {

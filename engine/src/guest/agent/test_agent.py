@@ -82,12 +82,12 @@ def parts(frame):
 
 def request_for(
     source, filename=None, args=(), env=(), given=None, last=False, reseed=False, rehearse=False,
-    result_bytes=1 << 20, data_bytes=1 << 20, is_wide=False, code=None,
+    result_bytes=1 << 20, data_bytes=1 << 20, is_wide=False, code=None, stdin=0,
 ):
     """Returns what the host sends for a run."""
     moment = LAST * last | RESEED * reseed | REHEARSE * rehearse | TAKES_ALL_INTEGERS * is_wide
     around = [filename, list(args), dict(env), given]
-    return source, moment, result_bytes, data_bytes, around if any(around) else None, code
+    return source, moment, result_bytes, data_bytes, around if any(around) else None, code, stdin
 
 
 class AgentCase(unittest.TestCase):
@@ -688,6 +688,18 @@ class AgentTest(AgentCase):
         with unittest.mock.patch.object(self.agent._bridge, "call", lambda name, arguments: f"{name}\n"):
             self.assertEqual(self.given("input()", stdin="lines")["value"], "lines")
         self.assertNotEqual(self.run_program("import sys; sys.stdin.buffer.raw.name")["value"], "<stdin>")
+
+    def test_standard_input_stays_open_while_nothing_reads_it(self):
+        streams = []
+        for number in (7, 7, 8, 0, 0):
+            self.run_program("import sys", stdin=number)
+            streams.append(sys.stdin)
+        first, second, third, fourth, fifth = streams
+        self.assertIs(first, second)
+        self.assertEqual(len({id(stream) for stream in (second, third, fourth, fifth)}), 4)
+        self.run_program("sys.stdin.close()", stdin=9)
+        self.run_program("pass", stdin=9)
+        self.assertFalse(sys.stdin.closed)
 
     def test_given_variables_are_set_and_stay(self):
         variables = {"x": ["plain", {"a": [1, 2.5, None]}], "y": ["plain", b"raw"]}

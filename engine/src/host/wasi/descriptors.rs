@@ -70,6 +70,11 @@ impl Descriptors {
         }
     }
 
+    /// Returns whether standard input is open and in its place.
+    pub(crate) fn has_stdin(&self) -> bool {
+        matches!(self.slots.first(), Some(Some(Open::Stdin)))
+    }
+
     pub(crate) fn get(&self, fd: u32) -> Result<&Open, Errno> {
         self.slots.get(fd as usize).and_then(Option::as_ref).ok_or(Errno::BadDescriptor)
     }

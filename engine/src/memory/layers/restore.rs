@@ -16,8 +16,14 @@ use crate::memory::{GuestMemory, MemoryState};
 /// Copied pages that a memory keeps when it goes back to its image. They don't fault again, but
 /// each is copied back every time: 1,024 take 0.3 ms, and simple programs touch 100 to 200.
 pub(super) const MOST_KEPT_PAGES: usize = 1024;
-/// A page that no run has written to in this many runs is kept no longer.
-const MOST_IDLE_RUNS: u8 = 16;
+/// A page that no run has written to in this many runs is kept no longer: comparing it each time
+/// has then cost more than the fault that brings it back.
+pub(super) const MOST_IDLE_RUNS: u8 = 16;
+/// Idle pages that are kept longer, since a single fault costs more than comparing all of them: the
+/// reset after it has to ask the kernel which pages were copied.
+pub(super) const FEW_IDLE_PAGES: usize = 64;
+/// A page of few is kept no longer after this many runs.
+const MOST_IDLE_RUNS_OF_FEW: u8 = 200;
 /// Restores between two checks of whether a page that had changed at the last one changed again.
 const RESTORES_PER_CHECK: usize = 8;
 
@@ -152,6 +158,9 @@ impl GuestMemory {
         // Comparing takes as long as copying, so pages that the last run wrote to are just copied,
         // and compared only now and then.
         let is_checked = |page: usize| (page + round).is_multiple_of(RESTORES_PER_CHECK);
+        let most_idle_runs =
+            if state.idle_pages > FEW_IDLE_PAGES { MOST_IDLE_RUNS } else { MOST_IDLE_RUNS_OF_FEW };
+        state.idle_pages = 0;
         let mut unused: Vec<Range<usize>> = Vec::new();
         let within = |range: &Range<usize>| range.start..range.end.min(image.len());
         let pages = copied.iter().map(within).flat_map(pages_of);
@@ -181,7 +190,8 @@ impl GuestMemory {
                     }
                     let Some(idle) = idle else { continue };
                     *idle = if is_changed { 0 } else { *idle + 1 };
-                    if *idle > MOST_IDLE_RUNS {
+                    state.idle_pages += usize::from(!is_changed);
+                    if *idle > most_idle_runs {
                         *idle = 0;
                         match unused.last_mut() {
                             Some(last) if last.end == page => last.end += 1,

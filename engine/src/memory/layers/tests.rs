@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::restore::MOST_KEPT_PAGES;
+use super::restore::{FEW_IDLE_PAGES, MOST_IDLE_RUNS, MOST_KEPT_PAGES};
 use super::*;
 use crate::memory::WASM_PAGE_BYTES;
 use crate::memory::patch::{MemoryPatch, PagePatch};
@@ -12,6 +12,15 @@ use crate::memory::snapshot::Snapshot;
 use crate::memory::sys::FileView;
 
 const IMAGE_PAGES: usize = 64;
+
+/// An image of equal pages.
+fn plain_image(pages: usize) -> Arc<MemoryImage> {
+    use std::io::Write;
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&vec![3; pages * PAGE_BYTES]).unwrap();
+    let view = FileView::new(file).unwrap();
+    Arc::new(MemoryImage::new(view, 0..pages * PAGE_BYTES).unwrap())
+}
 
 /// An image of pages that differ from each other, in a file behind a header.
 fn image() -> Arc<MemoryImage> {
@@ -70,18 +79,41 @@ fn a_memory_goes_back_to_its_image_whatever_was_done_to_it() {
 
 #[test]
 fn more_pages_than_are_kept_go_back_as_well() {
-    use std::io::Write;
-    let len = 2 * MOST_KEPT_PAGES * PAGE_BYTES;
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(&vec![3; len]).unwrap();
-    let view = FileView::new(file).unwrap();
-    let image = Arc::new(MemoryImage::new(view, 0..len).unwrap());
+    let image = plain_image(2 * MOST_KEPT_PAGES);
     let memory = GuestMemory::over(Arc::clone(&image), true).unwrap();
-    memory.with_bytes(0, len as u32, |bytes| bytes.fill(4)).unwrap();
+    let len = image.bytes().len() as u32;
+    memory.with_bytes(0, len, |bytes| bytes.fill(4)).unwrap();
     let pristine = pristine(&image);
     memory.restore(&pristine).unwrap();
     assert!(everything(&memory) == image.bytes());
     assert_eq!(memory.patch().unwrap(), pristine);
+}
+
+#[test]
+fn idle_pages_are_kept_for_long_only_where_they_are_few() {
+    // Returns how many pages are copied after runs that write to one page, if one run before them
+    // wrote to `written` pages.
+    let kept = |written: usize| {
+        let image = plain_image(8 * FEW_IDLE_PAGES);
+        let memory = GuestMemory::over(Arc::clone(&image), true).unwrap();
+        let fill = |bytes: &mut [u8]| bytes.fill(4);
+        memory.with_bytes(0, (written * PAGE_BYTES) as u32, fill).unwrap();
+        let pristine = pristine(&image);
+        // A page is idle from the second check on, which comes within eight restores.
+        for _ in 0..2 * usize::from(MOST_IDLE_RUNS) {
+            memory.restore(&pristine).unwrap();
+            assert!(everything(&memory) == image.bytes());
+            poke(&memory, 0, 5);
+        }
+        memory.restore(&pristine).unwrap();
+        memory.state.lock().copied_bytes / PAGE_BYTES
+    };
+    // Without page tracking, every page may have changed.
+    if GuestMemory::over(plain_image(16), true).unwrap().state.lock().tracker.is_none() {
+        return;
+    }
+    assert_eq!(kept(FEW_IDLE_PAGES), FEW_IDLE_PAGES);
+    assert!(kept(4 * FEW_IDLE_PAGES) <= 1 + FEW_IDLE_PAGES);
 }
 
 #[test]

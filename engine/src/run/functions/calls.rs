@@ -186,7 +186,7 @@ impl Calls {
         if is_replayed {
             return Ok(ticket);
         }
-        let missing = format!("the host has no function `{name}`");
+        let missing = format!("the host has no function `{name}` for this job");
         let reply = Reply { calls: Arc::clone(self), ticket, function: name, is_answered: false };
         let Some(callee) = callee else {
             reply.answer(Err(HostError::new("AttributeError", missing)));

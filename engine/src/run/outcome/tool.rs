@@ -107,6 +107,14 @@ fn error_schema(_: &mut SchemaGenerator) -> Schema {
                 ],
             },
             "message": { "type": "string" },
+            "reason": {
+                "type": ["string", "null"],
+                "description": "Why the pool refused it, as one word.",
+            },
+            "retry_after": {
+                "type": "number",
+                "description": "In how many seconds the same job may be accepted.",
+            },
         },
         "required": ["kind", "message"],
     })

@@ -51,7 +51,7 @@ fn written(linked: &Linked) -> (tempfile::TempDir, FileView, FileView) {
     let open = |path: &Path| FileView::new(File::open(path).unwrap()).unwrap();
     let index = folder.path().join("test.module");
     std::fs::write(&index, &linked.index).unwrap();
-    let code = code_path(&index);
+    let code = index.with_extension("code");
     linked.code.write(&mut File::create(&code).unwrap()).unwrap();
     let views = (open(&index), open(&code));
     (folder, views.0, views.1)

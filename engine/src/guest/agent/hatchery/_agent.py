@@ -24,8 +24,8 @@ from hatchery._describe import describe_value, text_of
 from hatchery._host import bridge
 from hatchery._display import PLAIN, Displays
 from hatchery._image import prepare, reseed
-from hatchery._streams import clear, flush_files, flush_streams, new_main, open_stdin, put_back
-from hatchery._streams import reopen_streams, run_exit_functions
+from hatchery._streams import clear, flush_files, flush_streams, is_as_opened, new_main
+from hatchery._streams import open_stdin, put_back, reopen_streams, run_exit_functions
 from hatchery._values import data_fields, to_object
 from hatchery._wire import COMPILE_WORD, FETCH, HELLO, LAST, NO_ROOM, NO_VALUE, PREPARE_WORD
 from hatchery._wire import PROGRAM_BEGINS, PROGRAM_OVER, REHEARSE, REPLY, RESEED, TAKES_ALL_INTEGERS
@@ -53,8 +53,9 @@ class Agent:
         self._turns = 0
         # `sys.stdout` and `sys.stderr` as the last program left them, if it replaced them.
         self._replaced = {}
-        # Standard input for the next run, if it was opened in advance.
-        self._stdin = None
+        # Standard input as it was opened last, and the host's number for its state then; `None` if
+        # it was opened in advance, so that no run has had it.
+        self._stdin = self._stdin_number = None
         # Released when a program has used up all memory, so that some is left to report it.
         self._reserve = bytearray(RESERVE_BYTES)
         # An object created when the run began; and what remains after a run that leaves nothing
@@ -126,7 +127,7 @@ class Agent:
         except BaseException as error:
             # From an audit hook that an earlier program left, since `marshal` raises audit events.
             return reply_frame({"kind": "raised", **describe_barely(error)}, self._encode)
-        source, moment, cap, data_bytes, around, code = request
+        source, moment, cap, data_bytes, around, code, stdin = request
         del request
         if moment & RESEED:
             reseed(self._generators)
@@ -142,7 +143,7 @@ class Agent:
             streams.update(self._replaced)
         try:
             self._call(PROGRAM_BEGINS)
-            reply, buffers = self._run(source, code, moment, cap, data_bytes, around)
+            reply, buffers = self._run(source, code, moment, cap, data_bytes, around, stdin)
             self._call(PROGRAM_OVER)
         except KeyboardInterrupt as error:
             # It arrived after the program's end, while that was being described. The host raises it
@@ -158,6 +159,7 @@ class Agent:
             self._turns = 0
             # Replace the last run's input now, and not when the next run begins.
             sys.stdin = self._stdin = open_stdin()
+            self._stdin_number = None
             self._next_main = new_main()
             linecache.cache.pop("<job>", None)
         return reply if type(reply) is bytes else reply_frame(reply, self._encode, buffers)
@@ -179,7 +181,7 @@ class Agent:
         except Exception as error:
             raise MemoryError from error
 
-    def _run(self, source, code, moment, cap, data_bytes, around):
+    def _run(self, source, code, moment, cap, data_bytes, around, stdin):
         buffers, is_interrupted = [], False
         self._displays.begin(cap)
         try:
@@ -187,10 +189,10 @@ class Agent:
             if around:
                 name, args, env, given = around
                 around.clear()
-                filename = self._prepare(name, args, env, given)
+                filename = self._prepare(stdin, name, args, env, given)
                 del args, env
             else:
-                filename = self._prepare()
+                filename = self._prepare(stdin)
             try:
                 if not moment & LAST:
                     self._bridge.catch_up()
@@ -285,7 +287,7 @@ class Agent:
                     clear(holder)
             gc.collect()
 
-    def _prepare(self, filename=None, args=(), env=None, given=None):
+    def _prepare(self, stdin, filename=None, args=(), env=None, given=None):
         """Sets up what a process would be started with; returns the program's name."""
         self._turns += 1
         if filename is None:
@@ -301,11 +303,25 @@ class Agent:
             os.environ.clear()
             os.environ.update(self._base_environment)
             os.environ.update(env or {})
-        # A reader that saw the end of the last run's input would stay there.
-        sys.stdin, self._stdin = self._stdin or open_stdin(), None
+        self._put_stdin(stdin)
         if given is not None:
             self._place(given)
         return name
+
+    def _put_stdin(self, number):
+        """Sets standard input, at its beginning.
+
+        A reader that saw the end of the last run's input would stay there, so it is opened anew
+        unless the host's number says that nothing was read since. Opening writes to new pages.
+        """
+        if self._stdin is None or self._stdin_number is not None:
+            is_unread = number and number == self._stdin_number
+            if not is_unread or not is_as_opened(self._stdin):
+                self._stdin = open_stdin()
+        if self._stdin_number != number:
+            self._stdin_number = number
+        if sys.__dict__.get("stdin") is not self._stdin:
+            sys.stdin = self._stdin
 
     def _place(self, given):
         """Sets the program's script folder, working directory and standard input."""

@@ -67,7 +67,7 @@ def prepare(agent):
 
 def rehearse(agent, source, code):
     """Serves a made-up request, so that what a first run creates is part of the image."""
-    answer = encode_request((source, LAST | REHEARSE, 1000, 0, None, code))
+    answer = encode_request((source, LAST | REHEARSE, 1000, 0, None, code, 0))
     call, agent._call = agent._call, lambda frame: answer if frame == FETCH else b""
     main = agent.main
     agent.turn()

@@ -51,6 +51,18 @@ def open_stdin():
         return None
 
 
+def is_as_opened(stdin):
+    """Whether an unread stream of `open_stdin` is as it was.
+
+    A stream doesn't tell its `newline`, so that of `reconfigure` stays until something is read.
+    """
+    try:
+        is_open = not stdin.closed and not stdin.line_buffering
+        return is_open and stdin.encoding == "utf-8" and stdin.errors == "surrogateescape"
+    except Exception:  # for instance because it is detached
+        return False
+
+
 def flush_streams():
     streams, ours = sys.__dict__, OPENED
     out, err = streams.get("stdout"), streams.get("stderr")

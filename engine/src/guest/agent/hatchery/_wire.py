@@ -2,8 +2,8 @@
 
 A request comes in the format of `marshal`. The request for a run is a tuple: the source, the
 moment, the most bytes of a result and of its data; a list of the file's name, arguments,
-environment and optional fields, or `None` if all are empty; and the program's code, or `None` if it
-wasn't compiled ahead. A reply is a header in JSON and buffers of raw bytes.
+environment and optional fields, or `None` if all are empty; the program's code, or `None` if it
+wasn't compiled ahead; and the number of standard input's state, or 0. A reply is a header in JSON and buffers of raw bytes.
 """
 
 import json

@@ -85,7 +85,7 @@ fn private_errors_do_not_reach_the_program() {
         (1, failed.clone()),
         (2, failed),
         (3, raised(FAILURE, "the host function `panics` failed")),
-        (4, raised("AttributeError", "the host has no function `missing`")),
+        (4, raised("AttributeError", "the host has no function `missing` for this job")),
     ];
     assert_eq!(ended, expected);
 }

@@ -1,0 +1,64 @@
+//! Arguments of `hatchery serve`.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::batch::{parse_queue, parse_workers};
+use super::image::ImageArguments;
+use super::limits::LimitArguments;
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("ways").required(true).multiple(true))]
+pub(crate) struct ServeArguments {
+    /// Serve the process that started this one, in frames over standard input and output. The pool
+    /// ends when it closes the input.
+    #[arg(long, group = "ways")]
+    pub(crate) stdio: bool,
+
+    /// Listen at this Unix socket, for frames from processes of the same user.
+    #[arg(long, value_name = "PATH", group = "ways")]
+    pub(crate) unix: Option<PathBuf>,
+
+    /// Serve HTTP at this address, such as 127.0.0.1:8000; port 0 picks a free port. Also serves
+    /// agents at `/mcp`, and clients of SandboxFusion, E2B's code interpreter and Piston.
+    #[arg(long, value_name = "ADDR", group = "ways")]
+    pub(crate) http: Option<String>,
+
+    /// Read the tokens that HTTP requests need: a line for each, with the token, a blank and its
+    /// tenant, or the token of an administrator alone. Without it only this machine is served.
+    #[arg(long, value_name = "FILE", requires = "http")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// A name, beside the address, by which HTTP clients may call this server, such as that of a
+    /// proxy. Can be repeated.
+    #[arg(long, value_name = "NAME", requires = "http")]
+    pub(crate) host_name: Vec<String>,
+
+    /// The origin of a web page whose scripts may call this server, such as
+    /// `https://grafana.example`. Can be repeated.
+    #[arg(long, value_name = "ORIGIN", requires = "http")]
+    pub(crate) origin: Vec<String>,
+
+    /// Number of programs that run at once, or `MIN..MAX` to follow the load. Default: the number
+    /// of CPUs.
+    #[arg(long, value_name = "N", value_parser = parse_workers)]
+    pub(crate) workers: Option<RangeInclusive<usize>>,
+
+    /// Number of jobs that may wait while others run. Further ones are refused. Default: 10000.
+    #[arg(long, value_name = "N", value_parser = parse_queue)]
+    pub(crate) queue: Option<usize>,
+
+    /// How long jobs may take to end after SIGTERM, SIGHUP or Ctrl-C; then they are cancelled. A
+    /// second Ctrl-C cancels them at once.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10s")]
+    pub(crate) drain_time: Duration,
+
+    #[command(flatten)]
+    pub(crate) image: ImageArguments,
+
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
+}

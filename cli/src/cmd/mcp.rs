@@ -1,0 +1,77 @@
+//! `hatchery mcp`: serves a pool to an agent over standard input and output.
+
+use hatchery::config::EngineConfig;
+use hatchery::progress::Silent;
+use hatchery::python::PackageInfo;
+use hatchery::{Builder, Hatchery};
+use serve::Service;
+use serve::mcp::Stdio;
+use tokio::sync::oneshot;
+
+use crate::args::McpArguments;
+use crate::exit::Exit;
+use crate::{progress, signals};
+
+pub(crate) async fn run(arguments: McpArguments) -> anyhow::Result<Exit> {
+    let builder = Hatchery::builder().limits(arguments.limits.limits()).progress(progress::sink());
+    let mut builder = arguments.image.apply(builder)?;
+    if let Some(workers) = arguments.workers {
+        builder = builder.workers_between(workers);
+    }
+    let mut interrupts = signals::interrupts(2)?;
+    let mut endings = signals::endings()?;
+    let mut ending = std::pin::pin!(async {
+        tokio::select! {
+            exit = interrupts.first() => exit,
+            exit = endings.first() => exit,
+        }
+    });
+    let server = Stdio::new();
+    let (stop, stopped) = oneshot::channel::<()>();
+    // Clients give a server less time to answer than the first start on a machine takes.
+    let mut serving = std::pin::pin!(server.clone().serve(async {
+        let _ = stopped.await;
+    }));
+    let pool = tokio::select! {
+        served = &mut serving => {
+            served?;
+            return Ok(Exit::Success);
+        }
+        exit = &mut ending => return Ok(exit),
+        started = start(builder) => {
+            let (pool, packages) = started?;
+            server.provide(Service::new(pool.clone()), packages);
+            pool
+        }
+    };
+    let exit = tokio::select! {
+        served = &mut serving => {
+            served?;
+            Exit::Success
+        }
+        exit = &mut ending => {
+            let _ = stop.send(());
+            serving.await?;
+            exit
+        }
+    };
+    pool.abort().await;
+    Ok(exit)
+}
+
+/// Starts the pool, and lists what its programs can import.
+async fn start(builder: Builder) -> anyhow::Result<(Hatchery, Vec<PackageInfo>)> {
+    let pool = builder.start().await?;
+    let packages = packages(&pool).await?;
+    Ok((pool, packages))
+}
+
+/// Lists what programs of the pool can import.
+pub(crate) async fn packages(pool: &Hatchery) -> anyhow::Result<Vec<PackageInfo>> {
+    let mut packages = pool.image().map_or_else(Vec::new, |image| image.packages.clone());
+    let own = tokio::task::spawn_blocking(|| {
+        hatchery::python::packages(&EngineConfig::from_env(), &Silent)
+    });
+    packages.extend(own.await??);
+    Ok(packages)
+}

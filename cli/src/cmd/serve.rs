@@ -1,0 +1,198 @@
+//! `hatchery serve`: shares one pool among processes.
+
+use std::future::pending;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use hatchery::python::PackageInfo;
+use hatchery::{Builder, Hatchery};
+use serve::frames::{UnixServer, serve_stdio};
+use serve::http::{self, HttpConfig, Token};
+use serve::{Service, facades, mcp};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::args::ServeArguments;
+use crate::exit::{Exit, UsageError};
+use crate::{monitor, progress, signals, terminal};
+
+/// How long clients of HTTP may take to read the answers to what the pool has finished.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// Ctrl-C this often ends the process at once.
+const LAST_INTERRUPT: u32 = 3;
+
+/// Serves until a signal comes, the client of standard input ends it, or somebody drains the pool.
+pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
+    let mut interrupts = signals::interrupts(LAST_INTERRUPT)?;
+    let mut endings = signals::endings()?;
+    // Before the pool starts, so that an address that is in use is known at once. Who connects
+    // waits.
+    let unix = match &arguments.unix {
+        None => None,
+        Some(path) => {
+            let bound = UnixServer::bind(path).await;
+            Some(bound.with_context(|| UsageError("can't serve `--unix`".to_owned()))?)
+        }
+    };
+    let web = match &arguments.http {
+        None => None,
+        Some(address) => Some(Web::open(address, &arguments).await?),
+    };
+    let (service, packages) = {
+        let starting = start(builder(&arguments)?, web.is_some());
+        tokio::select! {
+            started = starting => started?,
+            exit = interrupts.first() => return Ok(exit),
+            exit = endings.first() => return Ok(exit),
+        }
+    };
+    let (stop, stopped) = watch::channel(false);
+    let unix = unix.map(|unix| {
+        terminal::note(format_args!("serving at {}", unix.path().display()));
+        tokio::spawn(unix.serve(service.clone()))
+    });
+    // Tasks of their own, so that a drain goes on with them.
+    let stdio = arguments.stdio.then(|| tokio::spawn(serve_stdio(service.clone())));
+    let mut web = web.map(|web| tokio::spawn(web.serve(service.clone(), packages, stopped)));
+    let stdio_ended = async {
+        match stdio {
+            Some(stdio) => stdio.await.context("the connection's task died"),
+            None => pending().await,
+        }
+    };
+    let web_ended = async {
+        match &mut web {
+            Some(web) => web.await.context("the server's task died"),
+            None => pending().await,
+        }
+    };
+    let (served, exit) = tokio::select! {
+        served = stdio_ended => (served?.map_err(anyhow::Error::from), Exit::Success),
+        served = web_ended => (served?, Exit::Success),
+        exit = interrupts.first() => (Ok(()), exit),
+        exit = endings.first() => (Ok(()), exit),
+        () = service.ended() => (Ok(()), Exit::Success),
+    };
+    // Whoever connects from now on finds nobody; connections that are open go on meanwhile.
+    unix.iter().for_each(|unix| unix.abort());
+    stop.send_replace(true);
+    if served.is_err() || arguments.stdio && matches!(exit, Exit::Success) {
+        service.abort().await;
+    } else {
+        tokio::select! {
+            () = service.drain(Some(arguments.drain_time)) => {}
+            _ = interrupts.more_than(1) => service.abort().await,
+        }
+    }
+    service.closed().await;
+    if let Some(web) = web
+        && !web.is_finished()
+    {
+        // Requests that were answered by the drain.
+        let _ = timeout(LAST_ANSWERS, web).await;
+    }
+    served?;
+    Ok(exit)
+}
+
+fn builder(arguments: &ServeArguments) -> anyhow::Result<Builder> {
+    let builder = Hatchery::builder().limits(arguments.limits.limits()).progress(progress::sink());
+    let mut builder = arguments.image.apply(builder)?;
+    if let Some(workers) = &arguments.workers {
+        builder = builder.workers_between(workers.clone());
+    }
+    if let Some(count) = arguments.queue {
+        builder = builder.queue_limit(count);
+    }
+    Ok(builder)
+}
+
+/// Starts the pool, and finds out which packages programs have, if somebody may ask.
+async fn start(
+    builder: Builder,
+    wants_packages: bool,
+) -> anyhow::Result<(Service, Vec<PackageInfo>)> {
+    let pool = builder.start().await?;
+    let packages = match wants_packages {
+        true => super::mcp::packages(&pool).await?,
+        false => Vec::new(),
+    };
+    Ok((Service::new(pool), packages))
+}
+
+/// A listener of HTTP, and what is known before the pool starts.
+struct Web {
+    listener: TcpListener,
+    config: HttpConfig,
+    ready: watch::Sender<bool>,
+}
+
+impl Web {
+    async fn open(address: &str, arguments: &ServeArguments) -> anyhow::Result<Self> {
+        let unusable = || {
+            UsageError(format!(
+                "can't serve HTTP at `{address}` (give `--http` an address of this machine with a \
+                 free port, such as 127.0.0.1:8000, or port 0 for any)"
+            ))
+        };
+        let listener = TcpListener::bind(address).await.with_context(unusable)?;
+        let tokens = match &arguments.token_file {
+            None => Vec::new(),
+            Some(path) => read_tokens(path)?,
+        };
+        if tokens.is_empty() && !listener.local_addr()?.ip().is_loopback() {
+            return Err(UsageError(format!(
+                "other machines could reach `{address}`: give tokens with `--token-file`, or an \
+                 address of this machine alone with `--http 127.0.0.1:8000`"
+            ))
+            .into());
+        }
+        let (ready, is_ready) = watch::channel(false);
+        let mut config = HttpConfig::new();
+        config.tokens = tokens;
+        config.hosts.clone_from(&arguments.host_name);
+        config.origins.clone_from(&arguments.origin);
+        config.metrics = monitor::metrics_page()?;
+        config.ready = Some(is_ready);
+        Ok(Self { listener, config, ready })
+    }
+
+    /// Serves until the pool has ended; no further connections once `stopped` is true.
+    async fn serve(
+        self,
+        service: Service,
+        packages: Vec<PackageInfo>,
+        mut stopped: watch::Receiver<bool>,
+    ) -> anyhow::Result<()> {
+        let Self { listener, mut config, ready } = self;
+        let address = listener.local_addr()?;
+        terminal::note(format_args!("serving HTTP at http://{address}"));
+        let body_bytes = config.body_bytes;
+        let agents = mcp::http(service.clone(), packages, config.hosts.clone(), body_bytes);
+        config.routes = facades::router(&service).route_service("/mcp", agents);
+        let testing = async {
+            service.test_itself().await.map_err(|problem| anyhow::anyhow!(problem.message))?;
+            ready.send_replace(true);
+            pending::<anyhow::Result<()>>().await
+        };
+        let stop = async {
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        };
+        tokio::select! {
+            served = http::serve(listener, service.clone(), config, stop) => Ok(served?),
+            failed = testing => failed,
+        }
+    }
+}
+
+fn read_tokens(path: &Path) -> anyhow::Result<Vec<Token>> {
+    let unusable = || UsageError(format!("can't read `--token-file {}`", path.display()));
+    let text = std::fs::read_to_string(path).with_context(unusable)?;
+    let tokens = Token::read(&text).with_context(unusable)?;
+    if tokens.is_empty() {
+        return Err(anyhow::anyhow!("it has no token").context(unusable()));
+    }
+    Ok(tokens)
+}

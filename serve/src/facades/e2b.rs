@@ -1,0 +1,219 @@
+//! The code interpreter of E2B: cells that run in contexts, and stream what they do.
+//!
+//! A context is a session. Cells without a context run in the default one of their tenant. The SDK
+//! speaks to port 49999, and with `E2B_DEBUG=true` to that of `localhost`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use hatchery::wire::{self, Problem, ProblemKind};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::answer::{json as json_answer, with_retry_after};
+use super::request::{Sender, Sent, Unreadable, body_limit};
+use super::run::submit;
+use crate::caller::Caller;
+use crate::service::Service;
+
+use self::contexts::{Context, Contexts, is_gone};
+use self::lines::{Cell, follow, restarted};
+
+mod contexts;
+mod lines;
+
+/// How long a cell tries to get into the pool's queue before it is refused.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The names of the one language.
+const NAMES: [&str; 3] = ["python", "python3", "py"];
+
+/// Serves a pool as E2B's code interpreter.
+pub fn router(service: Service) -> Router {
+    Router::new()
+        .route("/health", get(async || json_answer(StatusCode::OK, &json!("OK"))))
+        .route("/execute", post(execute))
+        .route("/contexts", get(list).post(create))
+        .route("/contexts/{id}", delete(remove))
+        .route("/contexts/{id}/restart", post(restart))
+        .layer(body_limit())
+        .with_state(Interpreter { service, contexts: Arc::default() })
+}
+
+#[derive(Clone)]
+struct Interpreter {
+    service: Service,
+    contexts: Arc<Contexts>,
+}
+
+#[derive(Deserialize)]
+struct Execute {
+    code: String,
+    context_id: Option<String>,
+    language: Option<String>,
+    env_vars: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+struct Create {
+    cwd: Option<String>,
+    language: Option<String>,
+}
+
+async fn execute(State(interpreter): State<Interpreter>, sent: Sent) -> Response {
+    let (caller, request) = match sent.read::<Execute>() {
+        Ok(read) => read,
+        Err(unreadable) => return invalid(&unreadable),
+    };
+    interpreter.execute(&caller, request).await.unwrap_or_else(|refused| *refused)
+}
+
+async fn list(State(interpreter): State<Interpreter>, Sender(caller): Sender) -> Response {
+    let contexts = interpreter.contexts.list(&caller);
+    let contexts: Vec<Value> = contexts.iter().map(|context| description(context)).collect();
+    json_answer(StatusCode::OK, &contexts.into())
+}
+
+async fn create(State(interpreter): State<Interpreter>, sent: Sent) -> Response {
+    let (caller, request) = match sent.read::<Create>() {
+        Ok(read) => read,
+        Err(unreadable) => return invalid(&unreadable),
+    };
+    if let Some(refused) = other_language(request.language.as_deref()) {
+        return refused;
+    }
+    match interpreter.contexts.open(&interpreter.service, &caller, request.cwd).await {
+        Ok(context) => json_answer(StatusCode::OK, &description(&context)),
+        Err(problem) => failed(&problem),
+    }
+}
+
+async fn remove(
+    State(interpreter): State<Interpreter>,
+    Path(id): Path<String>,
+    Sender(caller): Sender,
+) -> Response {
+    let Some(context) = interpreter.contexts.find(&caller, &id) else { return missing(&id) };
+    interpreter.contexts.remove(&interpreter.service, &caller, &context);
+    json_answer(StatusCode::OK, &Value::Null)
+}
+
+async fn restart(
+    State(interpreter): State<Interpreter>,
+    Path(id): Path<String>,
+    Sender(caller): Sender,
+) -> Response {
+    let Some(context) = interpreter.contexts.find(&caller, &id) else { return missing(&id) };
+    match interpreter.contexts.restart(&interpreter.service, &caller, &context).await {
+        Ok(()) => json_answer(StatusCode::OK, &Value::Null),
+        Err(problem) => failed(&problem),
+    }
+}
+
+impl Interpreter {
+    async fn execute(&self, caller: &Caller, request: Execute) -> Result<Response, Box<Response>> {
+        if request.context_id.is_some() && request.language.is_some() {
+            let message = "Only one of context_id or language can be provided";
+            return Err(text(StatusCode::BAD_REQUEST, message).into());
+        }
+        if let Some(refused) = other_language(request.language.as_deref()) {
+            return Err(refused.into());
+        }
+        let refused = |problem: Problem| Box::new(failed(&problem));
+        let Some(id) = &request.context_id else {
+            // The pool closes idle sessions; then the default context is a new one.
+            let context = self.contexts.default(&self.service, caller).await.map_err(refused)?;
+            return match self.run(caller, &request, &context).await {
+                Err(problem) if is_gone(&problem) => {
+                    self.contexts.remove(&self.service, caller, &context);
+                    let context = self.contexts.default(&self.service, caller).await;
+                    let context = context.map_err(refused)?;
+                    self.run(caller, &request, &context).await.map_err(refused)
+                }
+                ran => ran.map_err(refused),
+            };
+        };
+        let context = self.contexts.find(caller, id).ok_or_else(|| Box::new(missing(id)))?;
+        self.run(caller, &request, &context).await.map_err(|problem| {
+            if is_gone(&problem) {
+                self.contexts.remove(&self.service, caller, &context);
+                return missing(id).into();
+            }
+            refused(problem)
+        })
+    }
+
+    async fn run(
+        &self,
+        caller: &Caller,
+        request: &Execute,
+        context: &Context,
+    ) -> Result<Response, Problem> {
+        let job = wire::Job {
+            env: request.env_vars.clone().unwrap_or_default(),
+            ..wire::Job::code(&request.code)
+        };
+        let mut job = caller.job(job)?.keep_files().prompt();
+        let place = Arc::clone(&context.room).try_acquire_owned().map_err(|_| {
+            let message = "too many cells of this context wait for their turn";
+            Problem::new(ProblemKind::Refused, message).with_reason("cells")
+        })?;
+        let ended = context.ended.subscribe();
+        let turn = Arc::clone(&context.turn).lock_owned().await;
+        if ended.has_changed().unwrap_or(true) {
+            return Ok(restarted());
+        }
+        if turn.is_fresh {
+            job = job.workdir(&context.cwd).map_err(|error| error.problem())?;
+        }
+        let session = context.session();
+        let ticket = submit(&self.service, caller, &job, Some(&session), PATIENCE).await?;
+        Ok(follow(Cell { ticket, turn, place, ended }))
+    }
+}
+
+fn description(context: &Context) -> Value {
+    json!({ "id": context.id, "language": "python", "cwd": context.cwd })
+}
+
+/// The answer to a request for another language than Python.
+fn other_language(language: Option<&str>) -> Option<Response> {
+    let other = language.filter(|language| !NAMES.contains(&language.to_lowercase().as_str()))?;
+    let message = format!("the language {other:?} isn't supported: this server runs python");
+    Some(text(StatusCode::BAD_REQUEST, &message))
+}
+
+fn missing(id: &str) -> Response {
+    text(StatusCode::NOT_FOUND, &format!("Context {id} not found"))
+}
+
+fn failed(problem: &Problem) -> Response {
+    let message = &problem.message;
+    match problem.kind {
+        ProblemKind::Usage => text(StatusCode::BAD_REQUEST, message),
+        ProblemKind::Refused => {
+            with_retry_after(text(StatusCode::TOO_MANY_REQUESTS, message), problem)
+        }
+        _ => text(StatusCode::INTERNAL_SERVER_ERROR, message),
+    }
+}
+
+/// The answer to a request that can't be read.
+fn invalid(unreadable: &Unreadable) -> Response {
+    let status = match unreadable.status {
+        StatusCode::PAYLOAD_TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    let detail = json!([{ "type": "invalid", "loc": ["body"], "msg": unreadable.message }]);
+    json_answer(status, &json!({ "detail": detail }))
+}
+
+fn text(status: StatusCode, message: &str) -> Response {
+    (status, message.to_owned()).into_response()
+}

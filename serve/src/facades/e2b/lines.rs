@@ -1,0 +1,213 @@
+//! The answer to a cell: lines of JSON, as they come.
+
+use std::pin::Pin;
+use std::task::{Context as Polling, Poll};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::body::{Body, Bytes};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use futures_util::Stream as Streaming;
+use hatchery::event::{EventKind, Events, Stream};
+use hatchery::{Outcome, Ticket};
+use serde_json::{Map, Value, json};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, mpsc, oneshot, watch};
+
+use super::super::ending::{failure, forms, result};
+use super::contexts::Turn;
+
+/// Lines that wait for a slow client. What else it hasn't read yet, the job keeps within its limits.
+const MOST_LINES: usize = 16;
+
+/// The members of a result, by the types of its forms.
+const MEMBERS: [(&str, &str); 11] = [
+    ("text/plain", "text"),
+    ("text/html", "html"),
+    ("text/markdown", "markdown"),
+    ("image/svg+xml", "svg"),
+    ("image/png", "png"),
+    ("image/jpeg", "jpeg"),
+    ("application/pdf", "pdf"),
+    ("text/latex", "latex"),
+    ("application/json", "json"),
+    ("application/javascript", "javascript"),
+    ("e2b/data", "data"),
+];
+
+/// A cell that runs, and what it holds meanwhile.
+pub(super) struct Cell {
+    pub(super) ticket: Ticket,
+    pub(super) turn: OwnedMutexGuard<Turn>,
+    pub(super) place: OwnedSemaphorePermit,
+    pub(super) ended: watch::Receiver<u64>,
+}
+
+/// The body of an answer.
+struct Lines(mpsc::Receiver<Bytes>);
+
+impl Streaming for Lines {
+    type Item = Result<Bytes, std::convert::Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, polling: &mut Polling<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(polling).map(|line| line.map(Ok))
+    }
+}
+
+/// Why a cell ended.
+enum End {
+    Itself(Box<Outcome>),
+    /// Its context was restarted or removed.
+    Restarted,
+}
+
+/// Follows a cell, and answers with what happens in it. If the client goes away, the cell is
+/// interrupted.
+pub(super) fn follow(cell: Cell) -> Response {
+    let (lines, body) = mpsc::channel(MOST_LINES);
+    tokio::spawn(async move {
+        let Cell { ticket, mut turn, place, ended } = cell;
+        turn.count += 1;
+        let (events, count) = (ticket.events(), turn.count);
+        let (end, ending) = oneshot::channel();
+        let watching = watch(ticket, turn, ended, lines.clone(), end);
+        tokio::join!(watching, tell(events, count, ending, lines));
+        drop(place);
+    });
+    answer(Body::from_stream(Lines(body)))
+}
+
+/// Answers for a cell that was given up before it ran.
+pub(super) fn restarted() -> Response {
+    answer(Body::from(line(&error("ContextRestarting", "Context was restarted", ""))))
+}
+
+fn answer(body: Body) -> Response {
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response()
+}
+
+/// Waits for the end of a cell, and brings it about if nobody wants it any more. The next cell
+/// doesn't wait until the client has read everything.
+async fn watch(
+    mut ticket: Ticket,
+    mut turn: OwnedMutexGuard<Turn>,
+    mut ended: watch::Receiver<u64>,
+    lines: mpsc::Sender<Bytes>,
+    end: oneshot::Sender<End>,
+) {
+    let mut is_restarted = false;
+    let outcome = tokio::select! {
+        outcome = ticket.outcome() => Some(outcome),
+        () = lines.closed() => {
+            ticket.interrupt();
+            None
+        }
+        _ = ended.changed() => {
+            is_restarted = true;
+            ticket.stop();
+            None
+        }
+    };
+    let outcome = match outcome {
+        Some(outcome) => outcome,
+        // A program that catches the interrupt may have a while to go, unless it is restarted.
+        None => tokio::select! {
+            outcome = ticket.outcome() => outcome,
+            _ = ended.changed(), if !is_restarted => {
+                ticket.stop();
+                ticket.outcome().await
+            }
+        },
+    };
+    turn.is_fresh &= outcome.session_restored;
+    // The client may be gone.
+    let _ = end.send(if is_restarted { End::Restarted } else { End::Itself(Box::new(outcome)) });
+}
+
+async fn tell(
+    mut events: Events,
+    count: u64,
+    ending: oneshot::Receiver<End>,
+    lines: mpsc::Sender<Bytes>,
+) {
+    let number = json!({ "type": "number_of_executions", "execution_count": count });
+    let mut is_there = lines.send(line(&number)).await.is_ok();
+    while is_there && let Some(event) = events.next().await {
+        let value = match event.kind {
+            EventKind::Output { stream, bytes } => output(stream, &bytes),
+            EventKind::Display(bundle) => result_line(forms(&bundle), false),
+            _ => continue,
+        };
+        is_there = lines.send(line(&value)).await.is_ok();
+    }
+    let last = match ending.await {
+        Ok(End::Itself(outcome)) => last(&outcome),
+        _ => Some(error("ContextRestarting", "Context was restarted", "")),
+    };
+    if let Some(last) = last {
+        let _ = lines.send(line(&last)).await;
+    }
+}
+
+/// The value of a cell, or how it failed.
+fn last(outcome: &Outcome) -> Option<Value> {
+    match failure(outcome) {
+        Some(ending) => Some(error(&ending.name, &ending.value, &ending.traceback)),
+        None => result(outcome).map(|forms| result_line(forms, true)),
+    }
+}
+
+fn line(value: &Value) -> Bytes {
+    let mut line = value.to_string();
+    line.push('\n');
+    line.into()
+}
+
+fn output(stream: Stream, bytes: &[u8]) -> Value {
+    let name = match stream {
+        Stream::Stdout => "stdout",
+        Stream::Stderr => "stderr",
+    };
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let timestamp = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+    json!({ "type": name, "text": String::from_utf8_lossy(bytes), "timestamp": timestamp })
+}
+
+fn error(name: &str, value: &str, traceback: &str) -> Value {
+    json!({ "type": "error", "name": name, "value": value, "traceback": traceback })
+}
+
+fn result_line(mut forms: Map<String, Value>, is_main: bool) -> Value {
+    let mut line = json!({ "type": "result", "is_main_result": is_main });
+    for (mime_type, member) in MEMBERS {
+        if let Some(form) = forms.remove(mime_type) {
+            line[member] = if member == "text" { unquoted(form) } else { form };
+        }
+    }
+    if !forms.is_empty() {
+        line["extra"] = forms.into();
+    }
+    line
+}
+
+/// The text of a string is without its quotes, as E2B has it.
+fn unquoted(text: Value) -> Value {
+    let inner = text.as_str().and_then(|text| text.strip_prefix('\'')?.strip_suffix('\''));
+    inner.map(Value::from).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_have_their_forms_by_name() {
+        let forms = [("text/plain", "'a'"), ("text/html", "<b>"), ("text/x", "other")];
+        let forms = forms.into_iter().map(|(name, text)| (name.to_owned(), text.into())).collect();
+        let expected = json!({
+            "type": "result", "is_main_result": true, "text": "a", "html": "<b>",
+            "extra": { "text/x": "other" },
+        });
+        assert_eq!(result_line(forms, true), expected);
+        assert_eq!([unquoted("'".into()), unquoted("[1]".into())], ["'", "[1]"]);
+    }
+}

@@ -1,0 +1,219 @@
+//! `POST /run_jupyter`: cells in one session, which is closed afterwards.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use hatchery::wire::{self, Problem, ProblemKind};
+use hatchery::{LimitKind, Outcome, Verdict};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::super::answer::json as json_answer;
+use super::super::ending::{failure, forms, result};
+use super::super::request::{Sent, from_base64, plain, seconds, to_base64, unguessable};
+use super::super::run::{fault, submit};
+use super::{SPARE, failed, inputs, invalid};
+use crate::caller::Caller;
+use crate::service::Service;
+
+/// How often cells are run that fail by our fault. Each time they begin in a new session.
+const MOST_RUNS: u32 = 3;
+
+#[derive(Deserialize)]
+pub(super) struct RunJupyter {
+    cells: Vec<String>,
+    /// 0 for no limit but the total.
+    #[serde(default)]
+    cell_timeout: f64,
+    #[serde(default = "total")]
+    total_timeout: f64,
+    #[serde(default)]
+    kernel: Kernel,
+    #[serde(default)]
+    files: BTreeMap<String, Option<String>>,
+    #[serde(default)]
+    fetch_files: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+enum Kernel {
+    #[default]
+    #[serde(rename = "python3")]
+    Python3,
+}
+
+fn total() -> f64 {
+    45.0
+}
+
+/// What the cells left.
+struct Notebook {
+    cells: Vec<Value>,
+    /// The time that they took.
+    wall: Duration,
+    files: BTreeMap<String, String>,
+    /// Why not all of them ran to their ends.
+    end: Option<End>,
+}
+
+enum End {
+    /// The time of all cells was up.
+    Late,
+    /// A cell took the session with it.
+    Lost(String),
+}
+
+/// A session that is closed when its request is over, or given up.
+struct Opened<'a> {
+    service: &'a Service,
+    caller: &'a Caller,
+    name: String,
+}
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        // Whoever closed it before did the same.
+        let _ = self.service.close(self.caller, &self.name);
+    }
+}
+
+pub(super) async fn run_jupyter(State(service): State<Service>, sent: Sent) -> Response {
+    let (caller, request) = match sent.read::<RunJupyter>() {
+        Ok(read) => read,
+        Err(unreadable) => return invalid(&unreadable),
+    };
+    let Kernel::Python3 = request.kernel;
+    let total = seconds(request.total_timeout);
+    let tries = async {
+        for _ in 1..MOST_RUNS {
+            match run_cells(&service, &caller, &request, total).await {
+                Err(problem) if problem.kind == ProblemKind::Sandbox => {}
+                ended => return ended,
+            }
+        }
+        run_cells(&service, &caller, &request, total).await
+    };
+    let late = || Problem::new(ProblemKind::Refused, "the cells didn't end in time");
+    match timeout(total + SPARE, tries).await.unwrap_or_else(|_| Err(late())) {
+        Ok(notebook) => json_answer(StatusCode::OK, &answer(notebook)),
+        Err(problem) => failed(&problem, json!({ "driver": null, "cells": [] })),
+    }
+}
+
+async fn run_cells(
+    service: &Service,
+    caller: &Caller,
+    request: &RunJupyter,
+    total: Duration,
+) -> Result<Notebook, Problem> {
+    let mut files = inputs(&request.files)?;
+    let name = format!("jupyter-{}", unguessable());
+    service.open(caller, &name).await?;
+    let opened = Opened { service, caller, name };
+    let mut notebook =
+        Notebook { cells: Vec::new(), wall: Duration::ZERO, files: BTreeMap::new(), end: None };
+    for cell in &request.cells {
+        let left = total.saturating_sub(notebook.wall);
+        let limit = match request.cell_timeout > 0.0 {
+            true => seconds(request.cell_timeout).min(left),
+            false => left,
+        };
+        let job = wire::Job {
+            files: std::mem::take(&mut files),
+            timeout: Some(limit.max(seconds(0.0))),
+            ..wire::Job::code(cell)
+        };
+        let job = caller.job(job)?.keep_files().prompt();
+        let mut ticket = match submit(service, caller, &job, Some(&opened.name), SPARE).await {
+            Ok(ticket) => ticket,
+            Err(problem) if is_gone(&problem) => {
+                notebook.end = Some(End::Lost(problem.message));
+                break;
+            }
+            Err(problem) => return Err(problem),
+        };
+        let outcome = ticket.outcome().await;
+        if let Some(problem) = fault(&outcome) {
+            return Err(problem);
+        }
+        notebook.wall += outcome.usage.wall;
+        notebook.cells.push(cell_result(&outcome));
+        let is_cut =
+            matches!(&outcome.verdict, Verdict::Limit(hit) if hit.limit == LimitKind::Wall);
+        if is_cut && notebook.wall >= total {
+            notebook.end = Some(End::Late);
+            break;
+        }
+    }
+    notebook.files = fetched(&opened, request).await?;
+    Ok(notebook)
+}
+
+fn is_gone(problem: &Problem) -> bool {
+    matches!(problem.reason.as_deref(), Some("session_gone" | "no_session"))
+}
+
+/// The files to fetch that are there, in base64.
+async fn fetched(
+    opened: &Opened<'_>,
+    request: &RunJupyter,
+) -> Result<BTreeMap<String, String>, Problem> {
+    if request.fetch_files.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    if request.cells.is_empty() {
+        let is_it = |asked: &str, path: &str| plain(asked) == plain(path);
+        let sent =
+            |asked: &str| request.files.iter().find(|(path, _)| is_it(asked, path))?.1.as_deref();
+        let found = |asked: &String| Some((asked.clone(), to_base64(&from_base64(sent(asked)?)?)));
+        return Ok(request.fetch_files.iter().filter_map(found).collect());
+    }
+    let workspace = match opened.service.workspace(opened.caller, &opened.name).await {
+        Ok(workspace) => workspace,
+        Err(problem) if is_gone(&problem) => return Ok(BTreeMap::new()),
+        Err(problem) => return Err(problem),
+    };
+    let found = |asked: &String| Some((asked.clone(), to_base64(&workspace.read(plain(asked))?)));
+    Ok(request.fetch_files.iter().filter_map(found).collect())
+}
+
+fn cell_result(outcome: &Outcome) -> Value {
+    let displays = outcome.displays.iter().map(forms);
+    let display: Vec<_> = displays.chain(result(outcome)).collect();
+    let error = failure(outcome).map(|ending| {
+        let lines: Vec<&str> = ending.traceback.lines().collect();
+        json!({ "ename": ending.name, "evalue": ending.value, "traceback": lines })
+    });
+    json!({
+        "stdout": outcome.stdout_text(),
+        "stderr": outcome.stderr_text(),
+        "display": display,
+        "error": error.into_iter().collect::<Vec<_>>(),
+    })
+}
+
+fn answer(notebook: Notebook) -> Value {
+    let (status, return_code, stderr) = match notebook.end {
+        None => ("Finished", Some(0), String::new()),
+        Some(End::Late) => ("TimeLimitExceeded", None, String::new()),
+        Some(End::Lost(message)) => ("Finished", Some(1), message),
+    };
+    json!({
+        "status": if return_code == Some(0) { "Success" } else { "Failed" },
+        "message": "",
+        "driver": {
+            "status": status,
+            "execution_time": notebook.wall.as_secs_f64(),
+            "return_code": return_code,
+            "stdout": "",
+            "stderr": stderr,
+        },
+        "cells": notebook.cells,
+        "executor_pod_name": null,
+        "files": notebook.files,
+    })
+}

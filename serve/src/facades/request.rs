@@ -1,0 +1,183 @@
+//! Reads requests: who sends them, and what they say.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderMap, StatusCode, header};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use serde::de::DeserializeOwned;
+
+use crate::caller::Caller;
+
+/// The largest body. Programs are limited by the pool; most of a large body are files in base64.
+const MOST_BODY_BYTES: usize = 64 << 20;
+
+/// The longest time that a request can ask for; the pool's own limit applies first.
+const MOST_SECONDS: f64 = 86_400.0;
+
+/// The shortest time of a job. Those servers take 0, too, which ends every program.
+const LEAST_SECONDS: f64 = 0.001;
+
+/// Limits the bodies of requests.
+pub(super) fn body_limit() -> DefaultBodyLimit {
+    DefaultBodyLimit::max(MOST_BODY_BYTES)
+}
+
+/// Who sends a request without a body.
+pub(super) struct Sender(pub(super) Caller);
+
+impl<S: Send + Sync> FromRequestParts<S> for Sender {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(caller(&parts.extensions)))
+    }
+}
+
+/// A request with a body.
+pub(super) struct Sent {
+    pub(super) caller: Caller,
+    body: Result<Bytes, Unreadable>,
+}
+
+/// Why a request can't be read.
+pub(super) struct Unreadable {
+    /// 400 for JSON of another form, 413 for a body that is too large, 415 for one of another type.
+    pub(super) status: StatusCode,
+    pub(super) message: String,
+}
+
+impl<S: Send + Sync> FromRequest<S> for Sent {
+    type Rejection = Infallible;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Infallible> {
+        let caller = caller(request.extensions());
+        let body = match is_json(request.headers()) {
+            true => Bytes::from_request(request, state).await.map_err(|rejection| Unreadable {
+                status: rejection.status(),
+                message: rejection.body_text(),
+            }),
+            // A page of another site can send texts without asking first, but not this type.
+            false => Err(Unreadable {
+                status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                message: "requests must be of type application/json".to_owned(),
+            }),
+        };
+        Ok(Self { caller, body })
+    }
+}
+
+impl Sent {
+    /// Reads the body.
+    pub(super) fn read<T: DeserializeOwned>(self) -> Result<(Caller, T), Unreadable> {
+        let sent = serde_json::from_slice(&self.body?);
+        let sent = sent.map_err(|error| Unreadable {
+            status: StatusCode::BAD_REQUEST,
+            message: error.to_string(),
+        })?;
+        Ok((self.caller, sent))
+    }
+}
+
+/// The foreign clients say limits that they don't mean as a request for more, such as 1 GiB of
+/// memory for every job, so even an owner only lowers them here.
+fn caller(extensions: &Extensions) -> Caller {
+    extensions.get::<Caller>().cloned().unwrap_or_else(Caller::owner).lowering_only()
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = sent.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+/// Returns a time of a job.
+pub(super) fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.clamp(LEAST_SECONDS, MOST_SECONDS))
+}
+
+/// Returns bytes of memory within what a guest can have; `None` if there is no limit.
+pub(super) fn memory(bytes: f64) -> Option<u64> {
+    // From what CPython needs to what it can address.
+    (bytes > 0.0).then(|| bytes.clamp((32 << 20) as f64, (4u64 << 30) as f64) as u64)
+}
+
+/// Decodes base64 as clients wrap it: with line ends.
+pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let digits: String = text.split_ascii_whitespace().collect();
+    BASE64_STANDARD.decode(digits).ok()
+}
+
+/// Encodes as base64.
+pub(super) fn to_base64(bytes: &[u8]) -> String {
+    BASE64_STANDARD.encode(bytes)
+}
+
+/// Returns a path of a file relative to the working directory without `./`.
+pub(super) fn plain(path: &str) -> &str {
+    let mut path = path;
+    while let Some(rest) = path.strip_prefix("./") {
+        path = rest;
+    }
+    path
+}
+
+/// Returns 128 random bits as text, which nobody can guess.
+///
+/// # Panics
+/// The system has no random numbers.
+pub(super) fn unguessable() -> String {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("Linux gives random numbers");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_memory_are_brought_into_range() {
+        for (given, expected) in [(-1.0, 0.001), (0.0, 0.001), (2.5, 2.5), (1e300, 86_400.0)] {
+            assert_eq!(seconds(given), Duration::from_secs_f64(expected), "{given}");
+        }
+        for (given, expected) in
+            [(-1.0, None), (0.0, None), (1.0, Some(32 << 20)), (1e300, Some(4 << 30))]
+        {
+            assert_eq!(memory(given), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn base64_may_be_wrapped_but_not_broken() {
+        assert_eq!(from_base64("Zm9v\r\nZg==\n").as_deref(), Some(b"foof".as_slice()));
+        for broken in ["Zg", "Z", "Zm-_", "é"] {
+            assert_eq!(from_base64(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn only_json_is_read() {
+        let headers = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, value.parse().unwrap());
+            headers
+        };
+        for json in ["application/json", "Application/JSON; charset=utf-8"] {
+            assert!(is_json(&headers(json)), "{json}");
+        }
+        for other in ["text/plain", "application/jsonp", "application/x-www-form-urlencoded"] {
+            assert!(!is_json(&headers(other)), "{other}");
+        }
+        assert!(!is_json(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn ids_differ() {
+        let ids = [unguessable(), unguessable()];
+        assert!(ids[0] != ids[1] && ids.iter().all(|id| id.len() == 32), "{ids:?}");
+    }
+}

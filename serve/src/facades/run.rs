@@ -1,0 +1,197 @@
+//! Runs jobs whose callers don't try again themselves, or not well: refusals for load and failures of
+//! ours are tried again here.
+
+use std::time::Duration;
+
+use hatchery::error::chain;
+use hatchery::event::{EventKind, Events};
+use hatchery::wire::{Problem, ProblemKind};
+use hatchery::{Job, LimitKind, Outcome, Ticket, Verdict};
+use tokio::time::timeout;
+
+use crate::caller::Caller;
+use crate::service::Service;
+
+/// How often a job is run whose runs fail by our fault. The pool tries again itself before that.
+const MOST_RUNS: u32 = 3;
+
+/// The shortest and the longest pause before a refused job is submitted again.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Refusals that more time may change.
+const PASSING: [&str; 8] = [
+    "queue_full",
+    "queue_bytes",
+    "tenant_queue_full",
+    "tenant_queue_bytes",
+    "deadline",
+    "memory",
+    "no_worker",
+    "sessions",
+];
+
+/// A job that has ended.
+pub(super) struct Ran {
+    pub(super) outcome: Outcome,
+    events: Events,
+}
+
+impl Ran {
+    /// Returns both streams together, as they were written.
+    pub(super) async fn output(&mut self) -> Vec<u8> {
+        let mut output = Vec::new();
+        while let Some(event) = self.events.next().await {
+            match event.kind {
+                EventKind::Output { bytes, .. } => output.extend(bytes),
+                EventKind::Retried => output.clear(),
+                _ => {}
+            }
+        }
+        output
+    }
+}
+
+/// Runs a job in a fresh interpreter. The outcome is the program's: neither the load nor a failure of
+/// the sandbox decided it.
+///
+/// # Errors
+/// It was refused or failed for as long as `patience`, or invalid.
+pub(super) async fn run(
+    service: &Service,
+    caller: &Caller,
+    job: &Job,
+    patience: Duration,
+) -> Result<Ran, Problem> {
+    let tries = async {
+        for _ in 1..MOST_RUNS {
+            match run_once(service, caller, job).await {
+                Err(problem) if is_ours(&problem) => pause(&problem).await,
+                ended => return ended,
+            }
+        }
+        run_once(service, caller, job).await
+    };
+    timeout(patience, tries).await.unwrap_or_else(|_| Err(late(patience)))
+}
+
+async fn run_once(service: &Service, caller: &Caller, job: &Job) -> Result<Ran, Problem> {
+    let mut ticket = submitted(service, caller, job, None).await?;
+    let outcome = ticket.outcome().await;
+    match fault(&outcome) {
+        Some(problem) => Err(problem),
+        None => Ok(Ran { outcome, events: ticket.events() }),
+    }
+}
+
+/// Submits a job, again and again while the pool refuses it for its load.
+///
+/// # Errors
+/// It was refused for as long as `patience`, or for another reason.
+pub(super) async fn submit(
+    service: &Service,
+    caller: &Caller,
+    job: &Job,
+    session: Option<&str>,
+    patience: Duration,
+) -> Result<Ticket, Problem> {
+    let tries = submitted(service, caller, job, session);
+    timeout(patience, tries).await.unwrap_or_else(|_| Err(late(patience)))
+}
+
+async fn submitted(
+    service: &Service,
+    caller: &Caller,
+    job: &Job,
+    session: Option<&str>,
+) -> Result<Ticket, Problem> {
+    loop {
+        match service.submit(caller, job.clone(), session).await {
+            Err(problem) if is_passing(&problem) => pause(&problem).await,
+            submitted => return submitted,
+        }
+    }
+}
+
+/// Returns whether a refusal may pass.
+pub(super) fn is_passing(problem: &Problem) -> bool {
+    let reason = problem.reason.as_deref();
+    problem.kind == ProblemKind::Refused && reason.is_some_and(|reason| PASSING.contains(&reason))
+}
+
+/// Returns whether the job isn't to blame, so that it may succeed here or elsewhere later.
+pub(super) fn is_ours(problem: &Problem) -> bool {
+    matches!(problem.kind, ProblemKind::Refused | ProblemKind::Sandbox | ProblemKind::Cancelled)
+}
+
+/// Returns why an outcome says nothing about the program, if it doesn't.
+pub(super) fn fault(outcome: &Outcome) -> Option<Problem> {
+    let is_short_of_memory = |limit| limit == LimitKind::PoolMemory;
+    match &outcome.verdict {
+        Verdict::SandboxFailed(failure) => {
+            // Files that don't fit are the job's own.
+            let kind = match failure {
+                hatchery::SandboxFailure::Workspace { .. } => ProblemKind::Usage,
+                _ => ProblemKind::Sandbox,
+            };
+            Some(Problem::new(kind, chain(failure).to_string()))
+        }
+        Verdict::Cancelled => {
+            Some(Problem::new(ProblemKind::Cancelled, "the job was cancelled by the server"))
+        }
+        Verdict::Limit(hit) if is_short_of_memory(hit.limit) => Some(short_of_memory()),
+        _ if !outcome.passed()
+            && outcome.limits_met.iter().any(|hit| is_short_of_memory(hit.limit)) =>
+        {
+            Some(short_of_memory())
+        }
+        _ => None,
+    }
+}
+
+fn short_of_memory() -> Problem {
+    let message = "the pool had less memory left than the job's limit, and the program needed more";
+    Problem::new(ProblemKind::Refused, message).with_reason("memory")
+}
+
+fn late(patience: Duration) -> Problem {
+    let message =
+        format!("the job didn't end within {} s, time in the queue included", patience.as_secs());
+    Problem::new(ProblemKind::Refused, message).with_reason("deadline")
+}
+
+#[expect(clippy::disallowed_methods, reason = "the load that it waits out is measured in time")]
+async fn pause(problem: &Problem) {
+    let asked = problem.retry_after.and_then(|time| Duration::try_from_secs_f64(time).ok());
+    let pause = asked.unwrap_or(SHORTEST_PAUSE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+    tokio::time::sleep(pause).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery::SandboxFailure;
+
+    use super::*;
+
+    #[test]
+    fn only_what_more_time_may_change_is_tried_again() {
+        let refused = |reason: &str| Problem::new(ProblemKind::Refused, "").with_reason(reason);
+        for reason in PASSING {
+            assert!(is_passing(&refused(reason)), "{reason}");
+        }
+        for reason in ["shutting_down", "session_gone", "session_busy", "other_process"] {
+            assert!(!is_passing(&refused(reason)), "{reason}");
+        }
+        let invalid = Problem::new(ProblemKind::Usage, "").with_reason("queue_full");
+        assert!(!is_passing(&invalid) && !is_ours(&invalid));
+    }
+
+    #[test]
+    fn faults_of_the_sandbox_are_not_outcomes_of_the_program() {
+        let kind = |verdict| fault(&Outcome::not_run(verdict)).map(|problem| problem.kind);
+        let failed = SandboxFailure::HostPanic("x".to_owned());
+        assert_eq!(kind(Verdict::SandboxFailed(failed)), Some(ProblemKind::Sandbox));
+        assert_eq!(kind(Verdict::Cancelled), Some(ProblemKind::Cancelled));
+        assert_eq!(kind(Verdict::Exited { code: 134, message: None }), None);
+    }
+}

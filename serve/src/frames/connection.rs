@@ -1,0 +1,209 @@
+//! One connection: takes its requests in order.
+
+use std::time::Duration;
+
+use hatchery::decision::NextDecision;
+use hatchery::error::chain;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite, BufReader};
+use tokio::time::timeout;
+use wire::message::{ClientMessage, Event, RequestId, ServerMessage};
+use wire::{Problem, ProblemKind, VERSION};
+
+use super::client::{Client, Command};
+use super::codec::{self, Frame, FrameError};
+use super::data::Attached;
+use super::outbox::{Gone, Outbox};
+use super::{ConnectionError, run, session};
+use crate::caller::Caller;
+use crate::service::Service;
+
+/// How long a client that has ended its side may take to read what is left.
+const LAST_WRITES: Duration = Duration::from_secs(5);
+/// Requests of one connection at once, jobs included.
+const MOST_REQUESTS: usize = 16_384;
+
+pub(super) async fn serve(
+    service: Service,
+    caller: Caller,
+    reader: impl AsyncRead + Unpin + Send,
+    writer: impl AsyncWrite + Unpin + Send + 'static,
+) -> Result<(), ConnectionError> {
+    let connected = service.connect();
+    let (outbox, inbox) = Outbox::new();
+    let mut writing = tokio::spawn(inbox.write_to(writer));
+    let mut client = Client::new(service.clone(), caller, outbox.clone());
+    let ended = tokio::select! {
+        ended = client.take_all(BufReader::with_capacity(64 << 10, reader)) => ended,
+        // The client doesn't read any more, so nothing that it still asks for reaches it.
+        _ = &mut writing => Ok(()),
+        // Its jobs have ended. What it asked for before is answered.
+        () = service.ended() => {
+            let answers = async { while client.tasks.join_next().await.is_some() {} };
+            let _ = timeout(LAST_WRITES, answers).await;
+            Ok(())
+        }
+    };
+    if let Err(error) = &ended {
+        let problem = Problem::new(ProblemKind::Usage, chain(error).to_string());
+        let _ = outbox.send(&ServerMessage::Refused { id: None, problem }, &[]).await;
+    }
+    drop((client, outbox));
+    if !writing.is_finished() && timeout(LAST_WRITES, &mut writing).await.is_err() {
+        writing.abort();
+    }
+    drop(connected);
+    ended.map_err(ConnectionError)
+}
+
+impl Client {
+    /// Takes frames until the client ends the stream.
+    async fn take_all(&mut self, mut reader: impl AsyncRead + Unpin) -> Result<(), FrameError> {
+        let mut is_greeted = false;
+        while let Some(frame) = codec::read(&mut reader).await? {
+            while self.tasks.try_join_next().is_some() {}
+            // Before the first of its own mistakes, a client of another version learns of that.
+            let taken = match self.take(frame, &mut is_greeted).await {
+                Ok(()) => Ok(()),
+                Err((id, problem)) => {
+                    self.outbox.send(&ServerMessage::Refused { id, problem }, &[]).await
+                }
+            };
+            if let Err(Gone) = taken {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn take(
+        &mut self,
+        frame: Frame,
+        is_greeted: &mut bool,
+    ) -> Result<(), (Option<RequestId>, Problem)> {
+        let Frame { message, attachments } = frame;
+        let id = message.get("id").cloned().and_then(|id| serde_json::from_value(id).ok());
+        let refused = |problem| (id.clone(), problem);
+        let usage = |text: String| (id.clone(), Problem::new(ProblemKind::Usage, text));
+        let message: ClientMessage = serde_json::from_value(message)
+            .map_err(|error| usage(format!("the message is invalid: {error}")))?;
+        if let ClientMessage::Hello { version } = message {
+            if version != VERSION {
+                return Err(usage(format!(
+                    "this server speaks version {VERSION} of the format, not {version}: use a client \
+                     of the same release"
+                )));
+            }
+            *is_greeted = true;
+            self.greet().await;
+            return Ok(());
+        }
+        if !*is_greeted {
+            return Err(usage(format!(
+                "the first message must be {{\"type\": \"hello\", \"version\": {VERSION}}}"
+            )));
+        }
+        if self.tasks.len() >= MOST_REQUESTS {
+            let text = format!("{MOST_REQUESTS} requests of this connection are under way");
+            let problem = Problem::new(ProblemKind::Refused, text).with_reason("requests");
+            return Err(refused(problem));
+        }
+        let mut attached = Attached::new(attachments);
+        match message {
+            ClientMessage::Hello { .. } => {}
+            ClientMessage::Run(run) => {
+                run::submit(self, *run, &mut attached).await.map_err(refused)?;
+            }
+            ClientMessage::Interrupt { id } => self.command(&id, Command::Interrupt),
+            ClientMessage::Cancel { id } => self.command(&id, Command::Cancel),
+            ClientMessage::Stop { id } => self.command(&id, Command::Stop),
+            ClientMessage::Answer { call, value, error } => self.calls.answer(call, value, error),
+            ClientMessage::Session { id, session, action } => {
+                session::act(self, id, session, action, attached).await;
+            }
+            ClientMessage::Sessions { id } => {
+                let names = self.service.sessions(&self.caller);
+                self.done(id, json!(names)).await;
+            }
+            ClientMessage::Status { id } => {
+                self.check_owner().map_err(refused)?;
+                let status = self.service.pool().status();
+                self.done(id, json!(status)).await;
+            }
+            ClientMessage::Explain { id, run } => self.explain(id, &run).await,
+            ClientMessage::Decisions { id } => {
+                self.check_owner().map_err(refused)?;
+                self.follow_decisions(id);
+            }
+            ClientMessage::Drain { id, seconds } => {
+                self.check_owner().map_err(refused)?;
+                let time = match seconds.map(Duration::try_from_secs_f64).transpose() {
+                    Ok(time) => time,
+                    Err(_) => return Err(usage("`seconds` must be 0 or more".to_owned())),
+                };
+                self.drain(id, time);
+            }
+            _ => return Err(usage("this server doesn't know the message".to_owned())),
+        }
+        Ok(())
+    }
+
+    async fn greet(&self) {
+        let image = self.service.pool().image();
+        let hello = ServerMessage::Hello {
+            version: VERSION,
+            server: env!("CARGO_PKG_VERSION").to_owned(),
+            preload: image.map(|image| image.preload.clone()).unwrap_or_default(),
+        };
+        let _ = self.outbox.send(&hello, &[]).await;
+    }
+
+    /// Refuses what concerns the whole pool to a caller for one tenant.
+    fn check_owner(&self) -> Result<(), Problem> {
+        match self.caller.tenant() {
+            None => Ok(()),
+            Some(_) => {
+                let text = "this concerns the whole pool, so only its owner may ask for it";
+                Err(Problem::new(ProblemKind::Refused, text).with_reason("not_owner"))
+            }
+        }
+    }
+
+    async fn explain(&mut self, id: RequestId, run: &RequestId) {
+        let job = self.running.lock().get(run).map(|running| running.job_id);
+        let explanation = match job {
+            Some(job) => self.service.pool().explain(job).await,
+            None => None,
+        };
+        self.done(id, json!(explanation)).await;
+    }
+
+    fn follow_decisions(&mut self, id: RequestId) {
+        let mut decisions = self.service.pool().decisions();
+        let outbox = self.outbox.clone();
+        self.tasks.spawn(async move {
+            let mut sequence = 0;
+            while let Some(next) = decisions.next().await {
+                let decision = match next {
+                    NextDecision::Decision(decision) => json!(decision),
+                    NextDecision::Missed(count) => json!({ "missed": count }),
+                };
+                let event = Event::Decision { decision };
+                let message = ServerMessage::Event { id: id.clone(), sequence, event };
+                if outbox.send(&message, &[]).await.is_err() {
+                    return;
+                }
+                sequence += 1;
+            }
+            let _ = outbox.send(&ServerMessage::Done { id, value: Value::Null }, &[]).await;
+        });
+    }
+
+    fn drain(&mut self, id: RequestId, time: Option<Duration>) {
+        let (service, outbox) = (self.service.clone(), self.outbox.clone());
+        self.tasks.spawn(async move {
+            service.drain(time).await;
+            let _ = outbox.send(&ServerMessage::Done { id, value: Value::Null }, &[]).await;
+        });
+    }
+}

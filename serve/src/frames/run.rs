@@ -1,0 +1,157 @@
+//! Jobs of a connection: submitted in order, followed until they end.
+
+use std::collections::BTreeMap;
+
+use hatchery::event::{EventKind, Events, Stream};
+use hatchery::files::ChangeKind;
+use hatchery::{Job, Outcome, Ticket, Verdict};
+use serde_json::json;
+use tokio::sync::mpsc;
+use wire::message::{Event, RequestId, Run, ServerMessage};
+use wire::{Problem, ProblemKind};
+
+use super::calls;
+use super::client::{Client, Command, Running};
+use super::data::{Attached, attach, data_of};
+use super::outbox::{Gone, Outbox};
+
+/// Commands to one job that may wait. Further ones would change nothing.
+const MOST_COMMANDS: usize = 8;
+
+/// Submits a job, and follows it in a task.
+pub(super) async fn submit(
+    client: &mut Client,
+    run: Run,
+    attached: &mut Attached,
+) -> Result<(), Problem> {
+    let Run { id, job, session, events, contents, functions, data, files } = run;
+    if client.running.lock().contains_key(&id) {
+        let text = "a job of this connection has the same id; use another one, or wait for its end";
+        return Err(Problem::new(ProblemKind::Usage, text));
+    }
+    let mut job = client.caller.job(job)?;
+    for (name, data) in data {
+        job = job.variable(name, attached.value(data)?);
+    }
+    for (path, attachment) in files {
+        job = job.input(path, attached.take(attachment)?).map_err(|error| error.problem())?;
+    }
+    let (calls, outbox) = (&client.calls, &client.outbox);
+    for function in functions {
+        job = job.function(calls::lent(function, &id, calls, outbox)?);
+    }
+    follow(client, id, job, session.as_deref(), Wanted { events, contents }).await
+}
+
+/// What a client wants beside the result.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    events: bool,
+    contents: bool,
+}
+
+async fn follow(
+    client: &mut Client,
+    id: RequestId,
+    job: Job,
+    session: Option<&str>,
+    wanted: Wanted,
+) -> Result<(), Problem> {
+    let ticket = client.service.submit(&client.caller, job, session).await?;
+    let (commands, mut ordered) = mpsc::channel(MOST_COMMANDS);
+    let running = Running { job_id: ticket.job_id(), commands };
+    client.running.lock().insert(id.clone(), running);
+    let (outbox, all) = (client.outbox.clone(), client.running.clone());
+    client.tasks.spawn(async move {
+        let ended = until_end(&id, ticket, wanted.events, &outbox, &mut ordered).await;
+        // Its id can be used again as soon as the client knows of the end.
+        all.lock().remove(&id);
+        if let Ok(outcome) = ended {
+            let _ = send_outcome(id, outcome, wanted.contents, &outbox).await;
+        }
+    });
+    Ok(())
+}
+
+/// Waits for the end of a job, whose events are sent before.
+async fn until_end(
+    id: &RequestId,
+    mut ticket: Ticket,
+    wants_events: bool,
+    outbox: &Outbox,
+    commands: &mut mpsc::Receiver<Command>,
+) -> Result<Outcome, Gone> {
+    let mut events = wants_events.then(|| ticket.events());
+    loop {
+        tokio::select! {
+            biased;
+            Some(command) = commands.recv() => match command {
+                Command::Interrupt => ticket.interrupt(),
+                Command::Cancel => ticket.cancel(),
+                Command::Stop => ticket.stop(),
+            },
+            event = next(&mut events), if events.is_some() => match event {
+                Some(event) => send_event(id, event, outbox).await?,
+                None => events = None,
+            },
+            outcome = ticket.outcome(), if events.is_none() => return Ok(outcome),
+        }
+    }
+}
+
+async fn next(events: &mut Option<Events>) -> Option<hatchery::event::Event> {
+    match events {
+        Some(events) => events.next().await,
+        None => None,
+    }
+}
+
+async fn send_event(
+    id: &RequestId,
+    event: hatchery::event::Event,
+    outbox: &Outbox,
+) -> Result<(), Gone> {
+    let mut attachments: Vec<&[u8]> = Vec::new();
+    let kind = match &event.kind {
+        EventKind::Started => Event::Started,
+        EventKind::Output { stream, bytes } => {
+            let stream = match stream {
+                Stream::Stdout => "stdout",
+                Stream::Stderr => "stderr",
+            };
+            let attachment = attach(bytes, &mut attachments);
+            Event::Output { stream: stream.to_owned(), attachment }
+        }
+        EventKind::Display(bundle) => Event::Display { bundle: json!(bundle) },
+        EventKind::HostCall { name } => Event::HostCall { name: name.clone() },
+        EventKind::Retried => Event::Retried,
+        EventKind::FileChanged { path, kind } => {
+            Event::FileChanged { path: path.clone(), change: json!(kind) }
+        }
+        // The outcome says so.
+        _ => return Ok(()),
+    };
+    let message = ServerMessage::Event { id: id.clone(), sequence: event.sequence, event: kind };
+    outbox.send(&message, &attachments).await
+}
+
+async fn send_outcome(
+    id: RequestId,
+    outcome: Outcome,
+    has_contents: bool,
+    outbox: &Outbox,
+) -> Result<(), Gone> {
+    let mut attachments: Vec<&[u8]> = Vec::new();
+    let data = match &outcome.verdict {
+        Verdict::Completed { data: Some(data), .. } => data_of(data, &mut attachments),
+        _ => None,
+    };
+    let mut files = BTreeMap::new();
+    if has_contents {
+        for file in outcome.files.iter().filter(|file| file.kind != ChangeKind::Deleted) {
+            files.insert(file.path.clone(), attach(&file.contents, &mut attachments));
+        }
+    }
+    let result = outcome.to_tool_json();
+    outbox.send(&ServerMessage::Outcome { id, result, data, files }, &attachments).await
+}

@@ -1,0 +1,81 @@
+//! HTTP: the protocol of everything else.
+//!
+//! Jobs are the bodies that [`hatchery::wire`] reads, and results those that batches write. A
+//! program's error is a result; a request that failed is answered with a
+//! [`Problem`](hatchery::wire::Problem) as `{"error": …}`. `/openapi.json` describes the rest.
+//!
+//! Everybody who can connect to a loopback address is served; on any other address a request needs
+//! a [`Token`], which stands for a tenant. Requests for other hosts and of other pages are refused,
+//! so that no page in a browser on this machine reaches the pool.
+
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+
+pub use config::{HttpConfig, Metrics};
+pub use error::HttpError;
+pub use token::Token;
+
+use crate::service::Service;
+
+mod answer;
+mod batches;
+mod body;
+mod clock;
+mod config;
+mod connections;
+mod door;
+mod error;
+mod events;
+mod failure;
+mod guard;
+mod idempotency;
+mod openapi;
+mod place;
+mod pool;
+mod query;
+mod routes;
+mod run;
+mod running;
+mod sessions;
+mod stall;
+mod token;
+
+/// Serves a pool until `shutdown` is ready. No further connections are accepted from then on, and
+/// this returns once the present requests are answered; drain the pool to bring that about, or stop
+/// waiting to drop them.
+///
+/// ```no_run
+/// # async fn example(service: serve::Service) -> Result<(), Box<dyn std::error::Error>> {
+/// use serve::http::{self, HttpConfig};
+///
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8000").await?;
+/// let interrupted = async { drop(tokio::signal::ctrl_c().await) };
+/// http::serve(listener, service, HttpConfig::new(), interrupted).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// The listener can be reached from other machines and there are no tokens, or two tokens are the
+/// same.
+pub async fn serve(
+    listener: TcpListener,
+    service: Service,
+    config: HttpConfig,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), HttpError> {
+    let address = listener.local_addr().map_err(HttpError::Listener)?;
+    if config.tokens.is_empty() && !address.ip().is_loopback() {
+        return Err(HttpError::NoTokens { address });
+    }
+    token::check(&config.tokens)?;
+    let bounds = connections::Bounds {
+        most: config.connections,
+        header_time: config.header_time,
+        idle_time: config.idle_time,
+    };
+    let router = routes::router(Arc::new(door::Door::new(service, config, address)));
+    connections::serve(listener, router, bounds, shutdown).await;
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! `POST /v1/batches`: a job in each line, and a result in each line as the jobs end.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use hatchery::tool;
+use hatchery::wire::{Problem, ProblemKind};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::caller::Caller;
+
+use super::answer;
+use super::body;
+use super::door::{self, Door, Visitor};
+use super::failure::Failure;
+use super::query::Options;
+use super::run;
+
+/// Jobs of one batch that are with the scheduler at once. More fill the queue of the tenant; fewer
+/// leave workers idle.
+const MOST_RUNNING: usize = 64;
+/// Results that wait for the client to read.
+const MOST_WAITING: usize = 16;
+/// How long a job that was refused for the load waits until it is submitted again.
+const AGAIN: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(20)..=Duration::from_secs(5);
+
+/// Runs a batch.
+pub(super) async fn batch(
+    State(door): State<Arc<Door>>,
+    Extension(visitor): Extension<Visitor>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let options = Options::read(request.uri().query(), &["files"])?;
+    let (results, lines) = mpsc::channel(MOST_WAITING);
+    let batch = Batch { door, caller: visitor.caller, has_files: options.has_files };
+    tokio::spawn(batch.run(request.into_body(), results));
+    let lines = stream::unfold(lines, |mut lines| async {
+        let line = lines.recv().await?;
+        Some((Ok::<Bytes, Infallible>(line), lines))
+    });
+    Ok(answer::stream(StatusCode::OK, "application/x-ndjson", Body::from_stream(lines)))
+}
+
+#[derive(Clone)]
+struct Batch {
+    door: Arc<Door>,
+    caller: Caller,
+    has_files: bool,
+}
+
+impl Batch {
+    /// Reads lines and runs them until both ends are reached, or the client has gone away; jobs that
+    /// run then are cancelled.
+    async fn run(self, body: Body, results: mpsc::Sender<Bytes>) {
+        let idle = self.door.config.idle_time;
+        let mut lines = Lines::new(body, self.door.config.body_bytes);
+        let mut running = JoinSet::new();
+        let mut number = 0_u64;
+        let mut has_more = true;
+        while has_more || !running.is_empty() {
+            let result = tokio::select! {
+                () = results.closed() => return,
+                line = timeout(idle, lines.next()), if has_more && running.len() < MOST_RUNNING => {
+                    match line {
+                        Ok(Ok(Some(line))) => {
+                            number += 1;
+                            let batch = self.clone();
+                            running.spawn(async move { batch.line(line, number).await });
+                            continue;
+                        }
+                        Ok(Ok(None)) => {
+                            has_more = false;
+                            continue;
+                        }
+                        Ok(Err(problem)) => {
+                            has_more = false;
+                            refused(&problem, (number + 1).into())
+                        }
+                        // The jobs of the batch may take longer than this.
+                        Err(_) if !running.is_empty() => continue,
+                        Err(_) => {
+                            has_more = false;
+                            let message = "the next line didn't come in time";
+                            let problem = Problem::new(ProblemKind::Usage, message);
+                            refused(&problem.with_reason("too_slow"), (number + 1).into())
+                        }
+                    }
+                }
+                Some(ended) = running.join_next() => match ended {
+                    Ok(result) => result,
+                    Err(_) => continue,
+                },
+            };
+            if results.send(line_of(&result)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Returns the result of a line.
+    async fn line(&self, line: Bytes, number: u64) -> Value {
+        let mut id = number.into();
+        match self.outcome(&line, &mut id).await {
+            Ok(mut result) => {
+                result["id"] = id;
+                result
+            }
+            Err(problem) => refused(&problem, id),
+        }
+    }
+
+    async fn outcome(&self, line: &Bytes, id: &mut Value) -> Result<Value, Problem> {
+        // Known even if the rest of the line isn't valid.
+        if let Some(given) = id_of(line) {
+            *id = given;
+        }
+        loop {
+            let job = door::job(&self.caller, line.clone()).await.map_err(Failure::into_problem)?;
+            match self.door.service.submit(&self.caller, job, None).await {
+                Ok(ticket) => {
+                    let mut running = self.door.jobs.start(&self.caller, ticket);
+                    let job = running.job();
+                    let outcome = running.outcome().await;
+                    let outcome = outcome.ok_or_else(|| door::ended().into_problem())?;
+                    let mut result = run::result(&outcome, self.has_files);
+                    result["job"] = job.0.into();
+                    return Ok(result);
+                }
+                Err(problem) => match again(&problem) {
+                    Some(time) => drop(timeout(time, pending::<()>()).await),
+                    None => return Err(problem),
+                },
+            }
+        }
+    }
+}
+
+/// Returns after which time a refused job may be accepted.
+fn again(problem: &Problem) -> Option<Duration> {
+    let is_load = matches!(
+        problem.reason.as_deref(),
+        Some("queue_full" | "queue_bytes" | "tenant_queue_full" | "tenant_queue_bytes")
+    );
+    let time = Duration::try_from_secs_f64(problem.retry_after.unwrap_or(0.1)).unwrap_or_default();
+    is_load.then(|| time.clamp(*AGAIN.start(), *AGAIN.end()))
+}
+
+/// Returns the id that a line gives its job.
+fn id_of(line: &[u8]) -> Option<Value> {
+    #[derive(serde::Deserialize)]
+    struct Known {
+        id: Option<Value>,
+    }
+    serde_json::from_slice::<Known>(line).ok()?.id
+}
+
+fn refused(problem: &Problem, id: Value) -> Value {
+    let mut result = tool::refusal(problem);
+    result["id"] = id;
+    result
+}
+
+fn line_of(result: &Value) -> Bytes {
+    let mut line = serde_json::to_vec(result).unwrap_or_default();
+    line.push(b'\n');
+    line.into()
+}
+
+/// Splits a body into lines.
+struct Lines {
+    body: Body,
+    most: usize,
+    /// What was received and isn't a whole line yet.
+    part: BytesMut,
+    /// How much of it has no line end.
+    searched: usize,
+    has_ended: bool,
+}
+
+impl Lines {
+    fn new(body: Body, most: usize) -> Self {
+        Self { body, most, part: BytesMut::new(), searched: 0, has_ended: false }
+    }
+
+    /// Returns the next line that isn't blank; `None` at the end. Cancel-safe.
+    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        loop {
+            let rest = &self.part[self.searched..];
+            let line = match rest.iter().position(|byte| *byte == b'\n') {
+                Some(at) => self.part.split_to(self.searched + at + 1),
+                None if self.has_ended => self.part.split(),
+                None => {
+                    self.searched = self.part.len();
+                    if self.part.len() > self.most {
+                        let message = format!("a line has more than {} bytes", self.most);
+                        let problem = Problem::new(ProblemKind::Usage, message);
+                        return Err(problem.with_reason("too_large"));
+                    }
+                    // Whoever waits for this has a time of its own.
+                    let next = body::next(&mut self.body, Duration::MAX).await;
+                    match next.map_err(Failure::into_problem)? {
+                        Some(bytes) => self.part.extend_from_slice(&bytes),
+                        None => self.has_ended = true,
+                    }
+                    continue;
+                }
+            };
+            self.searched = 0;
+            if !line.trim_ascii().is_empty() {
+                return Ok(Some(line.freeze()));
+            }
+            if self.has_ended && self.part.is_empty() {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_are_whole_wherever_the_body_is_cut() {
+        let text = b"{\"a\": 1}\n\n  \r\n{\"b\": 2}\r\nlast";
+        for length in 1..=text.len() {
+            let parts: Vec<Result<Bytes, Infallible>> =
+                text.chunks(length).map(|part| Ok(Bytes::copy_from_slice(part))).collect();
+            let mut lines = Lines::new(Body::from_stream(stream::iter(parts)), 100);
+            let mut found = Vec::new();
+            while let Some(line) = lines.next().await.unwrap() {
+                found.push(line.trim_ascii().to_vec());
+            }
+            assert_eq!(found, [&b"{\"a\": 1}"[..], b"{\"b\": 2}", b"last"], "{length}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_is_refused() {
+        let parts = (0..).map(|_| Ok::<_, Infallible>(Bytes::from_static(b"xxxxxxxxxx")));
+        let mut lines = Lines::new(Body::from_stream(stream::iter(parts)), 100);
+        assert_eq!(lines.next().await.unwrap_err().reason.as_deref(), Some("too_large"));
+    }
+}

@@ -1,0 +1,144 @@
+//! Answers to requests that failed: a problem as JSON, under the status that fits it.
+
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use hatchery::wire::{Problem, ProblemKind};
+use serde_json::json;
+
+use super::answer;
+
+/// A failed request.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    status: StatusCode,
+    problem: Problem,
+}
+
+impl Failure {
+    /// Creates a failure that isn't the pool's.
+    pub(super) fn new(status: StatusCode, reason: &str, message: impl Into<String>) -> Self {
+        let kind = match status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+            true => ProblemKind::Refused,
+            false => ProblemKind::Usage,
+        };
+        Self { status, problem: Problem::new(kind, message).with_reason(reason) }
+    }
+
+    /// Creates a failure because of something that the caller sent.
+    pub(super) fn usage(message: impl Into<String>) -> Self {
+        Problem::new(ProblemKind::Usage, message).into()
+    }
+
+    /// Creates a failure because there is nothing of this kind.
+    pub(super) fn missing(what: &str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, &format!("no_{what}"), message)
+    }
+
+    /// Returns what is wrong.
+    pub(super) fn into_problem(self) -> Problem {
+        self.problem
+    }
+
+    /// Returns the status.
+    #[cfg(test)]
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self { status: status(&problem), problem }
+    }
+}
+
+impl From<hatchery::Error> for Failure {
+    fn from(error: hatchery::Error) -> Self {
+        error.problem().into()
+    }
+}
+
+fn status(problem: &Problem) -> StatusCode {
+    match (problem.kind, problem.reason.as_deref()) {
+        (ProblemKind::Usage, Some(reason)) if reason.starts_with("no_") => StatusCode::NOT_FOUND,
+        (ProblemKind::Usage, _) => StatusCode::BAD_REQUEST,
+        (ProblemKind::Refused, Some("session_exists" | "session_busy")) => StatusCode::CONFLICT,
+        (ProblemKind::Refused, Some("session_gone")) => StatusCode::GONE,
+        (
+            ProblemKind::Refused,
+            Some("shutting_down" | "other_process" | "no_worker" | "not_captured"),
+        ) => StatusCode::SERVICE_UNAVAILABLE,
+        (ProblemKind::Refused, _) => StatusCode::TOO_MANY_REQUESTS,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// When to try again: whole seconds, at least one.
+fn retry_after(status: StatusCode, problem: &Problem) -> Option<u64> {
+    let at_least = match (status, problem.reason.as_deref()) {
+        // These pass without anybody doing something about them, but nobody knows when.
+        (StatusCode::TOO_MANY_REQUESTS, Some(reason)) => {
+            !matches!(reason, "sessions" | "checkpoints" | "deadline")
+        }
+        _ => false,
+    };
+    let seconds = problem.retry_after.map(|seconds| seconds.ceil().clamp(1.0, 86_400.0) as u64);
+    seconds.or(at_least.then_some(1))
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let Self { status, problem } = self;
+        let retry_after = retry_after(status, &problem);
+        let mut response = answer::json(status, &json!({ "error": problem }));
+        if let Some(seconds) = retry_after {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer realm=\"hatchery\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_status_says_whose_turn_it_is() {
+        let of = |kind, reason: &str| status(&Problem::new(kind, "").with_reason(reason)).as_u16();
+        for (kind, reason, expected) in [
+            (ProblemKind::Usage, "", 400),
+            (ProblemKind::Usage, "no_session", 404),
+            (ProblemKind::Refused, "session_busy", 409),
+            (ProblemKind::Refused, "session_exists", 409),
+            (ProblemKind::Refused, "session_gone", 410),
+            (ProblemKind::Refused, "queue_full", 429),
+            (ProblemKind::Refused, "shutting_down", 503),
+            (ProblemKind::Refused, "no_worker", 503),
+            (ProblemKind::Sandbox, "", 500),
+        ] {
+            assert_eq!(of(kind, reason), expected, "{reason}");
+        }
+    }
+
+    #[test]
+    fn the_time_to_wait_is_rounded_up() {
+        let refused = |reason| Problem::new(ProblemKind::Refused, "").with_reason(reason);
+        let after = |problem: Problem| retry_after(status(&problem), &problem);
+        let known = |millis| Some(Duration::from_millis(millis));
+        assert_eq!(after(refused("queue_full").with_retry_after(known(1200))), Some(2));
+        assert_eq!(after(refused("queue_full").with_retry_after(known(1))), Some(1));
+        assert_eq!(after(refused("queue_full")), Some(1));
+        assert_eq!(after(refused("no_worker").with_retry_after(known(5000))), Some(5));
+        assert_eq!(after(refused("sessions")), None);
+        assert_eq!(after(refused("shutting_down")), None);
+        let response = Failure::new(StatusCode::UNAUTHORIZED, "token", "").into_response();
+        assert!(response.headers().contains_key(WWW_AUTHENTICATE));
+    }
+}

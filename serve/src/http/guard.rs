@@ -1,0 +1,208 @@
+//! What each request must show before anything is done for it: a host, an origin, a token.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{self, HeaderName};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::caller::Caller;
+
+use super::door::{Door, Visitor};
+use super::failure::Failure;
+use super::token;
+
+/// What every answer says.
+const HEADERS: [(HeaderName, &str); 3] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::CONTENT_SECURITY_POLICY, "default-src 'self'"),
+    (header::CACHE_CONTROL, "no-store"),
+];
+
+/// Checks where a request was sent to and which page sent it. Everything passes here.
+pub(super) async fn place(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let checked = check_place(&door, request.method(), request.uri(), request.headers());
+    let mut response = match checked {
+        Ok(None) => next.run(request).await,
+        Ok(Some(preflight)) => preflight,
+        Err(failure) => failure.into_response(),
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    if let Some(origin) = origin.filter(|origin| is_listed(&door.config.origins, origin)) {
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.append(header::VARY, HeaderValue::from_static("Origin"));
+        let shown = HeaderValue::from_static("Hatchery-Job, Retry-After");
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, shown);
+    }
+    response
+}
+
+/// Finds out who sent a request.
+pub(super) async fn token(
+    State(door): State<Arc<Door>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let visitor = match visitor(&door, request.headers()) {
+        Ok(visitor) => visitor,
+        Err(failure) => return failure.into_response(),
+    };
+    // Nothing behind this needs it, so nothing behind this can show it.
+    request.headers_mut().remove(header::AUTHORIZATION);
+    request.extensions_mut().insert(visitor.caller.clone());
+    request.extensions_mut().insert(visitor);
+    next.run(request).await
+}
+
+/// Returns the answer if the request only asks what an origin may do.
+fn check_place(
+    door: &Door,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Option<Response>, Failure> {
+    let host = single(headers, &header::HOST)?.ok_or_else(|| {
+        Failure::new(StatusCode::BAD_REQUEST, "host", "a request needs the header `Host`")
+    })?;
+    // A request's line can name a host as well, which then counts.
+    let named = uri.authority().map(axum::http::uri::Authority::as_str);
+    for host in [Some(host), named].into_iter().flatten() {
+        if !is_host(host, door.address, &door.config.hosts) {
+            let message = "this server isn't known by that host name; `--host-name` adds one";
+            return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, "host", message));
+        }
+    }
+    let Some(origin) = single(headers, &header::ORIGIN)? else { return Ok(None) };
+    let value = headers.get(header::ORIGIN);
+    let is_listed = value.is_some_and(|value| is_listed(&door.config.origins, value));
+    if !is_listed && !is_same(origin, host) {
+        let message = "pages of that origin may not call this server; `--origin` adds one";
+        return Err(Failure::new(StatusCode::FORBIDDEN, "origin", message));
+    }
+    let asks = headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    Ok((is_listed && asks && method == Method::OPTIONS).then(preflight))
+}
+
+/// Says what pages of another origin may do.
+fn preflight() -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    let methods = HeaderValue::from_static("GET, POST, DELETE");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    let allowed = HeaderValue::from_static("authorization, content-type, idempotency-key");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+    response
+}
+
+/// Returns the text of a header that may be there once.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Failure> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().map(|value| value.to_str());
+    match (value, values.next()) {
+        (None, _) => Ok(None),
+        (Some(Ok(value)), None) => Ok(Some(value)),
+        _ => {
+            let message = format!("the header `{name}` must be there once, and be plain text");
+            Err(Failure::new(StatusCode::BAD_REQUEST, "header", message))
+        }
+    }
+}
+
+/// Whether a host, with or without a port, is one of this server. Ports don't matter: a page that
+/// has its own name lead to this machine can't choose another name.
+fn is_host(host: &str, address: SocketAddr, names: &[String]) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((name, port)) if port.is_empty() || port.starts_with(':') => name,
+            _ => return false,
+        },
+        None => host.split_once(':').map_or(host, |(name, _)| name),
+    };
+    if names.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+        return true;
+    }
+    let own = address.ip();
+    if let Ok(ip) = name.parse::<IpAddr>() {
+        // On every address of this machine, any address may be one of them.
+        return ip == own || own.is_unspecified() || (own.is_loopback() && ip.is_loopback());
+    }
+    (own.is_loopback() || own.is_unspecified()) && name.eq_ignore_ascii_case("localhost")
+}
+
+/// Whether a page of this origin was loaded from this host.
+fn is_same(origin: &str, host: &str) -> bool {
+    let of = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    of.is_some_and(|of| of.eq_ignore_ascii_case(host))
+}
+
+fn is_listed(origins: &[String], origin: &HeaderValue) -> bool {
+    origins.iter().any(|listed| listed.as_bytes() == origin.as_bytes())
+}
+
+fn visitor(door: &Door, headers: &HeaderMap) -> Result<Visitor, Failure> {
+    let tokens = &door.config.tokens;
+    if tokens.is_empty() {
+        return Ok(Visitor { caller: Caller::of_this_machine(), is_administrator: false });
+    }
+    let refused = |message: &str| Failure::new(StatusCode::UNAUTHORIZED, "token", message);
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return Err(refused("send a token once, as `Authorization: Bearer TOKEN`"));
+    };
+    let sent = match value.as_bytes().split_at_checked(7) {
+        Some((scheme, sent)) if scheme.eq_ignore_ascii_case(b"bearer ") => sent,
+        _ => return Err(refused("send a token as `Authorization: Bearer TOKEN`")),
+    };
+    let token = token::find(tokens, sent).ok_or_else(|| refused("there is no such token"))?;
+    Ok(Visitor { caller: token.caller(), is_administrator: token.is_administrator() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_an_address_of_the_server_or_a_name_of_it() {
+        let names = ["proxy.example".to_owned()];
+        let is = |host: &str, address: &str| is_host(host, address.parse().unwrap(), &names);
+        for (host, on_loopback, on_one, on_all) in [
+            ("127.0.0.1", true, false, true),
+            ("127.0.0.1:8000", true, false, true),
+            ("127.9.9.9:1", true, false, true),
+            ("[::1]:8000", true, false, true),
+            ("[::1]", true, false, true),
+            ("LOCALHOST:8000", true, false, true),
+            ("192.0.2.7:80", false, true, true),
+            ("proxy.example", true, true, true),
+            ("Proxy.Example:443", true, true, true),
+            ("evil.example", false, false, false),
+            ("localhost.evil.example", false, false, false),
+            ("127.0.0.1.evil.example", false, false, false),
+            ("evil.example@127.0.0.1", false, false, false),
+            ("[::1]evil", false, false, false),
+            ("[::1", false, false, false),
+            ("2130706433", false, false, false),
+            ("", false, false, false),
+        ] {
+            assert_eq!(is(host, "127.0.0.1:8000"), on_loopback, "{host}");
+            assert_eq!(is(host, "192.0.2.7:8000"), on_one, "{host}");
+            assert_eq!(is(host, "0.0.0.0:8000"), on_all, "{host}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_the_same_with_its_port() {
+        assert!(is_same("http://localhost:8000", "localhost:8000"));
+        assert!(is_same("https://proxy.example", "Proxy.Example"));
+        for other in ["http://localhost", "http://localhost:8001", "null", "localhost:8000", ""] {
+            assert!(!is_same(other, "localhost:8000"), "{other}");
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! `/openapi.json`: this server as an OpenAPI document, with the schemas of jobs and results.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use hatchery::tool::result_schema;
+use hatchery::wire::job_schema;
+use serde_json::{Map, Value, json};
+
+use super::answer;
+
+/// What is at which path: the method, the path, what it does, and what it takes and gives.
+const OPERATIONS: [(&str, &str, &str, Takes, Gives); 20] = [
+    ("post", "/v1/run", "Runs a job in a fresh interpreter.", Takes::Job, Gives::Result),
+    (
+        "post",
+        "/v1/batches",
+        "Runs a job for each line, and returns a line for each as it ends.",
+        Takes::Lines,
+        Gives::Lines,
+    ),
+    ("get", "/v1/sessions", "Lists your sessions.", Takes::Nothing, Gives::Json),
+    ("post", "/v1/sessions", "Opens a session.", Takes::Name, Gives::Created),
+    (
+        "delete",
+        "/v1/sessions/{name}",
+        "Closes a session once its jobs have ended.",
+        Takes::Nothing,
+        Gives::Json,
+    ),
+    ("post", "/v1/sessions/{name}/run", "Runs a job in a session.", Takes::Job, Gives::Result),
+    (
+        "post",
+        "/v1/sessions/{name}/fork",
+        "Opens a session that continues from this one.",
+        Takes::To,
+        Gives::Created,
+    ),
+    (
+        "post",
+        "/v1/sessions/{name}/checkpoint",
+        "Keeps the state of a session under a name.",
+        Takes::Name,
+        Gives::Created,
+    ),
+    (
+        "post",
+        "/v1/sessions/{name}/restore",
+        "Takes a session back to a checkpoint.",
+        Takes::Name,
+        Gives::Json,
+    ),
+    (
+        "post",
+        "/v1/sessions/{name}/reset",
+        "Takes a session back to its beginning.",
+        Takes::Nothing,
+        Gives::Json,
+    ),
+    (
+        "get",
+        "/v1/sessions/{name}/files",
+        "Lists the files of a session.",
+        Takes::Nothing,
+        Gives::Json,
+    ),
+    (
+        "get",
+        "/v1/sessions/{name}/files/{path}",
+        "Returns a file of a session.",
+        Takes::Nothing,
+        Gives::Bytes,
+    ),
+    ("get", "/v1/jobs/{id}/explain", "Says where a job is.", Takes::Nothing, Gives::Json),
+    (
+        "post",
+        "/v1/jobs/{id}/interrupt",
+        "Raises KeyboardInterrupt in a running job.",
+        Takes::Nothing,
+        Gives::Accepted,
+    ),
+    ("post", "/v1/jobs/{id}/cancel", "Cancels a job.", Takes::Nothing, Gives::Accepted),
+    ("get", "/v1/status", "Returns the status of the pool.", Takes::Nothing, Gives::Json),
+    (
+        "get",
+        "/v1/decisions",
+        "Streams what the scheduler decides. For administrators.",
+        Takes::Nothing,
+        Gives::Events,
+    ),
+    (
+        "post",
+        "/v1/drain",
+        "Lets the pool finish and end. For administrators.",
+        Takes::Seconds,
+        Gives::Accepted,
+    ),
+    ("get", "/metrics", "Returns metrics. For administrators.", Takes::Nothing, Gives::Text),
+    ("get", "/healthz", "Says whether the pool takes jobs.", Takes::Nothing, Gives::Json),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Nothing,
+    Job,
+    Lines,
+    Name,
+    To,
+    Seconds,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Gives {
+    Json,
+    Created,
+    Accepted,
+    Result,
+    Lines,
+    Bytes,
+    Events,
+    Text,
+}
+
+/// Returns the document.
+pub(super) async fn document() -> Response {
+    answer::json(StatusCode::OK, &openapi())
+}
+
+fn openapi() -> Value {
+    let mut schemas = Map::new();
+    add(&mut schemas, "Job", job_schema());
+    add(&mut schemas, "Result", result_schema());
+    schemas.insert("Problem".to_owned(), problem());
+    let mut paths = Map::new();
+    for (method, path, summary, takes, gives) in OPERATIONS {
+        let item = paths.entry(path).or_insert_with(|| json!({}));
+        item[method] = operation(path, summary, takes, gives);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Hatchery",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "A pool of Python sandboxes. An error of a program is a result with the \
+                status 200; a request that failed has a problem.",
+        },
+        "security": [{ "bearer": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": { "bearer": { "type": "http", "scheme": "bearer" } },
+        },
+    })
+}
+
+fn operation(path: &str, summary: &str, takes: Takes, gives: Gives) -> Value {
+    let mut operation = json!({ "summary": summary, "responses": responses(gives) });
+    let mut parameters: Vec<Value> = ["name", "path", "id"]
+        .into_iter()
+        .filter(|name| path.contains(&format!("{{{name}}}")))
+        .map(|name| {
+            let kind = if name == "id" { "integer" } else { "string" };
+            json!({ "name": name, "in": "path", "required": true, "schema": { "type": kind } })
+        })
+        .collect();
+    if matches!(takes, Takes::Job | Takes::Lines) {
+        parameters.push(json!({
+            "name": "files", "in": "query", "schema": { "type": "boolean" },
+            "description": "Whether results have the contents of files, in base64.",
+        }));
+    }
+    if takes == Takes::Job {
+        if path == "/v1/run" {
+            parameters.push(json!({
+                "name": "session", "in": "query", "schema": { "type": "string" },
+                "description": "The session to run in.",
+            }));
+        }
+        parameters.push(json!({
+            "name": "Idempotency-Key", "in": "header",
+            "schema": { "type": "string", "maxLength": 255 },
+            "description": "The same request under the same key, within 10 minutes, returns the \
+                first one's result.",
+        }));
+    }
+    if !parameters.is_empty() {
+        operation["parameters"] = parameters.into();
+    }
+    if path == "/healthz" {
+        operation["security"] = json!([]);
+    }
+    if let Some(body) = body(takes) {
+        operation["requestBody"] = body;
+    }
+    operation
+}
+
+fn body(takes: Takes) -> Option<Value> {
+    let of = |kind: &str, schema: Value| {
+        let is_required = takes != Takes::Seconds;
+        Some(json!({ "required": is_required, "content": { kind: { "schema": schema } } }))
+    };
+    let field = |name: &str| {
+        json!({
+            "type": "object", "properties": { name: { "type": "string" } }, "required": [name],
+            "additionalProperties": false,
+        })
+    };
+    match takes {
+        Takes::Nothing => None,
+        Takes::Job => of("application/json", reference("Job")),
+        Takes::Lines => of("application/x-ndjson", reference("Job")),
+        Takes::Name => of("application/json", field("name")),
+        Takes::To => of("application/json", field("to")),
+        Takes::Seconds => {
+            let seconds = json!({ "type": "number", "minimum": 0, "maximum": 86_400 });
+            let properties = json!({ "seconds": seconds });
+            of("application/json", json!({ "type": "object", "properties": properties }))
+        }
+    }
+}
+
+fn responses(gives: Gives) -> Value {
+    let object = json!({ "type": "object" });
+    let text = json!({ "type": "string" });
+    let (status, content) = match gives {
+        Gives::Json => ("200", json!({ "application/json": { "schema": object } })),
+        Gives::Created => ("201", json!({ "application/json": { "schema": object } })),
+        Gives::Accepted => ("202", json!({ "application/json": { "schema": object } })),
+        Gives::Result => (
+            "200",
+            json!({
+                "application/json": { "schema": reference("Result") },
+                "text/event-stream": { "schema": text },
+            }),
+        ),
+        Gives::Lines => {
+            ("200", json!({ "application/x-ndjson": { "schema": reference("Result") } }))
+        }
+        Gives::Bytes => ("200", json!({ "application/octet-stream": {} })),
+        Gives::Events => ("200", json!({ "text/event-stream": { "schema": text } })),
+        Gives::Text => ("200", json!({ "text/plain": { "schema": text } })),
+    };
+    let error = json!({
+        "type": "object", "properties": { "error": reference("Problem") }, "required": ["error"],
+    });
+    json!({
+        status: { "description": "It is done, or has begun.", "content": content },
+        "default": {
+            "description": "The request failed.",
+            "content": { "application/json": { "schema": error } },
+        },
+    })
+}
+
+fn problem() -> Value {
+    json!({
+        "type": "object",
+        "description": "Why a request failed.",
+        "properties": {
+            "kind": { "type": "string", "description": "What kind of problem it is." },
+            "reason": { "type": "string", "description": "A word of a fixed list." },
+            "message": { "type": "string", "description": "What failed, and what to do." },
+            "retry_after": { "type": "number", "description": "Seconds until it may succeed." },
+        },
+        "required": ["kind", "message"],
+    })
+}
+
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+/// Adds a schema, and those that it defines, where OpenAPI has them.
+fn add(schemas: &mut Map<String, Value>, name: &str, mut schema: Value) {
+    if let Some(object) = schema.as_object_mut() {
+        object.remove("$schema");
+        object.remove("$id");
+        if let Some(Value::Object(defined)) = object.remove("$defs") {
+            for (name, mut schema) in defined {
+                refer(&mut schema);
+                schemas.insert(name, schema);
+            }
+        }
+    }
+    refer(&mut schema);
+    schemas.insert(name.to_owned(), schema);
+}
+
+fn refer(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            if let Some(Value::String(target)) = object.get_mut("$ref")
+                && let Some(name) = target.strip_prefix("#/$defs/")
+            {
+                *target = format!("#/components/schemas/{name}");
+            }
+            object.values_mut().for_each(refer);
+        }
+        Value::Array(items) => items.iter_mut().for_each(refer),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every `$ref` in a document.
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(object) => {
+                if let Some(Value::String(target)) = object.get("$ref") {
+                    found.push(target.clone());
+                }
+                object.values().for_each(|value| references(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let document = openapi();
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > 5, "{found:?}");
+        for target in found {
+            let pointer = target.strip_prefix('#').unwrap();
+            assert!(document.pointer(pointer).is_some(), "{target}");
+        }
+    }
+
+    #[test]
+    fn every_route_is_described() {
+        let routes = include_str!("routes.rs");
+        let routes: Vec<&str> = routes
+            .split(".route(\"")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+            .filter(|path| *path != "/openapi.json")
+            .collect();
+        let document = openapi();
+        let paths = document["paths"].as_object().unwrap();
+        assert_eq!(routes.len(), paths.len());
+        for route in routes {
+            assert!(paths.contains_key(&route.replace("{*path}", "{path}")), "{route}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Which handler answers which request.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{delete, get, post};
+
+use super::door::Door;
+use super::failure::Failure;
+use super::{batches, guard, openapi, pool, run, sessions};
+
+/// Returns all routes behind their checks.
+pub(super) fn router(door: Arc<Door>) -> Router {
+    let guarded = Router::new()
+        .route("/v1/run", post(run::run))
+        .route("/v1/batches", post(batches::batch))
+        .route("/v1/sessions", get(sessions::list).post(sessions::open))
+        .route("/v1/sessions/{name}", delete(sessions::close))
+        .route("/v1/sessions/{name}/run", post(run::run_in_session))
+        .route("/v1/sessions/{name}/fork", post(sessions::fork))
+        .route("/v1/sessions/{name}/checkpoint", post(sessions::checkpoint))
+        .route("/v1/sessions/{name}/restore", post(sessions::restore))
+        .route("/v1/sessions/{name}/reset", post(sessions::reset))
+        .route("/v1/sessions/{name}/files", get(sessions::files))
+        .route("/v1/sessions/{name}/files/{*path}", get(sessions::file))
+        .route("/v1/jobs/{id}/explain", get(pool::explain))
+        .route("/v1/jobs/{id}/interrupt", post(pool::interrupt))
+        .route("/v1/jobs/{id}/cancel", post(pool::cancel))
+        .route("/v1/status", get(pool::status))
+        .route("/v1/decisions", get(pool::decisions))
+        .route("/v1/drain", post(pool::drain))
+        .route("/metrics", get(pool::metrics))
+        .route("/openapi.json", get(openapi::document))
+        .merge(door.config.routes.clone().with_state(()))
+        .fallback(async || Failure::missing("route", "there is nothing at this path"))
+        .method_not_allowed_fallback(async || {
+            let message = "this path takes other methods; `/openapi.json` lists them";
+            Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", message)
+        })
+        .layer(from_fn_with_state(Arc::clone(&door), guard::token));
+    let open = Router::new()
+        .route("/healthz", get(pool::health))
+        .merge(door.config.open_routes.clone().with_state(()));
+    guarded.merge(open).layer(from_fn_with_state(Arc::clone(&door), guard::place)).with_state(door)
+}

@@ -1,0 +1,154 @@
+//! `/v1/sessions`: sessions of the caller.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use hatchery::files::check_path;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::answer;
+use super::body;
+use super::door::{Door, Visitor};
+use super::failure::Failure;
+use super::query::Named;
+
+type Answered = Result<Response, Failure>;
+type Doorway = State<Arc<Door>>;
+type Who = Extension<Visitor>;
+
+/// A command with the name of a session or of a checkpoint.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Name {
+    name: String,
+}
+
+/// A command with the name of a further session.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct To {
+    to: String,
+}
+
+/// A command that says nothing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// Lists the sessions.
+pub(super) async fn list(State(door): Doorway, Extension(visitor): Who) -> Answered {
+    let names = door.service.sessions(&visitor.caller);
+    let sessions: Vec<Value> = names.into_iter().map(|name| json!({ "name": name })).collect();
+    Ok(answer::json(StatusCode::OK, &json!({ "sessions": sessions })))
+}
+
+/// Opens a session.
+pub(super) async fn open(
+    State(door): Doorway,
+    Extension(visitor): Who,
+    request: Request,
+) -> Answered {
+    let Name { name } = body::command(&door, request).await?;
+    door.service.open(&visitor.caller, &name).await?;
+    Ok(named(StatusCode::CREATED, &name))
+}
+
+/// Closes a session.
+pub(super) async fn close(
+    State(door): Doorway,
+    Extension(visitor): Who,
+    Named(name): Named<String>,
+) -> Answered {
+    door.service.close(&visitor.caller, &name)?;
+    Ok(named(StatusCode::OK, &name))
+}
+
+/// Opens a session that continues from another one.
+pub(super) async fn fork(
+    State(door): Doorway,
+    Extension(visitor): Who,
+    Named(name): Named<String>,
+    request: Request,
+) -> Answered {
+    let To { to } = body::command(&door, request).await?;
+    door.service.fork(&visitor.caller, &name, &to).await?;
+    Ok(named(StatusCode::CREATED, &to))
+}
+
+/// Captures a session's state.
+pub(super) async fn checkpoint(
+    State(door): Doorway,
+    Extension(visitor): Who,
+    Named(session): Named<String>,
+    request: Request,
+) -> Answered {
+    let Name { name } = body::command(&door, request).await?;
+    if name.is_empty() || name.len() > MOST_NAME_BYTES {
+        let message = format!("give a `name` of 1 to {MOST_NAME_BYTES} bytes for the checkpoint");
+        return Err(Failure::usage(message));
+    }
+    door.service.checkpoint(&visitor.caller, &session, &name).await?;
+    Ok(named(StatusCode::CREATED, &name))
+}
+
+/// The longest name of a checkpoint.
+const MOST_NAME_BYTES: usize = 200;
+
+/// Restores a checkpoint.
+pub(super) async fn restore(
+    State(door): Doorway,
+    Extension(visitor): Who,
+    Named(session): Named<String>,
+    request: Request,
+) -> Answered {
+    let Name { name } = body::command(&door, request).await?;
+    door.service.restore(&visitor.caller, &session, &name).await?;
+    Ok(named(StatusCode::OK, &session))
+}
+
+/// Resets a session.
+pub(super) async fn reset(
+    State(door): Doorway,
+    Extension(visitor): Who,
+    Named(name): Named<String>,
+    request: Request,
+) -> Answered {
+    let Nothing {} = body::command(&door, request).await?;
+    door.service.reset(&visitor.caller, &name).await?;
+    Ok(named(StatusCode::OK, &name))
+}
+
+/// Lists the files of a session.
+pub(super) async fn files(
+    State(door): Doorway,
+    Extension(visitor): Who,
+    Named(name): Named<String>,
+) -> Answered {
+    let files = door.service.workspace(&visitor.caller, &name).await?.files();
+    let file = |(path, bytes)| json!({ "path": path, "bytes": bytes });
+    let files: Vec<Value> = files.into_iter().map(file).collect();
+    Ok(answer::json(StatusCode::OK, &json!({ "files": files })))
+}
+
+/// Returns a file of a session as it is.
+pub(super) async fn file(
+    State(door): Doorway,
+    Extension(visitor): Who,
+    Named((name, path)): Named<(String, String)>,
+) -> Answered {
+    check_path(&path).map_err(|error| Failure::usage(error.to_string()))?;
+    let workspace = door.service.workspace(&visitor.caller, &name).await?;
+    let contents = workspace.read(&path).ok_or_else(|| {
+        Failure::missing("file", format!("there is no file `{path}` in the session"))
+    })?;
+    // Never as what it might be: a page of a program would be one of this server.
+    Ok(answer::of(StatusCode::OK, "application/octet-stream", contents.into()))
+}
+
+fn named(status: StatusCode, name: &str) -> Response {
+    answer::json(status, &json!({ "name": name }))
+}

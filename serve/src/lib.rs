@@ -1,0 +1,18 @@
+//! Serves one pool to many processes.
+//!
+//! A [`Service`] is the pool with the sessions that its callers have opened. [`frames`] serves it as
+//! frames over standard input and output and over Unix sockets, [`http`] over TCP, and [`mcp`] as
+//! tools of agents. Whoever calls is a [`Caller`]: the way in decides whose jobs they are and what
+//! they may ask for, never the message.
+#![forbid(unsafe_code)]
+
+pub use caller::Caller;
+pub use service::Service;
+
+mod caller;
+pub mod facades;
+pub mod frames;
+pub mod http;
+pub mod mcp;
+mod self_test;
+mod service;

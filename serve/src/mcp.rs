@@ -1,0 +1,132 @@
+//! Serves a pool to agents over MCP, the Model Context Protocol.
+//!
+//! A session of Python is an argument of each call and never belongs to a connection: newer versions
+//! of the protocol have none. Over standard input and output the client names sessions as it likes.
+//! Over HTTP a name is 128 random bits, and whoever knows it, among the callers of one tenant, has
+//! the session; no list shows it. Sessions rest and end by the pool's rules
+//! ([`SessionsConfig`](hatchery::SessionsConfig)).
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use hatchery::python::PackageInfo;
+use rmcp::ServiceExt;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService, stdio_pipes};
+use tokio::sync::Semaphore;
+
+use self::backend::{Backend, Backends};
+pub use self::handler::Handler;
+use crate::service::Service;
+
+mod arguments;
+mod backend;
+mod calls;
+mod content;
+mod handler;
+mod media;
+mod progress;
+mod resources;
+mod tools;
+mod uri;
+
+/// The longest message of a client over standard input, 64 MiB. Longer ones are dropped without an
+/// answer.
+const MOST_LINE_BYTES: usize = 64 << 20;
+
+/// The most clients with a connection of their own over HTTP. A connection ends after 5 minutes
+/// without a request.
+const MOST_CONNECTIONS: usize = 1024;
+
+/// The `/mcp` of an HTTP server, a tower service. See [`http()`].
+pub type HttpService = StreamableHttpService<Handler, LocalSessionManager>;
+
+/// Serves one client over standard input and output. Clones are the same server.
+///
+/// It answers before the pool has started, since clients don't wait for long: calls of tools wait
+/// until [`provide`](Self::provide) is called.
+#[derive(Debug, Clone)]
+pub struct Stdio {
+    backends: Backends,
+}
+
+impl Default for Stdio {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stdio {
+    /// Makes a server whose pool is still to come.
+    pub fn new() -> Self {
+        Self { backends: Backends::starting() }
+    }
+
+    /// Gives it the service that runs programs, and the packages that they can import.
+    pub fn provide(&self, service: Service, packages: Vec<PackageInfo>) {
+        self.backends.provide(Backend { service, packages });
+    }
+
+    /// Serves until the client closes standard input, or until `stop`. Then calls that are under way
+    /// have a few seconds to end (5, or 2 after `stop`), and programs that still run are interrupted.
+    ///
+    /// # Errors
+    /// The client doesn't begin as the protocol says, or a stream fails.
+    pub async fn serve(self, stop: impl Future<Output = ()>) -> io::Result<()> {
+        let mut stop = std::pin::pin!(stop);
+        let (read, write) = stdio_pipes();
+        let transport =
+            AsyncRwTransport::new_server(read, write).with_max_line_length(MOST_LINE_BYTES);
+        let begun = tokio::select! {
+            begun = Handler::of_owner(self.backends).serve(transport) => begun,
+            () = &mut stop => return Ok(()),
+        };
+        let running = match begun {
+            Ok(running) => running,
+            // It never began.
+            Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        let cancel = running.cancellation_token();
+        let mut waiting = std::pin::pin!(running.waiting());
+        let ended = tokio::select! {
+            ended = &mut waiting => ended,
+            () = &mut stop => {
+                cancel.cancel();
+                waiting.await
+            }
+        };
+        ended.map(drop).map_err(io::Error::other)
+    }
+}
+
+/// Returns a tower service that answers `POST`, `GET` and `DELETE` of one path, `/mcp` by convention,
+/// such as for axum's `Router::route_service`. Its clones share their connections.
+///
+/// Whoever mounts it checks tokens, and puts a [`Caller`](crate::Caller) into the extensions of each
+/// request; a request without one is refused. The service itself refuses requests whose `Host` is
+/// neither of this machine nor one of `hosts` (names, with or without a port), those of web pages
+/// (any `Origin`), and bodies of more than `most_body_bytes`.
+pub fn http(
+    service: Service,
+    packages: Vec<PackageInfo>,
+    hosts: impl IntoIterator<Item = String>,
+    most_body_bytes: usize,
+) -> HttpService {
+    let backends = Backends::started(Backend { service, packages });
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let config = StreamableHttpServerConfig::default();
+    let hosts: Vec<String> = config.allowed_hosts.iter().cloned().chain(hosts).collect();
+    let config = config
+        .with_allowed_hosts(hosts)
+        .enforce_origin_validation()
+        .with_max_request_body_bytes(most_body_bytes);
+    let handler = move || {
+        let place = Arc::clone(&places).try_acquire_owned();
+        let place = place.map_err(|_| io::Error::other("too many MCP clients are connected"))?;
+        Ok(Handler::of_requests(backends.clone(), place))
+    };
+    StreamableHttpService::new(handler, Arc::default(), config)
+}

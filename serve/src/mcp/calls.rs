@@ -1,0 +1,251 @@
+//! What each tool does.
+
+use hatchery::wire::{Intake, InvalidJob, Problem, ProblemKind};
+use hatchery::{Job, Outcome, Ticket};
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
+use rmcp::service::RequestContext;
+use serde_json::{Value, json};
+
+use super::arguments::{take_text, texts, usage};
+use super::backend::{Backend, Naming};
+use super::content::{self, InSession};
+use super::progress::Progress;
+use super::tools::NEW;
+use super::{media, resources};
+use crate::caller::Caller;
+
+/// The longest text of a file that `read_file` returns.
+const MOST_TEXT_BYTES: usize = 256 << 10;
+
+/// The longest other file that it returns.
+const MOST_BLOB_BYTES: usize = 1 << 20;
+
+/// A call of a tool: who calls, and on what.
+pub(super) struct Call<'a> {
+    pub(super) backend: &'a Backend,
+    pub(super) caller: &'a Caller,
+    pub(super) naming: Naming,
+    pub(super) arguments: JsonObject,
+}
+
+impl Call<'_> {
+    /// Calls the tool of this name; `None` if there is none.
+    pub(super) async fn make(
+        self,
+        name: &str,
+        context: &RequestContext<RoleServer>,
+        progress: &mut Progress,
+    ) -> Option<CallToolResult> {
+        let result = match name {
+            "run_python" => {
+                let ran = self.run_python(context, progress).await;
+                return Some(ran.unwrap_or_else(|problem| content::not_run(&problem)));
+            }
+            "fork_session" => self.fork_session().await,
+            "reset_session" => self.reset_session().await,
+            "list_packages" => self.list_packages(),
+            "read_file" => self.read_file().await,
+            _ => return None,
+        };
+        Some(result.unwrap_or_else(|problem| content::refused(&problem)))
+    }
+
+    async fn run_python(
+        mut self,
+        context: &RequestContext<RoleServer>,
+        progress: &mut Progress,
+    ) -> Result<CallToolResult, Problem> {
+        let named = take_text(&mut self.arguments, "session")?;
+        let job = self.job()?;
+        let session = match named {
+            Some(name) => Some(self.enter(name).await?),
+            None => None,
+        };
+        let name = session.as_ref().map(|session| session.name.as_str());
+        let submitted = self.backend.service.submit(self.caller, job, name).await;
+        let ticket = submitted.map_err(|problem| self.explained(problem, name))?;
+        let outcome = follow(ticket, session.is_some(), context, progress).await;
+        Ok(content::of_outcome(&outcome, session.as_ref()))
+    }
+
+    /// Makes a job of the arguments. Whoever calls, a model wrote them, so they only lower limits.
+    fn job(&mut self) -> Result<Job, Problem> {
+        let arguments = Value::Object(std::mem::take(&mut self.arguments));
+        let sent = Intake::TOOL.job(arguments).map_err(|error| match error {
+            InvalidJob::Unknown { field, mut known } => {
+                known.push("session");
+                InvalidJob::Unknown { field, known }
+            }
+            error => error,
+        });
+        let sent = sent.map_err(|error| usage(error.to_string()))?;
+        let job = Job::from_wire(sent, &Intake::TOOL).map_err(|error| error.problem())?;
+        Ok(match self.caller.tenant() {
+            Some(tenant) => job.tenant(tenant),
+            None => job,
+        })
+    }
+
+    /// Returns the session that a call names, and opens it if the name may be new.
+    async fn enter(&self, name: String) -> Result<InSession, Problem> {
+        let Backend { service, .. } = self.backend;
+        if name == NEW {
+            let name = random_name()?;
+            service.open(self.caller, &name).await?;
+            return Ok(InSession { name, is_new: true });
+        }
+        match service.session(self.caller, &name) {
+            Ok(_) => {}
+            Err(problem) if self.naming == Naming::Random => {
+                return Err(self.explained(problem, Some(&name)));
+            }
+            Err(problem) if problem.reason.as_deref() == Some("no_session") => {
+                match service.open(self.caller, &name).await {
+                    // Another call has opened it meanwhile.
+                    Err(problem) if problem.reason.as_deref() == Some("session_exists") => {}
+                    opened => opened?,
+                }
+            }
+            Err(problem) => return Err(problem),
+        }
+        Ok(InSession { name, is_new: false })
+    }
+
+    /// Says what to do about a session that is gone or never was. One that is gone is closed, so that
+    /// its name is free.
+    fn explained(&self, mut problem: Problem, session: Option<&str>) -> Problem {
+        let reason = problem.reason.as_deref();
+        let Some(session) = session else { return problem };
+        let is_gone = reason == Some("session_gone");
+        if !is_gone && reason != Some("no_session") {
+            return problem;
+        }
+        if is_gone {
+            // Another call may have closed it already.
+            let _ = self.backend.service.close(self.caller, session);
+        }
+        problem.message += match (is_gone, self.naming) {
+            (true, Naming::Free) => {
+                ". Its variables and files are lost; the next call that names it begins anew"
+            }
+            (true, Naming::Random) => {
+                ". Its variables and files are lost; give \"new\" to open another one"
+            }
+            (false, Naming::Free) => "; `run_python` opens a session when it first names it",
+            (false, Naming::Random) => {
+                "; give `run_python` the session \"new\" to open one, then the name in its result"
+            }
+        };
+        problem
+    }
+
+    async fn fork_session(self) -> Result<CallToolResult, Problem> {
+        let optional = (self.naming == Naming::Free).then_some("name");
+        let ([session], name) = texts(self.arguments.clone(), ["session"], optional)?;
+        let name = match name.filter(|name| name != NEW) {
+            Some(name) => name,
+            None => random_name()?,
+        };
+        let forked = self.backend.service.fork(self.caller, &session, &name).await;
+        forked.map_err(|problem| self.explained(problem, Some(&session)))?;
+        let text = format!("Opened the session `{name}`, which continues from `{session}`.");
+        Ok(structured(text, json!({ "session": name })))
+    }
+
+    async fn reset_session(self) -> Result<CallToolResult, Problem> {
+        let ([session], _) = texts(self.arguments.clone(), ["session"], None)?;
+        let reset = self.backend.service.reset(self.caller, &session).await;
+        reset.map_err(|problem| self.explained(problem, Some(&session)))?;
+        let text = format!("The session `{session}` is empty: no variables, no files.");
+        Ok(CallToolResult::success(vec![ContentBlock::text(text)]))
+    }
+
+    fn list_packages(self) -> Result<CallToolResult, Problem> {
+        texts(self.arguments, [], None)?;
+        let packages = self.backend.packages.iter();
+        let mut packages: Vec<_> =
+            packages.map(|package| (&package.name, package.version.as_deref())).collect();
+        packages.sort_unstable();
+        let line = |(name, version): &(&String, Option<&str>)| match version {
+            Some(version) => format!("{name} {version}"),
+            None => (*name).clone(),
+        };
+        let text = packages.iter().map(line).collect::<Vec<_>>().join("\n");
+        let packages: Vec<Value> = packages
+            .iter()
+            .map(|(name, version)| json!({ "name": name, "version": version }))
+            .collect();
+        Ok(structured(text, json!({ "packages": packages })))
+    }
+
+    async fn read_file(self) -> Result<CallToolResult, Problem> {
+        let ([session, path], _) = texts(self.arguments.clone(), ["session", "path"], None)?;
+        let read = resources::read(self.backend, self.caller, &session, &path).await;
+        let bytes = read.map_err(|problem| self.explained(problem, Some(&session)))?;
+        let length = bytes.len();
+        let block = match media::image_type(&bytes) {
+            Some(name) => media::image(&bytes, name),
+            None => match String::from_utf8(bytes) {
+                Ok(text) if length <= MOST_TEXT_BYTES => ContentBlock::text(text),
+                Err(error) if length <= MOST_BLOB_BYTES => {
+                    let uri = super::uri::of_file(&session, &path);
+                    ContentBlock::resource(media::resource(&uri, &path, error.into_bytes()))
+                }
+                _ => {
+                    let message = format!(
+                        "`{path}` has {length} bytes, too many to return; read a part of it with \
+                         `run_python`"
+                    );
+                    return Err(Problem::new(ProblemKind::Refused, message));
+                }
+            },
+        };
+        Ok(CallToolResult::success(vec![block]))
+    }
+}
+
+/// Waits for a job's end, and tells of its progress meanwhile. If the client gives up, the program is
+/// interrupted: a session keeps its variables.
+async fn follow(
+    mut ticket: Ticket,
+    is_in_session: bool,
+    context: &RequestContext<RoleServer>,
+    progress: &mut Progress,
+) -> Outcome {
+    let mut events = ticket.events();
+    let mut has_events = progress.is_wanted();
+    let mut is_wanted = true;
+    loop {
+        tokio::select! {
+            outcome = ticket.outcome() => return outcome,
+            () = context.ct.cancelled(), if is_wanted => {
+                is_wanted = false;
+                match is_in_session {
+                    true => ticket.interrupt(),
+                    false => ticket.cancel(),
+                }
+            }
+            event = events.next(), if has_events => match event {
+                Some(event) => progress.note(event),
+                None => has_events = false,
+            },
+            () = progress.tick() => {}
+        }
+    }
+}
+
+fn structured(text: String, json: Value) -> CallToolResult {
+    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+    result.structured_content = Some(json);
+    result
+}
+
+/// Returns a name of 128 random bits.
+fn random_name() -> Result<String, Problem> {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Problem::new(ProblemKind::Sandbox, format!("the system has no random numbers: {error}"))
+    })?;
+    Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
+}

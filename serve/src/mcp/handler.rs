@@ -1,0 +1,143 @@
+//! Answers the requests of one client.
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, Implementation, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::backend::{Backend, Backends, Naming};
+use super::calls::Call;
+use super::progress::Progress;
+use super::{resources, tools};
+use crate::caller::Caller;
+
+/// Answers the requests of one client.
+#[derive(Debug, Clone)]
+pub struct Handler {
+    backends: Backends,
+    naming: Naming,
+    /// Who calls; `None` if each request says so.
+    caller: Option<Caller>,
+    /// The client's place among those that there may be.
+    _place: Option<Arc<OwnedSemaphorePermit>>,
+}
+
+impl Handler {
+    /// Answers the user's own program, which may come before the pool has started.
+    pub(super) fn of_owner(backends: Backends) -> Self {
+        let caller = Some(Caller::owner());
+        Self { backends, naming: Naming::Free, caller, _place: None }
+    }
+
+    /// Answers a client whose requests have a [`Caller`] as an extension.
+    pub(super) fn of_requests(backends: Backends, place: OwnedSemaphorePermit) -> Self {
+        let place = Some(Arc::new(place));
+        Self { backends, naming: Naming::Random, caller: None, _place: place }
+    }
+
+    fn caller(&self, context: &RequestContext<RoleServer>) -> Result<Caller, ErrorData> {
+        let of_request = || {
+            let parts = context.extensions.get::<http::request::Parts>()?;
+            parts.extensions.get::<Caller>().cloned()
+        };
+        let unknown = || ErrorData::invalid_request("nobody has said who calls", None);
+        self.caller.clone().or_else(of_request).ok_or_else(unknown)
+    }
+
+    /// Waits until the pool has started, unless the client gives up.
+    async fn backend(
+        &self,
+        context: &RequestContext<RoleServer>,
+        progress: &mut Progress,
+    ) -> Result<Arc<Backend>, ErrorData> {
+        let mut ready = std::pin::pin!(self.backends.ready());
+        loop {
+            tokio::select! {
+                backend = &mut ready => return Ok(backend),
+                () = context.ct.cancelled() => {
+                    return Err(ErrorData::internal_error("the pool hasn't started yet", None));
+                }
+                () = progress.tick() => {}
+            }
+        }
+    }
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        let about = Implementation::new("hatchery", env!("CARGO_PKG_VERSION"));
+        ServerConfig::new(capabilities)
+            .with_server_info(about.with_title("Hatchery"))
+            .with_instructions(tools::instructions(self.naming))
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(tools::tools(self.naming)))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        tools::tool(name, self.naming)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let unknown = || {
+            let names = tools::NAMES.join(", ");
+            let message = format!("there is no tool `{}`; there are {names}", request.name);
+            ErrorData::invalid_params(message, None)
+        };
+        if !tools::NAMES.contains(&&*request.name) {
+            return Err(unknown());
+        }
+        let caller = self.caller(&context)?;
+        let mut progress = Progress::new(&context);
+        let backend = self.backend(&context, &mut progress).await?;
+        let arguments = request.arguments.clone().unwrap_or_default();
+        let call = Call { backend: &backend, caller: &caller, naming: self.naming, arguments };
+        let result = call.make(&request.name, &context, &mut progress).await;
+        result.map(CallToolResponse::from).ok_or_else(unknown)
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let caller = self.caller(&context)?;
+        let backend = self.backend(&context, &mut Progress::new(&context)).await?;
+        let after = request.and_then(|request| request.cursor);
+        Ok(resources::list(&backend, &caller, self.naming, after.as_deref()).await)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(vec![resources::template()]))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let caller = self.caller(&context)?;
+        let backend = self.backend(&context, &mut Progress::new(&context)).await?;
+        Ok(resources::read_address(&backend, &caller, &request.uri).await?.into())
+    }
+}

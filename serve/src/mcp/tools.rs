@@ -1,0 +1,206 @@
+//! What a model reads before it calls: the tools with their schemas, and the server's instructions.
+
+use std::sync::Arc;
+
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use serde_json::{Value, json};
+
+use super::backend::Naming;
+
+/// The names of the tools, in the order of the list.
+pub(super) const NAMES: [&str; 5] =
+    ["run_python", "fork_session", "reset_session", "list_packages", "read_file"];
+
+/// The argument that opens a session under a random name.
+pub(super) const NEW: &str = "new";
+
+/// Returns what a client tells its model about the server.
+pub(super) fn instructions(naming: Naming) -> String {
+    let sessions = match naming {
+        Naming::Free => "Name a session of your choice to keep them from call to call",
+        Naming::Random => {
+            "To keep them from call to call, give `session` as \"new\", and afterwards the name \
+             that the result has"
+        }
+    };
+    format!(
+        "Runs Python programs in a sandbox: CPython without network, subprocesses, threads and pip. \
+         Programs can import the standard library, numpy, pandas, scipy, matplotlib and whatever \
+         `list_packages` lists. Each call of `run_python` starts fresh, with no variables and no \
+         files. {sessions}. Files are in the working directory; `read_file` returns them. \
+         `fork_session` copies a session to try something, `reset_session` empties one. Figures of \
+         matplotlib come back as images."
+    )
+}
+
+/// Returns the tools.
+pub(super) fn tools(naming: Naming) -> Vec<Tool> {
+    NAMES.into_iter().filter_map(|name| tool(name, naming)).collect()
+}
+
+/// Returns the tool of this name.
+pub(super) fn tool(name: &str, naming: Naming) -> Option<Tool> {
+    let named = json!({ "type": "string", "description": "The session." });
+    let tool = match name {
+        "run_python" => run_python(naming),
+        "fork_session" => {
+            let mut properties = json!({ "session": named });
+            if naming == Naming::Free {
+                properties["name"] = json!({
+                    "type": "string",
+                    "description": "The name of the new session; a random one without it.",
+                });
+            }
+            let description = "Opens a new session that continues from the present state of a \
+                session: variables, modules and files. From then on they are independent. The \
+                result has the new session's name. Don't call it while a program runs in the \
+                session.";
+            Tool::new("fork_session", description, object(properties, &["session"]))
+                .with_raw_output_schema(object(json!({ "session": named }), &["session"]))
+                .with_annotations(hints("Copy a session", false, false))
+        }
+        "reset_session" => {
+            let description = "Empties a session: its variables, modules and files are lost. Don't \
+                call it while a program runs in the session.";
+            Tool::new(
+                "reset_session",
+                description,
+                object(json!({ "session": named }), &["session"]),
+            )
+            .with_annotations(hints("Reset a session", false, true))
+        }
+        "list_packages" => {
+            let description = "Lists the packages that programs can import beyond the standard \
+                library, with their versions. No others can be installed.";
+            let package = json!({
+                "type": "object",
+                "properties": {
+                    "name": { "type": "string" },
+                    "version": { "type": ["string", "null"] },
+                },
+                "required": ["name", "version"],
+            });
+            let output = json!({ "packages": { "type": "array", "items": package } });
+            Tool::new("list_packages", description, object(json!({}), &[]))
+                .with_raw_output_schema(object(output, &["packages"]))
+                .with_annotations(hints("List packages", true, false))
+        }
+        "read_file" => {
+            let description = "Returns a file of a session's working directory: a text as text, an \
+                image as an image, other files in base64. For a part of a large file use \
+                `run_python`. Don't call it while a program runs in the session.";
+            let path = json!({
+                "type": "string",
+                "description": "The path, relative to the working directory.",
+            });
+            let properties = json!({ "session": named, "path": path });
+            Tool::new("read_file", description, object(properties, &["session", "path"]))
+                .with_annotations(hints("Read a file", true, false))
+        }
+        _ => return None,
+    };
+    Some(tool)
+}
+
+fn run_python(naming: Naming) -> Tool {
+    let mut input = hatchery::tool::schema();
+    let about = match naming {
+        Naming::Free => {
+            "Keeps variables, modules and files for later calls that name the same session. Any \
+             name: a session is opened when it is first named. Without it the program starts fresh \
+             and leaves nothing."
+        }
+        Naming::Random => {
+            "Keeps variables, modules and files for later calls. Give \"new\" to open a session; \
+             the result has its name, to be given in later calls. Without it the program starts \
+             fresh and leaves nothing."
+        }
+    };
+    input["properties"]["session"] = json!({ "type": "string", "description": about });
+    let description = input["description"].as_str().unwrap_or_default().to_owned()
+        + " Figures and other images come back as images. There is no pip; `list_packages` lists \
+           what can be imported.";
+    let mut output = hatchery::tool::result_schema();
+    output["properties"]["session"] = json!({
+        "type": ["string", "null"],
+        "description": "The session in which it ran; name it to continue there.",
+    });
+    for shown in ["displays", "bundle"] {
+        if let Value::String(about) = &mut output["properties"][shown]["description"] {
+            about.push_str(" Images are contents of their own and not repeated here.");
+        }
+    }
+    for schema in [&mut input, &mut output] {
+        let schema = schema.as_object_mut().expect("a schema is an object");
+        for said_elsewhere in ["$schema", "title", "description"] {
+            schema.remove(said_elsewhere);
+        }
+    }
+    Tool::new("run_python", description, fields(input))
+        .with_raw_output_schema(fields(output))
+        .with_annotations(hints("Run Python", false, false))
+}
+
+/// What a client may tell its user. No tool reaches anything outside of the sandbox.
+fn hints(title: &str, is_read_only: bool, is_destructive: bool) -> ToolAnnotations {
+    ToolAnnotations::with_title(title)
+        .read_only(is_read_only)
+        .destructive(is_destructive)
+        .open_world(false)
+}
+
+fn object(properties: Value, required: &[&str]) -> Arc<JsonObject> {
+    fields(json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    }))
+}
+
+fn fields(schema: Value) -> Arc<JsonObject> {
+    match schema {
+        Value::Object(fields) => Arc::new(fields),
+        _ => Arc::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_tool_says_what_it_takes() {
+        for naming in [Naming::Free, Naming::Random] {
+            let tools = tools(naming);
+            assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), NAMES);
+            for tool in tools {
+                assert_eq!(tool.input_schema["type"], "object");
+                assert_eq!(tool.input_schema["additionalProperties"], false);
+                let described = tool.input_schema["properties"].as_object().unwrap().values();
+                described.for_each(|field| assert!(field["description"].is_string(), "{field}"));
+                assert!(tool.description.unwrap().len() < 600);
+            }
+            assert!(instructions(naming).len() < 900);
+        }
+    }
+
+    #[test]
+    fn a_call_is_the_wires_and_a_session() {
+        let schema = |naming| tool("run_python", naming).unwrap().input_schema;
+        let fields: Vec<String> =
+            schema(Naming::Free)["properties"].as_object().unwrap().keys().cloned().collect();
+        let mut expected: Vec<&str> =
+            hatchery::wire::Intake::TOOL.fields().map(hatchery::wire::Field::name).collect();
+        expected.push("session");
+        expected.sort_unstable();
+        let mut sorted = fields.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, expected);
+        let about = |naming| schema(naming)["properties"]["session"]["description"].clone();
+        assert!(about(Naming::Random).as_str().unwrap().contains("\"new\""));
+        assert_ne!(about(Naming::Random), about(Naming::Free));
+        let forked = tool("fork_session", Naming::Random).unwrap().input_schema;
+        assert!(forked["properties"].get("name").is_none(), "names are not for clients to choose");
+    }
+}

@@ -1,0 +1,267 @@
+//! A pool and the sessions that its callers have opened.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hatchery::files::Workspace;
+use hatchery::{Checkpoint, Error, Hatchery, Job, Session, Ticket};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use wire::{Problem, ProblemKind};
+
+use crate::caller::Caller;
+
+/// A pool, and the sessions and checkpoints that callers have opened. Cheap to clone; clones are the
+/// same service.
+///
+/// Sessions and checkpoints belong to the tenant of the caller who opened them; to other tenants
+/// they don't exist.
+#[derive(Debug, Clone)]
+pub struct Service {
+    pool: Hatchery,
+    kept: Arc<Mutex<Kept>>,
+    /// Whether `drain` or `abort` has ended the pool.
+    is_ended: Arc<watch::Sender<bool>>,
+    /// The number of connections that are open.
+    connections: Arc<watch::Sender<usize>>,
+}
+
+/// A connection that is open, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Connected(Arc<watch::Sender<usize>>);
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// By their names in the pool.
+    sessions: HashMap<String, Session>,
+    /// By the pool's name of the session, and their own.
+    checkpoints: HashMap<(String, String), Checkpoint>,
+}
+
+/// The most checkpoints of one service: they are never spilled.
+const MOST_CHECKPOINTS: usize = 1024;
+
+impl Service {
+    /// Serves this pool.
+    pub fn new(pool: Hatchery) -> Self {
+        Self { pool, kept: Arc::default(), is_ended: Arc::default(), connections: Arc::default() }
+    }
+
+    /// Returns the pool.
+    pub fn pool(&self) -> &Hatchery {
+        &self.pool
+    }
+
+    /// Shuts the pool down: it accepts no more jobs, and jobs that take longer than `time` are
+    /// cancelled. Returns when it has ended.
+    pub async fn drain(&self, time: Option<Duration>) {
+        match time {
+            Some(time) => self.pool.drain_for(time).await,
+            None => self.pool.drain().await,
+        }
+        self.is_ended.send_replace(true);
+    }
+
+    /// Shuts the pool down and cancels its jobs. Returns when it has ended.
+    pub async fn abort(&self) {
+        self.pool.abort().await;
+        self.is_ended.send_replace(true);
+    }
+
+    /// Waits until every connection has been told what it still asked for, which they are given
+    /// some seconds for after the pool has ended.
+    pub async fn closed(&self) {
+        let mut connections = self.connections.subscribe();
+        connections.wait_for(|count| *count == 0).await.expect("the sender is in `self`");
+    }
+
+    /// Counts a connection.
+    pub(crate) fn connect(&self) -> Connected {
+        self.connections.send_modify(|count| *count += 1);
+        Connected(Arc::clone(&self.connections))
+    }
+
+    /// Waits until [`Self::drain`] or [`Self::abort`] has ended the pool.
+    pub async fn ended(&self) {
+        let mut is_ended = self.is_ended.subscribe();
+        is_ended.wait_for(|is_ended| *is_ended).await.expect("the sender is in `self`");
+    }
+
+    /// Submits a job, to a session of the caller or to a fresh interpreter.
+    ///
+    /// # Errors
+    /// There is no such session, or the pool refuses the job.
+    pub async fn submit(
+        &self,
+        caller: &Caller,
+        job: Job,
+        session: Option<&str>,
+    ) -> Result<Ticket, Problem> {
+        let submitted = match session {
+            Some(name) => self.session(caller, name)?.submit(job).await,
+            None => self.pool.submit(job).await,
+        };
+        submitted.map_err(|error| error.problem())
+    }
+
+    /// Opens a session under a new name.
+    ///
+    /// # Errors
+    /// The caller has a session of this name, the name is invalid, or the pool refuses.
+    pub async fn open(&self, caller: &Caller, name: &str) -> Result<(), Problem> {
+        let own = caller.session_name(name)?;
+        if self.kept.lock().sessions.contains_key(&own) {
+            return Err(exists(name));
+        }
+        let session = self.pool.session(&own).await.map_err(|error| error.problem())?;
+        // Two callers of the same name have the same session.
+        self.kept.lock().sessions.insert(own, session);
+        Ok(())
+    }
+
+    /// Returns a session of the caller.
+    ///
+    /// # Errors
+    /// There is no session of this name.
+    pub fn session(&self, caller: &Caller, name: &str) -> Result<Session, Problem> {
+        let own = caller.session_name(name)?;
+        self.kept.lock().sessions.get(&own).cloned().ok_or_else(|| missing("session", name))
+    }
+
+    /// Returns the names of the caller's sessions, in order.
+    pub fn sessions(&self, caller: &Caller) -> Vec<String> {
+        let prefix = caller.tenant().map(|tenant| format!("{tenant}/"));
+        let kept = self.kept.lock();
+        let names = kept.sessions.keys().filter_map(|name| match &prefix {
+            Some(prefix) => name.strip_prefix(prefix.as_str()),
+            None => Some(name.as_str()),
+        });
+        let mut names: Vec<String> = names.map(str::to_owned).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Opens a session that continues from another one's state.
+    ///
+    /// # Errors
+    /// There is no such session, it is busy, the new name is taken, or the pool refuses.
+    pub async fn fork(&self, caller: &Caller, name: &str, to: &str) -> Result<(), Problem> {
+        let own = caller.session_name(to)?;
+        let fork = self.session(caller, name)?.fork(&own).await.map_err(|error| match error {
+            Error::Refused(hatchery::Refusal::SessionExists { .. }) => exists(to),
+            error => error.problem(),
+        })?;
+        self.kept.lock().sessions.insert(own, fork);
+        Ok(())
+    }
+
+    /// Captures a session's state under a name, in place of an earlier one of this name.
+    ///
+    /// # Errors
+    /// There is no such session, it is busy, or there are too many checkpoints.
+    pub async fn checkpoint(&self, caller: &Caller, name: &str, as_: &str) -> Result<(), Problem> {
+        let key = (caller.session_name(name)?, as_.to_owned());
+        let session = self.session(caller, name)?;
+        let full = |kept: &Kept| {
+            kept.checkpoints.len() >= MOST_CHECKPOINTS && !kept.checkpoints.contains_key(&key)
+        };
+        let refused = || {
+            let message = format!(
+                "there are {MOST_CHECKPOINTS} checkpoints, and no more are kept: close sessions, or \
+                 use names again"
+            );
+            Problem::new(ProblemKind::Refused, message).with_reason("checkpoints")
+        };
+        if full(&self.kept.lock()) {
+            return Err(refused());
+        }
+        let checkpoint = session.checkpoint().await.map_err(|error| error.problem())?;
+        let mut kept = self.kept.lock();
+        if full(&kept) {
+            return Err(refused());
+        }
+        kept.checkpoints.insert(key, checkpoint);
+        Ok(())
+    }
+
+    /// Restores a checkpoint of the session.
+    ///
+    /// # Errors
+    /// There is no such session or checkpoint, or the session is busy.
+    pub async fn restore(&self, caller: &Caller, name: &str, from: &str) -> Result<(), Problem> {
+        let key = (caller.session_name(name)?, from.to_owned());
+        let session = self.session(caller, name)?;
+        let checkpoint = self.kept.lock().checkpoints.get(&key).cloned();
+        let checkpoint = checkpoint.ok_or_else(|| missing("checkpoint", from))?;
+        session.restore(&checkpoint).await.map_err(|error| error.problem())
+    }
+
+    /// Resets a session to the state of a fresh one.
+    ///
+    /// # Errors
+    /// There is no such session, or it is busy.
+    pub async fn reset(&self, caller: &Caller, name: &str) -> Result<(), Problem> {
+        self.session(caller, name)?.reset().await.map_err(|error| error.problem())
+    }
+
+    /// Returns the files of a session.
+    ///
+    /// # Errors
+    /// There is no such session, or it is busy.
+    pub async fn workspace(&self, caller: &Caller, name: &str) -> Result<Workspace, Problem> {
+        self.session(caller, name)?.workspace().await.map_err(|error| error.problem())
+    }
+
+    /// Writes a session's state to a file.
+    ///
+    /// # Errors
+    /// There is no such session, it is busy, or the file can't be written.
+    pub async fn save(&self, caller: &Caller, name: &str, path: &Path) -> Result<u64, Problem> {
+        self.session(caller, name)?.save(path).await.map_err(|error| error.problem())
+    }
+
+    /// Opens a session from a file that `save` wrote.
+    ///
+    /// # Errors
+    /// The name is taken or invalid, or the file isn't a session of this pool's image.
+    pub async fn revive(&self, caller: &Caller, name: &str, path: &Path) -> Result<(), Problem> {
+        let own = caller.session_name(name)?;
+        let session = self.pool.revive(&own, path).await.map_err(|error| match error {
+            Error::Refused(hatchery::Refusal::SessionExists { .. }) => exists(name),
+            error => error.problem(),
+        })?;
+        self.kept.lock().sessions.insert(own, session);
+        Ok(())
+    }
+
+    /// Closes a session once its jobs have ended, and drops its state and its checkpoints.
+    ///
+    /// # Errors
+    /// There is no such session.
+    pub fn close(&self, caller: &Caller, name: &str) -> Result<(), Problem> {
+        let own = caller.session_name(name)?;
+        let mut kept = self.kept.lock();
+        let session = kept.sessions.remove(&own).ok_or_else(|| missing("session", name))?;
+        kept.checkpoints.retain(|(session, _), _| *session != own);
+        session.close();
+        Ok(())
+    }
+}
+
+fn missing(what: &str, name: &str) -> Problem {
+    let message = format!("there is no {what} `{name}`");
+    Problem::new(ProblemKind::Usage, message).with_reason(format!("no_{what}"))
+}
+
+fn exists(name: &str) -> Problem {
+    let message = format!("there is a session `{name}`; close it, or use another name");
+    Problem::new(ProblemKind::Refused, message).with_reason("session_exists")
+}

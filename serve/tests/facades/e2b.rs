@@ -1,0 +1,259 @@
+//! `/execute` and `/contexts`.
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use crate::server::Server;
+
+/// A new context's id.
+fn context() -> String {
+    let made = Server::shared().post("/contexts", &json!({})).json();
+    assert_eq!([&made["language"], &made["cwd"]], ["python", "/home/user"]);
+    made["id"].as_str().unwrap().to_owned()
+}
+
+/// The lines of one cell, without times.
+#[track_caller]
+fn execute(context: &str, code: &str) -> Vec<Value> {
+    let request = json!({ "code": code, "context_id": context });
+    let mut lines = Server::shared().post("/execute", &request).lines();
+    for line in &mut lines {
+        if let Some(timestamp) = line.as_object_mut().unwrap().remove("timestamp") {
+            // Nanoseconds since 1970.
+            assert!(timestamp.as_u64().unwrap() > 1_700_000_000_000_000_000);
+        }
+    }
+    lines
+}
+
+fn number(count: u64) -> Value {
+    json!({ "type": "number_of_executions", "execution_count": count })
+}
+
+fn main_text(text: &str) -> Value {
+    json!({ "type": "result", "is_main_result": true, "text": text })
+}
+
+#[test]
+fn what_happens_comes_in_order() {
+    let context = context();
+    let code = "
+import sys
+print('one')
+print('two', file=sys.stderr)
+display(3)
+print('four')
+x = 5
+x
+";
+    let expected = [
+        number(1),
+        json!({ "type": "stdout", "text": "one\n" }),
+        json!({ "type": "stderr", "text": "two\n" }),
+        json!({ "type": "result", "is_main_result": false, "text": "3" }),
+        json!({ "type": "stdout", "text": "four\n" }),
+        main_text("5"),
+    ];
+    assert_eq!(execute(&context, code), expected);
+    assert_eq!(execute(&context, "x + 1"), [number(2), main_text("6")]);
+    assert_eq!(execute(&context, "'text'"), [number(3), main_text("text")]);
+    assert_eq!(execute(&context, "_ + '!'"), [number(4), main_text("text!")]);
+    assert_eq!(execute(&context, "y = 1"), [number(5)]);
+}
+
+#[test]
+fn output_comes_while_the_cell_runs() {
+    let context = context();
+    let code = "print('started', flush=True)\nwhile True: pass";
+    let request = json!({ "code": code, "context_id": context });
+    let mut lines = Server::shared().lines("/execute", &request);
+    assert_eq!(lines.next(), Some(number(1)));
+    assert_eq!(lines.next().unwrap()["text"], "started\n");
+    // A restart ends it, and the context is as new.
+    let path = format!("/contexts/{context}/restart");
+    assert_eq!(Server::shared().post(&path, &json!({})).json(), Value::Null);
+    let last: Vec<Value> = lines.collect();
+    assert_eq!(last.len(), 1);
+    assert_eq!([&last[0]["type"], &last[0]["name"]], ["error", "ContextRestarting"]);
+    let lines = execute(&context, "import os; 'x' in globals(), os.getcwd()");
+    assert_eq!(lines, [number(1), main_text("(False, '/home/user')")]);
+}
+
+#[test]
+fn results_have_all_their_forms() {
+    let context = context();
+    let code = "
+class Rich:
+    def _repr_html_(self): return '<b>'
+    def _repr_markdown_(self): return '**'
+    def _repr_latex_(self): return '$'
+    def _repr_svg_(self): return '<svg>'
+    def _repr_json_(self): return {'a': [1]}
+    def _repr_jpeg_(self): return b'\\xff\\xd8'
+    def _repr_mimebundle_(self, **_): return {'text/x-own': 'own'}
+    def __repr__(self): return 'plain'
+Rich()
+";
+    let lines = execute(&context, code);
+    let mut result = lines[1].clone();
+    // A bundle of its own goes over its other forms.
+    assert_eq!([&result["text"], &result["extra"]["text/x-own"]], ["plain", "own"]);
+    let without =
+        code.replace("    def _repr_mimebundle_(self, **_): return {'text/x-own': 'own'}\n", "");
+    result = execute(&context, &without)[1].clone();
+    for (form, expected) in [
+        ("text", json!("plain")),
+        ("html", json!("<b>")),
+        ("markdown", json!("**")),
+        ("latex", json!("$")),
+        ("svg", json!("<svg>")),
+        ("json", json!({ "a": [1] })),
+        ("jpeg", json!("/9g=")),
+    ] {
+        assert_eq!(result[form], expected, "{form}: {result}");
+    }
+    let table = execute(&context, "import pandas; pandas.DataFrame({'n': [1]})")[1].clone();
+    assert!(table["html"].as_str().unwrap().contains("<table"), "{table}");
+    assert!(table["is_main_result"].as_bool().unwrap());
+
+    let code = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()";
+    let lines = execute(&context, code);
+    let figure = lines.iter().find(|line| line.get("png").is_some()).unwrap();
+    assert_eq!(figure["is_main_result"], false);
+    assert!(figure["png"].as_str().unwrap().starts_with("iVBORw0KGgo"), "{lines:?}");
+}
+
+#[test]
+fn failures_are_errors_and_the_context_goes_on() {
+    let context = context();
+    for (code, name, value) in [
+        ("x = 1; 1 / 0", "ZeroDivisionError", "division by zero"),
+        ("def f(:", "SyntaxError", ""),
+        ("import sys; sys.exit(3)", "SystemExit", "3"),
+        ("import os; os._exit(4)", "SystemExit", "4"),
+    ] {
+        let lines = execute(&context, code);
+        let error = lines.last().unwrap();
+        assert_eq!([&error["type"], &error["name"]], ["error", name], "{lines:?}");
+        assert!(error["value"].as_str().unwrap().contains(value), "{error}");
+    }
+    assert_eq!(execute(&context, "x"), [number(5), main_text("1")]);
+}
+
+#[test]
+fn variables_of_the_environment_are_for_one_cell() {
+    let context = context();
+    let code = "import os; os.environ.get('MODE')";
+    let request = json!({ "code": code, "context_id": context, "env_vars": { "MODE": "test" } });
+    assert_eq!(Server::shared().post("/execute", &request).lines()[1]["text"], "test");
+    assert_eq!(execute(&context, code), [number(2)]);
+}
+
+#[test]
+fn a_client_that_goes_away_interrupts_its_cell() {
+    let context = context();
+    let code = "
+x = 1
+print('started', flush=True)
+try:
+    while True: pass
+except KeyboardInterrupt:
+    interrupted = True
+    raise
+";
+    let body = json!({ "code": code, "context_id": context }).to_string();
+    let mut client = TcpStream::connect(Server::shared().address()).unwrap();
+    let length = body.len();
+    write!(
+        client,
+        "POST /execute HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let (mut said, mut piece) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&said).contains("started") {
+        let count = client.read(&mut piece).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&said));
+        said.extend(&piece[..count]);
+    }
+    drop(client);
+    assert_eq!(execute(&context, "x, interrupted"), [number(2), main_text("(1, True)")]);
+}
+
+#[test]
+fn contexts_are_made_listed_and_removed() {
+    let server = Server::shared();
+    let request = json!({ "language": "Python", "cwd": "/home/user/project" });
+    let made = server.post("/contexts", &request).json();
+    let id = made["id"].as_str().unwrap();
+    assert_eq!(made, json!({ "id": id, "language": "python", "cwd": "/home/user/project" }));
+    assert!(server.get("/contexts").json().as_array().unwrap().contains(&made));
+    let lines = execute(id, "import os; os.getcwd()");
+    assert_eq!(lines, [number(1), main_text("/home/user/project")]);
+    // Where the last cell was.
+    execute(id, "os.chdir('/tmp')");
+    assert_eq!(execute(id, "os.getcwd()"), [number(3), main_text("/tmp")]);
+
+    assert_eq!(server.delete(&format!("/contexts/{id}")).json(), Value::Null);
+    assert!(!server.get("/contexts").json().as_array().unwrap().contains(&made));
+    let after = server.post("/execute", &json!({ "code": "1", "context_id": id }));
+    assert_eq!(after.status, 404);
+    assert_eq!(server.delete(&format!("/contexts/{id}")).status, 404);
+    assert_eq!(server.post(&format!("/contexts/{id}/restart"), &json!({})).status, 404);
+}
+
+#[test]
+fn without_a_context_there_is_one_for_each_tenant() {
+    let server = Server::shared();
+    let run = |tenant, code: &str| {
+        let answer = server.post_as(tenant, "/execute", &json!({ "code": code }));
+        answer.lines().last().unwrap().clone()
+    };
+    run("red", "x = 'red'");
+    assert_eq!(run("red", "x"), main_text("red"));
+    assert_eq!(run("blue", "x")["name"], "NameError");
+    let by_language = json!({ "code": "x", "language": "python" });
+    assert_eq!(server.post_as("red", "/execute", &by_language).lines()[1], main_text("red"));
+
+    let of = |tenant| server.get_as(tenant, "/contexts").json();
+    let (red, blue) = (of("red"), of("blue"));
+    assert_eq!((red.as_array().unwrap().len(), blue.as_array().unwrap().len()), (1, 1));
+    assert_ne!(red, blue);
+    let request = json!({ "code": "x", "context_id": red[0]["id"] });
+    assert_eq!(server.post_as("red", "/execute", &request).lines()[1], main_text("red"));
+    assert_eq!(server.post_as("blue", "/execute", &request).status, 404);
+}
+
+#[test]
+fn a_tenant_has_so_many_contexts() {
+    let server = Server::shared();
+    let open = || server.post_as("many", "/contexts", &json!({}));
+    let ids: Vec<Value> = (0..256).map(|_| open().json()["id"].take()).collect();
+    let refused = open();
+    assert_eq!((refused.status, refused.retry_after.as_deref()), (429, Some("1")));
+    assert!(refused.text.contains("256 contexts"), "{}", refused.text);
+    // Others have room, and no id is given twice.
+    assert_eq!(server.delete(&format!("/contexts/{}", context())).status, 200);
+    assert_eq!(ids.iter().map(Value::to_string).collect::<HashSet<_>>().len(), 256);
+}
+
+#[test]
+fn requests_that_can_not_be_run_say_why() {
+    let server = Server::shared();
+    for (request, status, reason) in [
+        (json!({ "code": "1", "language": "r" }), 400, "\"r\""),
+        (json!({ "code": "1", "language": "python", "context_id": "x" }), 400, "Only one"),
+        (json!({ "code": "1", "context_id": "guessed" }), 404, "guessed"),
+        (json!({ "code": "1", "env_vars": { "": "x" } }), 400, "environment"),
+        (json!({ "code": 1 }), 422, "detail"),
+    ] {
+        let answer = server.post("/execute", &request);
+        assert_eq!(answer.status, status, "{}", answer.text);
+        assert!(answer.text.contains(reason), "{}", answer.text);
+    }
+    assert_eq!(server.post("/contexts", &json!({ "language": "java" })).status, 400);
+    assert_eq!(server.get("/health").json(), "OK");
+}

@@ -1,0 +1,77 @@
+"""E2B's SDK: values, streams, a figure, errors, contexts, and a cell that is given up."""
+
+import base64
+import time
+
+from e2b_code_interpreter import Sandbox
+
+with Sandbox.create() as sandbox:
+    execution = sandbox.run_code("x = 20; x + 1")
+    assert execution.text == "21", execution
+    assert execution.execution_count == 1
+    assert sandbox.run_code("x").text == "20"
+    assert sandbox.run_code("'text'").text == "text"
+
+    heard = []
+    code = "import sys\nprint('one', flush=True)\nprint('two', file=sys.stderr, flush=True)\nprint('three')"
+    execution = sandbox.run_code(
+        code,
+        on_stdout=lambda message: heard.append(("stdout", message.line)),
+        on_stderr=lambda message: heard.append(("stderr", message.line)),
+    )
+    assert heard == [("stdout", "one\n"), ("stderr", "two\n"), ("stdout", "three\n")], heard
+    assert execution.logs.stdout == ["one\n", "three\n"], execution
+    assert execution.logs.stderr == ["two\n"], execution
+    assert execution.text is None and execution.error is None
+
+    results = []
+    code = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.show()\ndisplay('shown')\n3"
+    execution = sandbox.run_code(code, on_result=results.append)
+    assert len(execution.results) == len(results) == 3, execution.results
+    figures = [result for result in execution.results if result.png]
+    assert base64.b64decode(figures[0].png).startswith(b"\x89PNG\r\n"), execution.results
+    assert execution.text == "3"
+    table = sandbox.run_code("import pandas; pandas.DataFrame({'n': [1, 2]})").results[0]
+    assert "<table" in table.html and "html" in table.formats()
+
+    errors = []
+    execution = sandbox.run_code("1 / 0", on_error=errors.append)
+    assert execution.error.name == "ZeroDivisionError" and errors == [execution.error]
+    assert execution.error.value == "division by zero"
+    assert "1 / 0" in execution.error.traceback
+    code = "import os; os.environ.get('MODE')"
+    assert sandbox.run_code(code, envs={"MODE": "test"}).text == "test"
+    assert sandbox.run_code(code).text is None
+
+    context = sandbox.create_code_context(cwd="/home/user/project")
+    assert (context.language, context.cwd) == ("python", "/home/user/project")
+    assert sandbox.run_code("import os; os.getcwd()", context=context).text == context.cwd
+    assert sandbox.run_code("x", context=context).error.name == "NameError"
+    sandbox.run_code("y = 1", context=context)
+    assert sandbox.run_code("y", context=context.id and context).text == "1"
+    assert sandbox.run_code("y").error.name == "NameError"
+    assert context.id in [other.id for other in sandbox.list_code_contexts()]
+    sandbox.restart_code_context(context)
+    execution = sandbox.run_code("y", context=context)
+    assert execution.error.name == "NameError" and execution.execution_count == 1
+    sandbox.remove_code_context(context)
+    assert context.id not in [other.id for other in sandbox.list_code_contexts()]
+    try:
+        sandbox.run_code("y", context=context)
+    except Exception as error:
+        assert type(error).__name__ == "NotFoundException", repr(error)
+    else:
+        raise AssertionError("the context is gone")
+
+    # The client gives the cell up, which interrupts it, and the context goes on.
+    started = time.monotonic()
+    try:
+        sandbox.run_code("while True: pass", timeout=1)
+    except Exception as error:
+        assert type(error).__name__ == "TimeoutException", repr(error)
+    else:
+        raise AssertionError("it has no end")
+    assert sandbox.run_code("x").text == "20"
+    assert time.monotonic() - started < 15
+
+print("all as expected")

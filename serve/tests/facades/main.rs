@@ -1,0 +1,17 @@
+//! The HTTP interfaces of other products, on one real pool: as raw requests, and with those products'
+//! own clients.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+/// E2B's code interpreter.
+mod e2b;
+/// SandboxFusion.
+mod fusion;
+/// Many clients at once, while interpreters die.
+mod load;
+/// Piston.
+mod piston;
+/// Clients from the package index, unchanged.
+mod stock;
+
+/// The server and a client of plain HTTP.
+mod server;

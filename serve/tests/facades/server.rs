@@ -1,0 +1,161 @@
+//! One server for all tests, and a client of plain HTTP.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use hatchery::Hatchery;
+use serde_json::Value;
+use serve::{Caller, Service, facades};
+use tokio::runtime::Runtime;
+use ureq::{Agent, Body};
+
+/// Sends bodies of this type.
+const JSON: &str = "application/json";
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
+static SERVICE: LazyLock<Service> = LazyLock::new(|| {
+    let builder = Hatchery::builder().workers(2).preload(["numpy", "pandas", "matplotlib"]);
+    Service::new(RUNTIME.block_on(builder.start()).unwrap())
+});
+
+static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(facades::router(&SERVICE)));
+
+static AGENT: LazyLock<Agent> = LazyLock::new(|| {
+    let config = Agent::config_builder().http_status_as_error(false);
+    config.timeout_global(Some(Duration::from_secs(60))).build().into()
+});
+
+/// A server on a free port.
+pub(crate) struct Server {
+    address: SocketAddr,
+}
+
+impl Server {
+    /// The one that the tests share.
+    pub(crate) fn shared() -> &'static Self {
+        &SERVER
+    }
+
+    fn start(router: Router) -> Self {
+        Self::listen(router, TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    fn listen(router: Router, listener: TcpListener) -> Self {
+        let address = listener.local_addr().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let router = router.layer(middleware::from_fn(identify));
+        RUNTIME.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            axum::serve(listener, router).await.unwrap();
+        });
+        Self { address }
+    }
+
+    /// The same pool on another port, if that is free.
+    pub(crate) fn at(port: u16) -> Option<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", port)).ok()?;
+        Some(Self::listen(facades::router(&SERVICE), listener))
+    }
+
+    /// One whose pool takes no more jobs.
+    pub(crate) fn drained() -> Self {
+        let pool = RUNTIME.block_on(async {
+            let pool = Hatchery::builder().workers(1).start().await.unwrap();
+            pool.drain().await;
+            pool
+        });
+        Self::start(facades::router(&Service::new(pool)))
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send(path, body.to_string(), JSON, None)
+    }
+
+    /// As the layer in front would have it for a tenant.
+    pub(crate) fn post_as(&self, tenant: &str, path: &str, body: &Value) -> Answer {
+        self.send(path, body.to_string(), JSON, Some(tenant))
+    }
+
+    pub(crate) fn send(
+        &self,
+        path: &str,
+        body: String,
+        content_type: &str,
+        tenant: Option<&str>,
+    ) -> Answer {
+        let request = AGENT.post(self.url(path)).header("content-type", content_type);
+        Answer::of(request.header("x-tenant", tenant.unwrap_or_default()).send(body).unwrap())
+    }
+
+    pub(crate) fn get_as(&self, tenant: &str, path: &str) -> Answer {
+        Answer::of(AGENT.get(self.url(path)).header("x-tenant", tenant).call().unwrap())
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.get_as("", path)
+    }
+
+    pub(crate) fn delete(&self, path: &str) -> Answer {
+        Answer::of(AGENT.delete(self.url(path)).call().unwrap())
+    }
+
+    /// The lines of an answer as they come.
+    pub(crate) fn lines(&self, path: &str, body: &Value) -> impl Iterator<Item = Value> + use<> {
+        let request = AGENT.post(self.url(path)).header("content-type", JSON);
+        let response = request.send(body.to_string()).unwrap();
+        assert_eq!(response.status(), 200);
+        let lines = BufReader::new(response.into_body().into_reader()).lines();
+        lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+    }
+}
+
+/// Stands in for the layer that knows who calls.
+async fn identify(mut request: Request, next: Next) -> Response {
+    let tenant = request.headers().get("x-tenant").map(|name| name.to_str().unwrap().to_owned());
+    if let Some(tenant) = tenant.filter(|name| !name.is_empty()) {
+        request.extensions_mut().insert(Caller::of_tenant(tenant));
+    }
+    next.run(request).await
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) retry_after: Option<String>,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    fn of(mut response: ureq::http::Response<Body>) -> Self {
+        let retry_after = response.headers().get("retry-after");
+        let retry_after = retry_after.map(|value| value.to_str().unwrap().to_owned());
+        let text = response.body_mut().read_to_string().unwrap();
+        Self { status: response.status().as_u16(), retry_after, text }
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.status, 200, "{}", self.text);
+        serde_json::from_str(&self.text).unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        assert_eq!(self.status, 200, "{}", self.text);
+        self.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}

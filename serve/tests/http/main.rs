@@ -1,0 +1,17 @@
+//! The server over real connections, on the real build.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
+/// Lines in, lines out.
+mod batches;
+mod client;
+/// Requests that must be refused, after which the server serves on.
+mod hostile;
+/// Jobs, their events, and answers that are kept.
+mod jobs;
+/// Status, health, refusals for load, and the end.
+mod pool;
+mod server;
+/// Sessions from the first to the last.
+mod sessions;
+/// What tenants see of one another.
+mod tenants;

@@ -1,0 +1,79 @@
+//! Sessions from the first to the last.
+
+use serde_json::{Value, json};
+
+use crate::server::{ADA, open, with};
+
+#[test]
+fn a_session_from_the_first_to_the_last() {
+    let ada = with(ADA);
+    let post = |path: &str, body: Value| {
+        let reply = ada.post(path, &body);
+        (reply.status, reply.json())
+    };
+    assert_eq!(post("/v1/sessions", json!({ "name": "a b" })), (201, json!({ "name": "a b" })));
+    let (status, problem) = post("/v1/sessions", json!({ "name": "a b" }));
+    assert_eq!((status, &problem["error"]["reason"]), (409, &json!("session_exists")));
+
+    ada.run("/v1/run?session=a+b", "x = 1; open('f.bin', 'wb').write(b'\\xff\\x00')");
+    assert_eq!(ada.run("/v1/sessions/a%20b/run", "x += 1; x")["value"], 2);
+    let files = ada.get("/v1/sessions/a%20b/files").json();
+    assert_eq!(files, json!({ "files": [{ "path": "f.bin", "bytes": 2 }] }));
+    let file = ada.get("/v1/sessions/a%20b/files/f.bin");
+    assert_eq!(file.header("content-type"), Some("application/octet-stream"));
+    assert_eq!(file.bytes(), [0xff, 0]);
+    assert_eq!(ada.get("/v1/sessions/a%20b/files/g").reason(), "no_file");
+
+    let (status, _) = post("/v1/sessions/a%20b/checkpoint", json!({ "name": "two" }));
+    assert_eq!(status, 201);
+    assert_eq!(post("/v1/sessions/a%20b/fork", json!({ "to": "c" })).0, 201);
+    assert_eq!(post("/v1/sessions/a%20b/fork", json!({ "to": "c" })).0, 409);
+    assert_eq!(ada.run("/v1/sessions/c/run", "x = 10; x")["value"], 10);
+    assert_eq!(ada.run("/v1/sessions/a%20b/run", "x = 5; x")["value"], 5);
+    assert_eq!(post("/v1/sessions/a%20b/restore", json!({ "name": "two" })).0, 200);
+    assert_eq!(ada.run("/v1/sessions/a%20b/run", "x")["value"], 2);
+    assert_eq!(post("/v1/sessions/a%20b/restore", json!({ "name": "three" })).0, 404);
+
+    let names = ada.get("/v1/sessions").json();
+    assert_eq!(names, json!({ "sessions": [{ "name": "a b" }, { "name": "c" }] }));
+    assert_eq!(post("/v1/sessions/c/reset", json!({})).0, 200);
+    assert_eq!(ada.run("/v1/sessions/c/run", "x")["error"]["type"], "NameError");
+    for name in ["a%20b", "c"] {
+        assert_eq!(ada.delete(&format!("/v1/sessions/{name}")).status, 200);
+        assert_eq!(ada.delete(&format!("/v1/sessions/{name}")).status, 404);
+    }
+    assert_eq!(ada.post("/v1/run?session=c", &json!({ "code": "1" })).reason(), "no_session");
+}
+
+#[test]
+fn what_copies_the_state_is_refused_while_a_job_runs() {
+    let client = open();
+    assert_eq!(client.post("/v1/sessions", &json!({ "name": "busy" })).status, 201);
+    let body = json!({ "code": "print(1)\nwhile True: pass" }).to_string();
+    let events = [("accept", "text/event-stream")];
+    let reply = client.send("POST", "/v1/sessions/busy/run", &events, body.as_bytes());
+    let mut events = reply.events();
+    assert!(events.any(|(name, _, _)| name == "output"));
+    for (path, body) in [
+        ("fork", json!({ "to": "other" })),
+        ("checkpoint", json!({ "name": "c" })),
+        ("reset", json!({})),
+    ] {
+        let reply = client.post(&format!("/v1/sessions/busy/{path}"), &body);
+        assert_eq!((reply.status, reply.reason().as_str()), (409, "session_busy"), "{path}");
+    }
+    assert_eq!(client.get("/v1/sessions/busy/files").status, 409);
+    drop(events);
+    assert_eq!(client.delete("/v1/sessions/busy").status, 200);
+}
+
+#[test]
+fn names_are_checked() {
+    let long = "x".repeat(201);
+    for name in ["", "a\nb", &long] {
+        assert_eq!(open().post("/v1/sessions", &json!({ "name": name })).status, 400, "{name}");
+    }
+    for body in [json!({ "nam": "a" }), json!({}), json!([]), json!({ "name": 1 })] {
+        assert_eq!(open().post("/v1/sessions", &body).status, 400, "{body}");
+    }
+}

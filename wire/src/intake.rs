@@ -1,0 +1,103 @@
+//! What a way in takes of a job, and what a caller may change there.
+
+use crate::field::Field;
+use crate::limits::MOST_SECONDS;
+
+/// The longest time that a call of a tool can ask for, in seconds; the pool's own limit applies
+/// first.
+const MOST_TOOL_SECONDS: f64 = 86_400.0;
+
+/// What a way in takes of a job: which fields, how long a time, and whether its callers may raise
+/// limits or only lower them.
+///
+/// A field that exists but isn't taken is refused with the reason.
+///
+/// ```
+/// use wire::{Field, Intake};
+///
+/// // A server for others: no paths of its own machine, and no more than its pool allows.
+/// let intake = Intake::BATCH.without(Field::File).lowering_only();
+/// let error = intake.parse(br#"{"file": "/etc/passwd"}"#).unwrap_err();
+/// assert!(error.to_string().starts_with("`file` can't be used here: it would be read on"));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Intake {
+    /// A bit for each field.
+    fields: u16,
+    /// The longest `timeout`, in seconds.
+    pub(crate) most_seconds: f64,
+    lowers_only: bool,
+}
+
+impl Intake {
+    /// Takes every field; limits of a job replace those of the pool. For callers who could start
+    /// the pool themselves, as in `hatchery batch`.
+    pub const BATCH: Self = Self::of(&Field::ALL);
+
+    /// Takes what a model may say in a call of a tool: `code`, its inputs, and a `timeout` of at
+    /// most a day, which can only shorten the pool's.
+    pub const TOOL: Self = Self {
+        most_seconds: MOST_TOOL_SECONDS,
+        lowers_only: true,
+        ..Self::of(&[
+            Field::Code,
+            Field::Variables,
+            Field::Args,
+            Field::Env,
+            Field::Stdin,
+            Field::Files,
+            Field::Timeout,
+        ])
+    };
+
+    /// Returns the same without this field.
+    pub const fn without(self, field: Field) -> Self {
+        Self { fields: self.fields & !bit(field), ..self }
+    }
+
+    /// Returns the same for callers that aren't trusted: times and limits of a job apply where they
+    /// are lower than those of the pool.
+    pub const fn lowering_only(self) -> Self {
+        Self { lowers_only: true, ..self }
+    }
+
+    /// Returns whether it takes this field.
+    pub const fn takes(&self, field: Field) -> bool {
+        self.fields & bit(field) != 0
+    }
+
+    /// Returns whether times and limits of a job can only lower those of the pool.
+    pub const fn lowers_only(&self) -> bool {
+        self.lowers_only
+    }
+
+    /// Returns the fields that it takes.
+    pub fn fields(&self) -> impl Iterator<Item = Field> {
+        let intake = *self;
+        Field::ALL.into_iter().filter(move |field| intake.takes(*field))
+    }
+
+    /// Takes these fields alone, and any time.
+    const fn of(fields: &[Field]) -> Self {
+        let mut bits = 0;
+        let mut index = 0;
+        while index < fields.len() {
+            bits |= bit(fields[index]);
+            index += 1;
+        }
+        Self { fields: bits, most_seconds: MOST_SECONDS, lowers_only: false }
+    }
+
+    /// Returns the fields that can say what to run, as words of a message.
+    pub(crate) fn programs(&self) -> String {
+        let sources = [Field::Code, Field::File].into_iter().filter(|field| self.takes(*field));
+        let sources: Vec<String> = sources.map(|field| format!("`{field}`")).collect();
+        let call = self.takes(Field::Call).then(|| "a `call`".to_owned());
+        let sources = (!sources.is_empty()).then(|| sources.join(" or "));
+        [sources, call].into_iter().flatten().collect::<Vec<_>>().join(", or ")
+    }
+}
+
+const fn bit(field: Field) -> u16 {
+    1 << field as u16
+}

@@ -1,0 +1,449 @@
+//! The messages between a client and a server that share a pool, on a connection of frames.
+//!
+//! A frame is a message and the bytes that belong to it: the length of its header as a little-endian
+//! `u32`, the header, and the attachments, one after the other. The header is the message as a JSON
+//! object; if there are attachments, its field `attachments` has their lengths in bytes. Messages
+//! refer to an attachment by its place in that list, from 0.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::job::Job;
+use crate::problem::Problem;
+
+/// The longest header of a frame, in bytes.
+pub const MOST_HEADER_BYTES: usize = 64 << 20;
+/// The most bytes of the attachments of one frame.
+pub const MOST_ATTACHED_BYTES: usize = 1 << 30;
+
+/// What a client calls a request of its own, to recognise the answers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RequestId {
+    /// A number.
+    Number(u64),
+    /// A text.
+    Text(String),
+}
+
+/// What a client sends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum ClientMessage {
+    /// The first message. Answered by [`ServerMessage::Hello`].
+    Hello {
+        /// The version of the format: [`VERSION`](crate::VERSION).
+        version: u32,
+    },
+    /// Runs a job. Answered by its events, if asked for, and its outcome, or by a refusal.
+    Run(Box<Run>),
+    /// Raises `KeyboardInterrupt` in a job, as Ctrl-C does. Nothing answers but the job's outcome;
+    /// so for `cancel` and `stop`, and if the job has ended.
+    Interrupt {
+        /// The request that runs the job.
+        id: RequestId,
+    },
+    /// Cancels a job. In a session the program is interrupted first.
+    Cancel {
+        /// The request that runs the job.
+        id: RequestId,
+    },
+    /// Stops a job at once, and undoes what it did to its session.
+    Stop {
+        /// The request that runs the job.
+        id: RequestId,
+    },
+    /// Answers a call of a function.
+    Answer {
+        /// The call.
+        call: u64,
+        /// What the function returns.
+        #[serde(default)]
+        value: Value,
+        /// What it raises in place of that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<CallError>,
+    },
+    /// Does something with a session. Answered by [`ServerMessage::Done`] or a refusal.
+    Session {
+        /// Names this request.
+        id: RequestId,
+        /// The session.
+        session: String,
+        /// What to do.
+        action: SessionAction,
+    },
+    /// Asks for the names of the caller's sessions.
+    Sessions {
+        /// Names this request.
+        id: RequestId,
+    },
+    /// Asks for the status of the pool.
+    Status {
+        /// Names this request.
+        id: RequestId,
+    },
+    /// Asks why a job waits. The answer is null if it has ended.
+    Explain {
+        /// Names this request.
+        id: RequestId,
+        /// The request that runs the job.
+        run: RequestId,
+    },
+    /// Asks for the scheduler's decisions from now on, as events of this request, until the
+    /// connection ends.
+    Decisions {
+        /// Names this request.
+        id: RequestId,
+    },
+    /// Shuts the pool down: it accepts no more jobs, and ends when those that it has admitted have
+    /// ended. Answered then.
+    Drain {
+        /// Names this request.
+        id: RequestId,
+        /// Jobs that take longer, in seconds, are cancelled.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seconds: Option<f64>,
+    },
+}
+
+/// A job to run, and what goes with it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// Names this request.
+    pub id: RequestId,
+    /// The job.
+    pub job: Job,
+    /// Runs it in this session. Default: in a fresh interpreter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// Sends what happens in the job as it happens.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub events: bool,
+    /// Attaches the contents of files that the job created or changed to its outcome.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub contents: bool,
+    /// Functions of the client that the program can call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<Function>,
+    /// Variables of the program that are bytes, arrays or frames, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub data: BTreeMap<String, Data>,
+    /// Files in the working directory: the attachments with their contents, by path.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, usize>,
+}
+
+impl Default for RequestId {
+    fn default() -> Self {
+        Self::Number(0)
+    }
+}
+
+/// What to do with a session: `"open"`, `{"fork": {"to": "other"}}` and so on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum SessionAction {
+    /// Opens it, under a new name.
+    Open,
+    /// Opens another session that continues from its state.
+    Fork {
+        /// The name of the other session.
+        to: String,
+    },
+    /// Captures its state.
+    Checkpoint {
+        /// The name of the checkpoint; an earlier one of this name is dropped.
+        checkpoint: String,
+    },
+    /// Restores a checkpoint of the session.
+    Restore {
+        /// The name of the checkpoint.
+        checkpoint: String,
+    },
+    /// Makes its state that of a fresh one.
+    Reset,
+    /// Saves its state. The answer's value is the number of bytes, which are attached.
+    Save,
+    /// Opens it, under a new name, from a state that was saved, the first attachment.
+    Revive,
+    /// Asks for its files. The answer's value has their attachments by path.
+    Workspace,
+    /// Closes it once its jobs have ended, and drops its state and its checkpoints.
+    Close,
+}
+
+/// A function of a client that programs can call by name: `from hatchery import host`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Function {
+    /// The name.
+    pub name: String,
+    /// The documentation.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub doc: String,
+    /// The parameters. Without a list, it takes any keyword arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<Vec<Parameter>>,
+    /// The type of its result in Python's notation.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub returns: String,
+    /// Seconds after which a call raises `TimeoutError`. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<f64>,
+}
+
+/// A parameter of a function.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameter {
+    /// The name.
+    pub name: String,
+    /// The type in Python's notation.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hint: String,
+    /// The value if it isn't given; without this field it must be given.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some")]
+    pub default: Option<Value>,
+}
+
+/// An exception that a function raises.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallError {
+    /// The name of the exception's type, such as `KeyError`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The message.
+    pub message: String,
+}
+
+/// Bytes, an array or a frame whose bytes are attached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Data {
+    /// `bytes`.
+    Bytes {
+        /// The attachment.
+        attachment: usize,
+    },
+    /// A `numpy.ndarray`.
+    Array {
+        /// The type of the items: NumPy's `dtype.str`, in little-endian order.
+        dtype: String,
+        /// The number of items in each dimension.
+        shape: Vec<usize>,
+        /// The attachment with the items in C order.
+        attachment: usize,
+    },
+    /// A `pandas.DataFrame`.
+    Frame {
+        /// The columns in order.
+        columns: Vec<NamedColumn>,
+        /// The names of the rows, unless they are numbered from 0.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        index: Option<ColumnData>,
+        /// The name of the index.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        index_name: Option<String>,
+    },
+}
+
+/// A column of a frame, with its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedColumn {
+    /// The name.
+    pub name: String,
+    /// The items.
+    #[serde(flatten)]
+    pub column: ColumnData,
+}
+
+/// The items of a column.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ColumnData {
+    /// Items of one type.
+    Array {
+        /// The type of the items.
+        dtype: String,
+        /// The attachment with the items.
+        attachment: usize,
+    },
+    /// Texts, some of which may be missing.
+    Strings {
+        /// The texts.
+        strings: Vec<Option<String>>,
+    },
+}
+
+/// What a server sends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ServerMessage {
+    /// The answer to the client's first message.
+    Hello {
+        /// The version of the format.
+        version: u32,
+        /// The version of the server.
+        server: String,
+        /// The modules that are already imported in every interpreter.
+        preload: Vec<String>,
+    },
+    /// Something has happened.
+    Event {
+        /// The request.
+        id: RequestId,
+        /// Numbers the events of a request from 0.
+        sequence: u64,
+        /// What has happened.
+        event: Event,
+    },
+    /// A program calls a function of the client and waits for the answer.
+    Call {
+        /// The request that runs the job.
+        id: RequestId,
+        /// Names the call.
+        call: u64,
+        /// The function.
+        name: String,
+        /// The arguments by name.
+        arguments: serde_json::Map<String, Value>,
+    },
+    /// Nobody waits for the answer to a call any more.
+    CallDropped {
+        /// The call.
+        call: u64,
+    },
+    /// A job has ended. Nothing else of this request follows.
+    Outcome {
+        /// The request.
+        id: RequestId,
+        /// The result, as of `hatchery tool`, without the contents of files.
+        result: Value,
+        /// The last expression, if it is bytes, an array or a frame.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        data: Option<Data>,
+        /// The attachments with the contents of files, by path, if they were asked for.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        files: BTreeMap<String, usize>,
+    },
+    /// A request other than for a job has succeeded.
+    Done {
+        /// The request.
+        id: RequestId,
+        /// What was asked for.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        value: Value,
+    },
+    /// A request was refused. Nothing else of it follows.
+    Refused {
+        /// The request, if the message has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<RequestId>,
+        /// The reason.
+        problem: Problem,
+    },
+}
+
+/// Something that happened in a job or in the pool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Event {
+    /// An interpreter has taken the job.
+    Started,
+    /// The program wrote to a stream.
+    Output {
+        /// `stdout` or `stderr`.
+        stream: String,
+        /// The attachment with the bytes, which may end within a character.
+        attachment: usize,
+    },
+    /// The program displayed an object.
+    Display {
+        /// Its forms: MIME types and texts, bytes in base64.
+        bundle: Value,
+    },
+    /// The program called a function of the host.
+    HostCall {
+        /// The function.
+        name: String,
+    },
+    /// The sandbox failed, and the job runs again: nothing before this is part of its outcome.
+    Retried,
+    /// A file was created, modified or deleted.
+    FileChanged {
+        /// Its path.
+        path: String,
+        /// What happened to it: `created`, `modified` or `deleted`.
+        change: Value,
+    },
+    /// The scheduler decided something.
+    Decision {
+        /// The decision, or how many were missed.
+        decision: Value,
+    },
+}
+
+/// A default that is there is one even if it is null.
+fn some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn messages_are_what_the_guide_shows() {
+        let run = json!({
+            "type": "run", "id": 1, "job": { "code": "x" }, "session": "s", "events": true,
+            "functions": [{ "name": "f", "parameters": [{ "name": "a", "default": null }] }],
+            "data": { "x": { "kind": "array", "dtype": "<f8", "shape": [2], "attachment": 0 } },
+            "files": { "a.csv": 1 },
+        });
+        let read: ClientMessage = serde_json::from_value(run.clone()).unwrap();
+        assert_eq!(json!(read), run);
+        let fork = json!({ "type": "session", "id": "a", "session": "s", "action": { "fork": { "to": "t" } } });
+        let read: ClientMessage = serde_json::from_value(fork.clone()).unwrap();
+        assert_eq!(json!(read), fork);
+        let event = ServerMessage::Event {
+            id: RequestId::Number(1),
+            sequence: 2,
+            event: Event::Output { stream: "stdout".to_owned(), attachment: 0 },
+        };
+        let expected = json!({
+            "type": "event", "id": 1, "sequence": 2,
+            "event": { "kind": "output", "stream": "stdout", "attachment": 0 },
+        });
+        assert_eq!(json!(event), expected);
+        assert_eq!(serde_json::from_value::<ServerMessage>(expected).unwrap(), event);
+    }
+
+    #[test]
+    fn unknown_fields_are_refused_by_name() {
+        for (message, field) in [
+            (json!({ "type": "run", "id": 1, "job": { "code": "" }, "sesion": "s" }), "sesion"),
+            (json!({ "type": "run", "id": 1, "job": { "cod": "" } }), "cod"),
+            (json!({ "type": "drain", "id": 1, "second": 1 }), "second"),
+            (json!({ "type": "runs" }), "runs"),
+        ] {
+            let error = serde_json::from_value::<ClientMessage>(message).unwrap_err().to_string();
+            assert!(error.contains(field), "{error}");
+        }
+    }
+}
