@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hatchery::status::{Phase, WorkerActivity};
-use hatchery::{Error, Hatchery, Job, Refusal};
+use hatchery::{Error, Hatchery, HostError, HostFunction, Job, Refusal};
 use pool::threads;
+use tokio::sync::Notify;
 
 /// The names of the spans that were created.
 #[derive(Debug, Clone, Default)]
@@ -102,12 +103,25 @@ fn shows_its_status_and_leaves_no_thread() {
         assert!(refused.to_string().contains("at least 1"), "{refused}");
 
         let pool = Hatchery::builder().workers(1).start().await.unwrap();
-        let running = pool.submit(Job::code("x = 1")).await.unwrap();
+        let (started, goes_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (tell, hold) = (Arc::clone(&started), Arc::clone(&goes_on));
+        let held = HostFunction::future("held", move |()| {
+            let (tell, hold) = (Arc::clone(&tell), Arc::clone(&hold));
+            async move {
+                tell.notify_one();
+                hold.notified().await;
+                Ok::<_, HostError>(())
+            }
+        });
+        let holds = Job::code("from hatchery import host; host.held()");
+        let running = pool.submit(holds.function(held.no_parameters())).await.unwrap();
         let waiting = pool.submit(Job::code("y = 2")).await.unwrap();
+        started.notified().await;
         let status = pool.status();
         assert_eq!(status.phase, Phase::Open);
         assert_eq!(status.workers.len(), 1);
-        assert_eq!(status.queue_depth + status.running, 2, "{status:?}");
+        assert_eq!((status.queue_depth, status.running), (1, 1), "{status:?}");
+        goes_on.notify_one();
         assert!(running.await.is_success() && waiting.await.is_success());
 
         let before = threads::workers().unwrap();
