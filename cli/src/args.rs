@@ -304,7 +304,21 @@ pub(crate) struct ToolRunArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PythonCommand {
     /// Download, verify and compile the build now instead of at the first run.
-    Install,
+    Install {
+        /// A file of `hatchery python precompile`, to be unpacked instead of compiling. It holds
+        /// native code, so its hash is required.
+        #[arg(long, value_name = "FILE", requires = "sha256")]
+        module: Option<PathBuf>,
+        /// The SHA-256 of that file in hexadecimal.
+        #[arg(long, value_name = "HASH", requires = "module")]
+        sha256: Option<String>,
+    },
+    /// Write the compiled build to a file, so that other machines needn't compile it.
+    Precompile {
+        /// The file to write: 35 MB, for machines with a CPU of this kind (x86-64-v3) and this
+        /// version of Hatchery.
+        file: PathBuf,
+    },
     /// Show which build is installed, and where.
     Info,
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::args::{Arguments, Command, NotebookCommand, PythonCommand, ToolCommand};
+use crate::args::{Arguments, Command, NotebookCommand, ToolCommand};
 use crate::exit::Exit;
 
 mod args;
@@ -78,8 +78,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Packages(arguments) => cmd::packages::run(arguments).await,
         Command::Cache { command } => cmd::cache::run(command),
         Command::Bench(arguments) => cmd::bench::run(arguments).await,
-        Command::Python { command: PythonCommand::Install } => cmd::python::install().await,
-        Command::Python { command: PythonCommand::Info } => cmd::python::info(),
+        Command::Python { command } => cmd::python::python(command).await,
     }
 }
 
