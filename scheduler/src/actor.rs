@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 
 use crate::combiner::{Answer, Call, Combiner, EndsCombiner, Handler};
 use crate::config::SchedulerConfig;
-use crate::decision::{DecisionKind, EvictedTo, EvictionReason};
+use crate::decision::{DecisionKind, EvictedTo, EvictionReason, RetireReason};
 use crate::effect::Effect;
 use crate::job::{DEFAULT_TENANT, LiveJob};
 use crate::message::{CaptureReply, Owner, SchedulerMessage};
@@ -270,6 +270,11 @@ impl SchedulerState {
         self.changes.session(session);
     }
 
+    fn retired(&mut self, worker: WorkerId, reason: RetireReason) {
+        self.published.metrics.retired(&reason);
+        self.record(DecisionKind::Retired { worker, reason });
+    }
+
     fn receive(&mut self, message: SchedulerMessage) {
         match message {
             SchedulerMessage::Submit { request, transcript, admitted, reply } => {
@@ -292,6 +297,11 @@ impl SchedulerState {
             }
             SchedulerMessage::Explain { job, reply } => {
                 let _ = reply.send(self.model.explain(job, self.now));
+            }
+            SchedulerMessage::Retire { worker, reply } => {
+                let (decision, effects) = self.model.retire(worker, self.now);
+                let _ = reply.send(decision);
+                self.perform(effects);
             }
             SchedulerMessage::Pool(event) => self.pool_event(event),
             SchedulerMessage::PoolEnded(reason) => self.pool_ended(reason),
@@ -406,10 +416,13 @@ impl SchedulerState {
                 self.seat(worker).dismiss();
                 self.record(DecisionKind::WorkerDismissed { worker });
             }
+            Effect::Retire(worker) => {
+                self.seat(worker).dismiss();
+                self.retired(worker, RetireReason::Requested);
+            }
             Effect::Renew(worker, reason) => {
                 self.seat(worker).renew();
-                self.published.metrics.retired(&reason);
-                self.record(DecisionKind::Retired { worker, reason });
+                self.retired(worker, reason);
             }
             Effect::Vacate(worker, session, reason) => {
                 self.seat(worker).vacate();

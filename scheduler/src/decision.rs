@@ -81,7 +81,8 @@ pub enum DecisionKind {
         /// What failed.
         error: String,
     },
-    /// A worker gets a new interpreter.
+    /// A worker gets a new interpreter; one that was retired on request ends, and another takes its
+    /// place if it is needed.
     Retired {
         /// The worker.
         worker: WorkerId,
@@ -197,7 +198,7 @@ impl std::fmt::Display for EvictionReason {
     }
 }
 
-/// Why a worker gets a new interpreter.
+/// Why a worker is retired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -211,6 +212,8 @@ pub enum RetireReason {
     },
     /// The sandbox failed on it.
     SandboxFailed,
+    /// A caller asked for it.
+    Requested,
 }
 
 impl std::fmt::Display for RetireReason {
@@ -220,6 +223,7 @@ impl std::fmt::Display for RetireReason {
                 write!(formatter, "a job had {bytes} bytes of memory, more than {limit}")
             }
             Self::SandboxFailed => formatter.write_str("the sandbox failed there"),
+            Self::Requested => formatter.write_str("on request"),
         }
     }
 }

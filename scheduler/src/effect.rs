@@ -43,6 +43,8 @@ pub(crate) enum Effect {
     AddWorker,
     /// The idle worker ends. This uses its seat.
     DismissWorker(WorkerId),
+    /// The idle worker, which holds no session, ends because that was requested. This uses its seat.
+    Retire(WorkerId),
     /// The idle worker gets a new interpreter, and then reports `Ready`.
     Renew(WorkerId, RetireReason),
     /// The idle worker parks the session that it holds, and then reports `Ready`.

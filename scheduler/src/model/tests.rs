@@ -22,6 +22,7 @@ mod faults;
 mod histories;
 mod queueing;
 mod residency;
+mod retiring;
 mod sessions;
 mod world;
 
@@ -165,6 +166,12 @@ impl Harness {
         let (worker, reason) = (WorkerId(worker), "died".into());
         let fault = Fault::Sandbox;
         self.send(Event::Gone { worker, reason, is_replaced, takes_session, fault })
+    }
+
+    fn retire(&mut self, worker: u64) -> (Result<(), Refusal>, Vec<Effect>) {
+        let retired = self.model.retire(WorkerId(worker), self.now);
+        assert_eq!(self.model.check_invariants(), Ok(()));
+        retired
     }
 
     fn end(&mut self, job: u64, ending: Ending) -> Vec<Effect> {

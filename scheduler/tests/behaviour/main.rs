@@ -22,6 +22,8 @@ mod elastic;
 mod faults;
 /// Idle sessions: parked, spilled, brought back, closed.
 mod residency;
+/// Workers that are retired on request.
+mod retiring;
 /// Retries, and workers that get a new interpreter.
 mod retries;
 /// Sessions' states on their way between workers.

@@ -7,8 +7,8 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use hatchery::JobId;
 use hatchery::status::Phase;
+use hatchery::{JobId, WorkerId};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -94,10 +94,7 @@ pub(super) async fn drain(
     Extension(visitor): Who,
     request: Request,
 ) -> Answered {
-    if !visitor.is_administrator {
-        let message = "only the token of an administrator drains the pool";
-        return Err(Failure::new(StatusCode::FORBIDDEN, "administrator", message));
-    }
+    for_administrators(&visitor, "only the token of an administrator drains the pool")?;
     let Drain { seconds } = body::command(&door, request).await?;
     let is_valid = |seconds: &f64| (0.0..=MOST_SECONDS).contains(seconds);
     if !seconds.as_ref().is_none_or(is_valid) {
@@ -111,6 +108,17 @@ pub(super) async fn drain(
         }
     });
     Ok(answer::json(StatusCode::ACCEPTED, &json!({ "status": "draining" })))
+}
+
+/// Ends a worker after its present job.
+pub(super) async fn retire(
+    State(door): Doorway,
+    Extension(visitor): Who,
+    Named(worker): Named<u64>,
+) -> Answered {
+    for_administrators(&visitor, "only the token of an administrator retires workers")?;
+    door.service.pool().retire(WorkerId(worker)).await?;
+    Ok(answer::json(StatusCode::ACCEPTED, &json!({ "worker": worker, "status": "retiring" })))
 }
 
 /// Explains where a job is.
@@ -146,6 +154,14 @@ fn end(door: &Door, visitor: &Visitor, job: u64, ending: Ending) -> Answered {
 
 fn no_job(job: u64) -> Failure {
     Failure::missing("job", format!("there is no job {job}, or it has ended"))
+}
+
+/// Refuses everybody else what changes the pool.
+fn for_administrators(visitor: &Visitor, message: &str) -> Result<(), Failure> {
+    match visitor.is_administrator {
+        true => Ok(()),
+        false => Err(Failure::new(StatusCode::FORBIDDEN, "administrator", message)),
+    }
 }
 
 /// Refuses tenants what is about all of them.

@@ -29,6 +29,8 @@ pub(super) struct World {
     preparing: Vec<WorkerId>,
     idle: BTreeSet<WorkerId>,
     running: BTreeMap<WorkerId, JobId>,
+    /// Workers that are to end before they run another job.
+    retiring: BTreeSet<WorkerId>,
     session_of: BTreeMap<JobId, SessionId>,
     /// The worker that holds each session's state, for sessions on workers.
     states: BTreeMap<SessionId, WorkerId>,
@@ -47,7 +49,7 @@ pub(super) struct World {
 }
 
 /// The number of kinds of decisions and effects.
-pub(super) const KINDS: u32 = 16;
+pub(super) const KINDS: u32 = 17;
 
 // The kinds of decisions; `kind` has those of effects. A retry is either.
 const ADMITTED: u32 = 0;
@@ -70,6 +72,7 @@ fn kind(effect: &Effect) -> u32 {
         Effect::Stow(..) => 13,
         Effect::Drained => 14,
         Effect::Displace(..) => 15,
+        Effect::Retire(_) => 16,
     }
 }
 
@@ -87,6 +90,7 @@ impl World {
             preparing: Vec::new(),
             idle: BTreeSet::new(),
             running: BTreeMap::new(),
+            retiring: BTreeSet::new(),
             session_of: BTreeMap::new(),
             states: BTreeMap::new(),
             leaving: VecDeque::new(),
@@ -134,8 +138,14 @@ impl World {
                     self.use_seat(worker);
                     assert!(!self.states.values().any(|on| *on == worker));
                 }
+                Effect::Retire(worker) => {
+                    self.use_seat(worker);
+                    assert!(self.retiring.remove(&worker), "it was asked for");
+                    assert!(!self.states.values().any(|on| *on == worker));
+                }
                 Effect::Renew(worker, _) => {
                     self.use_seat(worker);
+                    assert!(!self.retiring.contains(&worker), "it would be in vain");
                     assert!(!self.states.values().any(|on| *on == worker));
                     self.preparing.push(worker);
                 }
@@ -164,6 +174,7 @@ impl World {
 
     fn dispatch(&mut self, job: JobId, worker: WorkerId) {
         self.use_seat(worker);
+        assert!(!self.retiring.contains(&worker), "a retired worker runs nothing more");
         assert!(self.running.insert(worker, job).is_none());
         assert!(self.admitted.contains(&job) && !self.ended.contains(&job));
         // The thread parks what it holds, and then takes up what it needs.
@@ -196,7 +207,7 @@ impl World {
         if self.random.one_in(4) {
             self.now += Duration::from_millis(self.random.below(2_000));
         }
-        match self.random.below(40) {
+        match self.random.below(41) {
             0..10 => self.submit(),
             10..13 => self.cancel(),
             13..22 => self.finish_one(),
@@ -212,6 +223,7 @@ impl World {
             34..36 => self.park(),
             36..38 => self.stowed(),
             38 => self.wake(),
+            39 => self.retire(),
             _ => self.send(Event::Tick),
         }
     }
@@ -385,12 +397,27 @@ impl World {
         };
         let Some(worker) = worker else { return };
         self.running.remove(&worker);
+        self.retiring.remove(&worker);
         self.coming += usize::from(is_replaced);
         self.states.retain(|_, on| *on != worker);
         let takes_session = self.random.one_in(2);
         let reason = "killed".into();
         let fault = self.fault().unwrap_or(Fault::Sandbox);
         self.send(Event::Gone { worker, reason, is_replaced, takes_session, fault });
+    }
+
+    fn retire(&mut self) {
+        let worker = WorkerId(1 + self.random.below(self.next_worker));
+        let lives = self.idle.contains(&worker)
+            || self.preparing.contains(&worker)
+            || self.running.contains_key(&worker);
+        let (decision, effects) = self.model.retire(worker, self.now);
+        assert_eq!(self.model.check_invariants(), Ok(()), "after {worker}: {effects:?}");
+        assert_eq!(decision.is_ok(), lives, "{decision:?}");
+        if lives {
+            self.retiring.insert(worker);
+        }
+        self.perform(effects);
     }
 
     fn open(&mut self) {
@@ -469,6 +496,7 @@ impl World {
             } else if self.stowing.is_some() {
                 self.stowed();
             } else {
+                assert!(self.retiring.is_empty(), "each of them ends");
                 return;
             }
         }
