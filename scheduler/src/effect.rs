@@ -7,6 +7,7 @@ use pool::{JobId, SessionId, Stowage, WorkerId};
 
 use crate::decision::{EvictionReason, RetireReason};
 use crate::job::Growth;
+use crate::policy::health::Change;
 
 /// What the model asks the shell to do, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub(crate) enum Effect {
     Vacate(WorkerId, SessionId, EvictionReason),
     /// The session's parked state is compressed or spilled. `Stowed` follows.
     Stow(SessionId, Stowage, EvictionReason),
+    /// The pool's health has changed.
+    Health(Change),
     /// Every job has ended, and no more will come.
     Drained,
 }

@@ -21,6 +21,7 @@ use crate::effect::{Effect, Finish, Settlement};
 use crate::error::Refusal;
 use crate::job::Queued;
 use crate::policy::fleet::{Activity, Fleet};
+use crate::policy::health::Health;
 use crate::policy::residency::{Place, Residency};
 use crate::policy::shares::{Key, Shares, Waiting};
 use crate::status::Phase;
@@ -164,6 +165,7 @@ pub(crate) struct Model {
     shortage_bytes: u64,
     shares: Shares,
     fleet: Fleet,
+    health: Health,
     sessions: Residency,
 }
 
@@ -214,6 +216,7 @@ impl Model {
             shortage_bytes: 0,
             shares: Shares::default(),
             fleet: Fleet::default(),
+            health: Health::default(),
             sessions: Residency::default(),
         }
     }
@@ -223,6 +226,7 @@ impl Model {
     pub(crate) fn start(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.grow(&mut effects);
+        self.update_health(&mut effects);
         effects
     }
 
@@ -276,6 +280,7 @@ impl Model {
         self.finish_draining(&mut effects);
         self.evict_idle(&mut effects);
         self.grow(&mut effects);
+        self.update_health(&mut effects);
         debug_assert_eq!(self.check_invariants(), Ok(()));
         (decision, effects)
     }
@@ -320,6 +325,9 @@ impl Model {
     ) {
         let left = self.fleet.take_leaving(worker);
         self.note_vacated(worker, left);
+        if self.fleet.get(worker).is_none() {
+            self.health.started();
+        }
         let retire = self.fleet.ready(worker, memory_bytes, kept_bytes, self.now);
         let resident = self.resident(worker);
         if let Some(id) = resident {

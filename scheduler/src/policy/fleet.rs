@@ -258,6 +258,16 @@ impl Fleet {
         self.dismissed.insert(id);
     }
 
+    /// Whether a worker was told to end and has not confirmed it.
+    pub(crate) fn is_dismissed(&self, id: WorkerId) -> bool {
+        self.dismissed.contains(&id)
+    }
+
+    /// How many places for workers are given up.
+    pub(crate) fn given_up(&self) -> usize {
+        self.given_up.len()
+    }
+
     /// Removes a worker that has ended. Returns it, unless it never reported or was told to end.
     pub(crate) fn gone(
         &mut self,

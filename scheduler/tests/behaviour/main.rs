@@ -20,6 +20,8 @@ mod combining;
 mod elastic;
 /// Failures at every step, combined with what callers do meanwhile.
 mod faults;
+/// The life of the pool: starting, ready, degraded, ended.
+mod health;
 /// Idle sessions: parked, spilled, brought back, closed.
 mod residency;
 /// Workers that are retired on request.

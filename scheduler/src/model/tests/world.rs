@@ -11,6 +11,7 @@ use crate::config::SchedulerConfig;
 use crate::effect::{Effect, Finish};
 use crate::job::{Growth, Priority, Queued};
 use crate::model::{Ending, Event, Fault, Model, Report};
+use crate::policy::health::Change;
 use crate::status::Phase;
 use crate::timer::Time;
 
@@ -31,6 +32,8 @@ pub(super) struct World {
     running: BTreeMap<WorkerId, JobId>,
     /// Workers that are to end before they run another job.
     retiring: BTreeSet<WorkerId>,
+    /// Whether the pool was last told to be ready; `None` before anything was told.
+    was_ready: Option<bool>,
     session_of: BTreeMap<JobId, SessionId>,
     /// The worker that holds each session's state, for sessions on workers.
     states: BTreeMap<SessionId, WorkerId>,
@@ -49,7 +52,7 @@ pub(super) struct World {
 }
 
 /// The number of kinds of decisions and effects.
-pub(super) const KINDS: u32 = 17;
+pub(super) const KINDS: u32 = 18;
 
 // The kinds of decisions; `kind` has those of effects. A retry is either.
 const ADMITTED: u32 = 0;
@@ -73,6 +76,7 @@ fn kind(effect: &Effect) -> u32 {
         Effect::Drained => 14,
         Effect::Displace(..) => 15,
         Effect::Retire(_) => 16,
+        Effect::Health(_) => 17,
     }
 }
 
@@ -91,6 +95,7 @@ impl World {
             idle: BTreeSet::new(),
             running: BTreeMap::new(),
             retiring: BTreeSet::new(),
+            was_ready: None,
             session_of: BTreeMap::new(),
             states: BTreeMap::new(),
             leaving: VecDeque::new(),
@@ -155,6 +160,7 @@ impl World {
                     self.leaving.push_back(session);
                     self.preparing.push(worker);
                 }
+                Effect::Health(change) => self.health_changes(&change),
                 Effect::Stow(session, stowage, _) => {
                     assert!(self.model.is_open(session) && self.model.load(session) == 0);
                     assert!(!self.states.contains_key(&session));
@@ -166,6 +172,13 @@ impl World {
                 }
             }
         }
+    }
+
+    fn health_changes(&mut self, change: &Change) {
+        assert_eq!(self.model.phase(), Phase::Open);
+        let is_ready = *change == Change::Ready;
+        assert!(!(is_ready && self.was_ready == Some(true)), "it is told once");
+        self.was_ready = Some(is_ready);
     }
 
     fn use_seat(&mut self, worker: WorkerId) {
