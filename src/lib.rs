@@ -150,8 +150,8 @@ pub mod config {
 pub mod decision {
     #[doc(inline)]
     pub use scheduler::{
-        Decision, DecisionKind, Decisions, EvictedTo, EvictionReason, Explanation, JobState,
-        NextDecision, RetireReason, WaitReason,
+        Decision, DecisionKind, Decisions, DegradedReason, EndReason, EvictedTo, EvictionReason,
+        Explanation, JobState, NextDecision, RetireReason, WaitReason,
     };
 }
 
