@@ -60,7 +60,7 @@ pub(crate) enum Command {
     Batch(Box<BatchArguments>),
     /// Share one pool among processes: over standard input and output, a Unix socket, or HTTP.
     Serve(Box<ServeArguments>),
-    /// Watch a batch that was started with `--metrics`, live in the terminal.
+    /// Watch a batch that was started with `--metrics`, or a server over HTTP, live in the terminal.
     ///
     /// Press q, Esc or Ctrl-C to quit, p to pause, and the arrow keys to scroll the workers.
     Top(TopArguments),

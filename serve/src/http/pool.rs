@@ -24,6 +24,9 @@ type Answered = Result<Response, Failure>;
 type Doorway = State<Arc<Door>>;
 type Who = Extension<Visitor>;
 
+/// The type of metrics in Prometheus's text format.
+pub(super) const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 /// The longest time to drain for: a day.
 const MOST_SECONDS: f64 = 86_400.0;
 
@@ -79,7 +82,7 @@ pub(super) async fn metrics(State(door): Doorway, Extension(visitor): Who) -> An
         .ok_or_else(|| Failure::missing("metrics", "this server doesn't record metrics"))?;
     // Computing a status sets the gauges.
     let _ = door.service.pool().status();
-    Ok(answer::of(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", render().into()))
+    Ok(answer::of(StatusCode::OK, METRICS_TYPE, render().into()))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -100,13 +103,8 @@ pub(super) async fn drain(
     if !seconds.as_ref().is_none_or(is_valid) {
         return Err(Failure::usage(format!("`seconds` is from 0 to {MOST_SECONDS}")));
     }
-    let pool = door.service.pool().clone();
-    tokio::spawn(async move {
-        match seconds {
-            Some(seconds) => pool.drain_for(Duration::from_secs_f64(seconds)).await,
-            None => pool.drain().await,
-        }
-    });
+    let service = door.service.clone();
+    tokio::spawn(async move { service.drain(seconds.map(Duration::from_secs_f64)).await });
     Ok(answer::json(StatusCode::ACCEPTED, &json!({ "status": "draining" })))
 }
 
