@@ -262,6 +262,10 @@ pub(crate) enum ToolCommand {
         /// Print the schema of the result instead.
         #[arg(long)]
         result: bool,
+
+        /// Print the schema of a job instead: a line of a batch, and what a server is sent.
+        #[arg(long, conflicts_with = "result")]
+        job: bool,
     },
     /// Read one call from standard input, run it and print the result. A call that can't be run
     /// also gets a result, whose `error` says why.

@@ -72,7 +72,9 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
             cmd::notebook::run(*arguments).await
         }
         Command::Image { command } => cmd::image::run(command).await,
-        Command::Tool { command: ToolCommand::Schema { result } } => cmd::tool::schema(result),
+        Command::Tool { command: ToolCommand::Schema { result, job } } => {
+            cmd::tool::schema(result, job)
+        }
         Command::Tool { command: ToolCommand::Run(arguments) } => cmd::tool::run(*arguments).await,
         Command::Mcp(arguments) => cmd::mcp::run(*arguments).await,
         Command::Packages(arguments) => cmd::packages::run(arguments).await,
