@@ -69,14 +69,16 @@ class FunctionSet:
         merged.descriptions = [function.description for function in merged._by_name.values()]
         return merged
 
-    def call(self, name: str, arguments: Message, answer: Answer) -> Callable[[], object] | None:
+    def call(
+        self, name: str, arguments: Message, answer: Answer, context: contextvars.Context
+    ) -> Callable[[], object] | None:
         """Calls a function in a thread or on a loop, and returns what cancels it, if anything."""
         function = self._by_name.get(name)
         if function is None:
             answer(_error("AttributeError", f"there is no function `{name}`"))
             return None
         # What the function changes in its context is for itself.
-        context = contextvars.copy_context()
+        context = context.copy()
         if function.is_async:
             return context.run(self._start_coroutine, function.call_async(arguments, answer))
         _threads.start_thread(lambda: context.run(function.call, arguments, answer))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Callable, Sequence
 from concurrent import futures
@@ -37,6 +38,7 @@ class Future(futures.Future[T], Generic[T]):
         super().__init__()
         self._convert = convert
         self._functions = functions
+        self._context = contextvars.copy_context() if functions else None
         self._log = log
         self._index = index
         self._client: Client | None = None
@@ -90,13 +92,14 @@ class Future(futures.Future[T], Generic[T]):
                 self._log.add(event)
             return
         client, call = self._client, message["call"]
-        if client is None or self._functions is None:
+        if client is None or self._functions is None or self._context is None:
             return
 
         def answer(result: Message) -> None:
             client.answer(call, result)
 
-        client.called(call, self._functions.call(message["name"], message["arguments"], answer))
+        name, arguments = message["name"], message["arguments"]
+        client.called(call, self._functions.call(name, arguments, answer, self._context))
 
     def succeed(self, message: Message, attachments: Sequence[bytearray]) -> None:
         outcome = Outcome(

@@ -18,9 +18,14 @@ def _loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
-        if "trio" not in sys.modules:
-            raise RuntimeError("there is no running event loop of asyncio or trio") from None
-        return None
+        pass
+    if trio := sys.modules.get("trio"):
+        try:
+            trio.lowlevel.current_trio_token()
+            return None
+        except RuntimeError:
+            pass
+    raise RuntimeError("there is no running event loop of asyncio or trio")
 
 
 class Waker:

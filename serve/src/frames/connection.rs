@@ -85,7 +85,7 @@ impl Client {
         let id = message.get("id").cloned().and_then(|id| serde_json::from_value(id).ok());
         let refused = |problem| (id.clone(), problem);
         let usage = |text: String| (id.clone(), Problem::new(ProblemKind::Usage, text));
-        let message: ClientMessage = serde_json::from_value(message)
+        let message = parse(message)
             .map_err(|error| usage(format!("the message is invalid: {error}")))?;
         if let ClientMessage::Hello { version } = message {
             if version != VERSION {
@@ -205,5 +205,25 @@ impl Client {
             service.drain(time).await;
             let _ = outbox.send(&ServerMessage::Done { id, value: Value::Null }, &[]).await;
         });
+    }
+}
+
+/// Reads a message. Those with values of programs are read field by field: by way of their tag, serde
+/// keeps values in a buffer that has no room for integers beyond 64 bits.
+fn parse(mut message: Value) -> Result<ClientMessage, serde_json::Error> {
+    match message.get("type").and_then(Value::as_str) {
+        Some("run") => {
+            message.as_object_mut().map(|fields| fields.remove("type"));
+            serde_json::from_value(message).map(ClientMessage::Run)
+        }
+        Some("answer") => {
+            let value = message.get_mut("value").map(Value::take);
+            let mut read = serde_json::from_value(message)?;
+            if let (ClientMessage::Answer { value: place, .. }, Some(value)) = (&mut read, value) {
+                *place = value;
+            }
+            Ok(read)
+        }
+        _ => serde_json::from_value(message),
     }
 }
