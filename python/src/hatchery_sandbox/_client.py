@@ -104,31 +104,40 @@ class Client:
             TypeError, ValueError: The message can't be sent.
             PoolError: The connection has ended.
         """
-        number = next(self._ids)
-        message["id"] = number
-        frame = encode(message, attachments)
-        self._handlers[number] = handler
-        with self._lock:
-            if self.lost is not None:
-                self._handlers.pop(number, None)
-                raise self.lost
-            if self._under_way >= self._window:
-                self._backlog.append((number, frame))
-            else:
-                self._under_way += 1
-                self._write(frame)
+        try:
+            number = message["id"] = next(self._ids)
+            frame = encode(message, attachments)
+            self._handlers[number] = handler
+            with self._lock:
+                if self.lost is not None:
+                    raise self.lost
+                if self._under_way >= self._window:
+                    self._backlog.append((number, frame))
+                else:
+                    self._under_way += 1
+                    self._write(frame)
+        except BaseException:
+            # Also an interrupt of the main thread: the job ends, as far as it was sent.
+            self._handlers.pop(message.get("id", 0), None)
+            handler.fail(self.lost or PoolError("the job wasn't sent"))
+            if self.lost is None:
+                self.command("cancel", message.get("id", 0))
+            raise
         return number
 
     def request(self, message: Message, attachments: Sequence[bytes] = ()) -> Request:
         """Sends a request other than for a job."""
         request, number = Request(), next(self._ids)
         frame = encode({**message, "id": number}, attachments)
-        self._handlers[number] = request
-        with self._lock:
-            if self.lost is not None:
-                self._handlers.pop(number, None)
-                raise self.lost
-            self._write(frame)
+        try:
+            self._handlers[number] = request
+            with self._lock:
+                if self.lost is not None:
+                    raise self.lost
+                self._write(frame)
+        except BaseException:
+            self._handlers.pop(number, None)
+            raise
         return request
 
     def command(self, command: str, number: int) -> None:

@@ -54,6 +54,19 @@ def wait_for_room(descriptor: int) -> None:
     poll.poll()
 
 
+class Descriptor:
+    """A file descriptor that is closed once."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def close(self) -> None:
+        """Closes it, unless that was done; -1 stands for it from then on."""
+        number, self.number = self.number, -1
+        if number >= 0:
+            os.close(number)
+
+
 class SocketConnection(Connection):
     """A server at a Unix socket, which others use, too."""
 
@@ -91,11 +104,3 @@ class SocketConnection(Connection):
 
     def forget(self) -> None:
         self._socket.close()
-
-
-def close_quietly(descriptor: int) -> None:
-    """Closes a descriptor, if it is open."""
-    try:
-        os.close(descriptor)
-    except OSError:
-        pass

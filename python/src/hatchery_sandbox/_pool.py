@@ -7,14 +7,14 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent import futures
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hatchery_sandbox import _config, _job, _progress
 from hatchery_sandbox._config import PathLike, PoolConfig
+from hatchery_sandbox._errors import PoolError
 from hatchery_sandbox._events import Event, EventLog
 from hatchery_sandbox._functions import Functions, FunctionSet
-from hatchery_sandbox._future import Future, submit
+from hatchery_sandbox._future import Call, Future
 from hatchery_sandbox._job import Job, JobOptions, Limits
 from hatchery_sandbox._launcher import Launcher
 from hatchery_sandbox._map import mapping
@@ -167,7 +167,7 @@ class Pool:
             PoolError: The pool couldn't run it. What the program does, and what a limit ends, is an
                 outcome and raises nothing.
         """
-        return finish(self.submit(job, events=on_event is not None, **options), on_event)
+        return self._run(job, options, on_event)
 
     def submit(
         self, job: str | Job, /, *, events: bool = False, **options: Unpack[JobOptions]
@@ -179,6 +179,35 @@ class Pool:
             TypeError, ValueError: An option can't be sent.
         """
         return self._submit(same, job, options, events=events)
+
+    def _run(
+        self,
+        job: str | Job,
+        options: JobOptions,
+        on_event: Callable[[Event], object] | None,
+        *,
+        session: str | None = None,
+        functions: FunctionSet | None = None,
+    ) -> Outcome:
+        client = self._launcher.client()
+        message, attachments, functions = self._prepare(job, options, session, functions)
+        if on_event is not None:
+            message["events"] = True
+        call = Call(functions, None if on_event is None else EventLog())
+        try:
+            call.send(client, message, attachments)
+            if on_event is not None:
+                for event in call.events():
+                    on_event(event)
+            return call.outcome()
+        except PoolError:
+            raise
+        except BaseException:
+            # The program is interrupted as this thread is, and its end awaited.
+            call.interrupt()
+            if not call.wait(_ENDING_SECONDS):
+                call.cancel()
+            raise
 
     def _submit(
         self,
@@ -192,17 +221,27 @@ class Pool:
         index: int | None = None,
     ) -> Future[T]:
         client = self._launcher.client()
+        message, attachments, functions = self._prepare(job, options, session, functions)
+        if events:
+            message["events"] = True
+        future = Future(convert, functions, EventLog() if events else None, index)
+        future.send(client, message, attachments)
+        return future
+
+    def _prepare(
+        self,
+        job: str | Job,
+        options: JobOptions,
+        session: str | None,
+        functions: FunctionSet | None,
+    ) -> tuple[dict[str, Any], list[bytes], FunctionSet | None]:
         prepared = _job.prepare(job, options, session)
         functions = join(self._functions, functions)
         if prepared.functions:
             functions = join(functions, FunctionSet(prepared.functions))
         if functions is not None:
             prepared.message["functions"] = functions.descriptions
-        if events:
-            prepared.message["events"] = True
-        log = EventLog() if events else None
-        future = Future(convert, functions, log, index)
-        return submit(client, prepared.message, prepared.attachments, future)
+        return prepared.message, prepared.attachments, functions
 
     def map(
         self,
@@ -321,23 +360,6 @@ def join(first: FunctionSet | None, then: FunctionSet | None) -> FunctionSet | N
     if first is None or then is None:
         return first or then
     return first.merged(then)
-
-
-def finish(
-    future: Future[Outcome], on_event: Callable[[Event], object] | None = None
-) -> Outcome:
-    """Waits for a job. If that is interrupted, so is the program, and its end is awaited."""
-    try:
-        if on_event is not None:
-            for event in future.events():
-                on_event(event)
-        return future.result()
-    except BaseException:
-        if not future.done():
-            future.interrupt()
-            futures.wait([future], _ENDING_SECONDS)
-            future.cancel()
-        raise
 
 
 def _map(

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from hatchery_sandbox._connection import Connection, close_quietly, wait_for_room
+from hatchery_sandbox._connection import Connection, Descriptor, wait_for_room
 from hatchery_sandbox._errors import StartError
 
 logger = logging.getLogger("hatchery_sandbox")
@@ -92,27 +92,26 @@ class ChildProcess(Connection):
         stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
         assert stdin and stdout and stderr, "they are pipes"
         # From here on the descriptors are ours, to be closed without locks after a fork.
-        self._writer, self.descriptor, errors = (os.dup(p.fileno()) for p in (stdin, stdout, stderr))
+        writer, reader, errors = (os.dup(pipe.fileno()) for pipe in (stdin, stdout, stderr))
         for pipe in (stdin, stdout, stderr):
             pipe.close()
-        self._errors_descriptor = errors
         self._process.stdin = self._process.stdout = self._process.stderr = None
-        for pipe_end in (self._writer, self.descriptor):
+        for pipe_end in (writer, reader):
             _enlarge(pipe_end)
-        os.set_blocking(self._writer, False)
-        self._is_ended = False
+        os.set_blocking(writer, False)
+        self.descriptor = reader
+        # Those that are open: a number that was closed may soon be somebody else's.
+        self._writer, self._reader = Descriptor(writer), Descriptor(reader)
         self._errors = _Errors(errors)
 
     def write(self, data: bytes | memoryview) -> int:
-        return os.write(self._writer, data)
+        return os.write(self._writer.number, data)
 
     def wait_for_room(self) -> None:
-        wait_for_room(self._writer)
+        wait_for_room(self._writer.number)
 
     def end(self) -> None:
-        if not self._is_ended:
-            self._is_ended = True
-            close_quietly(self._writer)
+        self._writer.close()
 
     def disturb(self) -> None:
         # By the pid, since `Popen` takes a lock.
@@ -129,7 +128,7 @@ class ChildProcess(Connection):
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        close_quietly(self.descriptor)
+        self._reader.close()
         said = self._errors.last()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with the code {code}"
         return f"the server {how}{': ' if said else ''}{said}"
@@ -139,8 +138,8 @@ class ChildProcess(Connection):
         self._errors.is_starting = False
 
     def forget(self) -> None:
-        for descriptor in (self._writer, self.descriptor, self._errors_descriptor):
-            close_quietly(descriptor)
+        for descriptor in (self._writer, self._reader, self._errors.descriptor):
+            descriptor.close()
         # It is the parent's child, not this process's.
         self._process.returncode = 0
 
@@ -152,9 +151,8 @@ class _Errors:
         self.is_starting = True
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._started = time.monotonic()
-        self._thread = threading.Thread(
-            target=self._read, args=[descriptor], name="hatchery-errors", daemon=True
-        )
+        self.descriptor = Descriptor(descriptor)
+        self._thread = threading.Thread(target=self._read, name="hatchery-errors", daemon=True)
         self._thread.start()
 
     def last(self) -> str:
@@ -162,14 +160,16 @@ class _Errors:
         self._thread.join(_END_SECONDS)
         return "\n".join(self._lines)
 
-    def _read(self, descriptor: int) -> None:
-        with open(descriptor, encoding="utf-8", errors="replace") as stream:
+    def _read(self) -> None:
+        number = self.descriptor.number
+        with open(number, encoding="utf-8", errors="replace", closefd=False) as stream:
             for line in stream:
                 line = line.rstrip("\n")
                 self._lines.append(line)
                 logger.info("%s", line)
                 if self.is_starting and time.monotonic() - self._started > _PATIENCE_SECONDS:
                     print(line, file=sys.stderr, flush=True)
+        self.descriptor.close()
 
 
 def _enlarge(descriptor: int) -> None:

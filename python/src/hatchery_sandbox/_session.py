@@ -52,9 +52,9 @@ class Session:
         **options: Unpack[JobOptions],
     ) -> Outcome:
         """Runs a program in this session, and returns how it ended; see `Pool.run`."""
-        from hatchery_sandbox._pool import finish
-
-        return finish(self.submit(job, events=on_event is not None, **options), on_event)
+        return self._pool._run(
+            job, options, on_event, session=self.name, functions=self._functions
+        )
 
     def submit(
         self, job: str | Job, /, *, events: bool = False, **options: Unpack[JobOptions]
