@@ -284,7 +284,7 @@ def test_threads_that_wait_learn_of_the_end():
 
     thread = threading.Thread(target=wait)
     thread.start()
-    while not pool._launcher.current().under_way():
+    while not pool._launcher.current()._handlers:
         os.sched_yield()
     pool.close()
     thread.join(20)
