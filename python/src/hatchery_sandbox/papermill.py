@@ -1,0 +1,160 @@
+"""An engine of papermill: runs notebooks in sandboxes, without a kernel.
+
+```
+papermill --engine hatchery in.ipynb out.ipynb
+```
+
+Papermill's command passes no options to engines, so these variables of the environment have them:
+`HATCHERY_PRELOAD` (modules such as `numpy,pandas`) and `HATCHERY_SOCKET` (of `hatchery serve --unix`).
+From Python, `execute_notebook(…, engine_name="hatchery", pool=pool)` takes a pool.
+Cells are plain Python: no magics, and no files of the host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import ExitStack
+from typing import Any
+
+from nbformat.v4 import new_output
+from papermill.engines import Engine
+
+from hatchery_sandbox._events import Display, Event, Output
+from hatchery_sandbox._outcome import Outcome
+from hatchery_sandbox._pool import Pool
+from hatchery_sandbox._session import Session
+
+_MOST_SECONDS = 365 * 86400.0
+"""A cell's time unless papermill is given one: it has no limit."""
+
+
+class CellError(Exception):
+    """A cell failed. Papermill makes its own exception of what stands in the notebook."""
+
+
+class HatcheryEngine(Engine):
+    """Runs the cells of a notebook in one session."""
+
+    @classmethod
+    def execute_managed_notebook(
+        cls,
+        nb_man: Any,
+        kernel_name: str,
+        log_output: bool = False,
+        stdout_file: Any = None,
+        stderr_file: Any = None,
+        execution_timeout: float | None = None,
+        pool: Pool | None = None,
+        **_: Any,
+    ) -> None:
+        """Runs the cells until one fails."""
+        with ExitStack() as stack:
+            used = pool or stack.enter_context(_own_pool())
+            session = stack.enter_context(used.session())
+            streams = {"stdout": stdout_file, "stderr": stderr_file}
+            for index, cell in enumerate(nb_man.nb.cells):
+                nb_man.cell_start(cell, index)
+                try:
+                    if cell.cell_type == "code" and cell.source.strip():
+                        _Cell(nb_man, cell, streams, log_output).run(session, execution_timeout)
+                except CellError as error:
+                    nb_man.cell_exception(cell, index, exception=error)
+                    break
+                finally:
+                    nb_man.cell_complete(cell, index)
+
+    @classmethod
+    def nb_kernel_name(cls, nb: Any, name: str | None = None) -> str:
+        """Returns what the notebook says; there is only one interpreter."""
+        return name or nb.metadata.get("kernelspec", {}).get("name") or "python3"
+
+    @classmethod
+    def nb_language(cls, nb: Any, language: str | None = None) -> str:
+        """Returns what the notebook says, or Python."""
+        told = nb.metadata.get("language_info", nb.metadata.get("kernelspec", {}))
+        return language or told.get("name" if "language_info" in nb.metadata else "language") or "python"
+
+
+class _Cell:
+    """Runs one cell and writes what it shows into it, as it happens."""
+
+    def __init__(
+        self, nb_man: Any, cell: Any, streams: dict[str, Any], log_output: bool
+    ) -> None:
+        self._nb_man = nb_man
+        self._cell = cell
+        self._streams = streams
+        self._log_output = log_output
+        cell.outputs = []
+
+    def run(self, session: Session, timeout: float | None) -> None:
+        count = sum(1 for cell in self._nb_man.nb.cells if cell.get("execution_count"))
+        self._cell.execution_count = count + 1
+        outcome = session.run(
+            self._cell.source,
+            on_event=self._happen,
+            timeout=_MOST_SECONDS if timeout is None else timeout,
+            contents=False,
+        )
+        if outcome.bundle or outcome.repr is not None:
+            data = _data({"text/plain": outcome.repr or "", **outcome.bundle})
+            self._show("execute_result", data=data, execution_count=self._cell.execution_count)
+        if outcome.success:
+            return
+        name, value, traceback = _error(outcome)
+        self._show("error", ename=name, evalue=value, traceback=traceback.splitlines())
+        if "raises-exception" not in self._cell.metadata.get("tags", []):
+            raise CellError(f"{name}: {value}")
+
+    def _happen(self, event: Event) -> None:
+        if isinstance(event, Output):
+            self._write(event.stream, event.text)
+        elif isinstance(event, Display):
+            self._show("display_data", data=_data(event.bundle))
+        # Papermill decides how often the notebook is really saved.
+        self._nb_man.autosave_cell()
+
+    def _write(self, stream: str, text: str) -> None:
+        if self._log_output:
+            target = sys.stdout if stream == "stdout" else sys.stderr
+            target.write(text)
+        if (file := self._streams[stream]) is not None:
+            file.write(text)
+            file.flush()
+        outputs = self._cell.outputs
+        if outputs and outputs[-1].output_type == "stream" and outputs[-1].name == stream:
+            outputs[-1].text += text
+        else:
+            self._show("stream", name=stream, text=text)
+
+    def _show(self, kind: str, **fields: Any) -> None:
+        self._cell.outputs.append(new_output(kind, **fields))
+
+
+def _own_pool() -> Pool:
+    if path := os.environ.get("HATCHERY_SOCKET"):
+        return Pool.connect(path)
+    preload = [name for name in os.environ.get("HATCHERY_PRELOAD", "").split(",") if name]
+    return Pool(workers=1, preload=preload)
+
+
+def _data(bundle: dict[str, str]) -> dict[str, Any]:
+    return {
+        kind: json.loads(text) if kind == "application/json" or kind.endswith("+json") else text
+        for kind, text in bundle.items()
+    }
+
+
+def _error(outcome: Outcome) -> tuple[str, str, str]:
+    """Returns the name, the value and the traceback that a notebook has for a failed cell."""
+    exception = outcome.exception
+    if exception is not None:
+        return exception.type, exception.message, exception.traceback
+    if outcome.status == "exited":
+        value = outcome.message or str(outcome.exit_code)
+        return "SystemExit", value, f"SystemExit: {value}"
+    hit = outcome.limit
+    name = f"Limit:{hit.limit}" if hit else outcome.status
+    return name, outcome.message or "", outcome.message or ""
