@@ -5,9 +5,10 @@ papermill --engine hatchery in.ipynb out.ipynb
 ```
 
 Papermill's command passes no options to engines, so these variables of the environment have them:
-`HATCHERY_PRELOAD` (modules such as `numpy,pandas`) and `HATCHERY_SOCKET` (of `hatchery serve --unix`).
-From Python, `execute_notebook(…, engine_name="hatchery", pool=pool)` takes a pool.
-Cells are plain Python: no magics, and no files of the host.
+`HATCHERY_PRELOAD` (modules such as `numpy,pandas`), `HATCHERY_SOCKET` (of `hatchery serve --unix`) and
+`HATCHERY_FILES` (patterns such as `*.csv,data/*`: files of the working folder that the notebook gets a
+copy of; none without it). From Python, `execute_notebook(…, engine_name="hatchery", pool=pool,
+files=["*.csv"])` takes the same. Cells are plain Python, without magics.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from nbformat.v4 import new_output
@@ -28,6 +31,29 @@ from hatchery_sandbox._session import Session
 
 _MOST_SECONDS = 365 * 86400.0
 """A cell's time unless papermill is given one: it has no limit."""
+
+
+# Notebooks import these names from IPython, which sandboxes don't have.
+_PRELUDE = """
+def _hatchery_prelude():
+    import sys, types
+    class Shown:
+        def __init__(self, data=None):
+            self.data = data
+    class HTML(Shown):
+        def _repr_html_(self):
+            return self.data
+    class Markdown(Shown):
+        def _repr_markdown_(self):
+            return self.data
+    names = {"HTML": HTML, "Markdown": Markdown, "display": display, "__path__": []}
+    for name in ("IPython", "IPython.core", "IPython.core.display", "IPython.display"):
+        module = types.ModuleType(name)
+        vars(module).update(names)
+        sys.modules.setdefault(name, module)
+_hatchery_prelude()
+del _hatchery_prelude
+"""
 
 
 class CellError(Exception):
@@ -47,12 +73,15 @@ class HatcheryEngine(Engine):
         stderr_file: Any = None,
         execution_timeout: float | None = None,
         pool: Pool | None = None,
+        files: Sequence[str] | None = None,
         **_: Any,
     ) -> None:
         """Runs the cells until one fails."""
         with ExitStack() as stack:
             used = pool or stack.enter_context(_own_pool())
             session = stack.enter_context(used.session())
+            copied = _files(_listed("HATCHERY_FILES") if files is None else files)
+            session.run(_PRELUDE, files=copied).raise_for_status()
             streams = {"stdout": stdout_file, "stderr": stderr_file}
             for index, cell in enumerate(nb_man.nb.cells):
                 nb_man.cell_start(cell, index)
@@ -101,10 +130,10 @@ class _Cell:
         if outcome.bundle or outcome.repr is not None:
             data = _data({"text/plain": outcome.repr or "", **outcome.bundle})
             self._show("execute_result", data=data, execution_count=self._cell.execution_count)
-        if outcome.success:
+        if outcome.passed:
             return
         name, value, traceback = _error(outcome)
-        self._show("error", ename=name, evalue=value, traceback=traceback.splitlines())
+        self._show("error", ename=name, evalue=value, traceback=traceback.splitlines(keepends=True))
         if "raises-exception" not in self._cell.metadata.get("tags", []):
             raise CellError(f"{name}: {value}")
 
@@ -136,8 +165,18 @@ class _Cell:
 def _own_pool() -> Pool:
     if path := os.environ.get("HATCHERY_SOCKET"):
         return Pool.connect(path)
-    preload = [name for name in os.environ.get("HATCHERY_PRELOAD", "").split(",") if name]
-    return Pool(workers=1, preload=preload)
+    return Pool(workers=1, preload=_listed("HATCHERY_PRELOAD"))
+
+
+def _listed(variable: str) -> list[str]:
+    return [part.strip() for part in os.environ.get(variable, "").split(",") if part.strip()]
+
+
+def _files(patterns: Sequence[str]) -> dict[str, Path]:
+    """Returns the files of the working folder that match; papermill has gone to `cwd`."""
+    here = Path.cwd()
+    found = (path for pattern in patterns for path in here.glob(pattern))
+    return {str(path.relative_to(here)): path for path in found if path.is_file()}
 
 
 def _data(bundle: dict[str, str]) -> dict[str, Any]:
@@ -153,8 +192,9 @@ def _error(outcome: Outcome) -> tuple[str, str, str]:
     if exception is not None:
         return exception.type, exception.message, exception.traceback
     if outcome.status == "exited":
-        value = outcome.message or str(outcome.exit_code)
-        return "SystemExit", value, f"SystemExit: {value}"
+        # `sys.exit()` and `sys.exit(0)` are the same to a process, and to papermill.
+        value = outcome.message or str(outcome.exit_code or "")
+        return "SystemExit", value, f"The program left:\nSystemExit: {value}\n"
     hit = outcome.limit
     name = f"Limit:{hit.limit}" if hit else outcome.status
     return name, outcome.message or "", outcome.message or ""
