@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +24,8 @@ MOST_ATTACHED_BYTES = 1 << 30
 MOST_DEPTH = 100
 """Arrays and objects within each other that a message may have; the server's parser ends at 128."""
 
-_CHUNK_BYTES = 256 << 10
+_CHUNK_BYTES = 64 << 10
+_length_at = struct.Struct("<I").unpack_from
 _ATTACHMENTS = "attachments"
 
 _to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -96,6 +98,8 @@ class FrameReader:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._buffer = bytearray()
+        # Read into the same memory again and again: taking new memory costs as much as reading.
+        self._chunk = memoryview(bytearray(_CHUNK_BYTES))
 
     def read(self) -> list[Frame]:
         """Waits for frames and returns all that have arrived; an empty list at the end.
@@ -105,32 +109,37 @@ class FrameReader:
             OSError: The stream fails.
         """
         while True:
-            chunk = os.read(self._descriptor, _CHUNK_BYTES)
-            if not chunk:
+            count = os.readv(self._descriptor, (self._chunk,))
+            if not count:
                 if self._buffer:
                     raise FrameError("the stream ends within a frame")
                 return []
-            self._buffer += chunk
+            self._buffer += self._chunk[:count]
             if frames := self._parse():
                 return frames
 
     def _parse(self) -> list[Frame]:
         buffer, frames, position = self._buffer, list[Frame](), 0
-        while len(buffer) - position >= 4:
-            header_end = position + 4 + int.from_bytes(buffer[position : position + 4], "little")
+        end = len(buffer)
+        while end - position >= 4:
+            header_end = position + 4 + _length_at(buffer, position)[0]
             if header_end - position - 4 > MOST_HEADER_BYTES:
                 raise FrameError("the header of a frame is too long")
-            if len(buffer) < header_end:
+            if end < header_end:
                 break
             message = _message(buffer[position + 4 : header_end])
             lengths = message.pop(_ATTACHMENTS, ())
-            if header_end + sum(lengths) > len(buffer) and frames:
+            if not lengths:
+                position = header_end
+                frames.append((message, []))
+                continue
+            if header_end + sum(lengths) > end and frames:
                 break  # the others needn't wait for its attachments
             position = header_end
             attachments = []
             for length in lengths:
                 attachments.append(self._take(position, length))
-                position = min(position + length, len(buffer))
+                position = min(position + length, end)
             frames.append((message, attachments))
         del buffer[:position]
         return frames
