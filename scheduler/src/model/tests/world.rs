@@ -11,6 +11,7 @@ use crate::config::SchedulerConfig;
 use crate::effect::{Effect, Finish};
 use crate::job::{Growth, Priority, Queued};
 use crate::model::{Ending, Event, Fault, Model, Report};
+use crate::policy::health::Change;
 use crate::status::Phase;
 use crate::timer::Time;
 
@@ -29,6 +30,10 @@ pub(super) struct World {
     preparing: Vec<WorkerId>,
     idle: BTreeSet<WorkerId>,
     running: BTreeMap<WorkerId, JobId>,
+    /// Workers that are to end before they run another job.
+    retiring: BTreeSet<WorkerId>,
+    /// Whether the pool was last told to be ready; `None` before anything was told.
+    was_ready: Option<bool>,
     session_of: BTreeMap<JobId, SessionId>,
     /// The worker that holds each session's state, for sessions on workers.
     states: BTreeMap<SessionId, WorkerId>,
@@ -47,7 +52,7 @@ pub(super) struct World {
 }
 
 /// The number of kinds of decisions and effects.
-pub(super) const KINDS: u32 = 16;
+pub(super) const KINDS: u32 = 18;
 
 // The kinds of decisions; `kind` has those of effects. A retry is either.
 const ADMITTED: u32 = 0;
@@ -70,6 +75,8 @@ fn kind(effect: &Effect) -> u32 {
         Effect::Stow(..) => 13,
         Effect::Drained => 14,
         Effect::Displace(..) => 15,
+        Effect::Retire(_) => 16,
+        Effect::Health(_) => 17,
     }
 }
 
@@ -87,6 +94,8 @@ impl World {
             preparing: Vec::new(),
             idle: BTreeSet::new(),
             running: BTreeMap::new(),
+            retiring: BTreeSet::new(),
+            was_ready: None,
             session_of: BTreeMap::new(),
             states: BTreeMap::new(),
             leaving: VecDeque::new(),
@@ -134,8 +143,14 @@ impl World {
                     self.use_seat(worker);
                     assert!(!self.states.values().any(|on| *on == worker));
                 }
+                Effect::Retire(worker) => {
+                    self.use_seat(worker);
+                    assert!(self.retiring.remove(&worker), "it was asked for");
+                    assert!(!self.states.values().any(|on| *on == worker));
+                }
                 Effect::Renew(worker, _) => {
                     self.use_seat(worker);
+                    assert!(!self.retiring.contains(&worker), "it would be in vain");
                     assert!(!self.states.values().any(|on| *on == worker));
                     self.preparing.push(worker);
                 }
@@ -145,6 +160,7 @@ impl World {
                     self.leaving.push_back(session);
                     self.preparing.push(worker);
                 }
+                Effect::Health(change) => self.health_changes(&change),
                 Effect::Stow(session, stowage, _) => {
                     assert!(self.model.is_open(session) && self.model.load(session) == 0);
                     assert!(!self.states.contains_key(&session));
@@ -158,12 +174,20 @@ impl World {
         }
     }
 
+    fn health_changes(&mut self, change: &Change) {
+        assert_eq!(self.model.phase(), Phase::Open);
+        let is_ready = *change == Change::Ready;
+        assert!(!(is_ready && self.was_ready == Some(true)), "it is told once");
+        self.was_ready = Some(is_ready);
+    }
+
     fn use_seat(&mut self, worker: WorkerId) {
         assert!(self.idle.remove(&worker), "the worker had a seat");
     }
 
     fn dispatch(&mut self, job: JobId, worker: WorkerId) {
         self.use_seat(worker);
+        assert!(!self.retiring.contains(&worker), "a retired worker runs nothing more");
         assert!(self.running.insert(worker, job).is_none());
         assert!(self.admitted.contains(&job) && !self.ended.contains(&job));
         // The thread parks what it holds, and then takes up what it needs.
@@ -196,7 +220,7 @@ impl World {
         if self.random.one_in(4) {
             self.now += Duration::from_millis(self.random.below(2_000));
         }
-        match self.random.below(40) {
+        match self.random.below(41) {
             0..10 => self.submit(),
             10..13 => self.cancel(),
             13..22 => self.finish_one(),
@@ -212,6 +236,7 @@ impl World {
             34..36 => self.park(),
             36..38 => self.stowed(),
             38 => self.wake(),
+            39 => self.retire(),
             _ => self.send(Event::Tick),
         }
     }
@@ -385,12 +410,27 @@ impl World {
         };
         let Some(worker) = worker else { return };
         self.running.remove(&worker);
+        self.retiring.remove(&worker);
         self.coming += usize::from(is_replaced);
         self.states.retain(|_, on| *on != worker);
         let takes_session = self.random.one_in(2);
         let reason = "killed".into();
         let fault = self.fault().unwrap_or(Fault::Sandbox);
         self.send(Event::Gone { worker, reason, is_replaced, takes_session, fault });
+    }
+
+    fn retire(&mut self) {
+        let worker = WorkerId(1 + self.random.below(self.next_worker));
+        let lives = self.idle.contains(&worker)
+            || self.preparing.contains(&worker)
+            || self.running.contains_key(&worker);
+        let (decision, effects) = self.model.retire(worker, self.now);
+        assert_eq!(self.model.check_invariants(), Ok(()), "after {worker}: {effects:?}");
+        assert_eq!(decision.is_ok(), lives, "{decision:?}");
+        if lives {
+            self.retiring.insert(worker);
+        }
+        self.perform(effects);
     }
 
     fn open(&mut self) {
@@ -469,6 +509,7 @@ impl World {
             } else if self.stowing.is_some() {
                 self.stowed();
             } else {
+                assert!(self.retiring.is_empty(), "each of them ends");
                 return;
             }
         }
