@@ -31,6 +31,7 @@ mod failure;
 mod guard;
 mod idempotency;
 mod openapi;
+mod page;
 mod place;
 mod pool;
 mod query;

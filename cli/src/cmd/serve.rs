@@ -170,6 +170,7 @@ impl Web {
         let address = listener.local_addr()?;
         terminal::note(format_args!("serving HTTP at http://{address}"));
         let body_bytes = config.body_bytes;
+        config.packages.clone_from(&packages);
         let agents = mcp::http(service.clone(), packages, config.hosts.clone(), body_bytes);
         config.routes = facades::router(&service).route_service("/mcp", agents);
         let testing = async {
