@@ -47,7 +47,7 @@ class Chart {
         lines.forEach((points, index) => {
             let last = Infinity;
             const path = points.map(([ago, value]) => {
-                const isNext = last - ago <= STEP * 1.5;
+                const isNext = last - ago <= STEP * 3;
                 last = ago;
                 const at = `${(SPAN - ago).toFixed(2)} ${y(value)}`;
                 // A point of its own is a line of no length, which has round ends.

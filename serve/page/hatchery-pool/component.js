@@ -170,22 +170,36 @@ class HatcheryPool extends HTMLElement {
 
     // -- What the user does --
 
-    async #act(text, path, body) {
+    /** `why` returns a text for some reasons of a failure. */
+    async #act(text, path, why = () => null, body = undefined) {
         const life = this.#life;
         try {
             await this.#server.json(path, { method: 'POST', body, signal: life.signal });
             this.#notice(text, 'good');
         } catch (error) {
             if (life.signal.aborted) return;
-            if (path.endsWith('/retire') && error.reason === 'no_route') {
-                this.#canRetire = false;
-                this.#show();
-                this.#notice('This server can’t retire workers.', 'bad');
-            } else {
-                this.#notice(error.message, 'bad');
-            }
+            this.#notice(why(error.reason) ?? error.message, 'bad');
         }
         this.#askSoon();
+    }
+
+    #interrupt(job) {
+        const why = (reason) => {
+            const text = `Job ${job} has ended, or didn’t come over HTTP and can’t be interrupted here.`;
+            return reason === 'no_job' ? text : null;
+        };
+        this.#act(`Job ${job} is interrupted.`, `v1/jobs/${job}/interrupt`, why);
+    }
+
+    #retire(worker) {
+        const why = (reason) => {
+            if (reason !== 'no_route') return null;
+            this.#canRetire = false;
+            this.#show();
+            return 'This server can’t retire workers.';
+        };
+        const text = `Worker ${worker} ends after its present job; another takes its place.`;
+        this.#act(text, `v1/workers/${worker}/retire`, why);
     }
 
     #notice(text, how) {
@@ -230,10 +244,9 @@ class HatcheryPool extends HTMLElement {
         this.#view = new View(runner, {
             enter: (token) => this.#enter(token),
             forget: () => this.#forget(),
-            drain: () => this.#act('the pool drains', 'v1/drain', {}),
-            interrupt: (job) => this.#act(`job ${job} is interrupted`, `v1/jobs/${job}/interrupt`),
-            retire: (worker) =>
-                this.#act(`worker ${worker} is retired`, `v1/workers/${worker}/retire`),
+            drain: () => this.#act('The pool drains.', 'v1/drain', undefined, {}),
+            interrupt: (job) => this.#interrupt(job),
+            retire: (worker) => this.#retire(worker),
         });
         const root = this.attachShadow({ mode: 'open' });
         root.adoptedStyleSheets = [STYLE_SHEET];

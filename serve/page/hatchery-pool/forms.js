@@ -35,14 +35,14 @@ const ENTITIES = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00
 
 /** Returns the text of a data frame's HTML as a table of text; `null` if there is none in it. */
 function table(html) {
-    if (typeof html !== 'string' || html.length > MOST_HTML || !/<table\b/i.test(html)) return null;
+    const begin = typeof html === 'string' ? html.search(/<table\b/i) : -1;
+    if (begin < 0 || html.length > MOST_HTML) return null;
     const rows = [];
     let cell = null;
     let rest = 0;
-    for (const [text, close, name, attributes] of html.matchAll(TOKEN)) {
+    for (const [text, close, name, attributes] of html.slice(begin).matchAll(TOKEN)) {
         const tag = name?.toLowerCase();
         if (tag === 'table' && close) break;
-        if (tag === 'style' || tag === 'script') return null;
         if (tag === 'tr' && !close) {
             rest = Math.max(0, rows.length + 1 - MOST_ROWS);
             rows.push([]);
@@ -55,7 +55,7 @@ function table(html) {
         }
     }
     if (rows.length === 0) return null;
-    const columns = Math.max(...rows.map((row) => row.length));
+    const columns = rows.reduce((most, row) => Math.max(most, row.length), 0);
     const shown = rows.slice(0, MOST_ROWS).map((row) => {
         const cells = row.slice(0, MOST_COLUMNS).map(({ is, text, across }) => {
             return h(is, { colspan: across > 1 ? across : null }, short(unescaped(text.trim())));
@@ -70,9 +70,10 @@ function table(html) {
 }
 
 function unescaped(text) {
-    return text.replace(/&(?:#(\d{1,7})|([a-z]{2,4}));/g, (entity, code, name) => {
-        if (code) return Number(code) <= 0x10ffff ? String.fromCodePoint(Number(code)) : entity;
-        return ENTITIES[name] ?? entity;
+    return text.replace(/&(?:#(\d{1,7}|x[\da-f]{1,6})|([a-z]{2,4}));/gi, (entity, code, name) => {
+        if (name) return ENTITIES[name] ?? entity;
+        const point = Number(code.replace(/^x/i, '0x'));
+        return point <= 0x10ffff ? String.fromCodePoint(point) : entity;
     });
 }
 

@@ -41,8 +41,9 @@ class History {
         let before = null;
         const points = [];
         for (const [at, ended] of this.#counts.values()) {
-            if (before && at > before[0])
-                points.push([now - at, (ended - before[1]) / (at - before[0])]);
+            // What is counted over a shorter time says little.
+            if (before && at - before[0] < STEP / 2) continue;
+            if (before) points.push([now - at, (ended - before[1]) / (at - before[0])]);
             before = [at, ended];
         }
         return points.filter(([ago]) => ago <= SPAN);
@@ -61,7 +62,8 @@ class History {
             }
             const ago = now - (step + 1) * STEP;
             // The present step isn’t over.
-            if (ago >= 0 && ago <= SPAN) entry.shares.forEach((time, line) => lines[line].push([ago, time]));
+            if (ago >= 0 && ago <= SPAN)
+                entry.shares.forEach((time, line) => lines[line].push([ago, time]));
         }
         return lines;
     }

@@ -52,7 +52,7 @@ class Output {
     tell(kind, text) {
         this.end();
         const cut = text.length > MOST_LAST ? `${text.slice(0, MOST_LAST)}…` : text;
-        this.#append(kind, visible(cut.endsWith('\n') ? cut : `${cut}\n`));
+        this.#append(kind, visible(cut.endsWith('\n') ? cut : `${cut}\n`), true);
     }
 
     /** Shows something in the best of its forms; there is room for it if it `isLast`. */
@@ -76,9 +76,9 @@ class Output {
         if (this.#column > 0) this.write(this.#text?.kind ?? 'stdout', '\n');
     }
 
-    #append(kind, text) {
+    #append(kind, text, isLast = false) {
         if (this.#text?.kind !== kind) {
-            if (this.#isFull()) return this.#drop(text.length);
+            if (this.#isFull() && !isLast) return this.#drop(text.length);
             const node = document.createTextNode('');
             this.#body.append(h('pre', { class: kind }, node));
             this.#text = { kind, node };

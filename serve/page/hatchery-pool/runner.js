@@ -119,8 +119,8 @@ class Runner {
 
     #ended(job, outcome) {
         this.#output.end();
-        if (outcome.bundle) this.#output.show(outcome.bundle, true);
-        else if (outcome.repr) this.#output.tell('value', outcome.repr);
+        const forms = { 'text/plain': outcome.repr, ...outcome.bundle };
+        if (outcome.repr) this.#output.show(forms, true);
         if (outcome.exception) this.#output.tell('error', outcome.exception);
         const { wall_ms: wall, peak_memory_bytes: memory } = outcome.usage;
         const how = outcome.status.replaceAll('_', ' ');

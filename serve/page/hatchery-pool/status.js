@@ -63,7 +63,8 @@ function errorsOf(status) {
         text: error.message,
     }));
     const all = [...ofPrograms, ...ofSandbox].sort((a, b) => a.age_seconds - b.age_seconds);
-    return all.slice(0, MOST_ERRORS);
+    const at = (ago) => Math.round(status.uptime_seconds - ago);
+    return all.slice(0, MOST_ERRORS).map((error) => ({ ...error, at: at(error.age_seconds) }));
 }
 
 /** Says where the state of a session is. */

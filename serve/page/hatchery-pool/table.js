@@ -35,12 +35,17 @@ class Table {
         const before = this.#rows;
         this.#rows = new Map();
         items.forEach((item, index) => {
-            const name = key(item);
+            let name = String(key(item));
+            while (this.#rows.has(name)) name += ' again';
             const row = before.get(name) ?? this.#row(item);
             before.delete(name);
             this.#rows.set(name, row);
             texts(item, row.made).forEach((text, column) => {
-                if (text !== null) say(row.cells[column], text);
+                const cell = row.cells[column];
+                if (text === null || cell.textContent === text) return;
+                cell.textContent = text;
+                // The style cuts long texts.
+                cell.title = text.length > 12 ? text : '';
             });
             update(item, row.made, row.element);
             const there = this.#body.children[index];

@@ -56,7 +56,8 @@ function workersTable({ interrupt, retire }) {
         columns: [
             { name: 'worker', width: '4.5em' },
             { name: 'state', width: '7em' },
-            ...numbers(['for', 'job'], '5.6em'),
+            ...numbers(['for'], '6.8em'),
+            ...numbers(['job'], '5.2em'),
             { name: 'session' },
             ...numbers(['age'], '7em'),
             ...numbers(['memory'], '6.5em'),
@@ -113,8 +114,8 @@ function errorsTable() {
             { name: 'error', is: 'wide' },
         ],
         none: 'No program has failed.',
-        // An error has no number; nothing fails twice on the same job and worker in the same way.
-        key: ({ kind, job, worker, text }) => JSON.stringify([kind, job, worker, text]),
+        // An error has no number.
+        key: ({ kind, job, worker, at }) => [kind, job, worker, at].join(' '),
         make: ({ age_seconds: ago }) => ({ time: clock.format(Date.now() - ago * 1000) }),
         texts: (error, { time }) => [
             time,

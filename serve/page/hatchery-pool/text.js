@@ -49,8 +49,7 @@ function duration(seconds) {
     if (seconds == null) return '–';
     if (seconds < 59.95) {
         if (seconds === 0) return '0 s';
-        const micro = seconds * 1e6;
-        return scaled(micro, ['µs', 'ms', 's'], 1000);
+        return scaled(seconds * 1e9, ['ns', 'µs', 'ms', 's'], 1000);
     }
     const total = Math.round(seconds);
     const [days, hours] = [Math.floor(total / 86400), Math.floor((total % 86400) / 3600)];

@@ -33,8 +33,8 @@ class View {
     #packages = h('ul', { class: 'packages', tabindex: 0, 'aria-label': 'Packages' });
     /** The counts beside the titles of lists. */
     #counts = {};
-    /** The panels that only an administrator sees. */
-    #ofAll;
+    /** What only an administrator sees. */
+    #ofAll = [];
 
     /** `actions` are `enter`, `forget`, `drain`, `interrupt` and `retire`. */
     constructor(runner, actions) {
@@ -156,7 +156,16 @@ class View {
                 const detail = h('span', { class: 'detail' });
                 this.#figures[name] = { value, detail };
                 const bar = name === 'Memory' ? [h('span', { class: 'bar' }, this.#memory)] : [];
-                return h('div', { class: 'figure' }, h('h2', {}, name), value, ...bar, detail);
+                const made = h(
+                    'div',
+                    { class: 'figure' },
+                    h('h2', {}, name),
+                    value,
+                    ...bar,
+                    detail,
+                );
+                if (!['Running', 'Waiting', 'Sessions'].includes(name)) this.#ofAll.push(made);
+                return made;
             },
         );
         return h('div', { class: 'figures' }, ...figures);
@@ -183,7 +192,7 @@ class View {
             packages: packages.extra,
         };
         const elements = (panels) => panels.map(({ element }) => element);
-        this.#ofAll = elements([rates, latencies, queue, steps, workers, errors]);
+        this.#ofAll.push(...elements([rates, latencies, queue, steps, workers, errors]));
         const upper = elements([rates, latencies, queue, steps]);
         const lower = elements([workers, errors, sessions, packages]);
         return [...upper, this.runner.element, ...lower];

@@ -92,7 +92,7 @@ fn other_pages_show_it_if_their_origin_is_allowed() {
     let allowed = open_to(&POOL, host.trim_end_matches('/'));
     let Some(browser) = Browser::open(&format!("{host}host?{allowed}")) else { return };
     browser
-        .until("all('[aria-label=Workers] tbody tr').length && pool.getStatus().state === 'idle'");
+        .until("all('[aria-label=Workers] tbody tr').length && pool.getStatus().state !== 'error'");
     let refusing = open(&POOL);
     browser.load(&format!("{host}host?{refusing}"));
     let refused =

@@ -49,7 +49,7 @@ fn everything_is_reached_by_keyboard_with_a_visible_focus_and_a_name() {
         .until("text('.who') === 'administrator' && root.querySelector('.buttons button:enabled')");
     let mut reached = Vec::new();
     browser.run("root.activeElement?.blur();");
-    for _ in 0..12 {
+    for _ in 0..14 {
         browser.press(&[Key::Tab]);
         let focused = browser.run(
             "const focused = root.activeElement;
@@ -79,7 +79,7 @@ import pandas as pd
 
 sales = pd.DataFrame({\"city\": [\"Oslo\", \"Lima\", \"Pune\"],
                       \"orders\": [412, 388, 530]})
-sales.plot.barh(x=\"city\", legend=False, figsize=(4.6, 1.7))
+sales.plot.barh(x=\"city\", legend=False, figsize=(4.6, 1.2))
 plt.show()
 sales
 ";
@@ -96,9 +96,11 @@ fn pictures_of_the_guide_are_drawn_if_a_folder_is_given() {
     let sessions =
         ["ada/notebook", "ada/report", "eve/scratch"].map(|name| wait(pool.session(name)).unwrap());
     for session in &sessions {
-        wait(async { session.submit(Job::new("rows = list(range(20_000))")).await.unwrap().await });
+        wait(async {
+            session.submit(Job::code("rows = list(range(20_000))")).await.unwrap().await
+        });
     }
-    let failing = sessions[1].submit(Job::new("{}['region']").tenant("ada"));
+    let failing = sessions[1].submit(Job::code("{}['region']").tenant("ada"));
     wait(async { failing.await.unwrap().await });
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -116,7 +118,7 @@ fn pictures_of_the_guide_are_drawn_if_a_folder_is_given() {
                         let wait_ms = ms + (round * 37) % 90;
                         let failing = if round % 181 == 0 { "int('12,5')" } else { "" };
                         let code = format!("import time; time.sleep({wait_ms} / 1000)\n{failing}");
-                        let job = Job::new(code).tenant(tenant).priority(priority);
+                        let job = Job::code(code).tenant(tenant).priority(priority);
                         wait(async { pool.submit(job).await.unwrap().await });
                     }
                 });
