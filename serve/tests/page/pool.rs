@@ -1,11 +1,10 @@
 //! What the page shows of the pool and of programs.
 
 use fantoccini::key::Key;
-use hatchery::Job;
 use serde_json::json;
 
 use crate::browser::Browser;
-use crate::server::{ADA, OPERATOR, POOL, guarded, open, start, submit, wait};
+use crate::server::{ADA, OPERATOR, POOL, guarded, open, post, start, submit};
 
 /// Enters a token where the page asks for one.
 pub(crate) fn enter(browser: &Browser, token: &str) {
@@ -52,21 +51,23 @@ fn a_job_appears_is_interrupted_and_its_error_is_listed() {
 fn an_error_has_its_session_and_where_that_rests() {
     let page = open(&POOL);
     let Some(browser) = Browser::open(&page) else { return };
-    let session = wait(POOL.session("notebook of eve")).unwrap();
-    wait(async { session.submit(Job::code("raise KeyError('left')")).await.unwrap().await });
+    let send = |path: &str, body| post(&format!("{page}v1/{path}"), "", &body);
+    let turn = |code: &str| send("run?session=notebook", json!({ "code": code }));
+    send("sessions", json!({ "name": "notebook" }));
+    turn("raise KeyError('left')");
     let row = "all('[aria-label=\"Last errors\"] tbody tr').map((row) => row.innerText)\
                .find((text) => text.includes(\"KeyError: 'left'\"))";
     let row = browser.until(row);
     let row = row.as_str().unwrap();
-    assert!(row.contains("notebook of eve"), "{row}");
+    assert!(row.contains("notebook"), "{row}");
     assert!(row.contains("on worker") || row.contains("in memory"), "{row}");
-    browser.until("text('.sessions').includes('notebook of eve')");
+    browser.until("text('.sessions').includes('notebook')");
     // It goes on where it was, from the page.
-    browser.run("root.querySelector('.runner select').value = 'notebook of eve';");
-    wait(async { session.submit(Job::code("kept = 41")).await.unwrap().await });
+    browser.run("root.querySelector('.runner select').value = 'notebook';");
+    turn("kept = 41");
     run(&browser, "kept + 1");
     assert_eq!(browser.run("return text('.output')"), "42\n");
-    session.close();
+    ureq::delete(format!("{page}v1/sessions/notebook")).call().unwrap();
     browser.until(
         "all('[aria-label=\"Last errors\"] tbody tr').some((row) => /closed/.test(row.innerText))",
     );

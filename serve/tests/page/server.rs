@@ -80,12 +80,14 @@ fn serve(pool: &Hatchery, mut config: HttpConfig) -> String {
 
 /// Submits a program with this token, and returns the thread that waits for its result.
 pub(crate) fn submit(page: &str, token: &str, code: &str) -> JoinHandle<Value> {
-    let request = ureq::post(format!("{page}v1/run"))
-        .header("authorization", format!("Bearer {token}"))
-        .content_type("application/json");
-    let body = json!({ "code": code }).to_string();
-    thread::spawn(move || {
-        let mut answer = request.send(&body).unwrap();
-        serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
-    })
+    let (url, body) = (format!("{page}v1/run"), json!({ "code": code }));
+    let token = token.to_owned();
+    thread::spawn(move || post(&url, &token, &body))
+}
+
+/// Sends a request, and returns the answer.
+pub(crate) fn post(url: &str, token: &str, body: &Value) -> Value {
+    let request = ureq::post(url).header("authorization", format!("Bearer {token}"));
+    let mut answer = request.content_type("application/json").send(body.to_string()).unwrap();
+    serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
 }
