@@ -8,8 +8,11 @@
 //! a [`Token`], which stands for a tenant. Requests for other hosts and of other pages are refused,
 //! so that no page in a browser on this machine reaches the pool.
 
+use std::future::pending;
 use std::sync::Arc;
 
+use axum::Router;
+use hatchery::python::PackageInfo;
 use tokio::net::TcpListener;
 
 pub use config::{HttpConfig, Metrics};
@@ -17,6 +20,8 @@ pub use error::HttpError;
 pub use token::Token;
 
 use crate::service::Service;
+
+use door::Door;
 
 mod answer;
 mod batches;
@@ -40,7 +45,9 @@ mod run;
 mod running;
 mod sessions;
 mod stall;
+mod starting;
 mod token;
+mod watching;
 
 /// Serves a pool until `shutdown` is ready. No further connections are accepted from then on, and
 /// this returns once the present requests are answered; drain the pool to bring that about, or stop
@@ -66,8 +73,34 @@ pub async fn serve(
     config: HttpConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), HttpError> {
+    let started = async { Started { service, routes: Router::new(), packages: Vec::new() } };
+    serve_from_start(listener, config, started, shutdown).await
+}
+
+/// What is there once a pool has started.
+#[derive(Debug)]
+pub struct Started {
+    /// The pool.
+    pub service: Service,
+    /// Further routes, beside those of [`HttpConfig::routes`] and like them.
+    pub routes: Router,
+    /// What programs can import, beside what [`HttpConfig::packages`] has.
+    pub packages: Vec<PackageInfo>,
+}
+
+/// Serves a pool that may still be starting, and is there once `started` is ready. Until then
+/// `/healthz` says `starting`, and other requests wait. Everything else is as with [`serve`].
+///
+/// # Errors
+/// As with [`serve`], before anything is accepted.
+pub async fn serve_from_start(
+    listener: TcpListener,
+    mut config: HttpConfig,
+    started: impl Future<Output = Started>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), HttpError> {
     let address = listener.local_addr().map_err(HttpError::Listener)?;
-    if config.tokens.is_empty() && !address.ip().is_loopback() {
+    if config.tokens.is_empty() && !config.watching_only && !address.ip().is_loopback() {
         return Err(HttpError::NoTokens { address });
     }
     token::check(&config.tokens)?;
@@ -76,7 +109,21 @@ pub async fn serve(
         header_time: config.header_time,
         idle_time: config.idle_time,
     };
-    let router = routes::router(Arc::new(door::Door::new(service, config, address)));
-    connections::serve(listener, router, bounds, shutdown).await;
+    let (begin, front) = starting::front(&config);
+    let beginning = async {
+        let Started { service, routes, packages } = started.await;
+        let routes_of = match config.watching_only {
+            true => watching::router,
+            false => routes::router,
+        };
+        config.routes = config.routes.merge(routes);
+        config.packages.extend(packages);
+        begin.send_replace(Some(routes_of(Arc::new(Door::new(service, config, address)))));
+        pending::<()>().await;
+    };
+    tokio::select! {
+        () = connections::serve(listener, front, bounds, shutdown) => {}
+        () = beginning => {}
+    }
     Ok(())
 }

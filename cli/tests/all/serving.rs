@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use crate::{hatchery, text};
 
 /// One side of a connection.
-struct Client<R, W> {
+pub(crate) struct Client<R, W> {
     reader: R,
     writer: W,
 }
 
 /// A frame: its message and its attachments.
-type Frame = (Value, Vec<Vec<u8>>);
+pub(crate) type Frame = (Value, Vec<Vec<u8>>);
 
 impl<R: Read, W: Write> Client<R, W> {
     fn greeted(reader: R, writer: W) -> Self {
@@ -29,7 +29,7 @@ impl<R: Read, W: Write> Client<R, W> {
         client
     }
 
-    fn send(&mut self, mut message: Value, attachments: &[&[u8]]) {
+    pub(crate) fn send(&mut self, mut message: Value, attachments: &[&[u8]]) {
         if !attachments.is_empty() {
             let lengths: Vec<usize> = attachments.iter().map(|bytes| bytes.len()).collect();
             message["attachments"] = json!(lengths);
@@ -41,7 +41,7 @@ impl<R: Read, W: Write> Client<R, W> {
         self.writer.flush().unwrap();
     }
 
-    fn receive(&mut self) -> Frame {
+    pub(crate) fn receive(&mut self) -> Frame {
         self.next().expect("the server sends on")
     }
 
@@ -62,26 +62,26 @@ impl<R: Read, W: Write> Client<R, W> {
         Some((message, attachments))
     }
 
-    fn ask(&mut self, message: Value) -> Value {
+    pub(crate) fn ask(&mut self, message: Value) -> Value {
         self.send(message, &[]);
         self.receive().0
     }
 
     /// Runs a program and returns its result.
-    fn result(&mut self, session: Option<&str>, code: &str) -> Value {
+    pub(crate) fn result(&mut self, session: Option<&str>, code: &str) -> Value {
         let run = json!({ "type": "run", "id": "r", "session": session, "job": { "code": code } });
         let answer = self.ask(run);
         assert_eq!(answer["type"], "outcome", "{answer}");
         answer["result"].clone()
     }
 
-    fn value(&mut self, session: Option<&str>, code: &str) -> Value {
+    pub(crate) fn value(&mut self, session: Option<&str>, code: &str) -> Value {
         let result = self.result(session, code);
         assert_eq!(result["success"], true, "{result}");
         result["value"].clone()
     }
 
-    fn session(&mut self, name: &str, action: Value) -> Value {
+    pub(crate) fn session(&mut self, name: &str, action: Value) -> Value {
         self.ask(json!({ "type": "session", "id": "s", "session": name, "action": action }))
     }
 
@@ -106,14 +106,14 @@ fn over_stdio() -> (Child, Client<ChildStdout, ChildStdin>) {
 }
 
 /// A server on a Unix socket, which ends with the test.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     path: PathBuf,
     _folder: tempfile::TempDir,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pool.sock");
         let child = Self::at(&path).stderr(Stdio::piped()).spawn().unwrap();
@@ -126,7 +126,7 @@ impl Server {
         command
     }
 
-    fn connect(&self) -> Client<UnixStream, UnixStream> {
+    pub(crate) fn connect(&self) -> Client<UnixStream, UnixStream> {
         let stream = self.stream();
         Client::greeted(stream.try_clone().unwrap(), stream)
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hatchery::WorkerId;
 use hatchery::decision::NextDecision;
 use hatchery::error::chain;
 use serde_json::{Value, json};
@@ -134,6 +135,12 @@ impl Client {
             ClientMessage::Decisions { id } => {
                 self.check_owner().map_err(refused)?;
                 self.follow_decisions(id);
+            }
+            ClientMessage::Retire { id, worker } => {
+                self.check_owner().map_err(refused)?;
+                let retired = self.service.pool().retire(WorkerId(worker)).await;
+                retired.map_err(|error| refused(error.problem()))?;
+                self.done(id, Value::Null).await;
             }
             ClientMessage::Drain { id, seconds } => {
                 self.check_owner().map_err(refused)?;

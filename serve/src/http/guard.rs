@@ -74,7 +74,9 @@ fn check_place(
     // A request's line can name a host as well, which then counts.
     let named = uri.authority().map(axum::http::uri::Authority::as_str);
     for host in [Some(host), named].into_iter().flatten() {
-        if !is_host(host, door.address, &door.config.hosts) {
+        // Whoever can reach another address may watch there, under any name.
+        let may_watch = door.config.watching_only && !door.address.ip().is_loopback();
+        if !may_watch && !is_host(host, door.address, &door.config.hosts) {
             let message = "this server isn't known by that host name; `--host-name` adds one";
             return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, "host", message));
         }
