@@ -64,7 +64,11 @@ impl Monitor {
         let (started, starts) = oneshot::channel();
         let pool = async {
             match starts.await {
-                Ok(pool) => Started { service: Service::new(pool), routes: Default::default() },
+                Ok(pool) => Started {
+                    service: Service::new(pool),
+                    routes: Default::default(),
+                    packages: Vec::new(),
+                },
                 // The batch ends before its pool has started.
                 Err(_) => pending().await,
             }

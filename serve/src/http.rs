@@ -12,6 +12,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use axum::Router;
+use hatchery::python::PackageInfo;
 use tokio::net::TcpListener;
 
 pub use config::{HttpConfig, Metrics};
@@ -35,6 +36,7 @@ mod failure;
 mod guard;
 mod idempotency;
 mod openapi;
+mod page;
 mod place;
 mod pool;
 mod query;
@@ -71,7 +73,7 @@ pub async fn serve(
     config: HttpConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), HttpError> {
-    let started = async { Started { service, routes: Router::new() } };
+    let started = async { Started { service, routes: Router::new(), packages: Vec::new() } };
     serve_from_start(listener, config, started, shutdown).await
 }
 
@@ -82,6 +84,8 @@ pub struct Started {
     pub service: Service,
     /// Further routes, beside those of [`HttpConfig::routes`] and like them.
     pub routes: Router,
+    /// What programs can import, beside what [`HttpConfig::packages`] has.
+    pub packages: Vec<PackageInfo>,
 }
 
 /// Serves a pool that may still be starting, and is there once `started` is ready. Until then
@@ -107,12 +111,13 @@ pub async fn serve_from_start(
     };
     let (begin, front) = starting::front(&config);
     let beginning = async {
-        let Started { service, routes } = started.await;
+        let Started { service, routes, packages } = started.await;
         let routes_of = match config.watching_only {
             true => watching::router,
             false => routes::router,
         };
         config.routes = config.routes.merge(routes);
+        config.packages.extend(packages);
         begin.send_replace(Some(routes_of(Arc::new(Door::new(service, config, address)))));
         pending::<()>().await;
     };

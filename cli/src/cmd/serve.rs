@@ -167,14 +167,14 @@ impl Web {
         let (stop, mut stopped) = watch::channel(false);
         let (hosts, body_bytes) = (config.hosts.clone(), config.body_bytes);
         let started = async move {
-            let (service, packages): (Service, _) = match begins.await {
+            let (service, packages): (Service, Vec<PackageInfo>) = match begins.await {
                 Ok(started) => started,
                 // The process ends before its pool has started.
                 Err(_) => pending().await,
             };
-            let agents = mcp::http(service.clone(), packages, hosts, body_bytes);
+            let agents = mcp::http(service.clone(), packages.clone(), hosts, body_bytes);
             let routes = facades::router(&service).route_service("/mcp", agents);
-            Started { service, routes }
+            Started { service, routes, packages }
         };
         let stop_wanted = async move {
             let _ = stopped.wait_for(|stopped| *stopped).await;

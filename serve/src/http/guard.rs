@@ -15,7 +15,7 @@ use super::door::{Door, Visitor};
 use super::failure::Failure;
 use super::token;
 
-/// What every answer says.
+/// What every answer says that has nothing stricter to say.
 const HEADERS: [(HeaderName, &str); 3] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::CONTENT_SECURITY_POLICY, "default-src 'self'"),
@@ -32,7 +32,7 @@ pub(super) async fn place(State(door): State<Arc<Door>>, request: Request, next:
         Err(failure) => failure.into_response(),
     };
     for (name, value) in HEADERS {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     if let Some(origin) = origin.filter(|origin| is_listed(&door.config.origins, origin)) {
         let headers = response.headers_mut();
