@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from hatchery_sandbox import AsyncPool, Output, Started
+from hatchery_sandbox import AsyncPool, Job, Output, Started
 
 LOOPS = ["asyncio", "trio"]
 
@@ -66,6 +66,8 @@ def test_async_functions_run_on_the_callers_loop(loop):
             program = "from hatchery import host\n[host.who('a'), host.thread()]"
             outcome = await pool.run(program, functions=[thread])
             assert outcome.value == [["a", True], True]
+            job = Job("from hatchery import host\nhost.own('b')", functions={"own": who})
+            assert (await pool.run(job)).value == ["b", True]
 
     run(loop, main)
 

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from hatchery_sandbox import Pool, RefusedError
+from hatchery_sandbox import Pool, PoolError, RefusedError
 
 
 def test_a_session_keeps_its_state(pool):
@@ -77,6 +77,16 @@ def test_refusals_have_a_reason(pool):
         session.run("1")
     with pytest.raises(TypeError, match="attach"):
         pickle.dumps(session)
+
+
+def test_a_session_that_died_with_its_server_is_left_quietly():
+    with Pool(workers=1) as pool, pool.session() as session:
+        session.run("x = 1")
+        pool._launcher.current()._connection._process.kill()
+        with pytest.raises(PoolError):
+            session.run("import time; time.sleep(20)")
+        with pytest.raises(PoolError):
+            session.run("x")
 
 
 def test_sessions_of_a_shared_server_are_found_by_name(tmp_path):

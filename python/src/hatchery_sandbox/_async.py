@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hatchery_sandbox import _progress
 from hatchery_sandbox._config import PathLike
+from hatchery_sandbox._errors import PoolError
 from hatchery_sandbox._events import Event
 from hatchery_sandbox._functions import Functions, FunctionSet
 from hatchery_sandbox._future import Future
@@ -137,7 +139,11 @@ class AsyncPool:
         self._pool.close()
 
     async def __aenter__(self) -> AsyncPool:
-        return await self.start()
+        try:
+            return await self.start()
+        except BaseException:
+            self.close()
+            raise
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         client = self._pool._launcher.current()
@@ -165,10 +171,15 @@ class AsyncPool:
         lent = None
         if self._functions or functions:
             lent = self._set(self._functions).merged(self._set(functions))
-        if own := options.pop("functions", None):
-            lent = self._set(own) if lent is None else lent.merged(self._set(own))
         return self._pool._submit(
-            same, job, options, events=events, session=session, functions=lent, index=index
+            same,
+            job,
+            options,
+            events=events,
+            session=session,
+            functions=lent,
+            lend=self._set,
+            index=index,
         )
 
     def _set(self, functions: Functions) -> FunctionSet:
@@ -199,7 +210,7 @@ class AsyncPool:
         bar = _progress.bar(progress, total)
 
         def start(index: int, job: str | Job) -> Future[Outcome]:
-            return self._submit(job, options.copy(), index=index)
+            return self._submit(job, options, index=index)
 
         waker = Waker()
         steps = mapping(start, iter(jobs), ordered, bar, waker.wake)
@@ -336,7 +347,9 @@ class AsyncSession:
 
     async def __aexit__(self, *_: object) -> None:
         if not self._pool._pool.is_closed:
-            await self.close()
+            # A session that its server has lost is closed.
+            with contextlib.suppress(PoolError):
+                await self.close()
 
     def __repr__(self) -> str:
         return f"<AsyncSession {self.name}>"

@@ -135,7 +135,11 @@ class Pool:
         self.close()
 
     def __enter__(self) -> Pool:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # As an executor, it waits for what was submitted, unless something went wrong.
@@ -190,7 +194,9 @@ class Pool:
         functions: FunctionSet | None = None,
     ) -> Outcome:
         client = self._launcher.client()
-        message, attachments, functions = self._prepare(job, options, session, functions)
+        message, attachments, functions = self._prepare(
+            job, options, session, functions, FunctionSet
+        )
         if on_event is not None:
             message["events"] = True
         call = Call(functions, None if on_event is None else EventLog())
@@ -218,10 +224,11 @@ class Pool:
         events: bool = False,
         session: str | None = None,
         functions: FunctionSet | None = None,
+        lend: Callable[[Functions], FunctionSet] = FunctionSet,
         index: int | None = None,
     ) -> Future[T]:
         client = self._launcher.client()
-        message, attachments, functions = self._prepare(job, options, session, functions)
+        message, attachments, functions = self._prepare(job, options, session, functions, lend)
         if events:
             message["events"] = True
         future = Future(convert, functions, EventLog() if events else None, index)
@@ -234,11 +241,12 @@ class Pool:
         options: JobOptions,
         session: str | None,
         functions: FunctionSet | None,
+        lend: Callable[[Functions], FunctionSet],
     ) -> tuple[dict[str, Any], list[bytes], FunctionSet | None]:
         prepared = _job.prepare(job, options, session)
         functions = join(self._functions, functions)
         if prepared.functions:
-            functions = join(functions, FunctionSet(prepared.functions))
+            functions = join(functions, lend(prepared.functions))
         if functions is not None:
             prepared.message["functions"] = functions.descriptions
         return prepared.message, prepared.attachments, functions

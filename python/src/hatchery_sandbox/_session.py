@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Union
 
+from hatchery_sandbox._errors import PoolError
 from hatchery_sandbox._events import Event
 from hatchery_sandbox._frames import Message
 from hatchery_sandbox._functions import Functions, FunctionSet
@@ -116,7 +118,9 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         if not self._pool.is_closed:
-            self.close()
+            # A session that its server has lost is closed.
+            with contextlib.suppress(PoolError):
+                self.close()
 
     def __reduce__(self) -> Any:
         raise TypeError("a session can't be pickled; pass its pool and its name, and use attach")
