@@ -41,7 +41,7 @@ mod sessions;
 mod stall;
 mod token;
 
-/// Serves a pool until `shutdown` is ready. No further connections are accepted from then on, and
+/// Serves a pool at one or more addresses until `shutdown` is ready. No further connections are accepted from then on, and
 /// this returns once the present requests are answered; drain the pool to bring that about, or stop
 /// waiting to drop them.
 ///
@@ -51,22 +51,26 @@ mod token;
 ///
 /// let listener = tokio::net::TcpListener::bind("127.0.0.1:8000").await?;
 /// let interrupted = async { drop(tokio::signal::ctrl_c().await) };
-/// http::serve(listener, service, HttpConfig::new(), interrupted).await?;
+/// http::serve([listener], service, HttpConfig::new(), interrupted).await?;
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # Errors
-/// The listener can be reached from other machines and there are no tokens, or two tokens are the
-/// same.
+/// A listener can be reached from other machines and there are no tokens, or two tokens are the same.
 pub async fn serve(
-    listener: TcpListener,
+    listeners: impl IntoIterator<Item = TcpListener>,
     service: Service,
     config: HttpConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), HttpError> {
-    let address = listener.local_addr().map_err(HttpError::Listener)?;
-    if config.tokens.is_empty() && !address.ip().is_loopback() {
+    let listeners: Vec<_> = listeners.into_iter().collect();
+    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>();
+    let addresses = addresses.map_err(HttpError::Listener)?;
+    let reached = addresses.iter().find(|address| !address.ip().is_loopback());
+    if let Some(&address) = reached
+        && config.tokens.is_empty()
+    {
         return Err(HttpError::NoTokens { address });
     }
     token::check(&config.tokens)?;
@@ -75,7 +79,7 @@ pub async fn serve(
         header_time: config.header_time,
         idle_time: config.idle_time,
     };
-    let router = routes::router(Arc::new(door::Door::new(service, config, address)));
-    connections::serve(listener, router, bounds, shutdown).await;
+    let router = routes::router(Arc::new(door::Door::new(service, config, addresses)));
+    connections::serve(listeners, router, bounds, shutdown).await;
     Ok(())
 }
