@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::args::ServeArguments;
 use crate::exit::{Exit, UsageError};
-use crate::{monitor, progress, signals, terminal};
+use crate::{descriptors, monitor, progress, signals, terminal};
 
 /// How long clients of HTTP may take to read the answers to what the pool has finished.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -36,9 +36,9 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
             Some(bound.with_context(|| UsageError("can't serve `--unix`".to_owned()))?)
         }
     };
-    let web = match &arguments.http {
-        None => None,
-        Some(address) => Some(Web::open(address, &arguments).await?),
+    let web = match arguments.http.is_empty() {
+        true => None,
+        false => Some(Web::open(&arguments).await?),
     };
     let (service, packages) = {
         let starting = start(builder(&arguments)?, web.is_some());
@@ -122,41 +122,42 @@ async fn start(
     Ok((Service::new(pool), packages))
 }
 
-/// A listener of HTTP, and what is known before the pool starts.
+/// The listeners of HTTP, and what is known before the pool starts.
 struct Web {
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     config: HttpConfig,
     ready: watch::Sender<bool>,
 }
 
 impl Web {
-    async fn open(address: &str, arguments: &ServeArguments) -> anyhow::Result<Self> {
-        let unusable = || {
-            UsageError(format!(
-                "can't serve HTTP at `{address}` (give `--http` an address of this machine with a \
-                 free port, such as 127.0.0.1:8000, or port 0 for any)"
-            ))
-        };
-        let listener = TcpListener::bind(address).await.with_context(unusable)?;
+    async fn open(arguments: &ServeArguments) -> anyhow::Result<Self> {
         let tokens = match &arguments.token_file {
             None => Vec::new(),
             Some(path) => read_tokens(path)?,
         };
-        if tokens.is_empty() && !listener.local_addr()?.ip().is_loopback() {
-            return Err(UsageError(format!(
-                "other machines could reach `{address}`: give tokens with `--token-file`, or an \
-                 address of this machine alone with `--http 127.0.0.1:8000`"
-            ))
-            .into());
+        let mut listeners = Vec::with_capacity(arguments.http.len());
+        for address in &arguments.http {
+            listeners.push(listen(address, !tokens.is_empty()).await?);
         }
         let (ready, is_ready) = watch::channel(false);
         let mut config = HttpConfig::new();
         config.tokens = tokens;
         config.hosts.clone_from(&arguments.host_name);
         config.origins.clone_from(&arguments.origin);
+        let wanted = arguments.connections.unwrap_or(config.connections);
+        config.connections = descriptors::room_for(wanted);
+        if arguments.connections.is_some() && config.connections < wanted {
+            return Err(UsageError(format!(
+                "can't have {wanted} connections: this process may only have files and sockets \
+                 open for {} (raise the limit, `ulimit -Hn`, or give that number to \
+                 `--connections`)",
+                config.connections
+            ))
+            .into());
+        }
         config.metrics = monitor::metrics_page()?;
         config.ready = Some(is_ready);
-        Ok(Self { listener, config, ready })
+        Ok(Self { listeners, config, ready })
     }
 
     /// Serves until the pool has ended; no further connections once `stopped` is true.
@@ -166,9 +167,11 @@ impl Web {
         packages: Vec<PackageInfo>,
         mut stopped: watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
-        let Self { listener, mut config, ready } = self;
-        let address = listener.local_addr()?;
-        terminal::note(format_args!("serving HTTP at http://{address}"));
+        let Self { listeners, mut config, ready } = self;
+        for listener in &listeners {
+            let address = listener.local_addr()?;
+            terminal::note(format_args!("serving HTTP at http://{address}"));
+        }
         let body_bytes = config.body_bytes;
         let agents = mcp::http(service.clone(), packages, config.hosts.clone(), body_bytes);
         config.routes = facades::router(&service).route_service("/mcp", agents);
@@ -181,10 +184,28 @@ impl Web {
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
         tokio::select! {
-            served = http::serve(listener, service.clone(), config, stop) => Ok(served?),
+            served = http::serve(listeners, service.clone(), config, stop) => Ok(served?),
             failed = testing => failed,
         }
     }
+}
+
+async fn listen(address: &str, has_tokens: bool) -> anyhow::Result<TcpListener> {
+    let unusable = || {
+        UsageError(format!(
+            "can't serve HTTP at `{address}` (give `--http` an address of this machine with a free \
+             port, such as 127.0.0.1:8000, or port 0 for any)"
+        ))
+    };
+    let listener = TcpListener::bind(address).await.with_context(unusable)?;
+    if !has_tokens && !listener.local_addr()?.ip().is_loopback() {
+        return Err(UsageError(format!(
+            "other machines could reach `{address}`: give tokens with `--token-file`, or an \
+             address of this machine alone with `--http 127.0.0.1:8000`"
+        ))
+        .into());
+    }
+    Ok(listener)
 }
 
 fn read_tokens(path: &Path) -> anyhow::Result<Vec<Token>> {

@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use crate::{hatchery, text};
 
 /// One side of a connection.
-struct Client<R, W> {
+pub(crate) struct Client<R, W> {
     reader: R,
     writer: W,
 }
 
 /// A frame: its message and its attachments.
-type Frame = (Value, Vec<Vec<u8>>);
+pub(crate) type Frame = (Value, Vec<Vec<u8>>);
 
 impl<R: Read, W: Write> Client<R, W> {
     fn greeted(reader: R, writer: W) -> Self {
@@ -29,7 +29,7 @@ impl<R: Read, W: Write> Client<R, W> {
         client
     }
 
-    fn send(&mut self, mut message: Value, attachments: &[&[u8]]) {
+    pub(crate) fn send(&mut self, mut message: Value, attachments: &[&[u8]]) {
         if !attachments.is_empty() {
             let lengths: Vec<usize> = attachments.iter().map(|bytes| bytes.len()).collect();
             message["attachments"] = json!(lengths);
@@ -41,12 +41,12 @@ impl<R: Read, W: Write> Client<R, W> {
         self.writer.flush().unwrap();
     }
 
-    fn receive(&mut self) -> Frame {
+    pub(crate) fn receive(&mut self) -> Frame {
         self.next().expect("the server sends on")
     }
 
     /// Returns the next frame, or `None` at the end.
-    fn next(&mut self) -> Option<Frame> {
+    pub(crate) fn next(&mut self) -> Option<Frame> {
         let mut length = [0; 4];
         self.reader.read_exact(&mut length).ok()?;
         let mut header = vec![0; u32::from_le_bytes(length) as usize];
@@ -93,7 +93,7 @@ impl<R: Read, W: Write> Client<R, W> {
 }
 
 /// A server over standard streams.
-fn over_stdio() -> (Child, Client<ChildStdout, ChildStdin>) {
+pub(crate) fn over_stdio() -> (Child, Client<ChildStdout, ChildStdin>) {
     let mut child = hatchery()
         .args(["serve", "--stdio", "--workers", "2", "--quiet"])
         .stdin(Stdio::piped())
@@ -106,14 +106,14 @@ fn over_stdio() -> (Child, Client<ChildStdout, ChildStdin>) {
 }
 
 /// A server on a Unix socket, which ends with the test.
-struct Server {
-    child: Child,
-    path: PathBuf,
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) path: PathBuf,
     _folder: tempfile::TempDir,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pool.sock");
         let child = Self::at(&path).stderr(Stdio::piped()).spawn().unwrap();
@@ -126,7 +126,7 @@ impl Server {
         command
     }
 
-    fn connect(&self) -> Client<UnixStream, UnixStream> {
+    pub(crate) fn connect(&self) -> Client<UnixStream, UnixStream> {
         let stream = self.stream();
         Client::greeted(stream.try_clone().unwrap(), stream)
     }
@@ -143,7 +143,7 @@ impl Server {
         }
     }
 
-    fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
