@@ -214,6 +214,7 @@ fn no_reward_is_lost_or_wrong_while_workers_die() {
     });
     println!("{graded:?} programs graded, {retired} workers retired meanwhile");
     assert_eq!(graded.into_inner(), GRADERS * programs);
+    assert!(retired > 0, "workers are retired meanwhile");
 }
 
 /// Connections that say nothing, if the machine allows that many.
@@ -278,6 +279,7 @@ fn thousands_of_idle_connections_hold_up_nobody() {
         }
     }
     println!("{kept} kept");
+    assert!(kept > 0);
     answers_soon("the end");
 }
 

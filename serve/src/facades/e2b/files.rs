@@ -6,6 +6,7 @@
 
 use axum::Router;
 use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -165,7 +166,8 @@ async fn call(
     }
 }
 
-async fn no_processes() -> Response {
+/// Reads the body nevertheless: the client would use a connection again that is about to close.
+async fn no_processes(_: Result<Bytes, BytesRejection>) -> Response {
     unsupported("there are no processes: this server runs Python alone".to_owned())
 }
 
