@@ -1,7 +1,7 @@
 //! Where does each microsecond of a job go? Prints a table of a job's phases, from submission to
 //! the caller with the outcome, for fresh jobs and for turns of a session, at once after the last
-//! one and after a rest, at one and at two workers; then the throughput, and the CPU time and the
-//! sleeps of a job by kind of thread.
+//! one and after a rest, at one and at two workers; then the first turns of new sessions, the
+//! throughput, and the CPU time and the sleeps of a job by kind of thread.
 //!
 //! The phases lie between edges of spans that the library itself records. Jobs run one at a time
 //! for the phases, and many at a time for the throughput, with no spans recorded.
@@ -37,6 +37,8 @@ const JOBS: usize = 1_000;
 const MANY: usize = 20_000;
 /// Jobs that are submitted and haven't ended, for the throughput.
 const AT_ONCE: usize = 64;
+/// Turns of a new session.
+const TURNS: usize = 10;
 /// How long a caller rests between two jobs, so that every thread sleeps.
 const REST: Duration = Duration::from_millis(3);
 
@@ -178,6 +180,9 @@ fn main() {
                     columns.push(one_at_a_time(name, target, rest, &log).await);
                 }
             }
+            if is_wanted("new session") {
+                new_sessions(workers, &pool).await;
+            }
             if is_wanted("throughput") {
                 throughput(workers, &pool).await;
             }
@@ -243,6 +248,35 @@ async fn one_at_a_time(name: String, target: &Target, rest: Duration, log: &Log)
         half: at(&times, 500),
         tail: at(&times, 990),
     }
+}
+
+/// Prints what each turn of a new session takes, and all of them together, while new sessions follow
+/// each other.
+async fn new_sessions(workers: usize, pool: &Hatchery) {
+    let mut turns = vec![Vec::new(); TURNS];
+    let mut whole = Vec::new();
+    for _ in 0..JOBS {
+        let begun = clock();
+        let session = pool.session("new").await.expect("the session opens");
+        for times in &mut turns {
+            let begun = clock();
+            let outcome = session.run(Job::code(PROGRAM)).await;
+            assert!(outcome.expect("the turn is admitted").is_success());
+            times.push(begun.elapsed());
+        }
+        whole.push(begun.elapsed());
+        session.close();
+    }
+    let median = |times: &mut Vec<Duration>| {
+        times.sort_unstable();
+        micros(at(times, 500))
+    };
+    let turns: Vec<String> = turns.iter_mut().map(median).collect();
+    println!(
+        "new session, {workers}: {} µs with its turns {}",
+        median(&mut whole),
+        turns.join(", ")
+    );
 }
 
 /// Prints the table in Markdown; all times are medians in microseconds.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use engine::{
     CacheDir, Cause, Engine, EngineConfig, HostKind, Image, ImageError, ImageInfo, ImageSpec,
-    Limits, Package, Progress, ProgressSink, Setup, Silent,
+    Limits, Package, PinnedModule, Progress, ProgressSink, Setup, Silent,
 };
 use pool::{InterpreterSource, PoolConfig};
 use scheduler::{Scheduler, SchedulerConfig, SessionsConfig, TenantConfig, WorkersConfig};
@@ -388,6 +388,14 @@ impl Builder {
     /// it.
     pub fn python_wheel(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.wheel = Some(path.into());
+        self
+    }
+
+    /// Sets a file with the compiled Python build and its SHA-256 in hexadecimal, so that the first
+    /// start on a machine needn't compile ([`EngineConfig::module`](crate::config::EngineConfig)).
+    /// Default: `$HATCHERY_PYTHON_MODULE` and `$HATCHERY_PYTHON_MODULE_SHA256`, else none.
+    pub fn python_module(mut self, path: impl Into<PathBuf>, sha256: impl Into<String>) -> Self {
+        self.engine.module = Some(PinnedModule { path: path.into(), sha256: sha256.into() });
         self
     }
 

@@ -118,7 +118,8 @@ pub mod config {
     #[doc(inline)]
     pub use engine::{
         CACHE_BOUND_VARIABLE, CACHE_DIR_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind,
-        ImageMapping, PYTHON_WHEEL_VARIABLE,
+        ImageMapping, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_WHEEL_VARIABLE,
+        PinnedModule,
     };
 }
 
@@ -149,8 +150,8 @@ pub mod config {
 pub mod decision {
     #[doc(inline)]
     pub use scheduler::{
-        Decision, DecisionKind, Decisions, EvictedTo, EvictionReason, Explanation, JobState,
-        NextDecision, RetireReason, WaitReason,
+        Decision, DecisionKind, Decisions, DegradedReason, EndReason, EvictedTo, EvictionReason,
+        Explanation, JobState, NextDecision, RetireReason, WaitReason,
     };
 }
 

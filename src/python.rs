@@ -1,6 +1,9 @@
 //! The Python build that every image begins from, and packages.
 
-use engine::{CacheDir, PythonBuild};
+use std::path::Path;
+use std::sync::Arc;
+
+use engine::{CacheDir, Engine, PythonBuild};
 #[doc(inline)]
 pub use engine::{PackageInfo, PackageOrigin, WHEEL_REQUIREMENT};
 
@@ -30,4 +33,37 @@ pub fn packages(
     let cache = CacheDir::open(config.cache_dir.as_deref())?;
     let build = PythonBuild::install(&cache, config.wheel.as_deref(), progress)?;
     Ok(build.packages()?)
+}
+
+/// A compiled Python build in a file, for other machines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PackedModule {
+    /// The SHA-256 of the file in hexadecimal, which its users pin.
+    pub sha256: String,
+    /// The CPUs that it runs on: `x86-64-v3`, or the features of this one if it lacks some of
+    /// those.
+    pub target: String,
+}
+
+/// Writes the compiled Python build to a file of 35 MB, with which other machines start in seconds
+/// ([`Builder::python_module`](crate::Builder::python_module)): those with such a CPU and this
+/// version of Hatchery. Compiles the build, if the cache doesn't have it, for 80 s on 2 cores;
+/// packing takes 15 s. Blocks the thread.
+///
+/// # Errors
+/// The cache can't be used, the build can't be installed or compiled, or the file can't be written.
+pub fn precompile(
+    config: &EngineConfig,
+    path: &Path,
+    progress: &Arc<dyn ProgressSink>,
+) -> Result<PackedModule, Error> {
+    let sha256 = Engine::load(config, progress)?.pack_module(path)?;
+    Ok(PackedModule { sha256, target: Engine::module_target() })
+}
+
+/// Returns the CPUs that builds are compiled for on this machine: `x86-64-v3`, or the features of
+/// its CPU if that lacks some of those.
+pub fn module_target() -> String {
+    Engine::module_target()
 }

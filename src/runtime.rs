@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Image, ImageInfo, Limits, Outcome, SessionError};
-use pool::{JobId, SessionId};
+use pool::{JobId, SessionId, WorkerId};
 use scheduler::{Decisions, Explanation, JobRequest, Scheduler, SchedulerStatus, Ticket};
 
 use crate::builder::Builder;
@@ -161,6 +161,27 @@ impl Hatchery {
     /// ```
     pub fn decisions(&self) -> Decisions {
         self.scheduler.decisions()
+    }
+
+    /// Ends a worker after its present job, for example one whose memory has grown. A session that
+    /// it holds is parked first and goes on elsewhere, and another worker takes its place if it is
+    /// needed. Returns before the worker has ended; a [decision](Self::decisions) says when.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// for worker in pool.status().workers {
+    ///     if worker.memory_bytes > 1 << 30 {
+    ///         pool.retire(worker.worker).await?;
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// There is no such worker, or it has not started yet.
+    pub async fn retire(&self, worker: WorkerId) -> Result<(), Error> {
+        Ok(self.scheduler.retire(worker).await?)
     }
 
     /// Accepts no more jobs, finishes those already admitted, and ends every worker.

@@ -60,7 +60,7 @@ pub(crate) enum Command {
     Batch(Box<BatchArguments>),
     /// Share one pool among processes: over standard input and output, a Unix socket, or HTTP.
     Serve(Box<ServeArguments>),
-    /// Watch a batch that was started with `--metrics`, live in the terminal.
+    /// Watch a batch that was started with `--metrics`, or a server over HTTP, live in the terminal.
     ///
     /// Press q, Esc or Ctrl-C to quit, p to pause, and the arrow keys to scroll the workers.
     Top(TopArguments),
@@ -262,6 +262,10 @@ pub(crate) enum ToolCommand {
         /// Print the schema of the result instead.
         #[arg(long)]
         result: bool,
+
+        /// Print the schema of a job instead: a line of a batch, and what a server is sent.
+        #[arg(long, conflicts_with = "result")]
+        job: bool,
     },
     /// Read one call from standard input, run it and print the result. A call that can't be run
     /// also gets a result, whose `error` says why.
@@ -304,7 +308,21 @@ pub(crate) struct ToolRunArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PythonCommand {
     /// Download, verify and compile the build now instead of at the first run.
-    Install,
+    Install {
+        /// A file of `hatchery python precompile`, to be unpacked instead of compiling. It holds
+        /// native code, so its hash is required.
+        #[arg(long, value_name = "FILE", requires = "sha256")]
+        module: Option<PathBuf>,
+        /// The SHA-256 of that file in hexadecimal.
+        #[arg(long, value_name = "HASH", requires = "module")]
+        sha256: Option<String>,
+    },
+    /// Write the compiled build to a file, so that other machines needn't compile it.
+    Precompile {
+        /// The file to write: 35 MB, for machines with a CPU of this kind (x86-64-v3) and this
+        /// version of Hatchery.
+        file: PathBuf,
+    },
     /// Show which build is installed, and where.
     Info,
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::args::{Arguments, Command, NotebookCommand, PythonCommand, ToolCommand};
+use crate::args::{Arguments, Command, NotebookCommand, ToolCommand};
 use crate::exit::Exit;
 
 mod args;
@@ -73,14 +73,15 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
             cmd::notebook::run(*arguments).await
         }
         Command::Image { command } => cmd::image::run(command).await,
-        Command::Tool { command: ToolCommand::Schema { result } } => cmd::tool::schema(result),
+        Command::Tool { command: ToolCommand::Schema { result, job } } => {
+            cmd::tool::schema(result, job)
+        }
         Command::Tool { command: ToolCommand::Run(arguments) } => cmd::tool::run(*arguments).await,
         Command::Mcp(arguments) => cmd::mcp::run(*arguments).await,
         Command::Packages(arguments) => cmd::packages::run(arguments).await,
         Command::Cache { command } => cmd::cache::run(command),
         Command::Bench(arguments) => cmd::bench::run(arguments).await,
-        Command::Python { command: PythonCommand::Install } => cmd::python::install().await,
-        Command::Python { command: PythonCommand::Info } => cmd::python::info(),
+        Command::Python { command } => cmd::python::python(command).await,
     }
 }
 

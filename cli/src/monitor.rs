@@ -1,26 +1,23 @@
-//! Serves a pool's metrics and status over HTTP while a command runs.
+//! The metrics of the process, and the server on which a batch can be watched.
 //!
-//! Anyone who reaches the address may read them: there is neither a login nor encryption, as
-//! `docs/metrics.md` says. Nothing can be changed there.
+//! Anyone who reaches the address of a batch may watch it: there is neither a login nor encryption,
+//! as `docs/metrics.md` says. Nothing can be changed there.
 
+use std::future::pending;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use axum::Router;
-use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderName, StatusCode};
-use axum::routing::get;
 use hatchery::Hatchery;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use serve::Service;
+use serve::http::{self, HttpConfig, HttpError, Started};
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::exit::UsageError;
-
-mod connections;
 
 /// Bucket bounds of times: three per factor of ten, from 10 µs to a minute.
 const SECONDS: [f64; 21] = [
@@ -33,24 +30,18 @@ const MEBIBYTES: [f64; 8] = [32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 40
 /// How often histograms are drained into their buckets if nobody reads them.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-const INDEX: &str = "Hatchery\n\n\
-                     /metrics  for Prometheus\n\
-                     /status   the pool as JSON; `hatchery top ADDR` shows it\n";
+/// Connections at once; further ones take the place of idle ones. More would leave the batch fewer
+/// descriptors.
+const MOST_CONNECTIONS: usize = 32;
+/// How long a client may stand still. Scrapers ask again within a minute, on a new connection.
+const IDLE_TIME: Duration = Duration::from_secs(30);
 
-type Page = (StatusCode, [(HeaderName, &'static str); 1], String);
-
-/// Serves until it is dropped.
+/// A server on which a pool can be watched. Serves until it is dropped.
 pub(crate) struct Monitor {
     address: SocketAddr,
-    pages: Pages,
-    tasks: [JoinHandle<()>; 2],
-}
-
-#[derive(Clone)]
-struct Pages {
-    prometheus: PrometheusHandle,
-    /// Empty while the pool starts.
-    pool: Arc<OnceLock<Hatchery>>,
+    /// Where the pool is awaited; `None` once it is there.
+    started: Option<oneshot::Sender<Hatchery>>,
+    server: JoinHandle<Result<(), HttpError>>,
 }
 
 impl Monitor {
@@ -65,16 +56,21 @@ impl Monitor {
         };
         let listener = TcpListener::bind(address).await.with_context(unusable)?;
         let address = listener.local_addr()?;
-        let pages = Pages { prometheus: recorder()?, pool: Arc::default() };
-        hatchery::metrics::describe();
-        let router = Router::new()
-            .route("/", get(|| async { page("text/plain; charset=utf-8", INDEX.to_owned()) }))
-            .route("/metrics", get(metrics))
-            .route("/status", get(status))
-            .with_state(pages.clone());
-        let server = tokio::spawn(connections::serve(listener, router));
-        let upkeep = tokio::spawn(keep_up(pages.prometheus.clone()));
-        Ok(Self { address, pages, tasks: [server, upkeep] })
+        let mut config = HttpConfig::new();
+        config.watching_only = true;
+        config.connections = MOST_CONNECTIONS;
+        config.idle_time = IDLE_TIME;
+        config.metrics = metrics_page()?;
+        let (started, starts) = oneshot::channel();
+        let pool = async {
+            match starts.await {
+                Ok(pool) => Started { service: Service::new(pool), routes: Default::default() },
+                // The batch ends before its pool has started.
+                Err(_) => pending().await,
+            }
+        };
+        let server = tokio::spawn(http::serve_from_start([listener], config, pool, pending()));
+        Ok(Self { address, started: Some(started), server })
     }
 
     /// Returns the address, with the actual port.
@@ -83,15 +79,18 @@ impl Monitor {
     }
 
     /// Shows this pool. Only the first call has an effect.
-    pub(crate) fn show(&self, pool: &Hatchery) {
-        let _ = self.pages.pool.set(pool.clone());
+    pub(crate) fn show(&mut self, pool: &Hatchery) {
+        if let Some(started) = self.started.take() {
+            // Fails if the server has ended.
+            let _ = started.send(pool.clone());
+        }
     }
 }
 
 impl Drop for Monitor {
     fn drop(&mut self) {
         // Unfinished answers end with the process.
-        self.tasks.iter().for_each(JoinHandle::abort);
+        self.server.abort();
     }
 }
 
@@ -119,25 +118,4 @@ async fn keep_up(prometheus: PrometheusHandle) {
         interval.tick().await;
         prometheus.run_upkeep();
     }
-}
-
-async fn metrics(State(pages): State<Pages>) -> Page {
-    // Computing a status sets the gauges.
-    let _ = pages.pool.get().map(Hatchery::status);
-    page("text/plain; version=0.0.4; charset=utf-8", pages.prometheus.render())
-}
-
-async fn status(State(pages): State<Pages>) -> Page {
-    let failed = |code, text: String| (code, [(CONTENT_TYPE, "text/plain; charset=utf-8")], text);
-    let Some(pool) = pages.pool.get() else {
-        return failed(StatusCode::SERVICE_UNAVAILABLE, "the pool is starting\n".to_owned());
-    };
-    match serde_json::to_string(&pool.status()) {
-        Ok(text) => page("application/json", text),
-        Err(error) => failed(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
-    }
-}
-
-fn page(kind: &'static str, text: String) -> Page {
-    (StatusCode::OK, [(CONTENT_TYPE, kind)], text)
 }

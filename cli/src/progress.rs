@@ -43,6 +43,13 @@ impl ProgressSink for Display {
             ));
             return;
         }
+        if progress == Progress::ForeignModule {
+            terminal::note(format_args!(
+                "the compiled module isn't used: it is of another version of Hatchery, or for CPUs \
+                 with other features; make one with `hatchery python precompile`"
+            ));
+            return;
+        }
         match self {
             Self::Bar(bar) => draw(bar, progress),
             Self::Lines(tenths) => print(tenths, progress),
@@ -59,6 +66,7 @@ fn text(progress: Progress) -> Option<String> {
         Progress::Extracting { what } => Some(format!("verifying and extracting {what}")),
         Progress::FetchingPackages => Some("downloading packages with pip, once".to_owned()),
         Progress::Compiling { .. } => Some("compiling Python for this machine, once".to_owned()),
+        Progress::Unpacking => Some("unpacking the compiled module".to_owned()),
         Progress::Storing => Some("storing the compiled module".to_owned()),
         Progress::BuildingImage { what } => Some(format!("building an image, once: {what}")),
         _ => None,

@@ -52,6 +52,10 @@ mod images;
 #[path = "all/inputs.rs"]
 mod inputs;
 
+/// Workers that end midway, retired or by a program, and what that costs others.
+#[path = "all/losses.rs"]
+mod losses;
+
 /// Agents over MCP: results, sessions, progress, cancellation, and the official client.
 #[path = "all/mcp.rs"]
 mod mcp;

@@ -1,11 +1,15 @@
 //! The configuration of the engine, and how it reports progress on the slow first start.
 
+use std::io;
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
 
+use crate::error::ModuleError;
 use crate::memory;
-use crate::places::{CACHE_DIR_VARIABLE, PYTHON_WHEEL_VARIABLE};
+use crate::places::{
+    CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_WHEEL_VARIABLE,
+};
 
 /// The configuration of the engine.
 #[derive(Debug, Clone)]
@@ -27,6 +31,13 @@ pub struct EngineConfig {
     /// Default: `$HATCHERY_PYTHON_WHEEL`, else pip. It must be the pinned release: the hash is
     /// checked either way.
     pub wheel: Option<PathBuf>,
+    /// The compiled build in a file that [`Engine::pack_module`](crate::Engine::pack_module) made,
+    /// to be unpacked in 1 s where the first start would compile for 80 s. A cached module comes
+    /// first. A file of another version of Hatchery or for other CPUs is reported
+    /// ([`Progress::ForeignModule`]), and the build is compiled.
+    ///
+    /// Default: `$HATCHERY_PYTHON_MODULE` with `$HATCHERY_PYTHON_MODULE_SHA256`, else none.
+    pub module: Option<PinnedModule>,
     /// The host that serves guests. Default: our own.
     pub host: HostKind,
     /// Whether interpreters map their image copy-on-write where the system can. Default: yes,
@@ -45,6 +56,22 @@ pub struct EngineConfig {
     ///
     /// Default: 16 MiB, thousands of programs of 100 lines. At 0 every run compiles its program.
     pub code_cache_bytes: usize,
+}
+
+/// A file with native code that this process shall run, and the hash that says which one it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PinnedModule {
+    /// The file.
+    pub path: PathBuf,
+    /// Its SHA-256 in hexadecimal, from a source that the user trusts. With another one the file
+    /// isn't loaded, and the start fails.
+    pub sha256: String,
+}
+
+impl PinnedModule {
+    pub(crate) fn unreadable(&self, cause: io::Error) -> ModuleError {
+        ModuleError::Packed { path: self.path.clone(), cause }
+    }
 }
 
 /// The variable with the size above which a start reports the cache.
@@ -85,6 +112,7 @@ impl Default for EngineConfig {
             cache_dir: None,
             cache_bound_bytes: 5 << 30,
             wheel: None,
+            module: None,
             host: HostKind::default(),
             copy_on_write: true,
             runs_per_instance: 10_000,
@@ -103,6 +131,10 @@ impl EngineConfig {
             cache_dir: path(CACHE_DIR_VARIABLE),
             cache_bound_bytes: cache_bound().unwrap_or(Self::default().cache_bound_bytes),
             wheel: path(PYTHON_WHEEL_VARIABLE),
+            module: path(PYTHON_MODULE_VARIABLE).map(|path| PinnedModule {
+                path,
+                sha256: std::env::var(PYTHON_MODULE_HASH_VARIABLE).unwrap_or_default(),
+            }),
             host: HostKind::default(),
             copy_on_write: std::env::var_os(COPY_ON_WRITE_VARIABLE)
                 .is_none_or(|value| value != "off"),
@@ -157,6 +189,11 @@ pub enum Progress {
         /// Steps in total.
         total: u64,
     },
+    /// The compiled module of another machine is being verified and unpacked.
+    Unpacking,
+    /// The compiled module of another machine is of another version of Hatchery, or for CPUs with
+    /// other features. This isn't a step: compiling follows.
+    ForeignModule,
     /// The compiled module is being written to the cache.
     Storing,
     /// The compiled module is being checked and loaded.

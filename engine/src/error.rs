@@ -12,7 +12,10 @@ use std::path::{Path, PathBuf};
 use bytesize::ByteSize;
 
 use crate::cause::Cause;
-use crate::places::{CACHE_DIR_VARIABLE, PYTHON_VERSION, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
+use crate::places::{
+    CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_VERSION,
+    PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT,
+};
 
 /// The engine can't be loaded: the build, the module or the cache is unavailable.
 #[derive(Debug, thiserror::Error)]
@@ -181,6 +184,37 @@ pub enum ModuleError {
     /// The compiled module can't be serialized.
     #[error("can't serialize the compiled module")]
     Serialize(#[source] Cause),
+    /// The file with the compiled module can't be read.
+    #[error("can't read the compiled module `{}` (check {PYTHON_MODULE_VARIABLE})", path.display())]
+    Packed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        cause: io::Error,
+    },
+    /// The compiled module can't be written to a file.
+    #[error("can't write the compiled module to `{}`", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system, or of the cache.
+        #[source]
+        cause: io::Error,
+    },
+    /// The file with the compiled module isn't the one that the user named.
+    #[error(
+        "`{}` has SHA-256 {found}, and {}: it holds native code, so it is loaded only with its own \
+         hash, in {PYTHON_MODULE_HASH_VARIABLE} or `--sha256`", path.display(), pinned(expected)
+    )]
+    WrongHash {
+        /// The file.
+        path: PathBuf,
+        /// The pinned hash, in hexadecimal; empty if there is none.
+        expected: String,
+        /// The hash that was found, in hexadecimal.
+        found: String,
+    },
     /// The module imports a function that no guest gets.
     #[error("the module imports `{module}.{name}`, which is not on the list of allowed imports")]
     ForbiddenImport {
@@ -189,6 +223,10 @@ pub enum ModuleError {
         /// Its name.
         name: String,
     },
+}
+
+fn pinned(expected: &str) -> String {
+    if expected.is_empty() { "none is pinned".into() } else { format!("{expected} is pinned") }
 }
 
 /// A package can't be added to an image.

@@ -23,8 +23,8 @@ pub use build::spec::{ImageSpec, Setup};
 pub use cache::CacheDir;
 pub use cause::{Cause, chain};
 pub use config::{
-    CACHE_BOUND_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, ImageMapping, Progress,
-    ProgressSink, Silent,
+    CACHE_BOUND_VARIABLE, COPY_ON_WRITE_VARIABLE, EngineConfig, HostKind, ImageMapping,
+    PinnedModule, Progress, ProgressSink, Silent,
 };
 pub use error::{
     CacheError, EngineError, ImageError, ModuleError, PackageError, PythonError, SessionError,
@@ -46,7 +46,10 @@ pub use interrupt::overdue::{OVERDUE_AFTER, Overdue};
 pub use interrupt::reason::StopReason;
 pub use interrupt::stop::StopHandle;
 pub use limits::{LimitHit, LimitKind, Limits};
-pub use places::{CACHE_DIR_VARIABLE, PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT};
+pub use places::{
+    CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_WHEEL_VARIABLE,
+    WHEEL_REQUIREMENT,
+};
 pub use run::functions::calls::cancellation::Cancellation;
 pub use run::functions::{
     Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,

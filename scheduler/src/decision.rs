@@ -5,7 +5,7 @@ use std::time::Duration;
 use pool::{JobId, SessionId, Stowage, WorkerId};
 use serde::Serialize;
 
-use crate::timer::as_seconds;
+use crate::timer::{as_maybe_seconds, as_seconds};
 
 /// One decision of the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -81,7 +81,8 @@ pub enum DecisionKind {
         /// What failed.
         error: String,
     },
-    /// A worker gets a new interpreter.
+    /// A worker gets a new interpreter; one that was retired on request ends, and another takes its
+    /// place if it is needed.
     Retired {
         /// The worker.
         worker: WorkerId,
@@ -116,10 +117,36 @@ pub enum DecisionKind {
         /// Whether another worker takes its place.
         is_replaced: bool,
     },
+    /// The pool starts.
+    PoolStarting {
+        /// The number of workers that it asks for.
+        workers: usize,
+    },
+    /// The pool is ready: its first worker has started, or what had degraded it is over.
+    PoolReady {
+        /// The number of workers that are alive.
+        workers: usize,
+    },
+    /// The pool can't do all that it should.
+    PoolDegraded {
+        /// Why.
+        reason: DegradedReason,
+    },
     /// No more jobs are admitted.
-    Draining,
+    Draining {
+        /// Why.
+        reason: EndReason,
+        /// The time after which jobs are cancelled; `None` if they may take any.
+        #[serde(rename = "within_seconds", serialize_with = "as_maybe_seconds")]
+        within: Option<Duration>,
+    },
     /// Every job has ended.
     Drained,
+    /// The pool has ended, with every worker. No decision follows.
+    PoolEnded {
+        /// Why.
+        reason: EndReason,
+    },
 }
 
 /// Where an evicted session goes.
@@ -197,7 +224,7 @@ impl std::fmt::Display for EvictionReason {
     }
 }
 
-/// Why a worker gets a new interpreter.
+/// Why a worker is retired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -211,6 +238,8 @@ pub enum RetireReason {
     },
     /// The sandbox failed on it.
     SandboxFailed,
+    /// A caller asked for it.
+    Requested,
 }
 
 impl std::fmt::Display for RetireReason {
@@ -220,6 +249,83 @@ impl std::fmt::Display for RetireReason {
                 write!(formatter, "a job had {bytes} bytes of memory, more than {limit}")
             }
             Self::SandboxFailed => formatter.write_str("the sandbox failed there"),
+            Self::Requested => formatter.write_str("on request"),
+        }
+    }
+}
+
+/// Why a pool is degraded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "why", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DegradedReason {
+    /// Workers die again and again.
+    WorkersDie {
+        /// How many died.
+        count: usize,
+        /// Within which time.
+        #[serde(rename = "within_seconds", serialize_with = "as_seconds")]
+        within: Duration,
+        /// Why the last one did.
+        error: String,
+    },
+    /// A worker couldn't start, and none has started since.
+    WorkersDoNotStart {
+        /// How many places for workers were given up for now.
+        given_up: usize,
+        /// What the last one failed at.
+        error: String,
+    },
+    /// Workers have failed to start again and again, and none is left, so jobs are refused.
+    NoWorkerLeft {
+        /// What the last one failed at.
+        error: String,
+    },
+}
+
+impl std::fmt::Display for DegradedReason {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::WorkersDie { count, within, error } => {
+                let within = within.as_secs();
+                write!(
+                    formatter,
+                    "{count} workers died within {within} s, the last one so: {error}"
+                )
+            }
+            Self::WorkersDoNotStart { error, .. } => {
+                write!(formatter, "a worker couldn't start: {error}")
+            }
+            Self::NoWorkerLeft { error } => write!(formatter, "no worker is left: {error}"),
+        }
+    }
+}
+
+/// Why a pool ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "why", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EndReason {
+    /// It was drained.
+    Drained,
+    /// It was aborted.
+    Aborted,
+    /// Its last handle was dropped.
+    Dropped,
+    /// What supervises its workers has died.
+    Died {
+        /// How.
+        error: String,
+    },
+}
+
+impl std::fmt::Display for EndReason {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Drained => formatter.write_str("it was drained"),
+            Self::Aborted => formatter.write_str("it was aborted"),
+            Self::Dropped => formatter.write_str("its last handle was dropped"),
+            Self::Died { error } => write!(formatter, "what supervises its workers died: {error}"),
         }
     }
 }

@@ -7,6 +7,7 @@ use pool::{JobId, SessionId, Stowage, WorkerId};
 
 use crate::decision::{EvictionReason, RetireReason};
 use crate::job::Growth;
+use crate::policy::health::Change;
 
 /// What the model asks the shell to do, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,12 +44,16 @@ pub(crate) enum Effect {
     AddWorker,
     /// The idle worker ends. This uses its seat.
     DismissWorker(WorkerId),
+    /// The idle worker, which holds no session, ends because that was requested. This uses its seat.
+    Retire(WorkerId),
     /// The idle worker gets a new interpreter, and then reports `Ready`.
     Renew(WorkerId, RetireReason),
     /// The idle worker parks the session that it holds, and then reports `Ready`.
     Vacate(WorkerId, SessionId, EvictionReason),
     /// The session's parked state is compressed or spilled. `Stowed` follows.
     Stow(SessionId, Stowage, EvictionReason),
+    /// The pool's health has changed.
+    Health(Change),
     /// Every job has ended, and no more will come.
     Drained,
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use engine::{Cause, Home};
+use pool::WorkerId;
 
 /// Why a scheduler could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +55,7 @@ pub enum ConfigError {
     },
 }
 
-/// Why a job or a session was refused. What led to it is the `source()`, for the few refusals that
+/// Why a job, a session or a request about a worker was refused. What led to it is the `source()`, for the few refusals that
 /// have one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -193,6 +194,15 @@ pub enum Refusal {
         /// When another start is tried; `None` if never.
         retry_after: Option<Duration>,
     },
+    /// No worker has this id, or it has not started yet, or it is ending.
+    #[error(
+        "there is no {worker} that could be retired: it has ended or has not started (the pool's \
+         status lists the workers)"
+    )]
+    NoSuchWorker {
+        /// The worker.
+        worker: WorkerId,
+    },
     /// This process was forked from the one in which the pool was started. It has a copy of the
     /// pool's memory, but none of its threads.
     #[error("this pool belongs to process {process}: start one in this process")]
@@ -238,6 +248,7 @@ impl Refusal {
             Self::NotCaptured { .. } => "not_captured",
             Self::SessionExists { .. } => "session_exists",
             Self::NoWorker { .. } => "no_worker",
+            Self::NoSuchWorker { .. } => "no_such_worker",
             Self::OtherProcess { .. } => "other_process",
             Self::ShuttingDown => "shutting_down",
         }
@@ -273,6 +284,7 @@ impl Refusal {
             | Self::NotCaptured { .. }
             | Self::SessionExists { .. }
             | Self::NoWorker { .. }
+            | Self::NoSuchWorker { .. }
             | Self::OtherProcess { .. }
             | Self::ShuttingDown => None,
         }

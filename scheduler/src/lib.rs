@@ -21,7 +21,9 @@
 #![forbid(unsafe_code)]
 
 pub use config::{SchedulerConfig, SessionsConfig, TenantConfig, WorkersConfig};
-pub use decision::{Decision, DecisionKind, EvictedTo, EvictionReason, RetireReason};
+pub use decision::{
+    Decision, DecisionKind, DegradedReason, EndReason, EvictedTo, EvictionReason, RetireReason,
+};
 pub use decisions::{Decisions, NextDecision};
 pub use error::{ConfigError, Refusal, SchedulerStartError};
 pub use explain::{Explanation, JobState, WaitReason};

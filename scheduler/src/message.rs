@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use engine::{Cause, Home, Outcome, Transcript};
-use pool::{JobId, Parked, PoolEvent, PoolOwner, SessionId};
+use pool::{JobId, Parked, PoolEvent, PoolOwner, SessionId, WorkerId};
 use tokio::sync::oneshot;
 
 use crate::combiner::Combiner;
@@ -56,6 +56,8 @@ pub(crate) enum SchedulerMessage {
     },
     /// From a caller, at any time. Answered at once with why a job waits; `None` if it has ended.
     Explain { job: JobId, reply: oneshot::Sender<Option<Explanation>> },
+    /// From a caller, at any time. The worker ends after its present job. Answered at once.
+    Retire { worker: WorkerId, reply: oneshot::Sender<Result<(), Refusal>> },
     /// From the pool.
     Pool(PoolEvent),
     /// From the actor, once: the pool's supervisor has ended, for this reason.

@@ -158,11 +158,12 @@ impl Metrics {
         counter!("hatchery_evictions_total", "to" => to, "reason" => reason).increment(1);
     }
 
-    /// Counts a worker that gets a new interpreter.
+    /// Counts a worker that is retired.
     pub(crate) fn retired(&self, why: &RetireReason) {
         let reason = match why {
             RetireReason::HighWater { .. } => "high_water",
             RetireReason::SandboxFailed => "sandbox_failed",
+            RetireReason::Requested => "requested",
         };
         counter!("hatchery_retirements_total", "reason" => reason).increment(1);
     }
@@ -264,7 +265,7 @@ pub fn describe() {
     describe_counter!("hatchery_output_truncated_total", "Jobs whose output was truncated.");
     describe_counter!("hatchery_sandbox_faults_total", "Runs in which the sandbox failed.");
     describe_counter!("hatchery_evictions_total", "Sessions that were evicted.");
-    describe_counter!("hatchery_retirements_total", "Workers that got a new interpreter.");
+    describe_counter!("hatchery_retirements_total", "Workers that were retired.");
     describe_counter!("hatchery_pool_hits_total", "Turns that found their state on their worker.");
     describe_counter!(
         "hatchery_pool_misses_total",

@@ -1,13 +1,13 @@
 //! The decisions, as pure functions from a model, an event and the time to effects.
 //!
-//! A submission and a worker's report are events with functions of their own, [`Model::submit`] and
-//! [`Model::finish`]: their decision is about something that the shell holds meanwhile, so it is
-//! returned apart from the effects.
+//! A submission, a worker's report and a request about a worker are events with functions of their
+//! own, [`Model::submit`], [`Model::finish`] and [`Model::retire`]: their decision is about something
+//! that the shell holds meanwhile, so it is returned apart from the effects.
 //!
 //! Each event is applied, and then everything that has become possible or due happens in the same
 //! step: jobs are dispatched, sessions evicted, workers started and ended. So admission and
 //! eviction are one decision, and no event can come between them. The rules are in `policy.rs`;
-//! `admission.rs`, `dispatch.rs`, `ending.rs` and `upkeep.rs` apply them.
+//! `admission.rs`, `dispatch.rs`, `ending.rs`, `retiring.rs` and `upkeep.rs` apply them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use crate::effect::{Effect, Finish, Settlement};
 use crate::error::Refusal;
 use crate::job::Queued;
 use crate::policy::fleet::{Activity, Fleet};
+use crate::policy::health::Health;
 use crate::policy::residency::{Place, Residency};
 use crate::policy::shares::{Key, Shares, Waiting};
 use crate::status::Phase;
@@ -31,6 +32,7 @@ mod dispatch;
 mod ending;
 mod explaining;
 mod invariants;
+mod retiring;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -163,6 +165,7 @@ pub(crate) struct Model {
     shortage_bytes: u64,
     shares: Shares,
     fleet: Fleet,
+    health: Health,
     sessions: Residency,
 }
 
@@ -213,6 +216,7 @@ impl Model {
             shortage_bytes: 0,
             shares: Shares::default(),
             fleet: Fleet::default(),
+            health: Health::default(),
             sessions: Residency::default(),
         }
     }
@@ -222,6 +226,7 @@ impl Model {
     pub(crate) fn start(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.grow(&mut effects);
+        self.update_health(&mut effects);
         effects
     }
 
@@ -275,6 +280,7 @@ impl Model {
         self.finish_draining(&mut effects);
         self.evict_idle(&mut effects);
         self.grow(&mut effects);
+        self.update_health(&mut effects);
         debug_assert_eq!(self.check_invariants(), Ok(()));
         (decision, effects)
     }
@@ -309,7 +315,7 @@ impl Model {
         }
     }
 
-    /// An idle worker gets a new interpreter if it needs one, or waits for a job.
+    /// An idle worker is retired if there is a reason to, or waits for a job.
     fn ready(
         &mut self,
         worker: WorkerId,
@@ -319,27 +325,17 @@ impl Model {
     ) {
         let left = self.fleet.take_leaving(worker);
         self.note_vacated(worker, left);
+        if self.fleet.get(worker).is_none() {
+            self.health.started();
+        }
         let retire = self.fleet.ready(worker, memory_bytes, kept_bytes, self.now);
         let resident = self.resident(worker);
         if let Some(id) = resident {
             self.sessions.change(id, |session| session.is_at_rest = true);
             self.reoffer(id);
         }
-        let Some(reason) = retire else { return };
-        match resident {
-            None => {
-                self.fleet.renew(worker);
-                effects.push(Effect::Renew(worker, reason));
-            }
-            // The session would keep its memory on a new interpreter, so renew the slot once it is
-            // empty.
-            Some(_) if matches!(reason, RetireReason::HighWater { .. }) => {}
-            // Renew when the worker reports ready again, without the session.
-            Some(id) if self.load(id) == 0 => {
-                self.vacate(worker, id, EvictionReason::WorkerNeeded { worker }, effects);
-            }
-            // Renew once no job needs the session's state here.
-            Some(_) => {}
+        if let Some(reason) = retire {
+            self.retire_ready(worker, reason, effects);
         }
     }
 

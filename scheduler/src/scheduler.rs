@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Cause, Transcript};
-use pool::{InterpreterSource, JobId, Parked, PoolConfig, SessionId};
+use pool::{InterpreterSource, JobId, Parked, PoolConfig, SessionId, WorkerId};
 use ractor::{Actor, SpawnErr};
 use tokio::sync::oneshot;
 
@@ -133,6 +133,15 @@ impl Scheduler {
         let (reply, answer) = oneshot::channel();
         self.mailbox.send(SchedulerMessage::Explain { job, reply }).ok()?;
         answer.await.ok().flatten()
+    }
+
+    /// Ends a worker after its present job. A session that it holds is parked first, and another
+    /// worker takes its place if it is needed.
+    ///
+    /// # Errors
+    /// There is no such worker, or it has not started.
+    pub async fn retire(&self, worker: WorkerId) -> Result<(), Refusal> {
+        self.ask(|reply| SchedulerMessage::Retire { worker, reply }).await
     }
 
     /// Follows the decisions from now on.

@@ -8,8 +8,10 @@
 //! a [`Token`], which stands for a tenant. Requests for other hosts and of other pages are refused,
 //! so that no page in a browser on this machine reaches the pool.
 
+use std::future::pending;
 use std::sync::Arc;
 
+use axum::Router;
 use tokio::net::TcpListener;
 
 pub use config::{HttpConfig, Metrics};
@@ -17,6 +19,8 @@ pub use error::HttpError;
 pub use token::Token;
 
 use crate::service::Service;
+
+use door::Door;
 
 mod answer;
 mod batches;
@@ -39,11 +43,13 @@ mod run;
 mod running;
 mod sessions;
 mod stall;
+mod starting;
 mod token;
+mod watching;
 
-/// Serves a pool at one or more addresses until `shutdown` is ready. No further connections are accepted from then on, and
-/// this returns once the present requests are answered; drain the pool to bring that about, or stop
-/// waiting to drop them.
+/// Serves a pool at one or more addresses until `shutdown` is ready. No further connections are
+/// accepted from then on, and this returns once the present requests are answered; drain the pool to
+/// bring that about, or stop waiting to drop them.
 ///
 /// ```no_run
 /// # async fn example(service: serve::Service) -> Result<(), Box<dyn std::error::Error>> {
@@ -64,12 +70,37 @@ pub async fn serve(
     config: HttpConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), HttpError> {
+    let started = async { Started { service, routes: Router::new() } };
+    serve_from_start(listeners, config, started, shutdown).await
+}
+
+/// What is there once a pool has started.
+#[derive(Debug)]
+pub struct Started {
+    /// The pool.
+    pub service: Service,
+    /// Further routes, beside those of [`HttpConfig::routes`] and like them.
+    pub routes: Router,
+}
+
+/// Serves a pool that may still be starting, and is there once `started` is ready. Until then
+/// `/healthz` says `starting`, and other requests wait. Everything else is as with [`serve`].
+///
+/// # Errors
+/// As with [`serve`], before anything is accepted.
+pub async fn serve_from_start(
+    listeners: impl IntoIterator<Item = TcpListener>,
+    mut config: HttpConfig,
+    started: impl Future<Output = Started>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), HttpError> {
     let listeners: Vec<_> = listeners.into_iter().collect();
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>();
     let addresses = addresses.map_err(HttpError::Listener)?;
     let reached = addresses.iter().find(|address| !address.ip().is_loopback());
     if let Some(&address) = reached
         && config.tokens.is_empty()
+        && !config.watching_only
     {
         return Err(HttpError::NoTokens { address });
     }
@@ -79,7 +110,20 @@ pub async fn serve(
         header_time: config.header_time,
         idle_time: config.idle_time,
     };
-    let router = routes::router(Arc::new(door::Door::new(service, config, addresses)));
-    connections::serve(listeners, router, bounds, shutdown).await;
+    let (begin, front) = starting::front(&config);
+    let beginning = async {
+        let Started { service, routes } = started.await;
+        let routes_of = match config.watching_only {
+            true => watching::router,
+            false => routes::router,
+        };
+        config.routes = config.routes.merge(routes);
+        begin.send_replace(Some(routes_of(Arc::new(Door::new(service, config, addresses)))));
+        pending::<()>().await;
+    };
+    tokio::select! {
+        () = connections::serve(listeners, front, bounds, shutdown) => {}
+        () = beginning => {}
+    }
     Ok(())
 }

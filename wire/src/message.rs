@@ -99,6 +99,14 @@ pub enum ClientMessage {
         /// Names this request.
         id: RequestId,
     },
+    /// Ends a worker after its present job; another takes its place if it is needed. Answered once
+    /// that has been decided, or by a refusal if there is no such worker.
+    Retire {
+        /// Names this request.
+        id: RequestId,
+        /// The number of the worker, as in the status.
+        worker: u64,
+    },
     /// Shuts the pool down: it accepts no more jobs, and ends when those that it has admitted have
     /// ended. Answered then.
     Drain {

@@ -86,9 +86,9 @@ pub(crate) struct BatchArguments {
     #[arg(long)]
     pub(crate) file_contents: bool,
 
-    /// Serve Prometheus metrics and the pool's status at this address, such as 127.0.0.1:9184,
-    /// while the batch runs; port 0 picks a free port. Anyone who can reach the address can read
-    /// them.
+    /// Serve Prometheus metrics, the pool's status and its decisions at this address, such as
+    /// 127.0.0.1:9184, while the batch runs; port 0 picks a free port. Anyone who can reach the
+    /// address can read them.
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<String>,
 

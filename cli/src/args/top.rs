@@ -9,7 +9,7 @@ const DEFAULT_ADDRESS: &str = "127.0.0.1:9184";
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArguments {
-    /// The address where the batch serves its metrics.
+    /// The address of the batch's metrics, or of the server.
     #[arg(value_name = "ADDR", default_value = DEFAULT_ADDRESS)]
     pub(crate) address: String,
 

@@ -72,7 +72,7 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
     let builder = builder(&arguments)?;
     let shared = shared(&arguments)?;
     let kept = kept(&arguments)?;
-    let monitor = match &arguments.metrics {
+    let mut monitor = match &arguments.metrics {
         Some(address) => Some(Monitor::start(address).await?),
         None => None,
     };
@@ -81,7 +81,7 @@ pub(crate) async fn run(arguments: BatchArguments) -> anyhow::Result<Exit> {
         terminal::note(format_args!("metrics at http://{}/metrics", monitor.address()));
     }
     let hatchery = builder.start().await?;
-    if let Some(monitor) = &monitor {
+    if let Some(monitor) = &mut monitor {
         monitor.show(&hatchery);
     }
     let mut interrupts = signals::interrupts(2)?;

@@ -1,27 +1,56 @@
 //! `hatchery python`: the Python build and its cache.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hatchery::Hatchery;
 use hatchery::cache::CacheDir;
 use hatchery::config::EngineConfig;
+use hatchery::progress::{Progress, ProgressSink};
 
+use crate::args::PythonCommand;
 use crate::exit::Exit;
 use crate::{progress, terminal};
 
-pub(crate) async fn install() -> anyhow::Result<Exit> {
-    let hatchery = Hatchery::builder().workers(1).progress(progress::sink()).start().await?;
-    hatchery.abort().await;
+pub(crate) async fn python(command: PythonCommand) -> anyhow::Result<Exit> {
+    match command {
+        PythonCommand::Install { module, sha256 } => install(module.zip(sha256)).await,
+        PythonCommand::Precompile { file } => precompile(&file),
+        PythonCommand::Info => info(),
+    }
+}
+
+async fn install(module: Option<(PathBuf, String)>) -> anyhow::Result<Exit> {
+    let mut builder = Hatchery::builder().workers(1).progress(progress::sink());
+    if let Some((path, sha256)) = module {
+        builder = builder.python_module(path, sha256);
+    }
+    builder.start().await?.abort().await;
     info()
 }
 
-pub(crate) fn info() -> anyhow::Result<Exit> {
+fn precompile(file: &Path) -> anyhow::Result<Exit> {
+    let progress: Arc<dyn ProgressSink> = Arc::new(progress::sink());
+    let packed = hatchery::python::precompile(&EngineConfig::from_env(), file, &progress)?;
+    progress.report(Progress::Ready);
+    let path = file.display();
+    terminal::print(format_args!("module   {path}, for {}", packed.target))?;
+    terminal::print(format_args!("sha256   {}", packed.sha256))?;
+    let hash = packed.sha256;
+    terminal::note(format_args!(
+        "another machine installs it with `hatchery python install --module {path} --sha256 {hash}`"
+    ));
+    Ok(Exit::Success)
+}
+
+fn info() -> anyhow::Result<Exit> {
     let config = EngineConfig::from_env();
     let cache = CacheDir::open(config.cache_dir.as_deref())?;
     terminal::print(format_args!("build    {}", hatchery::python::WHEEL_REQUIREMENT))?;
     terminal::print(format_args!("cache    {}", cache.root().display()))?;
-    for (name, what) in [("builds", "fetched"), ("modules", "compiled")] {
+    let compiled = format!("compiled for {}", hatchery::python::module_target());
+    for (name, what) in [("builds", "fetched"), ("modules", &compiled)] {
         let bytes = size_of(&cache.root().join(name));
         let state = match bytes {
             0 => format!("not yet {what}"),

@@ -1,17 +1,20 @@
 //! `hatchery serve`: shares one pool among processes.
 
 use std::future::pending;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
 use hatchery::python::PackageInfo;
+use hatchery::status::Phase;
 use hatchery::{Builder, Hatchery};
 use serve::frames::{UnixServer, serve_stdio};
-use serve::http::{self, HttpConfig, Token};
+use serve::http::{self, HttpConfig, HttpError, Started, Token};
 use serve::{Service, facades, mcp};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::args::ServeArguments;
@@ -28,7 +31,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
     let mut interrupts = signals::interrupts(LAST_INTERRUPT)?;
     let mut endings = signals::endings()?;
     // Before the pool starts, so that an address that is in use is known at once. Who connects
-    // waits.
+    // waits, or learns of `/healthz` that the pool starts.
     let unix = match &arguments.unix {
         None => None,
         Some(path) => {
@@ -36,7 +39,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
             Some(bound.with_context(|| UsageError("can't serve `--unix`".to_owned()))?)
         }
     };
-    let web = match arguments.http.is_empty() {
+    let mut web = match arguments.http.is_empty() {
         true => None,
         false => Some(Web::open(&arguments).await?),
     };
@@ -48,14 +51,15 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
             exit = endings.first() => return Ok(exit),
         }
     };
-    let (stop, stopped) = watch::channel(false);
     let unix = unix.map(|unix| {
         terminal::note(format_args!("serving at {}", unix.path().display()));
         tokio::spawn(unix.serve(service.clone()))
     });
-    // Tasks of their own, so that a drain goes on with them.
+    // A task of its own, so that a drain goes on with it.
     let stdio = arguments.stdio.then(|| tokio::spawn(serve_stdio(service.clone())));
-    let mut web = web.map(|web| tokio::spawn(web.serve(service.clone(), packages, stopped)));
+    if let Some(web) = &mut web {
+        web.begin(&service, packages);
+    }
     let stdio_ended = async {
         match stdio {
             Some(stdio) => stdio.await.context("the connection's task died"),
@@ -64,20 +68,20 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
     };
     let web_ended = async {
         match &mut web {
-            Some(web) => web.await.context("the server's task died"),
+            Some(web) => web.ended(&service).await,
             None => pending().await,
         }
     };
     let (served, exit) = tokio::select! {
         served = stdio_ended => (served?.map_err(anyhow::Error::from), Exit::Success),
-        served = web_ended => (served?, Exit::Success),
+        served = web_ended => (served, Exit::Success),
         exit = interrupts.first() => (Ok(()), exit),
         exit = endings.first() => (Ok(()), exit),
         () = service.ended() => (Ok(()), Exit::Success),
     };
-    // Whoever connects from now on finds nobody; connections that are open go on meanwhile.
+    // Whoever connects to the socket from now on finds nobody; connections that are open go on
+    // meanwhile. HTTP says until the end that the pool drains.
     unix.iter().for_each(|unix| unix.abort());
-    stop.send_replace(true);
     if served.is_err() || arguments.stdio && matches!(exit, Exit::Success) {
         service.abort().await;
     } else {
@@ -87,11 +91,8 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
         }
     }
     service.closed().await;
-    if let Some(web) = web
-        && !web.is_finished()
-    {
-        // Requests that were answered by the drain.
-        let _ = timeout(LAST_ANSWERS, web).await;
+    if let Some(web) = web {
+        web.close().await;
     }
     served?;
     Ok(exit)
@@ -122,11 +123,16 @@ async fn start(
     Ok((Service::new(pool), packages))
 }
 
-/// The listeners of HTTP, and what is known before the pool starts.
+/// A server of HTTP, which begins before its pool.
 struct Web {
-    listeners: Vec<TcpListener>,
-    config: HttpConfig,
+    addresses: Vec<SocketAddr>,
+    /// Where the pool is awaited; `None` once it is there.
+    begin: Option<oneshot::Sender<(Service, Vec<PackageInfo>)>>,
+    /// Whether the pool has passed its self-test.
     ready: watch::Sender<bool>,
+    /// Set when no more connections are accepted.
+    stop: watch::Sender<bool>,
+    server: JoinHandle<Result<(), HttpError>>,
 }
 
 impl Web {
@@ -139,6 +145,7 @@ impl Web {
         for address in &arguments.http {
             listeners.push(listen(address, !tokens.is_empty()).await?);
         }
+        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
         let (ready, is_ready) = watch::channel(false);
         let mut config = HttpConfig::new();
         config.tokens = tokens;
@@ -157,35 +164,63 @@ impl Web {
         }
         config.metrics = monitor::metrics_page()?;
         config.ready = Some(is_ready);
-        Ok(Self { listeners, config, ready })
-    }
-
-    /// Serves until the pool has ended; no further connections once `stopped` is true.
-    async fn serve(
-        self,
-        service: Service,
-        packages: Vec<PackageInfo>,
-        mut stopped: watch::Receiver<bool>,
-    ) -> anyhow::Result<()> {
-        let Self { listeners, mut config, ready } = self;
-        for listener in &listeners {
-            let address = listener.local_addr()?;
-            terminal::note(format_args!("serving HTTP at http://{address}"));
-        }
-        let body_bytes = config.body_bytes;
-        let agents = mcp::http(service.clone(), packages, config.hosts.clone(), body_bytes);
-        config.routes = facades::router(&service).route_service("/mcp", agents);
-        let testing = async {
-            service.test_itself().await.map_err(|problem| anyhow::anyhow!(problem.message))?;
-            ready.send_replace(true);
-            pending::<anyhow::Result<()>>().await
+        let (begin, begins) = oneshot::channel();
+        let (stop, mut stopped) = watch::channel(false);
+        let (hosts, body_bytes) = (config.hosts.clone(), config.body_bytes);
+        let started = async move {
+            let (service, packages): (Service, _) = match begins.await {
+                Ok(started) => started,
+                // The process ends before its pool has started.
+                Err(_) => pending().await,
+            };
+            let agents = mcp::http(service.clone(), packages, hosts, body_bytes);
+            let routes = facades::router(&service).route_service("/mcp", agents);
+            Started { service, routes }
         };
-        let stop = async {
+        let stop_wanted = async move {
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
+        let server = http::serve_from_start(listeners, config, started, stop_wanted);
+        let server = tokio::spawn(server);
+        Ok(Self { addresses, begin: Some(begin), ready, stop, server })
+    }
+
+    /// Serves this pool.
+    fn begin(&mut self, service: &Service, packages: Vec<PackageInfo>) {
+        if let Some(begin) = self.begin.take() {
+            // Fails if the server has ended, which `ended` reports.
+            let _ = begin.send((service.clone(), packages));
+            for address in &self.addresses {
+                terminal::note(format_args!("serving HTTP at http://{address}"));
+            }
+        }
+    }
+
+    /// Tests the pool, after which it is ready, and waits until it fails or the server ends.
+    async fn ended(&mut self, service: &Service) -> anyhow::Result<()> {
+        let Self { ready, server, .. } = self;
+        let testing = async {
+            match service.test_itself().await {
+                Ok(()) => {
+                    ready.send_replace(true);
+                }
+                // A pool that drains refuses the test.
+                Err(_) if service.pool().status().phase != Phase::Open => {}
+                Err(problem) => return Err(anyhow::anyhow!(problem.message)),
+            }
+            pending().await
+        };
         tokio::select! {
-            served = http::serve(listeners, service.clone(), config, stop) => Ok(served?),
+            ended = server => Ok(ended.context("the server's task died")??),
             failed = testing => failed,
+        }
+    }
+
+    /// Accepts no more connections, and waits a while until answers have been read.
+    async fn close(self) {
+        self.stop.send_replace(true);
+        if !self.server.is_finished() {
+            let _ = timeout(LAST_ANSWERS, self.server).await;
         }
     }
 }

@@ -14,11 +14,12 @@ use crate::follow::follow;
 use crate::output::OutputFolder;
 use crate::{escapes, inputs, progress, signals, terminal};
 
-/// Prints the schema of calls, or of results.
-pub(crate) fn schema(is_result: bool) -> anyhow::Result<Exit> {
-    let schema = match is_result {
-        true => hatchery::tool::result_schema(),
-        false => hatchery::tool::schema(),
+/// Prints the schema of calls, of results or of jobs.
+pub(crate) fn schema(is_result: bool, is_job: bool) -> anyhow::Result<Exit> {
+    let schema = match (is_result, is_job) {
+        (true, _) => hatchery::tool::result_schema(),
+        (false, true) => hatchery::wire::job_schema(),
+        (false, false) => hatchery::tool::schema(),
     };
     terminal::print(format_args!("{schema:#}"))?;
     Ok(Exit::Success)

@@ -1,4 +1,4 @@
-//! `hatchery top`: shows a batch with `--metrics` live in a terminal.
+//! `hatchery top`: shows a batch with `--metrics`, or a server, live in a terminal.
 //!
 //! A thread fetches the status and sends it here. The screen shows the latest answer, even if the
 //! connection is lost.
@@ -57,7 +57,7 @@ pub(crate) async fn run(arguments: TopArguments) -> anyhow::Result<Exit> {
     watch_until_signal(source, screen, arguments.interval).await
 }
 
-/// Prints the status as the batch sends it.
+/// Prints the status as it is sent.
 async fn print_json(source: Arc<Source>) -> anyhow::Result<Exit> {
     let asked = Arc::clone(&source);
     let status = tokio::task::spawn_blocking(move || asked.ask_json()).await?;

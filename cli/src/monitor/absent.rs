@@ -20,7 +20,7 @@ impl Monitor {
         match *self {}
     }
 
-    pub(crate) fn show(&self, _pool: &Hatchery) {
+    pub(crate) fn show(&mut self, _pool: &Hatchery) {
         match *self {}
     }
 }

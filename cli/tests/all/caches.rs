@@ -2,8 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
@@ -31,6 +32,51 @@ fn cache(folder: &Path, arguments: &[&str]) -> Output {
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     output
+}
+
+#[test]
+fn another_machine_starts_with_what_this_one_compiled() {
+    let folder = tempfile::tempdir().unwrap();
+    let module = folder.path().join("python.module");
+    assert!(run(&["run", "-c", "1"]).status.success(), "the build is compiled");
+    let packed = run(&["python", "precompile", module.to_str().unwrap()]);
+    assert!(packed.status.success(), "{packed:?}");
+    let printed = text(&packed.stdout);
+    let hash = printed.lines().find_map(|line| line.strip_prefix("sha256   "));
+    let hash = hash.expect("it prints the hash");
+    // A machine that has fetched the build, and nothing else.
+    let there = folder.path().join("cache");
+    copy_fetched(&there);
+    let install = |hash: &str| {
+        let arguments =
+            ["python", "install", "--module", module.to_str().unwrap(), "--sha256", hash];
+        hatchery().args(arguments).env("HATCHERY_CACHE_DIR", &there).output().unwrap()
+    };
+    let refused = install(&"0".repeat(64));
+    assert_eq!(refused.status.code(), Some(125), "{refused:?}");
+    assert!(text(&refused.stderr).contains(hash), "{refused:?}");
+    let installed = install(hash);
+    assert!(installed.status.success(), "{installed:?}");
+    assert!(!text(&installed.stderr).contains("compiling"), "{installed:?}");
+    let ran = hatchery()
+        .args(["run", "-c", "import numpy; print(numpy.arange(4).sum())"])
+        .env("HATCHERY_CACHE_DIR", &there)
+        .output()
+        .unwrap();
+    assert_eq!(text(&ran.stdout), "6\n", "{ran:?}");
+    assert!(!text(&ran.stderr).contains("compiling"), "{ran:?}");
+}
+
+/// Gives a cache the fetched build of this machine, with the secret that its files are sealed with.
+fn copy_fetched(to: &Path) {
+    let info = text(&run(&["python", "info"]).stdout);
+    let cache = info.lines().find_map(|line| line.strip_prefix("cache    "));
+    let cache = Path::new(cache.expect("the command names the cache"));
+    fs::DirBuilder::new().mode(0o700).create(to).unwrap();
+    for name in ["builds", "secret"] {
+        let copied = Command::new("cp").arg("-a").arg(cache.join(name)).arg(to).status();
+        assert!(copied.unwrap().success());
+    }
 }
 
 fn names(value: &Value) -> Vec<&str> {

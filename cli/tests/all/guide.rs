@@ -232,6 +232,8 @@ impl Place {
             .current_dir(self.folder.path())
             .env("PATH", format!("{}:{old_path}", self.tools.path().display()))
             .env("EXAMPLES", examples)
+            .env("PYTHONPATH", root().join("python/src"))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("HATCHERY_CACHE_BOUND", "1TiB")
             .stdin(Stdio::null());
         if let Some(cache) = &self.cache {

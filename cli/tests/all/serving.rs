@@ -62,26 +62,26 @@ impl<R: Read, W: Write> Client<R, W> {
         Some((message, attachments))
     }
 
-    fn ask(&mut self, message: Value) -> Value {
+    pub(crate) fn ask(&mut self, message: Value) -> Value {
         self.send(message, &[]);
         self.receive().0
     }
 
     /// Runs a program and returns its result.
-    fn result(&mut self, session: Option<&str>, code: &str) -> Value {
+    pub(crate) fn result(&mut self, session: Option<&str>, code: &str) -> Value {
         let run = json!({ "type": "run", "id": "r", "session": session, "job": { "code": code } });
         let answer = self.ask(run);
         assert_eq!(answer["type"], "outcome", "{answer}");
         answer["result"].clone()
     }
 
-    fn value(&mut self, session: Option<&str>, code: &str) -> Value {
+    pub(crate) fn value(&mut self, session: Option<&str>, code: &str) -> Value {
         let result = self.result(session, code);
         assert_eq!(result["success"], true, "{result}");
         result["value"].clone()
     }
 
-    fn session(&mut self, name: &str, action: Value) -> Value {
+    pub(crate) fn session(&mut self, name: &str, action: Value) -> Value {
         self.ask(json!({ "type": "session", "id": "s", "session": name, "action": action }))
     }
 

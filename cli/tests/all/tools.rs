@@ -68,3 +68,18 @@ fn a_tools_call_is_json_in_and_out() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("no field `cwd`"), "{output:?}");
 }
+
+#[test]
+fn there_is_a_schema_of_calls_of_results_and_of_jobs() {
+    let properties = |arguments: &[&str]| {
+        let schema = json_of(&run(&[&["tool", "schema"], arguments].concat()));
+        schema["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+    };
+    assert!(properties(&[]).contains(&"code".to_owned()));
+    assert!(properties(&["--result"]).contains(&"status".to_owned()));
+    let of_jobs = properties(&["--job"]);
+    for field in ["code", "file", "tenant", "priority", "deadline"] {
+        assert!(of_jobs.iter().any(|listed| listed == field), "{field}: {of_jobs:?}");
+    }
+    assert_eq!(run(&["tool", "schema", "--job", "--result"]).status.code(), Some(2));
+}

@@ -75,8 +75,13 @@ impl Watched {
 
 /// Returns the status code and the body of a page.
 fn fetch(address: &str, path: &str) -> (u16, String) {
+    ask(address, "GET", path, address)
+}
+
+fn ask(address: &str, method: &str, path: &str, host: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
+    let line = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n");
+    write!(stream, "{line}connection: close\r\ncontent-length: 0\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -101,7 +106,7 @@ fn a_batch_is_scraped_while_it_runs() {
     batch.submit(&json!({ "id": 3, "code": "while True: pass", "tenant": "web" }));
 
     let metrics = batch.metrics_when_running();
-    let (code, body) = fetch(&batch.address, "/status");
+    let (code, body) = fetch(&batch.address, "/v1/status");
     assert_eq!(code, 200, "{body}");
     let status: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(status["running"], 1);
@@ -143,9 +148,19 @@ fn a_batch_is_scraped_while_it_runs() {
     assert_eq!(value(&metrics, smallest), 0.0);
     assert!(!metrics.contains("web"), "tenants are no labels: {metrics}");
 
-    assert_eq!(fetch(&batch.address, "/nothing").0, 404);
     let (_, index) = fetch(&batch.address, "/");
-    assert!(index.contains("/metrics") && index.contains("/status"), "{index}");
+    assert!(index.contains("/metrics") && index.contains("/v1/status"), "{index}");
+    assert_eq!(fetch(&batch.address, "/healthz"), (200, r#"{"status":"ok"}"#.to_owned()));
+    // Nothing can be run or changed, and no other page gets here.
+    for path in ["/nothing", "/status", "/v1/sessions", "/openapi.json", "/health"] {
+        assert_eq!(fetch(&batch.address, path).0, 404, "{path}");
+    }
+    for path in ["/v1/run", "/v1/drain", "/v1/workers/1/retire", "/mcp", "/execute", "/run_code"] {
+        let told = ask(&batch.address, "POST", path, &batch.address).0;
+        assert_eq!(told, 404, "{path}");
+    }
+    assert_eq!(ask(&batch.address, "POST", "/v1/status", &batch.address).0, 405);
+    assert_eq!(ask(&batch.address, "GET", "/v1/status", "evil.example").0, 421);
 
     let top = run(&["top", &batch.address, "--once"]);
     assert_eq!(top.status.code(), Some(0), "{top:?}");

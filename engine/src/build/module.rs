@@ -3,10 +3,11 @@
 //! Owns the compiler's settings, the key of the cache and the list of imports that a module may
 //! have. A module is stored as two files, from which its code is mapped (`linked.rs`). Loading
 //! checks nothing, since they hold native code, so only files whose seals match (`seal.rs`) are
-//! loaded.
+//! loaded. A module that another machine compiled comes as one file, whose hash the user pins
+//! (`packed.rs`).
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,13 +19,14 @@ use wasmer_types::CompilationProgressCallback;
 use crate::cache::seal::Sealer;
 use crate::cache::{CacheDir, remove_unfinished};
 use crate::cause::{Cause, chain};
-use crate::config::{Progress, ProgressSink};
+use crate::config::{PinnedModule, Progress, ProgressSink};
 use crate::error::{CacheError, EngineError, ModuleError};
 use crate::memory::GuestMemory;
 use crate::memory::sys::FileView;
 use crate::memory::tunables::GuestTunables;
 use linked::{InitialData, Linked};
 use locks::GrantLocks;
+use packed::{Packed, Unpinned};
 use safepoints::AddSafepoints;
 use throws::CountThrows;
 
@@ -36,7 +38,9 @@ mod linked;
 #[path = "module/linked_disabled.rs"]
 mod linked;
 mod locks;
+mod packed;
 mod safepoints;
+pub(crate) mod target;
 pub(crate) mod throws;
 pub(crate) mod writes;
 
@@ -50,8 +54,8 @@ pub(crate) fn new_engine() -> Engine {
     compiler.push_middleware(Arc::new(CountThrows::default()));
     compiler.push_middleware(Arc::new(GrantLocks::default()));
     linked::configure(&mut compiler);
-    let mut engine: Engine =
-        EngineBuilder::new(compiler).set_features(Some(features)).engine().into();
+    let builder = EngineBuilder::new(compiler).set_features(Some(features));
+    let mut engine: Engine = builder.set_target(Some(target::target())).engine().into();
     engine.set_tunables(GuestTunables::new());
     engine
 }
@@ -62,6 +66,8 @@ pub(crate) struct Source<'a> {
     pub(crate) hash: &'a str,
     /// Reads the bytes.
     pub(crate) read: &'a dyn Fn() -> Result<Vec<u8>, EngineError>,
+    /// Its compiled form, to be unpacked instead of compiling.
+    pub(crate) pinned: Option<&'a PinnedModule>,
 }
 
 /// A compiled module, ready to be instantiated.
@@ -84,7 +90,7 @@ impl CompiledModule {
     }
 }
 
-/// Loads the compiled form of `source` from the cache, or compiles and caches it.
+/// Loads the compiled form of `source` from the cache, or unpacks or compiles and caches it.
 ///
 /// Concurrent calls, in this process and others, wait for each other. If the seal of a cached file
 /// doesn't match, the module is compiled again.
@@ -107,6 +113,15 @@ pub(crate) fn load_or_compile(
     };
     cache.find_or_make("modules", find, || {
         remove_unfinished(&folder);
+        if let Some(pinned) = source.pinned
+            && unpack(pinned, &sealer, &path, &key, progress)?
+        {
+            let module = load(engine, &sealer, &path, &key);
+            let useless = || pinned.unreadable(io::Error::other("it can't be loaded"));
+            let module = module.ok_or_else(useless)?;
+            imports::check(module.module())?;
+            return Ok(module);
+        }
         let linked = compile(&(source.read)()?, progress)?;
         progress.report(Progress::Storing);
         let module = match store(&sealer, &path, &key, &linked) {
@@ -122,6 +137,51 @@ pub(crate) fn load_or_compile(
         imports::check(module.module())?;
         Ok(module)
     })
+}
+
+/// Unpacks a module into the cache. The result is false if it was made for something else; then it
+/// must be compiled.
+fn unpack(
+    pinned: &PinnedModule,
+    sealer: &Sealer,
+    path: &Path,
+    key: &str,
+    progress: &Arc<dyn ProgressSink>,
+) -> Result<bool, EngineError> {
+    progress.report(Progress::Unpacking);
+    let packed = Packed::read(&pinned.path, &pinned.sha256).map_err(|unpinned| match unpinned {
+        Unpinned::Unreadable(cause) => pinned.unreadable(cause),
+        Unpinned::OtherHash(found) => {
+            let (path, expected) = (pinned.path.clone(), pinned.sha256.clone());
+            ModuleError::WrongHash { path, expected, found }
+        }
+    })?;
+    if packed.key() != key.as_bytes() {
+        progress.report(Progress::ForeignModule);
+        return Ok(false);
+    }
+    let (index, mut code) = packed.unpack().map_err(|cause| pinned.unreadable(cause))?;
+    let _ = Sealer::remove(path);
+    sealer.write_with(&code_path(path), &code_label(key), |file| {
+        io::copy(&mut code, file).map(drop)
+    })?;
+    sealer.write(path, key, &index)?;
+    Ok(true)
+}
+
+/// Packs the cached compiled form of the bytes with this hash into a file, and returns its SHA-256
+/// in hexadecimal.
+pub(crate) fn pack(cache: &CacheDir, hash: &str, file: &mut File) -> Result<String, EngineError> {
+    let (key, path) = (key::module_key(hash), cache.folder("modules")?.join(file_name(hash)));
+    let sealer = Sealer::new(cache)?;
+    let index = sealer.view(&path, &key);
+    let code = sealer.view(&code_path(&path), &code_label(&key));
+    let (Some(index), Some(code)) = (index, code) else {
+        let cause = io::Error::from(io::ErrorKind::NotFound);
+        return Err(CacheError::io("read", &path, cause).into());
+    };
+    let packed = packed::pack(file, &key, index.bytes(), code.bytes());
+    Ok(packed.map_err(|cause| ModuleError::Serialize(Cause::new(cause)))?)
 }
 
 /// Returns the file name of the compiled form of the bytes with this hash.
@@ -217,6 +277,7 @@ fn compile(wasm: &[u8], progress: &Arc<dyn ProgressSink>) -> Result<Linked, Modu
 mod tests {
     use super::*;
     use crate::config::Silent;
+    use sha2::{Digest, Sha256};
     use std::sync::atomic::AtomicUsize;
     use std::{fs, thread};
 
@@ -241,9 +302,28 @@ mod tests {
                 self.compiles.fetch_add(1, Ordering::SeqCst);
                 Ok(wat::parse_str(SMALL).unwrap())
             };
-            let source = Source { hash: "small", read: &read };
+            let source = Source { hash: "small", read: &read, pinned: None };
             let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
             load_or_compile(&new_engine(), &self.cache, &source, &progress).unwrap()
+        }
+
+        /// Loads it on a machine that has a pinned module.
+        fn load_pinned(&self, pinned: &PinnedModule) -> Result<CompiledModule, EngineError> {
+            let read = || {
+                self.compiles.fetch_add(1, Ordering::SeqCst);
+                Ok(wat::parse_str(SMALL).unwrap())
+            };
+            let source = Source { hash: "small", read: &read, pinned: Some(pinned) };
+            let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
+            load_or_compile(&new_engine(), &self.cache, &source, &progress)
+        }
+
+        /// Packs what is cached under the hash of `SMALL`.
+        fn pack(&self) -> (tempfile::NamedTempFile, PinnedModule) {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            let sha256 = pack(&self.cache, "small", file.as_file_mut()).unwrap();
+            let pinned = PinnedModule { path: file.path().to_owned(), sha256 };
+            (file, pinned)
         }
 
         fn compiles(&self) -> usize {
@@ -276,6 +356,53 @@ mod tests {
             }
         });
         assert_eq!(cached.compiles(), 1);
+    }
+
+    #[test]
+    fn another_machine_unpacks_what_this_one_compiled() {
+        let here = Cached::new();
+        here.load();
+        let (_file, pinned) = here.pack();
+        let there = Cached::new();
+        assert_eq!(there.load_pinned(&pinned).unwrap().module().exports().count(), 3);
+        assert_eq!(there.load().module().exports().count(), 3);
+        assert_eq!(there.compiles(), 0);
+        // It is sealed there, and so unpacked again when it is damaged.
+        fs::write(there.file(), b"").unwrap();
+        assert!(there.load_pinned(&pinned).is_ok());
+        assert_eq!(there.compiles(), 0);
+        // A module that is cached needs no other one.
+        let missing = PinnedModule { path: "missing".into(), sha256: String::new() };
+        assert!(there.load_pinned(&missing).is_ok());
+    }
+
+    #[test]
+    fn only_the_pinned_module_is_unpacked() {
+        let here = Cached::new();
+        here.load();
+        let (file, pinned) = here.pack();
+        let whole = fs::read(file.path()).unwrap();
+        let there = Cached::new();
+        let message = |pinned: &PinnedModule| {
+            let error = there.load_pinned(pinned).map(drop).unwrap_err();
+            chain(&error).to_string()
+        };
+        let wrong = PinnedModule { sha256: "00".repeat(32), ..pinned.clone() };
+        assert!(message(&wrong).contains(&pinned.sha256), "{}", message(&wrong));
+        let pin = |bytes: &[u8]| {
+            fs::write(file.path(), bytes).unwrap();
+            let sha256 = crate::build::python::hexadecimal(&Sha256::digest(bytes));
+            PinnedModule { sha256, ..pinned.clone() }
+        };
+        // Pinned, and yet no such file.
+        assert!(message(&pin(b"junk")).contains("precompile"));
+        assert!(message(&pin(&whole[..whole.len() / 2])).contains("can't"));
+        assert_eq!(there.compiles(), 0);
+        // Of another version or another CPU.
+        let mut other = whole.clone();
+        other[8..40].fill(b'0');
+        assert!(there.load_pinned(&pin(&other)).is_ok());
+        assert_eq!(there.compiles(), 1);
     }
 
     #[test]
@@ -344,7 +471,7 @@ mod tests {
             }
         };
         let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
-        let source = Source { hash: "small", read: &read };
+        let source = Source { hash: "small", read: &read, pinned: None };
         let _ = load_or_compile(&new_engine(), &cache, &source, &progress);
     }
 
@@ -374,7 +501,7 @@ mod tests {
     fn bytes_that_are_no_module_are_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let cache = CacheDir::open(Some(folder.path())).unwrap();
-        let source = Source { hash: "junk", read: &|| Ok(b"junk".to_vec()) };
+        let source = Source { hash: "junk", read: &|| Ok(b"junk".to_vec()), pinned: None };
         let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
         let error = load_or_compile(&new_engine(), &cache, &source, &progress).err().unwrap();
         assert!(error.to_string().contains("compile"), "{error}");

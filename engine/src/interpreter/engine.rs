@@ -1,6 +1,12 @@
 //! The engine: a Python build loaded and ready to make interpreters, shared by all threads.
 
+use std::fs::File;
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use replace::{Access, replace};
 
 use crate::build::library::Library;
 use crate::build::module::CompiledModule;
@@ -10,7 +16,7 @@ use crate::build::python::PythonBuild;
 use crate::build::{module, prune};
 use crate::cache::CacheDir;
 use crate::config::{EngineConfig, HostKind, Progress, ProgressSink};
-use crate::error::{EngineError, PythonError};
+use crate::error::{EngineError, ModuleError, PythonError};
 use crate::host::GuestHost;
 use crate::host::layout::Layout;
 use crate::host::reactor::ReactorHost;
@@ -18,7 +24,6 @@ use crate::host::wasi::{HostState, Wasi};
 use crate::host::wasix::WasixHost;
 use crate::interrupt::raise::Offsets;
 use crate::memory::{self, GuestMemory};
-use parking_lot::Mutex;
 
 /// A Python build, compiled and loaded. Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -76,7 +81,8 @@ impl Engine {
             Err(error) if damaged(&error) => repair().and_then(|()| build.wasm()),
             result => result,
         };
-        let source = module::Source { hash: build.wasm_sha256(), read: &read };
+        let pinned = config.module.as_ref();
+        let source = module::Source { hash: build.wasm_sha256(), read: &read, pinned };
         // Both read and hash hundreds of megabytes, so they run in parallel.
         let (module, library) = std::thread::scope(|scope| {
             let library = scope.spawn(|| Library::load(&build));
@@ -183,6 +189,30 @@ impl Engine {
     /// file, which all processes share. Asks the filesystem.
     pub fn module_bytes(&self) -> u64 {
         module::cached_index_bytes(&self.inner.cache, self.inner.build.wasm_sha256())
+    }
+
+    /// Packs the compiled build into a file, in 15 s, and returns the SHA-256 of the file in
+    /// hexadecimal. Machines with the same [`module_target`](Self::module_target) and this version
+    /// of Hatchery start with it instead of compiling ([`EngineConfig::module`]).
+    ///
+    /// # Errors
+    /// The module isn't in the cache any more, or the file can't be written.
+    pub fn pack_module(&self, path: &Path) -> Result<String, EngineError> {
+        let mut sha256 = String::new();
+        let (cache, wasm) = (&self.inner.cache, self.inner.build.wasm_sha256());
+        let pack = |file: &mut File| {
+            sha256 = module::pack(cache, wasm, file).map_err(io::Error::other)?;
+            Ok(())
+        };
+        let written = replace(path, Access::AsBefore, pack);
+        written.map_err(|cause| ModuleError::Unwritable { path: path.to_owned(), cause })?;
+        Ok(sha256)
+    }
+
+    /// Returns the CPUs that the build is compiled for: `x86-64-v3`, or the features of this one if
+    /// it lacks some of those.
+    pub fn module_target() -> String {
+        module::target::target_name()
     }
 
     /// Reads the WebAssembly module.

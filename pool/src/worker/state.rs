@@ -95,8 +95,8 @@ pub enum GoneReason {
     /// The pool was closed.
     #[error("it was stopped")]
     Stopped,
-    /// It was dismissed because it wasn't needed.
-    #[error("it was not needed")]
+    /// It was dismissed: it wasn't needed, or was retired.
+    #[error("it was dismissed")]
     Dismissed,
     /// No interpreter could be started.
     #[error("its interpreter can't start")]

@@ -143,6 +143,11 @@ impl Model {
         fault: Fault,
         effects: &mut Vec<Effect>,
     ) {
+        if self.fleet.get(worker).is_some() {
+            self.health.died(reason, self.now);
+        } else if !self.fleet.is_dismissed(worker) {
+            self.health.not_started(reason);
+        }
         let Some(was) = self.fleet.gone(worker, is_replaced, reason, self.now) else {
             self.give_up_if_lost(effects);
             return;

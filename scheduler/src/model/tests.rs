@@ -11,6 +11,7 @@ use crate::decision::{EvictionReason, RetireReason};
 use crate::effect::{Effect, Finish, Settlement};
 use crate::error::Refusal;
 use crate::job::{Growth, Priority, Queued};
+use crate::policy::health::Change;
 use crate::status::Phase;
 use crate::timer::Time;
 
@@ -19,9 +20,11 @@ mod basics;
 mod elastic;
 mod explain;
 mod faults;
+mod health;
 mod histories;
 mod queueing;
 mod residency;
+mod retiring;
 mod sessions;
 mod world;
 
@@ -73,17 +76,21 @@ type Submitted = (Result<(), Refusal>, Vec<Effect>);
 /// What a worker's report leads to.
 type Finished = (Finish, Vec<Effect>);
 
-/// A model that has asked for its workers, and the time that it is given.
+/// A model that has asked for its workers, and the time that it is given. What it says of the pool's
+/// health is kept apart from the effects.
 struct Harness {
     model: Model,
     now: Time,
+    health: Vec<Change>,
 }
 
 impl Harness {
     fn new(config: SchedulerConfig) -> Self {
-        let mut model = Model::new(config, 0);
-        let _ = model.start();
-        Self { model, now: Time::ZERO }
+        let mut harness =
+            Self { model: Model::new(config, 0), now: Time::ZERO, health: Vec::new() };
+        let started = harness.model.start();
+        let _ = harness.without_health(started);
+        harness
     }
 
     /// With two workers, at most `concurrent` running jobs and `queued_count` queued ones.
@@ -93,8 +100,19 @@ impl Harness {
 
     fn send(&mut self, event: Event) -> Vec<Effect> {
         let effects = self.model.handle(event, self.now);
+        self.without_health(effects)
+    }
+
+    fn without_health(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
         assert_eq!(self.model.check_invariants(), Ok(()));
-        effects
+        let mut others = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Health(change) => self.health.push(change),
+                effect => others.push(effect),
+            }
+        }
+        others
     }
 
     /// Advances the time and sends a tick.
@@ -116,9 +134,8 @@ impl Harness {
     }
 
     fn submit_as(&mut self, job: u64, queued: Queued) -> Submitted {
-        let submitted = self.model.submit(JobId(job), queued, self.now);
-        assert_eq!(self.model.check_invariants(), Ok(()));
-        submitted
+        let (decision, effects) = self.model.submit(JobId(job), queued, self.now);
+        (decision, self.without_health(effects))
     }
 
     fn open(&mut self, session: u64) {
@@ -143,9 +160,9 @@ impl Harness {
     }
 
     fn finish_as(&mut self, worker: u64, job: u64, report: Report) -> Finished {
-        let finished = self.model.finish(WorkerId(worker), JobId(job), &report, self.now);
-        assert_eq!(self.model.check_invariants(), Ok(()));
-        finished
+        let (decision, effects) =
+            self.model.finish(WorkerId(worker), JobId(job), &report, self.now);
+        (decision, self.without_health(effects))
     }
 
     /// Runs a job that takes `took` on worker 1, which is idle before and after.
@@ -165,6 +182,11 @@ impl Harness {
         let (worker, reason) = (WorkerId(worker), "died".into());
         let fault = Fault::Sandbox;
         self.send(Event::Gone { worker, reason, is_replaced, takes_session, fault })
+    }
+
+    fn retire(&mut self, worker: u64) -> (Result<(), Refusal>, Vec<Effect>) {
+        let (decision, effects) = self.model.retire(WorkerId(worker), self.now);
+        (decision, self.without_health(effects))
     }
 
     fn end(&mut self, job: u64, ending: Ending) -> Vec<Effect> {

@@ -1,10 +1,11 @@
-//! Evicts idle sessions, frees memory, and adds and removes workers.
+//! Evicts idle sessions, frees memory, adds and removes workers, and reports how they are.
 
 use std::time::Duration;
 
 use pool::{SessionId, Stowage, WorkerId};
 
 use super::{Effect, EvictionReason, Model};
+use crate::policy::health::Workforce;
 use crate::policy::ledger::Pressure;
 use crate::status::Phase;
 use crate::timer::Time;
@@ -96,6 +97,19 @@ impl Model {
         }
     }
 
+    /// Reports whether the pool has become ready or degraded, while it is open.
+    pub(super) fn update_health(&mut self, effects: &mut Vec<Effect>) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        let workforce = Workforce {
+            lost: self.fleet.lost(),
+            given_up: self.fleet.given_up(),
+            is_up: self.fleet.living() > 0 || self.wanted_workers() == 0,
+        };
+        effects.extend(self.health.update(workforce, self.now).map(Effect::Health));
+    }
+
     fn wanted_workers(&self) -> usize {
         if self.fleet.lost().is_some() {
             return 0;
@@ -141,7 +155,8 @@ impl Model {
         let shrinks = self.surplus().map(|(since, _)| since.saturating_add(shrink_after));
         let taken_back = self.next_taken_back();
         let spills_again = self.sessions.disk_wakes_at();
-        [deadline, drained, parks, spills, spills_again, closes, shrinks, taken_back]
+        let recovers = self.health.wakes_at().filter(|_| self.phase == Phase::Open);
+        [deadline, drained, parks, spills, spills_again, closes, shrinks, taken_back, recovers]
             .into_iter()
             .flatten()
             .min()

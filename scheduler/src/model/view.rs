@@ -25,6 +25,11 @@ impl Model {
         self.running
     }
 
+    /// Workers that are alive.
+    pub(crate) fn living(&self) -> usize {
+        self.fleet.living()
+    }
+
     /// When the oldest queued job was submitted.
     pub(crate) fn oldest(&self) -> Option<Time> {
         let oldest = self.waiting.first().and_then(|id| self.jobs.get(id));

@@ -34,7 +34,7 @@ pub(crate) struct Worker {
     /// Its interpreter's own memory as last reported, and the copy of its session's state.
     slot_bytes: u64,
     kept_bytes: u64,
-    /// Why it is to get a new interpreter.
+    /// Why it is to be retired.
     retire: Option<RetireReason>,
 }
 
@@ -161,7 +161,7 @@ impl Fleet {
         self.starting += 1;
     }
 
-    /// Marks a worker as idle. Returns why it is to get a new interpreter, if it is.
+    /// Marks a worker as idle. Returns why it is to be retired, if it is.
     pub(crate) fn ready(
         &mut self,
         id: WorkerId,
@@ -199,6 +199,14 @@ impl Fleet {
         self.change(id, |worker| worker.activity = activity);
     }
 
+    /// Marks that a worker is to be retired on request. Returns what it does; `None` if there is no
+    /// such worker.
+    pub(crate) fn retire(&mut self, id: WorkerId) -> Option<Activity> {
+        let worker = self.workers.get_mut(&id)?;
+        worker.retire = Some(RetireReason::Requested);
+        Some(worker.activity)
+    }
+
     /// Marks that a worker gets a new interpreter.
     pub(crate) fn renew(&mut self, id: WorkerId) {
         self.change(id, |worker| {
@@ -222,7 +230,10 @@ impl Fleet {
         self.change(id, |worker| {
             worker.activity = Activity::Preparing;
             worker.used_at = now;
-            worker.retire = retire.or(worker.retire.take());
+            worker.retire = match worker.retire.take() {
+                Some(RetireReason::Requested) => Some(RetireReason::Requested),
+                earlier => retire.or(earlier),
+            };
         });
     }
 
@@ -245,6 +256,16 @@ impl Fleet {
     pub(crate) fn dismiss(&mut self, id: WorkerId) {
         self.remove(id);
         self.dismissed.insert(id);
+    }
+
+    /// Whether a worker was told to end and has not confirmed it.
+    pub(crate) fn is_dismissed(&self, id: WorkerId) -> bool {
+        self.dismissed.contains(&id)
+    }
+
+    /// How many places for workers are given up.
+    pub(crate) fn given_up(&self) -> usize {
+        self.given_up.len()
     }
 
     /// Removes a worker that has ended. Returns it, unless it never reported or was told to end.

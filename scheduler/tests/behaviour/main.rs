@@ -20,8 +20,12 @@ mod combining;
 mod elastic;
 /// Failures at every step, combined with what callers do meanwhile.
 mod faults;
+/// The life of the pool: starting, ready, degraded, ended.
+mod health;
 /// Idle sessions: parked, spilled, brought back, closed.
 mod residency;
+/// Workers that are retired on request.
+mod retiring;
 /// Retries, and workers that get a new interpreter.
 mod retries;
 /// Sessions' states on their way between workers.

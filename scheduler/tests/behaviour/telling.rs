@@ -142,8 +142,9 @@ async fn decisions_arrive_in_order_until_the_end() {
             &|kind| matches!(kind, DecisionKind::Ended { job, how } if *job == first && *how == "succeeded"),
         ),
         place(&|kind| matches!(kind, DecisionKind::SessionEnded { .. })),
-        place(&|kind| matches!(kind, DecisionKind::Draining)),
+        place(&|kind| matches!(kind, DecisionKind::Draining { within: None, .. })),
         place(&|kind| matches!(kind, DecisionKind::Drained)),
+        place(&|kind| matches!(kind, DecisionKind::PoolEnded { .. })),
     ];
     assert!(order.is_sorted(), "{order:?}: {told:?}");
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hatchery::WorkerId;
 use hatchery::decision::NextDecision;
 use hatchery::error::chain;
 use serde_json::{Value, json};
@@ -85,8 +86,8 @@ impl Client {
         let id = message.get("id").cloned().and_then(|id| serde_json::from_value(id).ok());
         let refused = |problem| (id.clone(), problem);
         let usage = |text: String| (id.clone(), Problem::new(ProblemKind::Usage, text));
-        let message: ClientMessage = serde_json::from_value(message)
-            .map_err(|error| usage(format!("the message is invalid: {error}")))?;
+        let message =
+            parse(message).map_err(|error| usage(format!("the message is invalid: {error}")))?;
         if let ClientMessage::Hello { version } = message {
             if version != VERSION {
                 return Err(usage(format!(
@@ -134,6 +135,12 @@ impl Client {
             ClientMessage::Decisions { id } => {
                 self.check_owner().map_err(refused)?;
                 self.follow_decisions(id);
+            }
+            ClientMessage::Retire { id, worker } => {
+                self.check_owner().map_err(refused)?;
+                let retired = self.service.pool().retire(WorkerId(worker)).await;
+                retired.map_err(|error| refused(error.problem()))?;
+                self.done(id, Value::Null).await;
             }
             ClientMessage::Drain { id, seconds } => {
                 self.check_owner().map_err(refused)?;
@@ -205,5 +212,44 @@ impl Client {
             service.drain(time).await;
             let _ = outbox.send(&ServerMessage::Done { id, value: Value::Null }, &[]).await;
         });
+    }
+}
+
+/// Reads a message. Those with values of programs are read field by field: by way of their tag, serde
+/// keeps values in a buffer that has no room for integers beyond 64 bits.
+fn parse(mut message: Value) -> Result<ClientMessage, serde_json::Error> {
+    match message.get("type").and_then(Value::as_str) {
+        Some("run") => {
+            message.as_object_mut().map(|fields| fields.remove("type"));
+            serde_json::from_value(message).map(ClientMessage::Run)
+        }
+        Some("answer") => {
+            let value = message.get_mut("value").map(Value::take);
+            let mut read = serde_json::from_value(message)?;
+            if let (ClientMessage::Answer { value: place, .. }, Some(value)) = (&mut read, value) {
+                *place = value;
+            }
+            Ok(read)
+        }
+        _ => serde_json::from_value(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_of_any_size_are_read_exactly() {
+        let number = "1180591620717411303424";
+        let run =
+            format!(r#"{{"type":"run","id":1,"job":{{"code":"n","variables":{{"n":{number}}}}}}}"#);
+        let answer = format!(r#"{{"type":"answer","call":1,"value":[{number}]}}"#);
+        for text in [run, answer] {
+            let message = parse(serde_json::from_str(&text).unwrap()).unwrap();
+            assert!(json!(message).to_string().contains(number), "{message:?}");
+        }
+        let unknown = json!({ "type": "run", "id": 1, "job": { "code": "" }, "sesion": "s" });
+        assert!(parse(unknown).unwrap_err().to_string().contains("sesion"));
     }
 }

@@ -50,6 +50,10 @@ pub struct HttpConfig {
     /// Whether the pool is ready for jobs. While it isn't, `/healthz` says `starting`. Default:
     /// `None`; it is ready.
     pub ready: Option<watch::Receiver<bool>>,
+    /// Serves `/metrics`, `/v1/status`, `/v1/decisions` and `/healthz` alone, by which nothing can be
+    /// run or changed. Then other machines may connect without a token, under any host name.
+    /// Default: false.
+    pub watching_only: bool,
     /// Further routes behind the same checks. Their handlers find the [`Caller`](crate::Caller)
     /// among the extensions of the request. Default: none.
     pub routes: Router,
@@ -74,6 +78,7 @@ impl HttpConfig {
             origins: Vec::new(),
             metrics: None,
             ready: None,
+            watching_only: false,
             routes: Router::new(),
             open_routes: Router::new(),
         }

@@ -65,6 +65,7 @@ fn status(problem: &Problem) -> StatusCode {
         (ProblemKind::Usage, _) => StatusCode::BAD_REQUEST,
         (ProblemKind::Refused, Some("session_exists" | "session_busy")) => StatusCode::CONFLICT,
         (ProblemKind::Refused, Some("session_gone")) => StatusCode::GONE,
+        (ProblemKind::Refused, Some("no_such_worker")) => StatusCode::NOT_FOUND,
         (
             ProblemKind::Refused,
             Some("shutting_down" | "other_process" | "no_worker" | "not_captured"),
@@ -118,6 +119,7 @@ mod tests {
             (ProblemKind::Refused, "session_busy", 409),
             (ProblemKind::Refused, "session_exists", 409),
             (ProblemKind::Refused, "session_gone", 410),
+            (ProblemKind::Refused, "no_such_worker", 404),
             (ProblemKind::Refused, "queue_full", 429),
             (ProblemKind::Refused, "shutting_down", 503),
             (ProblemKind::Refused, "no_worker", 503),

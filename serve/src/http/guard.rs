@@ -83,8 +83,11 @@ fn check_place(
     // A request's line can name a host as well, which then counts.
     let named = uri.authority().map(axum::http::uri::Authority::as_str);
     for host in [Some(host), named].into_iter().flatten() {
+        // Whoever can reach another address may watch there, under any name.
+        let is_loopback = |address: &SocketAddr| address.ip().is_loopback();
+        let may_watch = door.config.watching_only && !door.addresses.iter().all(is_loopback);
         let is_ours = |address: &SocketAddr| is_host(host, *address, &door.config.hosts);
-        if !door.addresses.iter().any(is_ours) {
+        if !may_watch && !door.addresses.iter().any(is_ours) {
             let message = "this server isn't known by that host name; `--host-name` adds one";
             return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, "host", message));
         }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::answer;
 
 /// What is at which path: the method, the path, what it does, and what it takes and gives.
-const OPERATIONS: [(&str, &str, &str, Takes, Gives); 20] = [
+const OPERATIONS: [(&str, &str, &str, Takes, Gives); 21] = [
     ("post", "/v1/run", "Runs a job in a fresh interpreter.", Takes::Job, Gives::Result),
     (
         "post",
@@ -86,6 +86,13 @@ const OPERATIONS: [(&str, &str, &str, Takes, Gives); 20] = [
         "Streams what the scheduler decides. For administrators.",
         Takes::Nothing,
         Gives::Events,
+    ),
+    (
+        "post",
+        "/v1/workers/{id}/retire",
+        "Ends a worker after its present job; another takes its place. For administrators.",
+        Takes::Nothing,
+        Gives::Accepted,
     ),
     (
         "post",

@@ -7,8 +7,8 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use hatchery::JobId;
 use hatchery::status::Phase;
+use hatchery::{JobId, WorkerId};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -23,6 +23,9 @@ use super::running::Ending;
 type Answered = Result<Response, Failure>;
 type Doorway = State<Arc<Door>>;
 type Who = Extension<Visitor>;
+
+/// The type of metrics in Prometheus's text format.
+pub(super) const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The longest time to drain for: a day.
 const MOST_SECONDS: f64 = 86_400.0;
@@ -79,7 +82,7 @@ pub(super) async fn metrics(State(door): Doorway, Extension(visitor): Who) -> An
         .ok_or_else(|| Failure::missing("metrics", "this server doesn't record metrics"))?;
     // Computing a status sets the gauges.
     let _ = door.service.pool().status();
-    Ok(answer::of(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", render().into()))
+    Ok(answer::of(StatusCode::OK, METRICS_TYPE, render().into()))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -94,23 +97,26 @@ pub(super) async fn drain(
     Extension(visitor): Who,
     request: Request,
 ) -> Answered {
-    if !visitor.is_administrator {
-        let message = "only the token of an administrator drains the pool";
-        return Err(Failure::new(StatusCode::FORBIDDEN, "administrator", message));
-    }
+    for_administrators(&visitor, "only the token of an administrator drains the pool")?;
     let Drain { seconds } = body::command(&door, request).await?;
     let is_valid = |seconds: &f64| (0.0..=MOST_SECONDS).contains(seconds);
     if !seconds.as_ref().is_none_or(is_valid) {
         return Err(Failure::usage(format!("`seconds` is from 0 to {MOST_SECONDS}")));
     }
-    let pool = door.service.pool().clone();
-    tokio::spawn(async move {
-        match seconds {
-            Some(seconds) => pool.drain_for(Duration::from_secs_f64(seconds)).await,
-            None => pool.drain().await,
-        }
-    });
+    let service = door.service.clone();
+    tokio::spawn(async move { service.drain(seconds.map(Duration::from_secs_f64)).await });
     Ok(answer::json(StatusCode::ACCEPTED, &json!({ "status": "draining" })))
+}
+
+/// Ends a worker after its present job.
+pub(super) async fn retire(
+    State(door): Doorway,
+    Extension(visitor): Who,
+    Named(worker): Named<u64>,
+) -> Answered {
+    for_administrators(&visitor, "only the token of an administrator retires workers")?;
+    door.service.pool().retire(WorkerId(worker)).await?;
+    Ok(answer::json(StatusCode::ACCEPTED, &json!({ "worker": worker, "status": "retiring" })))
 }
 
 /// Explains where a job is.
@@ -146,6 +152,14 @@ fn end(door: &Door, visitor: &Visitor, job: u64, ending: Ending) -> Answered {
 
 fn no_job(job: u64) -> Failure {
     Failure::missing("job", format!("there is no job {job}, or it has ended"))
+}
+
+/// Refuses everybody else what changes the pool.
+fn for_administrators(visitor: &Visitor, message: &str) -> Result<(), Failure> {
+    match visitor.is_administrator {
+        true => Ok(()),
+        false => Err(Failure::new(StatusCode::FORBIDDEN, "administrator", message)),
+    }
 }
 
 /// Refuses tenants what is about all of them.

@@ -30,6 +30,7 @@ pub(super) fn router(door: Arc<Door>) -> Router {
         .route("/v1/jobs/{id}/cancel", post(pool::cancel))
         .route("/v1/status", get(pool::status))
         .route("/v1/decisions", get(pool::decisions))
+        .route("/v1/workers/{id}/retire", post(pool::retire))
         .route("/v1/drain", post(pool::drain))
         .route("/metrics", get(pool::metrics))
         .route("/openapi.json", get(openapi::document))

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Returns the status of a busy pool, as `/status` sends it.
+/// Returns the status of a busy pool, as `/v1/status` sends it.
 pub(super) fn busy() -> Value {
     serde_json::from_str(include_str!("busy.json")).expect("the file holds a status")
 }

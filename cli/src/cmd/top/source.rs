@@ -1,4 +1,4 @@
-//! Fetches the status of a batch.
+//! Fetches the status of a batch or a server.
 
 use std::time::Duration;
 
@@ -14,8 +14,10 @@ const LONGEST: Duration = Duration::from_secs(5);
 const MOST_BYTES: u64 = 16 << 20;
 /// The HTTP status of a pool that has not started.
 const STARTING: u16 = 503;
+/// The HTTP status of a server that wants a token.
+const NO_TOKEN: u16 = 401;
 
-/// The answer of a batch: its status, or `None` if its pool has not started.
+/// The answer of a batch or a server: its status, or `None` if its pool has not started.
 pub(super) type Answer = Option<Value>;
 
 /// What every status has.
@@ -25,7 +27,7 @@ struct Recognized {
     _phase: String,
 }
 
-/// A client for the batch at an address.
+/// A client for the batch or server at an address.
 pub(super) struct Source {
     agent: Agent,
     address: String,
@@ -45,20 +47,20 @@ impl Source {
         }
         let config = Agent::config_builder()
             .timeout_global(Some(LONGEST))
-            // The batch is local, and answers directly.
+            // It is local, and answers directly.
             .proxy(None)
             .max_redirects(0)
             .http_status_as_error(false);
         Ok(Self { agent: config.build().into(), address: plain.to_owned() })
     }
 
-    /// Fetches the status. Blocks. Fails if nothing answers, or if it isn't a batch.
+    /// Fetches the status. Blocks. Fails if nothing answers, or if it isn't Hatchery.
     pub(super) fn ask(&self) -> Result<Answer, String> {
         let text = self.ask_json()?;
         text.map(|text| serde_json::from_str(&text)).transpose().map_err(other_version)
     }
 
-    /// Fetches the status as the batch sends it, on one line; `None` if the pool has not started.
+    /// Fetches the status as it is sent, on one line; `None` if the pool has not started.
     /// Blocks, and fails like `ask`.
     pub(super) fn ask_json(&self) -> Result<Option<String>, String> {
         let Some(text) = self.fetch()? else { return Ok(None) };
@@ -67,14 +69,17 @@ impl Source {
     }
 
     fn fetch(&self) -> Result<Option<String>, String> {
-        let url = format!("http://{}/status", self.address);
+        let url = format!("http://{}/v1/status", self.address);
         let mut response = self.agent.get(url).call().map_err(plain)?;
         let status = response.status();
         if status.as_u16() == STARTING {
             return Ok(None);
         }
+        if status.as_u16() == NO_TOKEN {
+            return Err("the server there wants a token, and `hatchery top` sends none".to_owned());
+        }
         if !status.is_success() {
-            return Err(format!("the server there is not a batch: {status}"));
+            return Err(format!("the server there is not Hatchery: {status}"));
         }
         let body = response.body_mut().with_config().limit(MOST_BYTES);
         body.read_to_string().map(Some).map_err(plain)
@@ -84,14 +89,14 @@ impl Source {
     pub(super) fn advice(&self, error: &str) -> String {
         let address = &self.address;
         format!(
-            "can't reach a batch at `{address}`: {error}; start one with `hatchery batch JOBS \
-             --metrics {address}`"
+            "can't watch a pool at `{address}`: {error}; start one with `hatchery batch JOBS \
+             --metrics {address}` or `hatchery serve --http {address}`"
         )
     }
 }
 
 fn other_version(error: serde_json::Error) -> String {
-    format!("the server there is not a batch of this version: {error}")
+    format!("the server there is not Hatchery of this version: {error}")
 }
 
 fn plain(error: ureq::Error) -> String {
@@ -117,7 +122,7 @@ mod tests {
             let (mut stream, _) = listener.accept().unwrap();
             let mut request = [0; 4096];
             let count = stream.read(&mut request).unwrap();
-            assert!(request[..count].starts_with(b"GET /status HTTP/1.1\r\n"));
+            assert!(request[..count].starts_with(b"GET /v1/status HTTP/1.1\r\n"));
             stream.write_all(answer.as_bytes()).unwrap();
         });
         let answer = source.ask();
@@ -158,7 +163,7 @@ mod tests {
             elsewhere,
         ] {
             let error = asked(text).unwrap_err();
-            assert!(error.contains("not a batch"), "{text}: {error}");
+            assert!(error.contains("not Hatchery"), "{text}: {error}");
         }
         assert!(asked("SSH-2.0-OpenSSH\r\n").is_err());
     }

@@ -1,4 +1,4 @@
-//! Reads a pool's status, as `/status` sends it. Whatever is missing, or isn't as expected, counts as
+//! Reads a pool's status, as `/v1/status` sends it. Whatever is missing, or isn't as expected, counts as
 //! empty.
 
 use serde_json::Value;

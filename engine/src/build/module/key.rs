@@ -1,8 +1,7 @@
 //! The name of a compiled module in the cache: everything that its code depends on.
 
-use wasmer::sys::CpuFeature;
-
 use super::safepoints::SAFEPOINTS_VERSION;
+use super::target::target_name;
 use super::throws::MOST_THROWS;
 
 /// The version that `Cargo.toml` pins; `tests/layering.rs` compares the two.
@@ -13,17 +12,11 @@ pub(crate) const WASMER_VERSION: &str = "7.4.2";
 const SETTINGS: &str =
     "cranelift exceptions counted-throws granted-locks static-memory-8GiB-64KiB linked 4";
 
-/// Returns the key of the module that the bytes with hash `source` compile to on this machine: 32
-/// hexadecimal digits.
+/// Returns the key of the module that the bytes with hash `source` compile to on this machine, and
+/// on others with the same target: 32 hexadecimal digits.
 pub(crate) fn module_key(source: &str) -> String {
     let settings = format!("{SETTINGS} {MOST_THROWS} safepoints {SAFEPOINTS_VERSION}");
-    key_of(source, WASMER_VERSION, &settings, &cpu_features())
-}
-
-fn cpu_features() -> String {
-    let features: Vec<String> =
-        CpuFeature::for_host().iter().map(|feature| feature.to_string()).collect();
-    format!("{} {}", std::env::consts::ARCH, features.join(" "))
+    key_of(source, WASMER_VERSION, &settings, &target_name())
 }
 
 fn key_of(source: &str, version: &str, settings: &str, cpu: &str) -> String {

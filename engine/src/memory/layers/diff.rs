@@ -68,12 +68,12 @@ impl GuestMemory {
         // Remember the patch, and mark the pages for the next one.
         state.hold(Arc::new(MemoryPatch { len: state.len, segments, pages: patches }));
         assert!(!IS_CHECKED || state.held.is_sound(), "E-8: a patch that was taken out");
-        state.patches_taken += 1;
+        state.copies_taken += 1;
         match &mut state.tracker {
             Some(tracker) if is_marked && !has_fresh => tracker.stay_marked(),
             // Marking takes as long as comparing, and is wasted if the memory goes to another
             // session now.
-            Some(tracker) if state.patches_taken > 1 => {
+            Some(tracker) if state.copies_taken > 1 => {
                 tracker.mark(&self.reservation, 0..state.len);
             }
             _ => {}

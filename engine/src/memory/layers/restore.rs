@@ -70,7 +70,7 @@ impl GuestMemory {
         // pages was touched, their list is still complete (E-9).
         state.copied_bytes = state.copied_bytes.max(patch.pages.len() * PAGE_BYTES);
         state.hold(Arc::clone(patch));
-        state.patches_taken = 0;
+        state.copies_taken = 0;
         let is_plain = patch.segments.is_empty() && patch.pages.is_empty();
         if let Some(tracker) = &mut state.tracker
             && is_plain

@@ -228,16 +228,11 @@ fn a_segment_that_became_the_image_again_is_not_brought_back() {
 fn turns_that_follow_each_other_are_copied_into_one_place() {
     let image = image();
     let [memory, by_words, unmapped] = over(&image);
-    for memory in [&by_words, &unmapped] {
-        memory.patch().unwrap();
-        memory.patch().unwrap();
-        assert!(memory.snapshot().unwrap().is_none(), "nothing is marked there");
-    }
+    assert!(unmapped.snapshot().unwrap().is_none(), "nothing is known of its pages");
     let pages = |snapshot: &Snapshot| -> Vec<u32> {
         snapshot.patch().pages.iter().map(|patch| patch.page).collect()
     };
     poke(&memory, 7, 1);
-    assert!(memory.snapshot().unwrap().is_none(), "nothing is marked yet");
     memory.patch().unwrap();
     memory.patch().unwrap();
     if !memory.state.lock().tracker.as_ref().unwrap().has_marks() {
@@ -268,9 +263,31 @@ fn turns_that_follow_each_other_are_copied_into_one_place() {
         assert!(everything(to) == now);
     }
     assert_eq!(memory.patch().unwrap(), *third.patch());
-    // Going back to the image drops the marks.
     memory.restore(&pristine(&image)).unwrap();
-    assert!(memory.snapshot().unwrap().is_none());
+    assert!(pages(&memory.snapshot().unwrap().unwrap()).is_empty());
+}
+
+#[test]
+fn the_first_turns_of_a_session_mark_nothing() {
+    let image = image();
+    let [memory, by_words, _] = over(&image);
+    for memory in [memory, by_words] {
+        let has_marks = || memory.state.lock().tracker.as_ref().unwrap().has_marks();
+        let mut turns = 0;
+        let snapshot = loop {
+            poke(&memory, (turns % 16) * PAGE_BYTES, 200);
+            let Some(snapshot) = memory.snapshot().unwrap() else { break None };
+            let patch = snapshot.patch();
+            assert_eq!(patch.pages.len(), 16.min(turns + 1));
+            assert!(!has_marks());
+            turns += 1;
+            if turns == 2_000 {
+                break Some(snapshot);
+            }
+        };
+        // All 16 pages were copied each time, until that would have cost more than marking them.
+        assert!(snapshot.is_none() && turns > 1_000, "{turns} turns");
+    }
 }
 
 #[test]

@@ -4,15 +4,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::{JobId, SessionId, StowError, Stowage, WorkerId};
+use pool::{JobId, SessionId, Stowage, WorkerId};
 
 use super::Random;
 use crate::config::SchedulerConfig;
 use crate::effect::{Effect, Finish};
 use crate::job::{Growth, Priority, Queued};
 use crate::model::{Ending, Event, Fault, Model, Report};
+use crate::policy::health::Change;
 use crate::status::Phase;
 use crate::timer::Time;
+
+mod steps;
 
 const TENANTS: [&str; 4] = ["ants", "bees", "cats", "dogs"];
 
@@ -29,6 +32,10 @@ pub(super) struct World {
     preparing: Vec<WorkerId>,
     idle: BTreeSet<WorkerId>,
     running: BTreeMap<WorkerId, JobId>,
+    /// Workers that are to end before they run another job.
+    retiring: BTreeSet<WorkerId>,
+    /// Whether the pool was last told to be ready; `None` before anything was told.
+    was_ready: Option<bool>,
     session_of: BTreeMap<JobId, SessionId>,
     /// The worker that holds each session's state, for sessions on workers.
     states: BTreeMap<SessionId, WorkerId>,
@@ -47,7 +54,7 @@ pub(super) struct World {
 }
 
 /// The number of kinds of decisions and effects.
-pub(super) const KINDS: u32 = 16;
+pub(super) const KINDS: u32 = 18;
 
 // The kinds of decisions; `kind` has those of effects. A retry is either.
 const ADMITTED: u32 = 0;
@@ -70,6 +77,8 @@ fn kind(effect: &Effect) -> u32 {
         Effect::Stow(..) => 13,
         Effect::Drained => 14,
         Effect::Displace(..) => 15,
+        Effect::Retire(_) => 16,
+        Effect::Health(_) => 17,
     }
 }
 
@@ -87,6 +96,8 @@ impl World {
             preparing: Vec::new(),
             idle: BTreeSet::new(),
             running: BTreeMap::new(),
+            retiring: BTreeSet::new(),
+            was_ready: None,
             session_of: BTreeMap::new(),
             states: BTreeMap::new(),
             leaving: VecDeque::new(),
@@ -134,8 +145,14 @@ impl World {
                     self.use_seat(worker);
                     assert!(!self.states.values().any(|on| *on == worker));
                 }
+                Effect::Retire(worker) => {
+                    self.use_seat(worker);
+                    assert!(self.retiring.remove(&worker), "it was asked for");
+                    assert!(!self.states.values().any(|on| *on == worker));
+                }
                 Effect::Renew(worker, _) => {
                     self.use_seat(worker);
+                    assert!(!self.retiring.contains(&worker), "it would be in vain");
                     assert!(!self.states.values().any(|on| *on == worker));
                     self.preparing.push(worker);
                 }
@@ -145,6 +162,7 @@ impl World {
                     self.leaving.push_back(session);
                     self.preparing.push(worker);
                 }
+                Effect::Health(change) => self.health_changes(&change),
                 Effect::Stow(session, stowage, _) => {
                     assert!(self.model.is_open(session) && self.model.load(session) == 0);
                     assert!(!self.states.contains_key(&session));
@@ -158,12 +176,20 @@ impl World {
         }
     }
 
+    fn health_changes(&mut self, change: &Change) {
+        assert_eq!(self.model.phase(), Phase::Open);
+        let is_ready = *change == Change::Ready;
+        assert!(!(is_ready && self.was_ready == Some(true)), "it is told once");
+        self.was_ready = Some(is_ready);
+    }
+
     fn use_seat(&mut self, worker: WorkerId) {
         assert!(self.idle.remove(&worker), "the worker had a seat");
     }
 
     fn dispatch(&mut self, job: JobId, worker: WorkerId) {
         self.use_seat(worker);
+        assert!(!self.retiring.contains(&worker), "a retired worker runs nothing more");
         assert!(self.running.insert(worker, job).is_none());
         assert!(self.admitted.contains(&job) && !self.ended.contains(&job));
         // The thread parks what it holds, and then takes up what it needs.
@@ -196,7 +222,7 @@ impl World {
         if self.random.one_in(4) {
             self.now += Duration::from_millis(self.random.below(2_000));
         }
-        match self.random.below(40) {
+        match self.random.below(41) {
             0..10 => self.submit(),
             10..13 => self.cancel(),
             13..22 => self.finish_one(),
@@ -212,6 +238,7 @@ impl World {
             34..36 => self.park(),
             36..38 => self.stowed(),
             38 => self.wake(),
+            39 => self.retire(),
             _ => self.send(Event::Tick),
         }
     }
@@ -369,93 +396,6 @@ impl World {
         self.send(Event::Ready { worker, memory_bytes, kept_bytes });
     }
 
-    /// Kills a worker: one that runs a job, is preparing, is idle or is starting.
-    fn kill(&mut self) {
-        let is_replaced = !self.random.one_in(3);
-        let worker = match self.random.below(4) {
-            0 => self.busy(),
-            1 => self.preparing.pop(),
-            2 => self.idle.pop_first(),
-            _ if self.coming > 0 => {
-                self.coming -= 1;
-                self.next_worker += 1;
-                Some(WorkerId(self.next_worker - 1))
-            }
-            _ => None,
-        };
-        let Some(worker) = worker else { return };
-        self.running.remove(&worker);
-        self.coming += usize::from(is_replaced);
-        self.states.retain(|_, on| *on != worker);
-        let takes_session = self.random.one_in(2);
-        let reason = "killed".into();
-        let fault = self.fault().unwrap_or(Fault::Sandbox);
-        self.send(Event::Gone { worker, reason, is_replaced, takes_session, fault });
-    }
-
-    fn open(&mut self) {
-        let bytes = self.random.below(2) * self.random.below(400);
-        if self.model.refuses_session(bytes).is_none() {
-            let session = SessionId(self.next_session);
-            self.next_session += 1;
-            self.send(Event::SessionOpened { session, bytes });
-        }
-    }
-
-    fn restore(&mut self) {
-        let session = self.any_session();
-        if self.model.is_open(session) && self.model.load(session) == 0 {
-            self.states.remove(&session);
-            let bytes = self.random.below(400);
-            self.send(Event::SessionMoved { session, bytes });
-        }
-    }
-
-    fn capture(&mut self) {
-        let session = self.any_session();
-        if !self.model.is_open(session) || self.model.load(session) > 0 {
-            return;
-        }
-        let queued = Queued { session: Some(session), ..super::queued() };
-        let job = self.new_job(Some(session));
-        self.captures.insert(job);
-        self.send_job(job, queued);
-    }
-
-    fn park(&mut self) {
-        if let Some(session) = self.leaving.pop_front() {
-            let bytes = self.random.below(400);
-            self.send(Event::SessionParked { session, bytes });
-        }
-    }
-
-    fn stowed(&mut self) {
-        let Some((session, stowage)) = self.stowing.take() else { return };
-        // A state that was taken up meanwhile stays where it is.
-        let is_kept = self.states.contains_key(&session) || self.random.one_in(4);
-        let bytes = self.random.below(200);
-        let result = match (is_kept, stowage) {
-            (true, _) => Err(StowError::Unchanged("no".into())),
-            (false, Stowage::Disk) if self.random.one_in(4) => {
-                Err(StowError::NotWritten { cause: "full".into(), bytes })
-            }
-            (false, _) => Ok(bytes),
-        };
-        self.send(Event::Stowed { session, stowage, result });
-    }
-
-    /// Wakes the model when it asked for that, after which something must have happened.
-    fn wake(&mut self) {
-        self.now = self.model.next_wake().map_or(self.now, |at| self.now.max(at));
-        for _ in 0..8 {
-            if self.model.next_wake().is_none_or(|at| at > self.now) {
-                return;
-            }
-            self.send(Event::Tick);
-        }
-        panic!("it was woken for nothing");
-    }
-
     /// Continues until nothing moves.
     pub(super) fn settle(&mut self) {
         loop {
@@ -469,6 +409,7 @@ impl World {
             } else if self.stowing.is_some() {
                 self.stowed();
             } else {
+                assert!(self.retiring.is_empty(), "each of them ends");
                 return;
             }
         }

@@ -1,0 +1,364 @@
+"""A pool of sandboxes for programs with an event loop: asyncio's or trio's."""
+
+from __future__ import annotations
+
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Sequence,
+)
+from concurrent import futures
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from hatchery_sandbox import _progress
+from hatchery_sandbox._config import PathLike
+from hatchery_sandbox._events import Event
+from hatchery_sandbox._functions import Functions, FunctionSet
+from hatchery_sandbox._future import Future
+from hatchery_sandbox._job import Job, JobOptions, Limits
+from hatchery_sandbox._loops import Waker, start_coroutine, wait_for
+from hatchery_sandbox._map import mapping
+from hatchery_sandbox._outcome import Outcome
+from hatchery_sandbox._pool import Pool, same
+from hatchery_sandbox._session import Action, new_name
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+T = TypeVar("T")
+
+
+class AsyncFuture(Awaitable[T], Generic[T]):
+    """A job under way. Awaiting it gives its outcome; if that is cancelled, so is the job."""
+
+    def __init__(self, future: Future[T]) -> None:
+        self._future = future
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return wait_for(self._future).__await__()
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._future.done()
+
+    def interrupt(self) -> None:
+        """Raises `KeyboardInterrupt` in the program; see `Future.interrupt`."""
+        self._future.interrupt()
+
+    def stop(self) -> None:
+        """Stops the program at once, by force."""
+        self._future.stop()
+
+    def cancel(self) -> bool:
+        """Cancels the job, also one that runs; see `Future.cancel`."""
+        return self._future.cancel()
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Yields what happens in the job, from its start to its end.
+
+        Raises:
+            ValueError: The job wasn't submitted with `events=True`.
+        """
+        log = self._future.events()
+        waker = Waker()
+        log.wake(waker.wake)
+        count = 0
+        while True:
+            events, is_over = log.after(count)
+            for event in events:
+                yield event
+            count += len(events)
+            if is_over:
+                return
+            await waker.wait()
+
+
+class AsyncPool:
+    """A `Pool` whose methods are awaited, under asyncio or trio.
+
+    ```
+    async with AsyncPool() as pool:
+        first, second = await asyncio.gather(pool.run("1 + 1"), pool.run("2 + 2"))
+    ```
+
+    Cancelling a task that awaits a job cancels the job. Async host functions run on the loop of
+    whoever submits the job, plain ones in threads.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int | tuple[int, int] | None = None,
+        queue: int | None = None,
+        preload: Sequence[str] | str = (),
+        setup: str | PathLike | None = None,
+        packages: Sequence[str | PathLike] | str | PathLike = (),
+        requirements: Sequence[str | PathLike] | str | PathLike = (),
+        timeout: float | None = None,
+        limits: Limits | None = None,
+        functions: Functions = (),
+        binary: str | PathLike | None = None,
+    ) -> None:
+        """Takes what `Pool` does."""
+        self._pool = Pool(
+            workers=workers,
+            queue=queue,
+            preload=preload,
+            setup=setup,
+            packages=packages,
+            requirements=requirements,
+            timeout=timeout,
+            limits=limits,
+            binary=binary,
+        )
+        self._functions = functions
+
+    @classmethod
+    def connect(cls, path: str | PathLike, *, functions: Functions = ()) -> AsyncPool:
+        """Returns a pool that `hatchery serve --unix PATH` shares among processes."""
+        return cls._of(Pool.connect(path), functions)
+
+    @classmethod
+    def _of(cls, pool: Pool, functions: Functions) -> AsyncPool:
+        own = cls.__new__(cls)
+        own._pool, own._functions = pool, functions
+        return own
+
+    async def start(self) -> AsyncPool:
+        """Starts the pool, and waits until it is ready; see `Pool.start`."""
+        await wait_for(self._pool._launcher.client().hello, cancel=False)
+        return self
+
+    def close(self) -> None:
+        """Ends the pool at once, with the jobs that run."""
+        self._pool.close()
+
+    async def __aenter__(self) -> AsyncPool:
+        return await self.start()
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        client = self._pool._launcher.current()
+        if kind is None and client is not None:
+            for waiting in client.under_way():
+                await wait_until_done(waiting)
+        self.close()
+
+    def submit(
+        self, job: str | Job, /, *, events: bool = False, **options: Unpack[JobOptions]
+    ) -> AsyncFuture[Outcome]:
+        """Submits a program, and returns at once; see `Pool.submit`."""
+        return AsyncFuture(self._submit(job, options, events=events))
+
+    def _submit(
+        self,
+        job: str | Job,
+        options: JobOptions,
+        *,
+        events: bool = False,
+        session: str | None = None,
+        functions: Functions = (),
+        index: int | None = None,
+    ) -> Future[Outcome]:
+        lent = None
+        if self._functions or functions:
+            lent = self._set(self._functions).merged(self._set(functions))
+        if own := options.pop("functions", None):
+            lent = self._set(own) if lent is None else lent.merged(self._set(own))
+        return self._pool._submit(
+            same, job, options, events=events, session=session, functions=lent, index=index
+        )
+
+    def _set(self, functions: Functions) -> FunctionSet:
+        return FunctionSet(functions, start_coroutine())
+
+    async def run(
+        self,
+        job: str | Job,
+        /,
+        *,
+        on_event: Callable[[Event], object] | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Outcome:
+        """Runs a program in a fresh interpreter, and returns how it ended; see `Pool.run`."""
+        return await _run(self._submit(job, options, events=on_event is not None), on_event)
+
+    async def map(
+        self,
+        jobs: Iterable[str | Job],
+        /,
+        *,
+        ordered: bool = False,
+        progress: _progress.Progress = None,
+        **options: Unpack[JobOptions],
+    ) -> AsyncIterator[Outcome]:
+        """Runs many programs, and yields how each ended; see `Pool.map`."""
+        total = len(jobs) if isinstance(jobs, Sequence) else None
+        bar = _progress.bar(progress, total)
+
+        def start(index: int, job: str | Job) -> Future[Outcome]:
+            return self._submit(job, options.copy(), index=index)
+
+        waker = Waker()
+        steps = mapping(start, iter(jobs), ordered, bar, waker.wake)
+        try:
+            for step in steps:
+                if isinstance(step, Outcome):
+                    yield step
+                else:
+                    await waker.wait(step)
+        finally:
+            steps.close()
+
+    async def session(
+        self, name: str | None = None, *, functions: Functions = ()
+    ) -> AsyncSession:
+        """Opens a session; see `Pool.session`."""
+        name = name or new_name()
+        await self.request({"type": "session", "session": name, "action": "open"})
+        return AsyncSession(self, name, functions)
+
+    async def revive(
+        self, name: str | None, state: bytes, *, functions: Functions = ()
+    ) -> AsyncSession:
+        """Opens a session with a state that `AsyncSession.save` has returned."""
+        name = name or new_name()
+        await self.request({"type": "session", "session": name, "action": "revive"}, [state])
+        return AsyncSession(self, name, functions)
+
+    def attach(self, name: str, *, functions: Functions = ()) -> AsyncSession:
+        """Returns a session that is open already."""
+        return AsyncSession(self, name, functions)
+
+    async def sessions(self) -> list[str]:
+        """Returns the names of the open sessions."""
+        names, _ = await self.request({"type": "sessions"})
+        return list(names)
+
+    async def status(self) -> dict[str, Any]:
+        """Returns the status of the pool, as docs/status.md describes it."""
+        status, _ = await self.request({"type": "status"})
+        return dict(status)
+
+    async def request(
+        self, message: dict[str, Any], attachments: Sequence[bytes] = ()
+    ) -> tuple[Any, Sequence[bytearray]]:
+        """Sends a message of the protocol other than for a job, and waits for its answer."""
+        request = self._pool._launcher.client().request(message, attachments)
+        return await wait_for(request, cancel=False)
+
+    def __reduce__(self) -> tuple[Callable[..., AsyncPool], tuple[object, ...]]:
+        return AsyncPool._of, (self._pool, self._functions)
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._pool)[1:]}"
+
+
+class AsyncSession:
+    """A `Session` whose methods are awaited."""
+
+    def __init__(self, pool: AsyncPool, name: str, functions: Functions = ()) -> None:
+        self._pool = pool
+        self.name = name
+        """Its name in the pool."""
+        self._functions = functions
+
+    async def run(
+        self,
+        job: str | Job,
+        /,
+        *,
+        on_event: Callable[[Event], object] | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Outcome:
+        """Runs a program in this session, and returns how it ended."""
+        submitted = self._pool._submit(
+            job,
+            options,
+            events=on_event is not None,
+            session=self.name,
+            functions=self._functions,
+        )
+        return await _run(submitted, on_event)
+
+    def submit(
+        self, job: str | Job, /, *, events: bool = False, **options: Unpack[JobOptions]
+    ) -> AsyncFuture[Outcome]:
+        """Submits a program that runs after those before it."""
+        return AsyncFuture(
+            self._pool._submit(
+                job, options, events=events, session=self.name, functions=self._functions
+            )
+        )
+
+    async def fork(self, name: str | None = None) -> AsyncSession:
+        """Opens another session that continues from this one's state."""
+        name = name or new_name()
+        await self._act({"fork": {"to": name}})
+        return AsyncSession(self._pool, name, self._functions)
+
+    async def checkpoint(self, name: str | None = None) -> str:
+        """Captures the state, and returns the name to `restore` it by."""
+        name = name or new_name()
+        await self._act({"checkpoint": {"checkpoint": name}})
+        return name
+
+    async def restore(self, checkpoint: str) -> None:
+        """Makes the state what it was at a checkpoint of this session."""
+        await self._act({"restore": {"checkpoint": checkpoint}})
+
+    async def reset(self) -> None:
+        """Makes the state that of a fresh session."""
+        await self._act("reset")
+
+    async def save(self) -> bytes:
+        """Returns the state as bytes for `AsyncPool.revive`."""
+        _, attachments = await self._act("save")
+        return bytes(attachments[0])
+
+    async def workspace(self) -> dict[str, bytes]:
+        """Returns its files, by their paths in the working directory."""
+        places, attachments = await self._act("workspace")
+        return {path: bytes(attachments[place]) for path, place in places.items()}
+
+    async def close(self) -> None:
+        """Closes it once its jobs have ended, and drops its state and its checkpoints."""
+        await self._act("close")
+
+    async def _act(self, action: Action) -> tuple[Any, Any]:
+        message = {"type": "session", "session": self.name, "action": action}
+        return await self._pool.request(message)
+
+    async def __aenter__(self) -> AsyncSession:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if not self._pool._pool.is_closed:
+            await self.close()
+
+    def __repr__(self) -> str:
+        return f"<AsyncSession {self.name}>"
+
+
+async def _run(
+    future: Future[Outcome], on_event: Callable[[Event], object] | None
+) -> Outcome:
+    if on_event is not None:
+        try:
+            async for event in AsyncFuture(future).events():
+                on_event(event)
+        except BaseException:
+            future.cancel()
+            raise
+    return await wait_for(future)
+
+
+async def wait_until_done(future: futures.Future[Any]) -> None:
+    """Waits for an end, whatever it is."""
+    waker = Waker()
+    future.add_done_callback(lambda _: waker.wake())
+    while not future.done():
+        await waker.wait()
+

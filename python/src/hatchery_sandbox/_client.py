@@ -1,0 +1,363 @@
+"""One connection for many requests: sends them from any thread, and hands out the answers.
+
+A thread of its own reads. Whoever sends writes at once if there is room and the frame is short; what
+is left is written by another thread. So nobody who sends ever waits, the reading thread included,
+and no interrupt of the main thread can cut a frame in two: short writes are all or nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent import futures
+from typing import Any, Protocol
+
+from hatchery_sandbox._connection import Connection
+from hatchery_sandbox._errors import (
+    ConnectionLostError,
+    PoolClosedError,
+    PoolError,
+    StartError,
+    of_problem,
+)
+from hatchery_sandbox._frames import Frame, FrameError, FrameReader, Message, encode
+from hatchery_sandbox._process import ChildProcess
+
+logger = logging.getLogger("hatchery_sandbox")
+
+VERSION = 1
+"""The version of the format."""
+
+_ATOMIC_BYTES = 4096
+"""A write of so many bytes to a pipe is all or nothing (`PIPE_BUF`)."""
+
+
+class Handler(Protocol):
+    """Whoever made a request: gets what is said of it, in the reading thread. Exactly one of
+    `succeed` and `fail` comes, and it is the last."""
+
+    def happen(self, message: Message, attachments: Sequence[bytearray]) -> None:
+        """Something has happened in a job, or its program calls a function."""
+
+    def succeed(self, message: Message, attachments: Sequence[bytearray]) -> None:
+        """The answer has come."""
+
+    def fail(self, error: PoolError) -> None:
+        """There will be no answer."""
+
+
+class Request(futures.Future[tuple[Any, Sequence[bytearray]]]):
+    """A request other than for a job: ends with a value and attachments."""
+
+    def happen(self, message: Message, attachments: Sequence[bytearray]) -> None:
+        pass
+
+    def succeed(self, message: Message, attachments: Sequence[bytearray]) -> None:
+        if not self.cancelled():
+            self.set_result((message.get("value"), attachments))
+
+    def fail(self, error: PoolError) -> None:
+        if not self.cancelled():
+            self.set_exception(error)
+
+    def cancel(self) -> bool:
+        # What was sent takes effect whether or not anybody waits for the answer.
+        return False
+
+
+class Client:
+    """Speaks with one server. Starts to do so at once; `hello` ends when the server is ready."""
+
+    def __init__(self, connection: Connection, window: int) -> None:
+        self._connection = connection
+        self._window = window
+        self._lock = threading.Lock()
+        self._ids = itertools.count(1)
+        self._handlers: dict[int, Handler] = {}
+        self._under_way = 0
+        self._backlog: deque[tuple[int, bytes]] = deque()
+        self._unsent: deque[bytes | memoryview] = deque()
+        self._has_unsent = threading.Semaphore(0)
+        self._writer: threading.Thread | None = None
+        self._is_closing = False
+        self._calls: dict[int, Callable[[], object] | None] = {}
+        self.lost: PoolError | None = None
+        self.hello: futures.Future[Message] = futures.Future()
+        """The server's first message."""
+        self._reader = threading.Thread(target=self._read, name="hatchery-reader", daemon=True)
+        _clients.add(self)
+        with self._lock:
+            self._write(encode({"type": "hello", "version": VERSION}))
+        self._reader.start()
+
+    # What others do, in any thread.
+
+    def run(self, message: Message, attachments: Sequence[bytes], handler: Handler) -> int:
+        """Sends a job, and returns its id. While many are under way, it waits here for its turn.
+
+        Raises:
+            TypeError, ValueError: The message can't be sent.
+            PoolError: The connection has ended.
+        """
+        try:
+            number = message["id"] = next(self._ids)
+            frame = encode(message, attachments)
+            self._handlers[number] = handler
+            with self._lock:
+                if self.lost is not None:
+                    raise self.lost
+                if self._under_way >= self._window:
+                    self._backlog.append((number, frame))
+                else:
+                    self._under_way += 1
+                    self._write(frame)
+        except BaseException:
+            # Also an interrupt of the main thread: the job ends, as far as it was sent.
+            self._handlers.pop(message.get("id", 0), None)
+            handler.fail(self.lost or PoolError("the job wasn't sent"))
+            if self.lost is None:
+                self.command("cancel", message.get("id", 0))
+            raise
+        return number
+
+    def request(self, message: Message, attachments: Sequence[bytes] = ()) -> Request:
+        """Sends a request other than for a job."""
+        request, number = Request(), next(self._ids)
+        frame = encode({**message, "id": number}, attachments)
+        try:
+            self._handlers[number] = request
+            with self._lock:
+                if self.lost is not None:
+                    raise self.lost
+                self._write(frame)
+        except BaseException:
+            self._handlers.pop(number, None)
+            raise
+        return request
+
+    def command(self, command: str, number: int) -> None:
+        """Sends `interrupt`, `cancel` or `stop` for a job."""
+        with self._lock:
+            for place, (waiting, _) in enumerate(self._backlog):
+                if waiting == number:
+                    # The server hasn't heard of it.
+                    if command != "interrupt":
+                        del self._backlog[place]
+                        self._handlers.pop(number, None)
+                    return
+            if self.lost is None:
+                self._write(encode({"type": command, "id": number}))
+
+    def close(self) -> None:
+        """Ends the connection and with it everything that runs; waits until it has ended."""
+        with self._lock:
+            self._is_closing = True
+            self._connection.end()
+        if threading.current_thread() is not self._reader:
+            self._reader.join()
+
+    def under_way(self) -> list[futures.Future[Any]]:
+        """Returns what somebody may wait for."""
+        handlers = [h for h in list(self._handlers.values()) if isinstance(h, futures.Future)]
+        return [handler for handler in handlers if not handler.done()]
+
+    def wait(self) -> None:
+        """Waits until nothing is under way."""
+        # Callbacks may submit further jobs.
+        while under_way := self.under_way():
+            futures.wait(under_way)
+
+    def disturb(self) -> None:
+        """Makes the server end; for finalizers, which must not wait or lock."""
+        self._connection.disturb()
+
+    def forget(self) -> None:
+        """Makes this client of the parent process unusable in a forked child."""
+        self._lock = threading.Lock()
+        self.lost = PoolClosedError("this pool's server belongs to the process that forked this one")
+        self._connection.forget()
+
+    # Writing; the lock is held.
+
+    def _write(self, frame: bytes) -> None:
+        if not self._unsent and len(frame) <= _ATOMIC_BYTES:
+            try:
+                written = self._connection.write(frame)
+            except BlockingIOError:
+                written = 0
+            except OSError:
+                return  # the reading thread finds out why
+            if written == len(frame):
+                return
+            self._unsent.append(memoryview(frame)[written:])
+        else:
+            self._unsent.append(frame)
+        if self._writer is None:
+            self._writer = threading.Thread(
+                target=self._write_all, name="hatchery-writer", daemon=True
+            )
+            self._writer.start()
+        self._has_unsent.release()
+
+    def _write_all(self) -> None:
+        """Writes what others couldn't; a thread of its own."""
+        while True:
+            self._has_unsent.acquire()
+            if self.lost is not None:
+                return
+            while self._write_next():
+                self._connection.wait_for_room()
+
+    def _write_next(self) -> bool:
+        """Writes from what is unsent while there is room; returns whether something is left."""
+        with self._lock:
+            while self._unsent and self.lost is None and not self._is_closing:
+                frame = self._unsent[0]
+                try:
+                    written = self._connection.write(frame)
+                except BlockingIOError:
+                    return True
+                except OSError:
+                    return False
+                if written == len(frame):
+                    self._unsent.popleft()
+                else:
+                    self._unsent[0] = memoryview(frame)[written:]
+        return False
+
+    # Reading, in the reading thread.
+
+    def _read(self) -> None:
+        reader = FrameReader(self._connection.descriptor)
+        why = ""
+        try:
+            while frames := reader.read():
+                ended = sum(self._take(frame) for frame in frames)
+                if ended:
+                    self._refill(ended)
+        except (FrameError, OSError) as error:
+            why = str(error)
+        except BaseException as error:
+            logger.exception("reading from the server failed")
+            why = repr(error)
+        self._lose(why)
+
+    def _take(self, frame: Frame) -> bool:
+        """Hands a frame to whom it is for; returns whether it is the end of a job."""
+        message, attachments = frame
+        kind = message["type"]
+        try:
+            if kind == "outcome":
+                handler = self._handlers.pop(message["id"], None)
+                if handler is not None:
+                    handler.succeed(message, attachments)
+                return True
+            if kind in ("event", "call"):
+                handler = self._handlers.get(message["id"])
+                if handler is not None:
+                    handler.happen(message, attachments)
+            elif kind == "done":
+                handler = self._handlers.pop(message["id"], None)
+                if handler is not None:
+                    handler.succeed(message, attachments)
+            elif kind == "refused":
+                return self._refuse(message)
+            elif kind == "call_dropped":
+                if cancel := self._calls.pop(message["call"], None):
+                    cancel()
+            elif kind == "hello":
+                if isinstance(self._connection, ChildProcess):
+                    self._connection.is_ready()
+                self.hello.set_result(message)
+        except Exception:
+            logger.exception("an answer of the server couldn't be handled")
+        return False
+
+    def _refuse(self, message: Message) -> bool:
+        error = of_problem(message["problem"])
+        number = message.get("id")
+        if number is None:
+            logger.error("the server refused a message: %s", error)
+            return False
+        handler = self._handlers.pop(number, None)
+        if handler is not None:
+            handler.fail(error)
+        return not isinstance(handler, Request)
+
+    def _refill(self, ended: int) -> None:
+        with self._lock:
+            self._under_way -= ended
+            if not self._backlog:
+                return
+            frames = []
+            while self._backlog and self._under_way < self._window:
+                frames.append(self._backlog.popleft()[1])
+                self._under_way += 1
+            # Together, as long as a write is all or nothing.
+            batch = b""
+            for frame in frames:
+                if batch and len(batch) + len(frame) > _ATOMIC_BYTES:
+                    self._write(batch)
+                    batch = b""
+                batch += frame
+            self._write(batch)
+
+    def answer(self, call: int, answer: Message) -> None:
+        """Answers a call of a function."""
+        self._calls.pop(call, None)
+        frame = encode({"type": "answer", "call": call, **answer})
+        with self._lock:
+            if self.lost is None:
+                self._write(frame)
+
+    def called(self, call: int, cancel: Callable[[], object] | None) -> None:
+        """Remembers what cancels a call that is under way."""
+        if cancel is not None:
+            self._calls[call] = cancel
+
+    def _lose(self, why: str) -> None:
+        """Fails whatever is under way, once the connection has ended."""
+        said = self._connection.close()
+        said = f"{said} ({why})" if why else said
+        is_started = self.hello.done()
+        lost: PoolError
+        with self._lock:
+            if self._is_closing:
+                lost = PoolClosedError("the pool was closed")
+            elif is_started:
+                lost = ConnectionLostError(said)
+            else:
+                lost = StartError(f"the pool couldn't be started: {said}")
+            self.lost = lost
+            self._backlog.clear()
+            self._unsent.clear()
+            handlers, self._handlers = self._handlers, {}
+        self._has_unsent.release()
+        if not is_started:
+            self.hello.set_exception(lost)
+        for cancel in list(self._calls.values()):
+            if cancel is not None:
+                cancel()
+        for handler in handlers.values():
+            try:
+                handler.fail(lost)
+            except Exception:
+                logger.exception("a job's end couldn't be told")
+
+
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for client in list(_clients):
+        client.forget()
+    _clients.clear()
+
+
+# A child that held the other end open would keep the server from noticing its client's end.
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,143 @@
+"""Functions in sandboxes, by the interface of `concurrent.futures`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent import futures
+from typing import Any, ParamSpec, TypeVar
+
+from hatchery_sandbox import _source
+from hatchery_sandbox._errors import UnsupportedValueError
+from hatchery_sandbox._future import Future
+from hatchery_sandbox._job import Job
+from hatchery_sandbox._outcome import Outcome
+from hatchery_sandbox._pool import Pool
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_JSON = (str, int, float, bool, type(None))
+
+
+class Executor(futures.Executor):
+    """Calls functions in sandboxes: in place of a `ProcessPoolExecutor`, for what isn't trusted.
+
+    ```
+    with Executor(preload=["numpy"]) as executor:
+        print(executor.submit(math.gcd, 12, 18).result())
+    ```
+
+    A function of the standard library, or of a module that is preloaded, is sent by name, any other
+    one as its source, with the functions, imports and constants of its module that it uses. Methods,
+    lambdas, closures and decorated functions are refused with the reason. Arguments and results are
+    JSON (tuples become lists), bytes, arrays and frames. Nothing is pickled.
+
+    What a function raises is a `ProgramRaisedError`; see the three families of `HatcheryError`.
+    """
+
+    def __init__(self, pool: Pool | None = None, /, **options: Any) -> None:
+        """
+        Args:
+            pool: The pool to use, which stays open. Default: one of its own.
+            options: Those of `Pool`, for a pool of its own.
+        """
+        if pool is not None and options:
+            raise TypeError("give the options to the pool, or no pool")
+        self._pool = Pool(**options) if pool is None else pool
+        self._owns_pool = pool is None
+        self._lock = threading.Lock()
+        self._under_way: set[Future[Any]] = set()
+        self._is_shut_down = False
+        self._modules: frozenset[str] | None = None
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Calls a function in a sandbox.
+
+        Raises:
+            TypeError: The function can't be sent; the text says why and what to do.
+            RuntimeError: The executor was shut down.
+            PoolError: The pool can't be started or reached.
+        """
+        if self._is_shut_down:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        future: Future[T] = self._pool._submit(_value, self._job(fn, args, kwargs), {})
+        with self._lock:
+            self._under_way.add(future)
+        future.add_done_callback(self._forget)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Takes no more calls, and ends the pool if it is its own.
+
+        Args:
+            wait: Whether to wait for the calls that are under way. Without, they go on, and the pool
+                ends after the last.
+            cancel_futures: Whether calls that are under way are cancelled, also those that run.
+        """
+        self._is_shut_down = True
+        with self._lock:
+            under_way = set(self._under_way)
+        if cancel_futures:
+            for future in under_way:
+                future.cancel()
+        if wait:
+            futures.wait(under_way)
+        self._end()
+
+    def _forget(self, future: futures.Future[Any]) -> None:
+        with self._lock:
+            self._under_way.discard(future)
+        if self._is_shut_down:
+            self._end()
+
+    def _end(self) -> None:
+        with self._lock:
+            is_over = not self._under_way
+        if is_over and self._owns_pool:
+            self._pool.close()
+
+    def _job(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job:
+        name = _source.importable_name(fn, self._importable())
+        if name is not None and all(map(_is_plain, (*args, *kwargs.values()))):
+            return Job.call(name, *args, **kwargs)
+        if name is None:
+            function = _source.check(fn)
+            program, called = _source.source_of(function), function.__name__
+        else:
+            module, _, called = name.partition(":")
+            program = f"from {module} import {called}"
+        variables = {f"hatchery_{at}": value for at, value in enumerate(args)}
+        variables |= {f"hatchery_{key}": value for key, value in kwargs.items()}
+        given = [f"hatchery_{at}" for at in range(len(args))]
+        given += [f"{key}=hatchery_{key}" for key in kwargs]
+        return Job(f"{program}\n{called}({', '.join(given)})", variables=variables)
+
+    def _importable(self) -> frozenset[str]:
+        if self._modules is None:
+            self._modules = frozenset(name.partition(".")[0] for name in self._pool.preload)
+        return self._modules
+
+
+def _is_plain(value: object) -> bool:
+    """Whether JSON can hold a value, as far as a glance tells."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    return type(value) in _JSON
+
+
+def _value(outcome: Outcome) -> Any:
+    outcome.raise_for_status()
+    if outcome.status != "completed":
+        outcome_text = f"the function left with the code {outcome.exit_code}"
+        raise UnsupportedValueError(outcome_text)
+    if not outcome.has_value:
+        raise UnsupportedValueError(
+            f"the function returned {outcome.repr:.200}, which can't be passed; return what JSON can "
+            "hold, bytes, an array or a frame"
+        )
+    return outcome.value
+
+

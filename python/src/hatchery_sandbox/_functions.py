@@ -1,0 +1,198 @@
+"""Functions of this process that programs call: `from hatchery import host`."""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Union
+
+from hatchery_sandbox import _threads
+from hatchery_sandbox._errors import HostError
+from hatchery_sandbox._frames import Message, to_json
+
+logger = logging.getLogger("hatchery_sandbox")
+
+StartCoroutine = Callable[[Coroutine[Any, Any, None]], Callable[[], object]]
+"""Runs a coroutine somewhere, and returns what cancels it."""
+
+Answer = Callable[[Message], None]
+"""Takes the `value` or the `error` of a call."""
+
+
+@dataclass(frozen=True)
+class HostFunction:
+    """A function with more than its signature says.
+
+    A plain callable is enough where this isn't needed: its name, its parameters with their types
+    and defaults, and its docstring are taken over. Arguments and results are JSON.
+    """
+
+    function: Callable[..., Any]
+    """A plain function, which runs in a thread, or an async one."""
+    name: str | None = None
+    """What programs call it. Default: its own name."""
+    timeout: float | None = None
+    """Seconds after which a call raises `TimeoutError` in the program. Default: none."""
+    raises: tuple[type[Exception], ...] = ()
+    """Exceptions that the program may see, with their texts. Of others it learns only that there
+    was one, because texts of exceptions can hold what isn't for it. `HostError` is always seen."""
+
+
+Lent = Union[Callable[..., Any], HostFunction]
+"""A function that can be lent to programs."""
+
+Functions = Union[Iterable[Lent], Mapping[str, Lent]]
+"""Functions that are lent to programs, optionally by the names that programs call them."""
+
+
+class FunctionSet:
+    """The functions that one job can call."""
+
+    def __init__(
+        self, functions: Functions, start_coroutine: StartCoroutine = _threads.start_coroutine
+    ) -> None:
+        named = functions.items() if isinstance(functions, Mapping) else ((None, f) for f in functions)
+        lent = [_Described(name, function) for name, function in named]
+        self._by_name = {function.name: function for function in lent}
+        if len(self._by_name) < len(lent):
+            raise ValueError("two functions have the same name; give names by a dictionary")
+        self._start_coroutine = start_coroutine
+        self.descriptions = [function.description for function in lent]
+
+    def merged(self, other: FunctionSet) -> FunctionSet:
+        """Returns a set with these functions and others, of which the others go first."""
+        merged = FunctionSet((), other._start_coroutine)
+        merged._by_name = {**self._by_name, **other._by_name}
+        merged.descriptions = [function.description for function in merged._by_name.values()]
+        return merged
+
+    def call(
+        self, name: str, arguments: Message, answer: Answer, context: contextvars.Context
+    ) -> Callable[[], object] | None:
+        """Calls a function in a thread or on a loop, and returns what cancels it, if anything."""
+        function = self._by_name.get(name)
+        if function is None:
+            answer(_error("AttributeError", f"there is no function `{name}`"))
+            return None
+        # What the function changes in its context is for itself.
+        context = context.copy()
+        if function.is_async:
+            return context.run(self._start_coroutine, function.call_async(arguments, answer))
+        _threads.start_thread(lambda: context.run(function.call, arguments, answer))
+        return None
+
+
+class _Described:
+    """A function and how programs are told of it."""
+
+    def __init__(self, name: str | None, lent: Lent) -> None:
+        host = lent if isinstance(lent, HostFunction) else HostFunction(lent)
+        if not callable(host.function):
+            raise TypeError(f"a host function must be callable, not {host.function!r}")
+        self.name = str(name or host.name or getattr(host.function, "__name__", ""))
+        if not self.name.isidentifier():
+            raise ValueError(
+                f"`{self.name}` can't be called by name; give one: HostFunction(…, name='…')"
+            )
+        self._function = host.function
+        self._raises = host.raises
+        call = getattr(host.function, "__call__", None)
+        self.is_async = inspect.iscoroutinefunction(host.function) or (
+            inspect.iscoroutinefunction(call)
+        )
+        self._leading, parameters, returns = _parameters(self.name, host.function)
+        self.description: Message = {"name": self.name, "returns": returns}
+        if parameters is not None:
+            self.description["parameters"] = parameters
+        if doc := inspect.getdoc(host.function):
+            self.description["doc"] = doc
+        if host.timeout is not None:
+            self.description["timeout"] = host.timeout
+
+    def call(self, arguments: Message, answer: Answer) -> None:
+        try:
+            leading = [arguments.pop(name) for name in self._leading]
+            result = _value(self._function(*leading, **arguments))
+        except Exception as error:
+            result = self._raised(error)
+        answer(result)
+
+    async def call_async(self, arguments: Message, answer: Answer) -> None:
+        try:
+            leading = [arguments.pop(name) for name in self._leading]
+            result = _value(await self._function(*leading, **arguments))
+        except Exception as error:
+            result = self._raised(error)
+        answer(result)
+
+    def _raised(self, error: Exception) -> Message:
+        if isinstance(error, HostError):
+            return _error(error.kind, error.message)
+        if isinstance(error, self._raises):
+            is_plain = len(error.args) == 1 and isinstance(error.args[0], str)
+            return _error(type(error).__name__, error.args[0] if is_plain else str(error))
+        logger.error("the host function %s failed", self.name, exc_info=error)
+        return _error("RuntimeError", f"the host function {self.name} failed")
+
+
+def _value(value: object) -> Message:
+    to_json(value)  # raises here, where the function can be blamed
+    return {"value": value}
+
+
+def _error(kind: str, message: str) -> Message:
+    return {"error": {"type": kind, "message": message}}
+
+
+def _parameters(
+    name: str, function: Callable[..., Any]
+) -> tuple[list[str], list[Message] | None, str]:
+    """Returns the names of positional-only parameters, the parameters as programs are told of
+    them, and the type of the result."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return [], None, ""
+    parameters: list[Message] | None = []
+    leading = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise TypeError(
+                f"`{name}` takes `*{parameter.name}`, but programs pass arguments by name; give it "
+                "a parameter that is a list"
+            )
+        if parameter.kind is parameter.VAR_KEYWORD:
+            parameters = None
+            continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            leading.append(parameter.name)
+        if parameters is not None:
+            parameters.append(_parameter(name, parameter))
+    return leading, parameters, _hint(signature.return_annotation, signature.empty)
+
+
+def _parameter(name: str, parameter: inspect.Parameter) -> Message:
+    described: Message = {"name": parameter.name}
+    if hint := _hint(parameter.annotation, parameter.empty):
+        described["hint"] = hint
+    if parameter.default is not parameter.empty:
+        try:
+            to_json(parameter.default)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"the default of `{parameter.name}` of `{name}` can't be told to programs: {error}; "
+                "use None, a text or a number"
+            ) from None
+        described["default"] = parameter.default
+    return described
+
+
+def _hint(annotation: object, empty: object) -> str:
+    if annotation is empty:
+        return ""
+    if isinstance(annotation, str):
+        return annotation
+    return inspect.formatannotation(annotation)

@@ -1,0 +1,109 @@
+"""Waiting on an event loop, asyncio's or trio's, for what happens in other threads."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from concurrent import futures
+from typing import Any, TypeVar
+
+from hatchery_sandbox._functions import StartCoroutine
+
+T = TypeVar("T")
+
+
+def _loop() -> asyncio.AbstractEventLoop | None:
+    """Returns asyncio's loop that runs this; `None` under trio."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    if trio := sys.modules.get("trio"):
+        try:
+            trio.lowlevel.current_trio_token()
+            return None
+        except RuntimeError:
+            pass
+    raise RuntimeError("there is no running event loop of asyncio or trio")
+
+
+class Waker:
+    """Wakes the task that has made it, from any thread."""
+
+    def __init__(self) -> None:
+        self._asyncio = _loop()
+        self._event: Any
+        if self._asyncio is None:
+            trio = sys.modules["trio"]
+            self._trio: Any = trio
+            self._event = trio.Event()
+            self._token = trio.lowlevel.current_trio_token()
+        else:
+            self._event = asyncio.Event()
+
+    def wake(self) -> None:
+        """Wakes the task, or keeps it from falling asleep next."""
+        try:
+            if self._asyncio is None:
+                self._token.run_sync_soon(self._set, idempotent=True)
+            else:
+                self._asyncio.call_soon_threadsafe(self._set)
+        except RuntimeError:
+            pass  # the loop has ended, and the task with it
+
+    def _set(self) -> None:
+        self._event.set()
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Waits until woken, or for so many seconds."""
+        if self._asyncio is None:
+            with self._trio.move_on_after(float("inf") if seconds is None else seconds):
+                await self._event.wait()
+            self._event = self._trio.Event()
+            return
+        try:
+            await asyncio.wait_for(self._event.wait(), seconds)
+        except asyncio.TimeoutError:
+            pass
+        self._event.clear()
+
+
+async def wait_for(future: futures.Future[T], cancel: bool = True) -> T:
+    """Returns the result of a future. If the task is cancelled, so is the future, unless others
+    wait for it, too (`cancel=False`)."""
+    if _loop() is not None:
+        waiting = asyncio.wrap_future(future)
+        return await (waiting if cancel else asyncio.shield(waiting))
+    waker = Waker()
+    future.add_done_callback(lambda _: waker.wake())
+    try:
+        while not future.done():
+            await waker.wait()
+    except BaseException:
+        if cancel:
+            future.cancel()
+        raise
+    return future.result()
+
+
+def start_coroutine() -> StartCoroutine:
+    """Returns what runs coroutines on the loop that runs this, for other threads."""
+    loop = _loop()
+    if loop is not None:
+        running = loop
+        return lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, running).cancel
+    trio: Any = sys.modules["trio"]
+    token = trio.lowlevel.current_trio_token()
+
+    def start(coroutine: Coroutine[Any, Any, None]) -> Callable[[], object]:
+        scope = trio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await coroutine
+
+        token.run_sync_soon(trio.lowlevel.spawn_system_task, run)
+        return lambda: token.run_sync_soon(scope.cancel)
+
+    return start

@@ -1,0 +1,134 @@
+"""A state that lives from job to job."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Union
+
+from hatchery_sandbox._events import Event
+from hatchery_sandbox._frames import Message
+from hatchery_sandbox._functions import Functions, FunctionSet
+from hatchery_sandbox._future import Future
+from hatchery_sandbox._job import Job, JobOptions
+from hatchery_sandbox._outcome import Outcome
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from hatchery_sandbox._pool import Pool
+
+Action = Union[str, Message]
+
+
+class Session:
+    """Keeps variables, modules, files and random numbers from job to job. Its jobs run one at a
+    time, in the order in which they were submitted.
+
+    ```
+    with pool.session() as session:
+        session.run("x = 42")
+        print(session.run("x * 2").value)
+    ```
+
+    It stays open until `close` or the end of its pool, wherever its state is meanwhile: there can
+    be thousands.
+    """
+
+    def __init__(self, pool: Pool, name: str, functions: Functions = ()) -> None:
+        self._pool = pool
+        self.name = name
+        """Its name in the pool."""
+        self._functions = FunctionSet(functions) if functions else None
+        self._lent = functions
+
+    def run(
+        self,
+        job: str | Job,
+        /,
+        *,
+        on_event: Callable[[Event], object] | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Outcome:
+        """Runs a program in this session, and returns how it ended; see `Pool.run`."""
+        return self._pool._run(
+            job, options, on_event, session=self.name, functions=self._functions
+        )
+
+    def submit(
+        self, job: str | Job, /, *, events: bool = False, **options: Unpack[JobOptions]
+    ) -> Future[Outcome]:
+        """Submits a program that runs after those before it; see `Pool.submit`."""
+        return self._pool._submit(
+            _same, job, options, events=events, session=self.name, functions=self._functions
+        )
+
+    def fork(self, name: str | None = None) -> Session:
+        """Opens another session that continues from this one's state.
+
+        Raises:
+            RefusedError: A job of this session waits or runs, or there is such a session.
+        """
+        name = name or new_name()
+        self._act({"fork": {"to": name}})
+        return Session(self._pool, name, self._lent)
+
+    def checkpoint(self, name: str | None = None) -> str:
+        """Captures the state, and returns the name to `restore` it by. An earlier checkpoint of
+        this name is dropped."""
+        name = name or new_name()
+        self._act({"checkpoint": {"checkpoint": name}})
+        return name
+
+    def restore(self, checkpoint: str) -> None:
+        """Makes the state what it was at a checkpoint of this session."""
+        self._act({"restore": {"checkpoint": checkpoint}})
+
+    def reset(self) -> None:
+        """Makes the state that of a fresh session."""
+        self._act("reset")
+
+    def save(self, path: str | os.PathLike[str] | None = None) -> bytes:
+        """Returns the state as bytes for `Pool.revive`, and writes them to a file if one is named.
+        They can be revived by this user, on this machine and with the same preloads."""
+        _, attachments = self._act("save")
+        state = bytes(attachments[0])
+        if path is not None:
+            with open(path, "wb") as file:
+                file.write(state)
+        return state
+
+    def workspace(self) -> dict[str, bytes]:
+        """Returns its files, by their paths in the working directory."""
+        places, attachments = self._act("workspace")
+        return {path: bytes(attachments[place]) for path, place in places.items()}
+
+    def close(self) -> None:
+        """Closes it once its jobs have ended, and drops its state and its checkpoints."""
+        self._act("close")
+
+    def _act(self, action: Action) -> tuple[Any, Any]:
+        return self._pool.request({"type": "session", "session": self.name, "action": action})
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._pool.is_closed:
+            self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a session can't be pickled; pass its pool and its name, and use attach")
+
+    def __repr__(self) -> str:
+        return f"<Session {self.name}>"
+
+
+def _same(outcome: Outcome) -> Outcome:
+    return outcome
+
+
+def new_name() -> str:
+    """Returns a name that no other session has."""
+    return uuid.uuid4().hex

@@ -1,0 +1,70 @@
+"""A tool of LangChain that runs Python in a sandbox.
+
+```
+from hatchery_sandbox.langchain import python_tool
+
+agent = create_agent(model, tools=[python_tool(pool)])
+```
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.tools import StructuredTool
+
+from hatchery_sandbox._async import AsyncPool, AsyncSession
+from hatchery_sandbox._outcome import Outcome
+from hatchery_sandbox._pool import Pool
+from hatchery_sandbox._session import Session
+
+_DESCRIPTION = (
+    "Runs a Python program in a sandbox and returns what it prints and the value of its last "
+    "expression. There is no network, and there are no files of the host."
+)
+
+
+def python_tool(
+    runner: Pool | Session | AsyncPool | AsyncSession, name: str = "run_python", **options: Any
+) -> StructuredTool:
+    """Returns a tool that runs programs.
+
+    Args:
+        runner: A pool, where each call starts fresh, or a session, whose variables stay.
+        name: What the model calls it.
+        options: Those of jobs, such as `timeout` in seconds.
+    """
+
+    if isinstance(runner, (AsyncPool, AsyncSession)):
+        waiting = runner
+
+        async def run_async(code: str) -> tuple[str, Outcome]:
+            outcome = await waiting.run(code, **options)
+            return text(outcome), outcome
+
+        return StructuredTool.from_function(
+            coroutine=run_async,
+            name=name,
+            description=_DESCRIPTION,
+            response_format="content_and_artifact",
+        )
+    plain = runner
+
+    def run(code: str) -> tuple[str, Outcome]:
+        outcome = plain.run(code, **options)
+        return text(outcome), outcome
+
+    return StructuredTool.from_function(
+        run, name=name, description=_DESCRIPTION, response_format="content_and_artifact"
+    )
+
+
+def text(outcome: Outcome) -> str:
+    """Returns an outcome in words, for a model."""
+    parts = [outcome.stdout, outcome.stderr]
+    if outcome.repr is not None:
+        parts.append(outcome.repr)
+    if not outcome.success:
+        exception = outcome.exception
+        parts.append(exception.traceback if exception else outcome.message or outcome.status)
+    return "\n".join(part.rstrip("\n") for part in parts if part) or "(no output)"

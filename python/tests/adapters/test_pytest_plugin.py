@@ -1,0 +1,15 @@
+"""The fixtures, in a pytest of their own."""
+
+import subprocess
+import sys
+
+
+def test_fixtures_give_sandboxes(tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "def test_a(sandbox):\n    assert sandbox.run('x = 1; x').value == 1\n"
+        "def test_b(sandbox):\n    assert sandbox.run('x').status == 'raised'\n"
+    )
+    # Where the wheel is installed, pytest knows the plugin by its entry point.
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "hatchery_sandbox.pytest_plugin"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr

@@ -1,0 +1,106 @@
+"""Pools of event loops."""
+
+import asyncio
+import threading
+
+import pytest
+
+from hatchery_sandbox import AsyncPool, Output, Started
+
+LOOPS = ["asyncio", "trio"]
+
+
+def run(loop, function):
+    if loop == "asyncio":
+        return asyncio.run(function())
+    return pytest.importorskip("trio").run(function)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_jobs_sessions_and_maps_are_awaited(loop):
+    async def main():
+        async with AsyncPool(workers=2) as pool:
+            assert (await pool.run("6 * 7")).value == 42
+            future = pool.submit("print('x')", events=True)
+            events = [event async for event in future.events()]
+            assert events[0] == Started() and Output("stdout", b"x\n") in events
+            assert (await future).stdout == "x\n"
+            outcomes = [o async for o in pool.map((f"{n}" for n in range(700)), ordered=True)]
+            assert [outcome.value for outcome in outcomes] == list(range(700))
+            async with await pool.session() as session:
+                await session.run("x = 1")
+                fork = await session.fork()
+                await fork.run("x = 2")
+                checkpoint = await session.checkpoint()
+                await session.run("x = 3")
+                await session.restore(checkpoint)
+                assert (await session.run("x")).value == 1
+                revived = await pool.revive(None, await fork.save())
+                assert (await revived.run("x")).value == 2
+                await session.run("open('f', 'w').write('y')")
+                assert await session.workspace() == {"f": b"y"}
+                await session.reset()
+                assert session.name in await pool.sessions()
+            seen = []
+            await pool.run("print(1)", on_event=seen.append)
+            assert seen[0] == Started()
+            assert "workers" in await pool.status()
+            late = pool.submit("import time; time.sleep(0.1); 5")
+        assert (await late).value == 5
+
+    run(loop, main)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_async_functions_run_on_the_callers_loop(loop):
+    async def main():
+        here = threading.get_ident()
+
+        async def who(name: str) -> list:
+            return [name, threading.get_ident() == here]
+
+        def thread() -> bool:
+            return threading.get_ident() != here
+
+        async with AsyncPool(workers=1, functions=[who]) as pool:
+            program = "from hatchery import host\n[host.who('a'), host.thread()]"
+            outcome = await pool.run(program, functions=[thread])
+            assert outcome.value == [["a", True], True]
+
+    run(loop, main)
+
+
+def test_cancelling_a_task_cancels_its_job():
+    async def main():
+        async with AsyncPool(workers=1) as pool:
+            task = asyncio.create_task(pool.run("while True: pass"))
+            started = pool.submit("1")  # waits for the first
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert (await started).value == 1
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(pool.run("while True: pass"), 0.2)
+            results = await asyncio.gather(*(pool.run(f"{n}") for n in range(100)))
+            assert [outcome.value for outcome in results] == list(range(100))
+
+    asyncio.run(main())
+
+
+def test_cancelling_a_trio_scope_cancels_its_job():
+    trio = pytest.importorskip("trio")
+
+    async def main():
+        async with AsyncPool(workers=1) as pool:
+            with trio.move_on_after(0.2) as scope:
+                await pool.run("while True: pass")
+            assert scope.cancelled_caught
+            assert (await pool.run("1")).value == 1
+
+    trio.run(main)
+
+
+def test_without_a_loop_it_says_so():
+    with pytest.raises(RuntimeError, match="loop"):
+        AsyncPool(workers=1).submit("1").__await__().send(None)

@@ -1,0 +1,307 @@
+"""Jobs and their outcomes."""
+
+import concurrent.futures
+import pickle
+import threading
+import time
+
+import pytest
+
+from hatchery_sandbox import (
+    Display,
+    FileChanged,
+    InvalidJobError,
+    Job,
+    LimitError,
+    Limits,
+    MemoryLimitError,
+    Output,
+    Pool,
+    PoolClosedError,
+    PoolError,
+    ProgramError,
+    ProgramExitedError,
+    ProgramRaisedError,
+    StartError,
+    Started,
+    TimeLimitError,
+)
+
+ENDLESS = "while True: pass"
+
+
+def test_a_program_has_a_value_and_output(pool):
+    outcome = pool.run("import sys; print('out'); print('err', file=sys.stderr); 6 * 7")
+    assert (outcome.value, outcome.repr) == (42, "42")
+    assert (outcome.stdout, outcome.stderr) == ("out\n", "err\n")
+    assert outcome.status == "completed" and outcome.success and outcome.passed
+    assert outcome.usage.wall_ms > 0
+    assert outcome.raise_for_status() is outcome
+
+
+def test_a_job_is_given_what_its_options_say(pool):
+    program = """
+import os, sys
+print(sys.argv[1:], os.environ["A"], sys.stdin.read(), open("in.txt").read(), n)
+open("out.bin", "wb").write(b"\\xff"); os.remove("in.txt")
+"""
+    outcome = pool.run(
+        program,
+        args=["x"],
+        env={"A": "b"},
+        stdin=b"typed",
+        files={"in.txt": "given", "dir/other": b"\xfe"},
+        variables={"n": 2**70},
+    )
+    assert outcome.stdout == f"['x'] b typed given {2**70}\n"
+    assert outcome.files["out.bin"].data == b"\xff"
+    assert outcome.files["in.txt"].change == "deleted"
+    without = pool.run("open('a', 'w').write('x')", contents=False)
+    assert without.files["a"].data is None and without.files["a"].size == 1
+
+
+def test_a_function_of_a_module_is_called(pool):
+    assert pool.run(Job.call("math:gcd", 12, 18)).value == 6
+    assert pool.run(Job.call("builtins:sorted", [2, 3], reverse=True)).value == [3, 2]
+    job = Job("x + y", variables={"x": 1})
+    assert pool.run(job.with_options(variables={"x": 2, "y": 3})).value == 5
+
+
+def test_a_seed_determines_the_run(pool):
+    program = "import random, time; [random.random(), time.time()]"
+    assert pool.run(program, seed=7).value == pool.run(program, seed=7).value
+    assert pool.run(program).value != pool.run(program).value
+
+
+def test_the_programs_doing_is_one_family(pool):
+    with pytest.raises(ProgramRaisedError, match="ZeroDivisionError") as raised:
+        pool.run("1/0").raise_for_status()
+    exception = raised.value.exception
+    assert (exception.type, exception.message) == ("ZeroDivisionError", "division by zero")
+    assert "Traceback" in exception.traceback
+    assert raised.value.outcome.status == "raised"
+    with pytest.raises(ProgramExitedError, match="code 3"):
+        pool.run("import sys; sys.exit(3)").raise_for_status()
+    assert not isinstance(raised.value, (LimitError, PoolError))
+    # An exception that says it is a timeout is the program's.
+    with pytest.raises(ProgramError):
+        pool.run("raise TimeoutError").raise_for_status()
+
+
+def test_limits_are_another(pool):
+    with pytest.raises(TimeLimitError, match="wall") as raised:
+        pool.run(ENDLESS, timeout=0.2).raise_for_status()
+    assert raised.value.limit == "wall" and raised.value.outcome.timed_out
+    assert not isinstance(raised.value, (ProgramError, PoolError, TimeoutError))
+    with pytest.raises(TimeLimitError, match="cpu"):
+        pool.run(ENDLESS, cpu_time=0.2).raise_for_status()
+    many = "[0] * 10**9"
+    outcome = pool.run(many, limits=Limits(memory=256 << 20))
+    if outcome.status == "limit":
+        with pytest.raises(MemoryLimitError):
+            outcome.raise_for_status()
+    else:
+        assert outcome.exception.type == "MemoryError"
+
+
+def test_ours_is_the_third(pool):
+    with pytest.raises(InvalidJobError, match="timeout") as raised:
+        pool.run("1", timeout=-1)
+    assert isinstance(raised.value, PoolError) and isinstance(raised.value, ValueError)
+    assert not isinstance(raised.value, (ProgramError, LimitError))
+    with pytest.raises(TypeError, match="no option `tiemout`"):
+        pool.run("1", tiemout=1)
+    with pytest.raises(TypeError):
+        pool.run(b"1")
+    with pytest.raises(ValueError, match="Unicode"):
+        pool.run("'\ud800'")
+    # Nothing of that has hurt the pool.
+    assert pool.run("1").value == 1
+
+
+def test_futures_are_those_of_the_standard_library(pool):
+    futures = [pool.submit(f"{number} ** 2") for number in range(50)]
+    done = list(concurrent.futures.as_completed(futures))
+    assert len(done) == 50
+    assert [future.result().value for future in futures] == [n**2 for n in range(50)]
+    _, waiting = concurrent.futures.wait(futures)
+    assert not waiting
+
+
+def test_a_running_job_is_cancelled_for_real(pool):
+    future = pool.submit(ENDLESS, events=True)
+    assert next(iter(future.events())) == Started()
+    assert future.cancel() and future.cancel()
+    with pytest.raises(concurrent.futures.CancelledError):
+        future.result()
+    deadline = time.monotonic() + 20
+    while pool.status()["counts"]["running"] if "counts" in pool.status() else False:
+        assert time.monotonic() < deadline
+    done = pool.submit("1")
+    done.result()
+    assert not done.cancel()
+
+
+def test_an_interrupt_is_a_keyboard_interrupt(pool):
+    program = """
+try:
+    print("begun", flush=True)
+    while True: pass
+except KeyboardInterrupt:
+    answer = "interrupted"
+answer
+"""
+    future = pool.submit(program, events=True)
+    for event in future.events():
+        if isinstance(event, Output):
+            future.interrupt()
+    assert future.result().value == "interrupted"
+    stopped = pool.submit(ENDLESS)
+    stopped.stop()
+    assert stopped.result().status == "cancelled"
+
+
+def test_events_tell_what_happens(pool):
+    program = "print('a'); display(1); open('f', 'w').close(); print('b')"
+    seen = []
+    outcome = pool.run(program, on_event=seen.append)
+    assert outcome.success
+    assert seen[0] == Started()
+    text = "".join(event.text for event in seen if isinstance(event, Output))
+    assert text == "a\nb\n"
+    assert any(isinstance(event, Display) for event in seen)
+    assert FileChanged("f", "created") in seen
+    future = pool.submit(program, events=True)
+    future.result()
+    assert list(future.events()) == list(future.events())
+    with pytest.raises(ValueError, match="events=True"):
+        pool.submit("1").events()
+
+
+def test_many_jobs_are_mapped(pool):
+    jobs = (f"{number} + 1" for number in range(2000))
+    outcomes = list(pool.map(jobs))
+    assert sorted((outcome.index, outcome.value) for outcome in outcomes) == [
+        (number, number + 1) for number in range(2000)
+    ]
+    slow_first = ["import time; time.sleep(0.3); 0", *(str(number) for number in range(1, 100))]
+    assert [outcome.value for outcome in pool.map(slow_first, ordered=True)] == list(range(100))
+    given = pool.map([Job("x", variables={"x": 1}), "y"], ordered=True, variables={"y": 2})
+    assert next(given).status == "raised"
+
+
+def test_map_shows_progress_by_the_protocol_of_tqdm(pool):
+    class Bar:
+        def __init__(self, total):
+            self.total, self.done, self.closed = total, 0, False
+            bars.append(self)
+
+        def update(self, n=1):
+            self.done += n
+
+        def close(self):
+            self.closed = True
+
+    bars = []
+    list(pool.map(["1"] * 30, progress=Bar))
+    assert [(bar.total, bar.done, bar.closed) for bar in bars] == [(30, 30, True)]
+    list(pool.map(["1"] * 3, progress=True))
+
+
+def test_ending_a_map_cancels_its_jobs(pool):
+    outcomes = pool.map([*["1"] * 10, *[ENDLESS] * 10])
+    assert next(outcomes).value == 1
+    outcomes.close()
+    assert pool.run("2").value == 2
+
+
+def test_a_full_queue_is_tried_again_by_map():
+    with Pool(workers=1, queue=2) as pool:
+        jobs = ["import time; time.sleep(0.01); 1"] * 40
+        assert sum(outcome.value for outcome in pool.map(jobs)) == 40
+        # More than the server's queue holds wait here.
+        futures = [pool.submit(job) for job in jobs]
+        assert all(future.result().success for future in futures)
+
+
+def test_threads_share_a_pool(pool):
+    values = []
+
+    def run(number):
+        values.append([pool.run(f"{number} * {n}").value for n in range(20)])
+
+    threads = [threading.Thread(target=run, args=[number]) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(values) == [[number * n for n in range(20)] for number in range(8)]
+
+
+def test_large_programs_and_outputs_pass(pool):
+    text = "x" * 900_000
+    assert len(pool.run(f"'{text}'", limits=Limits(result=4 << 20)).value) == len(text)
+    futures = [pool.submit("len(data)", variables={"data": bytes(3 << 20)}) for _ in range(20)]
+    assert [future.result().value for future in futures] == [3 << 20] * 20
+
+
+def test_outcomes_are_pickled_as_data(pool):
+    outcome = pool.run("print('x'); b'raw'")
+    again = pickle.loads(pickle.dumps(outcome))
+    assert (again.value, again.stdout, repr(again)) == (b"raw", "x\n", repr(outcome))
+    error = pytest.raises(ProgramRaisedError, pool.run("1/0").raise_for_status).value
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error) and again.exception == error.exception
+
+
+def test_a_closed_pool_says_so():
+    pool = Pool(workers=1)
+    running = pool.submit(ENDLESS)
+    pool.close()
+    with pytest.raises(PoolClosedError):
+        running.result()
+    with pytest.raises(PoolClosedError):
+        pool.run("1")
+    pool.close()
+
+
+def test_leaving_a_pool_waits_for_its_jobs():
+    with Pool(workers=1) as pool:
+        futures = [pool.submit(f"import time; time.sleep(0.05); {n}") for n in range(5)]
+    assert [future.result().value for future in futures] == list(range(5))
+    with pytest.raises(KeyError), Pool(workers=1) as pool:
+        pool.submit(ENDLESS)
+        raise KeyError
+
+
+def test_a_pool_that_cannot_start_says_why(tmp_path):
+    with pytest.raises(StartError, match="no program|is not a program"):
+        Pool(binary=tmp_path / "none").start()
+    with pytest.raises(StartError, match="nosuchmodule"):
+        Pool(preload=["nosuchmodule"]).start()
+    with pytest.raises(StartError, match="code"):
+        Pool(binary="/bin/false").start()
+    with pytest.raises(StartError, match="hatchery serve --unix"):
+        Pool.connect(tmp_path / "none").run("1")
+
+
+def test_the_options_are_the_servers(tmp_path):
+    setup = tmp_path / "setup.py"
+    setup.write_text("answer = 42")
+    package = tmp_path / "shapes"
+    package.mkdir()
+    (package / "__init__.py").write_text("side = 3")
+    limits = Limits(cpu_time=5, memory=512 << 20, output=10, stop_at_output_limit=True)
+    with Pool(workers=(1, 2), queue=50, setup=setup, packages=[package], limits=limits) as pool:
+        assert pool.run("import shapes; answer + shapes.side").value == 45
+        assert pool.run("print('x' * 100)").limit.limit == "output"
+        assert pool.preload == []
+        assert "<Pool workers=(1, 2)" in repr(pool)
+
+
+def test_a_pool_drains():
+    pool = Pool(workers=1).start()
+    future = pool.submit("import time; time.sleep(0.2); 1")
+    pool.drain()
+    assert future.result().value == 1
+    assert pool.is_closed

@@ -1,0 +1,103 @@
+"""States that live from job to job."""
+
+import pickle
+
+import pytest
+
+from hatchery_sandbox import Pool, RefusedError
+
+
+def test_a_session_keeps_its_state(pool):
+    with pool.session() as session:
+        session.run("x = 42")
+        assert session.run("x * 2").value == 84
+        assert session.name in pool.sessions()
+        assert pool.run("'x' in globals()").value is False
+    assert session.name not in pool.sessions()
+
+
+def test_turns_run_in_their_order(pool):
+    with pool.session() as session:
+        session.run("order = []")
+        futures = [session.submit(f"order.append({n})") for n in range(30)]
+        assert all(future.result().success for future in futures)
+        assert session.run("order").value == list(range(30))
+
+
+def test_forks_and_checkpoints(pool):
+    with pool.session() as session, session.fork() as _:
+        session.run("x = 1")
+        with session.fork("other-" + session.name) as fork:
+            fork.run("x = 2")
+            assert (session.run("x").value, fork.run("x").value) == (1, 2)
+        checkpoint = session.checkpoint()
+        session.run("x = 3")
+        session.restore(checkpoint)
+        assert session.run("x").value == 1
+        session.reset()
+        assert session.run("x").status == "raised"
+
+
+def test_files_are_read_without_a_job(pool):
+    with pool.session() as session:
+        session.run("import os; os.mkdir('d'); open('d/a.bin', 'wb').write(bytes(3))")
+        assert session.workspace() == {"d/a.bin": bytes(3)}
+
+
+def test_a_saved_session_is_revived(pool, tmp_path):
+    path = tmp_path / "saved"
+    with pool.session() as session:
+        session.run("x = [1, 2]")
+        state = session.save(path)
+    assert path.read_bytes() == state
+    with pool.revive(None, path) as revived, pool.revive(None, state) as again:
+        assert revived.run("x").value == again.run("x").value == [1, 2]
+
+
+def test_an_interrupt_leaves_the_variables(pool):
+    with pool.session() as session:
+        session.run("x = 1")
+        future = session.submit("x = 2\nwhile True: pass", events=True)
+        next(iter(future.events()))
+        future.interrupt()
+        assert future.result().exception.type == "KeyboardInterrupt"
+        assert session.run("x").value in (1, 2)
+        running = session.submit("while True: pass")
+        assert running.cancel()
+        assert session.run("x").success
+
+
+def test_refusals_have_a_reason(pool):
+    with pool.session() as session:
+        with pytest.raises(RefusedError) as refused:
+            pool.session(session.name)
+        assert refused.value.reason == "session_exists"
+        assert pool.attach(session.name).run("1").value == 1
+    with pytest.raises(Exception, match="session"):
+        session.run("1")
+    with pytest.raises(TypeError, match="attach"):
+        pickle.dumps(session)
+
+
+def test_sessions_of_a_shared_server_are_found_by_name(tmp_path):
+    import subprocess
+
+    from hatchery_sandbox._process import find_binary
+
+    path = tmp_path / "socket"
+    command = [find_binary(), "serve", "--unix", str(path), "--workers", "1"]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        for line in server.stderr:
+            if "serving at" in line:
+                break
+        with Pool.connect(path) as first, Pool.connect(path) as second:
+            first.session("shared").run("x = 5")
+            assert second.attach("shared").run("x").value == 5
+            assert pickle.loads(pickle.dumps(second)) is second
+            big = bytes(5 << 20)
+            assert second.run("len(b)", variables={"b": big}).value == len(big)
+    finally:
+        server.terminate()
+        server.wait()
+        server.stderr.close()
