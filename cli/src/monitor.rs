@@ -73,7 +73,7 @@ impl Monitor {
                 Err(_) => pending().await,
             }
         };
-        let server = tokio::spawn(http::serve_from_start(listener, config, pool, pending()));
+        let server = tokio::spawn(http::serve_from_start([listener], config, pool, pending()));
         Ok(Self { address, started: Some(started), server })
     }
 

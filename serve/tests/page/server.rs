@@ -74,7 +74,7 @@ fn serve(pool: &Hatchery, mut config: HttpConfig) -> String {
     )
     .unwrap();
     let service = Service::new(pool.clone());
-    RUNTIME.spawn(serve::http::serve(listener, service, config, std::future::pending()));
+    RUNTIME.spawn(serve::http::serve([listener], service, config, std::future::pending()));
     format!("http://{address}/")
 }
 
