@@ -7,7 +7,7 @@ use axum::Router;
 use axum::http::header::CONTENT_SECURITY_POLICY;
 use axum::response::Html;
 use axum::routing::get;
-use hatchery::{Builder, Hatchery};
+use hatchery::{Builder, Hatchery, Limits};
 use serde_json::{Value, json};
 use serve::Service;
 use serve::http::{HttpConfig, Token};
@@ -19,8 +19,11 @@ pub(crate) const OPERATOR: &str = "secret-of-the-operator-0";
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
-/// The pool of most tests.
-pub(crate) static POOL: LazyLock<Hatchery> = LazyLock::new(|| start(|builder| builder));
+/// The pool of most tests. Its programs may write more than the page shows.
+pub(crate) static POOL: LazyLock<Hatchery> = LazyLock::new(|| {
+    let limits = Limits { output_bytes: 4 << 20, ..Limits::default() };
+    start(|builder| builder.limits(limits))
+});
 
 pub(crate) fn start(configure: impl FnOnce(Builder) -> Builder) -> Hatchery {
     RUNTIME.block_on(configure(Hatchery::builder().workers(2)).start()).unwrap()
