@@ -11,6 +11,7 @@ use crate::exit::Exit;
 mod args;
 mod claim;
 mod cmd;
+mod descriptors;
 mod displays;
 mod escapes;
 mod exit;

@@ -64,12 +64,16 @@ impl Monitor {
         let (started, starts) = oneshot::channel();
         let pool = async {
             match starts.await {
-                Ok(pool) => Started { service: Service::new(pool), routes: Default::default() },
+                Ok(pool) => Started {
+                    service: Service::new(pool),
+                    routes: Default::default(),
+                    packages: Vec::new(),
+                },
                 // The batch ends before its pool has started.
                 Err(_) => pending().await,
             }
         };
-        let server = tokio::spawn(http::serve_from_start(listener, config, pool, pending()));
+        let server = tokio::spawn(http::serve_from_start([listener], config, pool, pending()));
         Ok(Self { address, started: Some(started), server })
     }
 

@@ -20,6 +20,14 @@ mod bench;
 #[path = "all/containers.rs"]
 mod containers;
 
+/// Agents over HTTP: the conformance suite of MCP.
+#[path = "all/conformance.rs"]
+mod conformance;
+
+/// Many clients of `hatchery serve --http`: rewards, idle connections, and a killed server.
+#[path = "all/crowds.rs"]
+mod crowds;
+
 /// Cells of notebooks: displays, and their stand-in for IPython.
 #[path = "all/cells.rs"]
 mod cells;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use engine::Verdict;
 use hdrhistogram::Histogram;
-use pool::{JobId, WorkerId};
+use pool::{JobId, SessionId, WorkerId};
 
 use crate::status::{ErrorStatus, Latencies, Percentiles, ProgramErrorStatus};
 
@@ -57,6 +57,7 @@ struct Failure {
     at: Duration,
     job: Option<JobId>,
     worker: Option<WorkerId>,
+    session: Option<SessionId>,
     message: String,
 }
 
@@ -66,6 +67,7 @@ pub(crate) struct ProgramError {
     at: Duration,
     job: JobId,
     worker: Option<WorkerId>,
+    session: Option<SessionId>,
     tenant: Arc<str>,
     exception: String,
     message: String,
@@ -143,9 +145,10 @@ impl Measures {
         now: Duration,
         job: Option<JobId>,
         worker: Option<WorkerId>,
+        session: Option<SessionId>,
         message: String,
     ) {
-        push_last(&mut self.errors, Failure { at: now, job, worker, message });
+        push_last(&mut self.errors, Failure { at: now, job, worker, session, message });
     }
 
     /// Records an error that ended a program.
@@ -159,6 +162,7 @@ impl Measures {
             age: now.saturating_sub(failure.at),
             job: failure.job,
             worker: failure.worker,
+            session: failure.session,
             message: failure.message.clone(),
         };
         self.errors.iter().rev().map(to_status).collect()
@@ -170,6 +174,7 @@ impl Measures {
             age: now.saturating_sub(error.at),
             job: error.job,
             worker: error.worker,
+            session: error.session,
             tenant: error.tenant.to_string(),
             exception: error.exception.clone(),
             message: error.message.clone(),
@@ -185,6 +190,7 @@ impl ProgramError {
         at: Duration,
         job: JobId,
         worker: Option<WorkerId>,
+        session: Option<SessionId>,
         tenant: &Arc<str>,
     ) -> Option<Self> {
         let (exception, message) = match verdict {
@@ -202,7 +208,8 @@ impl ProgramError {
             _ => return None,
         };
         let exception = cut(exception, MOST_TYPE_BYTES);
-        Some(Self { at, job, worker, tenant: Arc::clone(tenant), exception, message })
+        let tenant = Arc::clone(tenant);
+        Some(Self { at, job, worker, session, tenant, exception, message })
     }
 }
 
@@ -341,20 +348,23 @@ mod tests {
         for number in 0..12 {
             let job = (number % 2 == 0).then_some(JobId(number));
             let (at, worker) = (Duration::from_secs(number), Some(WorkerId(number)));
-            measures.failed(at, job, worker, format!("failure {number}"));
+            let session = Some(SessionId(number));
+            measures.failed(at, job, worker, session, format!("failure {number}"));
         }
         let errors = measures.last_errors(Duration::from_secs(20));
         assert_eq!(errors.len(), ERROR_COUNT);
         let latest = &errors[0];
         assert_eq!((latest.age, latest.job), (Duration::from_secs(9), None));
         assert_eq!((&*latest.message, latest.worker), ("failure 11", Some(WorkerId(11))));
+        assert_eq!(latest.session, Some(SessionId(11)));
         assert_eq!((errors[9].job, errors[9].message.as_str()), (Some(JobId(2)), "failure 2"));
         assert!(measures.last_program_errors(Duration::from_secs(20)).is_empty());
     }
 
     fn error(verdict: Verdict, job: u64) -> Option<ProgramError> {
         let at = Duration::from_secs(job);
-        ProgramError::of(&verdict, at, JobId(job), Some(WorkerId(1)), &Arc::from("a"))
+        let (worker, session) = (Some(WorkerId(1)), Some(SessionId(2)));
+        ProgramError::of(&verdict, at, JobId(job), worker, session, &Arc::from("a"))
     }
 
     #[test]
@@ -373,6 +383,7 @@ mod tests {
             (Duration::from_secs(9), JobId(11), "a")
         );
         assert_eq!((&*latest.exception, &*latest.message), ("ValueError", "number 11"));
+        assert_eq!(latest.session, Some(SessionId(2)));
         assert!(measures.last_errors(Duration::from_secs(20)).is_empty());
     }
 

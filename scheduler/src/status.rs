@@ -229,6 +229,8 @@ pub struct ErrorStatus {
     pub job: Option<JobId>,
     /// The worker that failed or ran that job, if there was one.
     pub worker: Option<WorkerId>,
+    /// The session of that job, which may have been closed since.
+    pub session: Option<SessionId>,
     /// What failed.
     pub message: String,
 }
@@ -244,6 +246,8 @@ pub struct ProgramErrorStatus {
     pub job: JobId,
     /// The worker that ran it, if there was one.
     pub worker: Option<WorkerId>,
+    /// Its session, which may have been closed since.
+    pub session: Option<SessionId>,
     /// The job's tenant.
     pub tenant: String,
     /// The name of the exception's type, such as `ValueError`; `SystemExit` for a code, `tampered`

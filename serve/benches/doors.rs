@@ -28,7 +28,7 @@ async fn main() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("there are ports");
     let address = listener.local_addr().expect("it is bound");
     let web = serve::http::serve(
-        listener,
+        [listener],
         service.clone(),
         HttpConfig::new(),
         std::future::pending::<()>(),

@@ -12,6 +12,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use axum::Router;
+use hatchery::python::PackageInfo;
 use tokio::net::TcpListener;
 
 pub use config::{HttpConfig, Metrics};
@@ -35,6 +36,7 @@ mod failure;
 mod guard;
 mod idempotency;
 mod openapi;
+mod page;
 mod place;
 mod pool;
 mod query;
@@ -47,9 +49,9 @@ mod starting;
 mod token;
 mod watching;
 
-/// Serves a pool until `shutdown` is ready. No further connections are accepted from then on, and
-/// this returns once the present requests are answered; drain the pool to bring that about, or stop
-/// waiting to drop them.
+/// Serves a pool at one or more addresses until `shutdown` is ready. No further connections are
+/// accepted from then on, and this returns once the present requests are answered; drain the pool to
+/// bring that about, or stop waiting to drop them.
 ///
 /// ```no_run
 /// # async fn example(service: serve::Service) -> Result<(), Box<dyn std::error::Error>> {
@@ -57,22 +59,21 @@ mod watching;
 ///
 /// let listener = tokio::net::TcpListener::bind("127.0.0.1:8000").await?;
 /// let interrupted = async { drop(tokio::signal::ctrl_c().await) };
-/// http::serve(listener, service, HttpConfig::new(), interrupted).await?;
+/// http::serve([listener], service, HttpConfig::new(), interrupted).await?;
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # Errors
-/// The listener can be reached from other machines and there are no tokens, or two tokens are the
-/// same.
+/// A listener can be reached from other machines and there are no tokens, or two tokens are the same.
 pub async fn serve(
-    listener: TcpListener,
+    listeners: impl IntoIterator<Item = TcpListener>,
     service: Service,
     config: HttpConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), HttpError> {
-    let started = async { Started { service, routes: Router::new() } };
-    serve_from_start(listener, config, started, shutdown).await
+    let started = async { Started { service, routes: Router::new(), packages: Vec::new() } };
+    serve_from_start(listeners, config, started, shutdown).await
 }
 
 /// What is there once a pool has started.
@@ -82,6 +83,8 @@ pub struct Started {
     pub service: Service,
     /// Further routes, beside those of [`HttpConfig::routes`] and like them.
     pub routes: Router,
+    /// What programs can import, beside what [`HttpConfig::packages`] has.
+    pub packages: Vec<PackageInfo>,
 }
 
 /// Serves a pool that may still be starting, and is there once `started` is ready. Until then
@@ -90,13 +93,19 @@ pub struct Started {
 /// # Errors
 /// As with [`serve`], before anything is accepted.
 pub async fn serve_from_start(
-    listener: TcpListener,
+    listeners: impl IntoIterator<Item = TcpListener>,
     mut config: HttpConfig,
     started: impl Future<Output = Started>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), HttpError> {
-    let address = listener.local_addr().map_err(HttpError::Listener)?;
-    if config.tokens.is_empty() && !config.watching_only && !address.ip().is_loopback() {
+    let listeners: Vec<_> = listeners.into_iter().collect();
+    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>();
+    let addresses = addresses.map_err(HttpError::Listener)?;
+    let reached = addresses.iter().find(|address| !address.ip().is_loopback());
+    if let Some(&address) = reached
+        && config.tokens.is_empty()
+        && !config.watching_only
+    {
         return Err(HttpError::NoTokens { address });
     }
     token::check(&config.tokens)?;
@@ -107,17 +116,18 @@ pub async fn serve_from_start(
     };
     let (begin, front) = starting::front(&config);
     let beginning = async {
-        let Started { service, routes } = started.await;
+        let Started { service, routes, packages } = started.await;
         let routes_of = match config.watching_only {
             true => watching::router,
             false => routes::router,
         };
         config.routes = config.routes.merge(routes);
-        begin.send_replace(Some(routes_of(Arc::new(Door::new(service, config, address)))));
+        config.packages.extend(packages);
+        begin.send_replace(Some(routes_of(Arc::new(Door::new(service, config, addresses)))));
         pending::<()>().await;
     };
     tokio::select! {
-        () = connections::serve(listener, front, bounds, shutdown) => {}
+        () = connections::serve(listeners, front, bounds, shutdown) => {}
         () = beginning => {}
     }
     Ok(())

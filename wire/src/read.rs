@@ -1,9 +1,11 @@
 //! Reads a job from JSON, with errors that name the field, and checks one that was built otherwise.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
@@ -19,13 +21,47 @@ const SHOWN: usize = 40;
 const COUNT: &str = "a whole number";
 const BYTES: &str = "a whole number of bytes";
 
+/// An object that names each field once. Of two, whoever looked at the job before may have taken the
+/// other one.
+struct Fields(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Once)
+    }
+}
+
+struct Once;
+
+impl<'de> Visitor<'de> for Once {
+    type Value = Fields;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Fields, A::Error> {
+        let mut fields = Map::new();
+        while let Some((name, value)) = entries.next_entry::<String, Value>()? {
+            if fields.contains_key(&name) {
+                return Err(A::Error::custom(format!("`{}` is there twice", cut(&name))));
+            }
+            fields.insert(name, value);
+        }
+        Ok(Fields(fields))
+    }
+}
+
 impl Intake {
     /// Reads a job from the text of a JSON object.
     ///
     /// # Errors
-    /// The text isn't JSON, or the job is invalid, as for [`Self::job`].
+    /// The text isn't JSON, names a field twice, or the job is invalid, as for [`Self::job`].
     pub fn parse(&self, text: &[u8]) -> Result<Job, InvalidJob> {
-        self.job(serde_json::from_slice(text)?)
+        match text.trim_ascii_start().first() {
+            Some(b'{') => self.job(serde_json::from_slice::<Fields>(text)?.0.into()),
+            _ => self.job(serde_json::from_slice(text)?),
+        }
     }
 
     /// Reads a job from a JSON object.

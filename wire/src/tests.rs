@@ -242,6 +242,21 @@ fn a_field_that_is_not_taken_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_field_that_is_there_twice_is_refused() {
+    for (text, expected) in [
+        (r#"{ "code": "1", "code": "2" }"#, "`code` is there twice"),
+        (r#"{ "code": "1", "cod\u0065": "2" }"#, "`code` is there twice"),
+        (r#" [{ "code": "1" }]"#, "a job is a JSON object"),
+        ("", "this is not valid JSON"),
+    ] {
+        let error = Intake::TOOL.parse(text.as_bytes()).unwrap_err();
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        let shown = format!("{error}: {}", cause.unwrap_or_default());
+        assert!(shown.contains(expected), "{shown}");
+    }
+}
+
+#[test]
 fn an_unknown_field_is_named_with_those_that_are_known() {
     let job = json!({ "args": 5, "code": "", "cod": null });
     assert_eq!(

@@ -10,6 +10,9 @@ use super::batch::{parse_queue, parse_workers};
 use super::image::ImageArguments;
 use super::limits::LimitArguments;
 
+/// More descriptors than a process gets by default.
+const MOST_CONNECTIONS: usize = 1 << 20;
+
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("ways").required(true).multiple(true))]
 pub(crate) struct ServeArguments {
@@ -23,9 +26,10 @@ pub(crate) struct ServeArguments {
     pub(crate) unix: Option<PathBuf>,
 
     /// Serve HTTP at this address, such as 127.0.0.1:8000; port 0 picks a free port. Also serves
-    /// agents at `/mcp`, and clients of SandboxFusion, E2B's code interpreter and Piston.
+    /// agents at `/mcp`, and clients of SandboxFusion, E2B's code interpreter and Piston. Can be
+    /// repeated.
     #[arg(long, value_name = "ADDR", group = "ways")]
-    pub(crate) http: Option<String>,
+    pub(crate) http: Vec<String>,
 
     /// Read the tokens that HTTP requests need: a line for each, with the token, a blank and its
     /// tenant, or the token of an administrator alone. Without it only this machine is served.
@@ -41,6 +45,11 @@ pub(crate) struct ServeArguments {
     /// `https://grafana.example`. Can be repeated.
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     pub(crate) origin: Vec<String>,
+
+    /// The most HTTP connections at once. A further one takes the place of the one that has been idle
+    /// longest, and waits if none is idle. Default: 1024.
+    #[arg(long, value_name = "N", requires = "http", value_parser = parse_connections)]
+    pub(crate) connections: Option<usize>,
 
     /// Number of programs that run at once, or `MIN..MAX` to follow the load. Default: the number
     /// of CPUs.
@@ -61,4 +70,10 @@ pub(crate) struct ServeArguments {
 
     #[command(flatten)]
     pub(crate) limits: LimitArguments,
+}
+
+/// Reads a number of connections.
+fn parse_connections(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=MOST_CONNECTIONS).contains(count));
+    count.ok_or_else(|| format!("give a number from 1 to {MOST_CONNECTIONS}"))
 }

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::args::ServeArguments;
 use crate::exit::{Exit, UsageError};
-use crate::{monitor, progress, signals, terminal};
+use crate::{descriptors, monitor, progress, signals, terminal};
 
 /// How long clients of HTTP may take to read the answers to what the pool has finished.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -39,9 +39,9 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
             Some(bound.with_context(|| UsageError("can't serve `--unix`".to_owned()))?)
         }
     };
-    let mut web = match &arguments.http {
-        None => None,
-        Some(address) => Some(Web::open(address, &arguments).await?),
+    let mut web = match arguments.http.is_empty() {
+        true => None,
+        false => Some(Web::open(&arguments).await?),
     };
     let (service, packages) = {
         let starting = start(builder(&arguments)?, web.is_some());
@@ -125,7 +125,7 @@ async fn start(
 
 /// A server of HTTP, which begins before its pool.
 struct Web {
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
     /// Where the pool is awaited; `None` once it is there.
     begin: Option<oneshot::Sender<(Service, Vec<PackageInfo>)>>,
     /// Whether the pool has passed its self-test.
@@ -136,52 +136,53 @@ struct Web {
 }
 
 impl Web {
-    async fn open(address: &str, arguments: &ServeArguments) -> anyhow::Result<Self> {
-        let unusable = || {
-            UsageError(format!(
-                "can't serve HTTP at `{address}` (give `--http` an address of this machine with a \
-                 free port, such as 127.0.0.1:8000, or port 0 for any)"
-            ))
-        };
-        let listener = TcpListener::bind(address).await.with_context(unusable)?;
+    async fn open(arguments: &ServeArguments) -> anyhow::Result<Self> {
         let tokens = match &arguments.token_file {
             None => Vec::new(),
             Some(path) => read_tokens(path)?,
         };
-        let local = listener.local_addr()?;
-        if tokens.is_empty() && !local.ip().is_loopback() {
-            return Err(UsageError(format!(
-                "other machines could reach `{address}`: give tokens with `--token-file`, or an \
-                 address of this machine alone with `--http 127.0.0.1:8000`"
-            ))
-            .into());
+        let mut listeners = Vec::with_capacity(arguments.http.len());
+        for address in &arguments.http {
+            listeners.push(listen(address, !tokens.is_empty()).await?);
         }
+        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
         let (ready, is_ready) = watch::channel(false);
         let mut config = HttpConfig::new();
         config.tokens = tokens;
         config.hosts.clone_from(&arguments.host_name);
         config.origins.clone_from(&arguments.origin);
+        let wanted = arguments.connections.unwrap_or(config.connections);
+        config.connections = descriptors::room_for(wanted);
+        if arguments.connections.is_some() && config.connections < wanted {
+            return Err(UsageError(format!(
+                "can't have {wanted} connections: this process may only have files and sockets \
+                 open for {} (raise the limit, `ulimit -Hn`, or give that number to \
+                 `--connections`)",
+                config.connections
+            ))
+            .into());
+        }
         config.metrics = monitor::metrics_page()?;
         config.ready = Some(is_ready);
         let (begin, begins) = oneshot::channel();
         let (stop, mut stopped) = watch::channel(false);
         let (hosts, body_bytes) = (config.hosts.clone(), config.body_bytes);
         let started = async move {
-            let (service, packages): (Service, _) = match begins.await {
+            let (service, packages): (Service, Vec<PackageInfo>) = match begins.await {
                 Ok(started) => started,
                 // The process ends before its pool has started.
                 Err(_) => pending().await,
             };
-            let agents = mcp::http(service.clone(), packages, hosts, body_bytes);
+            let agents = mcp::http(service.clone(), packages.clone(), hosts, body_bytes);
             let routes = facades::router(&service).route_service("/mcp", agents);
-            Started { service, routes }
+            Started { service, routes, packages }
         };
         let stop_wanted = async move {
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
-        let server = http::serve_from_start(listener, config, started, stop_wanted);
+        let server = http::serve_from_start(listeners, config, started, stop_wanted);
         let server = tokio::spawn(server);
-        Ok(Self { address: local, begin: Some(begin), ready, stop, server })
+        Ok(Self { addresses, begin: Some(begin), ready, stop, server })
     }
 
     /// Serves this pool.
@@ -189,7 +190,9 @@ impl Web {
         if let Some(begin) = self.begin.take() {
             // Fails if the server has ended, which `ended` reports.
             let _ = begin.send((service.clone(), packages));
-            terminal::note(format_args!("serving HTTP at http://{}", self.address));
+            for address in &self.addresses {
+                terminal::note(format_args!("serving HTTP at http://{address}"));
+            }
         }
     }
 
@@ -220,6 +223,24 @@ impl Web {
             let _ = timeout(LAST_ANSWERS, self.server).await;
         }
     }
+}
+
+async fn listen(address: &str, has_tokens: bool) -> anyhow::Result<TcpListener> {
+    let unusable = || {
+        UsageError(format!(
+            "can't serve HTTP at `{address}` (give `--http` an address of this machine with a free \
+             port, such as 127.0.0.1:8000, or port 0 for any)"
+        ))
+    };
+    let listener = TcpListener::bind(address).await.with_context(unusable)?;
+    if !has_tokens && !listener.local_addr()?.ip().is_loopback() {
+        return Err(UsageError(format!(
+            "other machines could reach `{address}`: give tokens with `--token-file`, or an \
+             address of this machine alone with `--http 127.0.0.1:8000`"
+        ))
+        .into());
+    }
+    Ok(listener)
 }
 
 fn read_tokens(path: &Path) -> anyhow::Result<Vec<Token>> {

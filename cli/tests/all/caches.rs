@@ -41,8 +41,9 @@ fn another_machine_starts_with_what_this_one_compiled() {
     assert!(run(&["run", "-c", "1"]).status.success(), "the build is compiled");
     let packed = run(&["python", "precompile", module.to_str().unwrap()]);
     assert!(packed.status.success(), "{packed:?}");
-    let hash = text(&packed.stdout).lines().find_map(|line| line.strip_prefix("sha256   "));
-    let hash = hash.expect("it prints the hash").to_owned();
+    let printed = text(&packed.stdout);
+    let hash = printed.lines().find_map(|line| line.strip_prefix("sha256   "));
+    let hash = hash.expect("it prints the hash");
     // A machine that has fetched the build, and nothing else.
     let there = folder.path().join("cache");
     copy_fetched(&there);
@@ -53,8 +54,8 @@ fn another_machine_starts_with_what_this_one_compiled() {
     };
     let refused = install(&"0".repeat(64));
     assert_eq!(refused.status.code(), Some(125), "{refused:?}");
-    assert!(text(&refused.stderr).contains(&hash), "{refused:?}");
-    let installed = install(&hash);
+    assert!(text(&refused.stderr).contains(hash), "{refused:?}");
+    let installed = install(hash);
     assert!(installed.status.success(), "{installed:?}");
     assert!(!text(&installed.stderr).contains("compiling"), "{installed:?}");
     let ran = hatchery()
@@ -68,8 +69,8 @@ fn another_machine_starts_with_what_this_one_compiled() {
 
 /// Gives a cache the fetched build of this machine, with the secret that its files are sealed with.
 fn copy_fetched(to: &Path) {
-    let info = run(&["python", "info"]);
-    let cache = text(&info.stdout).lines().find_map(|line| line.strip_prefix("cache    "));
+    let info = text(&run(&["python", "info"]).stdout);
+    let cache = info.lines().find_map(|line| line.strip_prefix("cache    "));
     let cache = Path::new(cache.expect("the command names the cache"));
     fs::DirBuilder::new().mode(0o700).create(to).unwrap();
     for name in ["builds", "secret"] {

@@ -46,7 +46,7 @@ impl<R: Read, W: Write> Client<R, W> {
     }
 
     /// Returns the next frame, or `None` at the end.
-    fn next(&mut self) -> Option<Frame> {
+    pub(crate) fn next(&mut self) -> Option<Frame> {
         let mut length = [0; 4];
         self.reader.read_exact(&mut length).ok()?;
         let mut header = vec![0; u32::from_le_bytes(length) as usize];
@@ -93,7 +93,7 @@ impl<R: Read, W: Write> Client<R, W> {
 }
 
 /// A server over standard streams.
-fn over_stdio() -> (Child, Client<ChildStdout, ChildStdin>) {
+pub(crate) fn over_stdio() -> (Child, Client<ChildStdout, ChildStdin>) {
     let mut child = hatchery()
         .args(["serve", "--stdio", "--workers", "2", "--quiet"])
         .stdin(Stdio::piped())
@@ -107,8 +107,8 @@ fn over_stdio() -> (Child, Client<ChildStdout, ChildStdin>) {
 
 /// A server on a Unix socket, which ends with the test.
 pub(crate) struct Server {
-    child: Child,
-    path: PathBuf,
+    pub(crate) child: Child,
+    pub(crate) path: PathBuf,
     _folder: tempfile::TempDir,
 }
 
@@ -143,7 +143,7 @@ impl Server {
         }
     }
 
-    fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }

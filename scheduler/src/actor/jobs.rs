@@ -175,7 +175,7 @@ impl SchedulerState {
         }
         let reason = chain(reason).to_string();
         let mut measures = self.published.measures.lock();
-        measures.failed(self.now, None, Some(worker), reason.clone());
+        measures.failed(self.now, None, Some(worker), None, reason.clone());
         drop(measures);
         self.record(DecisionKind::WorkerGone { worker, reason, is_replaced });
     }
@@ -203,11 +203,13 @@ impl SchedulerState {
         // If the worker ended, that has stopped the old handle.
         live.task.stop = StopHandle::default();
         let ran_on = live.dispatched.take().map(|(_, worker)| worker);
+        let session = live.session;
         self.totals.retried += 1;
         self.published.metrics.retried(is_fault_of_sandbox);
         if is_fault_of_sandbox {
             let message = format!("try {attempt}: {reason}");
-            self.published.measures.lock().failed(self.now, Some(job), ran_on, message);
+            let mut measures = self.published.measures.lock();
+            measures.failed(self.now, Some(job), ran_on, session, message);
         }
         tracing::warn!(parent: None, job = job.0, attempt, reason, "retrying a job");
         self.record(DecisionKind::Retried { job, attempt, reason });
@@ -273,9 +275,10 @@ impl SchedulerState {
             measures.ended(self.now);
             if let Verdict::SandboxFailed(failure) = &outcome.verdict {
                 let message = chain(failure).to_string();
-                measures.failed(self.now, Some(job), ran_on, message);
+                measures.failed(self.now, Some(job), ran_on, live.session, message);
             }
-            let error = ProgramError::of(&outcome.verdict, self.now, job, ran_on, &live.tenant);
+            let (session, tenant) = (live.session, &live.tenant);
+            let error = ProgramError::of(&outcome.verdict, self.now, job, ran_on, session, tenant);
             error.into_iter().for_each(|error| measures.program_failed(error));
         }
         if has_started {

@@ -1,7 +1,8 @@
 //! The code interpreter of E2B: cells that run in contexts, and stream what they do.
 //!
-//! A context is a session. Cells without a context run in the default one of their tenant. The SDK
-//! speaks to port 49999, and with `E2B_DEBUG=true` to that of `localhost`.
+//! A context is a session. Cells without a context run in the default one of their tenant, whose
+//! files are those of the sandbox. The SDK speaks to port 49999, and to 49983 about files; with
+//! `E2B_DEBUG=true` to those of `localhost`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
+use hatchery::Job;
 use hatchery::wire::{self, Problem, ProblemKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -26,6 +28,8 @@ use self::contexts::{Context, Contexts, is_gone};
 use self::lines::{Cell, follow, restarted};
 
 mod contexts;
+mod files;
+mod form;
 mod lines;
 
 /// How long a cell tries to get into the pool's queue before it is refused.
@@ -42,6 +46,7 @@ pub fn router(service: Service) -> Router {
         .route("/contexts", get(list).post(create))
         .route("/contexts/{id}", delete(remove))
         .route("/contexts/{id}/restart", post(restart))
+        .merge(files::routes())
         .layer(body_limit())
         .with_state(Interpreter { service, contexts: Arc::default() })
 }
@@ -126,40 +131,46 @@ impl Interpreter {
             return Err(refused.into());
         }
         let refused = |problem: Problem| Box::new(failed(&problem));
-        let Some(id) = &request.context_id else {
-            // The pool closes idle sessions; then the default context is a new one.
-            let context = self.contexts.default(&self.service, caller).await.map_err(refused)?;
-            return match self.run(caller, &request, &context).await {
-                Err(problem) if is_gone(&problem) => {
-                    self.contexts.remove(&self.service, caller, &context);
-                    let context = self.contexts.default(&self.service, caller).await;
-                    let context = context.map_err(refused)?;
-                    self.run(caller, &request, &context).await.map_err(refused)
-                }
-                ran => ran.map_err(refused),
-            };
-        };
-        let context = self.contexts.find(caller, id).ok_or_else(|| Box::new(missing(id)))?;
-        self.run(caller, &request, &context).await.map_err(|problem| {
-            if is_gone(&problem) {
-                self.contexts.remove(&self.service, caller, &context);
-                return missing(id).into();
+        let job = cell(caller, &request).map_err(refused)?;
+        let entered = match &request.context_id {
+            None => self.enter_default(caller, job).await.map_err(refused)?,
+            Some(id) => {
+                let context = self.contexts.find(caller, id);
+                let context = context.ok_or_else(|| Box::new(missing(id)))?;
+                self.enter(caller, job, &context).await.map_err(|problem| {
+                    if is_gone(&problem) {
+                        self.contexts.remove(&self.service, caller, &context);
+                        return missing(id).into();
+                    }
+                    refused(problem)
+                })?
             }
-            refused(problem)
-        })
+        };
+        Ok(entered.map_or_else(restarted, follow))
     }
 
-    async fn run(
+    /// Submits a job to the default context, as [`Self::enter`] does. The pool closes idle sessions;
+    /// then the default context is a new one.
+    async fn enter_default(&self, caller: &Caller, job: Job) -> Result<Option<Cell>, Problem> {
+        let context = self.contexts.default(&self.service, caller).await?;
+        match self.enter(caller, job.clone(), &context).await {
+            Err(problem) if is_gone(&problem) => {
+                self.contexts.remove(&self.service, caller, &context);
+                let context = self.contexts.default(&self.service, caller).await?;
+                self.enter(caller, job, &context).await
+            }
+            entered => entered,
+        }
+    }
+
+    /// Submits a job to a context when its turn comes; `None` if the context is restarted or removed
+    /// before that.
+    async fn enter(
         &self,
         caller: &Caller,
-        request: &Execute,
+        mut job: Job,
         context: &Context,
-    ) -> Result<Response, Problem> {
-        let job = wire::Job {
-            env: request.env_vars.clone().unwrap_or_default(),
-            ..wire::Job::code(&request.code)
-        };
-        let mut job = caller.job(job)?.keep_files().prompt();
+    ) -> Result<Option<Cell>, Problem> {
         let place = Arc::clone(&context.room).try_acquire_owned().map_err(|_| {
             let message = "too many cells of this context wait for their turn";
             Problem::new(ProblemKind::Refused, message).with_reason("cells")
@@ -167,15 +178,24 @@ impl Interpreter {
         let ended = context.ended.subscribe();
         let turn = Arc::clone(&context.turn).lock_owned().await;
         if ended.has_changed().unwrap_or(true) {
-            return Ok(restarted());
+            return Ok(None);
         }
         if turn.is_fresh {
             job = job.workdir(&context.cwd).map_err(|error| error.problem())?;
         }
         let session = context.session();
         let ticket = submit(&self.service, caller, &job, Some(&session), PATIENCE).await?;
-        Ok(follow(Cell { ticket, turn, place, ended }))
+        Ok(Some(Cell { ticket, turn, place, ended, session }))
     }
+}
+
+/// The job of a cell.
+fn cell(caller: &Caller, request: &Execute) -> Result<Job, Problem> {
+    let job = wire::Job {
+        env: request.env_vars.clone().unwrap_or_default(),
+        ..wire::Job::code(&request.code)
+    };
+    Ok(caller.job(job)?.keep_files().prompt())
 }
 
 fn description(context: &Context) -> Value {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hatchery::python::PackageInfo;
 use tokio::sync::watch;
 
 use super::token::Token;
@@ -47,6 +48,8 @@ pub struct HttpConfig {
     /// Renders the process's metrics for `/metrics`, in Prometheus's text format. Default: none, and
     /// there is no such page.
     pub metrics: Option<Metrics>,
+    /// What programs can import, for `/v1/packages`. Default: nothing is known.
+    pub packages: Vec<PackageInfo>,
     /// Whether the pool is ready for jobs. While it isn't, `/healthz` says `starting`. Default:
     /// `None`; it is ready.
     pub ready: Option<watch::Receiver<bool>>,
@@ -77,6 +80,7 @@ impl HttpConfig {
             hosts: Vec::new(),
             origins: Vec::new(),
             metrics: None,
+            packages: Vec::new(),
             ready: None,
             watching_only: false,
             routes: Router::new(),

@@ -3,6 +3,7 @@
 //! Otherwise idle connections could take every descriptor of the process. A connection that waits
 //! for its client gives way to a new one; a client whose connection ended can connect again.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::serve::Listener;
+use futures_util::future::join_all;
 use http_body_util::BodyExt;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -40,7 +42,7 @@ pub(super) struct Bounds {
 
 /// Serves until `shutdown` is ready, and then until the present requests are answered.
 pub(super) async fn serve(
-    mut listener: TcpListener,
+    listeners: Vec<TcpListener>,
     router: Router,
     bounds: Bounds,
     shutdown: impl Future<Output = ()>,
@@ -49,29 +51,41 @@ pub(super) async fn serve(
     let room = Arc::new(Semaphore::new(most));
     let crowd = Arc::new(Crowd::default());
     let (closing, closes) = watch::channel(false);
-    let accepting = async {
-        loop {
-            // Listens on after errors.
-            let (stream, _) = Listener::accept(&mut listener).await;
-            let seat = seat(&room, &crowd).await;
-            let place = Place::new(Arc::clone(&crowd));
-            let router = router.clone();
-            let closes = closes.clone();
-            tokio::spawn(async move {
-                connection(stream, router, place, bounds, closes).await;
-                drop(seat);
-            });
-        }
-    };
+    let accepting = listeners
+        .into_iter()
+        .map(|listener| accept(listener, &room, &crowd, &router, bounds, &closes));
+    // The listeners are closed with it.
     tokio::select! {
-        () = accepting => {}
+        _ = join_all(accepting) => {}
         () = shutdown => {}
     }
-    drop(listener);
     closing.send_replace(true);
     // All of them are free once every connection has ended.
     let all = u32::try_from(most).expect("it is at most 2^20");
     let _ = room.acquire_many(all).await;
+}
+
+/// Serves whoever connects.
+async fn accept(
+    mut listener: TcpListener,
+    room: &Arc<Semaphore>,
+    crowd: &Arc<Crowd>,
+    router: &Router,
+    bounds: Bounds,
+    closes: &watch::Receiver<bool>,
+) -> Infallible {
+    loop {
+        // Listens on after errors.
+        let (stream, _) = Listener::accept(&mut listener).await;
+        let seat = seat(room, crowd).await;
+        let place = Place::new(Arc::clone(crowd));
+        let router = router.clone();
+        let closes = closes.clone();
+        tokio::spawn(async move {
+            connection(stream, router, place, bounds, closes).await;
+            drop(seat);
+        });
+    }
 }
 
 /// Waits for room; connections that are idle give way.

@@ -22,7 +22,7 @@ pub(super) struct Door {
     pub(super) service: Service,
     pub(super) config: HttpConfig,
     /// Where it listens.
-    pub(super) address: SocketAddr,
+    pub(super) addresses: Vec<SocketAddr>,
     pub(super) jobs: Jobs,
     pub(super) answers: Answers,
     /// Room for bodies, in blocks of [`BLOCK`].
@@ -45,12 +45,12 @@ pub(super) struct Visitor {
 
 impl Door {
     /// Opens the door to a service.
-    pub(super) fn new(service: Service, config: HttpConfig, address: SocketAddr) -> Self {
+    pub(super) fn new(service: Service, config: HttpConfig, addresses: Vec<SocketAddr>) -> Self {
         let bytes = config.bodies_bytes.max(config.body_bytes.saturating_mul(2));
         let blocks = bytes.div_ceil(BLOCK).min(Semaphore::MAX_PERMITS);
         let room = Arc::new(Semaphore::new(blocks));
         let (jobs, answers) = (Jobs::default(), Answers::default());
-        Self { service, config, address, jobs, answers, room }
+        Self { service, config, addresses, jobs, answers, room }
     }
 }
 

@@ -15,30 +15,39 @@ use super::door::{Door, Visitor};
 use super::failure::Failure;
 use super::token;
 
-/// What every answer says.
+/// What every answer says that has nothing stricter to say.
 const HEADERS: [(HeaderName, &str); 3] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::CONTENT_SECURITY_POLICY, "default-src 'self'"),
     (header::CACHE_CONTROL, "no-store"),
 ];
 
+/// The headers that pages of other origins may send: those of our API and of MCP.
+const ALLOWED: &str = "authorization, content-type, idempotency-key, last-event-id, mcp-method, \
+                       mcp-name, mcp-protocol-version, mcp-session-id";
+
 /// Checks where a request was sent to and which page sent it. Everything passes here.
-pub(super) async fn place(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
-    let origin = request.headers().get(header::ORIGIN).cloned();
+pub(super) async fn place(
+    State(door): State<Arc<Door>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let checked = check_place(&door, request.method(), request.uri(), request.headers());
+    // What is behind this may have stricter rules of its own, as that for agents has.
+    let origin = request.headers_mut().remove(header::ORIGIN);
     let mut response = match checked {
         Ok(None) => next.run(request).await,
         Ok(Some(preflight)) => preflight,
         Err(failure) => failure.into_response(),
     };
     for (name, value) in HEADERS {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     if let Some(origin) = origin.filter(|origin| is_listed(&door.config.origins, origin)) {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.append(header::VARY, HeaderValue::from_static("Origin"));
-        let shown = HeaderValue::from_static("Hatchery-Job, Retry-After");
+        let shown = HeaderValue::from_static("Hatchery-Job, Mcp-Session-Id, Retry-After");
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, shown);
     }
     response
@@ -75,8 +84,10 @@ fn check_place(
     let named = uri.authority().map(axum::http::uri::Authority::as_str);
     for host in [Some(host), named].into_iter().flatten() {
         // Whoever can reach another address may watch there, under any name.
-        let may_watch = door.config.watching_only && !door.address.ip().is_loopback();
-        if !may_watch && !is_host(host, door.address, &door.config.hosts) {
+        let may_watch =
+            |address: &SocketAddr| door.config.watching_only && !address.ip().is_loopback();
+        let is_ours = |address: &SocketAddr| is_host(host, *address, &door.config.hosts);
+        if !door.addresses.iter().any(|address| may_watch(address) || is_ours(address)) {
             let message = "this server isn't known by that host name; `--host-name` adds one";
             return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, "host", message));
         }
@@ -98,7 +109,7 @@ fn preflight() -> Response {
     let headers = response.headers_mut();
     let methods = HeaderValue::from_static("GET, POST, DELETE");
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-    let allowed = HeaderValue::from_static("authorization, content-type, idempotency-key");
+    let allowed = HeaderValue::from_static(ALLOWED);
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
     response
 }

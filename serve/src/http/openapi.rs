@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::answer;
 
 /// What is at which path: the method, the path, what it does, and what it takes and gives.
-const OPERATIONS: [(&str, &str, &str, Takes, Gives); 21] = [
+const OPERATIONS: [(&str, &str, &str, Takes, Gives); 22] = [
     ("post", "/v1/run", "Runs a job in a fresh interpreter.", Takes::Job, Gives::Result),
     (
         "post",
@@ -86,6 +86,13 @@ const OPERATIONS: [(&str, &str, &str, Takes, Gives); 21] = [
         "Streams what the scheduler decides. For administrators.",
         Takes::Nothing,
         Gives::Events,
+    ),
+    (
+        "get",
+        "/v1/packages",
+        "Lists the packages that programs can import.",
+        Takes::Nothing,
+        Gives::Json,
     ),
     (
         "post",

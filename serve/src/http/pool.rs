@@ -72,6 +72,15 @@ pub(super) async fn decisions(State(door): Doorway, Extension(visitor): Who) -> 
     Ok(answer::stream(StatusCode::OK, events::TYPE, body))
 }
 
+/// Lists what programs can import beside the standard library.
+pub(super) async fn packages(State(door): Doorway) -> Response {
+    let packages = door.config.packages.iter();
+    let packages: Vec<_> = packages
+        .map(|package| json!({ "name": package.name, "version": package.version }))
+        .collect();
+    answer::json(StatusCode::OK, &json!({ "packages": packages }))
+}
+
 /// Returns the metrics of the process.
 pub(super) async fn metrics(State(door): Doorway, Extension(visitor): Who) -> Answered {
     for_all(&visitor)?;

@@ -9,7 +9,7 @@ use axum::routing::{delete, get, post};
 
 use super::door::Door;
 use super::failure::Failure;
-use super::{batches, guard, openapi, pool, run, sessions};
+use super::{batches, guard, openapi, page, pool, run, sessions};
 
 /// Returns all routes behind their checks.
 pub(super) fn router(door: Arc<Door>) -> Router {
@@ -30,6 +30,7 @@ pub(super) fn router(door: Arc<Door>) -> Router {
         .route("/v1/jobs/{id}/cancel", post(pool::cancel))
         .route("/v1/status", get(pool::status))
         .route("/v1/decisions", get(pool::decisions))
+        .route("/v1/packages", get(pool::packages))
         .route("/v1/workers/{id}/retire", post(pool::retire))
         .route("/v1/drain", post(pool::drain))
         .route("/metrics", get(pool::metrics))
@@ -43,6 +44,7 @@ pub(super) fn router(door: Arc<Door>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&door), guard::token));
     let open = Router::new()
         .route("/healthz", get(pool::health))
+        .merge(page::routes())
         .merge(door.config.open_routes.clone().with_state(()));
     guarded.merge(open).layer(from_fn_with_state(Arc::clone(&door), guard::place)).with_state(door)
 }

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -256,4 +258,73 @@ fn requests_that_can_not_be_run_say_why() {
     }
     assert_eq!(server.post("/contexts", &json!({ "language": "java" })).status, 400);
     assert_eq!(server.get("/health").json(), "OK");
+}
+
+#[test]
+fn a_context_that_was_closed_while_idle_is_gone_and_the_default_one_is_new() {
+    let (server, pool) = Server::forgetful(Duration::from_millis(200));
+    let made = server.post("/contexts", &json!({})).json();
+    let cell = json!({ "code": "x = 1; x", "context_id": made["id"] });
+    assert_eq!(server.post("/execute", &cell).lines().last(), Some(&main_text("1")));
+    let of_default = json!({ "code": "y = 'y' in globals(); y" });
+    assert_eq!(server.post("/execute", &of_default).lines().last(), Some(&main_text("False")));
+    while !pool.status().sessions.is_empty() {
+        thread::yield_now();
+    }
+    let gone = server.post("/execute", &cell);
+    assert_eq!(gone.status, 404, "{}", gone.text);
+    assert!(gone.text.contains("not found"), "{}", gone.text);
+    // As a removed one.
+    assert_eq!(server.delete(&format!("/contexts/{}", made["id"].as_str().unwrap())).status, 404);
+    let lines = server.post("/execute", &of_default).lines();
+    assert_eq!(lines, [number(1), main_text("False")]);
+    while !pool.status().sessions.is_empty() {
+        thread::yield_now();
+    }
+    // Files as well.
+    let listed = server.post("/filesystem.Filesystem/ListDir", &json!({ "path": "/home/user" }));
+    assert_eq!(listed.json(), json!({ "entries": [] }));
+}
+
+#[test]
+fn files_are_those_of_the_tenants_default_context() {
+    let server = Server::shared();
+    let call = |tenant, method: &str, request: Value| {
+        server.post_as(tenant, &format!("/filesystem.Filesystem/{method}"), &request)
+    };
+    let written = "open('/home/user/f', 'w').write('red'); x = 1";
+    server.post_as("files-red", "/execute", &json!({ "code": written }));
+    assert_eq!(server.get_as("files-red", "/files?path=f").text, "red");
+    let missing = server.get_as("files-blue", "/files?path=/home/user/f");
+    assert_eq!(missing.status, 404);
+    assert!(missing.text.contains("\"code\":404"), "{}", missing.text);
+    let entry = call("files-red", "Stat", json!({ "path": "f" })).json()["entry"].clone();
+    assert_eq!([&entry["type"], &entry["size"]], [&json!("FILE_TYPE_FILE"), &json!(3)]);
+    for (method, request, status, code) in [
+        ("Stat", json!({ "path": "none" }), 404, "not_found"),
+        ("MakeDir", json!({ "path": "f" }), 409, "already_exists"),
+        ("ListDir", json!({ "path": "f" }), 400, "invalid_argument"),
+        ("ListDir", json!({ "depth": -1 }), 400, "invalid_argument"),
+        ("Remove", json!({ "path": "a\0b" }), 400, "invalid_argument"),
+        ("WatchDir", json!({ "path": "f" }), 501, "unimplemented"),
+    ] {
+        let answer = call("files-red", method, request);
+        assert_eq!(answer.status, status, "{method}: {}", answer.text);
+        assert!(answer.text.contains(code), "{method}: {}", answer.text);
+    }
+    assert_eq!(server.post("/process.Process/Start", &json!({})).status, 501);
+    for (path, content_type, status) in [
+        ("/files", "application/octet-stream", 400),
+        ("/files?path=g", "text/plain", 400),
+        ("/files?path=g", "multipart/form-data; boundary=b", 400),
+        ("/files?path=/etc/passwd", "application/octet-stream", 403),
+        ("/files?path=g", "application/octet-stream", 200),
+    ] {
+        let answer = server.send(path, "new".to_owned(), content_type, Some("files-red"));
+        assert_eq!(answer.status, status, "{path}: {}", answer.text);
+    }
+    // Nothing of this shows in the context.
+    let names = "[name for name in dir() if not name.startswith('__')]";
+    let lines = server.post_as("files-red", "/execute", &json!({ "code": names })).lines();
+    assert_eq!(lines, [number(2), main_text("['x']")]);
 }

@@ -1,6 +1,7 @@
-"""E2B's SDK: values, streams, a figure, errors, contexts, and a cell that is given up."""
+"""E2B's SDK: values, streams, a figure, errors, contexts, a cell that is given up, and files."""
 
 import base64
+import io
 import time
 
 from e2b_code_interpreter import Sandbox
@@ -73,5 +74,54 @@ with Sandbox.create() as sandbox:
         raise AssertionError("it has no end")
     assert sandbox.run_code("x").text == "20"
     assert time.monotonic() - started < 15
+
+    # Files: those of the cells that name no context.
+    info = sandbox.files.write("data/table.csv", "a,b\n1,2\n")
+    assert (info.name, info.path) == ("table.csv", "/home/user/data/table.csv"), info
+    code = "open('/home/user/data/table.csv').read().split()"
+    assert sandbox.run_code(code).text == "['a,b', '1,2']"
+    sandbox.run_code("import os; os.chdir('/home/user'); open('out.bin', 'wb').write(bytes(range(256)) * 40)")
+    assert sandbox.files.read("out.bin", format="bytes") == bytes(range(256)) * 40
+    assert b"".join(sandbox.files.read("out.bin", format="stream")) == bytes(range(256)) * 40
+    assert sandbox.files.read("/home/user/data/table.csv") == "a,b\n1,2\n"
+    large = bytes(range(256)) * (16 << 10)
+    sandbox.files.write("/tmp/large", large)
+    assert sandbox.files.read("/tmp/large", format="bytes") == large
+    sandbox.files.write("stream.txt", io.BytesIO(b"streamed"))
+    assert sandbox.files.read("stream.txt") == "streamed"
+    sandbox.files.write("packed.txt", "packed" * 1000, gzip=True)
+    assert sandbox.files.read("packed.txt") == "packed" * 1000
+    written = sandbox.files.write_files([{"path": "a/1", "data": "one"}, {"path": "a/2", "data": b"two"}])
+    assert [file.path for file in written] == ["/home/user/a/1", "/home/user/a/2"], written
+    assert sandbox.files.read("a/2") == "two"
+
+    listed = sandbox.files.list("/home/user", depth=2)
+    types = {file.path.removeprefix("/home/user/"): file.type.value for file in listed}
+    assert types["a"] == "dir" and types["a/1"] == types["out.bin"] == "file", types
+    assert [file.name for file in sandbox.files.list("a")] == ["1", "2"]
+    assert sandbox.files.exists("a/1") and not sandbox.files.exists("a/3")
+    info = sandbox.files.get_info("a/1")
+    assert (info.size, info.permissions[0]) == (3, "-"), info
+    assert abs(info.modified_time.timestamp() - time.time()) < 600, info
+    assert sandbox.files.make_dir("new/inner") and not sandbox.files.make_dir("new/inner")
+    assert sandbox.files.rename("a/1", "new/one").path == "/home/user/new/one"
+    assert sandbox.files.read("new/one") == "one"
+    sandbox.files.remove("new")
+    assert not sandbox.files.exists("new/one")
+    for attempt, expected in [
+        (lambda: sandbox.files.read("nothing"), "FileNotFoundException"),
+        (lambda: sandbox.files.remove("nothing"), "FileNotFoundException"),
+        (lambda: sandbox.files.read("/home/user"), "InvalidArgumentException"),
+        (lambda: sandbox.files.list("out.bin"), "InvalidArgumentException"),
+        (lambda: sandbox.files.watch_dir("/home/user"), "SandboxException"),
+        (lambda: sandbox.commands.run("ls"), "SandboxException"),
+    ]:
+        try:
+            attempt()
+        except Exception as error:
+            assert type(error).__name__ == expected, repr(error)
+        else:
+            raise AssertionError(expected)
+    assert sandbox.is_running()
 
 print("all as expected")

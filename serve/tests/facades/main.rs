@@ -6,8 +6,6 @@
 mod e2b;
 /// SandboxFusion.
 mod fusion;
-/// Many clients at once, while interpreters die.
-mod load;
 /// Piston.
 mod piston;
 /// Clients from the package index, unchanged.

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use hatchery::Hatchery;
+use hatchery::{Hatchery, SessionsConfig};
 use serde_json::Value;
 use serve::{Caller, Service, facades};
 use tokio::runtime::Runtime;
@@ -25,7 +25,10 @@ static SERVICE: LazyLock<Service> = LazyLock::new(|| {
     Service::new(RUNTIME.block_on(builder.start()).unwrap())
 });
 
-static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(facades::router(&SERVICE)));
+/// Its clones share their contexts.
+static ROUTER: LazyLock<Router> = LazyLock::new(|| facades::router(&SERVICE));
+
+static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(ROUTER.clone()));
 
 static AGENT: LazyLock<Agent> = LazyLock::new(|| {
     let config = Agent::config_builder().http_status_as_error(false);
@@ -61,7 +64,19 @@ impl Server {
     /// The same pool on another port, if that is free.
     pub(crate) fn at(port: u16) -> Option<Self> {
         let listener = TcpListener::bind(("127.0.0.1", port)).ok()?;
-        Some(Self::listen(facades::router(&SERVICE), listener))
+        Some(Self::listen(ROUTER.clone(), listener))
+    }
+
+    /// One whose pool closes sessions that have been idle for this long.
+    pub(crate) fn forgetful(idle: Duration) -> (Self, Hatchery) {
+        let sessions = SessionsConfig {
+            park_after: Duration::ZERO,
+            close_after: Some(idle),
+            ..SessionsConfig::default()
+        };
+        let builder = Hatchery::builder().workers(1).sessions(sessions);
+        let pool = RUNTIME.block_on(builder.start()).unwrap();
+        (Self::start(facades::router(&Service::new(pool.clone()))), pool)
     }
 
     /// One whose pool takes no more jobs.

@@ -15,8 +15,8 @@ const PACKAGES: [&str; 2] = ["e2b-code-interpreter==2.11.5", "sandbox-fusion==0.
 /// Without what it trains models with.
 const ALONE: [&str; 1] = ["verl==0.9.1"];
 
-/// The port of E2B's client, which can't be changed.
-const E2B_PORT: u16 = 49_999;
+/// The ports of E2B's client, which can't be changed: for cells, and for files.
+const E2B_PORTS: [u16; 2] = [49_999, 49_983];
 
 /// Where the packages are; `None` if these tests are to be left out.
 static INSTALLED: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
@@ -80,8 +80,10 @@ fn run(script: &str, server: &Server) {
 
 #[test]
 fn the_sdk_of_e2b() {
-    let Some(server) = Server::at(E2B_PORT) else {
-        println!("left out: port {E2B_PORT} is taken, and the client knows no other");
+    let [Some(server), Some(_files)] = E2B_PORTS.map(Server::at) else {
+        println!(
+            "left out: one of the ports {E2B_PORTS:?} is taken, and the client knows no other"
+        );
         return;
     };
     run("e2b_client.py", &server);

@@ -4,6 +4,7 @@ import importlib.util
 import pathlib
 import sys
 import threading
+import time
 import types
 from concurrent.futures import ThreadPoolExecutor
 
@@ -50,10 +51,14 @@ kinds = [
     ("import os; os._exit(1)", 0.0),
     ("import os; os.abort()", 0.0),
 ]
-tasks = [kinds[number % len(kinds)] for number in range(100)]
-with ThreadPoolExecutor(16) as threads:
-    scores = threads.map(lambda task: score(f"{task[0]}\n")[0], tasks)
+# By hand, with more of them: `verl_reward.py http://127.0.0.1:8000 21334` runs 64,002 programs.
+tasks = [kinds[number % len(kinds)] for number in range(int((*sys.argv, 100)[2]))]
+begun = time.monotonic()
+with ThreadPoolExecutor(64) as threads:
+    numbered = enumerate(tasks)
+    scores = threads.map(lambda task: score(f"{task[1][0]}\n# {task[0]}")[0], numbered)
     for (solution, expected), found in zip(tasks, scores, strict=True):
         assert abs(found - expected) < 0.01, (solution, found)
+print(f"{len(tasks)} rewards in {time.monotonic() - begun:.1f} s")
 
 print("all as expected")

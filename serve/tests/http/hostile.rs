@@ -318,7 +318,7 @@ fn an_address_that_others_reach_needs_tokens() {
     let serve = |pool: Hatchery, config: HttpConfig| {
         wait(async {
             let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
-            serve::http::serve(listener, Service::new(pool), config, async {}).await
+            serve::http::serve([listener], Service::new(pool), config, async {}).await
         })
     };
     let refused = serve(POOL.clone(), HttpConfig::new()).unwrap_err();

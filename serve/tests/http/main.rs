@@ -1,6 +1,8 @@
 //! The server over real connections, on the real build.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
+/// Attempts to get around the server, each by its name.
+mod attempts;
 /// Lines in, lines out.
 mod batches;
 mod client;

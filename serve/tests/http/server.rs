@@ -70,7 +70,7 @@ pub(crate) fn serve(pool: &Hatchery, config: HttpConfig) -> Server {
                 std::future::pending::<()>().await;
             }
         };
-        serve::http::serve(listener, service, config, ends).await.unwrap();
+        serve::http::serve([listener], service, config, ends).await.unwrap();
         let _ = report.send(());
     });
     Server { client, end, ended }

@@ -40,6 +40,8 @@ pub(super) struct Cell {
     pub(super) turn: OwnedMutexGuard<Turn>,
     pub(super) place: OwnedSemaphorePermit,
     pub(super) ended: watch::Receiver<u64>,
+    /// The name of the context's session.
+    pub(super) session: String,
 }
 
 /// The body of an answer.
@@ -65,7 +67,7 @@ enum End {
 pub(super) fn follow(cell: Cell) -> Response {
     let (lines, body) = mpsc::channel(MOST_LINES);
     tokio::spawn(async move {
-        let Cell { ticket, mut turn, place, ended } = cell;
+        let Cell { ticket, mut turn, place, ended, session: _ } = cell;
         turn.count += 1;
         let (events, count) = (ticket.events(), turn.count);
         let (end, ending) = oneshot::channel();

@@ -1,0 +1,343 @@
+//! Files of the default context, as E2B's daemon `envd` serves them: `/files` for contents, and the
+//! calls of its service `Filesystem` as JSON for the rest. The SDK speaks to port 49983 for these.
+//!
+//! A job of the context does what is asked, so paths mean what they mean to a cell, and the limits of
+//! the context hold.
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, Path, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use hatchery::wire::{self, Problem, ProblemKind};
+use hatchery::{Outcome, Verdict};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::answer::json as json_answer;
+use super::super::ending::failure;
+use super::super::request::{Sender, Sent};
+use super::Interpreter;
+use super::form::{self, FormFile};
+use crate::caller::Caller;
+
+/// What the job runs.
+const PROGRAM: &str = include_str!("files.py");
+
+/// The deepest list.
+const MOST_DEPTH: u32 = 64;
+
+pub(super) fn routes() -> Router<Interpreter> {
+    Router::new()
+        .route("/files", get(download).post(upload))
+        .route("/filesystem.Filesystem/{method}", post(call))
+        .route("/process.Process/{method}", any(no_processes))
+}
+
+/// Why a request about files failed.
+struct Trouble {
+    status: StatusCode,
+    /// As Connect, the protocol of the calls, names it.
+    code: &'static str,
+    message: String,
+}
+
+impl Trouble {
+    fn invalid(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, code: "invalid_argument", message: message.into() }
+    }
+
+    fn internal(message: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            code: "internal",
+            message: message.into(),
+        }
+    }
+
+    /// As the program names it.
+    fn named(reason: &str, message: String) -> Self {
+        let (status, code) = match reason {
+            "not_found" => (StatusCode::NOT_FOUND, "not_found"),
+            "already_exists" => (StatusCode::CONFLICT, "already_exists"),
+            "permission_denied" => (StatusCode::FORBIDDEN, "permission_denied"),
+            "no_space" => (StatusCode::INSUFFICIENT_STORAGE, "resource_exhausted"),
+            "invalid_argument" => return Self::invalid(message),
+            _ => return Self::internal(message),
+        };
+        Self { status, code, message }
+    }
+
+    /// The answer of `/files`.
+    fn of_contents(self) -> Response {
+        let error = json!({ "code": self.status.as_u16(), "message": self.message });
+        json_answer(self.status, &error)
+    }
+
+    /// The answer of a call.
+    fn of_call(self) -> Response {
+        json_answer(self.status, &json!({ "code": self.code, "message": self.message }))
+    }
+}
+
+impl From<Problem> for Trouble {
+    fn from(problem: Problem) -> Self {
+        match problem.kind {
+            ProblemKind::Usage => Self::invalid(problem.message),
+            ProblemKind::Refused => Self {
+                status: StatusCode::TOO_MANY_REQUESTS,
+                code: "resource_exhausted",
+                message: problem.message,
+            },
+            _ => Self::internal(problem.message),
+        }
+    }
+}
+
+async fn download(
+    State(interpreter): State<Interpreter>,
+    Sender(caller): Sender,
+    request: Request,
+) -> Response {
+    match interpreter.read(&caller, path_of(&request)).await {
+        Ok(contents) => {
+            ([(header::CONTENT_TYPE, "application/octet-stream")], contents).into_response()
+        }
+        Err(trouble) => trouble.of_contents(),
+    }
+}
+
+async fn upload(
+    State(interpreter): State<Interpreter>,
+    Sender(caller): Sender,
+    request: Request,
+) -> Response {
+    match interpreter.write(&caller, request).await {
+        Ok(written) => json_answer(StatusCode::OK, &written.into()),
+        Err(trouble) => trouble.of_contents(),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+struct Call {
+    path: String,
+    depth: u32,
+    source: String,
+    destination: String,
+}
+
+impl Default for Call {
+    fn default() -> Self {
+        let [path, source, destination] = [const { String::new() }; 3];
+        Self { path, depth: 1, source, destination }
+    }
+}
+
+async fn call(
+    State(interpreter): State<Interpreter>,
+    Path(method): Path<String>,
+    sent: Sent,
+) -> Response {
+    let (caller, call) = match sent.read::<Call>() {
+        Ok(read) => read,
+        Err(unreadable) => return Trouble::invalid(unreadable.message).of_call(),
+    };
+    let Call { path, depth, source, destination } = call;
+    let (asked, member) = match method.as_str() {
+        "Stat" => (json!({ "do": "stat", "path": path }), Some("entry")),
+        "ListDir" => {
+            let depth = depth.clamp(1, MOST_DEPTH);
+            (json!({ "do": "list", "path": path, "depth": depth }), Some("entries"))
+        }
+        "MakeDir" => (json!({ "do": "make", "path": path }), Some("entry")),
+        "Move" => (json!({ "do": "move", "path": source, "to": destination }), Some("entry")),
+        "Remove" => (json!({ "do": "remove", "path": path }), None),
+        _ => return unsupported(format!("this server has no `Filesystem/{method}`")),
+    };
+    match interpreter.ask(&caller, &asked, Bytes::new()).await {
+        Ok(done) => {
+            let answer = member.map_or_else(|| json!({}), |member| json!({ member: done }));
+            json_answer(StatusCode::OK, &answer)
+        }
+        Err(trouble) => trouble.of_call(),
+    }
+}
+
+/// Reads the body nevertheless: the client would use a connection again that is about to close.
+async fn no_processes(_: Result<Bytes, BytesRejection>) -> Response {
+    unsupported("there are no processes: this server runs Python alone".to_owned())
+}
+
+fn unsupported(message: String) -> Response {
+    Trouble { status: StatusCode::NOT_IMPLEMENTED, code: "unimplemented", message }.of_call()
+}
+
+impl Interpreter {
+    async fn read(&self, caller: &Caller, path: Option<String>) -> Result<Vec<u8>, Trouble> {
+        let path = path.ok_or_else(no_path)?;
+        // The program finds out why there is no file, and holds the turn.
+        let asked = json!({ "do": "read", "path": path });
+        let cell = self.enter_default(caller, job(caller, &asked, Bytes::new())?).await?;
+        let mut cell = cell.ok_or_else(restarted)?;
+        let found = done(&cell.ticket.outcome().await)?;
+        let workspace = self.service.workspace(caller, &cell.session).await?;
+        let contents = found.as_str().and_then(|path| workspace.read(path));
+        contents.ok_or_else(|| Trouble::invalid(format!("{path}: not a file that can be sent")))
+    }
+
+    /// Writes what a request sends, and describes each file.
+    async fn write(&self, caller: &Caller, request: Request) -> Result<Vec<Value>, Trouble> {
+        let path = path_of(&request);
+        let headers = request.headers().clone();
+        let body = Bytes::from_request(request, &()).await.map_err(|rejection| Trouble {
+            status: rejection.status(),
+            ..Trouble::invalid(rejection.body_text())
+        })?;
+        let is_compressed = is_compressed(&headers)?;
+        let mut written = Vec::new();
+        for (path, contents) in files(&headers, path, &body)? {
+            let asked = json!({ "do": "write", "path": path, "gzip": is_compressed });
+            written.push(self.ask(caller, &asked, contents).await?);
+        }
+        Ok(written)
+    }
+
+    /// Does something in the default context, once its cells are done.
+    async fn ask(&self, caller: &Caller, asked: &Value, contents: Bytes) -> Result<Value, Trouble> {
+        let cell = self.enter_default(caller, job(caller, asked, contents)?).await?;
+        let mut cell = cell.ok_or_else(restarted)?;
+        done(&cell.ticket.outcome().await)
+    }
+}
+
+/// A job that does what is asked, with no trace among the names of the cells.
+fn job(caller: &Caller, asked: &Value, contents: Bytes) -> Result<hatchery::Job, Trouble> {
+    // A text in JSON is one in Python as well.
+    let quoted = |text: String| Value::from(text).to_string();
+    let (program, asked) = (quoted(PROGRAM.to_owned()), quoted(asked.to_string()));
+    let code = format!(
+        "(lambda names: (exec({program}, names), names['answer'])[1])\
+         ({{'asked': __import__('json').loads({asked})}})"
+    );
+    Ok(caller.job(wire::Job::code(&code))?.stdin(contents))
+}
+
+fn done(outcome: &Outcome) -> Result<Value, Trouble> {
+    if let Some(ending) = failure(outcome) {
+        return Err(Trouble::internal(format!("{}: {}", ending.name, ending.value)));
+    }
+    let Verdict::Completed { value: Some(value), .. } = &outcome.verdict else {
+        return Err(Trouble::internal("the answer is too long"));
+    };
+    match (value.get("done"), value.get("reason"), value.get("message")) {
+        (Some(done), _, _) => Ok(done.clone()),
+        (None, Some(Value::String(reason)), Some(Value::String(message))) => {
+            Err(Trouble::named(reason, message.clone()))
+        }
+        _ => Err(Trouble::internal("cells have changed what the context's Python does")),
+    }
+}
+
+fn path_of(request: &Request) -> Option<String> {
+    let query = request.uri().query().unwrap_or_default();
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    pairs.find(|(name, _)| name == "path").map(|(_, path)| path.into_owned())
+}
+
+fn is_compressed(headers: &HeaderMap) -> Result<bool, Trouble> {
+    match headers.get(header::CONTENT_ENCODING).map(|value| value.as_bytes()) {
+        None | Some(b"identity") => Ok(false),
+        Some(b"gzip") => Ok(true),
+        Some(_) => Err(Trouble::invalid("a body can be compressed by gzip alone")),
+    }
+}
+
+/// Returns the files that a body has, with their paths.
+fn files(
+    headers: &HeaderMap,
+    path: Option<String>,
+    body: &Bytes,
+) -> Result<Vec<(String, Bytes)>, Trouble> {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let content_type = content_type.unwrap_or_default();
+    if content_type.eq_ignore_ascii_case("application/octet-stream") {
+        return Ok(vec![(path.ok_or_else(no_path)?, body.clone())]);
+    }
+    let boundary = form::boundary(content_type).ok_or_else(|| {
+        Trouble::invalid("files come as multipart/form-data or as application/octet-stream")
+    })?;
+    let files = form::files(body, &boundary);
+    let files = files.ok_or_else(|| Trouble::invalid("the form isn't complete"))?;
+    // The path of the request is that of its only file.
+    let only = path.filter(|_| files.len() == 1);
+    let with_path =
+        |file: FormFile| Ok((only.clone().or(file.name).ok_or_else(no_path)?, file.contents));
+    files.into_iter().map(with_path).collect()
+}
+
+fn no_path() -> Trouble {
+    Trouble::invalid("the request names no path")
+}
+
+fn restarted() -> Trouble {
+    Trouble::from(Problem::new(ProblemKind::Refused, "the context was restarted meanwhile"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_the_paths_of_their_request_or_their_form() {
+        let sent = |content_type: &str, path: Option<&str>, body: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, content_type.parse().unwrap());
+            let body = Bytes::copy_from_slice(body.as_bytes());
+            let files = files(&headers, path.map(str::to_owned), &body);
+            let files = files.map_err(|trouble| trouble.message)?;
+            Ok(files.into_iter().map(|(path, _)| path).collect::<Vec<_>>())
+        };
+        let form = "multipart/form-data; boundary=b";
+        let part = |name: &str| {
+            let head = "Content-Disposition: form-data; name=\"file\"";
+            format!("--b\r\n{head}{name}\r\n\r\ncontents\r\n")
+        };
+        let (one, other) = (part("; filename=\"a\""), part("; filename=\"c\""));
+        let both = format!("{one}{other}--b--");
+        let alone = format!("{one}--b--");
+        let nameless = format!("{}--b--", part(""));
+        let paths = |paths: &[&str]| Ok(paths.iter().map(|&path| path.to_owned()).collect());
+        assert_eq!(sent(form, None, &both), paths(&["a", "c"]));
+        assert_eq!(sent(form, Some("d"), &both), paths(&["a", "c"]));
+        assert_eq!(sent(form, Some("d"), &alone), paths(&["d"]));
+        assert_eq!(sent(form, Some("d"), &nameless), paths(&["d"]));
+        assert_eq!(sent("application/octet-stream", Some("e"), ""), paths(&["e"]));
+        for (content_type, path, body, expected) in [
+            ("application/octet-stream", None, "", "names no path"),
+            (form, None, nameless.as_str(), "names no path"),
+            ("text/plain", Some("a"), "", "come as multipart"),
+            (form, None, &one, "isn't complete"),
+        ] {
+            let refused: String = sent(content_type, path, body).unwrap_err();
+            assert!(refused.contains(expected), "{refused}");
+        }
+    }
+
+    #[test]
+    fn answers_that_cells_forge_are_no_files() {
+        let of = |value: Value| {
+            let bundle = hatchery::outcome::MimeBundle::default();
+            let verdict = Verdict::Completed { value: Some(value), repr: None, bundle, data: None };
+            done(&Outcome::not_run(verdict)).map_err(|trouble| trouble.status.as_u16())
+        };
+        assert_eq!(of(json!({ "done": 1 })), Ok(json!(1)));
+        assert_eq!(of(json!({ "reason": "not_found", "message": "" })), Err(404));
+        assert_eq!(of(json!({ "reason": "new", "message": "" })), Err(500));
+        for forged in [json!(1), json!({ "reason": 1, "message": 1 }), json!([])] {
+            assert_eq!(of(forged), Err(500));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What the page shows of the pool and of programs.
+
+use fantoccini::key::Key;
+use serde_json::json;
+
+use crate::browser::Browser;
+use crate::server::{ADA, OPERATOR, POOL, guarded, open, post, start, submit};
+
+/// Enters a token where the page asks for one.
+pub(crate) fn enter(browser: &Browser, token: &str) {
+    browser.until("!root.querySelector('.gate').hidden");
+    let enter = format!(
+        "root.querySelector('.gate input').value = '{token}';
+        root.querySelector('.gate').requestSubmit();"
+    );
+    browser.run(&enter);
+}
+
+/// Runs a program in the page, and waits for its end.
+pub(crate) fn run(browser: &Browser, code: &str) {
+    browser.until("root.querySelector('.runner button.main:enabled')");
+    let set = format!("root.querySelector('.runner textarea').value = {};", json!(code));
+    browser.run(&format!("{set} root.querySelector('.runner button.main').click();"));
+    browser.until("root.querySelector('.runner button.main:enabled')");
+}
+
+#[test]
+fn a_job_appears_is_interrupted_and_its_error_is_listed() {
+    // Alone, so that the job is the one that is interrupted.
+    let pool = start(|builder| builder.workers(1));
+    let page = guarded(&pool);
+    let Some(browser) = Browser::open(&page) else { return };
+    enter(&browser, OPERATOR);
+    browser.until("text('.who') === 'administrator'");
+    let worker = "all('[aria-label=Workers] tbody tr').find((row) => row.cells[3].innerText > 0)";
+    let result = submit(&page, ADA, "while True: pass");
+    browser.until(&format!("{worker} && pool.getStatus().state === 'active'"));
+    let tenant = browser
+        .until("all('.tenants tbody tr').find((row) => /^ada/.test(row.innerText))?.innerText");
+    assert!(tenant.as_str().unwrap().contains('1'), "{tenant}");
+    browser.until(&format!("{worker}?.querySelector('button:enabled')"));
+    browser.run(&format!("{worker}.querySelector('button').click();"));
+    let result = result.join().unwrap();
+    assert_eq!(result["error"]["type"], "KeyboardInterrupt", "{result}");
+    browser.until(&format!("!{worker}"));
+    let errors = "text('[aria-label=\"Last errors\"] tbody')";
+    browser.until(&format!("{errors}.includes('KeyboardInterrupt')"));
+}
+
+#[test]
+fn an_error_has_its_session_and_where_that_rests() {
+    let page = open(&POOL);
+    let Some(browser) = Browser::open(&page) else { return };
+    let send = |path: &str, body| post(&format!("{page}v1/{path}"), "", &body);
+    let turn = |code: &str| send("run?session=notebook", json!({ "code": code }));
+    send("sessions", json!({ "name": "notebook" }));
+    turn("raise KeyError('left')");
+    let row = "all('[aria-label=\"Last errors\"] tbody tr').map((row) => row.innerText)\
+               .find((text) => text.includes(\"KeyError: 'left'\"))";
+    let row = browser.until(row);
+    let row = row.as_str().unwrap();
+    assert!(row.contains("notebook"), "{row}");
+    assert!(row.contains("on worker") || row.contains("in memory"), "{row}");
+    browser.until("text('.sessions').includes('notebook')");
+    // It goes on where it was, from the page.
+    browser.run("root.querySelector('.runner select').value = 'notebook';");
+    turn("kept = 41");
+    run(&browser, "kept + 1");
+    assert_eq!(browser.run("return text('.output')"), "42\n");
+    ureq::delete(format!("{page}v1/sessions/notebook")).call().unwrap();
+    browser.until(
+        "all('[aria-label=\"Last errors\"] tbody tr').some((row) => /closed/.test(row.innerText))",
+    );
+}
+
+#[test]
+fn a_program_shows_its_output_as_it_comes_and_its_figures_and_tables() {
+    let page = open(&POOL);
+    let Some(browser) = Browser::open(&page) else { return };
+    browser.until("text('.packages').includes('numpy')");
+    // Output is there before the program has ended, which it doesn't by itself.
+    let code = "import sys\nprint('first', flush=True)\nprint('second', file=sys.stderr)\n\
+                while True: pass";
+    browser.run(&format!("root.querySelector('.runner textarea').value = {};", json!(code)));
+    browser.run("root.querySelector('.runner textarea').focus();");
+    browser.press(&[Key::Control, Key::Enter]);
+    browser.until("text('.stdout').includes('first') && text('.stderr').includes('second')");
+    browser.run("button('Stop').click();");
+    browser.until("text('.runner .state').includes('stopped')");
+    run(
+        &browser,
+        "import matplotlib.pyplot as plt, pandas as pd\n\
+         plt.plot([1, 3, 2]); plt.show()\n\
+         display(pd.DataFrame({'<b>city</b>': ['Oslo', 'R&D'], 'n': [1, 2]}))\n\
+         {'answer': 42}",
+    );
+    let state = browser.run("return text('.runner .state')");
+    assert!(state.as_str().unwrap().contains("completed"), "{state}");
+    browser.until("root.querySelector('.output img')?.naturalWidth > 100");
+    let cells = browser.run("return all('.frame :is(th, td)').map((cell) => cell.innerText)");
+    assert_eq!(cells, json!(["", "<b>city</b>", "n", "0", "Oslo", "1", "1", "R&D", "2"]));
+    assert_eq!(browser.run("return text('.output .value')"), "{'answer': 42}\n");
+}

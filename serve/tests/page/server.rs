@@ -1,0 +1,93 @@
+//! Servers for the tests, on one pool where that is possible.
+
+use std::sync::LazyLock;
+use std::thread::{self, JoinHandle};
+
+use axum::Router;
+use axum::http::header::CONTENT_SECURITY_POLICY;
+use axum::response::Html;
+use axum::routing::get;
+use hatchery::{Builder, Hatchery};
+use serde_json::{Value, json};
+use serve::Service;
+use serve::http::{HttpConfig, Token};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+pub(crate) const ADA: &str = "secret-of-ada-0123456789";
+pub(crate) const OPERATOR: &str = "secret-of-the-operator-0";
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
+/// The pool of most tests.
+pub(crate) static POOL: LazyLock<Hatchery> = LazyLock::new(|| start(|builder| builder));
+
+pub(crate) fn start(configure: impl FnOnce(Builder) -> Builder) -> Hatchery {
+    RUNTIME.block_on(configure(Hatchery::builder().workers(2)).start()).unwrap()
+}
+
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    RUNTIME.block_on(future)
+}
+
+/// Serves a pool to everybody here, and returns the address of the page.
+pub(crate) fn open(pool: &Hatchery) -> String {
+    serve(pool, HttpConfig::new())
+}
+
+/// Serves a pool to everybody here and to pages of this origin.
+pub(crate) fn open_to(pool: &Hatchery, origin: &str) -> String {
+    let mut config = HttpConfig::new();
+    config.origins = vec![origin.to_owned()];
+    serve(pool, config)
+}
+
+/// Serves a page of somebody else, that shows the component of the server that its query names.
+pub(crate) fn host(pool: &Hatchery) -> String {
+    const PAGE: &str = "<body><script type=module>
+        await import(decodeURIComponent(location.search.slice(1)) + 'page/hatchery-pool.js');
+        document.body.append(document.createElement('hatchery-pool'));
+    </script>";
+    let answer =
+        || async { ([(CONTENT_SECURITY_POLICY, "default-src * 'unsafe-inline'")], Html(PAGE)) };
+    let mut config = HttpConfig::new();
+    config.open_routes = Router::new().route("/host", get(answer));
+    serve(pool, config)
+}
+
+/// Serves a pool to those with a token, and returns the address of the page.
+pub(crate) fn guarded(pool: &Hatchery) -> String {
+    let mut config = HttpConfig::new();
+    config.tokens = Token::read(&format!("{ADA} ada\n{OPERATOR}")).unwrap();
+    serve(pool, config)
+}
+
+fn serve(pool: &Hatchery, mut config: HttpConfig) -> String {
+    let _runtime = RUNTIME.enter();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let listener = TcpListener::from_std(listener).unwrap();
+    let address = listener.local_addr().unwrap();
+    config.packages = hatchery::python::packages(
+        &hatchery::config::EngineConfig::from_env(),
+        &hatchery::progress::Silent,
+    )
+    .unwrap();
+    let service = Service::new(pool.clone());
+    RUNTIME.spawn(serve::http::serve([listener], service, config, std::future::pending()));
+    format!("http://{address}/")
+}
+
+/// Submits a program with this token, and returns the thread that waits for its result.
+pub(crate) fn submit(page: &str, token: &str, code: &str) -> JoinHandle<Value> {
+    let (url, body) = (format!("{page}v1/run"), json!({ "code": code }));
+    let token = token.to_owned();
+    thread::spawn(move || post(&url, &token, &body))
+}
+
+/// Sends a request, and returns the answer.
+pub(crate) fn post(url: &str, token: &str, body: &Value) -> Value {
+    let request = ureq::post(url).header("authorization", format!("Bearer {token}"));
+    let mut answer = request.content_type("application/json").send(body.to_string()).unwrap();
+    serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
+}
