@@ -109,8 +109,8 @@ def test_ours_is_the_third(pool):
         pool.run("1", timeout=-1)
     assert isinstance(raised.value, PoolError) and isinstance(raised.value, ValueError)
     assert not isinstance(raised.value, (ProgramError, LimitError))
-    with pytest.raises(TypeError, match="no option `tiemout`"):
-        pool.run("1", tiemout=1)
+    with pytest.raises(TypeError, match="no option `time`"):
+        pool.run("1", time=1)
     with pytest.raises(TypeError):
         pool.run(b"1")
     with pytest.raises(ValueError, match="Unicode"):

@@ -1,7 +1,7 @@
 """One connection for many requests: sends them from any thread, and hands out the answers.
 
 A thread of its own reads. Whoever sends writes at once if there is room and the frame is short; what
-is left is written by another thread. So nobody who sends ever waits, the reading thread included,
+is left, and jobs that come while the server has enough to do, other threads write, many at once. So nobody who sends ever waits, the reading thread included,
 and no interrupt of the main thread can cut a frame in two: short writes are all or nothing.
 """
 
@@ -35,6 +35,12 @@ VERSION = 1
 
 _ATOMIC_BYTES = 4096
 """A write of so many bytes to a pipe is all or nothing (`PIPE_BUF`)."""
+
+_BATCH_BYTES = 64 << 10
+"""Short frames are written together up to this size."""
+
+_BUSY = 64
+"""Jobs under way with which the server has enough to do for some milliseconds."""
 
 
 class Handler(Protocol):
@@ -115,7 +121,8 @@ class Client:
                     self._backlog.append((number, frame))
                 else:
                     self._under_way += 1
-                    self._write(frame)
+                    # While the server has enough to do, many jobs are written at once.
+                    self._write(frame, is_urgent=self._under_way < _BUSY)
         except BaseException:
             # Also an interrupt of the main thread: the job ends, as far as it was sent.
             self._handlers.pop(message.get("id", 0), None)
@@ -184,8 +191,9 @@ class Client:
 
     # Writing; the lock is held.
 
-    def _write(self, frame: bytes) -> None:
-        if not self._unsent and len(frame) <= _ATOMIC_BYTES:
+    def _write(self, frame: bytes, is_urgent: bool = True) -> None:
+        was_all_sent = not self._unsent
+        if is_urgent and was_all_sent and len(frame) <= _ATOMIC_BYTES:
             try:
                 written = self._connection.write(frame)
             except BlockingIOError:
@@ -202,7 +210,8 @@ class Client:
                 target=self._write_all, name="hatchery-writer", daemon=True
             )
             self._writer.start()
-        self._has_unsent.release()
+        if was_all_sent:
+            self._has_unsent.release()
 
     def _write_all(self) -> None:
         """Writes what others couldn't; a thread of its own."""
@@ -214,10 +223,14 @@ class Client:
                 self._connection.wait_for_room()
 
     def _write_next(self) -> bool:
-        """Writes from what is unsent while there is room; returns whether something is left."""
+        """Writes from what is unsent while there is room; returns whether something is left. Only
+        for threads of this client, which no signal interrupts."""
         with self._lock:
             while self._unsent and self.lost is None and not self._is_closing:
-                frame = self._unsent[0]
+                frame = self._unsent.popleft()
+                if len(frame) < _BATCH_BYTES and self._unsent:
+                    frame = self._batch(frame)
+                self._unsent.appendleft(frame)
                 try:
                     written = self._connection.write(frame)
                 except BlockingIOError:
@@ -230,6 +243,14 @@ class Client:
                     self._unsent[0] = memoryview(frame)[written:]
         return False
 
+    def _batch(self, first: bytes | memoryview) -> bytes:
+        """Takes what is unsent, after a first piece, as long as it is short."""
+        pieces, size = [first], len(first)
+        while self._unsent and size + len(self._unsent[0]) <= _BATCH_BYTES:
+            pieces.append(self._unsent.popleft())
+            size += len(pieces[-1])
+        return b"".join(pieces)
+
     # Reading, in the reading thread.
 
     def _read(self) -> None:
@@ -240,6 +261,8 @@ class Client:
                 ended = sum(self._take(frame) for frame in frames)
                 if ended:
                     self._refill(ended)
+                if self._unsent:
+                    self._write_next()
         except (FrameError, OSError) as error:
             why = str(error)
         except BaseException as error:
@@ -298,14 +321,8 @@ class Client:
             while self._backlog and self._under_way < self._window:
                 frames.append(self._backlog.popleft()[1])
                 self._under_way += 1
-            # Together, as long as a write is all or nothing.
-            batch = b""
             for frame in frames:
-                if batch and len(batch) + len(frame) > _ATOMIC_BYTES:
-                    self._write(batch)
-                    batch = b""
-                batch += frame
-            self._write(batch)
+                self._write(frame, is_urgent=False)
 
     def answer(self, call: int, answer: Message) -> None:
         """Answers a call of a function."""

@@ -48,7 +48,9 @@ class Connection(abc.ABC):
 
 
 def wait_for_room(descriptor: int) -> None:
-    """Waits until a descriptor can be written."""
+    """Waits until a descriptor can be written, or was closed."""
+    if descriptor < 0:
+        return
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     poll.poll()
