@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds both wheels, installs them into a fresh environment, and runs the tests and the type checker
-# there. Packs the binary of HATCHERY_BINARY, or the one that `cargo build --release` has made.
+# there. Packs the binary of HATCHERY_BINARY, or the one that `cargo build --release` has made, and
+# Python compiled for it, so that a first start needn't compile.
 # Wheels are left in the folder of the first argument, if there is one.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -19,21 +20,43 @@ if [ "$(cat "$tools/versions" 2>/dev/null)" != "$versions" ]; then
     "$tools/bin/pip" install --quiet --disable-pip-version-check $versions
     echo "$versions" > "$tools/versions"
 fi
+binary="${HATCHERY_BINARY:-${CARGO_TARGET_DIR:-../target}/release/hatchery}"
+"$binary" --quiet python precompile "$folder/python.module"
+export HATCHERY_MODULE="$folder/python.module"
 for package in . runtime; do
+    # Copies, since a source distribution can't have links that lead out of it.
+    for licence in LICENSE-APACHE LICENSE-MIT; do
+        cmp "../$licence" "$package/$licence"
+    done
     "$tools/bin/python" -m build --wheel --no-isolation --outdir "$wheels" "$package" > "$folder/log" ||
         { cat "$folder/log"; exit 1; }
 done
 
 python3 -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet --disable-pip-version-check "$wheels"/*.whl \
-    pytest==9.2.0 mypy==2.4.1 'numpy>=2' 'pandas>=2' trio
+pip="$folder/venv/bin/pip --quiet --disable-pip-version-check"
+$pip install pytest==9.2.0 mypy==2.4.1 'numpy>=2' 'pandas>=2' trio
+began="$(date +%s)"
+$pip install "$wheels"/*.whl
 
 # The binary is the wheel's from here on, and the sources are the wheel's, too.
-unset HATCHERY_BINARY PYTHONPATH
-"$folder/venv/bin/python" -I -c '
+unset HATCHERY_BINARY HATCHERY_MODULE PYTHONPATH
+
+# The first start on a machine, but for fetching Python: neither compiled nor any image yet.
+cache="${HATCHERY_CACHE_DIR:-$HOME/.cache/hatchery}"
+mkdir --mode=700 "$folder/cache"
+cp -r --preserve=mode,timestamps "$cache/builds" "$cache/secret" "$folder/cache"
+HATCHERY_CACHE_DIR="$folder/cache" "$folder/venv/bin/python" -I -c '
+import logging
 from hatchery_sandbox import Pool
+logging.basicConfig(level=logging.INFO, format="%(message)s")
 with Pool(preload=["pandas"]) as pool:
     print(pool.run("import pandas as pd; pd.DataFrame({\"x\": [1, 2, 6]})[\"x\"].mean()").value)
-'
+' 2> "$folder/log" || { cat "$folder/log"; exit 1; }
+if grep -i 'compiling' "$folder/log" || ! grep 'unpacking the compiled module' "$folder/log"; then
+    echo "the first start of the wheels compiles Python:"
+    cat "$folder/log"
+    exit 1
+fi
+echo "from installing the wheels to the first result: $(($(date +%s) - began)) s"
 "$folder/venv/bin/mypy" --cache-dir "$folder/mypy"
 timeout 150 "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider -o faulthandler_timeout=60 tests

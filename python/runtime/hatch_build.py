@@ -1,10 +1,13 @@
 """Packs the binary `hatchery` into a wheel for the systems that it runs on.
 
-The binary is that of the variable `HATCHERY_BINARY`, or of `cargo build --release`.
+The binary is that of the variable `HATCHERY_BINARY`, or of `cargo build --release`. If the variable
+`HATCHERY_MODULE` names a file of `hatchery python precompile`, the wheel has that, too, and its
+SHA-256, so that the first start unpacks Python instead of compiling it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
@@ -17,10 +20,23 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "hatchery_sandbox_runtime"
+MODULE = "python.module"
+SOURCE = """\
+\"\"\"What `hatchery_sandbox` needs to know of this wheel; not for other uses.\"\"\"
+
+from pathlib import Path
+
+MODULE = Path(__file__).with_name({name!r})
+\"\"\"Python, compiled for the binary of this wheel.\"\"\"
+
+MODULE_SHA256 = {sha256!r}
+\"\"\"What that file must have; `None` if it was left out.\"\"\"
+"""
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds the binary to the wheel's scripts."""
+    """Adds the binary to the wheel's scripts, and a package that has the module."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         binary = built_binary()
@@ -34,6 +50,14 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         build_data["tag"] = f"py3-none-{system_of(packed)}"
         build_data["pure_python"] = False
         build_data["shared_scripts"] = {str(packed): "hatchery"}
+        source = Path(self._folder.name, "__init__.py")
+        module = compiled_module()
+        sha256 = None
+        if module is not None:
+            build_data["force_include"][str(module)] = f"{PACKAGE}/{MODULE}"
+            sha256 = hashlib.sha256(module.read_bytes()).hexdigest()
+        source.write_text(SOURCE.format(name=MODULE, sha256=sha256), encoding="utf-8")
+        build_data["force_include"][str(source)] = f"{PACKAGE}/__init__.py"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         self._folder.cleanup()
@@ -49,6 +73,20 @@ def built_binary() -> Path:
             "or name one with HATCHERY_BINARY"
         )
     return binary
+
+
+def compiled_module() -> Path | None:
+    """Returns the path of the compiled module that is to be packed, if one is."""
+    named = os.environ.get("HATCHERY_MODULE")
+    if not named:
+        return None
+    module = Path(named)
+    if not module.is_file():
+        raise FileNotFoundError(
+            f"there is no module {module}, which HATCHERY_MODULE names: "
+            f"make it with `hatchery python precompile {module}`"
+        )
+    return module
 
 
 def system_of(binary: Path) -> str:
