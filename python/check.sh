@@ -34,7 +34,7 @@ done
 
 python3 -m venv "$folder/venv"
 pip="$folder/venv/bin/pip --quiet --disable-pip-version-check"
-$pip install pytest==9.2.0 mypy==2.4.1 'numpy>=2' 'pandas>=2' trio
+$pip install pytest==9.2.0 mypy==2.4.1 'numpy>=2' 'pandas>=2' trio tqdm
 began="$(date +%s)"
 $pip install "$wheels"/*.whl
 
@@ -60,3 +60,13 @@ fi
 echo "from installing the wheels to the first result: $(($(date +%s) - began)) s"
 "$folder/venv/bin/mypy" --cache-dir "$folder/mypy"
 timeout 150 "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider -o faulthandler_timeout=60 tests
+
+# The cells of the example, which assert on their own results.
+cd ../examples
+timeout 100 "$folder/venv/bin/python" -I -c '
+import json
+with open("python_package.ipynb", encoding="utf-8") as file:
+    cells = json.load(file)["cells"]
+code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+exec("\n".join(code), {})
+'
