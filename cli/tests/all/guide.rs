@@ -90,7 +90,10 @@ fn the_guide_does_what_it_says() {
 fn documents() -> BTreeMap<String, String> {
     let mut names = vec!["README.md".to_owned()];
     for entry in fs::read_dir(root().join("docs/guide")).unwrap().flatten() {
-        names.push(format!("docs/guide/{}", entry.file_name().to_str().unwrap()));
+        let name = entry.file_name().into_string().unwrap();
+        if name.ends_with(".md") {
+            names.push(format!("docs/guide/{name}"));
+        }
     }
     let read = |name: String| (name.clone(), fs::read_to_string(root().join(name)).unwrap());
     names.into_iter().map(read).collect()

@@ -117,8 +117,8 @@ pub(crate) fn load_or_compile(
             && unpack(pinned, &sealer, &path, &key, progress)?
         {
             let module = load(engine, &sealer, &path, &key);
-            let useless = || pinned.unreadable(io::Error::other("it can't be loaded"));
-            let module = module.ok_or_else(useless)?;
+            let useless = || io::Error::other("it can't be loaded");
+            let module = module.ok_or_else(|| unreadable(pinned, useless()))?;
             imports::check(module.module())?;
             return Ok(module);
         }
@@ -150,7 +150,7 @@ fn unpack(
 ) -> Result<bool, EngineError> {
     progress.report(Progress::Unpacking);
     let packed = Packed::read(&pinned.path, &pinned.sha256).map_err(|unpinned| match unpinned {
-        Unpinned::Unreadable(cause) => pinned.unreadable(cause),
+        Unpinned::Unreadable(cause) => unreadable(pinned, cause),
         Unpinned::OtherHash(found) => {
             let (path, expected) = (pinned.path.clone(), pinned.sha256.clone());
             ModuleError::WrongHash { path, expected, found }
@@ -160,13 +160,17 @@ fn unpack(
         progress.report(Progress::ForeignModule);
         return Ok(false);
     }
-    let (index, mut code) = packed.unpack().map_err(|cause| pinned.unreadable(cause))?;
+    let (index, mut code) = packed.unpack().map_err(|cause| unreadable(pinned, cause))?;
     let _ = Sealer::remove(path);
     sealer.write_with(&code_path(path), &code_label(key), |file| {
         io::copy(&mut code, file).map(drop)
     })?;
     sealer.write(path, key, &index)?;
     Ok(true)
+}
+
+fn unreadable(pinned: &PinnedModule, cause: io::Error) -> ModuleError {
+    ModuleError::Packed { path: pinned.path.clone(), cause }
 }
 
 /// Packs the cached compiled form of the bytes with this hash into a file, and returns its SHA-256

@@ -9,9 +9,7 @@ use serde_json::json;
 use crate::client::Client;
 use crate::server::{ADA, BOB, POOL, serve, tokens};
 
-use self::sending::{
-    Attempt, Attempts, ENDED, drips, filled, heard, only, said_to, statuses, waits,
-};
+use self::sending::{Attempt, Attempts, ENDED, drips, filled, heard, only, sent, statuses, waits};
 
 mod sending;
 
@@ -224,7 +222,7 @@ fn with_paths(attempts: &mut Attempts) {
 }
 
 fn with_json(attempts: &mut Attempts) {
-    let wide: String = (0..100_000).map(|key| format!("\"k{key}\": 1, ")).collect();
+    let wide: String = (0..50_000).map(|key| format!("\"k{key}\": 1, ")).collect();
     attempts
         .job("lists in lists", &[400], "[".repeat(100_000))
         .job("lists in a variable", &[400], nested("[", 100_000))
@@ -323,7 +321,7 @@ fn with_patience(attempts: &mut Attempts) {
             let inner = filled(client, inner.as_bytes());
             let length = inner.len();
             let outer = format!("{HEAD}content-length: {length}\r\n\r\n");
-            let said = said_to(client, &[filled(client, outer.as_bytes()), inner].concat());
+            let said = heard(sent(client, &[filled(client, outer.as_bytes()), inner].concat()));
             only(&said)
         })
         .add("a length and chunks", &[400], |client| {
@@ -333,18 +331,16 @@ fn with_patience(attempts: &mut Attempts) {
             let both = "content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n";
             let outer = format!("{HEAD}{both}{:x}\r\n", inner.len());
             let outer = filled(client, outer.as_bytes());
-            only(&said_to(client, &[outer, inner, b"\r\n0\r\n\r\n".to_vec()].concat()))
+            only(&heard(sent(client, &[outer, inner, b"\r\n0\r\n\r\n".to_vec()].concat())))
         })
         .add("chunks, named twice", &[400], |client| {
             let both = "transfer-encoding: chunked\r\ntransfer-encoding: identity\r\n\r\n";
-            only(&said_to(client, &filled(client, format!("{HEAD}{both}0\r\n\r\n").as_bytes())))
+            only(&heard(sent(client, &filled(client, format!("{HEAD}{both}0\r\n\r\n").as_bytes()))))
         })
         .add("a thousand requests at once, none with a token", &[401], |client| {
             let one = "GET /v1/status HTTP/1.1\r\nhost: HOST\r\n";
             let all = format!("{}{one}connection: close\r\n\r\n", format!("{one}\r\n").repeat(999));
-            let mut stream = client.connect();
-            stream.write_all(&filled(client, all.as_bytes())).unwrap();
-            let statuses = statuses(&heard(stream));
+            let statuses = statuses(&heard(sent(client, &filled(client, all.as_bytes()))));
             assert_eq!(statuses.len(), 1000);
             assert!(statuses.iter().all(|status| *status == 401));
             401

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// The longest that a test waits for the server.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends requests to one server, with the same headers each time.
 #[derive(Debug, Clone)]

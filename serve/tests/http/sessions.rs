@@ -2,47 +2,48 @@
 
 use serde_json::{Value, json};
 
-use crate::server::{ADA, open, with};
+use crate::server::{CLEO, open, with};
 
 #[test]
 fn a_session_from_the_first_to_the_last() {
-    let ada = with(ADA);
+    // Nobody else opens sessions for her.
+    let cleo = with(CLEO);
     let post = |path: &str, body: Value| {
-        let reply = ada.post(path, &body);
+        let reply = cleo.post(path, &body);
         (reply.status, reply.json())
     };
     assert_eq!(post("/v1/sessions", json!({ "name": "a b" })), (201, json!({ "name": "a b" })));
     let (status, problem) = post("/v1/sessions", json!({ "name": "a b" }));
     assert_eq!((status, &problem["error"]["reason"]), (409, &json!("session_exists")));
 
-    ada.run("/v1/run?session=a+b", "x = 1; open('f.bin', 'wb').write(b'\\xff\\x00')");
-    assert_eq!(ada.run("/v1/sessions/a%20b/run", "x += 1; x")["value"], 2);
-    let files = ada.get("/v1/sessions/a%20b/files").json();
+    cleo.run("/v1/run?session=a+b", "x = 1; open('f.bin', 'wb').write(b'\\xff\\x00')");
+    assert_eq!(cleo.run("/v1/sessions/a%20b/run", "x += 1; x")["value"], 2);
+    let files = cleo.get("/v1/sessions/a%20b/files").json();
     assert_eq!(files, json!({ "files": [{ "path": "f.bin", "bytes": 2 }] }));
-    let file = ada.get("/v1/sessions/a%20b/files/f.bin");
+    let file = cleo.get("/v1/sessions/a%20b/files/f.bin");
     assert_eq!(file.header("content-type"), Some("application/octet-stream"));
     assert_eq!(file.bytes(), [0xff, 0]);
-    assert_eq!(ada.get("/v1/sessions/a%20b/files/g").reason(), "no_file");
+    assert_eq!(cleo.get("/v1/sessions/a%20b/files/g").reason(), "no_file");
 
     let (status, _) = post("/v1/sessions/a%20b/checkpoint", json!({ "name": "two" }));
     assert_eq!(status, 201);
     assert_eq!(post("/v1/sessions/a%20b/fork", json!({ "to": "c" })).0, 201);
     assert_eq!(post("/v1/sessions/a%20b/fork", json!({ "to": "c" })).0, 409);
-    assert_eq!(ada.run("/v1/sessions/c/run", "x = 10; x")["value"], 10);
-    assert_eq!(ada.run("/v1/sessions/a%20b/run", "x = 5; x")["value"], 5);
+    assert_eq!(cleo.run("/v1/sessions/c/run", "x = 10; x")["value"], 10);
+    assert_eq!(cleo.run("/v1/sessions/a%20b/run", "x = 5; x")["value"], 5);
     assert_eq!(post("/v1/sessions/a%20b/restore", json!({ "name": "two" })).0, 200);
-    assert_eq!(ada.run("/v1/sessions/a%20b/run", "x")["value"], 2);
+    assert_eq!(cleo.run("/v1/sessions/a%20b/run", "x")["value"], 2);
     assert_eq!(post("/v1/sessions/a%20b/restore", json!({ "name": "three" })).0, 404);
 
-    let names = ada.get("/v1/sessions").json();
+    let names = cleo.get("/v1/sessions").json();
     assert_eq!(names, json!({ "sessions": [{ "name": "a b" }, { "name": "c" }] }));
     assert_eq!(post("/v1/sessions/c/reset", json!({})).0, 200);
-    assert_eq!(ada.run("/v1/sessions/c/run", "x")["error"]["type"], "NameError");
+    assert_eq!(cleo.run("/v1/sessions/c/run", "x")["error"]["type"], "NameError");
     for name in ["a%20b", "c"] {
-        assert_eq!(ada.delete(&format!("/v1/sessions/{name}")).status, 200);
-        assert_eq!(ada.delete(&format!("/v1/sessions/{name}")).status, 404);
+        assert_eq!(cleo.delete(&format!("/v1/sessions/{name}")).status, 200);
+        assert_eq!(cleo.delete(&format!("/v1/sessions/{name}")).status, 404);
     }
-    assert_eq!(ada.post("/v1/run?session=c", &json!({ "code": "1" })).reason(), "no_session");
+    assert_eq!(cleo.post("/v1/run?session=c", &json!({ "code": "1" })).reason(), "no_session");
 }
 
 #[test]

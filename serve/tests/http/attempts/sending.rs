@@ -4,11 +4,14 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use crate::client::{Client, Reply};
+use crate::client::{Client, PATIENCE, Reply};
 use crate::server::BOB;
 
 /// What an attempt gets at most: the head of an answer, or the end of the connection.
 pub(super) const ENDED: u16 = 0;
+
+/// How long a server takes at most to answer what it has. Those who wait for more take longer.
+const MOMENT: Duration = Duration::from_millis(400);
 
 /// One attempt.
 pub(super) struct Attempt {
@@ -93,15 +96,26 @@ pub(super) fn filled(client: &Client, bytes: &[u8]) -> Vec<u8> {
     filled
 }
 
-/// Sends bytes, and returns everything that comes until the connection ends.
-pub(super) fn said_to(client: &Client, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = client.connect();
-    // A server that refuses early doesn't read the rest.
-    let _ = stream.write_all(bytes);
+/// Sends bytes and ends the request there, and returns what comes until the connection ends.
+fn said_to(client: &Client, bytes: &[u8]) -> Vec<u8> {
+    let stream = sent(client, bytes);
+    // Whoever says at once that there is no more gives up the answer to a request that is whole.
+    stream.set_read_timeout(Some(MOMENT)).unwrap();
+    let _ = stream.peek(&mut [0]);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let _ = stream.shutdown(Shutdown::Write);
     heard(stream)
 }
 
+/// Sends bytes, after which more could come.
+pub(super) fn sent(client: &Client, bytes: &[u8]) -> TcpStream {
+    let mut stream = client.connect();
+    // A server that refuses early doesn't read the rest.
+    let _ = stream.write_all(bytes);
+    stream
+}
+
+/// Returns what comes until the connection ends.
 pub(super) fn heard(mut stream: TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
     // It may end by a reset, as not everything was read.
