@@ -2,8 +2,10 @@
 
 import concurrent.futures
 import pickle
+import sys
 import threading
 import time
+import types
 
 import pytest
 
@@ -26,6 +28,7 @@ from hatchery_sandbox import (
     Started,
     TimeLimitError,
 )
+from hatchery_sandbox import _process
 
 ENDLESS = "while True: pass"
 
@@ -305,3 +308,21 @@ def test_a_pool_drains():
     pool.drain()
     assert future.result().value == 1
     assert pool.is_closed
+
+
+def test_the_wheels_module_is_for_the_wheels_binary(monkeypatch, tmp_path):
+    binary, runtime = tmp_path / "hatchery", types.ModuleType("hatchery_sandbox_runtime")
+    runtime.MODULE, runtime.MODULE_SHA256 = tmp_path / "python.module", "ab12"
+    monkeypatch.setitem(sys.modules, runtime.__name__, runtime)
+    monkeypatch.setattr(_process, "_installed", lambda: [binary])
+    monkeypatch.delenv(_process.MODULE_VARIABLE, raising=False)
+    environment = _process.environment_of(str(binary))
+    assert environment["HATCHERY_PYTHON_MODULE"] == str(runtime.MODULE)
+    assert environment["HATCHERY_PYTHON_MODULE_SHA256"] == "ab12"
+    assert _process.environment_of("/bin/true") is None
+    # Another one that the user names goes first, and a wheel may have none.
+    with monkeypatch.context() as named:
+        named.setenv(_process.MODULE_VARIABLE, "mine")
+        assert _process.environment_of(str(binary)) is None
+    runtime.MODULE_SHA256 = None
+    assert _process.environment_of(str(binary)) is None
