@@ -404,6 +404,6 @@ fn every_attempt_is_refused_and_the_server_serves_on() {
     assert!(wrong.is_empty(), "{wrong:#?}");
     // Nobody has touched the sessions.
     assert_eq!(ada.run("/v1/sessions/private/run", "kept")["value"], 1);
-    assert_eq!(bob.get("/v1/sessions").json(), json!({ "sessions": ["own"] }));
+    assert_eq!(bob.get("/v1/sessions").json(), json!({ "sessions": [{ "name": "own" }] }));
     println!("{} attempts, all refused", names.len());
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use serve::Service;
 use serve::http::{HttpConfig, HttpError};
 
-use crate::client::{Client, Reply};
+use crate::client::{Client, PATIENCE, Reply};
 use crate::server::{ADA, POOL, open, serve, tokens, wait, with, without_token};
 
 const BEARER: &str = "authorization: Bearer secret-of-ada-0123456789\r\n";
@@ -19,6 +19,10 @@ fn status(client: &Client, bytes: &[u8]) -> u16 {
     let mut stream = client.connect();
     // A server that refuses early doesn't read the rest.
     let _ = stream.write_all(bytes);
+    // Whoever says at once that there is no more gives up the answer to a request that is whole.
+    stream.set_read_timeout(Some(Duration::from_millis(400))).unwrap();
+    let _ = stream.peek(&mut [0]);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let _ = stream.shutdown(std::net::Shutdown::Write);
     Reply::read(stream).map_or(0, |reply| reply.status)
 }
