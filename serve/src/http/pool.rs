@@ -114,6 +114,10 @@ pub(super) async fn drain(
     }
     let service = door.service.clone();
     tokio::spawn(async move { service.drain(seconds.map(Duration::from_secs_f64)).await });
+    // Whoever has the answer finds the pool no longer open. The scheduler decides in microseconds.
+    while door.service.pool().status().phase == Phase::Open {
+        tokio::task::yield_now().await;
+    }
     Ok(answer::json(StatusCode::ACCEPTED, &json!({ "status": "draining" })))
 }
 

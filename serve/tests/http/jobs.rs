@@ -100,7 +100,7 @@ fn events_come_in_their_order_and_the_outcome_last() {
 
 #[test]
 fn output_comes_while_the_program_runs_and_it_can_be_interrupted() {
-    let code = "print('begun')\ntry:\n    while True: pass\nexcept KeyboardInterrupt:\n    \
+    let code = "try:\n    print('begun')\n    while True: pass\nexcept KeyboardInterrupt:\n    \
                 print('stopped')";
     let reply = streamed(ADA, code);
     let job: u64 = reply.header("hatchery-job").unwrap().parse().unwrap();
