@@ -188,7 +188,9 @@ fn commands(console: &str) -> Vec<(String, String)> {
 
 fn is_unfinished(command: &str) -> bool {
     let parsed = Command::new("sh").args(["-n", "-c", command]).stderr(Stdio::null()).status();
-    command.ends_with('\\') || !parsed.unwrap().success()
+    // The shell takes a here-document without its end for whole.
+    let is_in_document = command.contains("<<'END'") && !command.ends_with("\nEND");
+    is_in_document || command.ends_with('\\') || !parsed.unwrap().success()
 }
 
 /// Where the commands of one document run.
