@@ -205,10 +205,10 @@ fn older_clients_have_connections_and_cancel_by_a_notification() {
             "params": { "name": "run_python", "arguments": arguments },
         })
     };
-    let opened = server.post("a", &headers, &call(1, json!({ "code": "", "session": "new" })));
+    let opened = server.post("a", &headers, &call(1, json!({ "code": "x = 1", "session": "new" })));
     let result = &opened.messages.last().unwrap()["result"];
     let session = result["structuredContent"]["session"].clone();
-    let endless = json!({ "code": "x = 1\nwhile True: pass", "session": session });
+    let endless = json!({ "code": "while True: pass", "session": session });
     let stream = server.send("a", &headers, &call(2, endless));
     while server.pool.status().running == 0 {
         std::thread::yield_now();
