@@ -82,7 +82,19 @@ fn events_come_in_their_order_and_the_outcome_last() {
     assert_eq!(reply.status, 200);
     assert_eq!(reply.header("content-type"), Some("text/event-stream"));
     let job: u64 = reply.header("hatchery-job").unwrap().parse().unwrap();
-    let events: Vec<_> = reply.events().collect();
+    let mut events: Vec<(String, Option<u64>, Value)> = Vec::new();
+    let mut ids = Vec::new();
+    for (name, id, data) in reply.events() {
+        ids.extend(id);
+        // A line may come in parts.
+        match events.last_mut() {
+            Some((last, _, before)) if *last == name && before["stream"] == data["stream"] => {
+                let text = [&before["text"], &data["text"]].map(|text| text.as_str().unwrap());
+                before["text"] = text.concat().into();
+            }
+            _ => events.push((name, id, data)),
+        }
+    }
     let names: Vec<&str> = events.iter().map(|(name, _, _)| name.as_str()).collect();
     assert_eq!(
         names,
@@ -94,8 +106,7 @@ fn events_come_in_their_order_and_the_outcome_last() {
     assert_eq!(events[4].2["bundle"]["text/plain"], "1");
     assert_eq!(events[6].2, json!({ "path": "f", "kind": "created" }));
     assert_eq!((&events[7].2["value"], &events[7].2["stdout"]), (&json!(7), &json!("a\nc\n")));
-    let ids: Vec<u64> = events.iter().filter_map(|(_, id, _)| *id).collect();
-    assert!(ids.len() == 6 && ids.is_sorted(), "{ids:?}");
+    assert!(ids.len() >= 6 && ids.is_sorted(), "{ids:?}");
 }
 
 #[test]
