@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
-use crate::{hatchery, serving};
+use crate::{serving, web};
 
 /// The longest that a test waits for the server.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -35,22 +35,8 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(options: &[&str]) -> Self {
-        let mut child = hatchery()
-            .args(["serve", "--http", "127.0.0.1:0", "--workers", "2"])
-            .args(options)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let address = loop {
-            let mut line = String::new();
-            assert!(said.read_line(&mut line).unwrap() > 0, "it serves");
-            if let Some((_, address)) = line.trim().split_once("http://") {
-                break address.parse().unwrap();
-            }
-        };
-        // Whatever else it says is read, so that it never waits for that.
-        thread::spawn(move || said.read_to_end(&mut Vec::new()));
+        let (child, address) = web::spawn(&[&["--workers", "2"], options].concat());
+        let address = address.parse().unwrap();
         Self { child, address }
     }
 

@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::thread;
 
 use serde_json::{Value, json};
 
@@ -12,32 +13,38 @@ const OPERATOR: &str = "secret-of-the-operator-0";
 const ADA: &str = "secret-of-ada-0123456789";
 const BOB: &str = "secret-of-bob-0123456789";
 
+/// Starts `hatchery serve --http`, and returns the process and its address.
+pub(crate) fn spawn(arguments: &[&str]) -> (Child, String) {
+    let mut child = hatchery()
+        .args(["serve", "--http", "127.0.0.1:0"])
+        .args(arguments)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let address = loop {
+        let mut line = String::new();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it serves");
+        if let Some((_, address)) = line.trim().split_once("http://") {
+            break address.to_owned();
+        }
+    };
+    // Whatever else it says is read, so that it never waits for that.
+    thread::spawn(move || said.read_to_end(&mut Vec::new()));
+    (child, address)
+}
+
 /// A server, which ends with the test.
 struct Server {
     child: Child,
     address: String,
-    /// Kept open, so that what the server says later has a reader.
-    _said: BufReader<ChildStderr>,
     _tokens: Option<tempfile::NamedTempFile>,
 }
 
 impl Server {
     fn start(arguments: &[&str]) -> Self {
-        let mut child = hatchery()
-            .args(["serve", "--http", "127.0.0.1:0"])
-            .args(arguments)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let address = loop {
-            let mut line = String::new();
-            assert!(said.read_line(&mut line).unwrap() > 0, "it serves");
-            if let Some((_, address)) = line.trim().split_once("http://") {
-                break address.to_owned();
-            }
-        };
-        let server = Self { child, address, _said: said, _tokens: None };
+        let (child, address) = spawn(arguments);
+        let server = Self { child, address, _tokens: None };
         while server.get("/healthz").0 != 200 {}
         server
     }
@@ -227,7 +234,7 @@ fn workers_that_end_midway_cost_nobody_else_anything_over_http() {
     let server = Server::with_tokens(&["--workers", "2"]);
     assert_eq!(server.by(ADA, "POST", "/v1/sessions", &json!({ "name": "s" })).0, 201);
     let is_over = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let hostile = scope.spawn(|| {
             let mut ended = 0;
             while !is_over.load(std::sync::atomic::Ordering::Relaxed) {

@@ -72,6 +72,26 @@ fn the_pool_is_drained_with_the_token() {
 }
 
 #[test]
+fn a_worker_is_retired_with_the_token_and_another_takes_its_place() {
+    let pool: Hatchery = start(|builder| builder.workers(1));
+    let page = guarded(&pool);
+    let Some(browser) = Browser::open(&page) else { return };
+    enter(&browser, OPERATOR);
+    let first = pool.status().workers[0].worker;
+    let retire = |worker: hatchery::WorkerId| {
+        let worker = worker.0;
+        format!("root.querySelector('[aria-label=\"Retire worker {worker}\"]')")
+    };
+    browser.until(&format!("{}?.disabled === false", retire(first)));
+    browser.run(&format!("{}.click();", retire(first)));
+    browser.until(&format!(
+        "!{} && root.querySelector('[aria-label^=\"Retire worker\"]:enabled')",
+        retire(first)
+    ));
+    assert_ne!(pool.status().workers[0].worker, first);
+}
+
+#[test]
 fn the_page_itself_needs_no_token_and_says_what_it_may_do() {
     let page = guarded(&POOL);
     let policies = ["", "page/page.css", "page/hatchery-pool.js"].map(|path| {
