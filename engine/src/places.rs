@@ -3,6 +3,9 @@
 /// The environment variable that names the cache directory. It overrides every default.
 pub const CACHE_DIR_VARIABLE: &str = "HATCHERY_CACHE_DIR";
 
+/// The environment variable that names the Python build to run.
+pub const PYTHON_VARIABLE: &str = "HATCHERY_PYTHON";
+
 /// The environment variable that names a wheel file to use in place of pip.
 pub const PYTHON_WHEEL_VARIABLE: &str = "HATCHERY_PYTHON_WHEEL";
 
@@ -20,6 +23,9 @@ pub(crate) const PYTHON_VERSION: [u32; 3] = [3, 15, 0];
 
 /// The guest's working directory.
 pub(crate) const WORKSPACE: &str = "/workspace";
+
+/// The device through which the agent of a command build talks to the host.
+pub(crate) const DOOR_PATH: &str = "/dev/hatchery";
 
 /// The folder of a program's script; `_agent.py` repeats this path.
 pub(crate) const SCRIPT_FOLDER: &str = "/script";

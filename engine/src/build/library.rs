@@ -1,4 +1,4 @@
-//! The read-only library that every guest sees: CPython's archive and matplotlib's data.
+//! The read-only library that every guest sees: CPython's archive or folder, and matplotlib's data.
 //!
 //! Mapped or unpacked once per process and shared by reference; nothing here is mutable.
 
@@ -6,34 +6,49 @@ use std::io::{Cursor, Read};
 
 use bytes::Bytes;
 
-use crate::build::python::PythonBuild;
+use crate::build::python::{Build, PythonBuild};
 use crate::error::{EngineError, PythonError};
+use crate::places::ARCHIVE_PATH;
 
 /// The archive inside the archive that holds matplotlib's data.
 const MATPLOTLIB_DATA: &str = "matplotlib/mpl-data.zip";
 
 /// The read-only library.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Library {
-    /// The contents of `ARCHIVE_PATH`.
-    pub(crate) archive: Bytes,
-    /// The files below `MATPLOTLIB_DATA_PATH`, with their relative paths.
+    /// Its files, with their paths in the guest: for the default build, only the archive.
+    pub(crate) files: Vec<LibraryFile>,
+    /// The files below `MATPLOTLIB_DATA_PATH`, with their relative paths; only the default build
+    /// has any.
     pub(crate) matplotlib_data: Vec<LibraryFile>,
 }
 
 /// A file of the library, shared by all guests.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct LibraryFile {
     pub(crate) path: String,
     pub(crate) contents: Bytes,
 }
 
 impl Library {
-    pub(crate) fn load(build: &PythonBuild) -> Result<Self, EngineError> {
+    pub(crate) fn load(build: &Build) -> Result<Self, EngineError> {
+        match build {
+            Build::Default(build) => Self::of_default(build),
+            Build::Local(build) => Ok(Self { files: build.library().to_owned(), ..Self::default() }),
+        }
+    }
+
+    fn of_default(build: &PythonBuild) -> Result<Self, EngineError> {
         let archive = build.library()?;
         let data = read_entry(&archive, MATPLOTLIB_DATA)?;
         let matplotlib_data = unpack(&data)?;
-        Ok(Self { archive, matplotlib_data })
+        let files = vec![LibraryFile { path: ARCHIVE_PATH.to_owned(), contents: archive }];
+        Ok(Self { files, matplotlib_data })
+    }
+
+    /// Returns the archives of the library.
+    pub(crate) fn archives(&self) -> impl Iterator<Item = &LibraryFile> {
+        self.files.iter().filter(|file| file.path.ends_with(".zip"))
     }
 }
 

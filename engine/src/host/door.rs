@@ -13,6 +13,7 @@ use crate::run::functions::calls::Calls;
 use crate::run::transcript::Transcript;
 
 pub(crate) mod binding;
+pub(crate) mod device;
 
 /// The state of the door during one run.
 #[derive(Debug, Default)]
@@ -25,12 +26,24 @@ pub(crate) struct Door {
     display_cap: usize,
     /// The address of `KeyboardInterrupt`, once the agent has reported it.
     exception: Option<u32>,
+    /// Where a command build is entered for its turns, once the agent has reported it.
+    entry: Option<Entered>,
     /// Whether an image is being prepared, by code that the caller chose.
     prepares: bool,
+    /// What the device of a command build has to answer, and how much of it was read.
+    answer: (Arc<Vec<u8>>, usize),
     /// The guest's claims about random number generators.
     generators: Vec<GeneratorClaim>,
     /// The run's calls of host functions, if it may make any.
     calls: Option<Arc<Calls>>,
+}
+
+/// The addresses that the agent of a command build has reported: a type, and its objects for each
+/// `Word`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entered {
+    pub(crate) class: u32,
+    pub(crate) objects: [u32; 3],
 }
 
 /// What a run sent through the door.
@@ -104,7 +117,8 @@ impl Ask {
             | Frame::ProgramOver
             | Frame::Seeded
             | Frame::Immortal
-            | Frame::Display => return None,
+            | Frame::Display
+            | Frame::Enter => return None,
         })
     }
 }
@@ -169,6 +183,11 @@ impl Door {
         self.exception
     }
 
+    /// Returns where a command build is entered, if the agent has reported it since the door opened.
+    pub(crate) fn entry(&self) -> Option<Entered> {
+        self.entry
+    }
+
     /// Serves one frame; `None` if the frame is malformed or not allowed.
     fn serve(&mut self, frame: &[u8]) -> Option<Served> {
         Some(match Frame::parse(frame)? {
@@ -184,6 +203,14 @@ impl Door {
             }
             (Frame::Hello, address) => {
                 self.exception = Some(u32::from_le_bytes(address.try_into().ok()?));
+                Served::Answer(Arc::default())
+            }
+            (Frame::Enter, addresses) => {
+                let (addresses, rest) = addresses.as_chunks::<4>();
+                let [class, objects @ ..] =
+                    <[[u8; 4]; 4]>::try_from(addresses).ok().filter(|_| rest.is_empty())?;
+                let objects = objects.map(u32::from_le_bytes);
+                self.entry = Some(Entered { class: u32::from_le_bytes(class), objects });
                 Served::Answer(Arc::default())
             }
             (Frame::Immortal, addresses) if self.prepares => {

@@ -46,6 +46,17 @@ pub(crate) struct GuestEnv {
     pub(crate) alloc: Option<TypedFunction<u32, u32>>,
 }
 
+impl GuestEnv {
+    /// Counts a call of the guest, and stops the run if it has made too many.
+    pub(crate) fn count_call(&self) {
+        let mut wasi = self.wasi.lock();
+        wasi.count_call();
+        if let Some(exceeded) = wasi.take_exceeded() {
+            self.control.request_stop(exceeded);
+        }
+    }
+}
+
 /// Lets host functions stop the current run or pause its wall time.
 #[derive(Debug, Default)]
 pub(crate) struct RunControl {

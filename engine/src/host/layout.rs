@@ -1,7 +1,7 @@
 //! The files that every guest starts with, laid out as the Python build expects them.
 //!
 //! ```text
-//! /usr/local/lib/python315.zip      the library, fixed
+//! /usr/local/lib/python315.zip      the library, fixed; other builds have their own
 //! /usr/local/share/mpl-data/        matplotlib's data, fixed
 //! /usr/local/lib/hatchery/…         packages of the image, fixed
 //! /workspace                        the working directory, where input files appear
@@ -18,7 +18,7 @@ use crate::files::device::Device;
 use crate::files::mount::Mount;
 use crate::files::resolve::{self, Base, Links, Place};
 use crate::files::tree::{self, Kind, NodeId, Timestamp, Tree};
-use crate::places::{ARCHIVE_PATH, BESIDE_FOLDER, SITE};
+use crate::places::{BESIDE_FOLDER, DOOR_PATH, SITE};
 use crate::run::program::InputFile;
 
 /// The folder of matplotlib's data; the guest sees it at `MATPLOTLIB_DATA_PATH`.
@@ -39,19 +39,24 @@ const DEVICES: [(&str, Device); 4] = [
 pub(crate) struct Layout {
     pub(crate) tree: Tree,
     pub(crate) workspace: NodeId,
-    pub(crate) matplotlib_data: NodeId,
+    /// The folder to open at `MATPLOTLIB_DATA_PATH`, for a build that has matplotlib.
+    pub(crate) matplotlib_data: Option<NodeId>,
 }
 
 impl Layout {
     pub(crate) fn new(library: &Library) -> Self {
         let lay_out = || -> Result<Self, Errno> {
             let mut tree = Tree::default();
-            let archive = Kind::Fixed(library.archive.clone());
-            put(&mut tree, NodeId::ROOT, ARCHIVE_PATH, archive, 0)?;
-            let matplotlib_data = make_folders(&mut tree, NodeId::ROOT, MATPLOTLIB_DATA_FOLDER, 0)?;
-            for file in &library.matplotlib_data {
+            for file in &library.files {
                 let contents = Kind::Fixed(file.contents.clone());
-                put(&mut tree, matplotlib_data, &file.path, contents, 0)?;
+                put(&mut tree, NodeId::ROOT, &file.path, contents, 0)?;
+            }
+            let mut matplotlib_data = None;
+            for file in &library.matplotlib_data {
+                let folder = make_folders(&mut tree, NodeId::ROOT, MATPLOTLIB_DATA_FOLDER, 0)?;
+                let contents = Kind::Fixed(file.contents.clone());
+                put(&mut tree, folder, &file.path, contents, 0)?;
+                matplotlib_data = Some(folder);
             }
             for (path, device) in DEVICES {
                 put(&mut tree, NodeId::ROOT, path, Kind::Device(device), 0)?;
@@ -64,6 +69,14 @@ impl Layout {
             Ok(Self { tree, workspace: writable[0], matplotlib_data })
         };
         lay_out().expect("library paths are plain, and a layout has no quota")
+    }
+
+    /// Returns the layout with the device through which command builds talk to the host.
+    pub(crate) fn with_door(mut self) -> Self {
+        let device = Kind::Device(Device::Door);
+        put(&mut self.tree, NodeId::ROOT, DOOR_PATH, device, 0)
+            .expect("the path is plain, and a layout has no quota");
+        self
     }
 
     /// Returns the layout with packages added, which are fixed too.

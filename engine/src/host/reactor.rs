@@ -7,11 +7,12 @@ use parking_lot::Mutex;
 use wasmer::{FunctionEnv, Imports, Instance, Module, Store};
 
 use super::GuestHost;
-use super::door::binding as door;
+use super::door;
 use super::env::{GuestEnv, RunEffects, RunSetup};
 use super::layout::{put_beside, put_input, put_mount, put_workdir};
 use super::wasi::{HostState, RunStreams, Wasi, binding};
 use crate::build::module::imports::{HOST, HOST_CALL, WASI};
+use crate::build::module::shape::Shape;
 use crate::errno::Errno;
 use crate::error::StartError;
 use crate::files::changes::changes;
@@ -42,12 +43,16 @@ impl GuestHost for ReactorHost {
         module: &Module,
         env: &FunctionEnv<GuestEnv>,
     ) -> Result<Imports, StartError> {
+        let device = Shape::of(module).is_command();
         let mut imports = Imports::new();
         for import in module.imports() {
             let (namespace, name) = (import.module(), import.name());
             let function = match (namespace, name) {
-                (WASI, name) => binding::function(store, env, name),
-                (HOST, HOST_CALL) => Some(door::function(store, env)),
+                (WASI, name) => device
+                    .then(|| door::device::function(store, env, name))
+                    .flatten()
+                    .or_else(|| binding::function(store, env, name)),
+                (HOST, HOST_CALL) => Some(door::binding::function(store, env)),
                 _ => None,
             };
             let refused =

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use crate::errno::Errno;
+use crate::files::device::Device;
 use crate::files::tree::{NodeId, Tree};
 use crate::host::layout::Layout;
 use crate::places::MATPLOTLIB_DATA_PATH;
@@ -16,7 +17,7 @@ use crate::run::program::Deterministic;
 use crate::run::transcript::Transcript;
 use bytes::{Buffer, GuestBytes};
 use clock::Clock;
-use descriptors::Descriptors;
+use descriptors::{Descriptors, Open};
 use random::Random;
 
 pub(crate) mod binding;
@@ -43,8 +44,8 @@ pub(crate) const BASE_ENVIRONMENT: [(&str, &str); 5] = [
     ("MPLBACKEND", "Agg"),
 ];
 
-/// `argv`; the agent sets each run's own.
-const ARGUMENTS: [&str; 1] = ["python"];
+/// The name of the program in `argv`; the agent sets each run's own.
+const PROGRAM: &str = "python";
 
 /// The most random bytes that one call returns; the C library asks for 256 at a time.
 const MOST_RANDOM_BYTES: u32 = 1 << 20;
@@ -73,6 +74,8 @@ pub(crate) enum ExceededLimit {
 pub(crate) struct Wasi {
     pub(crate) tree: Tree,
     pub(crate) workspace: NodeId,
+    /// `argv`.
+    arguments: Arc<[String]>,
     open: Descriptors,
     pub(crate) clock: Clock,
     random: Random,
@@ -105,8 +108,8 @@ impl HostState {
                 (Clock::starting_at(*start), Random::seeded(*seed))
             }
         };
-        let open =
-            Descriptors::new([(NodeId::ROOT, "/"), (layout.matplotlib_data, MATPLOTLIB_DATA_PATH)]);
+        let data = layout.matplotlib_data.map(|folder| (folder, MATPLOTLIB_DATA_PATH));
+        let open = Descriptors::new([(NodeId::ROOT, "/")].into_iter().chain(data));
         Self { tree: layout.tree.clone(), open, clock, random }
     }
 
@@ -144,6 +147,7 @@ impl Wasi {
         Self {
             tree,
             workspace,
+            arguments: Arc::new([PROGRAM.to_owned()]),
             open,
             clock,
             random,
@@ -155,6 +159,12 @@ impl Wasi {
             most_calls: u64::MAX,
             exceeded: None,
         }
+    }
+
+    /// Starts the guest with these arguments after the program's name.
+    pub(crate) fn with_arguments(mut self, arguments: &[String]) -> Self {
+        self.arguments = [PROGRAM.to_owned()].iter().chain(arguments).cloned().collect();
+        self
     }
 
     /// Returns the state that lasts from run to run.
@@ -169,7 +179,8 @@ impl Wasi {
 
     /// Replaces the state.
     pub(crate) fn set_state(&mut self, state: HostState) {
-        *self = Self::new(self.workspace, state);
+        let arguments = Arc::clone(&self.arguments);
+        *self = Self { arguments, ..Self::new(self.workspace, state) };
     }
 
     /// Connects the streams of the run that begins, and resets the call count.
@@ -220,8 +231,7 @@ impl Wasi {
     }
 
     fn args_get(&mut self, guest: GuestBytes<'_>, pointers: u32, texts: u32) -> Result<(), Errno> {
-        let arguments = ARGUMENTS.map(str::to_owned);
-        put_texts(guest, &arguments, pointers, texts)
+        put_texts(guest, &self.arguments, pointers, texts)
     }
 
     fn args_sizes_get(
@@ -230,7 +240,7 @@ impl Wasi {
         count: u32,
         bytes: u32,
     ) -> Result<(), Errno> {
-        put_sizes(guest, &ARGUMENTS.map(str::to_owned), count, bytes)
+        put_sizes(guest, &self.arguments, count, bytes)
     }
 
     fn environ_get(
@@ -318,6 +328,12 @@ impl Wasi {
 
     fn sock_shutdown(&mut self, _guest: GuestBytes<'_>, fd: u32, _how: u32) -> Result<(), Errno> {
         self.no_socket(fd)
+    }
+
+    /// Returns whether this descriptor is the device through which a command build talks to the
+    /// host.
+    pub(crate) fn is_door(&self, fd: u32) -> bool {
+        matches!(self.open.get(fd), Ok(Open::Device { device: Device::Door, .. }))
     }
 
     /// Returns the error of socket functions: no descriptor is ever a socket.

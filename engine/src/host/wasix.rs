@@ -31,13 +31,13 @@ use super::GuestHost;
 use super::door::binding as door;
 use super::env::{GuestEnv, RunEffects, RunSetup, unwind};
 use super::wasi::{BASE_ENVIRONMENT, binding};
-use crate::build::library::Library;
+use crate::build::library::{Library, LibraryFile};
 use crate::build::module::imports::{HOST, HOST_CALL, WASI, is_allowed};
 use crate::cause::Cause;
 use crate::error::StartError;
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::host::wasi::HostState;
-use crate::places::{ARCHIVE_PATH, MATPLOTLIB_DATA_PATH, WORKSPACE};
+use crate::places::{MATPLOTLIB_DATA_PATH, WORKSPACE};
 use crate::run::outcome::{SandboxFailure, Verdict};
 use crate::run::program::InputFile;
 use crate::run::transcript::{Stream, Transcript};
@@ -79,15 +79,19 @@ impl WasixHost {
         for folder in ["/tmp", HOME, WORKSPACE] {
             self.make_folder(Path::new(folder))?;
         }
-        let archive = Path::new(ARCHIVE_PATH);
-        self.make_folder(archive.parent().expect("the archive is in a folder"))?;
-        self.files.unbounded().insert_ro_file(archive, shared(&self.library.archive))?;
+        self.make_folder(Path::new(MATPLOTLIB_DATA_FOLDER))?;
+        for file in &self.library.files {
+            self.lay_out_file(Path::new(&file.path), file)?;
+        }
         for file in &self.library.matplotlib_data {
-            let path = Path::new(MATPLOTLIB_DATA_FOLDER).join(&file.path);
-            self.make_folder(path.parent().expect("the file is in a folder"))?;
-            self.files.unbounded().insert_ro_file(&path, shared(&file.contents))?;
+            self.lay_out_file(&Path::new(MATPLOTLIB_DATA_FOLDER).join(&file.path), file)?;
         }
         Ok(())
+    }
+
+    fn lay_out_file(&self, path: &Path, file: &LibraryFile) -> Result<(), FsError> {
+        self.make_folder(path.parent().expect("the file is in a folder"))?;
+        self.files.unbounded().insert_ro_file(path, shared(&file.contents))
     }
 
     fn make_folder(&self, path: &Path) -> Result<(), FsError> {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Interpreter;
-use super::turn::{Guest, OpenTurn, Servers, Turn, TurnKind};
+use super::entry::Guest;
+use super::turn::{OpenTurn, Servers, Turn};
 use crate::error::StartError;
-use crate::guest::agent;
+use crate::guest::agent::{self, Word};
 use crate::host::env::RunSetup;
 use crate::interpreter::codes::Wanted;
 use crate::interpreter::session::Life;
@@ -68,8 +69,7 @@ impl Interpreter {
         let memory = Arc::clone(self.memory.shared());
         let guest = Guest {
             store: &mut self.store,
-            alloc: &self.alloc,
-            turn: &self.turn,
+            entry: &self.entry,
             gate: &self.gate,
             memory: &memory,
         };
@@ -83,7 +83,7 @@ impl Interpreter {
         let program = Program::default();
         let setup = RunSetup { program: &program, limits: &limits, transcript };
         let request = agent::compile_request(&wanted.source, wanted.is_expression);
-        let turn = Turn { kind: TurnKind::Compile, request };
+        let turn = Turn { word: Word::Compile, request };
         let stop = StopHandle::default();
         let turn = OpenTurn::open(guest, servers, turn, setup, &stop).ok()?;
         // Lost until it has come back from the guest.

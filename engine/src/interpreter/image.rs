@@ -21,6 +21,7 @@ use crate::host::layout::Layout;
 use crate::host::wasi::HostState;
 use crate::interpreter::codes::CodeCache;
 use crate::interpreter::engine::Engine;
+use crate::interpreter::entry::Reentry;
 use crate::interrupt::raise::Offsets;
 use crate::memory::image::MemoryImage;
 use crate::memory::patch::MemoryPatch;
@@ -105,6 +106,8 @@ pub(crate) struct Facts {
     pub(crate) offsets: Option<Offsets>,
     /// The address of `KeyboardInterrupt`.
     pub(crate) exception: Option<u32>,
+    /// Where a command build is entered.
+    pub(crate) reentry: Option<Reentry>,
     /// The addresses of the random number generators that modules share.
     pub(crate) generators: Vec<GeneratorState>,
 }

@@ -4,15 +4,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use wasmer::{FunctionEnv, Instance, Store, TypedFunction};
+use wasmer::{FunctionEnv, Instance, Store};
 
-use super::judge::{TurnFailure, panic_text};
-use super::turn::{Guest, HostRun, OpenGate};
+use super::judge::panic_text;
+use super::entry::{Entrance, Guest};
+use super::turn::{HostRun, OpenGate};
 use super::{Interpreter, START_LIMIT};
+use crate::build::module::shape::Shape;
 use crate::build::module::throws::ThrowsLeft;
 use crate::cause::Cause;
 use crate::error::StartError;
-use crate::guest::agent;
+use crate::guest::agent::{self, boot};
 use crate::guest::recursion;
 use crate::host::GuestHost;
 use crate::host::env::{GuestEnv, RunControl, RunSetup};
@@ -102,6 +104,7 @@ impl Interpreter {
         interpreter.exception = image.facts().exception;
         interpreter.raise_with(image.facts().offsets);
         interpreter.restore(image.pristine(), &image.facts().globals, image.host().clone())?;
+        interpreter.entry.reenter(&mut interpreter.store, image.facts().reentry)?;
         Ok(interpreter)
     }
 
@@ -143,17 +146,14 @@ impl Interpreter {
             engine.module().initialize(memory.shared()).ok_or_else(too_small)?;
         }
         gate.guard(Arc::clone(memory.shared()));
-        let alloc: TypedFunction<u32, u32> =
-            instance.exports.get_typed_function(&store, "host_alloc").map_err(export_error)?;
+        let entry = Entrance::of(Shape::of(module), &instance, &store)?;
         env.as_mut(&mut store).memory = Some(Arc::clone(memory.shared()));
-        env.as_mut(&mut store).alloc = Some(alloc.clone());
+        env.as_mut(&mut store).alloc = entry.alloc().cloned();
         host.attach(&mut store, &instance)?;
-        let turn = instance.exports.get_typed_function(&store, "turn").map_err(export_error)?;
         let throws = ThrowsLeft::of(&instance).map_err(export_error)?;
         let interpreter = Self {
             store,
-            alloc,
-            turn,
+            entry,
             gate,
             memory,
             door,
@@ -183,34 +183,29 @@ impl Interpreter {
             RunSetup { program: &program, limits: &limits, transcript: Arc::clone(&transcript) };
         let host = HostRun::begin(&mut *self.host, setup)
             .map_err(|verdict| StartError::Host(format!("{verdict:?}").into()))?;
-        self.door.lock().open(Vec::new(), agent::BOOT_FRAME_BYTES);
-        let initialize: TypedFunction<(), ()> = instance
-            .exports
-            .get_typed_function(&self.store, "_initialize")
-            .map_err(export_error)?;
+        // Only a command build fetches it.
+        let source = boot::command_source().into_bytes();
+        self.door.lock().open(source, agent::BOOT_FRAME_BYTES);
         let (gate, run) = OpenGate::begin(&self.gate);
         let handle = InterruptHandle::new(Arc::clone(&self.gate));
         let guard = Stopwatch::start().guard(&limits, run, handle, None);
         let mut guest = Guest {
             store: &mut self.store,
-            alloc: &self.alloc,
-            turn: &self.turn,
+            entry: &self.entry,
             gate: &self.gate,
             memory: self.memory.shared(),
         };
-        let booted = catch_unwind(AssertUnwindSafe(|| {
-            match guest.gate.guest(|| initialize.call(guest.store)) {
-                Ok(Ok(())) => guest.turn(&agent::boot_source()),
-                Ok(Err(error)) => Err(TurnFailure::Trap(error)),
-                Err(stopped) => Err(stopped.into()),
-            }
-        }));
+        let booted = catch_unwind(AssertUnwindSafe(|| guest.boot(instance)));
         drop(guard);
         let asked = gate.end();
         self.exception = self.door.lock().exception();
+        let entered = self.door.lock().entry();
         host.end(true);
         match (booted, asked.stop) {
             (Ok(Ok(0)), None) => {
+                if let Some(entered) = entered {
+                    self.entry.enter(&mut self.store, self.memory.shared(), entered)?;
+                }
                 let memory = self.memory.shared();
                 let offsets = self.engine.offsets(memory);
                 let thread = offsets.and_then(|offsets| offsets.thread(memory));

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::Interpreter;
+use super::entry::Reentry;
 use crate::build::module::throws::THROWN_BYTES;
 use crate::cause::Cause;
 use crate::error::{SessionError, StartError};
@@ -235,6 +236,10 @@ impl Interpreter {
 
     pub(crate) fn exception(&self) -> Option<u32> {
         self.exception
+    }
+
+    pub(crate) fn reentry(&self) -> Option<Reentry> {
+        self.entry.reentry()
     }
 
     pub(crate) fn host_state(&self) -> Option<HostState> {

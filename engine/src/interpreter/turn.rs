@@ -8,11 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use wasmer::{Store, TypedFunction};
-
+use super::entry::Guest;
 use super::judge::TurnFailure;
 use crate::build::module::throws::{MOST_THROWS, ThrowsLeft};
-use crate::guest::agent;
+use crate::guest::agent::{self, Word};
 use crate::host::GuestHost;
 use crate::host::door::{Door, GeneratorClaim, Passed};
 use crate::host::env::{RunControl, RunEffects, RunSetup};
@@ -20,7 +19,6 @@ use crate::interrupt::gate::{Asked, Gate, InterruptHandle, RunId};
 use crate::interrupt::stop::StopHandle;
 use crate::interrupt::watchdog::{Asker, Stopwatch, WatchGuard};
 use crate::limits::Limits;
-use crate::memory::{GuestMemory, faults};
 use crate::run::functions::calls::{CallEffects, Calls};
 use crate::run::outcome::{Usage, Verdict};
 use crate::run::program::Program;
@@ -28,54 +26,8 @@ use crate::run::transcript::Transcript;
 
 /// What the guest is asked to do.
 pub(super) struct Turn {
-    pub(super) kind: TurnKind,
+    pub(super) word: Word,
     pub(super) request: Vec<u8>,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) enum TurnKind {
-    Run,
-    Compile,
-    Prepare,
-}
-
-impl TurnKind {
-    fn source(self) -> &'static str {
-        match self {
-            Self::Run => agent::TURN,
-            Self::Compile => agent::COMPILE,
-            Self::Prepare => agent::PREPARE,
-        }
-    }
-}
-
-/// The parts of an interpreter that enter its guest.
-pub(super) struct Guest<'a> {
-    pub(super) store: &'a mut Store,
-    pub(super) alloc: &'a TypedFunction<u32, u32>,
-    pub(super) turn: &'a TypedFunction<(u32, u32), i32>,
-    pub(super) gate: &'a Arc<Gate>,
-    pub(super) memory: &'a Arc<GuestMemory>,
-}
-
-impl Guest<'_> {
-    /// Hands `source` to the guest's `turn` and returns its status.
-    pub(super) fn turn(&mut self, source: &str) -> Result<i32, TurnFailure> {
-        faults::put_back();
-        let length = u32::try_from(source.len()).expect("turns are short");
-        let address =
-            self.gate.guest(|| self.alloc.call(self.store, length))?.map_err(TurnFailure::Trap)?;
-        if self.gate.stop_requested().is_some() {
-            return Err(TurnFailure::Stopped);
-        }
-        if address == 0 {
-            return Err(TurnFailure::NoRoom);
-        }
-        self.memory
-            .with_bytes(address, length, |target| target.copy_from_slice(source.as_bytes()))
-            .ok_or(TurnFailure::NoRoom)?;
-        self.gate.guest(|| self.turn.call(self.store, address, length))?.map_err(TurnFailure::Trap)
-    }
 }
 
 /// The parts of an interpreter that serve its guest during a turn.
@@ -97,7 +49,7 @@ pub(super) struct OpenTurn<'a> {
     watch: Stopwatch,
     guest: Guest<'a>,
     throws: &'a ThrowsLeft,
-    kind: TurnKind,
+    word: Word,
     transcript: Arc<Transcript>,
 }
 
@@ -132,13 +84,13 @@ impl<'a> OpenTurn<'a> {
         let host = HostRun::begin(host, setup)?;
         let door = OpenDoor::open(door, |door| {
             let cap = agent::reply_cap(limits);
-            match turn.kind {
-                TurnKind::Run => {
+            match turn.word {
+                Word::Turn => {
                     door.open(turn.request, cap);
                     door.allow(calls(program, limits, guest.gate, &transcript));
                 }
-                TurnKind::Compile => door.open(turn.request, cap),
-                TurnKind::Prepare => door.open_to_prepare(turn.request, cap),
+                Word::Compile => door.open(turn.request, cap),
+                Word::Prepare => door.open_to_prepare(turn.request, cap),
             }
             door.show_in(&transcript, limits.display_bytes);
         });
@@ -151,15 +103,15 @@ impl<'a> OpenTurn<'a> {
         // Never taken down: the asker of a watch that has ended does nothing.
         control.attach(watch_guard.asker());
         let stop = AttachedStop::attach(stop, interrupt, run, watch_guard.asker());
-        let kind = turn.kind;
-        Ok(Self { stop, watch_guard, gate, door, host, watch, guest, throws, kind, transcript })
+        let word = turn.word;
+        Ok(Self { stop, watch_guard, gate, door, host, watch, guest, throws, word, transcript })
     }
 
     /// Enters the guest, and closes everything except the host's run when it comes back.
     pub(super) fn run(self) -> EndedTurn<'a> {
         let Self { host, door, gate, watch_guard, stop, mut guest, .. } = self;
         let ended = catch_unwind(AssertUnwindSafe(|| {
-            tracing::debug_span!("guest").in_scope(|| guest.turn(self.kind.source()))
+            tracing::debug_span!("guest").in_scope(|| guest.turn(self.word))
         }));
         drop(stop);
         drop(watch_guard);
@@ -303,7 +255,7 @@ impl Drop for AttachedStop<'_> {
 
 #[cfg(test)]
 mod tests {
-    use wasmer::{FunctionEnv, Imports, Instance, Module};
+    use wasmer::{FunctionEnv, Imports, Instance, Module, Store};
 
     use super::*;
     use crate::error::StartError;

@@ -22,6 +22,7 @@ const ALLOWED_WASI: &[&str] = &[
     "environ_get",
     "environ_sizes_get",
     "fd_advise",
+    "fd_allocate",
     "fd_close",
     "fd_datasync",
     "fd_fdstat_get",

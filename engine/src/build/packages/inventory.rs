@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Cursor;
 
+use crate::build::library::LibraryFile;
 use crate::build::packages::info::{PackageInfo, PackageOrigin, module_of};
 use crate::build::python::PythonBuild;
 use crate::error::{EngineError, PythonError};
@@ -23,20 +24,24 @@ impl PythonBuild {
     /// # Errors
     /// The archive with the library can't be read or is damaged.
     pub fn packages(&self) -> Result<Vec<PackageInfo>, EngineError> {
-        Ok(inventory(&self.library()?)?.distributions)
+        let archive = LibraryFile { path: ARCHIVE_PATH.to_owned(), contents: self.library()? };
+        Ok(inventory([&archive])?.distributions)
     }
 }
 
-/// Reads the names of an archive's entries.
-pub(crate) fn inventory(archive: &[u8]) -> Result<Inventory, PythonError> {
-    let name = ARCHIVE_PATH;
-    let zip =
-        zip::ZipArchive::new(Cursor::new(archive)).map_err(|e| PythonError::layout(name, e))?;
+/// Reads the names of the archives' entries.
+pub(crate) fn inventory<'a>(
+    archives: impl IntoIterator<Item = &'a LibraryFile>,
+) -> Result<Inventory, PythonError> {
     let mut inventory = Inventory::default();
-    for entry in zip.file_names() {
-        let entry = entry.map_err(|e| PythonError::layout(name, e))?;
-        inventory.modules.extend(module_of(&entry).map(str::to_owned));
-        inventory.distributions.extend(distribution(&entry));
+    for LibraryFile { path, contents } in archives {
+        let layout = |error| PythonError::layout(path, error);
+        let zip = zip::ZipArchive::new(Cursor::new(contents)).map_err(layout)?;
+        for entry in zip.file_names() {
+            let entry = entry.map_err(layout)?;
+            inventory.modules.extend(module_of(&entry).map(str::to_owned));
+            inventory.distributions.extend(distribution(&entry));
+        }
     }
     inventory.distributions.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(inventory)

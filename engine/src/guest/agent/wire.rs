@@ -38,16 +38,22 @@ pub(crate) enum Frame {
     Functions,
     /// Carries what the program displays, built like a reply; the answer is empty.
     Display,
+    /// Carries four addresses of 4 bytes each, once when the agent of a command build has started:
+    /// the type `Turns`, and its objects for each `Word`.
+    Enter,
 }
 
 impl Frame {
     /// The first byte of calls, which have their own size limit.
     pub(crate) const CALL: u8 = 16;
+    /// The first byte of other frames that the agent's start sends.
+    pub(crate) const FETCH: u8 = 1;
+    pub(crate) const ENTER: u8 = 9;
 
     /// Splits a frame; `None` if its kind is unknown.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         match bytes.split_first()? {
-            (1, rest) => Some((Self::Fetch, rest)),
+            (&Self::FETCH, rest) => Some((Self::Fetch, rest)),
             (2, rest) => Some((Self::Reply, rest)),
             (3, rest) => Some((Self::Hello, rest)),
             (4, rest) => Some((Self::ProgramBegins, rest)),
@@ -59,6 +65,7 @@ impl Frame {
             (18, rest) => Some((Self::Cancel, rest)),
             (19, rest) => Some((Self::Functions, rest)),
             (8, rest) => Some((Self::Display, rest)),
+            (&Self::ENTER, rest) => Some((Self::Enter, rest)),
             _ => None,
         }
     }

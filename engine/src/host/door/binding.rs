@@ -61,6 +61,7 @@ impl From<Errno> for Refusal {
     }
 }
 
+/// Serves one frame of the guest and writes the answer to memory from its allocator.
 fn serve(
     context: &mut FunctionEnvMut<'_, GuestEnv>,
     frame: Buffer,
@@ -70,43 +71,8 @@ fn serve(
     let (env, mut store) = context.data_and_store_mut();
     let memory = env.memory.clone().ok_or(Refusal::Fault)?;
     let guest = GuestBytes(&memory);
-    {
-        let mut wasi = env.wasi.lock();
-        wasi.count_call();
-        if let Some(exceeded) = wasi.take_exceeded() {
-            env.control.request_stop(exceeded);
-        }
-    }
-    let [kind] = guest.read(frame.at)?;
-    let is_too_long = !env.door.lock().admits(kind, frame.len as usize);
-    let (served, calls) = if is_too_long && kind == Frame::CALL {
-        // Refused unread, whatever it contains.
-        let length = (frame.len - 1) as usize;
-        (Served::Asks(Ask::CallTooLong(length)), env.door.lock().calls.clone())
-    } else if is_too_long {
-        return Err(Refusal::Fault);
-    } else {
-        let frame = guest.with(frame, |bytes| bytes.to_vec())?;
-        let mut door = env.door.lock();
-        (door.serve(&frame).ok_or(Refusal::Fault)?, door.calls.clone())
-    };
-    let answer = match served {
-        Served::Answer(answer) => answer,
-        Served::ProgramBegins => {
-            env.gate.begin_program();
-            Arc::default()
-        }
-        Served::ProgramOver => {
-            env.gate.end_program();
-            Arc::default()
-        }
-        Served::Immortal(addresses) => {
-            // Do it now, while the guest still holds a reference to each of them.
-            addresses.into_iter().for_each(|address| make_immortal(&memory, address));
-            Arc::default()
-        }
-        Served::Asks(ask) => Arc::new(calls::serve(env, calls.as_ref(), ask)),
-    };
+    env.count_call();
+    let answer = answer(env, &memory, frame).ok_or(Refusal::Fault)?;
     let length = u32::try_from(answer.len()).map_err(|_| Refusal::Fault)?;
     let mut target = 0;
     if length > 0 {
@@ -123,6 +89,42 @@ fn serve(
     guest.write_u32(out_pointer, target)?;
     guest.write_u32(out_length, length)?;
     Ok(())
+}
+
+/// Serves the frame in this part of the guest's memory; `None` if it is refused. On the host's side
+/// of the gate.
+pub(super) fn answer(env: &GuestEnv, memory: &GuestMemory, frame: Buffer) -> Option<Arc<Vec<u8>>> {
+    let guest = GuestBytes(memory);
+    let [kind] = guest.read(frame.at).ok()?;
+    let is_too_long = !env.door.lock().admits(kind, frame.len as usize);
+    let (served, calls) = if is_too_long && kind == Frame::CALL {
+        // Refused unread, whatever it contains.
+        let length = (frame.len - 1) as usize;
+        (Served::Asks(Ask::CallTooLong(length)), env.door.lock().calls.clone())
+    } else if is_too_long {
+        return None;
+    } else {
+        let frame = guest.with(frame, |bytes| bytes.to_vec()).ok()?;
+        let mut door = env.door.lock();
+        (door.serve(&frame)?, door.calls.clone())
+    };
+    Some(match served {
+        Served::Answer(answer) => answer,
+        Served::ProgramBegins => {
+            env.gate.begin_program();
+            Arc::default()
+        }
+        Served::ProgramOver => {
+            env.gate.end_program();
+            Arc::default()
+        }
+        Served::Immortal(addresses) => {
+            // Do it now, while the guest still holds a reference to each of them.
+            addresses.into_iter().for_each(|address| make_immortal(memory, address));
+            Arc::default()
+        }
+        Served::Asks(ask) => Arc::new(calls::serve(env, calls.as_ref(), ask)),
+    })
 }
 
 /// Makes the object at `address` immortal, if it begins with a plausible reference count.

@@ -67,6 +67,7 @@ functions! {
     clock_res_get(id: u32, out: u32);
     clock_time_get(id: u32, precision: u64, out: u32);
     fd_advise(fd: u32, offset: u64, len: u64, advice: u32);
+    fd_allocate(fd: u32, offset: u64, len: u64);
     fd_close(fd: u32);
     fd_datasync(fd: u32);
     fd_fdstat_get(fd: u32, out: u32);
@@ -103,7 +104,7 @@ functions! {
 }
 
 /// Runs one function and answers the guest with its error number.
-fn serve(
+pub(in crate::host) fn serve(
     context: &FunctionEnvMut<'_, GuestEnv>,
     work: impl FnOnce(&mut Wasi, GuestBytes<'_>) -> Result<(), Errno>,
 ) -> Result<i32, RuntimeError> {

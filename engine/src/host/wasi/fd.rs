@@ -35,6 +35,22 @@ impl Wasi {
         self.open.get(fd).map(drop)
     }
 
+    /// Makes a file at least as long as the range; its blocks are allocated when they are written.
+    pub(crate) fn fd_allocate(
+        &mut self,
+        _guest: GuestBytes<'_>,
+        fd: u32,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), Errno> {
+        let (node, ..) = self.file(fd, Access::WRITE)?;
+        let end = offset.checked_add(len).filter(|_| len > 0).ok_or(Errno::Invalid)?;
+        match self.tree.node(node)?.len() {
+            len if len < end => self.tree.set_len(node, end, self.clock.timestamp()),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn fd_close(&mut self, _guest: GuestBytes<'_>, fd: u32) -> Result<(), Errno> {
         if let Open::File { node, .. } = self.open.remove(fd)?
             && !self.open.is_open(node)

@@ -125,7 +125,10 @@ impl Numbers {
 
 fn wasi() -> Wasi {
     let library = Library {
-        archive: ::bytes::Bytes::from_static(b"archive"),
+        files: vec![LibraryFile {
+            path: crate::places::ARCHIVE_PATH.to_owned(),
+            contents: ::bytes::Bytes::from_static(b"archive"),
+        }],
         matplotlib_data: vec![LibraryFile {
             path: "fonts/a.ttf".to_owned(),
             contents: ::bytes::Bytes::from_static(b"font"),

