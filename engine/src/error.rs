@@ -30,6 +30,9 @@ pub enum EngineError {
     /// The Python build can't be compiled or loaded.
     #[error(transparent)]
     Module(#[from] ModuleError),
+    /// The Python build can't be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
     /// A limit on this process leaves no room for an interpreter.
     #[error(
         "this process may have {} of address space, and the first interpreter needs {}, which it \

@@ -32,6 +32,7 @@ use turn::{OpenTurn, Servers, Turn};
 
 mod ahead;
 pub(crate) mod codes;
+pub(crate) mod describe;
 pub(crate) mod engine;
 pub(crate) mod entry;
 pub(crate) mod image;

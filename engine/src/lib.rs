@@ -36,6 +36,7 @@ pub use files::path::{InvalidPath, MAX_PATH_BYTES, check_path};
 pub use files::workspace::Workspace;
 pub use home::Home;
 pub use interpreter::Interpreter;
+pub use interpreter::describe::BuildInfo;
 pub use interpreter::engine::Engine;
 pub use interpreter::image::store::{
     find as find_image, keys as image_keys, list as images, remove as remove_image,

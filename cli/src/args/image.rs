@@ -71,7 +71,7 @@ pub(crate) struct PackagesArguments {
         long = "image",
         value_name = "KEY",
         value_parser = parse_key,
-        conflicts_with_all = ["preload", "setup", "package", "requirements"]
+        conflicts_with_all = ["python", "preload", "setup", "package", "requirements"]
     )]
     pub(crate) key: Option<String>,
 
@@ -87,6 +87,11 @@ pub(crate) struct PackagesArguments {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Image")]
 pub(crate) struct ImageArguments {
+    /// The Python build: a WebAssembly file with its library beside it, their folder, or a wheel
+    /// with one. Default: `$HATCHERY_PYTHON`, else the build that Hatchery fetches.
+    #[arg(long, value_name = "FILE|DIR")]
+    pub(crate) python: Option<PathBuf>,
+
     /// Modules to import first, such as `numpy,pandas`. Can be repeated.
     #[arg(long, value_name = "MODULES", value_delimiter = ',', value_parser = parse_module)]
     pub(crate) preload: Vec<String>,
@@ -108,12 +113,14 @@ pub(crate) struct ImageArguments {
 impl ImageArguments {
     /// Returns whether this is the default image.
     pub(crate) fn is_plain(&self) -> bool {
-        let Self { preload, setup, package, requirements } = self;
-        preload.is_empty() && setup.is_none() && package.is_empty() && requirements.is_empty()
+        let Self { python, preload, setup, package, requirements } = self;
+        let is_default = python.is_none() && preload.is_empty();
+        is_default && setup.is_none() && package.is_empty() && requirements.is_empty()
     }
 
     /// Makes interpreters start from this image. Reads the setup file.
     pub(crate) fn apply(&self, builder: Builder) -> anyhow::Result<Builder> {
+        let builder = self.python.iter().fold(builder, Builder::python);
         let builder = self.package.iter().fold(builder, Builder::package);
         let builder = self.requirements.iter().fold(builder, Builder::requirements);
         let builder = builder.preload(&self.preload);

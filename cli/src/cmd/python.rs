@@ -17,7 +17,13 @@ pub(crate) async fn python(command: PythonCommand) -> anyhow::Result<Exit> {
     match command {
         PythonCommand::Install { module, sha256 } => install(module.zip(sha256)).await,
         PythonCommand::Precompile { file } => precompile(&file),
-        PythonCommand::Info => info(),
+        PythonCommand::Info { python } => {
+            let config = EngineConfig::from_env();
+            match python.or(config.python.clone()) {
+                Some(path) => describe(EngineConfig { python: Some(path), ..config }),
+                None => info(),
+            }
+        }
     }
 }
 
@@ -57,6 +63,21 @@ fn info() -> anyhow::Result<Exit> {
             _ => format!("{what}, {} MB", bytes / 1_000_000),
         };
         terminal::print(format_args!("{name:8} {state}"))?;
+    }
+    Ok(Exit::Success)
+}
+
+/// Shows what a build of the user's is and can do.
+fn describe(config: EngineConfig) -> anyhow::Result<Exit> {
+    let progress: Arc<dyn ProgressSink> = Arc::new(progress::sink());
+    let build = hatchery::python::describe(&config, &progress)?;
+    progress.report(Progress::Ready);
+    terminal::print(format_args!("build    {}", build.name))?;
+    terminal::print(format_args!("version  {}", build.version))?;
+    terminal::print(format_args!("kind     {}, served by {}", build.kind, build.interfaces))?;
+    for (feature, missing) in build.features {
+        let state = missing.map_or("yes".to_owned(), |why| format!("no: {why}"));
+        terminal::print(format_args!("{feature}: {state}"))?;
     }
     Ok(Exit::Success)
 }

@@ -146,7 +146,8 @@ impl Gate {
         }
     }
 
-    /// Sets how interrupts are raised. Without a raiser they only wake a sleeping guest.
+    /// Sets how interrupts are raised. Without a raiser they do nothing, and a run ends when it is
+    /// stopped.
     pub(crate) fn raise_with(&self, raiser: Raiser) {
         assert!(self.raiser.set(raiser).is_ok(), "a gate has one interpreter");
     }
@@ -237,8 +238,11 @@ impl Gate {
         // An interrupt that the interpreter was told of, but hasn't raised, ends the wait too: the
         // interpreter raises it only when the wait is over.
         self.settle(&mut state, false);
+        // Without a raiser the program wouldn't notice, and would take its wait for over.
+        let can_raise = self.raiser.get().is_some();
         let goes_on = |state: &GateState| {
-            let is_interrupted = state.in_program
+            let is_interrupted = can_raise
+                && state.in_program
                 && matches!(state.interrupt, Some((_, Raised::NotYet | Raised::Told)));
             state.stop.is_none() && !is_interrupted
         };

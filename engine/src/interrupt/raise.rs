@@ -27,19 +27,46 @@ const ASYNC_EXCEPTION: u32 = 1 << 3;
 /// The size of a pointer in the guest.
 const POINTER: u32 = 4;
 
-/// The releases whose table is known here: 3.15, from 3.15.0 on.
-const KNOWN_SERIES: u64 = 0x030f;
 const FINAL_RELEASE: u64 = 0xf0;
 
-/// The indices of 64-bit words in the table of 3.15.
-mod word {
-    pub(super) const VERSION: usize = 1;
-    pub(super) const INTERPRETERS_HEAD: usize = 5;
-    pub(super) const THREADS_HEAD: usize = 9;
-    pub(super) const INTERP: usize = 25;
-    pub(super) const THREAD_ID: usize = 30;
-    pub(super) const EVAL_BREAKER: usize = 105;
-    pub(super) const COUNT: usize = 106;
+/// The indices of the table's 64-bit words that lead to the thread.
+struct Words {
+    interpreters_head: usize,
+    threads_head: usize,
+    interp: usize,
+    thread_id: usize,
+    /// `None` if the table lacks it: then the flag comes right after `interp`.
+    eval_breaker: Option<usize>,
+}
+
+impl Words {
+    const VERSION: usize = 1;
+    /// The most words of a known table.
+    const COUNT: usize = 106;
+
+    /// Returns the words of a release; `None` if its table is unknown here. Each series has the same
+    /// table from its first final release on.
+    fn of(version: u64) -> Option<Self> {
+        let is_final = version & FINAL_RELEASE == FINAL_RELEASE;
+        let series = (version >> 16).try_into().ok().filter(|_: &u16| is_final)?;
+        Some(match series {
+            0x030d => Self {
+                interpreters_head: 5,
+                threads_head: 9,
+                interp: 20,
+                thread_id: 22,
+                eval_breaker: None,
+            },
+            0x030f => Self {
+                interpreters_head: 5,
+                threads_head: 9,
+                interp: 25,
+                thread_id: 30,
+                eval_breaker: Some(105),
+            },
+            _ => return None,
+        })
+    }
 }
 
 /// Where the interpreter of a build keeps what an interrupt needs.
@@ -63,7 +90,7 @@ impl Offsets {
             let (words, _) = bytes.as_chunks::<8>();
             let is_cookie = |(_, word): &(usize, &[u8; 8])| u64::from_le_bytes(**word) == COOKIE;
             words.iter().enumerate().filter(is_cookie).find_map(|(index, _)| {
-                let table = words[index..].first_chunk::<{ word::COUNT }>()?;
+                let table = words[index..].first_chunk::<{ Words::COUNT }>()?;
                 Self::parse(u32::try_from(index * 8).ok()?, &table.map(u64::from_le_bytes))
             })
         })?
@@ -78,18 +105,19 @@ impl Offsets {
         (interpreter != 0 && thread != 0 && owner == interpreter).then_some(thread)
     }
 
-    fn parse(runtime: u32, table: &[u64; word::COUNT]) -> Option<Self> {
-        let version = table[word::VERSION];
-        if version >> 16 != KNOWN_SERIES || version & FINAL_RELEASE != FINAL_RELEASE {
-            return None;
-        }
+    fn parse(runtime: u32, table: &[u64; Words::COUNT]) -> Option<Self> {
+        let words = Words::of(table[Words::VERSION])?;
         let offset = |word: usize| u32::try_from(table[word]).ok();
+        let interp = offset(words.interp)?;
         Some(Self {
-            interpreters_head: runtime.checked_add(offset(word::INTERPRETERS_HEAD)?)?,
-            threads_head: offset(word::THREADS_HEAD)?,
-            interp: offset(word::INTERP)?,
-            eval_breaker: offset(word::EVAL_BREAKER)?,
-            async_exception: offset(word::THREAD_ID)?.checked_sub(POINTER)?,
+            interpreters_head: runtime.checked_add(offset(words.interpreters_head)?)?,
+            threads_head: offset(words.threads_head)?,
+            interp,
+            eval_breaker: match words.eval_breaker {
+                Some(word) => offset(word)?,
+                None => interp.checked_add(POINTER)?,
+            },
+            async_exception: offset(words.thread_id)?.checked_sub(POINTER)?,
         })
     }
 }
@@ -180,6 +208,7 @@ mod tests {
     const INTERPRETER: u32 = 4096;
     const THREAD: u32 = 8192;
     const EXCEPTION: u32 = 0x5000;
+    const LATEST: u64 = 0x030f_00f0;
 
     fn put(memory: &GuestMemory, at: u32, bytes: &[u8]) {
         memory.with_bytes(at, bytes.len() as u32, |target| target.copy_from_slice(bytes)).unwrap();
@@ -187,14 +216,15 @@ mod tests {
 
     fn guest(version: u64) -> GuestMemory {
         let memory = GuestMemory::new(WASM_PAGE_BYTES).unwrap();
+        let known = Words::of(version).unwrap_or(Words::of(LATEST).unwrap());
         for (word, value) in [
             (0, COOKIE),
-            (word::VERSION, version),
-            (word::INTERPRETERS_HEAD, 924),
-            (word::THREADS_HEAD, 3696),
-            (word::INTERP, 8),
-            (word::THREAD_ID, 108),
-            (word::EVAL_BREAKER, 12),
+            (Words::VERSION, version),
+            (known.interpreters_head, 924),
+            (known.threads_head, 3696),
+            (known.interp, 8),
+            (known.thread_id, 108),
+            (known.eval_breaker.unwrap_or(Words::COUNT), 12),
         ] {
             put(&memory, RUNTIME + word as u32 * 8, &value.to_le_bytes());
         }
@@ -206,7 +236,12 @@ mod tests {
 
     #[test]
     fn raising_changes_two_words_of_the_thread_once() {
-        let memory = guest(0x030f_00f0);
+        raising_changes_two_words(LATEST);
+        raising_changes_two_words(0x030d_05f0);
+    }
+
+    fn raising_changes_two_words(version: u64) {
+        let memory = guest(version);
         let raiser = Raiser::new(Offsets::find(&memory).unwrap(), EXCEPTION);
         put(&memory, THREAD + 12, &1_u32.to_le_bytes());
         assert!(!raiser.is_pending(&memory));
@@ -223,14 +258,14 @@ mod tests {
 
     #[test]
     fn an_unknown_layout_is_refused() {
-        for version in [0x030e_00f0, 0x0310_00f0, 0x030f_00b1, 0] {
+        for version in [0x030c_00f0, 0x030e_00f0, 0x0310_00f0, 0x030f_00b1, 0] {
             assert_eq!(Offsets::find(&guest(version)), None, "{version:x}");
         }
     }
 
     #[test]
     fn pointers_that_a_guest_has_forged_lead_nowhere() {
-        let sound = guest(0x030f_00f0);
+        let sound = guest(LATEST);
         let raiser = Raiser::new(Offsets::find(&sound).unwrap(), EXCEPTION);
         for (at, value) in [
             (RUNTIME + 924, 0),
@@ -241,7 +276,7 @@ mod tests {
             (INTERPRETER + 3696, THREAD + 2),
             (THREAD + 8, 0),
         ] {
-            let memory = guest(0x030f_00f0);
+            let memory = guest(LATEST);
             put(&memory, at, &value.to_le_bytes());
             assert!(!raiser.raise(&memory), "{at} {value}");
             raiser.remind(&memory);
