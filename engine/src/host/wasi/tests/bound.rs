@@ -3,7 +3,7 @@
 
 use std::thread;
 
-use wasmer::{FunctionEnv, FunctionType, Imports, Instance, Module, RuntimeError, Store};
+use wasmer::{Engine, FunctionEnv, FunctionType, Instance, Module, RuntimeError, Store};
 
 use super::*;
 use crate::build::module::imports::{JUDGED, Judgement, WASI, is_allowed};
@@ -14,7 +14,7 @@ use crate::host::reactor::ReactorHost;
 use crate::host::wasi::binding;
 use crate::interrupt::gate::{Gate, InterruptHandle, Stopped};
 use crate::interrupt::reason::StopReason;
-use crate::memory::tunables::with_memory;
+use crate::memory::tunables::{InstanceMemory, with_memory};
 
 /// A module with its host, as an interpreter has them.
 pub(super) struct Bound {
@@ -23,14 +23,20 @@ pub(super) struct Bound {
     pub(super) gate: Arc<Gate>,
     pub(super) wasi: Arc<Mutex<Wasi>>,
     host: ReactorHost,
+    /// Keeps the instance's memory.
+    memory: Option<InstanceMemory>,
 }
 
 impl Bound {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
+        Self::on(new_engine())
+    }
+
+    pub(super) fn on(engine: Engine) -> Self {
         let state = HostState::new(&layout(), Some(&Deterministic::new(1)));
         let wasi = Arc::new(Mutex::new(Wasi::new(layout().workspace, state)));
-        wasi.lock().tree.begin(FileQuota { bytes: 1 << 20, count: 100, open: 10 }, false);
-        let mut store = Store::new(new_engine());
+        wasi.lock().tree.begin(FileQuota { bytes: 1 << 20, count: 100, open: 100 }, false);
+        let mut store = Store::new(engine);
         let gate = Arc::new(Gate::new());
         let env = GuestEnv {
             gate: Arc::clone(&gate),
@@ -43,24 +49,22 @@ impl Bound {
         };
         let env = FunctionEnv::new(&mut store, env);
         let host = ReactorHost::new(Arc::clone(&wasi));
-        Self { store, env, gate, wasi, host }
-    }
-
-    pub(super) fn compile(module: &[u8]) -> Module {
-        Module::new(&new_engine(), module).unwrap()
+        Self { store, env, gate, wasi, host, memory: None }
     }
 
     fn start(&mut self, text: &str) -> Instance {
-        self.start_module(&Self::compile(&wat::parse_str(text).unwrap()))
+        let module = Module::new(self.store.engine(), wat::parse_str(text).unwrap()).unwrap();
+        self.start_module(&module)
     }
 
     pub(super) fn start_module(&mut self, module: &Module) -> Instance {
         let imports = self.host.imports(&mut self.store, module, &self.env).unwrap();
         let (instance, memory) =
             with_memory(None, || Instance::new(&mut self.store, module, &imports).unwrap());
-        let memory = Arc::clone(memory.unwrap().shared());
-        self.gate.guard(Arc::clone(&memory));
-        self.env.as_mut(&mut self.store).memory = Some(memory);
+        let memory = memory.unwrap();
+        self.gate.guard(Arc::clone(memory.shared()));
+        self.env.as_mut(&mut self.store).memory = Some(Arc::clone(memory.shared()));
+        self.memory = Some(memory);
         self.host.attach(&mut self.store, &instance).unwrap();
         instance
     }

@@ -2,8 +2,11 @@
 //!
 //! The build isn't part of this repository; without it the test is skipped and says so.
 
+use wasmer::Module;
+
 use super::bound::Bound;
 use crate::build::module::imports::tests::wasix_build;
+use crate::build::module::new_engine;
 use crate::files::resolve::{Base, Links, Place, resolve};
 use crate::files::tree::{Kind, NodeId};
 use crate::run::transcript::Stream;
@@ -165,9 +168,10 @@ fn programs_of_a_wasix_build_get_what_the_table_says() {
     let Some(folder) = wasix_build() else { return };
     let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
     let (module, library) = (read("reactor.wasm"), read("python313.zip"));
-    let module = Bound::compile(&module);
+    let engine = new_engine();
+    let module = Module::new(&engine, module).unwrap();
     let start = || {
-        let mut bound = Bound::new();
+        let mut bound = Bound::on(engine.clone());
         {
             let mut wasi = bound.wasi.lock();
             let lib =
@@ -186,7 +190,8 @@ fn programs_of_a_wasix_build_get_what_the_table_says() {
     let mut failed = Vec::new();
     for (name, program, expected) in PROGRAMS {
         let transcript = bound.begin_run();
-        let status = bound.turn(&python, program);
+        let program = format!("{program}\nimport sys; sys.stdout.flush()");
+        let status = bound.turn(&python, &program);
         let said = |stream| String::from_utf8_lossy(&transcript.text_of(stream)).trim().to_owned();
         let (out, err) = (said(Stream::Stdout), said(Stream::Stderr));
         if out != expected || !matches!(status, Ok(0)) {
