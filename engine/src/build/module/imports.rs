@@ -148,7 +148,7 @@ pub(crate) const JUDGED: &[Judged] = &[
     served(
         WASIX,
         &["proc_raise_interval"],
-        "turns a timer off; turning one on fails with `ENOTSUP`",
+        "turns a timer off; turning one on fails with `ENOTSUP`, which `signal.setitimer` may not report",
     ),
     served(
         WASIX,

@@ -37,8 +37,8 @@ except OSError as error: print(errno.errorcode[error.errno])",
         "import socket
 a, b = socket.socketpair()
 a.sendall(b'there'); b.sendall(b'back'); a.shutdown(socket.SHUT_WR)
-print(b.recv(9), b.recv(9), a.recv(9), a.getsockname() == '', a.type == socket.SOCK_STREAM)",
-        "b'there' b'' b'back' True True",
+print(b.recv(9), b.recv(9), a.recv(9), a.getsockname(), a.type == socket.SOCK_STREAM)",
+        "b'there' b'' b'back' (0, b'') True",
     ),
     (
         "asyncio",
@@ -132,13 +132,12 @@ os.kill(os.getpid(), signal.SIGCHLD)",
         "handled 15\nhandled 15\ninterrupted",
     ),
     (
-        "timers and clocks",
+        "the clocks",
         "import signal, time
-try: signal.setitimer(signal.ITIMER_REAL, 1)
-except OSError as error: print(error.strerror, end=', ')
+signal.setitimer(signal.ITIMER_REAL, 0)
 try: time.clock_settime(time.CLOCK_REALTIME, 0)
 except PermissionError: print('fixed')",
-        "Not supported, fixed",
+        "fixed",
     ),
     (
         "the terminal",
