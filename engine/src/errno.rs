@@ -1,11 +1,14 @@
-//! The error numbers of WASI preview 1 that our host returns.
+//! The error numbers of WASI preview 1, which WASIX uses too, that our host returns.
 
 /// An error of a host function, with its number in WASI preview 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub(crate) enum Errno {
     Access = 2,
+    Again = 6,
     BadDescriptor = 8,
+    Child = 12,
+    Deadlock = 16,
     Exists = 20,
     Fault = 21,
     TooLargeFile = 22,
@@ -17,14 +20,20 @@ pub(crate) enum Errno {
     TooManyOpen = 33,
     NameTooLong = 37,
     NoEntry = 44,
+    NoProtocolOption = 50,
     NoSpace = 51,
+    NoFunction = 52,
     NotFolder = 54,
     NotEmpty = 55,
     NotSocket = 57,
+    NotSupported = 58,
     Overflow = 61,
     NotPermitted = 63,
+    BrokenPipe = 64,
+    Range = 68,
     ReadOnly = 69,
     NotSeekable = 70,
+    NoProcess = 71,
     Stale = 72,
 }
 

@@ -90,6 +90,24 @@ pub(crate) fn resolve_parent(
     }
 }
 
+/// Returns the absolute path of a folder that exists, without links, `.` and `..`.
+pub(crate) fn absolute(tree: &Tree, folder: &Base) -> Result<String, Errno> {
+    let (mut node, below) = match folder {
+        Base::Node(node) => (*node, &[][..]),
+        Base::Host(place) => (place.node, &place.names[..]),
+    };
+    let mut names: Vec<Arc<str>> = below.iter().rev().cloned().collect();
+    while node != NodeId::ROOT {
+        let parent = tree.parent(node)?;
+        let is_node = |(_, id): &(&Arc<str>, &NodeId)| **id == node;
+        let (name, _) = tree.entries(parent)?.iter().find(is_node).ok_or(Errno::NoEntry)?;
+        names.push(Arc::clone(name));
+        node = parent;
+    }
+    names.reverse();
+    Ok(format!("/{}", names.join("/")))
+}
+
 /// Splits a path into parts. An empty first part means the root, a `.` at the end a folder.
 fn check(path: &str) -> Result<Vec<Arc<str>>, Errno> {
     if path.is_empty() {
@@ -251,6 +269,19 @@ mod tests {
         assert_eq!(named(&sample, &"n".repeat(256), Links::Keep), Err(Errno::NameTooLong));
         let dots = "./".repeat(2000);
         assert_eq!(named(&sample, &dots, Links::Keep).as_deref(), Ok("d"));
+    }
+
+    #[test]
+    fn a_folders_path_has_no_links() {
+        let mut sample = sample();
+        let inner = sample.tree.create_folder(sample.folder, "inner", 0).unwrap();
+        for (path, expected) in [("inner", "/d/inner"), ("to-root/d", "/d"), ("to-root", "/")] {
+            let place = resolve(&sample.tree, Base::Node(sample.folder), path, Links::Follow);
+            let Ok(Place::Node(node)) = place else { panic!("{path} is a folder") };
+            assert_eq!(absolute(&sample.tree, &Base::Node(node)).as_deref(), Ok(expected));
+        }
+        sample.tree.remove_folder(sample.folder, "inner", 0).unwrap();
+        assert_eq!(absolute(&sample.tree, &Base::Node(inner)), Err(Errno::Stale));
     }
 
     #[test]

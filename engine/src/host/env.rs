@@ -44,6 +44,8 @@ pub(crate) struct GuestEnv {
     /// The guest's memory and allocator, once there is an instance.
     pub(crate) memory: Option<Arc<GuestMemory>>,
     pub(crate) alloc: Option<TypedFunction<u32, u32>>,
+    /// The guest's function for signals, if it has one and isn't handling one.
+    pub(crate) handler: Option<TypedFunction<i32, ()>>,
 }
 
 impl GuestEnv {

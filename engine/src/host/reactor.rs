@@ -1,4 +1,4 @@
-//! Our own host: serves exactly the WASI preview 1 functions that the Python build imports, keeps
+//! Our own host: serves exactly the functions of WASI preview 1 and WASIX that Python builds import, keeps
 //! files in memory, and undoes a failed run's changes to them.
 
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use super::GuestHost;
 use super::door;
 use super::env::{GuestEnv, RunEffects, RunSetup};
 use super::layout::{put_beside, put_input, put_mount, put_workdir};
-use super::wasi::{HostState, RunStreams, Wasi, binding};
-use crate::build::module::imports::{HOST, HOST_CALL, WASI};
+use super::wasi::{HostState, RunStreams, Wasi, binding, signal};
+use crate::build::module::imports::{self, HOST, HOST_CALL, WASI};
 use crate::build::module::shape::Shape;
 use crate::errno::Errno;
 use crate::error::StartError;
@@ -27,12 +27,14 @@ pub(crate) struct ReactorHost {
     /// The files before the run, and after its input files were written.
     before: Tree,
     given: Tree,
+    /// The environment of the functions, once there are imports.
+    env: Option<FunctionEnv<GuestEnv>>,
 }
 
 impl ReactorHost {
     pub(crate) fn new(wasi: Arc<Mutex<Wasi>>) -> Self {
         let tree = wasi.lock().tree.clone();
-        Self { wasi, before: tree.clone(), given: tree }
+        Self { wasi, before: tree.clone(), given: tree, env: None }
     }
 }
 
@@ -43,26 +45,36 @@ impl GuestHost for ReactorHost {
         module: &Module,
         env: &FunctionEnv<GuestEnv>,
     ) -> Result<Imports, StartError> {
-        let device = Shape::of(module).is_command();
-        let mut imports = Imports::new();
+        let mut served = Imports::new();
+        let is_wasix = imports::is_wasix(module);
+        let is_command = Shape::of(module).is_command();
+        let device = |store: &mut Store, name: &str| {
+            is_command.then(|| door::device::function(store, env, name)).flatten()
+        };
         for import in module.imports() {
             let (namespace, name) = (import.module(), import.name());
             let function = match (namespace, name) {
-                (WASI, name) => device
-                    .then(|| door::device::function(store, env, name))
-                    .flatten()
-                    .or_else(|| binding::function(store, env, name)),
                 (HOST, HOST_CALL) => Some(door::binding::function(store, env)),
+                // WASIX gave this function another meaning.
+                (WASI, "fd_renumber") if !is_wasix => binding::function(store, env, "fd_move"),
+                _ if imports::is_allowed(namespace, name) => {
+                    device(store, name).or_else(|| binding::function(store, env, name))
+                }
                 _ => None,
             };
             let refused =
                 || StartError::Host(format!("nothing serves `{namespace}.{name}`").into());
-            imports.define(namespace, name, function.ok_or_else(refused)?);
+            served.define(namespace, name, function.ok_or_else(refused)?);
         }
-        Ok(imports)
+        self.env = Some(env.clone());
+        Ok(served)
     }
 
-    fn attach(&mut self, _store: &mut Store, _instance: &Instance) -> Result<(), StartError> {
+    fn attach(&mut self, store: &mut Store, instance: &Instance) -> Result<(), StartError> {
+        if let Some(env) = &self.env {
+            let handler = instance.exports.get_typed_function(store, signal::HANDLER);
+            env.as_mut(store).handler = handler.ok();
+        }
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! WASI preview 1, as far as the Python build imports it: plain functions over plain data.
+//! WASI preview 1 and WASIX, as far as Python builds import them: plain functions over plain data.
 //!
 //! Nothing here knows wasmer, blocks, or touches the machine, except for mounted folders and the
 //! system's random source. Each function checks its pointers and lengths, returns an error number
@@ -22,16 +22,26 @@ use random::Random;
 
 pub(crate) mod binding;
 pub(crate) mod bytes;
+mod channel;
 pub(crate) mod clock;
 pub(crate) mod descriptors;
 mod device;
+mod duplicate;
 mod fd;
+pub(crate) mod futex;
 #[cfg(test)]
 mod fuzz;
 mod path;
+pub(crate) mod pipe;
 pub(crate) mod poll;
+mod process;
 pub(crate) mod random;
+pub(crate) mod signal;
+mod socket;
 mod stat;
+#[cfg(test)]
+mod tests;
+pub(crate) mod workdir;
 
 /// The environment that CPython needs; each run adds its own variables.
 pub(crate) const BASE_ENVIRONMENT: [(&str, &str); 5] = [
@@ -77,6 +87,9 @@ pub(crate) struct Wasi {
     /// `argv`.
     arguments: Arc<[String]>,
     open: Descriptors,
+    /// The current folder, from which `chdir` resolves relative paths. All other functions name a
+    /// descriptor of a folder, since the guest's C library keeps the path too.
+    workdir: Arc<str>,
     pub(crate) clock: Clock,
     random: Random,
     transcript: Arc<Transcript>,
@@ -95,6 +108,7 @@ pub(crate) struct Wasi {
 pub(crate) struct HostState {
     pub(crate) tree: Tree,
     pub(crate) open: Descriptors,
+    pub(crate) workdir: Arc<str>,
     pub(crate) clock: Clock,
     pub(crate) random: Random,
 }
@@ -110,7 +124,7 @@ impl HostState {
         };
         let data = layout.matplotlib_data.map(|folder| (folder, MATPLOTLIB_DATA_PATH));
         let open = Descriptors::new([(NodeId::ROOT, "/")].into_iter().chain(data));
-        Self { tree: layout.tree.clone(), open, clock, random }
+        Self { tree: layout.tree.clone(), open, workdir: "/".into(), clock, random }
     }
 
     /// Fills `bytes` with seed material for random number generators in the guest.
@@ -143,12 +157,13 @@ pub(crate) struct RunStreams {
 
 impl Wasi {
     pub(crate) fn new(workspace: NodeId, state: HostState) -> Self {
-        let HostState { tree, open, clock, random } = state;
+        let HostState { tree, open, workdir, clock, random } = state;
         Self {
             tree,
             workspace,
             arguments: Arc::new([PROGRAM.to_owned()]),
             open,
+            workdir,
             clock,
             random,
             transcript: Arc::default(),
@@ -172,6 +187,7 @@ impl Wasi {
         HostState {
             tree: self.tree.clone(),
             open: self.open.clone(),
+            workdir: Arc::clone(&self.workdir),
             clock: self.clock.clone(),
             random: self.random.clone(),
         }
@@ -185,7 +201,9 @@ impl Wasi {
 
     /// Connects the streams of the run that begins, and resets the call count.
     pub(crate) fn begin_run(&mut self, streams: RunStreams) {
-        self.open.restore_standard_streams();
+        for file in self.open.restore_standard_streams() {
+            self.tree.drop_if_nameless(file);
+        }
         self.transcript = streams.transcript;
         self.stdin = (streams.stdin, 0);
         self.stops_at_output_limit = streams.stops_at_output_limit;
@@ -290,56 +308,10 @@ impl Wasi {
         Ok(())
     }
 
-    fn sock_accept(
-        &mut self,
-        _guest: GuestBytes<'_>,
-        fd: u32,
-        _flags: u32,
-        _out: u32,
-    ) -> Result<(), Errno> {
-        self.no_socket(fd)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the signature is WASI's")]
-    fn sock_recv(
-        &mut self,
-        _guest: GuestBytes<'_>,
-        fd: u32,
-        _buffers: u32,
-        _count: u32,
-        _flags: u32,
-        _out: u32,
-        _out_flags: u32,
-    ) -> Result<(), Errno> {
-        self.no_socket(fd)
-    }
-
-    fn sock_send(
-        &mut self,
-        _guest: GuestBytes<'_>,
-        fd: u32,
-        _buffers: u32,
-        _count: u32,
-        _flags: u32,
-        _out: u32,
-    ) -> Result<(), Errno> {
-        self.no_socket(fd)
-    }
-
-    fn sock_shutdown(&mut self, _guest: GuestBytes<'_>, fd: u32, _how: u32) -> Result<(), Errno> {
-        self.no_socket(fd)
-    }
-
     /// Returns whether this descriptor is the device through which a command build talks to the
     /// host.
     pub(crate) fn is_door(&self, fd: u32) -> bool {
         matches!(self.open.get(fd), Ok(Open::Device { device: Device::Door, .. }))
-    }
-
-    /// Returns the error of socket functions: no descriptor is ever a socket.
-    fn no_socket(&self, fd: u32) -> Result<(), Errno> {
-        self.open.get(fd)?;
-        Err(Errno::NotSocket)
     }
 }
 

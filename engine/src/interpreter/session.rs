@@ -4,7 +4,7 @@
 //! Layout of a saved session, numbers little-endian; `docs/image-format.md` has the same table:
 //!
 //! ```text
-//!  0   8  magic `HTCHSES1`
+//!  0   8  magic `HTCHSES2`
 //!  8  32  BLAKE3 of all that follows
 //! 40   …  the session, in postcard's format
 //! ```
@@ -33,7 +33,7 @@ use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::memory::snapshot::Snapshot;
 use crate::run::program::Deterministic;
 
-const MAGIC: [u8; 8] = *b"HTCHSES1";
+const MAGIC: [u8; 8] = *b"HTCHSES2";
 
 /// The state of an interpreter between two runs: what it holds beyond its image. Immutable and
 /// shared: a clone is a reference.

@@ -129,6 +129,7 @@ impl Interpreter {
             control: Arc::clone(&control),
             memory: None,
             alloc: None,
+            handler: None,
         };
         let env = FunctionEnv::new(&mut store, env);
         let module = engine.module().module();

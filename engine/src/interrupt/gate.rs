@@ -262,6 +262,15 @@ impl Gate {
         Woken::Asked
     }
 
+    /// Waits on the host's side until the run is stopped. Interrupts don't end this wait: what waits
+    /// so has no code left that could notice one.
+    pub(crate) fn wait_for_stop(&self) {
+        let mut state = self.state.lock();
+        while state.stop.is_none() {
+            self.wake.wait(&mut state);
+        }
+    }
+
     /// Makes a thread in [`Self::wait`] check its condition again.
     pub(crate) fn wake(&self) {
         // The lock makes sure that the thread isn't between its check and its wait.

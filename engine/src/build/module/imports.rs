@@ -1,72 +1,309 @@
-//! The list of imports that a module may have. A guest can only do what its imports do, so this is
-//! the outer wall: a build with any other import is refused when it is loaded.
+//! The imports that a module may have, and how each is judged. A guest can only do what its imports
+//! do, so this is the outer wall: a build with any other import is refused when it is loaded.
 
 use wasmer::{ExternType, Module};
 
+use crate::errno::Errno;
 use crate::error::ModuleError;
 
 /// The namespace of WASI preview 1.
 pub(crate) const WASI: &str = "wasi_snapshot_preview1";
+/// The namespace of WASIX for memories of 32 bits.
+pub(crate) const WASIX: &str = "wasix_32v1";
+/// The namespace of WASI's threads.
+pub(crate) const THREADS: &str = "wasi";
+/// The only function of `THREADS`.
+pub(crate) const THREAD_SPAWN: &str = "thread-spawn";
 /// The namespace of the door to the host.
 pub(crate) const HOST: &str = "host";
 /// The only function of `HOST`.
 pub(crate) const HOST_CALL: &str = "call";
 
-/// The functions of WASI preview 1 that the default build imports. They can't spawn, start threads
-/// or open sockets, and the four socket functions find no socket.
-const ALLOWED_WASI: &[&str] = &[
-    "args_get",
-    "args_sizes_get",
-    "clock_res_get",
-    "clock_time_get",
-    "environ_get",
-    "environ_sizes_get",
-    "fd_advise",
-    "fd_allocate",
-    "fd_close",
-    "fd_datasync",
-    "fd_fdstat_get",
-    "fd_fdstat_set_flags",
-    "fd_filestat_get",
-    "fd_filestat_set_size",
-    "fd_filestat_set_times",
-    "fd_pread",
-    "fd_prestat_dir_name",
-    "fd_prestat_get",
-    "fd_pwrite",
-    "fd_read",
-    "fd_readdir",
-    "fd_seek",
-    "fd_sync",
-    "fd_tell",
-    "fd_write",
-    "path_create_directory",
-    "path_filestat_get",
-    "path_filestat_set_times",
-    "path_link",
-    "path_open",
-    "path_readlink",
-    "path_remove_directory",
-    "path_rename",
-    "path_symlink",
-    "path_unlink_file",
-    "poll_oneoff",
-    "proc_exit",
-    "random_get",
-    "sched_yield",
-    "sock_accept",
-    "sock_recv",
-    "sock_send",
-    "sock_shutdown",
+/// How an import is judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// It does what its name says, within the guest.
+    Served,
+    /// Every call fails with this error, which becomes an exception of Python.
+    Refused(Errno),
+    /// A module that imports it doesn't load.
+    RefusedAtLoad,
+}
+
+/// Functions that are judged together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Judged {
+    pub(crate) namespace: &'static str,
+    pub(crate) names: &'static [&'static str],
+    pub(crate) judgement: Judgement,
+    /// What the guest gets, or why it doesn't get it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for readers; a test puts it in the guide"))]
+    pub(crate) why: &'static str,
+}
+
+/// Every function that is known. Others are refused when a module is loaded.
+pub(crate) const JUDGED: &[Judged] = &[
+    served(WASI, &["args_get", "args_sizes_get"], "`python` alone; each run sets its own"),
+    served(
+        WASI,
+        &["environ_get", "environ_sizes_get"],
+        "what CPython needs; each run adds its own",
+    ),
+    served(
+        WASI,
+        &["clock_res_get", "clock_time_get"],
+        "the machine's clocks, or deterministic ones",
+    ),
+    served(
+        WASI,
+        &[
+            "fd_advise",
+            "fd_allocate",
+            "fd_close",
+            "fd_datasync",
+            "fd_fdstat_get",
+            "fd_fdstat_set_flags",
+            "fd_filestat_get",
+            "fd_filestat_set_size",
+            "fd_filestat_set_times",
+            "fd_pread",
+            "fd_prestat_dir_name",
+            "fd_prestat_get",
+            "fd_pwrite",
+            "fd_read",
+            "fd_readdir",
+            "fd_seek",
+            "fd_sync",
+            "fd_tell",
+            "fd_write",
+        ],
+        "files in memory, mounted folders, standard streams, pipes",
+    ),
+    served(
+        WASI,
+        &["fd_renumber"],
+        "for WASIX `dup2`, else the first descriptor becomes the second",
+    ),
+    served(
+        WASI,
+        &[
+            "path_create_directory",
+            "path_filestat_get",
+            "path_filestat_set_times",
+            "path_link",
+            "path_open",
+            "path_readlink",
+            "path_remove_directory",
+            "path_rename",
+            "path_symlink",
+            "path_unlink_file",
+        ],
+        "files in memory and mounted folders, within quotas",
+    ),
+    served(
+        WASI,
+        &["poll_oneoff"],
+        "clocks, and whether pipes and sockets are ready; `EDEADLK` if nothing could end the wait",
+    ),
+    served(WASI, &["proc_exit"], "ends the program"),
+    served(WASI, &["random_get"], "the system's random numbers, or deterministic ones"),
+    served(WASI, &["sched_yield"], "does nothing"),
+    served(WASI, &["sock_accept"], "no socket listens, so it always fails"),
+    served(
+        WASI,
+        &["sock_recv", "sock_send", "sock_shutdown"],
+        "between the two sockets of `sock_pair`",
+    ),
+    served(HOST, &[HOST_CALL], "requests, replies and host functions"),
+    refused(THREADS, &[THREAD_SPAWN], Errno::Again, "the guest has one thread"),
+    served(
+        WASIX,
+        &["callback_signal"],
+        "accepted: a signal is handed to the export `__wasm_signal`, whatever the name",
+    ),
+    served(WASIX, &["chdir", "getcwd"], "the current folder, which is part of the guest's state"),
+    served(WASIX, &["fd_dup2"], "a second descriptor of the same open file"),
+    served(
+        WASIX,
+        &["fd_fdflags_get", "fd_fdflags_set"],
+        "`FD_CLOEXEC`, which has no effect, since no program can be started",
+    ),
+    served(
+        WASIX,
+        &["fd_pipe"],
+        "a pipe in memory of 64 KiB; a call that would wait forever fails with `EDEADLK`",
+    ),
+    served(WASIX, &["futex_wait"], "waits for its timeout, or for a stop if it has none"),
+    served(WASIX, &["futex_wake", "futex_wake_all"], "wakes nobody: the guest has one thread"),
+    served(WASIX, &["path_open2"], "as `path_open`"),
+    served(
+        WASIX,
+        &["proc_exit2", "thread_exit"],
+        "ends the program; with its only thread, the program ends with code 0",
+    ),
+    served(
+        WASIX,
+        &["proc_id", "proc_parent", "thread_id"],
+        "process 1 with thread 1, and no parent",
+    ),
+    served(
+        WASIX,
+        &["proc_raise_interval"],
+        "turns a timer off; turning one on fails with `ENOTSUP`, which `signal.setitimer` may not report",
+    ),
+    served(
+        WASIX,
+        &["proc_signal", "thread_signal"],
+        "to itself only: handled by the program, else it ends with 128 and the signal's number",
+    ),
+    served(
+        WASIX,
+        &["proc_signals_get", "proc_signals_sizes_get"],
+        "every signal begins with its default action",
+    ),
+    served(
+        WASIX,
+        &["sock_addr_local", "sock_addr_peer"],
+        "no address, as two connected sockets have",
+    ),
+    served(
+        WASIX,
+        &[
+            "sock_get_opt_flag",
+            "sock_get_opt_size",
+            "sock_get_opt_time",
+            "sock_set_opt_flag",
+            "sock_set_opt_size",
+        ],
+        "of connected sockets; setting an option has no effect",
+    ),
+    served(WASIX, &["sock_pair"], "two connected sockets for streams, in memory"),
+    served(WASIX, &["sock_recv_from"], "as `sock_recv`"),
+    served(WASIX, &["thread_parallelism"], "one thread"),
+    served(WASIX, &["tty_get"], "80 columns and 25 rows, and no stream that is a terminal"),
+    refused(WASIX, &["clock_time_set"], Errno::NotPermitted, "the clocks are the machine's"),
+    refused(
+        WASIX,
+        &["epoll_create", "epoll_ctl", "epoll_wait"],
+        Errno::NoFunction,
+        "`selectors` and `asyncio` take `poll` instead",
+    ),
+    refused(
+        WASIX,
+        &["proc_exec3", "proc_fork", "proc_spawn2"],
+        Errno::NotSupported,
+        "a guest is one process",
+    ),
+    refused(WASIX, &["proc_join"], Errno::Child, "a guest has no children"),
+    refused(WASIX, &["resolve", "sock_open"], Errno::Access, "no network"),
+    refused(
+        WASIX,
+        &["sock_accept_v2", "sock_bind", "sock_connect", "sock_listen", "sock_send_to"],
+        Errno::NotSupported,
+        "no network, and connected sockets stay connected",
+    ),
+    refused(WASIX, &["sock_send_file"], Errno::NotSupported, "Python sends the bytes itself"),
+    refused(
+        WASIX,
+        &["sock_set_opt_time"],
+        Errno::NoProtocolOption,
+        "a call that would wait fails at once, so there is nothing to limit",
+    ),
+    refused(WASIX, &["tty_set"], Errno::NotPermitted, "there is no terminal"),
+    at_load(
+        &[
+            "call_dynamic",
+            "closure_allocate",
+            "closure_free",
+            "closure_prepare",
+            "context_create",
+            "context_destroy",
+            "context_switch",
+            "dl_invalid_handle",
+            "dlopen",
+            "dlsym",
+            "proc_snapshot",
+            "reflect_signature",
+            "stack_checkpoint",
+            "stack_restore",
+        ],
+        "they change code, tables or the stack behind the host's back",
+    ),
+    at_load(
+        &[
+            "proc_exec",
+            "proc_exec2",
+            "proc_exec4",
+            "proc_fork_env",
+            "proc_spawn",
+            "proc_spawn3",
+            "thread_join",
+            "thread_spawn",
+            "thread_spawn_v2",
+        ],
+        "other processes and threads, in forms that no build here imports",
+    ),
+    at_load(
+        &[
+            "port_addr_add",
+            "port_addr_clear",
+            "port_addr_list",
+            "port_addr_remove",
+            "port_bridge",
+            "port_dhcp_acquire",
+            "port_gateway_set",
+            "port_mac",
+            "port_route_add",
+            "port_route_clear",
+            "port_route_list",
+            "port_route_remove",
+            "port_unbridge",
+            "sock_join_multicast_v4",
+            "sock_join_multicast_v6",
+            "sock_leave_multicast_v4",
+            "sock_leave_multicast_v6",
+            "sock_status",
+        ],
+        "network interfaces and what needs them",
+    ),
+    at_load(&["fd_dup", "fd_event", "proc_raise", "thread_sleep"], "no build here imports them"),
 ];
+
+const fn served(
+    namespace: &'static str,
+    names: &'static [&'static str],
+    why: &'static str,
+) -> Judged {
+    Judged { namespace, names, judgement: Judgement::Served, why }
+}
+
+const fn refused(
+    namespace: &'static str,
+    names: &'static [&'static str],
+    errno: Errno,
+    why: &'static str,
+) -> Judged {
+    Judged { namespace, names, judgement: Judgement::Refused(errno), why }
+}
+
+const fn at_load(names: &'static [&'static str], why: &'static str) -> Judged {
+    Judged { namespace: WASIX, names, judgement: Judgement::RefusedAtLoad, why }
+}
+
+/// Returns how an import is judged.
+pub(crate) fn judgement(namespace: &str, name: &str) -> Judgement {
+    let judged = JUDGED.iter().find(|row| row.namespace == namespace && row.names.contains(&name));
+    judged.map_or(Judgement::RefusedAtLoad, |row| row.judgement)
+}
 
 /// Returns whether a module may import `name` from `module`.
 pub(crate) fn is_allowed(module: &str, name: &str) -> bool {
-    match module {
-        WASI => ALLOWED_WASI.contains(&name),
-        HOST => name == HOST_CALL,
-        _ => false,
-    }
+    judgement(module, name) != Judgement::RefusedAtLoad
+}
+
+/// Returns whether a module is made for WASIX.
+pub(crate) fn is_wasix(module: &Module) -> bool {
+    module.imports().any(|import| import.module() == WASIX)
 }
 
 /// Refuses a module with an import that is not on the list or isn't a function.
@@ -84,27 +321,4 @@ pub(crate) fn check(module: &Module) -> Result<(), ModuleError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::build::module::new_engine;
-
-    fn check_wat(text: &str) -> Result<(), ModuleError> {
-        check(&Module::new(&new_engine(), wat::parse_str(text).unwrap()).unwrap())
-    }
-
-    #[test]
-    fn only_listed_functions_may_be_imported() {
-        let listed = r#"(module (import "wasi_snapshot_preview1" "fd_read" (func)))"#;
-        assert!(check_wat(listed).is_ok());
-        for refused in [
-            r#"(module (import "wasi_snapshot_preview1" "proc_raise" (func)))"#,
-            r#"(module (import "wasix_32v1" "proc_spawn" (func)))"#,
-            r#"(module (import "host" "other" (func)))"#,
-            r#"(module (import "env" "memory" (memory 1)))"#,
-            r#"(module (import "host" "call" (global i32)))"#,
-        ] {
-            let error = check_wat(refused).unwrap_err();
-            assert!(matches!(error, ModuleError::ForbiddenImport { .. }), "{refused}");
-        }
-    }
-}
+pub(crate) mod tests;

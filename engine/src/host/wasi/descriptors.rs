@@ -1,15 +1,21 @@
 //! A guest's table of open descriptors.
+//!
+//! A descriptor is a number that names an open file; duplicates name the same one and share its
+//! position, as in POSIX.
 
 use std::fs::File;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::pipe::{PipeId, Pipes};
 use crate::errno::Errno;
 use crate::files::device::Device;
 use crate::files::mount::Mount;
 use crate::files::resolve::{Base, HostPlace};
-use crate::files::tree::{NodeId, Tree};
+use crate::files::tree::NodeId;
+
+pub(crate) mod saved;
 
 /// What a descriptor refers to.
 #[derive(Debug, Clone)]
@@ -21,6 +27,7 @@ pub(crate) enum Open {
     Folder { base: Base, listing: Option<Arc<Vec<Entry>>>, preopened_as: Option<&'static str> },
     HostFile { file: Arc<File>, offset: u64 },
     Device { node: NodeId, device: Device, access: Access },
+    Channel(Channel),
 }
 
 /// The operations that an open file allows.
@@ -30,6 +37,16 @@ pub(crate) struct Access {
     pub(crate) write: bool,
     /// Every write goes to the end.
     pub(crate) append: bool,
+}
+
+/// An end of a pipe, or one of two connected sockets, which are two pipes in opposite directions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Channel {
+    pub(crate) receives: Option<PipeId>,
+    pub(crate) sends: Option<PipeId>,
+    pub(crate) is_socket: bool,
+    /// A call that would wait fails with `Again` instead.
+    pub(crate) is_nonblocking: bool,
 }
 
 /// A folder's entry as it was when reading the folder began.
@@ -42,45 +59,93 @@ pub(crate) struct Entry {
 
 /// The number of standard streams: input, output and error.
 const STANDARD: usize = 3;
-/// The most descriptors that a saved guest can have; every limit on open files is smaller.
-const MOST_SAVED: usize = 1 << 20;
+/// Descriptors beyond the first have smaller numbers than this if a guest chooses them, so that the
+/// table stays small.
+const MOST_NUMBERS: usize = 1 << 16;
 
 /// A table of descriptors.
 #[derive(Debug, Clone)]
 pub(crate) struct Descriptors {
-    slots: Vec<Option<Open>>,
+    slots: Vec<Option<Slot>>,
+    /// Invariant: an entry's count is the number of slots that name it, and at least one.
+    opens: Vec<Option<Shared>>,
+    /// The standard streams and the preopened folders, which come first.
+    first: usize,
+    pub(super) pipes: Pipes,
+}
+
+/// A descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Slot {
+    open: u32,
+    /// Has no effect, since a guest can't start programs; it reads back what it set.
+    closes_on_exec: bool,
+}
+
+/// What one or more descriptors name.
+#[derive(Debug, Clone)]
+struct Shared {
+    open: Open,
+    count: u32,
 }
 
 impl Descriptors {
     /// Creates a table with the standard streams and preopened folders.
     pub(crate) fn new(preopened: impl IntoIterator<Item = (NodeId, &'static str)>) -> Self {
-        let mut slots = vec![Some(Open::Stdin), Some(Open::Stdout), Some(Open::Stderr)];
-        slots.extend(preopened.into_iter().map(|(node, path)| {
+        let mut table =
+            Self { slots: Vec::new(), opens: Vec::new(), first: 0, pipes: Pipes::default() };
+        let folders = preopened.into_iter().map(|(node, path)| {
             let base = Base::Node(node);
-            Some(Open::Folder { base, listing: None, preopened_as: Some(path) })
-        }));
-        Self { slots }
+            Open::Folder { base, listing: None, preopened_as: Some(path) }
+        });
+        for open in [Open::Stdin, Open::Stdout, Open::Stderr].into_iter().chain(folders) {
+            let slot = table.share(open);
+            table.slots.push(Some(slot));
+        }
+        table.first = table.slots.len();
+        table
     }
 
-    /// Reopens standard streams that an earlier run closed.
-    pub(crate) fn restore_standard_streams(&mut self) {
-        let streams = [Open::Stdin, Open::Stdout, Open::Stderr];
-        for (slot, stream) in self.slots.iter_mut().zip(streams) {
-            *slot = Some(stream);
+    /// Reopens standard streams that an earlier run closed or replaced. Returns the files in their
+    /// places that no descriptor names any more.
+    pub(crate) fn restore_standard_streams(&mut self) -> Vec<NodeId> {
+        let mut released = Vec::new();
+        for (index, stream) in [Open::Stdin, Open::Stdout, Open::Stderr].into_iter().enumerate() {
+            let is_there =
+                |open: &Open| std::mem::discriminant(open) == std::mem::discriminant(&stream);
+            if !self.get(index as u32).is_ok_and(is_there) {
+                released.extend(self.slots[index].take().and_then(|slot| self.release(slot)));
+                self.slots[index] = Some(self.share(stream));
+            }
         }
+        released
     }
 
     /// Returns whether standard input is open and in its place.
     pub(crate) fn has_stdin(&self) -> bool {
-        matches!(self.slots.first(), Some(Some(Open::Stdin)))
+        matches!(self.get(0), Ok(Open::Stdin))
     }
 
     pub(crate) fn get(&self, fd: u32) -> Result<&Open, Errno> {
-        self.slots.get(fd as usize).and_then(Option::as_ref).ok_or(Errno::BadDescriptor)
+        let slot = self.slot(fd)?;
+        Ok(&self.opens[slot.open as usize].as_ref().expect("a slot names what is open").open)
     }
 
     pub(crate) fn get_mut(&mut self, fd: u32) -> Result<&mut Open, Errno> {
-        self.slots.get_mut(fd as usize).and_then(Option::as_mut).ok_or(Errno::BadDescriptor)
+        let slot = self.slot(fd)?;
+        Ok(&mut self.opens[slot.open as usize].as_mut().expect("a slot names what is open").open)
+    }
+
+    fn slot(&self, fd: u32) -> Result<Slot, Errno> {
+        self.slots.get(fd as usize).copied().flatten().ok_or(Errno::BadDescriptor)
+    }
+
+    /// Returns the path of a preopened folder.
+    pub(crate) fn preopened(&self, fd: u32) -> Result<&'static str, Errno> {
+        match self.get(fd)? {
+            Open::Folder { preopened_as: Some(path), .. } if (fd as usize) < self.first => Ok(path),
+            _ => Err(Errno::BadDescriptor),
+        }
     }
 
     /// Returns the folder from which paths are resolved.
@@ -91,137 +156,191 @@ impl Descriptors {
         }
     }
 
-    /// Returns the number of open descriptors that count against the limit.
+    /// Returns the number of descriptors that count against the limit: all but those that a guest
+    /// starts with, or has in their places.
     pub(crate) fn count(&self) -> usize {
-        let counts = |slot: &&Option<Open>| match slot {
-            None | Some(Open::Stdin | Open::Stdout | Open::Stderr) => false,
-            Some(Open::Folder { preopened_as, .. }) => preopened_as.is_none(),
-            Some(Open::File { .. } | Open::HostFile { .. } | Open::Device { .. }) => true,
-        };
-        self.slots.iter().filter(counts).count()
+        self.slots.iter().skip(self.first).flatten().count()
     }
 
     /// Inserts at the lowest free number, as POSIX requires.
     pub(crate) fn insert(&mut self, open: Open) -> u32 {
-        let free = self.slots.iter().skip(STANDARD).position(Option::is_none);
-        let index = free.map_or(self.slots.len(), |index| index + STANDARD);
-        if index == self.slots.len() {
-            self.slots.push(None);
-        }
-        self.slots[index] = Some(open);
-        u32::try_from(index).expect("descriptors are bounded")
+        let slot = self.share(open);
+        self.put(0, slot)
     }
 
-    /// Closes a descriptor. Preopened folders stay open: without them the guest's C library finds
-    /// no files, in later runs either.
-    pub(crate) fn remove(&mut self, fd: u32) -> Result<Open, Errno> {
-        if let Open::Folder { preopened_as: Some(_), .. } = self.get(fd)? {
+    /// Duplicates a descriptor at the lowest free number from `least` on. Numbers stay below what
+    /// `most` descriptors can need.
+    pub(crate) fn duplicate(
+        &mut self,
+        fd: u32,
+        least: u32,
+        closes_on_exec: bool,
+        most: usize,
+    ) -> Result<u32, Errno> {
+        let open = self.slot(fd)?.open;
+        if least as usize >= self.numbers(most) {
+            return Err(Errno::Invalid);
+        }
+        self.opens[open as usize].as_mut().expect("a slot names what is open").count += 1;
+        Ok(self.put(least as usize, Slot { open, closes_on_exec }))
+    }
+
+    /// Makes `to` a duplicate of `fd`, and closes what it was before. Returns a file that no
+    /// descriptor names any more.
+    pub(crate) fn replace(
+        &mut self,
+        fd: u32,
+        to: u32,
+        most: usize,
+    ) -> Result<Option<NodeId>, Errno> {
+        let slot = self.slot(fd)?;
+        if fd == to {
+            return Ok(None);
+        }
+        let index = to as usize;
+        if self.is_preopened(to) {
             return Err(Errno::NotPermitted);
         }
-        self.slots[fd as usize].take().ok_or(Errno::BadDescriptor)
+        if index >= self.numbers(most) {
+            return Err(Errno::BadDescriptor);
+        }
+        self.opens[slot.open as usize].as_mut().expect("a slot names what is open").count += 1;
+        if self.slots.len() <= index {
+            self.slots.resize(index + 1, None);
+        }
+        let before = self.slots[index].replace(Slot { closes_on_exec: false, ..slot });
+        Ok(before.and_then(|before| self.release(before)))
+    }
+
+    /// Returns how many numbers a guest can choose from that may have `most` descriptors.
+    fn numbers(&self, most: usize) -> usize {
+        self.first + most.min(MOST_NUMBERS)
+    }
+
+    /// Whether `replace` needs a descriptor more for `to`.
+    pub(crate) fn is_free(&self, to: u32) -> bool {
+        to as usize >= self.first && self.slot(to).is_err()
+    }
+
+    /// Closes a descriptor. Returns a file that no descriptor names any more. Preopened folders
+    /// stay open: without them the guest's C library finds no files, in later runs either.
+    pub(crate) fn remove(&mut self, fd: u32) -> Result<Option<NodeId>, Errno> {
+        let slot = self.slot(fd)?;
+        if self.is_preopened(fd) {
+            return Err(Errno::NotPermitted);
+        }
+        self.slots[fd as usize] = None;
+        Ok(self.release(slot))
+    }
+
+    fn is_preopened(&self, fd: u32) -> bool {
+        (STANDARD..self.first).contains(&(fd as usize))
+    }
+
+    pub(crate) fn closes_on_exec(&self, fd: u32) -> Result<bool, Errno> {
+        Ok(self.slot(fd)?.closes_on_exec)
+    }
+
+    pub(crate) fn set_closes_on_exec(&mut self, fd: u32, closes: bool) -> Result<(), Errno> {
+        self.slot(fd)?;
+        self.slots[fd as usize].iter_mut().for_each(|slot| slot.closes_on_exec = closes);
+        Ok(())
     }
 
     pub(crate) fn is_open(&self, file: NodeId) -> bool {
         let is_file = |open: &Open| matches!(open, Open::File { node, .. } if *node == file);
-        self.slots.iter().flatten().any(is_file)
+        self.opens.iter().flatten().any(|shared| is_file(&shared.open))
     }
-}
 
-/// The saved form of an open descriptor.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum SavedOpen {
-    Stdin,
-    Stdout,
-    Stderr,
-    File {
-        node: NodeId,
-        offset: u64,
-        access: Access,
-    },
-    Folder {
-        node: NodeId,
-    },
-    /// A preopened folder.
-    Preopened,
-    Device {
-        node: NodeId,
-        access: Access,
-    },
-}
-
-impl Descriptors {
-    /// Returns the descriptors to save. Leaves out those whose node is gone because a run was
-    /// undone, and those of mounted folders, which belong to the host and may have changed when the
-    /// guest is restored.
-    pub(crate) fn saved(&self, tree: &Tree) -> Vec<Option<SavedOpen>> {
-        let is_there = |node: &NodeId| tree.node(*node).is_ok();
-        let saved = |open: &Open| {
-            Some(match open {
-                Open::Stdin => SavedOpen::Stdin,
-                Open::Stdout => SavedOpen::Stdout,
-                Open::Stderr => SavedOpen::Stderr,
-                Open::File { node, offset, access } if is_there(node) => {
-                    SavedOpen::File { node: *node, offset: *offset, access: *access }
-                }
-                Open::Device { node, access, .. } => {
-                    SavedOpen::Device { node: *node, access: *access }
-                }
-                Open::Folder { preopened_as: Some(_), .. } => SavedOpen::Preopened,
-                Open::Folder { base: Base::Node(node), .. } if is_there(node) => {
-                    SavedOpen::Folder { node: *node }
-                }
-                Open::File { .. } | Open::Folder { .. } | Open::HostFile { .. } => return None,
-            })
+    /// Opens a pipe. Returns the descriptors of the ends that read and write.
+    pub(crate) fn open_pipe(&mut self) -> (u32, u32) {
+        let pipe = self.pipes.create();
+        let end = |receives, sends| {
+            Open::Channel(Channel { receives, sends, is_socket: false, is_nonblocking: false })
         };
-        self.slots.iter().map(|slot| slot.as_ref().and_then(saved)).collect()
+        (self.insert(end(Some(pipe), None)), self.insert(end(None, Some(pipe))))
     }
 
-    /// Whether `saved` leaves nothing out.
-    pub(crate) fn can_be_saved(&self, tree: &Tree) -> bool {
-        let is_listed = |open: &Open| matches!(open, Open::Folder { listing: Some(_), .. });
-        let saved = self.saved(tree);
-        let mut both = self.slots.iter().zip(&saved);
-        both.all(|(open, saved)| {
-            open.is_some() == saved.is_some() && !open.as_ref().is_some_and(is_listed)
-        })
-    }
-
-    /// Opens saved descriptors in a guest that has just started. Returns `None` if they are
-    /// invalid.
-    pub(crate) fn reopen(mut self, saved: &[Option<SavedOpen>], tree: &Tree) -> Option<Self> {
-        let preopened = self.slots.clone();
-        let is_preopened = |index: usize| {
-            matches!(preopened.get(index), Some(Some(Open::Folder { preopened_as: Some(_), .. })))
+    /// Opens two connected sockets.
+    pub(crate) fn open_sockets(&mut self) -> (u32, u32) {
+        let (there, back) = (self.pipes.create(), self.pipes.create());
+        let socket = |receives, sends| {
+            let (receives, sends) = (Some(receives), Some(sends));
+            Open::Channel(Channel { receives, sends, is_socket: true, is_nonblocking: false })
         };
-        if saved.len() > MOST_SAVED || saved.len() < preopened.len() {
+        (self.insert(socket(back, there)), self.insert(socket(there, back)))
+    }
+
+    /// Closes one direction or both of a socket, for all its descriptors.
+    pub(crate) fn shut_down(&mut self, fd: u32, reading: bool, writing: bool) -> Result<(), Errno> {
+        let Open::Channel(channel) = self.get_mut(fd)? else { return Err(Errno::NotSocket) };
+        let receives = reading.then(|| channel.receives.take()).flatten();
+        let sends = writing.then(|| channel.sends.take()).flatten();
+        self.close_ends(receives, sends);
+        Ok(())
+    }
+
+    fn close_ends(&mut self, receives: Option<PipeId>, sends: Option<PipeId>) {
+        if let Some(pipe) = receives {
+            self.pipes.close_reader(pipe);
+        }
+        if let Some(pipe) = sends {
+            self.pipes.close_writer(pipe);
+        }
+    }
+
+    fn share(&mut self, open: Open) -> Slot {
+        let free = self.opens.iter().position(Option::is_none).unwrap_or(self.opens.len());
+        if free == self.opens.len() {
+            self.opens.push(None);
+        }
+        self.opens[free] = Some(Shared { open, count: 1 });
+        let open = u32::try_from(free).expect("descriptors are bounded");
+        Slot { open, closes_on_exec: false }
+    }
+
+    /// Puts a slot at the lowest free number from `least` on that isn't a standard stream's.
+    fn put(&mut self, least: usize, slot: Slot) -> u32 {
+        let least = least.max(STANDARD);
+        let free = self.slots.iter().skip(least).position(Option::is_none);
+        let index = free.map_or(self.slots.len().max(least), |index| index + least);
+        if index >= self.slots.len() {
+            self.slots.resize(index + 1, None);
+        }
+        self.slots[index] = Some(slot);
+        u32::try_from(index).expect("descriptors are bounded")
+    }
+
+    /// Takes back a name of what is open. Returns a file that has no name left.
+    fn release(&mut self, slot: Slot) -> Option<NodeId> {
+        let place = &mut self.opens[slot.open as usize];
+        let shared = place.as_mut().expect("a slot names what is open");
+        shared.count -= 1;
+        if shared.count > 0 {
             return None;
         }
-        self.slots.clear();
-        for (index, saved) in saved.iter().enumerate() {
-            let open = match saved {
-                Some(SavedOpen::Preopened) => preopened.get(index)?.clone(),
-                _ if is_preopened(index) => return None,
-                None => None,
-                Some(SavedOpen::Stdin) => Some(Open::Stdin),
-                Some(SavedOpen::Stdout) => Some(Open::Stdout),
-                Some(SavedOpen::Stderr) => Some(Open::Stderr),
-                Some(SavedOpen::File { node, offset, access }) => {
-                    tree.node(*node).ok().filter(|node| node.is_file())?;
-                    Some(Open::File { node: *node, offset: *offset, access: *access })
-                }
-                Some(SavedOpen::Device { node, access }) => {
-                    let device = tree.device(*node)?;
-                    Some(Open::Device { node: *node, device, access: *access })
-                }
-                Some(SavedOpen::Folder { node }) => {
-                    tree.entries(*node).ok()?;
-                    let base = Base::Node(*node);
-                    Some(Open::Folder { base, listing: None, preopened_as: None })
-                }
-            };
-            self.slots.push(open);
+        match place.take()?.open {
+            Open::File { node, .. } => Some(node).filter(|node| !self.is_open(*node)),
+            Open::Channel(Channel { receives, sends, .. }) => {
+                self.close_ends(receives, sends);
+                None
+            }
+            _ => None,
         }
-        Some(self)
+    }
+
+    /// Checks the invariants of the table.
+    #[cfg(test)]
+    pub(crate) fn check_invariants(&self) {
+        for (index, shared) in self.opens.iter().enumerate() {
+            let named =
+                self.slots.iter().flatten().filter(|slot| slot.open as usize == index).count();
+            assert_eq!(shared.as_ref().map_or(0, |shared| shared.count as usize), named);
+            if let Some(Shared { open: Open::Channel(channel), .. }) = shared {
+                assert!(channel.receives.is_none_or(|pipe| self.pipes.get(pipe).has_reader));
+                assert!(channel.sends.is_none_or(|pipe| self.pipes.get(pipe).has_writer));
+            }
+        }
     }
 }
 

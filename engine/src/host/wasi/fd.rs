@@ -52,10 +52,8 @@ impl Wasi {
     }
 
     pub(crate) fn fd_close(&mut self, _guest: GuestBytes<'_>, fd: u32) -> Result<(), Errno> {
-        if let Open::File { node, .. } = self.open.remove(fd)?
-            && !self.open.is_open(node)
-        {
-            self.tree.drop_if_nameless(node);
+        if let Some(file) = self.open.remove(fd)? {
+            self.tree.drop_if_nameless(file);
         }
         Ok(())
     }
@@ -83,10 +81,14 @@ impl Wasi {
         fd: u32,
         flags: u32,
     ) -> Result<(), Errno> {
-        if let Open::File { access, .. } | Open::Device { access, .. } = self.open.get_mut(fd)? {
-            access.append = flags & APPEND != 0;
+        match self.open.get_mut(fd)? {
+            Open::File { access, .. } | Open::Device { access, .. } => {
+                access.append = flags & APPEND != 0;
+            }
+            Open::Channel(channel) => channel.is_nonblocking = flags & stat::NONBLOCKING != 0,
+            // Nothing else ever blocks, so the other flags have no effect.
+            _ => {}
         }
-        // Nothing here ever blocks, so the other flags have no effect.
         Ok(())
     }
 
@@ -108,6 +110,7 @@ impl Wasi {
                 Filestat::host(&place.mount.stat(&place.path())?)
             }
             Open::HostFile { file, .. } => Filestat::host(&mount::stat_file(file)?),
+            Open::Channel(channel) => Filestat::channel(fd, *channel),
         };
         guest.write(out, &filestat.encode())
     }
@@ -135,7 +138,9 @@ impl Wasi {
             | Open::Device { node, .. }
             | Open::Folder { base: Base::Node(node), .. } => *node,
             Open::HostFile { .. } | Open::Folder { .. } => return Err(Errno::ReadOnly),
-            Open::Stdin | Open::Stdout | Open::Stderr => return Err(Errno::Invalid),
+            Open::Stdin | Open::Stdout | Open::Stderr | Open::Channel(_) => {
+                return Err(Errno::Invalid);
+            }
         };
         self.set_times(node, accessed, modified, flags)
     }
@@ -157,6 +162,7 @@ impl Wasi {
                 let (device, access) = (*device, *access);
                 self.read_device(guest, device, access, &buffers)?
             }
+            Open::Channel(channel) => self.receive(guest, *channel, &buffers, false)?,
             Open::File { offset, .. } | Open::HostFile { offset, .. } => {
                 let offset = *offset;
                 self.read_at(guest, fd, &buffers, offset)?
@@ -202,6 +208,7 @@ impl Wasi {
             Open::Stderr => self.write_stream(guest, Stream::Stderr, &buffers)?,
             Open::Stdin => return Err(Errno::BadDescriptor),
             Open::Device { access, .. } => write_device(guest, *access, &buffers)?,
+            Open::Channel(channel) => self.send(guest, *channel, &buffers)?,
             Open::File { .. } | Open::Folder { .. } | Open::HostFile { .. } => {
                 let (node, offset, access) = self.file(fd, Access::WRITE)?;
                 let start = if access.append { self.tree.node(node)?.len() } else { offset };
@@ -242,7 +249,7 @@ impl Wasi {
         out: u32,
     ) -> Result<(), Errno> {
         let mut prestat = [0; 8];
-        prestat[4..].copy_from_slice(&(self.preopened_path(fd)?.len() as u32).to_le_bytes());
+        prestat[4..].copy_from_slice(&(self.open.preopened(fd)?.len() as u32).to_le_bytes());
         guest.write(out, &prestat)
     }
 
@@ -253,7 +260,7 @@ impl Wasi {
         at: u32,
         len: u32,
     ) -> Result<(), Errno> {
-        let path = self.preopened_path(fd)?;
+        let path = self.open.preopened(fd)?;
         if path.len() > len as usize {
             return Err(Errno::NameTooLong);
         }
@@ -306,7 +313,9 @@ impl Wasi {
             Open::HostFile { file, offset } => (*offset, mount::stat_file(file)?.len),
             // Every seek on a device ends at 0, as on Linux.
             Open::Device { .. } => return guest.write_u64(out, 0),
-            Open::Stdin | Open::Stdout | Open::Stderr => return Err(Errno::NotSeekable),
+            Open::Stdin | Open::Stdout | Open::Stderr | Open::Channel(_) => {
+                return Err(Errno::NotSeekable);
+            }
             Open::Folder { .. } => return Err(Errno::IsFolder),
         };
         let from = match whence {
@@ -344,7 +353,7 @@ impl Wasi {
             Open::Folder { .. } => Err(Errno::IsFolder),
             Open::HostFile { .. } => Err(Errno::BadDescriptor),
             Open::Device { .. } => Err(Errno::Invalid),
-            Open::Stdin | Open::Stdout | Open::Stderr => Err(Errno::NotSeekable),
+            Open::Stdin | Open::Stdout | Open::Stderr | Open::Channel(_) => Err(Errno::NotSeekable),
         }
     }
 
@@ -429,13 +438,6 @@ impl Wasi {
             self.exceeded = Some(ExceededLimit::Output);
         }
         Ok(total)
-    }
-
-    fn preopened_path(&self, fd: u32) -> Result<&'static str, Errno> {
-        match self.open.get(fd)? {
-            Open::Folder { preopened_as: Some(path), .. } => Ok(path),
-            _ => Err(Errno::BadDescriptor),
-        }
     }
 
     /// Returns the entries of an open folder as they were when it was last read from the start.

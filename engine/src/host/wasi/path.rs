@@ -1,9 +1,10 @@
-//! The functions of WASI preview 1 that work on paths.
+//! The functions of WASI preview 1 that work on paths, and WASIX's `path_open2`.
 #![expect(clippy::too_many_arguments, reason = "the signatures are WASI's")]
 
 use super::Wasi;
 use super::bytes::{Buffer, GuestBytes};
 use super::descriptors::{Access, Open, host_file, host_folder};
+use super::duplicate::CLOSES_ON_EXEC;
 use super::stat::{Filestat, RIGHT_READ, RIGHT_WRITE};
 use crate::errno::Errno;
 use crate::files::quota::MOST_PATH_BYTES;
@@ -122,13 +123,41 @@ impl Wasi {
         flags: u32,
         out: u32,
     ) -> Result<(), Errno> {
-        let quota = self.tree.quota().open;
-        let count = self.open.count();
-        if count >= quota {
-            let refusals = self.tree.refusals_mut();
-            refusals.note(LimitKind::OpenFiles, quota as u64, count as u64 + 1);
-            return Err(Errno::TooManyOpen);
-        }
+        let opened = self.open(guest, fd, look, Buffer { at: path, len }, how, rights, flags)?;
+        guest.write_u32(out, opened)
+    }
+
+    /// WASIX's `path_open`, with the flag that closes the descriptor when another program starts.
+    pub(crate) fn path_open2(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        look: u32,
+        path: u32,
+        len: u32,
+        how: u32,
+        rights: u64,
+        _inherited: u64,
+        flags: u32,
+        more_flags: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        let opened = self.open(guest, fd, look, Buffer { at: path, len }, how, rights, flags)?;
+        self.open.set_closes_on_exec(opened, more_flags & CLOSES_ON_EXEC != 0)?;
+        guest.write_u32(out, opened)
+    }
+
+    fn open(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        look: u32,
+        path: Buffer,
+        how: u32,
+        rights: u64,
+        flags: u32,
+    ) -> Result<u32, Errno> {
+        self.admit_descriptors(1)?;
         let access = Access {
             read: rights & RIGHT_READ != 0,
             write: rights & RIGHT_WRITE != 0,
@@ -136,7 +165,7 @@ impl Wasi {
         };
         // Exclusive creation refuses even a dangling link.
         let look = if how & (CREATE | EXCLUSIVE) == CREATE | EXCLUSIVE { 0 } else { look };
-        let open = match self.place(guest, fd, look, Buffer { at: path, len })? {
+        let open = match self.place(guest, fd, look, path)? {
             Place::Node(node) => self.open_node(node, how, access)?,
             Place::Host(place) => open_host(place, how, access)?,
             Place::Vacant { .. } if how & CREATE == 0 => return Err(Errno::NoEntry),
@@ -146,8 +175,19 @@ impl Wasi {
                 Open::File { node, offset: 0, access }
             }
         };
-        let fd = self.open.insert(open);
-        guest.write_u32(out, fd)
+        Ok(self.open.insert(open))
+    }
+
+    /// Refuses more descriptors than the limit.
+    pub(super) fn admit_descriptors(&mut self, more: usize) -> Result<(), Errno> {
+        let quota = self.tree.quota().open;
+        let wanted = self.open.count().saturating_add(more);
+        if wanted > quota {
+            let refusals = self.tree.refusals_mut();
+            refusals.note(LimitKind::OpenFiles, quota as u64, wanted as u64);
+            return Err(Errno::TooManyOpen);
+        }
+        Ok(())
     }
 
     pub(crate) fn path_readlink(

@@ -1,7 +1,8 @@
 //! `poll_oneoff`, which is how a guest sleeps.
 //!
-//! Standard streams and in-memory files are always ready, so only clocks need a wait. The caller
-//! does the waiting, which ends early when the run is interrupted.
+//! Standard streams and in-memory files are always ready; pipes and sockets change only by the
+//! guest's own doing. So only clocks need a wait. The caller does the waiting, which ends early when
+//! the run is interrupted.
 //!
 //! Layouts: WASI preview 1, `subscription` (48 bytes) and `event` (32 bytes).
 
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use super::Wasi;
 use super::bytes::GuestBytes;
+use super::channel::Readiness;
 use super::clock::Clock;
 use crate::errno::Errno;
 
@@ -17,6 +19,11 @@ const EVENT_BYTES: u32 = 32;
 /// The most subscriptions in a call. CPython polls one clock and a few descriptors.
 const MOST_SUBSCRIPTIONS: u32 = 1024;
 const EVENT_CLOCK: u8 = 0;
+const EVENT_READ: u8 = 1;
+const EVENT_WRITE: u8 = 2;
+/// WASIX's event for urgent data, which nothing here ever has.
+const EVENT_URGENT: u8 = 3;
+const HUNG_UP: u16 = 1;
 const ABSOLUTE: u16 = 1;
 
 /// What a guest polls for.
@@ -43,15 +50,15 @@ impl Wasi {
         let mut read = Vec::with_capacity(count as usize);
         for index in 0..count {
             let at = subscriptions.checked_add(index * SUBSCRIPTION_BYTES).ok_or(Errno::Fault)?;
-            let mut one = Subscription::parse(&guest.read(at)?, &mut self.clock);
-            if one.fd.is_some_and(|fd| self.open.get(fd).is_err()) {
-                one.error = Errno::BadDescriptor as u16;
-            }
-            read.push(one);
+            let bytes = guest.read(at)?;
+            read.push(match bytes[8] {
+                EVENT_CLOCK => Subscription::of_clock(&bytes, &mut self.clock),
+                _ => self.subscription_of_descriptor(&bytes),
+            });
         }
-        let has_ready = read.iter().any(|one| one.ready_in.is_none());
-        let shortest = read.iter().filter_map(|one| one.ready_in).min();
-        let after = shortest.filter(|_| !has_ready).unwrap_or_default();
+        // Without a clock and anything ready, the guest would wait for itself.
+        let soonest = read.iter().filter_map(|one| one.happens_in).min();
+        let after = soonest.ok_or(Errno::Deadlock)?;
         let wait = self.clock.sleep(after);
         Ok(Poll { subscriptions: read, after, wait })
     }
@@ -67,13 +74,32 @@ impl Wasi {
     ) -> Result<(), Errno> {
         let mut happened = 0;
         for one in &poll.subscriptions {
-            if one.ready_in.is_none_or(|duration| duration <= poll.after) {
+            if one.happens_in.is_some_and(|duration| duration <= poll.after) {
                 let at = events.checked_add(happened * EVENT_BYTES).ok_or(Errno::Fault)?;
                 guest.write(at, &one.event())?;
                 happened += 1;
             }
         }
         guest.write_u32(out_count, happened)
+    }
+
+    fn subscription_of_descriptor(
+        &self,
+        bytes: &[u8; SUBSCRIPTION_BYTES as usize],
+    ) -> Subscription {
+        let kind = bytes[8];
+        let fd = u32::from_le_bytes(field(bytes, 16));
+        let found = match kind {
+            EVENT_READ | EVENT_WRITE => self.readiness(fd, kind == EVENT_WRITE),
+            EVENT_URGENT => self.readiness(fd, false).map(|_| Readiness::default()),
+            _ => Err(Errno::Invalid),
+        };
+        let (error, found) = match found {
+            Ok(found) => (0, found),
+            Err(errno) => (errno as u16, Readiness { is_ready: true, ..Readiness::default() }),
+        };
+        let happens_in = found.is_ready.then_some(Duration::ZERO);
+        Subscription { userdata: field(bytes, 0), kind, error, happens_in, found }
     }
 }
 
@@ -82,20 +108,15 @@ impl Wasi {
 struct Subscription {
     userdata: [u8; 8],
     kind: u8,
-    /// The descriptor, if the subscription isn't for a clock.
-    fd: Option<u32>,
     error: u16,
-    /// The time until the event; `None` if it has happened.
-    ready_in: Option<Duration>,
+    /// The time until the event; zero if it has happened, `None` if it can't.
+    happens_in: Option<Duration>,
+    /// Of a descriptor.
+    found: Readiness,
 }
 
 impl Subscription {
-    fn parse(bytes: &[u8; SUBSCRIPTION_BYTES as usize], clock: &mut Clock) -> Self {
-        let (userdata, kind) = (field(bytes, 0), bytes[8]);
-        let ready = Self { userdata, kind, fd: None, error: 0, ready_in: None };
-        if kind != EVENT_CLOCK {
-            return Self { fd: Some(u32::from_le_bytes(field(bytes, 16))), ..ready };
-        }
+    fn of_clock(bytes: &[u8; SUBSCRIPTION_BYTES as usize], clock: &mut Clock) -> Self {
         let id = u32::from_le_bytes(field(bytes, 16));
         let timeout = u64::from_le_bytes(field(bytes, 24));
         let flags = u16::from_le_bytes(field(bytes, 40));
@@ -104,10 +125,10 @@ impl Subscription {
             0 => None,
             _ => clock.read(id).map(|now| timeout.saturating_sub(now)),
         };
-        match wait {
-            Some(wait) => Self { ready_in: Some(Duration::from_nanos(wait)), ..ready },
-            None => Self { error: Errno::Invalid as u16, ..ready },
-        }
+        let error = if wait.is_none() { Errno::Invalid as u16 } else { 0 };
+        let happens_in = Some(Duration::from_nanos(wait.unwrap_or_default()));
+        let userdata = field(bytes, 0);
+        Self { userdata, kind: EVENT_CLOCK, error, happens_in, found: Readiness::default() }
     }
 
     fn event(&self) -> [u8; EVENT_BYTES as usize] {
@@ -115,6 +136,9 @@ impl Subscription {
         event[..8].copy_from_slice(&self.userdata);
         event[8..10].copy_from_slice(&self.error.to_le_bytes());
         event[10] = self.kind;
+        event[16..24].copy_from_slice(&self.found.bytes.to_le_bytes());
+        let flags = if self.found.is_hung_up { HUNG_UP } else { 0 };
+        event[24..26].copy_from_slice(&flags.to_le_bytes());
         event
     }
 }

@@ -1,15 +1,19 @@
 //! What `stat` and its relatives report. Layouts: WASI preview 1, `filestat` (64 bytes) and
 //! `fdstat` (24 bytes).
 
-use super::descriptors::{Access, Entry, Open};
+use super::descriptors::{Access, Channel, Entry, Open};
 use crate::errno::Errno;
 use crate::files::mount::HostStat;
 use crate::files::tree::{Kind, NodeId, Tree};
 
+/// The file type of a pipe, which WASI has no number for.
+const PIPE: u8 = 0;
 /// The file type of a character device, which streams have.
 pub(super) const STREAM: u8 = 2;
 pub(super) const FOLDER: u8 = 3;
 pub(super) const FILE: u8 = 4;
+/// The file type of a socket for a stream of bytes.
+const SOCKET: u8 = 6;
 pub(super) const LINK: u8 = 7;
 
 /// Rights of preview 1. Only reading and writing have an effect here.
@@ -20,6 +24,7 @@ pub(super) const RIGHT_WRITE: u64 = 1 << 6;
 const EVERY_RIGHT: u64 = (1 << 30) - 1;
 
 const APPEND: u16 = 1;
+pub(super) const NONBLOCKING: u32 = 4;
 
 /// The device numbers of in-memory files and of mounted folders.
 const DEVICE_MEMORY: u64 = 1;
@@ -41,6 +46,10 @@ pub(super) struct Filestat {
 impl Filestat {
     pub(super) fn stream(fd: u32) -> Self {
         Self { inode: u64::from(fd), kind: STREAM, links: 1, ..Self::default() }
+    }
+
+    pub(super) fn channel(fd: u32, channel: Channel) -> Self {
+        Self { inode: u64::from(fd), kind: kind_of(channel), links: 1, ..Self::default() }
     }
 
     pub(super) fn node(tree: &Tree, id: NodeId) -> Result<Self, Errno> {
@@ -101,6 +110,13 @@ pub(super) fn fdstat(open: &Open) -> [u8; 24] {
         Open::HostFile { .. } => (FILE, 0, EVERY_RIGHT & !RIGHT_WRITE),
         Open::Device { access, .. } => (STREAM, flags(*access), rights(*access)),
         Open::File { access, .. } => (FILE, flags(*access), rights(*access)),
+        Open::Channel(channel) => {
+            let flags = if channel.is_nonblocking { NONBLOCKING as u16 } else { 0 };
+            let is_socket = channel.is_socket;
+            let read = is_socket || channel.receives.is_some();
+            let write = is_socket || channel.sends.is_some();
+            (kind_of(*channel), flags, rights(Access { read, write, append: false }))
+        }
     };
     let mut bytes = [0; 24];
     bytes[0] = kind;
@@ -108,6 +124,10 @@ pub(super) fn fdstat(open: &Open) -> [u8; 24] {
     bytes[8..16].copy_from_slice(&rights.to_le_bytes());
     bytes[16..24].copy_from_slice(&EVERY_RIGHT.to_le_bytes());
     bytes
+}
+
+fn kind_of(channel: Channel) -> u8 {
+    if channel.is_socket { SOCKET } else { PIPE }
 }
 
 /// Returns the flags of a file that was opened with `access`.

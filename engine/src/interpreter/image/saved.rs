@@ -6,15 +6,17 @@ use crate::files::tree::saved::SavedTree;
 use crate::host::layout::Layout;
 use crate::host::wasi::HostState;
 use crate::host::wasi::clock::SavedClock;
-use crate::host::wasi::descriptors::SavedOpen;
+use crate::host::wasi::descriptors::saved::SavedDescriptors;
 use crate::host::wasi::random::Random;
+use crate::host::wasi::workdir::is_workdir;
 
 /// The saved form of one guest's host. It leaves out mounted folders and what was open in them; the
 /// jobs that need them mount them again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedHost {
     tree: SavedTree,
-    open: Vec<Option<SavedOpen>>,
+    open: SavedDescriptors,
+    workdir: String,
     clock: SavedClock,
     random: Random,
 }
@@ -24,6 +26,7 @@ impl SavedHost {
         Self {
             tree: state.tree.saved(),
             open: state.open.saved(&state.tree),
+            workdir: state.workdir.to_string(),
             clock: state.clock.saved(),
             random: state.random.clone(),
         }
@@ -40,6 +43,7 @@ impl SavedHost {
         let mut state = HostState::new(layout, None);
         state.tree = state.tree.with_saved(self.tree)?;
         state.open = state.open.reopen(&self.open, &state.tree)?;
+        state.workdir = Some(self.workdir).filter(|path| is_workdir(path))?.into();
         state.clock = self.clock.into();
         state.random = self.random;
         Some(state)

@@ -1,0 +1,154 @@
+//! The saved form of a table of descriptors. Anybody may have written what is loaded, so it is
+//! checked like any other input.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Access, Channel, Descriptors, Open, Shared, Slot};
+use crate::files::resolve::Base;
+use crate::files::tree::{NodeId, Tree};
+use crate::host::wasi::pipe::Pipes;
+
+/// The most descriptors that a saved guest can have; every limit on open files is smaller.
+const MOST_SAVED: usize = 1 << 20;
+
+/// The saved form of a table of descriptors.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedDescriptors {
+    /// What each descriptor names, by its place in `opens`.
+    slots: Vec<Option<Slot>>,
+    opens: Vec<Option<SavedOpen>>,
+    /// What each pipe holds.
+    pipes: Vec<Vec<u8>>,
+}
+
+/// The saved form of what a descriptor names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum SavedOpen {
+    Stdin,
+    Stdout,
+    Stderr,
+    File {
+        node: NodeId,
+        offset: u64,
+        access: Access,
+    },
+    Folder {
+        node: NodeId,
+    },
+    /// A preopened folder, by its descriptor.
+    Preopened {
+        fd: u32,
+    },
+    Device {
+        node: NodeId,
+        access: Access,
+    },
+    Channel(Channel),
+}
+
+impl Descriptors {
+    /// Returns the descriptors to save. Leaves out those whose node is gone because a run was
+    /// undone, and those of mounted folders, which belong to the host and may have changed when the
+    /// guest is restored.
+    pub(crate) fn saved(&self, tree: &Tree) -> SavedDescriptors {
+        let opens: Vec<Option<SavedOpen>> = self
+            .opens
+            .iter()
+            .map(|shared| shared.as_ref().and_then(|shared| self.saved_open(&shared.open, tree)))
+            .collect();
+        let is_saved = |slot: &Slot| opens[slot.open as usize].is_some();
+        let slots = self.slots.iter().map(|slot| slot.filter(is_saved)).collect();
+        SavedDescriptors { slots, opens, pipes: self.pipes.saved() }
+    }
+
+    fn saved_open(&self, open: &Open, tree: &Tree) -> Option<SavedOpen> {
+        let is_there = |node: &NodeId| tree.node(*node).is_ok();
+        Some(match open {
+            Open::Stdin => SavedOpen::Stdin,
+            Open::Stdout => SavedOpen::Stdout,
+            Open::Stderr => SavedOpen::Stderr,
+            Open::File { node, offset, access } if is_there(node) => {
+                SavedOpen::File { node: *node, offset: *offset, access: *access }
+            }
+            Open::Device { node, access, .. } => SavedOpen::Device { node: *node, access: *access },
+            Open::Folder { preopened_as: Some(path), .. } => {
+                let fd = (0..self.first as u32).find(|fd| self.preopened(*fd) == Ok(path))?;
+                SavedOpen::Preopened { fd }
+            }
+            Open::Folder { base: Base::Node(node), .. } if is_there(node) => {
+                SavedOpen::Folder { node: *node }
+            }
+            Open::Channel(channel) => SavedOpen::Channel(*channel),
+            Open::File { .. } | Open::Folder { .. } | Open::HostFile { .. } => return None,
+        })
+    }
+
+    /// Whether `saved` leaves nothing out.
+    pub(crate) fn can_be_saved(&self, tree: &Tree) -> bool {
+        self.opens.iter().flatten().all(|Shared { open, .. }| {
+            let is_listed = matches!(open, Open::Folder { listing: Some(_), .. });
+            !is_listed && self.saved_open(open, tree).is_some()
+        })
+    }
+
+    /// Opens saved descriptors in a guest that has just started. Returns `None` if they are
+    /// invalid.
+    pub(crate) fn reopen(self, saved: &SavedDescriptors, tree: &Tree) -> Option<Self> {
+        let SavedDescriptors { slots, opens, pipes } = saved;
+        let most = slots.len().max(opens.len()).max(pipes.len());
+        if most > MOST_SAVED || slots.len() < self.first {
+            return None;
+        }
+        let mut pipes = Pipes::revived(pipes.clone())?;
+        let mut reopened = Vec::new();
+        for open in opens {
+            let open = match open {
+                None => None,
+                Some(open) => Some(self.reopen_one(open, tree, &mut pipes)?),
+            };
+            reopened.push(open.map(|open| Shared { open, count: 0 }));
+        }
+        for slot in slots.iter().flatten() {
+            reopened.get_mut(slot.open as usize)?.as_mut()?.count += 1;
+        }
+        if reopened.iter().flatten().any(|shared| shared.count == 0) {
+            return None;
+        }
+        let table = Self {
+            slots: slots.clone(),
+            opens: reopened,
+            first: self.first,
+            pipes: pipes.settled()?,
+        };
+        let same = |fd: u32| table.preopened(fd).ok() == self.preopened(fd).ok();
+        (0..self.first as u32).all(same).then_some(table)
+    }
+
+    fn reopen_one(&self, open: &SavedOpen, tree: &Tree, pipes: &mut Pipes) -> Option<Open> {
+        Some(match *open {
+            SavedOpen::Stdin => Open::Stdin,
+            SavedOpen::Stdout => Open::Stdout,
+            SavedOpen::Stderr => Open::Stderr,
+            SavedOpen::Preopened { fd } => {
+                self.preopened(fd).ok()?;
+                self.get(fd).ok()?.clone()
+            }
+            SavedOpen::File { node, offset, access } => {
+                tree.node(node).ok().filter(|node| node.is_file())?;
+                Open::File { node, offset, access }
+            }
+            SavedOpen::Device { node, access } => {
+                Open::Device { node, device: tree.device(node)?, access }
+            }
+            SavedOpen::Folder { node } => {
+                tree.entries(node).ok()?;
+                Open::Folder { base: Base::Node(node), listing: None, preopened_as: None }
+            }
+            SavedOpen::Channel(channel) => {
+                channel.receives.map_or(Some(()), |pipe| pipes.revive_reader(pipe))?;
+                channel.sends.map_or(Some(()), |pipe| pipes.revive_writer(pipe))?;
+                Open::Channel(channel)
+            }
+        })
+    }
+}

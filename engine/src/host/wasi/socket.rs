@@ -1,0 +1,213 @@
+//! The socket functions: two connected sockets in memory, and no network.
+#![expect(clippy::too_many_arguments, reason = "the signatures are WASI's and WASIX's")]
+
+use super::Wasi;
+use super::bytes::GuestBytes;
+use super::descriptors::{Channel, Open};
+use super::pipe::PIPE_BYTES;
+use crate::errno::Errno;
+
+/// The type of a socket for a stream of bytes.
+const STREAM: u32 = 1;
+
+const PEEK: u32 = 1;
+
+const SHUT_READING: u32 = 1;
+const SHUT_WRITING: u32 = 2;
+
+/// The address family of a socket without an address in a network.
+const UNIX: u8 = 3;
+/// The length of an address: family, padding, port and 16 bytes.
+const ADDRESS_BYTES: usize = 20;
+
+// Options of sockets.
+const LAST_ERROR: u32 = 11;
+const RECEIVE_BYTES: u32 = 15;
+const SEND_BYTES: u32 = 16;
+const PROTOCOL: u32 = 26;
+
+impl Wasi {
+    /// No socket listens.
+    pub(crate) fn sock_accept(
+        &mut self,
+        _guest: GuestBytes<'_>,
+        fd: u32,
+        _flags: u32,
+        _out: u32,
+    ) -> Result<(), Errno> {
+        self.socket(fd)?;
+        Err(Errno::NotSupported)
+    }
+
+    /// Opens two connected sockets for streams of bytes.
+    pub(crate) fn sock_pair(
+        &mut self,
+        guest: GuestBytes<'_>,
+        _family: u32,
+        kind: u32,
+        _protocol: u32,
+        first: u32,
+        second: u32,
+    ) -> Result<(), Errno> {
+        if kind != STREAM {
+            return Err(Errno::NotSupported);
+        }
+        self.admit_descriptors(2)?;
+        let (one, other) = self.open.open_sockets();
+        guest.write_u32(first, one)?;
+        guest.write_u32(second, other)
+    }
+
+    pub(crate) fn sock_recv(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        buffers: u32,
+        count: u32,
+        flags: u32,
+        out: u32,
+        out_flags: u32,
+    ) -> Result<(), Errno> {
+        let socket = self.socket(fd)?;
+        let buffers = guest.buffers(buffers, count)?;
+        guest.write(out_flags, &[0; 2])?;
+        let read = self.receive(guest, socket, &buffers, flags & PEEK != 0)?;
+        guest.write_u32(out, read)
+    }
+
+    pub(crate) fn sock_recv_from(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        buffers: u32,
+        count: u32,
+        flags: u32,
+        out: u32,
+        out_flags: u32,
+        out_address: u32,
+    ) -> Result<(), Errno> {
+        self.sock_addr_peer(guest, fd, out_address)?;
+        self.sock_recv(guest, fd, buffers, count, flags, out, out_flags)
+    }
+
+    pub(crate) fn sock_send(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        buffers: u32,
+        count: u32,
+        _flags: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        let socket = self.socket(fd)?;
+        let buffers = guest.buffers(buffers, count)?;
+        let written = self.send(guest, socket, &buffers)?;
+        guest.write_u32(out, written)
+    }
+
+    pub(crate) fn sock_shutdown(
+        &mut self,
+        _guest: GuestBytes<'_>,
+        fd: u32,
+        how: u32,
+    ) -> Result<(), Errno> {
+        self.socket(fd)?;
+        if how == 0 || how & !(SHUT_READING | SHUT_WRITING) != 0 {
+            return Err(Errno::Invalid);
+        }
+        self.open.shut_down(fd, how & SHUT_READING != 0, how & SHUT_WRITING != 0)
+    }
+
+    pub(crate) fn sock_addr_local(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        self.socket(fd)?;
+        let mut address = [0; ADDRESS_BYTES];
+        address[0] = UNIX;
+        guest.write(out, &address)
+    }
+
+    pub(crate) fn sock_addr_peer(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        self.sock_addr_local(guest, fd, out)
+    }
+
+    pub(crate) fn sock_get_opt_flag(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        _option: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        self.socket(fd)?;
+        guest.write(out, &[0])
+    }
+
+    /// Accepts a flag, which has no effect: all of them concern a network.
+    pub(crate) fn sock_set_opt_flag(
+        &mut self,
+        _guest: GuestBytes<'_>,
+        fd: u32,
+        _option: u32,
+        _value: u32,
+    ) -> Result<(), Errno> {
+        self.socket(fd).map(drop)
+    }
+
+    pub(crate) fn sock_get_opt_size(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        option: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        self.socket(fd)?;
+        let size = match option {
+            LAST_ERROR | PROTOCOL => 0,
+            RECEIVE_BYTES | SEND_BYTES => PIPE_BYTES as u64,
+            _ => return Err(Errno::NoProtocolOption),
+        };
+        guest.write_u64(out, size)
+    }
+
+    /// Accepts the sizes of buffers as the hints that they are.
+    pub(crate) fn sock_set_opt_size(
+        &mut self,
+        _guest: GuestBytes<'_>,
+        fd: u32,
+        option: u32,
+        _size: u64,
+    ) -> Result<(), Errno> {
+        self.socket(fd)?;
+        match option {
+            RECEIVE_BYTES | SEND_BYTES => Ok(()),
+            _ => Err(Errno::NoProtocolOption),
+        }
+    }
+
+    /// Answers that there is no timeout.
+    pub(crate) fn sock_get_opt_time(
+        &mut self,
+        guest: GuestBytes<'_>,
+        fd: u32,
+        _option: u32,
+        out: u32,
+    ) -> Result<(), Errno> {
+        self.socket(fd)?;
+        guest.write(out, &[0; 16])
+    }
+
+    fn socket(&self, fd: u32) -> Result<Channel, Errno> {
+        match self.open.get(fd)? {
+            Open::Channel(channel) if channel.is_socket => Ok(*channel),
+            _ => Err(Errno::NotSocket),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! CPython for WASIX on this host: what programs get from the functions that it imports.
+//!
+//! The build isn't part of this repository; without it the test is skipped and says so.
+
+use wasmer::Module;
+
+use super::bound::Bound;
+use crate::build::module::imports::tests::wasix_build;
+use crate::build::module::new_engine;
+use crate::files::resolve::{Base, Links, Place, resolve};
+use crate::files::tree::{Kind, NodeId};
+use crate::run::transcript::Stream;
+
+/// Programs, each with what it prints.
+const PROGRAMS: [(&str, &str, &str); 17] = [
+    ("a pipe", "import os; r, w = os.pipe(); os.write(w, b'through'); print(os.read(r, 99))", "b'through'"),
+    (
+        "a full pipe",
+        "import os
+r, w = os.pipe()
+os.set_blocking(w, False)
+try:
+    while True: os.write(w, bytes(4096))
+except BlockingIOError: print(len(os.read(r, 1 << 20)))",
+        "65536",
+    ),
+    (
+        "a pipe that waits for itself",
+        "import errno, os
+r, w = os.pipe()
+try: os.read(r, 1)
+except OSError as error: print(errno.errorcode[error.errno])",
+        "EDEADLK",
+    ),
+    (
+        "connected sockets",
+        "import socket
+a, b = socket.socketpair()
+a.sendall(b'there'); b.sendall(b'back'); a.shutdown(socket.SHUT_WR)
+print(b.recv(9), b.recv(9), a.recv(9), a.getsockname(), a.type == socket.SOCK_STREAM)",
+        "b'there' b'' b'back' (0, b'') True",
+    ),
+    (
+        "asyncio",
+        "import asyncio
+async def main():
+    await asyncio.sleep(0.01)
+    results = await asyncio.gather(*(asyncio.sleep(0.01, n) for n in range(3)))
+    reader, writer = await asyncio.open_connection(sock=a)
+    other_reader, other_writer = await asyncio.open_connection(sock=b)
+    writer.write(b'line\\n')
+    return results, await other_reader.readline()
+import socket
+a, b = socket.socketpair()
+print(asyncio.run(main()))",
+        "([0, 1, 2], b'line\\n')",
+    ),
+    (
+        "selectors",
+        "import os, selectors
+with selectors.DefaultSelector() as selector:
+    r, w = os.pipe()
+    selector.register(r, selectors.EVENT_READ)
+    before = len(selector.select(0.01)); os.write(w, b'x')
+    print(type(selector).__name__, before, len(selector.select(None)))",
+        "PollSelector 0 1",
+    ),
+    (
+        "select",
+        "import os, select; r, w = os.pipe()
+print(select.select([r], [w], [], 0.01) == ([], [w], []))",
+        "True",
+    ),
+    (
+        "the current folder",
+        "import os
+os.makedirs('/tmp/a/b'); os.chdir('/tmp/a'); os.chdir('b')
+open('here', 'w').close()
+print(os.getcwd(), os.path.exists('/tmp/a/b/here'), os.listdir('..'))
+os.chdir('/')",
+        "/tmp/a/b True ['b']",
+    ),
+    (
+        "duplicates",
+        "import os, sys
+file = os.open('/tmp/out', os.O_RDWR | os.O_CREAT)
+kept = os.dup(1); os.dup2(file, 1); print('redirected', flush=True)
+os.dup2(kept, 1); os.close(kept)
+os.lseek(file, 0, 0); print(os.read(file, 99), os.get_inheritable(file))",
+        "b'redirected\\n' False",
+    ),
+    (
+        "a lock that times out",
+        "import threading, time
+lock = threading.Lock(); lock.acquire(); start = time.monotonic()
+print(lock.acquire(timeout=0.02), time.monotonic() - start >= 0.02)",
+        "False True",
+    ),
+    (
+        "a thread",
+        "import threading
+try: threading.Thread(target=print).start()
+except RuntimeError as error: print(error)",
+        "can't start new thread",
+    ),
+    (
+        "processes",
+        "import os
+for call in (os.fork, lambda: os.execv('/bin/ls', ['ls']), lambda: os.posix_spawn('/bin/ls', ['ls'], {})):
+    try: call()
+    except OSError as error: print(error.strerror, end=', ')
+try: os.waitpid(-1, 0)
+except ChildProcessError: print(os.getpid(), os.getppid())",
+        "Not supported, Not supported, Not supported, 1 0",
+    ),
+    (
+        "the network",
+        "import socket
+for call in (socket.socket, lambda: socket.create_connection(('127.0.0.1', 80)), lambda: socket.getaddrinfo('example.com', 80)):
+    try: call()
+    except OSError as error: print(type(error).__name__, end=' ')",
+        "PermissionError PermissionError gaierror",
+    ),
+    (
+        "a handler of a signal",
+        "import os, signal
+signal.signal(signal.SIGTERM, lambda number, frame: print('handled', number))
+os.kill(os.getpid(), signal.SIGTERM); signal.raise_signal(signal.SIGTERM)
+try: signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt: print('interrupted', end='')
+os.kill(os.getpid(), signal.SIGCHLD)",
+        "handled 15\nhandled 15\ninterrupted",
+    ),
+    (
+        "the clocks",
+        "import signal, time
+signal.setitimer(signal.ITIMER_REAL, 0)
+try: time.clock_settime(time.CLOCK_REALTIME, 0)
+except PermissionError: print('fixed')",
+        "fixed",
+    ),
+    (
+        "the terminal",
+        "import os, sys
+print(sys.stdout.isatty(), os.cpu_count())",
+        "False 1",
+    ),
+    (
+        "what it may not do",
+        "import select
+try: select.epoll()
+except OSError as error: print(error.strerror)",
+        "Function not implemented",
+    ),
+];
+
+/// Programs that end the interpreter, each with its exit code.
+const ENDS: [(&str, u32); 4] = [
+    ("import os; os._exit(7)", 7),
+    ("import os; os.abort()", 134),
+    ("import os; os.kill(os.getpid(), 9)", 137),
+    ("import os, signal; signal.signal(15, signal.SIG_DFL); os.kill(0, 15)", 143),
+];
+
+#[test]
+fn programs_of_a_wasix_build_get_what_the_table_says() {
+    let Some(folder) = wasix_build() else { return };
+    let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
+    let (module, library) = (read("reactor.wasm"), read("python313.zip"));
+    let engine = new_engine();
+    let module = Module::new(&engine, module).unwrap();
+    let start = || {
+        let mut bound = Bound::on(engine.clone());
+        {
+            let mut wasi = bound.wasi.lock();
+            let lib =
+                resolve(&wasi.tree, Base::Node(NodeId::ROOT), "/usr/local/lib", Links::Follow);
+            let Ok(Place::Node(lib)) = lib else { panic!("the library has a folder") };
+            let library = Kind::Fixed(library.clone().into());
+            wasi.tree.create_fixed(lib, "python313.zip", library, 0).unwrap();
+        }
+        let python = bound.start_module(&module);
+        bound.gate.begin();
+        let begin = python.exports.get_typed_function::<(), ()>(&bound.store, "_initialize");
+        bound.gate.guest(|| begin.unwrap().call(&mut bound.store)).unwrap().unwrap();
+        (bound, python)
+    };
+    let (mut bound, python) = start();
+    let mut failed = Vec::new();
+    for (name, program, expected) in PROGRAMS {
+        let transcript = bound.begin_run();
+        let program = format!("{program}\nimport sys; sys.stdout.flush()");
+        let status = bound.turn(&python, &program);
+        let said = |stream| String::from_utf8_lossy(&transcript.text_of(stream)).trim().to_owned();
+        let (out, err) = (said(Stream::Stdout), said(Stream::Stderr));
+        if out != expected || !matches!(status, Ok(0)) {
+            failed.push(format!("{name}: {status:?}: {out}\n{err}"));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    for (program, expected) in ENDS {
+        let (mut bound, python) = start();
+        bound.begin_run();
+        assert_eq!(
+            super::bound::exit_code(bound.turn(&python, program)),
+            Some(expected),
+            "{program}"
+        );
+    }
+}
