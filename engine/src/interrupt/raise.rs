@@ -53,8 +53,8 @@ impl Words {
             0x030d => Self {
                 interpreters_head: 5,
                 threads_head: 9,
-                interp: 20,
-                thread_id: 22,
+                interp: 22,
+                thread_id: 24,
                 eval_breaker: None,
             },
             0x030f => Self {
