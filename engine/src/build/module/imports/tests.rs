@@ -1,3 +1,5 @@
+//! The list against what builds import, and against the guide.
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
