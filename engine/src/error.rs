@@ -227,6 +227,18 @@ pub enum ModuleError {
         /// The hash that was found, in hexadecimal.
         found: String,
     },
+    /// The module shares its memory between threads.
+    #[error(
+        "the module shares its memory between threads, and guests have one thread: use the same \
+         Python linked with a memory of its own"
+    )]
+    SharedMemory,
+    /// The module exports neither a start nor what the engine enters a reactor by.
+    #[error(
+        "the module is no Python build that can be entered: it exports neither `_start` with a \
+         table of functions nor `_initialize`, `host_alloc` and `turn`"
+    )]
+    NoEntrance,
     /// The module imports a function that no guest gets.
     #[error("the module imports `{module}.{name}`, which is not on the list of allowed imports")]
     ForbiddenImport {

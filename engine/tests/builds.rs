@@ -197,3 +197,24 @@ fn a_wasix_build_is_interrupted_softly_and_serves_asyncio() {
                   asyncio.run(f())";
     assert_eq!(value(&run(&mut interpreter, source).0), 42);
 }
+
+#[test]
+fn what_cannot_run_is_refused_before_it_is_compiled() {
+    let folder = tempfile::tempdir().unwrap();
+    let refusal = |text: &str| {
+        let path = folder.path().join("build.wasm");
+        fs::write(&path, wat::parse_str(text).unwrap()).unwrap();
+        let config = EngineConfig { python: Some(path), ..EngineConfig::from_env() };
+        let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
+        Engine::load(&config, &progress).unwrap_err().to_string()
+    };
+    for (said, text) in [
+        ("shares its memory", r#"(module (import "env" "memory" (memory 1 2 shared)))"#),
+        ("`env.memory`", r#"(module (import "env" "memory" (memory 1)))"#),
+        ("`wasix_32v1.dlopen`", r#"(module (import "wasix_32v1" "dlopen" (func)) (memory 1))"#),
+        ("neither `_start`", r#"(module (memory 1) (func (export "main")))"#),
+    ] {
+        let refusal = refusal(text);
+        assert!(refusal.contains(said), "{refusal}");
+    }
+}

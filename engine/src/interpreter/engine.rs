@@ -14,6 +14,7 @@ use crate::build::packages::Package;
 use crate::build::packages::inventory::{self, Inventory};
 use crate::build::python::local::LocalBuild;
 use crate::build::python::{Build, PythonBuild};
+use crate::build::module::imports;
 use crate::build::module::shape::Shape;
 use crate::build::{module, prune};
 use crate::cache::CacheDir;
@@ -90,6 +91,11 @@ impl Engine {
         let repair = || build.repair(&cache, config.wheel.as_deref(), progress.as_ref());
         let read = || match build.wasm() {
             Err(error) if damaged(&error) => repair().and_then(|()| build.wasm()),
+            Ok(wasm) if config.python.is_some() => {
+                imports::check_bytes(&wasm)?;
+                Shape::check_bytes(&wasm)?;
+                Ok(wasm)
+            }
             result => result,
         };
         let pinned = config.module.as_ref();

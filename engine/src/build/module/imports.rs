@@ -2,7 +2,9 @@
 //! do, so this is the outer wall: a build with any other import is refused when it is loaded.
 
 use wasmer::{ExternType, Module};
+use wasmparser::{Parser, Payload, TypeRef};
 
+use crate::cause::Cause;
 use crate::errno::Errno;
 use crate::error::ModuleError;
 
@@ -306,15 +308,39 @@ pub(crate) fn is_wasix(module: &Module) -> bool {
     module.imports().any(|import| import.module() == WASIX)
 }
 
+/// Refuses WebAssembly with an import that is not on the list or isn't a function, before it is
+/// compiled.
+pub(crate) fn check_bytes(wasm: &[u8]) -> Result<(), ModuleError> {
+    let unreadable =
+        |error: wasmparser::BinaryReaderError| ModuleError::Compile(Cause::new(error));
+    for payload in Parser::new(0).parse_all(wasm) {
+        let Payload::ImportSection(imports) = payload.map_err(unreadable)? else { continue };
+        for import in imports.into_imports() {
+            let import = import.map_err(unreadable)?;
+            let is_function = matches!(import.ty, TypeRef::Func(_));
+            if !is_function || !is_allowed(import.module, import.name) {
+                let is_shared = matches!(import.ty, TypeRef::Memory(memory) if memory.shared);
+                return Err(forbidden(import.module, import.name, is_shared));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn forbidden(module: &str, name: &str, is_shared_memory: bool) -> ModuleError {
+    if is_shared_memory {
+        return ModuleError::SharedMemory;
+    }
+    ModuleError::ForbiddenImport { module: module.to_owned(), name: name.to_owned() }
+}
+
 /// Refuses a module with an import that is not on the list or isn't a function.
 pub(crate) fn check(module: &Module) -> Result<(), ModuleError> {
     for import in module.imports() {
         let is_function = matches!(import.ty(), ExternType::Function(_));
         if !is_function || !is_allowed(import.module(), import.name()) {
-            return Err(ModuleError::ForbiddenImport {
-                module: import.module().to_owned(),
-                name: import.name().to_owned(),
-            });
+            let is_shared = matches!(import.ty(), ExternType::Memory(memory) if memory.shared);
+            return Err(forbidden(import.module(), import.name(), is_shared));
         }
     }
     Ok(())
