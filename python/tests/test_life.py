@@ -5,6 +5,7 @@ import faulthandler
 import multiprocessing
 import os
 import pickle
+import select
 import signal
 import subprocess
 import sys
@@ -168,6 +169,37 @@ def test_interrupts_at_any_moment_leave_the_pool_usable(pool):
     assert [pool.run(f"{n}").value for n in range(100)] == list(range(100))
 
 
+def test_interrupts_at_any_moment_leave_futures_whole(pool):
+    """A future whose caller was interrupted ends for others, and once."""
+
+    class Pressed(Exception):
+        pass
+
+    def press(_signal, _frame):
+        raise Pressed
+
+    earlier = signal.signal(signal.SIGALRM, press)
+    try:
+        count = 0
+        for step in range(300):
+            future = pool.submit(f"{step}")
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 + step * 2e-6)
+                future.result()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Pressed:
+                count += 1
+            ends = []
+            future.add_done_callback(ends.append)
+            concurrent.futures.wait([future], timeout=20)
+            assert future.result(timeout=20).value == step
+            assert ends == [future]
+        assert count > 0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, earlier)
+
+
 @pytest.mark.parametrize("repetition", range(REPETITIONS))
 def test_a_killed_server_ends_each_job_once_and_is_replaced(repetition):
     with Pool(workers=2) as pool:
@@ -185,6 +217,31 @@ def test_a_killed_server_ends_each_job_once_and_is_replaced(repetition):
         assert all(
             isinstance(future.exception(), (ConnectionLostError, type(None))) for future in futures
         )
+        assert pool.run("1 + 1").value == 2
+
+
+def test_a_server_that_is_killed_at_rest_is_replaced():
+    def kill():
+        ends = select.poll()
+        ends.register(pool._launcher.current()._connection.descriptor, 0)
+        os.kill(server_of(pool), signal.SIGKILL)
+        assert ends.poll(20_000), "its streams end with it"
+
+    with Pool(workers=1) as pool:
+        for _ in range(3):
+            assert pool.run("1 + 1").value == 2
+            kill()
+        assert pool.submit("2 + 2").result().value == 4
+        kill()
+    assert pool.is_closed
+
+
+def test_a_server_that_is_killed_ends_a_job_whose_caller_reads():
+    with Pool(workers=1) as pool:
+        pool.run("1")
+        threading.Timer(0.3, lambda: os.kill(server_of(pool), signal.SIGKILL)).start()
+        with pytest.raises(ConnectionLostError, match="killed by signal 9"):
+            pool.run(ENDLESS)
         assert pool.run("1 + 1").value == 2
 
 
