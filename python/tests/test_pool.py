@@ -317,7 +317,7 @@ def test_a_caller_that_reads_holds_up_nobody(pool):
     pool.run("1")
     thread = threading.Thread(target=wait)
     thread.start()
-    while not pool._launcher.current()._attended:
+    while not pool._launcher.current()._attending:
         time.sleep(0.001)
     # One that comes later ends earlier, in each way of waiting.
     assert pool.run("1 + 1").value == 2

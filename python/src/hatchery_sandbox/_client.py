@@ -122,8 +122,8 @@ class Client:
         """Whether the reading thread waits for `_wakes`."""
         self._is_watching = False
         """Whether it also looks by itself, soon, for jobs whose callers don't read."""
-        self._attended = 0
-        """The job whose caller reads."""
+        self._attending: object | None = None
+        """Stands for the caller that reads, if one does."""
         self._latest = 0
         self._calls: dict[int, Callable[[], object] | None] = {}
         self.lost: PoolError | None = None
@@ -198,17 +198,18 @@ class Client:
     def attend(self, number: int, waited: Waited) -> None:
         """Reads until a job has ended, if it is the only one under way. Otherwise, and if anything
         else comes, the reading thread reads."""
+        caller = object()
         try:
             with self._lock:
                 is_alone = self._handlers.keys() == {number} and not self._requests
-                if is_alone and self._is_resting and not self._attended:
-                    self._attended = number
-            if self._attended == number:
+                if is_alone and self._is_resting and self._attending is None:
+                    self._attending = caller
+            if self._attending is caller:
                 self._read_alone(number, waited)
         finally:
             # Nothing is called before it is reset, so no handler of a signal can get in between.
-            if self._attended == number:
-                self._attended = 0
+            if self._attending is caller:
+                self._attending = None
             self.wake()
 
     def wake(self) -> None:
@@ -371,7 +372,8 @@ class Client:
         while True:
             with self._lock:
                 is_needed = self._handlers or self._requests or not self.hello.done()
-                self._is_resting = bool(self._attended) or not (is_needed or self._is_ending)
+                is_idle = not (is_needed or self._is_ending)
+                self._is_resting = is_idle or self._attending is not None
                 self._is_watching = self._is_resting and was_woken and self._latest != seen
                 if not self._is_resting:
                     return

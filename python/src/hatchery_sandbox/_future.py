@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from hatchery_sandbox import _events
 from hatchery_sandbox._client import Client
-from hatchery_sandbox._errors import PoolError
+from hatchery_sandbox._errors import HatcheryError, PoolError
 from hatchery_sandbox._frames import Message
 from hatchery_sandbox._functions import FunctionSet
 from hatchery_sandbox._outcome import Outcome
@@ -227,16 +227,16 @@ class Future(_Running, futures.Future[T], Generic[T]):
         outcome = Outcome(
             message["result"], message.get("data"), message.get("files"), index=self._index
         )
-        result, error = None, None
         try:
             result = self._convert(outcome)
-        except Exception as raised:
-            error = raised
+        except (HatcheryError, futures.CancelledError):
+            # Others may be what a signal's handler raises, which is for this thread alone.
+            return False
         with self._condition:
             callbacks: list[Any] = vars(self)["_done_callbacks"]
             if self._state != _PENDING or self._waiters or callbacks:
                 return False
-            self._result, self._exception = result, error
+            self._result = result
             self._state = _FINISHED
             self._condition.notify_all()
         return True
