@@ -1,5 +1,6 @@
 """Frames as bytes, and what can't be sent."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -106,8 +107,12 @@ def test_a_signal_loses_nothing_of_a_peeked_frame(when):
     class Pressed(Exception):
         pass
 
+    is_armed = []
+
     def press(_signal, _frame):
-        raise Pressed
+        if is_armed:
+            is_armed.clear()
+            raise Pressed
 
     reader_end, writer_end = os.pipe()
     reader, earlier = FrameReader(reader_end), signal.signal(signal.SIGALRM, press)
@@ -117,9 +122,11 @@ def test_a_signal_loses_nothing_of_a_peeked_frame(when):
             frame = encode({"n": number})
             if when != "in reading":
                 os.write(writer_end, frame)
-            with pytest.raises(Pressed):
+            is_armed.append(True)
+            with contextlib.suppress(Pressed):
                 signal.setitimer(signal.ITIMER_REAL, delay + number * 5e-7)
-                while True:
+                # A collector's callback may swallow what the handler raises.
+                while is_armed:
                     reader.peek()
             if when == "in reading":
                 os.write(writer_end, frame)
