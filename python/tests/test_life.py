@@ -169,37 +169,6 @@ def test_interrupts_at_any_moment_leave_the_pool_usable(pool):
     assert [pool.run(f"{n}").value for n in range(100)] == list(range(100))
 
 
-def test_interrupts_at_any_moment_leave_futures_whole(pool):
-    """A future whose caller was interrupted ends for others, and once."""
-
-    class Pressed(Exception):
-        pass
-
-    def press(_signal, _frame):
-        raise Pressed
-
-    earlier = signal.signal(signal.SIGALRM, press)
-    try:
-        count = 0
-        for step in range(300):
-            future = pool.submit(f"{step}")
-            try:
-                signal.setitimer(signal.ITIMER_REAL, 1e-5 + step * 2e-6)
-                future.result()
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            except Pressed:
-                count += 1
-            ends = []
-            future.add_done_callback(ends.append)
-            concurrent.futures.wait([future], timeout=20)
-            assert future.result(timeout=20).value == step
-            assert ends == [future]
-        assert count > 0
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, earlier)
-
-
 @pytest.mark.parametrize("repetition", range(REPETITIONS))
 def test_a_killed_server_ends_each_job_once_and_is_replaced(repetition):
     with Pool(workers=2) as pool:

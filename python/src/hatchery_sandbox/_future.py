@@ -175,7 +175,8 @@ class Future(_Running, futures.Future[T], Generic[T]):
 
     Callbacks run in the thread that reads from the server, so they must not wait for other jobs.
     `running()` is false until the job has ended, because nobody is told when it starts; `events`
-    tells.
+    tells. If the handler of a signal raises in the middle of `result`, the future may stay locked, as
+    any of the standard library; `Pool.run` has no such flaw.
     """
 
     def __init__(
@@ -207,13 +208,15 @@ class Future(_Running, futures.Future[T], Generic[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """Returns what the job has returned; waits for it."""
-        if timeout is None and not self.done():
+        if timeout is None and self._state == _PENDING:
             self._attend()
+        if self._state == _FINISHED and self._exception is None and self._result is not None:
+            return self._result
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Returns what went wrong, if anything did; waits for the job's end."""
-        if timeout is None and not self.done():
+        if timeout is None and self._state == _PENDING:
             self._attend()
         return super().exception(timeout)
 
@@ -232,7 +235,9 @@ class Future(_Running, futures.Future[T], Generic[T]):
         except (HatcheryError, futures.CancelledError):
             # Others may be what a signal's handler raises, which is for this thread alone.
             return False
-        with self._condition:
+        # The lock itself: if the handler of a signal raises while a condition is entered, that stays
+        # locked. What the standard library does here has that flaw.
+        with vars(self._condition)["_lock"]:
             callbacks: list[Any] = vars(self)["_done_callbacks"]
             if self._state != _PENDING or self._waiters or callbacks:
                 return False
