@@ -57,6 +57,7 @@ if grep -i 'compiling' "$folder/log" || ! grep 'unpacking the compiled module' "
     cat "$folder/log"
     exit 1
 fi
+"$folder/venv/bin/hatchery" python info | grep 'python.module, installed with this program'
 echo "from installing the wheels to the first result: $(($(date +%s) - began)) s"
 "$folder/venv/bin/mypy" --cache-dir "$folder/mypy"
 timeout 150 "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider -o faulthandler_timeout=60 tests

@@ -408,7 +408,8 @@ impl Builder {
 
     /// Sets a file with the compiled Python build and its SHA-256 in hexadecimal, so that the first
     /// start on a machine needn't compile ([`EngineConfig::module`](crate::config::EngineConfig)).
-    /// Default: `$HATCHERY_PYTHON_MODULE` and `$HATCHERY_PYTHON_MODULE_SHA256`, else none.
+    /// Default: `$HATCHERY_PYTHON_MODULE` and `$HATCHERY_PYTHON_MODULE_SHA256`, else the one that is
+    /// installed with this program, if one is.
     pub fn python_module(mut self, path: impl Into<PathBuf>, sha256: impl Into<String>) -> Self {
         self.engine.module = Some(PinnedModule { path: path.into(), sha256: sha256.into() });
         self

@@ -22,7 +22,7 @@ const FLOORS: [&[&str]; 9] = [
     &["build"],
     &["run", "cache"],
     &["files", "interrupt", "config", "error"],
-    &["memory", "limits", "errno", "places", "cause"],
+    &["memory", "limits", "errno", "places", "cause", "installed"],
     &["home"],
 ];
 

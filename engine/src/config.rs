@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 
-use crate::memory;
 use crate::places::{
     CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_VARIABLE,
     PYTHON_WHEEL_VARIABLE,
 };
+use crate::{installed, memory};
 
 /// The configuration of the engine.
 #[derive(Debug, Clone)]
@@ -40,7 +40,10 @@ pub struct EngineConfig {
     /// first. A file of another version of Hatchery or for other CPUs is reported
     /// ([`Progress::ForeignModule`]), and the build is compiled.
     ///
-    /// Default: `$HATCHERY_PYTHON_MODULE` with `$HATCHERY_PYTHON_MODULE_SHA256`, else none.
+    /// Default: `$HATCHERY_PYTHON_MODULE` with `$HATCHERY_PYTHON_MODULE_SHA256`, else
+    /// `../share/hatchery/python.module`, seen from the folder of this program, with its hash in
+    /// `python.module.sha256` beside it, else none. That hash is ignored if anybody can write it
+    /// who can't write the program.
     pub module: Option<PinnedModule>,
     /// The host that serves guests. Default: our own.
     pub host: HostKind,
@@ -121,7 +124,8 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    /// Returns the configuration from the environment of this process.
+    /// Returns the configuration from the environment of this process, and from what is installed
+    /// with its program.
     pub fn from_env() -> Self {
         let path = |variable: &str| {
             std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
@@ -131,10 +135,10 @@ impl EngineConfig {
             cache_bound_bytes: cache_bound().unwrap_or(Self::default().cache_bound_bytes),
             python: path(PYTHON_VARIABLE),
             wheel: path(PYTHON_WHEEL_VARIABLE),
-            module: path(PYTHON_MODULE_VARIABLE).map(|path| PinnedModule {
-                path,
-                sha256: std::env::var(PYTHON_MODULE_HASH_VARIABLE).unwrap_or_default(),
-            }),
+            module: path(PYTHON_MODULE_VARIABLE)
+                .map(|path| (path, std::env::var(PYTHON_MODULE_HASH_VARIABLE).unwrap_or_default()))
+                .or_else(installed::module)
+                .map(|(path, sha256)| PinnedModule { path, sha256 }),
             host: HostKind::default(),
             copy_on_write: std::env::var_os(COPY_ON_WRITE_VARIABLE)
                 .is_none_or(|value| value != "off"),

@@ -80,6 +80,7 @@ mod files;
 mod guest;
 mod home;
 mod host;
+mod installed;
 mod interpreter;
 mod interrupt;
 mod limits;

@@ -2,7 +2,8 @@
 
 The binary is that of the variable `HATCHERY_BINARY`, or of `cargo build --release`. If the variable
 `HATCHERY_MODULE` names a file of `hatchery python precompile`, the wheel has that, too, and its
-SHA-256, so that the first start unpacks Python instead of compiling it.
+SHA-256, where the binary looks for them, so that the first start unpacks Python instead of compiling
+it.
 """
 
 from __future__ import annotations
@@ -20,23 +21,12 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = "hatchery_sandbox_runtime"
+SHARED = "share/hatchery"
 MODULE = "python.module"
-SOURCE = """\
-\"\"\"What `hatchery_sandbox` needs to know of this wheel; not for other uses.\"\"\"
-
-from pathlib import Path
-
-MODULE = Path(__file__).with_name({name!r})
-\"\"\"Python, compiled for the binary of this wheel.\"\"\"
-
-MODULE_SHA256 = {sha256!r}
-\"\"\"What that file must have; `None` if it was left out.\"\"\"
-"""
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds the binary to the wheel's scripts, and a package that has the module."""
+    """Adds the binary to the wheel's scripts, and the module to its data."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         binary = built_binary()
@@ -50,14 +40,15 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         build_data["tag"] = f"py3-none-{system_of(packed)}"
         build_data["pure_python"] = False
         build_data["shared_scripts"] = {str(packed): "hatchery"}
-        source = Path(self._folder.name, "__init__.py")
-        module = compiled_module()
-        sha256 = None
-        if module is not None:
-            build_data["force_include"][str(module)] = f"{PACKAGE}/{MODULE}"
+        if (module := compiled_module()) is not None:
+            # Where the binary looks for it.
+            pinned = Path(self._folder.name, f"{MODULE}.sha256")
             sha256 = hashlib.sha256(module.read_bytes()).hexdigest()
-        source.write_text(SOURCE.format(name=MODULE, sha256=sha256), encoding="utf-8")
-        build_data["force_include"][str(source)] = f"{PACKAGE}/__init__.py"
+            pinned.write_text(f"{sha256}  {MODULE}\n", encoding="utf-8")
+            build_data["shared_data"] = {
+                str(module): f"{SHARED}/{MODULE}",
+                str(pinned): f"{SHARED}/{pinned.name}",
+            }
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         self._folder.cleanup()

@@ -5,6 +5,7 @@ import faulthandler
 import multiprocessing
 import os
 import pickle
+import select
 import signal
 import subprocess
 import sys
@@ -185,6 +186,31 @@ def test_a_killed_server_ends_each_job_once_and_is_replaced(repetition):
         assert all(
             isinstance(future.exception(), (ConnectionLostError, type(None))) for future in futures
         )
+        assert pool.run("1 + 1").value == 2
+
+
+def test_a_server_that_is_killed_at_rest_is_replaced():
+    def kill():
+        ends = select.poll()
+        ends.register(pool._launcher.current()._connection.descriptor, 0)
+        os.kill(server_of(pool), signal.SIGKILL)
+        assert ends.poll(20_000), "its streams end with it"
+
+    with Pool(workers=1) as pool:
+        for _ in range(3):
+            assert pool.run("1 + 1").value == 2
+            kill()
+        assert pool.submit("2 + 2").result().value == 4
+        kill()
+    assert pool.is_closed
+
+
+def test_a_server_that_is_killed_ends_a_job_whose_caller_reads():
+    with Pool(workers=1) as pool:
+        pool.run("1")
+        threading.Timer(0.3, lambda: os.kill(server_of(pool), signal.SIGKILL)).start()
+        with pytest.raises(ConnectionLostError, match="killed by signal 9"):
+            pool.run(ENDLESS)
         assert pool.run("1 + 1").value == 2
 
 

@@ -2,10 +2,8 @@
 
 import concurrent.futures
 import pickle
-import sys
 import threading
 import time
-import types
 
 import pytest
 
@@ -28,7 +26,6 @@ from hatchery_sandbox import (
     Started,
     TimeLimitError,
 )
-from hatchery_sandbox import _process
 
 ENDLESS = "while True: pass"
 
@@ -310,19 +307,53 @@ def test_a_pool_drains():
     assert pool.is_closed
 
 
-def test_the_wheels_module_is_for_the_wheels_binary(monkeypatch, tmp_path):
-    binary, runtime = tmp_path / "hatchery", types.ModuleType("hatchery_sandbox_runtime")
-    runtime.MODULE, runtime.MODULE_SHA256 = tmp_path / "python.module", "ab12"
-    monkeypatch.setitem(sys.modules, runtime.__name__, runtime)
-    monkeypatch.setattr(_process, "_installed", lambda: [binary])
-    monkeypatch.delenv(_process.MODULE_VARIABLE, raising=False)
-    environment = _process.environment_of(str(binary))
-    assert environment["HATCHERY_PYTHON_MODULE"] == str(runtime.MODULE)
-    assert environment["HATCHERY_PYTHON_MODULE_SHA256"] == "ab12"
-    assert _process.environment_of("/bin/true") is None
-    # Another one that the user names goes first, and a wheel may have none.
-    with monkeypatch.context() as named:
-        named.setenv(_process.MODULE_VARIABLE, "mine")
-        assert _process.environment_of(str(binary)) is None
-    runtime.MODULE_SHA256 = None
-    assert _process.environment_of(str(binary)) is None
+def test_a_caller_that_reads_holds_up_nobody(pool):
+    ended, ends = threading.Event(), []
+
+    def wait():
+        ends.append(pool.run("import time; time.sleep(1.5); 'slow'").value)
+        ended.set()
+
+    pool.run("1")
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not pool._launcher.current()._attending:
+        time.sleep(0.001)
+    # One that comes later ends earlier, in each way of waiting.
+    assert pool.run("1 + 1").value == 2
+    assert pool.submit("1 + 2").result().value == 3
+    assert pool.submit("1 + 3").result(timeout=20).value == 4
+    (done, _) = concurrent.futures.wait([pool.submit("1 + 4")], timeout=20)
+    assert [future.result().value for future in done] == [5]
+    assert pool.status()["workers"] and not ended.is_set()
+    thread.join(20)
+    assert ends == ["slow"]
+
+
+def test_many_threads_wait_at_once(pool):
+    def wait(number):
+        with pool.session() as session:
+            session.run(f"x = {number}")
+            many = [pool.run(f"{number} + {n}").value for n in range(20)]
+            assert many == [number + n for n in range(20)]
+            return session.run("x").value + pool.submit("1").result().value
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(wait, range(24))) == [number + 1 for number in range(24)]
+    client = pool._launcher.current()
+    assert not client._handlers and not client._requests
+
+
+def test_a_future_has_ended_only_once_for_all_who_wait(pool):
+    future = pool.submit("import time; time.sleep(0.3); 7")
+    ends = []
+    threads = [threading.Thread(target=lambda: ends.append(future.result().value)) for _ in range(5)]
+    threads.append(threading.Thread(target=lambda: ends.append(future.result(timeout=20).value)))
+    for thread in threads:
+        thread.start()
+    future.add_done_callback(lambda future: ends.append(future.result().value))
+    for thread in threads:
+        thread.join(20)
+    while len(ends) < 7:
+        time.sleep(0.001)
+    assert ends == [7] * 7

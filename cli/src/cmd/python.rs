@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hatchery::Hatchery;
 use hatchery::cache::CacheDir;
-use hatchery::config::EngineConfig;
+use hatchery::config::{EngineConfig, PYTHON_MODULE_VARIABLE};
 use hatchery::progress::{Progress, ProgressSink};
 
 use crate::args::PythonCommand;
@@ -64,6 +64,18 @@ fn info() -> anyhow::Result<Exit> {
         };
         terminal::print(format_args!("{name:8} {state}"))?;
     }
+    let packed = config.module.map_or_else(
+        || "none".to_owned(),
+        |module| {
+            let is_named = std::env::var_os(PYTHON_MODULE_VARIABLE).is_some_and(|v| !v.is_empty());
+            let from = match is_named {
+                true => format!("named by {PYTHON_MODULE_VARIABLE}"),
+                false => "installed with this program".to_owned(),
+            };
+            format!("{}, {from}", module.path.display())
+        },
+    );
+    terminal::print(format_args!("packed   {packed}"))?;
     Ok(Exit::Success)
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
@@ -81,6 +81,45 @@ fn another_machine_starts_with_what_this_one_compiled() {
         .unwrap();
     assert_eq!(text(&ran.stdout), "6\n", "{ran:?}");
     assert!(!text(&ran.stderr).contains("compiling"), "{ran:?}");
+    starts_with_what_is_installed_beside_it(folder.path(), &module, hash);
+}
+
+/// Installs the program with a module and its hash, as a wheel does, and starts it on a machine that
+/// has compiled nothing.
+fn starts_with_what_is_installed_beside_it(folder: &Path, module: &Path, hash: &str) {
+    let [programs, shared, cache] = ["bin", "share/hatchery", "new"].map(|name| folder.join(name));
+    for folder in [&programs, &shared] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    let program = programs.join("hatchery");
+    fs::copy(env!("CARGO_BIN_EXE_hatchery"), &program).unwrap();
+    fs::rename(module, shared.join("python.module")).unwrap();
+    let pinned = shared.join("python.module.sha256");
+    fs::write(&pinned, format!("{hash}  python.module\n")).unwrap();
+    copy_fetched(&cache);
+    let installed = |arguments: &[&str]| {
+        let output = Command::new(&program)
+            .args(arguments)
+            .env("HATCHERY_CACHE_DIR", &cache)
+            .env_remove("HATCHERY_PYTHON_MODULE")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        output
+    };
+
+    // A hash that anybody can write says nothing.
+    let writable = |mode| fs::set_permissions(&pinned, fs::Permissions::from_mode(mode)).unwrap();
+    writable(0o666);
+    assert!(text(&installed(&["python", "info"]).stdout).contains("packed   none\n"));
+    writable(0o644);
+    let info = text(&installed(&["python", "info"]).stdout);
+    let line = format!("packed   {}, installed with", shared.join("python.module").display());
+    assert!(info.contains(&line), "{info}");
+    let ran = installed(&["run", "-c", "print(6)"]);
+    assert_eq!(text(&ran.stdout), "6\n", "{ran:?}");
+    let told = text(&ran.stderr);
+    assert!(told.contains("unpacking") && !told.contains("compiling"), "{told}");
 }
 
 /// Gives a cache the fetched build of this machine, with the secret that its files are sealed with.

@@ -1,15 +1,23 @@
 """One connection for many requests: sends them from any thread, and hands out the answers.
 
-A thread of its own reads. Whoever sends writes at once if there is room and the frame is short; what
-is left, and jobs that come while the server has enough to do, other threads write, many at once. So nobody who sends ever waits, the reading thread included,
-and no interrupt of the main thread can cut a frame in two: short writes are all or nothing.
+A thread of its own reads, but for one case: while a single job is under way and its caller waits for
+it, the caller reads, which saves waking two threads. Whatever it reads other than the outcome that it
+waits for, it leaves to the reading thread. While nothing is under way, nobody reads.
+
+Whoever sends writes at once if there is room and the frame is short; what is left, and jobs that come
+while the server has enough to do, other threads write, many at once. So nobody who sends ever waits,
+the reading thread included, and no interrupt of the main thread can cut a frame in two: short writes
+are all or nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import os
+import queue
+import select
 import threading
 import weakref
 from collections import deque
@@ -39,6 +47,12 @@ _ATOMIC_BYTES = 4096
 _BATCH_BYTES = 64 << 10
 """Short frames are written together up to this size."""
 
+_WATCH_SECONDS = 0.002
+"""How soon the reading thread looks for jobs whose callers have turned out not to read."""
+
+_ENDED = getattr(select, "POLLRDHUP", 0)
+"""What to ask of a connection to learn that it has ended, beside what is always told."""
+
 _BUSY = 64
 """Jobs under way with which the server has enough to do for some milliseconds."""
 
@@ -55,6 +69,15 @@ class Handler(Protocol):
 
     def fail(self, error: PoolError) -> None:
         """There will be no answer."""
+
+
+class Waited(Protocol):
+    """A job whose caller waits for it."""
+
+    def settle(self, message: Message) -> bool:
+        """Its outcome has come, in the thread of its caller. Returns false, and has changed nothing,
+        if it must be told in the reading thread. If the handler of a signal raises meanwhile,
+        `succeed` gets the same message."""
 
 
 class Request(futures.Future[tuple[Any, Sequence[bytearray]]]):
@@ -85,12 +108,23 @@ class Client:
         self._lock = threading.Lock()
         self._ids = itertools.count(1)
         self._handlers: dict[int, Handler] = {}
-        self._under_way = 0
+        """Of jobs, those in the backlog included."""
+        self._requests: dict[int, Request] = {}
         self._backlog: deque[tuple[int, bytes]] = deque()
         self._unsent: deque[bytes | memoryview] = deque()
         self._has_unsent = threading.Semaphore(0)
         self._writer: threading.Thread | None = None
         self._is_closing = False
+        self._is_ending = False
+        self._frames = FrameReader(connection.descriptor)
+        self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._is_resting = False
+        """Whether the reading thread waits for `_wakes`."""
+        self._is_watching = False
+        """Whether it also looks by itself, soon, for jobs whose callers don't read."""
+        self._attending: object | None = None
+        """Stands for the caller that reads, if one does."""
+        self._latest = 0
         self._calls: dict[int, Callable[[], object] | None] = {}
         self.lost: PoolError | None = None
         self.hello: futures.Future[Message] = futures.Future()
@@ -103,8 +137,17 @@ class Client:
 
     # What others do, in any thread.
 
-    def run(self, message: Message, attachments: Sequence[bytes], handler: Handler) -> int:
+    def run(
+        self,
+        message: Message,
+        attachments: Sequence[bytes],
+        handler: Handler,
+        is_attended: bool = False,
+    ) -> int:
         """Sends a job, and returns its id. While many are under way, it waits here for its turn.
+
+        Args:
+            is_attended: Whether the caller will `attend` or `wake` at once.
 
         Raises:
             TypeError, ValueError: The message can't be sent.
@@ -113,16 +156,20 @@ class Client:
         try:
             number = message["id"] = next(self._ids)
             frame = encode(message, attachments)
-            self._handlers[number] = handler
             with self._lock:
                 if self.lost is not None:
                     raise self.lost
-                if self._under_way >= self._window:
+                sent = len(self._handlers) - len(self._backlog)
+                self._handlers[number] = handler
+                self._latest = number
+                must_wake = not (is_attended or self._is_watching)
+                if sent >= self._window:
                     self._backlog.append((number, frame))
                 else:
-                    self._under_way += 1
                     # While the server has enough to do, many jobs are written at once.
-                    self._write(frame, is_urgent=self._under_way < _BUSY)
+                    self._write(frame, is_urgent=sent < _BUSY)
+            if must_wake:
+                self._wake()
         except BaseException:
             # Also an interrupt of the main thread: the job ends, as far as it was sent.
             self._handlers.pop(message.get("id", 0), None)
@@ -137,15 +184,49 @@ class Client:
         request, number = Request(), next(self._ids)
         frame = encode({**message, "id": number}, attachments)
         try:
-            self._handlers[number] = request
             with self._lock:
                 if self.lost is not None:
                     raise self.lost
+                self._requests[number] = request
                 self._write(frame)
         except BaseException:
-            self._handlers.pop(number, None)
+            self._requests.pop(number, None)
             raise
+        self._wake()
         return request
+
+    def attend(self, number: int, waited: Waited) -> None:
+        """Reads until a job has ended, if it is the only one under way. Otherwise, and if anything
+        else comes, the reading thread reads."""
+        caller = object()
+        try:
+            with self._lock:
+                is_alone = self._handlers.keys() == {number} and not self._requests
+                if is_alone and self._is_resting and self._attending is None:
+                    self._attending = caller
+            if self._attending is caller:
+                self._read_alone(number, waited)
+        finally:
+            # Nothing is called before it is reset, so no handler of a signal can get in between.
+            if self._attending is caller:
+                self._attending = None
+            self.wake()
+
+    def wake(self) -> None:
+        """Makes the reading thread read, if anything is under way."""
+        if self._handlers or self._requests:
+            self._wake()
+
+    def is_lost(self) -> bool:
+        """Whether the connection has ended. Nobody reads while nothing is under way, so this looks
+        then."""
+        if self._is_resting and self.lost is None and not self._handlers and not self._requests:
+            poll = select.poll()
+            poll.register(self._connection.descriptor, _ENDED)
+            if poll.poll(0):
+                self._end()
+                self._reader.join()
+        return self.lost is not None
 
     def command(self, command: str, number: int) -> None:
         """Sends `interrupt`, `cancel` or `stop` for a job."""
@@ -165,13 +246,15 @@ class Client:
         with self._lock:
             self._is_closing = True
             self._connection.end()
+        self._end()
         if threading.current_thread() is not self._reader:
             self._reader.join()
 
     def under_way(self) -> list[futures.Future[Any]]:
         """Returns what somebody may wait for."""
-        handlers = [h for h in list(self._handlers.values()) if isinstance(h, futures.Future)]
-        return [handler for handler in handlers if not handler.done()]
+        handlers = [*self._handlers.values(), *self._requests.values()]
+        waiting = [handler for handler in handlers if isinstance(handler, futures.Future)]
+        return [future for future in waiting if not future.done()]
 
     def wait(self) -> None:
         """Waits until nothing is under way."""
@@ -182,10 +265,12 @@ class Client:
     def disturb(self) -> None:
         """Makes the server end; for finalizers, which must not wait or lock."""
         self._connection.disturb()
+        self._end()
 
     def forget(self) -> None:
         """Makes this client of the parent process unusable in a forked child."""
         self._lock = threading.Lock()
+        self._is_resting = False
         self.lost = PoolClosedError("this pool's server belongs to the process that forked this one")
         self._connection.forget()
 
@@ -251,18 +336,64 @@ class Client:
             size += len(pieces[-1])
         return b"".join(pieces)
 
+    # Reading, in the thread of a caller.
+
+    def _read_alone(self, number: int, waited: Waited) -> None:
+        try:
+            message = self._frames.peek()
+        except (FrameError, OSError):
+            return  # the reading thread finds out why
+        if message is None or message.get("type") != "outcome" or message.get("id") != number:
+            return
+        # In this order: until it is taken, the reading thread can do all of it again.
+        if waited.settle(message):
+            self._handlers.pop(number, None)
+            self._frames.take_peeked()
+
     # Reading, in the reading thread.
 
+    def _wake(self) -> None:
+        if self._is_resting:
+            self._wakes.put(None)
+
+    def _end(self) -> None:
+        """Makes the reading thread read to the end; takes no lock."""
+        self._is_ending = True
+        self._wakes.put(None)
+
+    def _rest(self) -> None:
+        """Waits until there is something to read that no caller reads.
+
+        Whoever submits a job wakes this thread, and often reads the answer itself then. So once this
+        was woken in vain, it isn't woken for further jobs, and looks for them by itself, as long as
+        some come.
+        """
+        was_woken, seen = False, self._latest
+        while True:
+            with self._lock:
+                is_needed = self._handlers or self._requests or not self.hello.done()
+                is_idle = not (is_needed or self._is_ending)
+                self._is_resting = is_idle or self._attending is not None
+                self._is_watching = self._is_resting and was_woken and self._latest != seen
+                if not self._is_resting:
+                    return
+                seen = self._latest
+            with contextlib.suppress(queue.Empty):
+                self._wakes.get(timeout=_WATCH_SECONDS if self._is_watching else None)
+            was_woken = True
+
     def _read(self) -> None:
-        reader = FrameReader(self._connection.descriptor)
         why = ""
         try:
-            while frames := reader.read():
-                ended = sum(self._take(frame) for frame in frames)
-                if ended:
-                    self._refill(ended)
+            while frames := self._frames.read():
+                for frame in frames:
+                    self._take(frame)
+                if self._backlog:
+                    self._refill()
                 if self._unsent:
                     self._write_next()
+                if not self._handlers:
+                    self._rest()
         except (FrameError, OSError) as error:
             why = str(error)
         except BaseException as error:
@@ -270,8 +401,8 @@ class Client:
             why = repr(error)
         self._lose(why)
 
-    def _take(self, frame: Frame) -> bool:
-        """Hands a frame to whom it is for; returns whether it is the end of a job."""
+    def _take(self, frame: Frame) -> None:
+        """Hands a frame to whom it is for."""
         message, attachments = frame
         kind = message["type"]
         try:
@@ -279,17 +410,16 @@ class Client:
                 handler = self._handlers.pop(message["id"], None)
                 if handler is not None:
                     handler.succeed(message, attachments)
-                return True
-            if kind in ("event", "call"):
+            elif kind in ("event", "call"):
                 handler = self._handlers.get(message["id"])
                 if handler is not None:
                     handler.happen(message, attachments)
             elif kind == "done":
-                handler = self._handlers.pop(message["id"], None)
-                if handler is not None:
-                    handler.succeed(message, attachments)
+                request = self._requests.pop(message["id"], None)
+                if request is not None:
+                    request.succeed(message, attachments)
             elif kind == "refused":
-                return self._refuse(message)
+                self._refuse(message)
             elif kind == "call_dropped":
                 if cancel := self._calls.pop(message["call"], None):
                     cancel()
@@ -299,30 +429,21 @@ class Client:
                 self.hello.set_result(message)
         except Exception:
             logger.exception("an answer of the server couldn't be handled")
-        return False
 
-    def _refuse(self, message: Message) -> bool:
+    def _refuse(self, message: Message) -> None:
         error = of_problem(message["problem"])
         number = message.get("id")
         if number is None:
             logger.error("the server refused a message: %s", error)
-            return False
-        handler = self._handlers.pop(number, None)
+            return
+        handler = self._handlers.pop(number, None) or self._requests.pop(number, None)
         if handler is not None:
             handler.fail(error)
-        return not isinstance(handler, Request)
 
-    def _refill(self, ended: int) -> None:
+    def _refill(self) -> None:
         with self._lock:
-            self._under_way -= ended
-            if not self._backlog:
-                return
-            frames = []
-            while self._backlog and self._under_way < self._window:
-                frames.append(self._backlog.popleft()[1])
-                self._under_way += 1
-            for frame in frames:
-                self._write(frame, is_urgent=False)
+            while self._backlog and len(self._handlers) - len(self._backlog) < self._window:
+                self._write(self._backlog.popleft()[1], is_urgent=False)
 
     def answer(self, call: int, answer: Message) -> None:
         """Answers a call of a function."""
@@ -353,14 +474,15 @@ class Client:
             self.lost = lost
             self._backlog.clear()
             self._unsent.clear()
-            handlers, self._handlers = self._handlers, {}
+            handlers: list[Handler] = [*self._handlers.values(), *self._requests.values()]
+            self._handlers, self._requests = {}, {}
         self._has_unsent.release()
         if not is_started:
             self.hello.set_exception(lost)
         for cancel in list(self._calls.values()):
             if cancel is not None:
                 cancel()
-        for handler in handlers.values():
+        for handler in handlers:
             try:
                 handler.fail(lost)
             except Exception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent import futures
 from typing import Any, ParamSpec, TypeVar
@@ -47,7 +48,10 @@ class Executor(futures.Executor):
         self._pool = Pool(**options) if pool is None else pool
         self._owns_pool = pool is None
         self._lock = threading.Lock()
-        self._under_way: set[Future[Any]] = set()
+        # Without callbacks, so that a thread that waits for a call can read its result itself.
+        self._submitted: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
+        self._last: set[futures.Future[Any]] = set()
+        """What was under way at the shutdown."""
         self._is_shut_down = False
         self._modules: frozenset[str] | None = None
 
@@ -59,12 +63,11 @@ class Executor(futures.Executor):
             RuntimeError: The executor was shut down.
             PoolError: The pool can't be started or reached.
         """
-        if self._is_shut_down:
-            raise RuntimeError("cannot schedule new futures after shutdown")
-        future: Future[T] = self._pool._submit(_value, self._job(fn, args, kwargs), {})
         with self._lock:
-            self._under_way.add(future)
-        future.add_done_callback(self._forget)
+            if self._is_shut_down:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            future: Future[T] = self._pool._submit(_value, self._job(fn, args, kwargs), {})
+            self._submitted.add(future)
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -75,25 +78,27 @@ class Executor(futures.Executor):
                 ends after the last.
             cancel_futures: Whether calls that are under way are cancelled, also those that run.
         """
-        self._is_shut_down = True
         with self._lock:
-            under_way = set(self._under_way)
+            self._is_shut_down = True
+            under_way = [future for future in self._submitted if not future.done()]
+            self._last.update(under_way)
         if cancel_futures:
             for future in under_way:
                 future.cancel()
+        for future in under_way:
+            future.add_done_callback(self._forget)
         if wait:
             futures.wait(under_way)
         self._end()
 
     def _forget(self, future: futures.Future[Any]) -> None:
         with self._lock:
-            self._under_way.discard(future)
-        if self._is_shut_down:
-            self._end()
+            self._last.discard(future)
+        self._end()
 
     def _end(self) -> None:
         with self._lock:
-            is_over = not self._under_way
+            is_over = not self._last
         if is_over and self._owns_pool:
             self._pool.close()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ MOST_DEPTH = 100
 """Arrays and objects within each other that a message may have; the server's parser ends at 128."""
 
 _CHUNK_BYTES = 64 << 10
+_PEEK_BYTES = 16 << 10
 _length_at = struct.Struct("<I").unpack_from
 _ATTACHMENTS = "attachments"
 
@@ -98,6 +100,7 @@ class FrameReader:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._buffer = bytearray()
+        self._peeked: deque[bytes] = deque()
         # Read into the same memory again and again: taking new memory costs as much as reading.
         self._chunk = memoryview(bytearray(_CHUNK_BYTES))
 
@@ -109,14 +112,39 @@ class FrameReader:
             OSError: The stream fails.
         """
         while True:
-            count = os.readv(self._descriptor, (self._chunk,))
-            if not count:
-                if self._buffer:
-                    raise FrameError("the stream ends within a frame")
-                return []
-            self._buffer += self._chunk[:count]
+            if self._peeked:
+                self._buffer += self._peeked.popleft()
+            else:
+                count = os.readv(self._descriptor, (self._chunk,))
+                if not count:
+                    if self._buffer:
+                        raise FrameError("the stream ends within a frame")
+                    return []
+                self._buffer += self._chunk[:count]
             if frames := self._parse():
                 return frames
+
+    def peek(self) -> Message | None:
+        """Waits for something to arrive, and returns it if it is one message without attachments.
+        Otherwise, `read` has it next. Nothing is lost if the handler of a signal raises meanwhile.
+
+        Raises:
+            FrameError, OSError: As `read`.
+        """
+        if not self._buffer and not self._peeked:
+            # A single call, so that no handler comes between reading and keeping.
+            self._peeked.extend(map(os.read, (self._descriptor,), (_PEEK_BYTES,)))
+        if self._buffer or len(self._peeked) != 1:
+            return None
+        piece = self._peeked[0]
+        if len(piece) < 4 or _length_at(piece)[0] != len(piece) - 4:
+            return None
+        message = _message(piece[4:])
+        return None if message.get(_ATTACHMENTS) else message
+
+    def take_peeked(self) -> None:
+        """Takes the message that `peek` has returned."""
+        self._peeked.clear()
 
     def _parse(self) -> list[Frame]:
         buffer, frames, position = self._buffer, list[Frame](), 0
@@ -160,7 +188,7 @@ class FrameReader:
         return taken
 
 
-def _message(header: bytearray) -> Message:
+def _message(header: bytes | bytearray) -> Message:
     try:
         message = _from_json(header.decode())
     except (ValueError, RecursionError) as error:

@@ -10,12 +10,15 @@ from typing import Any, Generic, TypeVar
 
 from hatchery_sandbox import _events
 from hatchery_sandbox._client import Client
-from hatchery_sandbox._errors import PoolError
+from hatchery_sandbox._errors import HatcheryError, PoolError
 from hatchery_sandbox._frames import Message
 from hatchery_sandbox._functions import FunctionSet
 from hatchery_sandbox._outcome import Outcome
 
 T = TypeVar("T")
+
+# The states of futures in the standard library, which has no public names for them.
+_PENDING, _FINISHED = "PENDING", "FINISHED"
 
 _cancelling = threading.Lock()
 
@@ -36,10 +39,30 @@ class _Running:
         self._client: Client | None = None
         self._number = 0
 
-    def send(self, client: Client, message: Message, attachments: Sequence[bytes]) -> None:
-        """Sends the job of which this is told."""
+    def send(
+        self,
+        client: Client,
+        message: Message,
+        attachments: Sequence[bytes],
+        is_attended: bool = False,
+    ) -> None:
+        """Sends the job of which this is told. `is_attended` says that its caller waits for it next."""
         self._client = client
-        self._number = client.run(message, attachments, self)
+        is_attended = is_attended and self._is_silent
+        self._number = client.run(message, attachments, self, is_attended)
+
+    @property
+    def _is_silent(self) -> bool:
+        """Whether nothing is told of the job but its end."""
+        return self._log is None and self._functions is None
+
+    def _attend(self) -> None:
+        """Reads until the job has ended, in the thread that waits for it, where that can be."""
+        if self._client is not None and self._is_silent:
+            self._client.attend(self._number, self)
+
+    def settle(self, message: Message) -> bool:
+        raise NotImplementedError
 
     def interrupt(self) -> None:
         """Raises `KeyboardInterrupt` in the program, as Ctrl-C does. What it makes of that is its
@@ -116,9 +139,17 @@ class Call(_Running):
             self._ended = end
             self._is_under_way.release()
 
+    def settle(self, message: Message) -> bool:
+        self._ended = Outcome(message["result"], message.get("data"), message.get("files"))
+        return True
+
     def wait(self, seconds: float = -1) -> bool:
         """Waits for the end, and returns whether it has come."""
-        return self._ended is not None or self._is_under_way.acquire(timeout=seconds)
+        if self._ended is not None:
+            return True
+        if self._client is not None:
+            self._client.wake()
+        return self._is_under_way.acquire(timeout=seconds)
 
     def outcome(self) -> Outcome:
         """Waits for the end.
@@ -126,6 +157,8 @@ class Call(_Running):
         Raises:
             PoolError: The pool couldn't run the job.
         """
+        if self._ended is None:
+            self._attend()
         self.wait()
         if isinstance(self._ended, Outcome):
             return self._ended
@@ -142,7 +175,8 @@ class Future(_Running, futures.Future[T], Generic[T]):
 
     Callbacks run in the thread that reads from the server, so they must not wait for other jobs.
     `running()` is false until the job has ended, because nobody is told when it starts; `events`
-    tells.
+    tells. If the handler of a signal raises in the middle of `result`, the future may stay locked, as
+    any of the standard library; `Pool.run` has no such flaw.
     """
 
     def __init__(
@@ -172,6 +206,46 @@ class Future(_Running, futures.Future[T], Generic[T]):
         self._command("cancel")
         return True
 
+    def result(self, timeout: float | None = None) -> T:
+        """Returns what the job has returned; waits for it."""
+        if timeout is None and self._state == _PENDING:
+            self._attend()
+        if self._state == _FINISHED and self._exception is None and self._result is not None:
+            return self._result
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Returns what went wrong, if anything did; waits for the job's end."""
+        if timeout is None and self._state == _PENDING:
+            self._attend()
+        return super().exception(timeout)
+
+    def add_done_callback(self, fn: Callable[[futures.Future[T]], object]) -> None:
+        """Calls this with the future once the job has ended; see above for the thread."""
+        super().add_done_callback(fn)
+        if self._client is not None:
+            self._client.wake()
+
+    def settle(self, message: Message) -> bool:
+        outcome = Outcome(
+            message["result"], message.get("data"), message.get("files"), index=self._index
+        )
+        try:
+            result = self._convert(outcome)
+        except (HatcheryError, futures.CancelledError):
+            # Others may be what a signal's handler raises, which is for this thread alone.
+            return False
+        # The lock itself: if the handler of a signal raises while a condition is entered, that stays
+        # locked. What the standard library does here has that flaw.
+        with vars(self._condition)["_lock"]:
+            callbacks: list[Any] = vars(self)["_done_callbacks"]
+            if self._state != _PENDING or self._waiters or callbacks:
+                return False
+            self._result = result
+            self._state = _FINISHED
+            self._condition.notify_all()
+        return True
+
     def _end(self, end: Outcome | PoolError) -> None:
         try:
             if isinstance(end, PoolError):
@@ -184,4 +258,6 @@ class Future(_Running, futures.Future[T], Generic[T]):
                 return
             self.set_result(result)
         except futures.InvalidStateError:
-            pass  # it was cancelled
+            # It was cancelled, or a signal's handler has cut `settle` short.
+            with self._condition:
+                self._condition.notify_all()

@@ -31,7 +31,7 @@ class Launcher:
             PoolError: The pool is closed, or can't be started or reached.
         """
         client = self._client
-        if client is not None and client.lost is None and self._pid == os.getpid():
+        if client is not None and self._pid == os.getpid() and not client.is_lost():
             return client
         if self._pid != os.getpid():
             # Whoever held the lock isn't in this process.

@@ -201,7 +201,7 @@ class Pool:
             message["events"] = True
         call = Call(functions, None if on_event is None else EventLog())
         try:
-            call.send(client, message, attachments)
+            call.send(client, message, attachments, is_attended=True)
             if on_event is not None:
                 for event in call.events():
                     on_event(event)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import importlib
 import importlib.metadata
 import logging
 import os
@@ -23,7 +22,6 @@ from hatchery_sandbox._errors import StartError
 logger = logging.getLogger("hatchery_sandbox")
 
 BINARY_VARIABLE = "HATCHERY_BINARY"
-MODULE_VARIABLE = "HATCHERY_PYTHON_MODULE"
 _NAME = "hatchery"
 _RUNTIME = "hatchery-sandbox-runtime"
 _PIPE_BYTES = 1 << 20
@@ -70,27 +68,6 @@ def _installed() -> Iterator[Path]:
         yield Path(sys.executable).parent / _NAME
 
 
-def environment_of(binary: str) -> dict[str, str] | None:
-    """Returns the environment variables for a binary; `None` for those of this process.
-
-    The runtime's wheel may have Python compiled already, which its binary then needn't do at the
-    first start. A module that the user names goes first.
-    """
-    if MODULE_VARIABLE in os.environ or not any(Path(binary) == path for path in _installed()):
-        return None
-    try:
-        runtime = importlib.import_module(_RUNTIME.replace("-", "_"))
-    except ImportError:
-        return None
-    if runtime.MODULE_SHA256 is None:
-        return None
-    return {
-        **os.environ,
-        MODULE_VARIABLE: str(runtime.MODULE),
-        f"{MODULE_VARIABLE}_SHA256": runtime.MODULE_SHA256,
-    }
-
-
 def _is_program(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
 
@@ -107,7 +84,6 @@ class ChildProcess(Connection):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
-                env=environment_of(command[0]),
                 # Ctrl-C is for this process, which decides what it means for jobs.
                 start_new_session=True,
             )

@@ -33,13 +33,18 @@ _MOST_SECONDS = 365 * 86400.0
 """A cell's time unless papermill is given one: it has no limit."""
 
 
-# Notebooks import these names from IPython, which sandboxes don't have.
+# Notebooks import these names from IPython, which sandboxes don't have. matplotlib asks the module for
+# its version and for the shell, of which there is none: figures are shown without it.
 _PRELUDE = """
 def _hatchery_prelude():
     import sys, types
     class Shown:
+        def __init_subclass__(cls):
+            cls.__module__, cls.__qualname__ = "IPython.core.display", cls.__name__
         def __init__(self, data=None):
             self.data = data
+        def __repr__(self):
+            return f"<{type(self).__module__}.{type(self).__name__} object>"
     class HTML(Shown):
         def _repr_html_(self):
             return self.data
@@ -47,6 +52,7 @@ def _hatchery_prelude():
         def _repr_markdown_(self):
             return self.data
     names = {"HTML": HTML, "Markdown": Markdown, "display": display, "__path__": []}
+    names |= {"get_ipython": lambda: None, "version_info": (9, 0, 0, "")}
     for name in ("IPython", "IPython.core", "IPython.core.display", "IPython.display"):
         module = types.ModuleType(name)
         vars(module).update(names)
