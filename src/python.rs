@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::{CacheDir, Engine, PythonBuild};
 #[doc(inline)]
 pub use engine::{BuildInfo, PackageInfo, PackageOrigin, WHEEL_REQUIREMENT};
+use engine::{CacheDir, Engine, PythonBuild};
 
 use crate::config::EngineConfig;
 use crate::failure::Error;

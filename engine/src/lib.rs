@@ -48,8 +48,8 @@ pub use interrupt::reason::StopReason;
 pub use interrupt::stop::StopHandle;
 pub use limits::{LimitHit, LimitKind, Limits};
 pub use places::{
-    CACHE_DIR_VARIABLE, PYTHON_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_WHEEL_VARIABLE,
-    WHEEL_REQUIREMENT,
+    CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_VARIABLE,
+    PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT,
 };
 pub use run::functions::calls::cancellation::Cancellation;
 pub use run::functions::{

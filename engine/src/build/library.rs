@@ -34,7 +34,9 @@ impl Library {
     pub(crate) fn load(build: &Build) -> Result<Self, EngineError> {
         match build {
             Build::Default(build) => Self::of_default(build),
-            Build::Local(build) => Ok(Self { files: build.library().to_owned(), ..Self::default() }),
+            Build::Local(build) => {
+                Ok(Self { files: build.library().to_owned(), ..Self::default() })
+            }
         }
     }
 

@@ -27,8 +27,8 @@ use crate::memory::tunables::GuestTunables;
 use linked::{InitialData, Linked};
 use locks::GrantLocks;
 use packed::{Packed, Unpinned};
-use shape::ExportTable;
 use safepoints::AddSafepoints;
+use shape::ExportTable;
 use throws::CountThrows;
 
 pub(crate) mod imports;

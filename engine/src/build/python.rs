@@ -62,6 +62,10 @@ impl Build {
         }
     }
 
+    pub(crate) fn is_default(&self) -> bool {
+        matches!(self, Self::Default(_))
+    }
+
     /// Returns the hash that stands for what `wasm` returns.
     pub(crate) fn wasm_sha256(&self) -> &str {
         match self {

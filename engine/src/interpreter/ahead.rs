@@ -67,12 +67,8 @@ impl Interpreter {
             ..Limits::default()
         };
         let memory = Arc::clone(self.memory.shared());
-        let guest = Guest {
-            store: &mut self.store,
-            entry: &self.entry,
-            gate: &self.gate,
-            memory: &memory,
-        };
+        let guest =
+            Guest { store: &mut self.store, entry: &self.entry, gate: &self.gate, memory: &memory };
         let servers = Servers {
             host: &mut *self.host,
             door: &self.door,

@@ -10,17 +10,17 @@ use replace::{Access, replace};
 
 use crate::build::library::Library;
 use crate::build::module::CompiledModule;
+use crate::build::module::imports;
+use crate::build::module::shape::Shape;
 use crate::build::packages::Package;
 use crate::build::packages::inventory::{self, Inventory};
 use crate::build::python::local::LocalBuild;
 use crate::build::python::{Build, PythonBuild};
-use crate::build::module::imports;
-use crate::build::module::shape::Shape;
 use crate::build::{module, prune};
 use crate::cache::CacheDir;
 use crate::config::{EngineConfig, HostKind, Progress, ProgressSink};
-use crate::guest::agent::boot;
 use crate::error::{EngineError, ModuleError, PythonError};
+use crate::guest::agent::boot;
 use crate::host::GuestHost;
 use crate::host::layout::Layout;
 use crate::host::reactor::ReactorHost;
@@ -158,7 +158,7 @@ impl Engine {
     pub(crate) fn offsets(&self, memory: &GuestMemory) -> Option<Offsets> {
         *self.inner.offsets.get_or_init(|| {
             let offsets = Offsets::find(memory);
-            if offsets.is_none() {
+            if offsets.is_none() && self.inner.build.is_default() {
                 tracing::warn!(
                     "this build has an unknown layout, so runs can't be interrupted softly"
                 );

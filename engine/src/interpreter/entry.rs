@@ -98,7 +98,8 @@ impl Entrance {
         entered: Entered,
     ) -> Result<(), StartError> {
         let slot = entered.class.checked_add(ITERNEXT);
-        let load = |at| memory.with_word(at, |word| word.load(std::sync::atomic::Ordering::Relaxed));
+        let load =
+            |at| memory.with_word(at, |word| word.load(std::sync::atomic::Ordering::Relaxed));
         let function = slot.and_then(load).ok_or_else(unknown_layout)?;
         self.reenter(store, Some(Reentry { function, objects: entered.objects }))
     }

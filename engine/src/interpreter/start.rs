@@ -6,8 +6,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use wasmer::{FunctionEnv, Instance, Store};
 
-use super::judge::panic_text;
 use super::entry::{Entrance, Guest};
+use super::judge::panic_text;
 use super::turn::{HostRun, OpenGate};
 use super::{Interpreter, START_LIMIT};
 use crate::build::module::shape::Shape;
@@ -210,7 +210,9 @@ impl Interpreter {
                 let memory = self.memory.shared();
                 let offsets = self.engine.offsets(memory);
                 let thread = offsets.and_then(|offsets| offsets.thread(memory));
-                if !thread.is_some_and(|thread| recursion::deepen(memory, thread)) {
+                let is_deepened = thread.is_some_and(|thread| recursion::deepen(memory, thread));
+                // Other builds, made with other bounds, keep them.
+                if !is_deepened && self.engine.build().is_default() {
                     tracing::warn!(
                         "this build has an unknown layout, so its C code can't recurse deep"
                     );

@@ -7,7 +7,6 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use super::entry::Guest;
 use super::judge::TurnFailure;
 use crate::build::module::throws::{MOST_THROWS, ThrowsLeft};
@@ -23,6 +22,7 @@ use crate::run::functions::calls::{CallEffects, Calls};
 use crate::run::outcome::{Usage, Verdict};
 use crate::run::program::Program;
 use crate::run::transcript::Transcript;
+use parking_lot::Mutex;
 
 /// What the guest is asked to do.
 pub(super) struct Turn {

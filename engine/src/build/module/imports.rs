@@ -311,8 +311,7 @@ pub(crate) fn is_wasix(module: &Module) -> bool {
 /// Refuses WebAssembly with an import that is not on the list or isn't a function, before it is
 /// compiled.
 pub(crate) fn check_bytes(wasm: &[u8]) -> Result<(), ModuleError> {
-    let unreadable =
-        |error: wasmparser::BinaryReaderError| ModuleError::Compile(Cause::new(error));
+    let unreadable = |error: wasmparser::BinaryReaderError| ModuleError::Compile(Cause::new(error));
     for payload in Parser::new(0).parse_all(wasm) {
         let Payload::ImportSection(imports) = payload.map_err(unreadable)? else { continue };
         for import in imports.into_imports() {
