@@ -7,7 +7,7 @@ use super::wire::Frame;
 use crate::places::{DOOR_PATH, WORKSPACE};
 
 /// The modules of the agent package, each after those that it imports.
-const FILES: [(&str, &str); 15] = [
+pub(super) const FILES: [(&str, &str); 15] = [
     ("__init__", include_str!("hatchery/__init__.py")),
     ("_wire", include_str!("hatchery/_wire.py")),
     ("_streams", include_str!("hatchery/_streams.py")),
@@ -26,7 +26,7 @@ const FILES: [(&str, &str); 15] = [
 ];
 
 /// Modules that run only when a program first needs them.
-const LATE_FILES: [(&str, &str); 7] = [
+pub(super) const LATE_FILES: [(&str, &str); 7] = [
     ("_stdin", include_str!("hatchery/_stdin.py")),
     ("_loop", include_str!("hatchery/_loop.py")),
     ("_network", include_str!("hatchery/_network.py")),
@@ -72,10 +72,13 @@ pub(crate) fn reactor_source() -> String {
     let boot = boot_function();
     format!(
         "{boot}\
-         import _host, _reactor\n\
-         _reactor.agent_turn = _boot(_host.call).reactor_turn\n\
-         _reactor.turn.__code__ = (lambda source, environ: agent_turn(source, environ)).__code__\n\
-         del _boot, _host, _reactor\n"
+         def _attach():\n\
+         \x20   import _host, _reactor\n\
+         \x20   _reactor.agent_turn = _boot(_host.call).reactor_turn\n\
+         \x20   turn = lambda source, environ: agent_turn(source, environ)\n\
+         \x20   _reactor.turn.__code__ = turn.__code__\n\
+         _attach()\n\
+         del _boot, _attach\n"
     )
 }
 

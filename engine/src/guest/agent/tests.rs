@@ -20,12 +20,12 @@ fn the_boot_source_carries_every_file_after_its_imports() {
         .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".py").map(str::to_owned))
         .collect();
     found.sort();
-    let carried = FILES.iter().chain(&LATE_FILES);
+    let carried = boot::FILES.iter().chain(&boot::LATE_FILES);
     let mut carried: Vec<&str> = carried.map(|(file, _)| *file).collect();
     carried.sort_unstable();
     assert_eq!(found, carried);
-    for (at, (file, source)) in FILES.iter().enumerate() {
-        for (later, _) in &FILES[at..] {
+    for (at, (file, source)) in boot::FILES.iter().enumerate() {
+        for (later, _) in &boot::FILES[at..] {
             assert!(!source.contains(&format!("hatchery.{later} ")), "{file} imports {later}");
         }
     }
@@ -170,7 +170,8 @@ fn the_agent_has_the_same_numbers_for_a_moment() {
     }
     assert_eq!(none.number(), 0);
     assert!(wire.contains(&format!("\nTAKES_ALL_INTEGERS = {TAKES_ALL_INTEGERS}\n")));
-    for (name, word) in [("TURN", TURN), ("COMPILE", COMPILE), ("PREPARE", PREPARE)] {
+    for (name, word) in ["TURN", "COMPILE", "PREPARE"].into_iter().zip(Word::ALL) {
+        let word = word.source();
         assert!(wire.contains(&format!("\n{name}_WORD = b\"{word}\"\n")), "{name}");
     }
 }

@@ -31,8 +31,7 @@ const READ_WRITE: u64 = 1 << 1 | 1 << 6;
 const CREATE: u32 = 1;
 
 fn layout() -> Layout {
-    let archive = ::bytes::Bytes::from_static(b"archive");
-    Layout::new(&Library { archive, matplotlib_data: Vec::new() })
+    Layout::new(&Library::default())
 }
 
 /// A guest, its memory, and short names for what a C library does.
