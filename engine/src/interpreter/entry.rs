@@ -11,18 +11,21 @@
 //! Between turns no native stack holds anything of the guest, so a command build has images,
 //! sessions and resets as a reactor build has.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use serde::{Deserialize, Serialize};
 use wasmer::{Instance, Store, Table, TypedFunction, Value};
 
 use super::judge::TurnFailure;
-use crate::build::module::shape::{ALLOC, START, Shape, TABLE, TURN};
+use crate::build::module::shape::{ALLOC, INITIALIZE, START, Shape, TABLE, TURN};
 use crate::cause::Cause;
 use crate::error::StartError;
 use crate::guest::agent::{Word, boot};
 use crate::host::door::Entered;
-use crate::host::env::GuestExit;
+use crate::host::env::{GuestExit, unwind};
 use crate::interrupt::gate::Gate;
-use crate::memory::GuestMemory;
+use crate::memory::{GuestMemory, faults};
 
 /// The offset of `tp_iternext` in a type: 28 words before it, of which CPython's stable interface
 /// has fixed the order since 3.8 (`struct _typeobject` in `Include/cpython/object.h`).
@@ -95,11 +98,15 @@ impl Entrance {
         &mut self,
         store: &mut Store,
         memory: &GuestMemory,
-        entered: Entered,
+        entered: Option<Entered>,
     ) -> Result<(), StartError> {
+        if let Self::Reactor { .. } = self {
+            return Ok(());
+        }
+        let silent = || StartError::Boot("the agent did not report itself".into());
+        let entered = entered.ok_or_else(silent)?;
         let slot = entered.class.checked_add(ITERNEXT);
-        let load =
-            |at| memory.with_word(at, |word| word.load(std::sync::atomic::Ordering::Relaxed));
+        let load = |at| memory.with_word(at, |word| word.load(Ordering::Relaxed));
         let function = slot.and_then(load).ok_or_else(unknown_layout)?;
         self.reenter(store, Some(Reentry { function, objects: entered.objects }))
     }
@@ -124,8 +131,8 @@ fn unknown_layout() -> StartError {
 pub(super) struct Guest<'a> {
     pub(super) store: &'a mut Store,
     pub(super) entry: &'a Entrance,
-    pub(super) gate: &'a std::sync::Arc<Gate>,
-    pub(super) memory: &'a std::sync::Arc<GuestMemory>,
+    pub(super) gate: &'a Arc<Gate>,
+    pub(super) memory: &'a Arc<GuestMemory>,
 }
 
 impl Guest<'_> {
@@ -134,25 +141,27 @@ impl Guest<'_> {
         match self.entry {
             Entrance::Reactor { .. } => self.run_source(word.source()),
             Entrance::Command { next: Some((reentry, next)), .. } => {
-                crate::memory::faults::put_back();
+                faults::put_back();
                 let object = reentry.objects[word as usize];
                 let result = self.gate.guest(|| next.call(self.store, object))?;
                 let result = result.map_err(TurnFailure::Trap)?;
                 // The result is `None`, which is immortal; no object stands for an exception.
                 Ok(i32::from(result == 0))
             }
-            Entrance::Command { next: None, .. } => Err(TurnFailure::NoRoom),
+            Entrance::Command { next: None, .. } => {
+                unreachable!("a command build has turns once its agent has reported itself")
+            }
         }
     }
 
     /// Starts Python and the agent.
     pub(super) fn boot(&mut self, instance: &Instance) -> Result<i32, TurnFailure> {
         let start = match self.entry {
-            Entrance::Reactor { .. } => crate::build::module::shape::INITIALIZE,
+            Entrance::Reactor { .. } => INITIALIZE,
             Entrance::Command { .. } => START,
         };
         let start = instance.exports.get_typed_function::<(), ()>(self.store, start);
-        let start = start.map_err(|error| TurnFailure::Trap(crate::host::env::unwind(error)))?;
+        let start = start.map_err(|error| TurnFailure::Trap(unwind(error)))?;
         let started = self.gate.guest(|| start.call(self.store))?;
         match self.entry {
             Entrance::Reactor { .. } => {
@@ -173,8 +182,10 @@ impl Guest<'_> {
 
     /// Hands `source` to a reactor's `turn` and returns its status.
     fn run_source(&mut self, source: &str) -> Result<i32, TurnFailure> {
-        let Entrance::Reactor { alloc, turn } = self.entry else { return Err(TurnFailure::NoRoom) };
-        crate::memory::faults::put_back();
+        let Entrance::Reactor { alloc, turn } = self.entry else {
+            unreachable!("only reactors take source")
+        };
+        faults::put_back();
         let length = u32::try_from(source.len()).expect("turns are short");
         let address =
             self.gate.guest(|| alloc.call(self.store, length))?.map_err(TurnFailure::Trap)?;

@@ -204,9 +204,7 @@ impl Interpreter {
         host.end(true);
         match (booted, asked.stop) {
             (Ok(Ok(0)), None) => {
-                if let Some(entered) = entered {
-                    self.entry.enter(&mut self.store, self.memory.shared(), entered)?;
-                }
+                self.entry.enter(&mut self.store, self.memory.shared(), entered)?;
                 let memory = self.memory.shared();
                 let offsets = self.engine.offsets(memory);
                 let thread = offsets.and_then(|offsets| offsets.thread(memory));
