@@ -373,11 +373,11 @@ fn raise(
     }
 }
 
-/// Returns how a program ends whose handler didn't return. The C library's handler of deadly signals
-/// aborts.
+/// Returns how a program ends whose handler of `signal` didn't return. The C library's handler of
+/// deadly signals aborts.
 fn ended_by(signal: u32, error: RuntimeError) -> RuntimeError {
-    match error.clone().to_trap() {
-        Some(TrapCode::UnreachableCodeReached) => unwind(GuestExit(signal::exit_code(signal))),
-        _ => error,
-    }
+    let aborted = GuestExit(signal::exit_code(signal::ABORT));
+    let has_aborted = matches!(error.clone().downcast(), Ok(exit) if exit == aborted)
+        || error.clone().to_trap() == Some(TrapCode::UnreachableCodeReached);
+    if has_aborted { unwind(GuestExit(signal::exit_code(signal))) } else { error }
 }

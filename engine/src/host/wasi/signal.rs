@@ -14,6 +14,8 @@ const OWN_GROUP: u32 = 0;
 /// Everybody that the sender may signal, `-1`.
 const EVERYBODY: u32 = u32::MAX;
 
+/// The signal that `abort` raises.
+pub(crate) const ABORT: u32 = 6;
 const KILL: u32 = 9;
 const CHILD: u32 = 17;
 const CONTINUE: u32 = 18;

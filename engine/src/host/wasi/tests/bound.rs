@@ -259,6 +259,10 @@ fn a_deadly_signal_ends_the_program_with_its_number() {
     ] {
         assert_eq!(exit_code(run(&raising(6, handler))), Some(134), "{handler}");
     }
+    // It aborts, which raises another signal.
+    let handler = r#"(func (export "__wasm_signal") (param i32)
+        (drop (call $raise (i32.const 1) (i32.const 6))))"#;
+    assert_eq!(exit_code(run(&raising(15, handler))), Some(143));
     assert_eq!(run(&raising(17, "")).unwrap(), 0);
 }
 
