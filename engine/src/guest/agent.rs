@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 pub(crate) use self::boot::Word;
 pub(crate) use self::wire::Frame;
-use self::wire::{ListedForm, ReplyParts};
+use self::wire::{HEADER_BYTES, ListedForm, ReplyParts};
 use crate::build::spec::ImageSpec;
 use crate::limits::{LimitKind, Limits};
 use crate::places::SITE;
@@ -172,9 +172,6 @@ fn structure_cap(limits: &Limits) -> usize {
 pub(crate) fn display_cap(display_bytes: usize) -> usize {
     display_bytes.saturating_add(HEADER_BYTES)
 }
-
-/// Room for a header's content other than the limited texts.
-const HEADER_BYTES: usize = 64 << 10;
 
 /// The most bytes that the agent adds to a text that it cuts.
 const CUT_BYTES: usize = 64;

@@ -102,13 +102,13 @@ impl Engine {
         let source = module::Source { hash: build.wasm_sha256(), read: &read, pinned };
         // Both read and hash hundreds of megabytes, so they run in parallel.
         let (module, library) = std::thread::scope(|scope| {
-            let library = scope.spawn(|| Library::load(&build));
+            let library = scope.spawn(|| build.library());
             let module = module::load_or_compile(&engine, &cache, &source, progress);
             (module, library.join().expect("loading the library doesn't panic"))
         });
         let module = module?;
         let library = match library {
-            Err(error) if damaged(&error) => repair().and_then(|()| Library::load(&build))?,
+            Err(error) if damaged(&error) => repair().and_then(|()| build.library())?,
             result => result?,
         };
         let library = Arc::new(library);

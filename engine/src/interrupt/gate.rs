@@ -457,6 +457,19 @@ mod tests {
     }
 
     #[test]
+    fn an_interrupt_that_nobody_could_raise_leaves_a_sleep_alone() {
+        let gate = Arc::new(Gate::new());
+        let run = gate.begin();
+        gate.begin_program();
+        let handle = InterruptHandle::new(Arc::clone(&gate));
+        assert!(handle.interrupt(run, StopReason::WallTime));
+        assert_eq!(gate.wait(Some(Duration::from_millis(1)), || false), Woken::TimeOver);
+        assert!(handle.stop(run, StopReason::WallTime));
+        assert_eq!(gate.wait(None, || false), Woken::Asked);
+        gate.end();
+    }
+
+    #[test]
     fn a_wait_ends_when_its_condition_holds() {
         use std::sync::atomic::{AtomicBool, Ordering};
         let gate = gate();

@@ -141,6 +141,19 @@ impl Raiser {
         Self { offsets, exception }
     }
 
+    /// Returns a raiser that finds no interpreter.
+    #[cfg(test)]
+    pub(crate) fn unreachable() -> Self {
+        let offsets = Offsets {
+            interpreters_head: u32::MAX,
+            threads_head: 0,
+            interp: 0,
+            eval_breaker: 0,
+            async_exception: 0,
+        };
+        Self { offsets, exception: 0 }
+    }
+
     /// Tells the interpreter to raise the exception. Returns whether that succeeded.
     pub(crate) fn raise(&self, memory: &GuestMemory) -> bool {
         let Some(thread) = self.thread(memory) else { return false };

@@ -71,6 +71,9 @@ impl Frame {
     }
 }
 
+/// Room for a header's content other than the limited texts.
+pub(super) const HEADER_BYTES: usize = 64 << 10;
+
 /// The parts of a reply.
 #[derive(Debug)]
 pub(crate) struct ReplyParts<'a> {
@@ -162,8 +165,7 @@ pub(crate) fn parse_display(bytes: &[u8]) -> Result<MimeBundle, String> {
     struct Header {
         bundle: Vec<ListedForm>,
     }
-    let ReplyParts { header, buffers } =
-        split_reply(bytes, super::HEADER_BYTES, super::HEADER_BYTES)?;
+    let ReplyParts { header, buffers } = split_reply(bytes, HEADER_BYTES, HEADER_BYTES)?;
     let Header { bundle } =
         serde_json::from_value(Json::Object(header)).map_err(|error| error.to_string())?;
     if bundle.is_empty() || bundle.len() != buffers.len() {

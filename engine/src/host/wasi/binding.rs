@@ -377,7 +377,7 @@ fn raise(
 /// deadly signals aborts.
 fn ended_by(signal: u32, error: RuntimeError) -> RuntimeError {
     let aborted = GuestExit(signal::exit_code(signal::ABORT));
-    let has_aborted = matches!(error.clone().downcast::<GuestExit>(), Ok(exit) if exit == aborted)
+    let has_aborted = error.downcast_ref() == Some(&aborted)
         || error.clone().to_trap() == Some(TrapCode::UnreachableCodeReached);
     if has_aborted { unwind(GuestExit(signal::exit_code(signal))) } else { error }
 }

@@ -7,13 +7,14 @@ use parking_lot::Mutex;
 use super::bytes::GuestBytes;
 use super::descriptors::Open;
 use super::{HostState, RunStreams, Wasi};
-use crate::build::library::Library;
+use crate::build::library::{Library, LibraryFile};
 use crate::errno::Errno;
 use crate::files::quota::FileQuota;
 use crate::host::layout::Layout;
 use crate::interpreter::image::saved::SavedHost;
 use crate::limits::{LimitKind, Limits};
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
+use crate::places::ARCHIVE_PATH;
 use crate::run::program::Deterministic;
 use crate::run::transcript::Transcript;
 
@@ -31,7 +32,11 @@ const READ_WRITE: u64 = 1 << 1 | 1 << 6;
 const CREATE: u32 = 1;
 
 fn layout() -> Layout {
-    Layout::new(&Library::default())
+    let file = |path: &str| LibraryFile {
+        path: path.to_owned(),
+        contents: ::bytes::Bytes::from_static(b"contents"),
+    };
+    Layout::new(&Library { files: vec![file(ARCHIVE_PATH)], matplotlib_data: vec![file("a.ttf")] })
 }
 
 /// A guest, its memory, and short names for what a C library does.
