@@ -72,7 +72,6 @@ impl Engine {
                 ("images, resets, sessions and forks", images),
                 ("interrupts that keep a session", interrupts),
                 ("threads", Some(threads)),
-                ("deterministic runs, mounts, host functions", None),
             ],
         })
     }

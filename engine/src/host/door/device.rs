@@ -11,8 +11,8 @@ use wasmer::{Function, FunctionEnv, FunctionEnvMut, RuntimeError, Store};
 use super::binding::answer;
 use crate::errno::Errno;
 use crate::guest::agent::boot::DOOR_POSITION;
-use crate::host::env::{GuestEnv, unwind};
-use crate::host::wasi::binding::serve as serve_wasi;
+use crate::host::env::GuestEnv;
+use crate::host::wasi::binding::{answer as errno, serve as serve_wasi};
 use crate::host::wasi::bytes::GuestBytes;
 
 const SEEK_CURRENT: u32 = 1;
@@ -109,9 +109,5 @@ fn serve(
         let Some(memory) = &env.memory else { return Err(Errno::Fault) };
         work(env, GuestBytes(memory))
     });
-    match served {
-        Ok(Ok(())) => Ok(0),
-        Ok(Err(errno)) => Ok(errno.code()),
-        Err(stopped) => Err(unwind(stopped)),
-    }
+    errno(served)
 }

@@ -213,7 +213,9 @@ pub(in crate::host) fn serve(
     answer(served)
 }
 
-fn answer(served: Result<Result<(), Errno>, Stopped>) -> Result<i32, RuntimeError> {
+pub(in crate::host) fn answer(
+    served: Result<Result<(), Errno>, Stopped>,
+) -> Result<i32, RuntimeError> {
     match served {
         Ok(Ok(())) => Ok(SUCCESS),
         Ok(Err(errno)) => Ok(errno.code()),
