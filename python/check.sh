@@ -7,9 +7,9 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 folder="$(mktemp -d)"
-# What maturin packs into the wheel of the binary beside it.
-data=runtime/hatchery_sandbox_runtime.data
-trap 'rm -rf "$folder" "$data"' EXIT
+# Where the wheel of the binary has the compiled Python.
+shared=runtime/data/data/share/hatchery
+trap 'rm -rf "$folder" "$shared"/python.module*' EXIT
 wheels="${1:-$folder/wheels}"
 tools="$HOME/.cache/hatchery/python-tools"
 
@@ -23,8 +23,6 @@ if [ "$(cat "$tools/versions" 2>/dev/null)" != "$versions" ]; then
     echo "$versions" > "$tools/versions"
 fi
 binary="${HATCHERY_BINARY:-${CARGO_TARGET_DIR:-../target}/release/hatchery}"
-shared="$data/data/share/hatchery"
-mkdir -p "$shared"
 "$binary" --quiet python precompile "$shared/python.module"
 (cd "$shared" && sha256sum python.module > python.module.sha256)
 for package in . runtime; do
@@ -32,9 +30,12 @@ for package in . runtime; do
     for licence in LICENSE-APACHE LICENSE-MIT; do
         cmp "../$licence" "$package/$licence"
     done
-    "$tools/bin/python" -m build --wheel --no-isolation --outdir "$wheels" "$package" > "$folder/log" ||
-        { cat "$folder/log"; exit 1; }
 done
+wheels="$(mkdir -p "$wheels" && cd "$wheels" && pwd)"
+{
+    "$tools/bin/python" -m build --wheel --no-isolation --outdir "$wheels" .
+    (cd runtime && "$tools/bin/maturin" build --release --out "$wheels")
+} > "$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
 
 python3 -m venv "$folder/venv"
 pip="$folder/venv/bin/pip --quiet --disable-pip-version-check"
