@@ -13,8 +13,8 @@ use bytesize::ByteSize;
 
 use crate::cause::Cause;
 use crate::places::{
-    CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_VERSION,
-    PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT,
+    CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_WHEEL_VARIABLE,
+    WHEEL_REQUIREMENT,
 };
 
 /// The engine can't be loaded: the build, the module or the cache is unavailable.
@@ -290,15 +290,14 @@ pub enum PackageError {
         reason: String,
     },
     /// It requires other versions of Python.
-    #[error(
-        "`{}` wants Python {wants}, and the build's is {}.{}", path.display(),
-        PYTHON_VERSION[0], PYTHON_VERSION[1]
-    )]
+    #[error("`{}` wants Python {wants}, and the build's is {has}", path.display())]
     Python {
         /// The wheel or folder.
         path: PathBuf,
         /// The versions that it requires, as it states them.
         wants: String,
+        /// The version of the build.
+        has: String,
     },
     /// The package, or all packages together, are too large.
     #[error("{what} can't go into an image: {detail}")]
@@ -449,6 +448,19 @@ pub enum SessionError {
     Damaged {
         /// What is wrong with it.
         detail: &'static str,
+    },
+    /// The session belongs to another Python build.
+    #[error(
+        "`{}` was saved on the Python build {build}, and this is {here}: revive it where that build \
+         is, which `--python` names", path.display()
+    )]
+    OtherBuild {
+        /// The file.
+        path: PathBuf,
+        /// The build on which it was saved.
+        build: String,
+        /// The build that is here.
+        here: String,
     },
     /// The session belongs to another image.
     #[error(

@@ -4,7 +4,7 @@
 //! Layout of a saved session, numbers little-endian; `docs/image-format.md` has the same table:
 //!
 //! ```text
-//!  0   8  magic `HTCHSES2`
+//!  0   8  magic `HTCHSES3`
 //!  8  32  BLAKE3 of all that follows
 //! 40   …  the session, in postcard's format
 //! ```
@@ -28,12 +28,12 @@ use crate::files::workspace::Workspace;
 use crate::host::wasi::HostState;
 use crate::host::wasi::clock::Clock;
 use crate::interpreter::image::saved::SavedHost;
-use crate::interpreter::image::{GeneratorState, Image};
+use crate::interpreter::image::{GeneratorState, Image, ImageInfo};
 use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::memory::snapshot::Snapshot;
 use crate::run::program::Deterministic;
 
-const MAGIC: [u8; 8] = *b"HTCHSES2";
+const MAGIC: [u8; 8] = *b"HTCHSES3";
 
 /// The state of an interpreter between two runs: what it holds beyond its image. Immutable and
 /// shared: a clone is a reference.
@@ -221,6 +221,7 @@ impl SessionState {
         let mut bytes = postcard::to_stdvec(&Saved {
             image: info.key.clone(),
             preload: info.preload.clone(),
+            build: info.build.clone(),
             len: memory.len as u64,
             pages: pages.iter().map(|page| (page.page, page.blocks)).collect(),
             bytes: pages.iter().flat_map(|page| page.bytes.iter().copied()).collect(),
@@ -247,8 +248,9 @@ impl SessionState {
         let saved: Saved =
             postcard::from_bytes(body).map_err(|_| Unread::Bad("its fields can't be read"))?;
         if saved.image != image.info().key {
-            let Saved { image: saved, preload, .. } = saved;
-            return Err(Unread::OtherImage { saved, here: image.info().key.clone(), preload });
+            let Saved { image: saved, preload, build, .. } = saved;
+            let here = Box::new(image.info().clone());
+            return Err(Unread::OtherImage { saved, here, preload, build });
         }
         let memory = saved.memory(image).ok_or(Unread::Bad("its memory is invalid"))?;
         let Saved { globals, host, life, .. } = saved;
@@ -300,7 +302,7 @@ pub struct PackedRest {
 /// Why bytes aren't a session.
 enum Unread {
     Bad(&'static str),
-    OtherImage { saved: String, here: String, preload: Vec<String> },
+    OtherImage { saved: String, here: Box<ImageInfo>, preload: Vec<String>, build: String },
 }
 
 impl Unread {
@@ -308,8 +310,11 @@ impl Unread {
         let path = path.to_owned();
         match self {
             Self::Bad(detail) => SessionError::NotASession { path, detail },
-            Self::OtherImage { saved, here, preload } => {
-                SessionError::OtherImage { path, saved, here, preload }
+            Self::OtherImage { here, build, .. } if build != here.build => {
+                SessionError::OtherBuild { path, build, here: here.build }
+            }
+            Self::OtherImage { saved, here, preload, .. } => {
+                SessionError::OtherImage { path, saved, here: here.key, preload }
             }
         }
     }
@@ -319,6 +324,8 @@ impl Unread {
 struct Saved {
     image: String,
     preload: Vec<String>,
+    /// The name of its build, for error messages.
+    build: String,
     len: u64,
     /// The number of each page that differs from the image, and a bit for each block that does.
     pages: Vec<(u32, u64)>,

@@ -7,7 +7,7 @@ use std::io::{Cursor, Write};
 use std::path::Path;
 
 use engine::{
-    CacheDir, ImageSpec, Package, PackageError, PackageOrigin, SessionState, Silent, Verdict,
+    CacheDir, ImageSpec, Package, PackageError, PackageOrigin, PythonTarget, SessionState, Silent, Verdict,
 };
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -50,7 +50,7 @@ fn packages(folder: &Path) -> Vec<Package> {
     fs::create_dir(&helpers).unwrap();
     fs::write(helpers.join("__init__.py"), "").unwrap();
     fs::write(helpers.join("part.py"), "x = 42\n").unwrap();
-    [wheel_path, helpers].map(|path| Package::open(&path).unwrap()).to_vec()
+    [wheel_path, helpers].map(|path| Package::open(&path, &PythonTarget::default()).unwrap()).to_vec()
 }
 
 const LOOK: &str = r"
@@ -154,7 +154,7 @@ fn requirements_are_fetched_by_name_and_hash_and_then_come_from_the_cache() {
     fs::create_dir(&wheels).unwrap();
     fs::write(wheels.join(WHEEL), wheel()).unwrap();
     let path = folder.path().join("requirements.txt");
-    let load = || Package::from_requirements(&cache, &path, &Silent);
+    let load = || Package::from_requirements(&cache, &path, &PythonTarget::default(), &Silent);
     let write = |hash: &str| {
         let links = wheels.display();
         let text =

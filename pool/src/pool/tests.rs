@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::event::PoolEvent;
-use crate::ids::{JobId, SessionId, WorkerId};
+use crate::ids::{BuildId, JobId, SessionId, WorkerId};
 use crate::interpreter::fake::{FakeSource, Gate, Step};
 use crate::session::{Away, SessionPlace};
 use crate::status::WorkerActivity;
@@ -163,6 +163,7 @@ fn task(job: u64, source: &str, session: Option<&Arc<SessionCell>>) -> Task {
         due_in: None,
         transcript: Arc::<Transcript>::default(),
         stop: StopHandle::default(),
+        build: BuildId::default(),
         session: session.cloned(),
         span: tracing::Span::none(),
     }
