@@ -17,6 +17,10 @@ use crate::places::{
     WHEEL_REQUIREMENT,
 };
 
+pub use session::SessionError;
+
+mod session;
+
 /// The engine can't be loaded: the build, the module or the cache is unavailable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -412,75 +416,6 @@ pub enum ImageError {
 fn and_said(said: &str) -> String {
     let said = said.trim();
     if said.is_empty() { String::new() } else { format!("\n(standard error: {said})") }
-}
-
-/// A session can't be parked, attached, saved or revived.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SessionError {
-    /// The interpreter wasn't started from an image, or the state of its host can't be captured.
-    #[error("this interpreter can't be parked: only those on an image can")]
-    NotParkable,
-    /// The system refuses memory.
-    #[error("the system refused to copy the session's memory")]
-    Memory(#[source] io::Error),
-    /// The file can't be read or written.
-    #[error("can't {action} `{}`", path.display())]
-    File {
-        /// The attempted action, as a verb.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        #[source]
-        cause: io::Error,
-    },
-    /// The file holds no session, or is damaged.
-    #[error("`{}` is no saved session, or is damaged: {detail}", path.display())]
-    NotASession {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        detail: &'static str,
-    },
-    /// The packed session is damaged.
-    #[error("the packed session is damaged: {detail}")]
-    Damaged {
-        /// What is wrong with it.
-        detail: &'static str,
-    },
-    /// The session belongs to another Python build.
-    #[error(
-        "`{}` was saved on the Python build {build}, and this is {here}: revive it where that build \
-         is, which `--python` names", path.display()
-    )]
-    OtherBuild {
-        /// The file.
-        path: PathBuf,
-        /// The build on which it was saved.
-        build: String,
-        /// The build that is here.
-        here: String,
-    },
-    /// The session belongs to another image.
-    #[error(
-        "`{}` was saved on image {saved} and this is {here}: revive it with the same \
-         Hatchery, packages, preloads and setup (preloads there: {})", path.display(), or_none(preload)
-    )]
-    OtherImage {
-        /// The file.
-        path: PathBuf,
-        /// The key of the image that it began from.
-        saved: String,
-        /// The key of this image.
-        here: String,
-        /// The modules that the session's image had imported.
-        preload: Vec<String>,
-    },
-}
-
-fn or_none(names: &[String]) -> String {
-    if names.is_empty() { "none".to_owned() } else { names.join(",") }
 }
 
 /// An interpreter can't be started from a loaded module.

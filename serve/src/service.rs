@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery::files::Workspace;
-use hatchery::{Checkpoint, Error, Hatchery, Job, Session, Ticket};
+use hatchery::{Checkpoint, DEFAULT_PYTHON, Error, Hatchery, Job, Session, Ticket};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use wire::{Problem, ProblemKind};
@@ -112,16 +112,24 @@ impl Service {
         submitted.map_err(|error| error.problem())
     }
 
-    /// Opens a session under a new name.
+    /// Opens a session under a new name, on this Python build; `None` is the default one.
     ///
     /// # Errors
-    /// The caller has a session of this name, the name is invalid, or the pool refuses.
-    pub async fn open(&self, caller: &Caller, name: &str) -> Result<(), Problem> {
+    /// The caller has a session of this name, the name is invalid, the pool has no such build, or it
+    /// refuses.
+    pub async fn open(
+        &self,
+        caller: &Caller,
+        name: &str,
+        python: Option<&str>,
+    ) -> Result<(), Problem> {
         let own = caller.session_name(name)?;
         if self.kept.lock().sessions.contains_key(&own) {
             return Err(exists(name));
         }
-        let session = self.pool.session(&own).await.map_err(|error| error.problem())?;
+        let python = python.unwrap_or(DEFAULT_PYTHON);
+        let opened = self.pool.session_on(&own, python).await;
+        let session = opened.map_err(|error| error.problem())?;
         // Two callers of the same name have the same session.
         self.kept.lock().sessions.insert(own, session);
         Ok(())

@@ -92,7 +92,7 @@ impl Call<'_> {
         let Backend { service, .. } = self.backend;
         if name == NEW {
             let name = random_name()?;
-            service.open(self.caller, &name).await?;
+            service.open(self.caller, &name, None).await?;
             return Ok(InSession { name, is_new: true });
         }
         match service.session(self.caller, &name) {
@@ -101,7 +101,7 @@ impl Call<'_> {
                 return Err(self.explained(problem, Some(&name)));
             }
             Err(problem) if problem.reason.as_deref() == Some("no_session") => {
-                match service.open(self.caller, &name).await {
+                match service.open(self.caller, &name, None).await {
                     // Another call has opened it meanwhile.
                     Err(problem) if problem.reason.as_deref() == Some("session_exists") => {}
                     opened => opened?,
