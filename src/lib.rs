@@ -181,13 +181,13 @@ pub mod decision {
 /// assert_eq!(cause.path, "../data.csv");
 /// ```
 pub mod error {
+    pub use crate::pythons::InvalidPython;
     #[doc(inline)]
     pub use engine::{
         CacheError, Cause, EngineError, ImageError, InvalidFunction, InvalidMount,
         InvalidMountPath, InvalidPath, InvalidProgram, InvalidValue, ModuleError, PackageError,
         PythonError, SessionError, StartError, chain,
     };
-    pub use crate::pythons::InvalidPython;
     #[doc(inline)]
     pub use scheduler::{ConfigError, SchedulerStartError};
 }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use engine::{Engine, Image, ImageInfo};
+use engine::{Engine, Image, ImageInfo, PackageInfo};
 use pool::{BuildId, Builds, DEFAULT_PYTHON, InterpreterSource};
+
+use crate::failure::Error;
 
 /// The longest name of a build, in bytes.
 const MOST_NAME_BYTES: usize = 64;
@@ -157,6 +159,19 @@ impl Pythons {
     /// Describes the image of a build.
     pub(crate) fn image_info(&self, build: BuildId) -> Option<&ImageInfo> {
         self.image(build).map(Image::info)
+    }
+
+    /// Returns the packages of the image, and those of the build.
+    pub(crate) fn packages(&self, build: BuildId) -> Result<Vec<PackageInfo>, Error> {
+        Ok(match self.loaded.get(usize::from(build.0)) {
+            None => Vec::new(),
+            Some(Python::Engine(engine)) => engine.packages()?,
+            Some(Python::Image(image)) => {
+                let mut packages = image.info().packages.clone();
+                packages.extend(image.engine().packages()?);
+                packages
+            }
+        })
     }
 
     /// Returns the images of all builds, in order; none if the host has no images.

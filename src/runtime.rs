@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Image, ImageInfo, Limits, Outcome, SessionError};
+use engine::{Image, ImageInfo, Limits, Outcome, PackageInfo, SessionError};
 use pool::{BuildId, JobId, SessionId, WorkerId};
 use scheduler::{Decisions, Explanation, JobRequest, Scheduler, SchedulerStatus, Ticket};
 
@@ -133,6 +133,25 @@ impl Hatchery {
     /// The pool has no build of this name.
     pub fn image_of(&self, python: &str) -> Result<Option<&ImageInfo>, Error> {
         Ok(self.pythons.image_info(self.pythons.find(python)?))
+    }
+
+    /// Returns what programs of a Python build can import beyond the standard library: the packages
+    /// of the image and those of the build. For a build that the user brings, the first call starts
+    /// an interpreter. Blocks the thread.
+    ///
+    /// ```no_run
+    /// # fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// for package in pool.packages(hatchery::DEFAULT_PYTHON)? {
+    ///     println!("{} {}", package.name, package.version.unwrap_or_default());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The pool has no build of this name, or it doesn't say what it has.
+    pub fn packages(&self, python: &str) -> Result<Vec<PackageInfo>, Error> {
+        self.pythons.packages(self.pythons.find(python)?)
     }
 
     /// Returns the pool's status: waiting and running jobs by tenant and priority, every worker and

@@ -57,12 +57,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(
-        hatchery: Hatchery,
-        name: &str,
-        session: SessionId,
-        build: BuildId,
-    ) -> Self {
+    pub(crate) fn new(hatchery: Hatchery, name: &str, session: SessionId, build: BuildId) -> Self {
         let lent = hatchery.functions().clone();
         Self { hatchery, name: name.to_owned(), session, build, own: Vec::new(), lent }
     }
@@ -226,7 +221,9 @@ impl Session {
     pub async fn restore(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
         if checkpoint.build() != self.build {
             let name = self.hatchery.builds().name(checkpoint.build()).to_owned();
-            return Err(InvalidPython::OfCheckpoint { name, session: self.python().to_owned() }.into());
+            return Err(
+                InvalidPython::OfCheckpoint { name, session: self.python().to_owned() }.into()
+            );
         }
         let state = checkpoint.state().as_ref().map(Parked::fork);
         Ok(self.hatchery.scheduler().replace(self.session, state).await?)

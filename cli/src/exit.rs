@@ -85,7 +85,9 @@ fn is_bad_input(error: &anyhow::Error) -> bool {
         Some(hatchery::Error::Image(Prepare { .. } | ModuleName { .. } | NoSuchImage { .. })) => {
             true
         }
-        Some(hatchery::Error::Session(NotASession { .. } | OtherBuild { .. } | OtherImage { .. })) => true,
+        Some(hatchery::Error::Session(
+            NotASession { .. } | OtherBuild { .. } | OtherImage { .. },
+        )) => true,
         Some(error) => error.kind() == ProblemKind::Usage,
         None => false,
     }

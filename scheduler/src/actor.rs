@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use engine::{Cause, Outcome, chain};
 use pool::{
-    Builds, GoneReason, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionCell,
-    SessionId, WorkerId,
+    Builds, GoneReason, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionCell, SessionId, WorkerId,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::runtime::Handle;

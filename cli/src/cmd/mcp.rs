@@ -1,9 +1,7 @@
 //! `hatchery mcp`: serves a pool to an agent over standard input and output.
 
-use hatchery::config::EngineConfig;
-use hatchery::progress::Silent;
 use hatchery::python::PackageInfo;
-use hatchery::{Builder, Hatchery};
+use hatchery::{Builder, DEFAULT_PYTHON, Hatchery};
 use serve::Service;
 use serve::mcp::Stdio;
 use tokio::sync::oneshot;
@@ -68,10 +66,7 @@ async fn start(builder: Builder) -> anyhow::Result<(Hatchery, Vec<PackageInfo>)>
 
 /// Lists what programs of the pool can import.
 pub(crate) async fn packages(pool: &Hatchery) -> anyhow::Result<Vec<PackageInfo>> {
-    let mut packages = pool.image().map_or_else(Vec::new, |image| image.packages.clone());
-    let own = tokio::task::spawn_blocking(|| {
-        hatchery::python::packages(&EngineConfig::from_env(), &Silent)
-    });
-    packages.extend(own.await??);
-    Ok(packages)
+    let pool = pool.clone();
+    let packages = tokio::task::spawn_blocking(move || pool.packages(DEFAULT_PYTHON));
+    Ok(packages.await??)
 }

@@ -29,7 +29,7 @@ use crate::files::workspace::Workspace;
 use crate::host::wasi::HostState;
 use crate::host::wasi::clock::Clock;
 use crate::interpreter::image::saved::SavedHost;
-use crate::interpreter::image::{GeneratorState, Image, ImageInfo};
+use crate::interpreter::image::{GeneratorState, Image};
 use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::memory::snapshot::Snapshot;
 use crate::run::program::Deterministic;

@@ -7,7 +7,8 @@ use std::io::{Cursor, Write};
 use std::path::Path;
 
 use engine::{
-    CacheDir, ImageSpec, Package, PackageError, PackageOrigin, PythonTarget, SessionState, Silent, Verdict,
+    CacheDir, ImageSpec, Package, PackageError, PackageOrigin, PythonTarget, SessionState, Silent,
+    Verdict,
 };
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -50,7 +51,9 @@ fn packages(folder: &Path) -> Vec<Package> {
     fs::create_dir(&helpers).unwrap();
     fs::write(helpers.join("__init__.py"), "").unwrap();
     fs::write(helpers.join("part.py"), "x = 42\n").unwrap();
-    [wheel_path, helpers].map(|path| Package::open(&path, &PythonTarget::default()).unwrap()).to_vec()
+    [wheel_path, helpers]
+        .map(|path| Package::open(&path, &PythonTarget::default()).unwrap())
+        .to_vec()
 }
 
 const LOOK: &str = r"

@@ -35,11 +35,7 @@ pub(super) struct Stowing {
 }
 
 impl Stowing {
-    pub(super) fn new(
-        builds: Builds,
-        owner: Arc<dyn PoolOwner>,
-        spill: Spill,
-    ) -> Self {
+    pub(super) fn new(builds: Builds, owner: Arc<dyn PoolOwner>, spill: Spill) -> Self {
         let (spill, waiting) = (Arc::new(spill), VecDeque::new());
         let (discarded, is_discarding) = (Vec::new(), false);
         Self { builds, owner, spill, under_way: 0, discarded, is_discarding, waiting }

@@ -260,7 +260,9 @@ impl<'a> Slot<'a> {
     /// Unpacks a stowed state. If that fails, the session has lost it.
     fn unpack(&self, session: &SessionCell, stowed: &Stowed) -> Result<Parked, Cause> {
         let packed = stowed.packed().map_err(Cause::new);
-        let unpacked = packed.and_then(|packed| self.desk.builds().source(session.build()).unpack(&packed).map_err(Cause::new));
+        let unpacked = packed.and_then(|packed| {
+            self.desk.builds().source(session.build()).unpack(&packed).map_err(Cause::new)
+        });
         unpacked.map_err(|error| {
             let reason = Cause::because("its state could not be unpacked", error);
             session.mark_damaged(self.worker(), &Rest::Stowed(stowed.clone()), reason.clone());

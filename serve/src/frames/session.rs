@@ -25,10 +25,8 @@ pub(super) async fn act(
     attached: Attached,
 ) {
     let (service, caller) = (client.service.clone(), client.caller.clone());
-    let is_quick = matches!(
-        action,
-        SessionAction::Open | SessionAction::OpenOn { .. } | SessionAction::Close
-    );
+    let is_quick =
+        matches!(action, SessionAction::Open | SessionAction::OpenOn { .. } | SessionAction::Close);
     let acting = perform(service, caller, session, action, attached);
     let outbox = client.outbox.clone();
     if is_quick {

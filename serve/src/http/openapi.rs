@@ -118,6 +118,7 @@ enum Takes {
     Job,
     Lines,
     Name,
+    Session,
     To,
     Seconds,
 }

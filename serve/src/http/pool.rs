@@ -52,7 +52,8 @@ pub(super) async fn status(State(door): Doorway, Extension(visitor): Who) -> Res
     let sessions = status.sessions.iter().filter_map(|session| {
         let name = session.name.strip_prefix(&prefix)?;
         let (queued, place) = (session.queue_depth, &session.place);
-        Some(json!({ "name": name, "queue_depth": queued, "place": place }))
+        let python = &session.python;
+        Some(json!({ "name": name, "python": python, "queue_depth": queued, "place": place }))
     });
     let own = json!({
         "version": status.version,

@@ -115,15 +115,18 @@ impl Wheels {
         let parent = self.folder.parent().unwrap_or(&self.folder);
         remove_unfinished(parent);
         let unfinished = UnfinishedFolder::new_in(parent)?;
-        let mut paths = pip::download(path, unfinished.path(), &self.pure_wheels()).map_err(
-            |failure| match failure {
-                PipFailure::NotStarted { program, cause } => PackageError::NoPip { program, cause },
-                PipFailure::Ended { status, detail } => {
-                    PackageError::Pip { path: path.to_owned(), status, detail }
+        let mut paths =
+            pip::download(path, unfinished.path(), &self.pure_wheels()).map_err(|failure| {
+                match failure {
+                    PipFailure::NotStarted { program, cause } => {
+                        PackageError::NoPip { program, cause }
+                    }
+                    PipFailure::Ended { status, detail } => {
+                        PackageError::Pip { path: path.to_owned(), status, detail }
+                    }
+                    PipFailure::Folder(error) => error.into(),
                 }
-                PipFailure::Folder(error) => error.into(),
-            },
-        )?;
+            })?;
         paths.sort_unstable();
         let mut wheels = Vec::with_capacity(paths.len());
         for wheel_path in paths {
