@@ -15,7 +15,7 @@ use scheduler::{Scheduler, SchedulerConfig, SessionsConfig, TenantConfig, Worker
 use crate::failure::Error;
 use crate::functions::{HostFunction, Lent};
 use crate::runtime::Hatchery;
-use loading::PackageSource;
+use loading::{PackageSource, Plan};
 
 mod loading;
 
@@ -456,7 +456,7 @@ impl Builder {
                 Some(CacheDir::open(self.engine.cache_dir.as_deref())?.root().to_owned());
         }
         let functions = Lent::by_pool(self.functions.clone())?;
-        let pythons = self.load().await?;
+        let pythons = self.plan().load().await?;
         let scheduler = Scheduler::start(scheduler, pool, pythons.builds().clone()).await?;
         Ok(Hatchery::new(scheduler, limits, functions, pythons))
     }
@@ -476,8 +476,13 @@ impl Builder {
     /// # Errors
     /// As [`Self::start`], or the host has no images.
     pub async fn load_image(self) -> Result<ImageInfo, Error> {
-        let pythons = Self { pythons: Vec::new(), ..self }.load().await?;
+        let pythons = Plan { pythons: Vec::new(), ..self.plan() }.load().await?;
         let image = pythons.image(BuildId::default()).ok_or(ImageError::Host)?;
         Ok(image.info().clone())
+    }
+
+    fn plan(self) -> Plan {
+        let Self { engine: config, image, packages, pythons, progress, .. } = self;
+        Plan { config, pythons, image, packages, progress }
     }
 }

@@ -19,7 +19,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context;
 use hatchery::python::PackageInfo;
-use hatchery::{Hatchery, Job, Outcome, Verdict};
+use hatchery::{DEFAULT_PYTHON, Hatchery, Job, Outcome, Verdict};
 use replace::folder_of;
 
 use crate::exit::UsageError;

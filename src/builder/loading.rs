@@ -9,7 +9,6 @@ use engine::{
     ProgressSink,
 };
 
-use super::Builder;
 use crate::failure::Error;
 use crate::pythons::{InvalidPython, Python, Pythons, check_name};
 
@@ -22,7 +21,19 @@ pub(super) enum PackageSource {
     Requirements(PathBuf),
 }
 
-impl Builder {
+/// What a pool's builds are loaded from.
+pub(super) struct Plan {
+    /// The default build.
+    pub(super) config: EngineConfig,
+    /// Builds beside it, by name.
+    pub(super) pythons: Vec<(String, PathBuf)>,
+    /// What goes into the image of each build, and the packages that do.
+    pub(super) image: ImageSpec,
+    pub(super) packages: Vec<PackageSource>,
+    pub(super) progress: Arc<dyn ProgressSink>,
+}
+
+impl Plan {
     /// Loads every build with its image.
     pub(super) async fn load(self) -> Result<Pythons, Error> {
         let mut names = BTreeSet::new();
@@ -32,7 +43,7 @@ impl Builder {
                 return Err(InvalidPython::Twice { name: name.clone() }.into());
             }
         }
-        let Self { engine: config, image, packages, pythons, progress, .. } = self;
+        let Self { config, pythons, image, packages, progress } = self;
         let loading = tokio::task::spawn_blocking(move || -> Result<_, Error> {
             let mut loaded = Pythons::new(load(&config, &image, &packages, &progress)?);
             for (name, path) in pythons {

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use hatchery::config::EngineConfig;
@@ -12,8 +12,9 @@ use hatchery::error::{InvalidPython, SessionError, chain};
 use hatchery::progress::{ProgressSink, Silent};
 use hatchery::{
     Builder, Error, Hatchery, HostError, HostFunction, Job, Refusal, Session, SessionsConfig,
+    Verdict,
 };
-use parking_lot::Mutex;
+
 use serde_json::{Value, json};
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
@@ -45,8 +46,13 @@ async fn run(pool: &Hatchery, job: Job) -> Value {
     value(&pool.run(job).await.unwrap())
 }
 
+/// Runs a job of a session, which must succeed, and returns the value of its last expression.
 async fn ask(session: &Session, source: &str) -> Value {
-    value(&session.run(Job::code(source)).await.unwrap())
+    let outcome = session.run(Job::code(source)).await.unwrap();
+    match outcome.verdict {
+        Verdict::Completed { value, .. } => value.unwrap_or_default(),
+        verdict => panic!("{source}\n{verdict:?}"),
+    }
 }
 
 fn invalid(error: Error) -> InvalidPython {
@@ -329,7 +335,7 @@ fn gate() -> Gate {
     let (opens, opened) = channel();
     let ends = Arc::new(Mutex::new(Some((enters, opened))));
     let function = HostFunction::future("wait", move |()| {
-        let ends: Option<(Sender<()>, Receiver<()>)> = ends.lock().take();
+        let ends: Option<(Sender<()>, Receiver<()>)> = ends.lock().unwrap().take();
         async move {
             let (enters, opened) = ends.unwrap();
             let _ = enters.send(());

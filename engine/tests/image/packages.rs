@@ -65,7 +65,7 @@ from helpers.part import x
 
 const CHANGE: &str = r"
 import os
-site, said = '/usr/local/lib/hatchery/site-packages', []
+site, said = '/hatchery-packages', []
 for change in (
     lambda: open(site + '/new.py', 'w'),
     lambda: open(site + '/greeting/__init__.py', 'a'),
@@ -94,7 +94,7 @@ fn packages_can_be_imported_in_the_image_in_jobs_and_in_sessions_that_come_back(
     assert_eq!(info.packages[0].origin, PackageOrigin::Wheel(WHEEL.to_owned()));
     assert_eq!(info.warnings, ["greeting 1.2 needs `absent`, which is not there"]);
 
-    let site = "/usr/local/lib/hatchery/site-packages";
+    let site = "/hatchery-packages";
     let seen = json!(["hello", 42, "1.2", format!("{site}/greeting/__init__.py"), site]);
     let mut slot = own.image.start().unwrap();
     assert_eq!(value(&mut slot, "import sys; 'greeting' in sys.modules"), json!(true));
