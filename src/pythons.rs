@@ -16,7 +16,7 @@ const MOST_NAME_BYTES: usize = 64;
 pub enum InvalidPython {
     /// The pool has no build of this name.
     #[error(
-        "this pool has no Python build `{name}`: it has `{}`, and `--python NAME=FILE` adds one",
+        "this pool has no Python build `{name}`: it has `{}` (`--python NAME=FILE` adds others)",
         known.join("`, `")
     )]
     Unknown {
