@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hatchery::error::Cause;
 use hatchery::files::Workspace;
+use hatchery::python::PackageInfo;
 use hatchery::{Checkpoint, DEFAULT_PYTHON, Error, Hatchery, Job, Session, Ticket};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -93,6 +95,17 @@ impl Service {
     pub async fn ended(&self) {
         let mut is_ended = self.is_ended.subscribe();
         is_ended.wait_for(|is_ended| *is_ended).await.expect("the sender is in `self`");
+    }
+
+    /// Returns what programs of this Python build can import beyond the standard library.
+    ///
+    /// # Errors
+    /// The pool has no such build, or it doesn't say what it has.
+    pub async fn packages(&self, python: String) -> Result<Vec<PackageInfo>, Problem> {
+        let pool = self.pool.clone();
+        let listing = tokio::task::spawn_blocking(move || pool.packages(&python));
+        let listed = listing.await.unwrap_or_else(|died| Err(Error::Load(Cause::new(died))));
+        listed.map_err(|error| error.problem())
     }
 
     /// Submits a job, to a session of the caller or to a fresh interpreter.

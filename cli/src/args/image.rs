@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use hatchery::Builder;
 use hatchery::config::EngineConfig;
+use hatchery::{Builder, DEFAULT_PYTHON};
 
 use super::python::{self, PythonArgument};
 
@@ -91,8 +91,8 @@ pub(crate) struct PackagesArguments {
 #[command(next_help_heading = "Image")]
 pub(crate) struct ImageArguments {
     /// The Python build: a WebAssembly file with its library beside it, their folder, or a wheel
-    /// with one. Default: `$HATCHERY_PYTHON`, else the build that Hatchery fetches. For `batch` and
-    /// `serve` it can be repeated, with names by which jobs ask for further builds.
+    /// with one. Default: `$HATCHERY_PYTHON`, else the build that Hatchery fetches. For `batch`,
+    /// `serve` and `mcp` it can be repeated, with names by which jobs ask for further builds.
     #[arg(long, value_name = "[NAME=]FILE|DIR", value_parser = PythonArgument::parse)]
     pub(crate) python: Vec<PythonArgument>,
 
@@ -137,6 +137,12 @@ impl ImageArguments {
     /// Makes interpreters of every build start from this image. Reads the setup file.
     pub(crate) fn apply_to_all(&self, builder: Builder) -> anyhow::Result<Builder> {
         self.add(python::give(&self.python, builder)?)
+    }
+
+    /// Returns the names of the builds of a pool, that of the default one first.
+    pub(crate) fn python_names(&self) -> Vec<String> {
+        let named = self.python.iter().filter_map(|python| python.name.clone());
+        [DEFAULT_PYTHON.to_owned()].into_iter().chain(named).collect()
     }
 
     fn add(&self, builder: Builder) -> anyhow::Result<Builder> {

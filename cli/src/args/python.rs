@@ -53,7 +53,7 @@ pub(crate) fn give(pythons: &[PythonArgument], builder: Builder) -> anyhow::Resu
 pub(crate) fn only(pythons: &[PythonArgument]) -> anyhow::Result<Option<&PathBuf>> {
     if let Some(name) = pythons.iter().find_map(|python| python.name.as_ref()) {
         return Err(UsageError(format!(
-            "`--python {name}=…` is for commands whose jobs name their build, `batch` and `serve`: \
+            "`--python {name}=…` is for commands whose jobs name their build, `batch`, `serve` and `mcp`: \
              this one runs one build, `--python FILE`"
         ))
         .into());

@@ -12,7 +12,7 @@ use crate::{progress, signals};
 
 pub(crate) async fn run(arguments: McpArguments) -> anyhow::Result<Exit> {
     let builder = Hatchery::builder().limits(arguments.limits.limits()).progress(progress::sink());
-    let mut builder = arguments.image.apply(builder)?;
+    let mut builder = arguments.image.apply_to_all(builder)?;
     if let Some(workers) = arguments.workers {
         builder = builder.workers_between(workers);
     }
@@ -24,7 +24,7 @@ pub(crate) async fn run(arguments: McpArguments) -> anyhow::Result<Exit> {
             exit = endings.first() => exit,
         }
     });
-    let server = Stdio::new();
+    let server = Stdio::new().with_pythons(arguments.image.python_names());
     let (stop, stopped) = oneshot::channel::<()>();
     // Clients give a server less time to answer than the first start on a machine takes.
     let mut serving = std::pin::pin!(server.clone().serve(async {

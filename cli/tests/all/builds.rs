@@ -67,6 +67,8 @@ fn jobs_and_sessions_over_http_name_their_build() {
         let (status, refused) = server.post(&path, &json!({ "code": "1", "python": "default" }));
         let message = refused["error"]["message"].as_str().unwrap();
         assert!(status == 400 && message.contains("for life"), "{status}: {message}");
+        let (_, listed) = server.get(&format!("/v1/packages?python={name}"));
+        assert_eq!(listed, json!({ "packages": [] }));
         let (_, shown) = server.get("/v1/status");
         let sessions = shown["sessions"].as_array().unwrap();
         assert!(sessions.iter().any(|shown| shown["python"] == *name), "{shown}");
@@ -75,6 +77,8 @@ fn jobs_and_sessions_over_http_name_their_build() {
     }
     let (status, refused) = server.post("/v1/sessions", &json!({ "name": "a", "python": "2.7" }));
     assert_eq!(status, 400, "{refused}");
+    assert_eq!(server.get("/v1/packages?python=2.7").0, 400);
+    assert_ne!(server.get("/v1/packages").1, json!({ "packages": [] }));
     assert_eq!(server.post("/v1/run", &json!({ "code": VERSION })).1["value"], 15);
 }
 

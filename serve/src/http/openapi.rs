@@ -197,6 +197,12 @@ fn operation(path: &str, summary: &str, takes: Takes, gives: Gives) -> Value {
                 first one's result.",
         }));
     }
+    if path == "/v1/packages" {
+        parameters.push(json!({
+            "name": "python", "in": "query", "schema": { "type": "string" },
+            "description": "The Python build whose packages are listed.",
+        }));
+    }
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
     }
