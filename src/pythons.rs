@@ -174,18 +174,14 @@ impl Pythons {
         })
     }
 
-    /// Returns the images of all builds, in order; none if the host has no images.
-    pub(crate) fn images(&self) -> Vec<Image> {
-        let image = |python: &Python| match python {
-            Python::Image(image) => Some(image.clone()),
+    /// Returns the images of the builds that have one, and the builds at the same places.
+    pub(crate) fn images(&self) -> (Vec<BuildId>, Vec<Image>) {
+        let ids = (0..=u16::MAX).map(BuildId);
+        let image = |(build, python): (BuildId, &Python)| match python {
+            Python::Image(image) => Some((build, image.clone())),
             Python::Engine(_) => None,
         };
-        self.loaded.iter().map(image).collect::<Option<_>>().unwrap_or_default()
-    }
-
-    /// Returns the build at this place of `images`.
-    pub(crate) fn at(&self, place: usize) -> BuildId {
-        BuildId(u16::try_from(place).expect("each build has an id"))
+        ids.zip(self.loaded.iter()).filter_map(image).unzip()
     }
 }
 

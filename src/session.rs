@@ -377,12 +377,12 @@ impl Hatchery {
     pub async fn revive(&self, name: &str, path: impl AsRef<Path>) -> Result<Session, Error> {
         // Reading the file would wait for a thread of the runtime.
         self.scheduler().check_process()?;
-        let images = self.builds().images();
+        let (builds, images) = self.builds().images();
         let path = path.as_ref().to_owned();
         let reading =
             tokio::task::spawn_blocking(move || SessionState::revive_on_one(&images, &path));
         let (place, state) = reading.await.map_err(|error| Error::Load(Cause::new(error)))??;
-        let build = self.builds().at(place);
+        let build = builds[place];
         let session = self.scheduler().adopt(name, build, Some(Parked::new(state))).await?;
         Ok(Session::new(self.clone(), name, session, build))
     }
