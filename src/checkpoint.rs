@@ -1,6 +1,6 @@
 //! A checkpoint: the state of a session at one moment, to return to.
 
-use pool::Parked;
+use pool::{BuildId, Parked};
 
 /// The state of a session at one moment. Cheap to clone; clones share it.
 ///
@@ -11,11 +11,17 @@ use pool::Parked;
 pub struct Checkpoint {
     /// `None` is the state of a fresh interpreter.
     state: Option<Parked>,
+    /// The build of that interpreter.
+    build: BuildId,
 }
 
 impl Checkpoint {
-    pub(crate) fn new(state: Option<Parked>) -> Self {
-        Self { state }
+    pub(crate) fn new(state: Option<Parked>, build: BuildId) -> Self {
+        Self { state, build }
+    }
+
+    pub(crate) fn build(&self) -> BuildId {
+        self.build
     }
 
     /// Returns the memory that it takes, in bytes: what the session's jobs changed. It is freed

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::pythons::InvalidPython;
 use crate::source::InvalidSource;
 use engine::{
     CacheError, Cause, EngineError, ImageError, InvalidFunction, InvalidMount, InvalidMountPath,
@@ -24,6 +25,17 @@ pub enum Error {
     /// The Python build can't be installed or loaded.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// One of several Python builds of a pool can't be loaded, or not with the image that is wanted.
+    #[error("the Python build `{name}` can't be used")]
+    Build {
+        /// Its name.
+        name: String,
+        /// Why not.
+        source: Box<Error>,
+    },
+    /// The pool or the session can't have a Python build of this name.
+    #[error(transparent)]
+    Python(#[from] InvalidPython),
     /// The image can't be built or found.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -122,7 +134,10 @@ impl Error {
             Self::Job(_) | Self::Path(_) | Self::Mount(_) | Self::MountPath(_) => {
                 ProblemKind::Usage
             }
-            Self::Program(_) | Self::Read { .. } | Self::NotText { .. } => ProblemKind::Usage,
+            Self::Program(_) | Self::Read { .. } | Self::NotText { .. } | Self::Python(_) => {
+                ProblemKind::Usage
+            }
+            Self::Build { source, .. } => source.kind(),
             _ => ProblemKind::Sandbox,
         }
     }

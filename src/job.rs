@@ -19,6 +19,7 @@ use crate::source;
 use self::wire::Asked;
 
 mod functions;
+mod placing;
 mod script;
 mod wire;
 
@@ -43,6 +44,8 @@ pub struct Job {
     priority: Priority,
     deadline: Option<Duration>,
     idempotent: Option<bool>,
+    /// The name of the build that it runs on.
+    python: Option<Arc<str>>,
     functions: Vec<HostFunction>,
 }
 
@@ -400,77 +403,11 @@ impl Job {
         self
     }
 
-    /// Sets the tenant whose job it is. Tenants share the CPU time by their weights, however many
-    /// jobs each submits; see [`Builder::tenant`](crate::Builder::tenant). Any name is allowed.
-    /// Default: `default`.
-    ///
-    /// ```
-    /// use hatchery::Job;
-    ///
-    /// let job = Job::code("1 + 1").tenant("web");
-    /// ```
-    pub fn tenant(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.tenant = Some(name.into());
-        self
-    }
-
-    /// Sets its priority among the jobs of its tenant. No job waits forever: a job of normal
-    /// priority counts as submitted 30 seconds later than it was, one of low priority 60. The turns
-    /// of a session still run in order. Default: [`Priority::Normal`].
-    ///
-    /// ```
-    /// use hatchery::{Job, Priority};
-    ///
-    /// let job = Job::code("1 + 1").priority(Priority::High);
-    /// ```
-    pub fn priority(mut self, priority: Priority) -> Self {
-        self.priority = priority;
-        self
-    }
-
-    /// Sets when the outcome is due, from submission. If the measured times say that it can't be
-    /// met, or it is zero, the job is refused at once with the estimate,
-    /// [`Refusal::DeadlineTooSoon`](crate::Refusal::DeadlineTooSoon). If the deadline passes while
-    /// the job waits or runs, the job ends with the limit
-    /// [`LimitKind::Deadline`](crate::LimitKind::Deadline), by an interrupt as for any limit on
-    /// time. An early deadline doesn't move a job ahead. Default: none.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use hatchery::{Job, Priority};
-    /// let job = Job::code("1 + 1")
-    ///     .tenant("notebook")
-    ///     .priority(Priority::High)
-    ///     .deadline(Duration::from_millis(200));
-    /// ```
-    pub fn deadline(mut self, from_submission: Duration) -> Self {
-        self.deadline = Some(from_submission);
-        self
-    }
-
-    /// Sets whether the job may safely run twice. If so, it is retried in a fresh interpreter when
-    /// the sandbox fails or its worker dies, up to [`Builder::retries`](crate::Builder::retries)
-    /// times; a failure of the program itself is never retried. A job of a session is never
-    /// retried. Readers of its events see
-    /// [`EventKind::Retried`](crate::event::EventKind::Retried) between two tries. Default: yes for
-    /// a job without a session that can call no host functions.
-    ///
-    /// ```
-    /// use hatchery::Job;
-    ///
-    /// // It calls a host function that sends a message, so it must not run twice.
-    /// let job = Job::code("from hatchery import host; host.send(text='hi')").idempotent(false);
-    /// ```
-    pub fn idempotent(mut self, is_idempotent: bool) -> Self {
-        self.idempotent = Some(is_idempotent);
-        self
-    }
-
     pub(crate) fn check(&self) -> Result<(), InvalidProgram> {
         self.program.check()
     }
 
-    /// Converts the job to a request to the scheduler, without a session or host functions.
+    /// Converts the job to a request to the scheduler, without a build, a session or host functions.
     pub(crate) fn into_request(self, defaults: &Limits) -> Result<JobRequest, Error> {
         self.check()?;
         let mut limits = self.limits.unwrap_or_else(|| defaults.clone());
@@ -484,7 +421,8 @@ impl Job {
             asked.apply(&mut limits);
         }
         let Self { program, tenant, priority, deadline, idempotent, .. } = self;
-        Ok(JobRequest { program, limits, session: None, tenant, priority, deadline, idempotent })
+        let placed = JobRequest { tenant, priority, deadline, idempotent, ..JobRequest::default() };
+        Ok(JobRequest { program, limits, ..placed })
     }
 }
 

@@ -88,7 +88,7 @@ pub use failure::Error;
 pub use functions::HostFunction;
 pub use job::Job;
 #[doc(inline)]
-pub use pool::{JobId, SessionId, WorkerId};
+pub use pool::{DEFAULT_PYTHON, JobId, SessionId, WorkerId};
 pub use runtime::Hatchery;
 #[doc(inline)]
 pub use scheduler::{Priority, Refusal, SessionsConfig, TenantConfig, Ticket};
@@ -105,6 +105,7 @@ pub mod image;
 mod job;
 pub mod metrics;
 pub mod python;
+mod pythons;
 mod runtime;
 mod session;
 pub mod source;
@@ -180,6 +181,7 @@ pub mod decision {
 /// assert_eq!(cause.path, "../data.csv");
 /// ```
 pub mod error {
+    pub use crate::pythons::InvalidPython;
     #[doc(inline)]
     pub use engine::{
         CacheError, Cause, EngineError, ImageError, InvalidFunction, InvalidMount,

@@ -11,27 +11,34 @@ use crate::config::EngineConfig;
 use crate::failure::Error;
 use crate::progress::ProgressSink;
 
-/// Returns the packages of the Python build, which every image has, with their versions. Installs
-/// the build if the cache doesn't have it, which fetches 98 MB. Blocks the thread.
+/// Returns the packages of the Python build that `config` names, which every image of it has, with
+/// their versions. Installs the default build if the cache doesn't have it, which fetches 98 MB;
+/// another build is started and asked. Blocks the thread.
 ///
 /// ```no_run
-/// use hatchery::config::EngineConfig;
-/// use hatchery::progress::Silent;
+/// use std::sync::Arc;
 ///
-/// for package in hatchery::python::packages(&EngineConfig::from_env(), &Silent)? {
+/// use hatchery::config::EngineConfig;
+/// use hatchery::progress::{ProgressSink, Silent};
+///
+/// let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
+/// for package in hatchery::python::packages(&EngineConfig::from_env(), &progress)? {
 ///     println!("{} {}", package.name, package.version.unwrap_or_default());
 /// }
 /// # Ok::<(), hatchery::Error>(())
 /// ```
 ///
 /// # Errors
-/// The cache can't be used, or the build can't be installed.
+/// The cache can't be used, or the build can't be installed, compiled or started.
 pub fn packages(
     config: &EngineConfig,
-    progress: &dyn ProgressSink,
+    progress: &Arc<dyn ProgressSink>,
 ) -> Result<Vec<PackageInfo>, Error> {
+    if config.python.is_some() {
+        return Ok(Engine::load(config, progress)?.packages()?);
+    }
     let cache = CacheDir::open(config.cache_dir.as_deref())?;
-    let build = PythonBuild::install(&cache, config.wheel.as_deref(), progress)?;
+    let build = PythonBuild::install(&cache, config.wheel.as_deref(), progress.as_ref())?;
     Ok(build.packages()?)
 }
 

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Image, ImageInfo, Limits, Outcome, SessionError};
-use pool::{JobId, SessionId, WorkerId};
+use engine::{Image, ImageInfo, Limits, Outcome, PackageInfo, SessionError};
+use pool::{BuildId, JobId, SessionId, WorkerId};
 use scheduler::{Decisions, Explanation, JobRequest, Scheduler, SchedulerStatus, Ticket};
 
 use crate::builder::Builder;
 use crate::failure::Error;
 use crate::functions::Lent;
 use crate::job::Job;
+use crate::pythons::Pythons;
 
 /// A pool of sandboxed interpreters with its scheduler. Cheap to clone; clones are the same pool.
 ///
@@ -25,8 +26,7 @@ pub struct Hatchery {
     scheduler: Scheduler,
     limits: Arc<Limits>,
     functions: Lent,
-    /// `None` if the host has no images.
-    image: Option<Image>,
+    pythons: Pythons,
 }
 
 impl Hatchery {
@@ -34,9 +34,9 @@ impl Hatchery {
         scheduler: Scheduler,
         limits: Limits,
         functions: Lent,
-        image: Option<Image>,
+        pythons: Pythons,
     ) -> Self {
-        Self { scheduler, limits: Arc::new(limits), functions, image }
+        Self { scheduler, limits: Arc::new(limits), functions, pythons }
     }
 
     /// Returns a builder that configures a pool.
@@ -99,7 +99,8 @@ impl Hatchery {
         self.submit_to(job, None, &self.functions).await
     }
 
-    /// Returns the image that interpreters begin from; `None` if the host has no images.
+    /// Returns the image that interpreters of the default build begin from; `None` if the host has no
+    /// images.
     ///
     /// ```no_run
     /// # fn example(pool: hatchery::Hatchery) {
@@ -109,7 +110,48 @@ impl Hatchery {
     /// # }
     /// ```
     pub fn image(&self) -> Option<&ImageInfo> {
-        self.image.as_ref().map(Image::info)
+        self.pythons.image_info(BuildId::default())
+    }
+
+    /// Returns the names of the Python builds, that of the default one first.
+    ///
+    /// ```no_run
+    /// # fn example(pool: hatchery::Hatchery) {
+    /// for name in pool.pythons() {
+    ///     println!("{name}");
+    /// }
+    /// # }
+    /// ```
+    pub fn pythons(&self) -> impl Iterator<Item = &str> {
+        self.pythons.names()
+    }
+
+    /// Returns the image that interpreters of this Python build begin from; `None` if the host has
+    /// no images.
+    ///
+    /// # Errors
+    /// The pool has no build of this name.
+    pub fn image_of(&self, python: &str) -> Result<Option<&ImageInfo>, Error> {
+        Ok(self.pythons.image_info(self.pythons.find(python)?))
+    }
+
+    /// Returns what programs of a Python build can import beyond the standard library: the packages
+    /// of the image and those of the build. For a build that the user brings, the first call starts
+    /// an interpreter. Blocks the thread.
+    ///
+    /// ```no_run
+    /// # fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// for package in pool.packages(hatchery::DEFAULT_PYTHON)? {
+    ///     println!("{} {}", package.name, package.version.unwrap_or_default());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The pool has no build of this name, or it doesn't say what it has.
+    pub fn packages(&self, python: &str) -> Result<Vec<PackageInfo>, Error> {
+        self.pythons.packages(self.pythons.find(python)?)
     }
 
     /// Returns the pool's status: waiting and running jobs by tenant and priority, every worker and
@@ -232,9 +274,14 @@ impl Hatchery {
         self.scheduler.abort().await;
     }
 
-    /// Returns the image that sessions begin from.
-    pub(crate) fn session_image(&self) -> Result<&Image, SessionError> {
-        self.image.as_ref().ok_or(SessionError::NotParkable)
+    /// Returns the image that sessions of this build begin from.
+    pub(crate) fn session_image(&self, build: BuildId) -> Result<&Image, SessionError> {
+        self.pythons.image(build).ok_or(SessionError::NotParkable)
+    }
+
+    /// Returns the builds of its interpreters.
+    pub(crate) fn builds(&self) -> &Pythons {
+        &self.pythons
     }
 
     pub(crate) fn scheduler(&self) -> &Scheduler {
@@ -250,7 +297,7 @@ impl Hatchery {
     pub(crate) async fn submit_to(
         &self,
         mut job: Job,
-        session: Option<SessionId>,
+        session: Option<(SessionId, BuildId)>,
         lent: &Lent,
     ) -> Result<Ticket, Error> {
         let own = job.take_functions();
@@ -258,8 +305,11 @@ impl Hatchery {
             true => lent.functions(),
             false => lent.with(own)?.functions(),
         };
+        let session_build = session.map(|(_, build)| build);
+        let build = self.pythons.of_job(job.wanted_python(), session_build)?;
+        let session = session.map(|(session, _)| session);
         let mut request = job.into_request(&self.limits)?;
         request.program.functions = functions;
-        Ok(self.scheduler.submit(JobRequest { session, ..request }).await?)
+        Ok(self.scheduler.submit(JobRequest { build, session, ..request }).await?)
     }
 }

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use engine::{Cause, Outcome, SessionError, SessionState, Workspace};
-use pool::{Parked, SessionId};
+use pool::{BuildId, Parked, SessionId};
 use scheduler::Ticket;
 
 use crate::checkpoint::Checkpoint;
 use crate::failure::Error;
 use crate::functions::{HostFunction, Lent};
 use crate::job::Job;
+use crate::pythons::InvalidPython;
 use crate::runtime::Hatchery;
 
 /// A session: jobs run one after another on one state, and each sees what earlier ones left.
@@ -48,20 +49,28 @@ pub struct Session {
     hatchery: Hatchery,
     name: String,
     session: SessionId,
+    /// The build of its interpreters.
+    build: BuildId,
     /// The functions that this handle lends, and those with the pool's.
     own: Vec<HostFunction>,
     lent: Lent,
 }
 
 impl Session {
-    pub(crate) fn new(hatchery: Hatchery, name: &str, session: SessionId) -> Self {
+    pub(crate) fn new(hatchery: Hatchery, name: &str, session: SessionId, build: BuildId) -> Self {
         let lent = hatchery.functions().clone();
-        Self { hatchery, name: name.to_owned(), session, own: Vec::new(), lent }
+        Self { hatchery, name: name.to_owned(), session, build, own: Vec::new(), lent }
     }
 
     /// Returns the name under which it was opened.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the name of the Python build on which it runs for life. So do its forks and its saved
+    /// states.
+    pub fn python(&self) -> &str {
+        self.hatchery.builds().name(self.build)
     }
 
     /// Runs a job in the session and waits for its outcome.
@@ -99,7 +108,7 @@ impl Session {
     /// # Errors
     /// The job was refused.
     pub async fn submit(&self, job: Job) -> Result<Ticket, Error> {
-        self.hatchery.submit_to(job, Some(self.session), &self.lent).await
+        self.hatchery.submit_to(job, Some((self.session, self.build)), &self.lent).await
     }
 
     /// Returns the session with a host function that its jobs can call. It comes before a function
@@ -178,7 +187,7 @@ impl Session {
     pub async fn fork(&self, name: &str) -> Result<Self, Error> {
         let state = self.hatchery.scheduler().capture(self.session).await?;
         let state = state.as_ref().map(Parked::fork);
-        let session = self.hatchery.scheduler().adopt(name, state).await?;
+        let session = self.hatchery.scheduler().adopt(name, self.build, state).await?;
         Ok(Self { name: name.to_owned(), session, ..self.clone() })
     }
 
@@ -198,7 +207,8 @@ impl Session {
     /// # Errors
     /// A job of the session runs or waits, or the session is gone.
     pub async fn checkpoint(&self) -> Result<Checkpoint, Error> {
-        Ok(Checkpoint::new(self.hatchery.scheduler().capture(self.session).await?))
+        let state = self.hatchery.scheduler().capture(self.session).await?;
+        Ok(Checkpoint::new(state, self.build))
     }
 
     /// Restores a checkpoint of this session or of another one of the same pool, dropping what
@@ -206,8 +216,15 @@ impl Session {
     /// checkpoint, unless the session is deterministic.
     ///
     /// # Errors
-    /// A job of the session runs or waits, or the session is gone.
+    /// A job of the session runs or waits, the session is gone, or the checkpoint is one of a session
+    /// on another Python build.
     pub async fn restore(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        if checkpoint.build() != self.build {
+            let name = self.hatchery.builds().name(checkpoint.build()).to_owned();
+            return Err(
+                InvalidPython::OfCheckpoint { name, session: self.python().to_owned() }.into()
+            );
+        }
         let state = checkpoint.state().as_ref().map(Parked::fork);
         Ok(self.hatchery.scheduler().replace(self.session, state).await?)
     }
@@ -286,13 +303,14 @@ impl Session {
     async fn state(&self) -> Result<SessionState, Error> {
         match self.hatchery.scheduler().capture(self.session).await? {
             Some(parked) => Ok(state_of(&parked)?.clone()),
-            None => Ok(SessionState::fresh(self.hatchery.session_image()?)),
+            None => Ok(SessionState::fresh(self.hatchery.session_image(self.build)?)),
         }
     }
 }
 
 impl Hatchery {
-    /// Returns the session with this name, and opens it if it isn't open.
+    /// Returns the session with this name, on whichever Python build it runs, and opens it on the
+    /// default build if it isn't open.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
@@ -312,12 +330,36 @@ impl Hatchery {
     /// Too many sessions are open, there is no memory left and no idle session can give some back,
     /// or the pool is shutting down.
     pub async fn session(&self, name: &str) -> Result<Session, Error> {
-        let session = self.scheduler().open_session(name).await?;
-        Ok(Session::new(self.clone(), name, session))
+        let default = BuildId::default();
+        let (session, build) = self.scheduler().open_session_on(name, default).await?;
+        Ok(Session::new(self.clone(), name, session, build))
+    }
+
+    /// Returns the session with this name, which runs on this Python build for life, and opens it if
+    /// it isn't open.
+    ///
+    /// ```no_run
+    /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
+    /// use hatchery::Job;
+    ///
+    /// let session = pool.session_on("analysis", "3.12").await?;
+    /// session.run(Job::code("x = 42")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The pool has no build of this name, the session is open on another one, or as for
+    /// [`Self::session`].
+    pub async fn session_on(&self, name: &str, python: &str) -> Result<Session, Error> {
+        let wanted = self.builds().find(python)?;
+        let (session, build) = self.scheduler().open_session_on(name, wanted).await?;
+        self.builds().of_job(Some(python), Some(build))?;
+        Ok(Session::new(self.clone(), name, session, build))
     }
 
     /// Opens a session from a file written by [`Session::save`], here or in another process, under
-    /// a new name.
+    /// a new name. It runs on the Python build on which it was saved, whatever its name was there.
     ///
     /// ```no_run
     /// # async fn example(pool: hatchery::Hatchery) -> Result<(), hatchery::Error> {
@@ -330,17 +372,19 @@ impl Hatchery {
     /// ```
     ///
     /// # Errors
-    /// The file can't be read, is damaged, or belongs to another image; a session with this name is
-    /// open, or too many are.
+    /// The file can't be read, is damaged, or belongs to an image or a Python build that this pool
+    /// doesn't have; a session with this name is open, or too many are.
     pub async fn revive(&self, name: &str, path: impl AsRef<Path>) -> Result<Session, Error> {
         // Reading the file would wait for a thread of the runtime.
         self.scheduler().check_process()?;
-        let image = self.session_image()?.clone();
+        let (builds, images) = self.builds().images();
         let path = path.as_ref().to_owned();
-        let reading = tokio::task::spawn_blocking(move || SessionState::revive(&image, &path));
-        let state = reading.await.map_err(|error| Error::Load(Cause::new(error)))??;
-        let session = self.scheduler().adopt(name, Some(Parked::new(state))).await?;
-        Ok(Session::new(self.clone(), name, session))
+        let reading =
+            tokio::task::spawn_blocking(move || SessionState::revive_on_one(&images, &path));
+        let (place, state) = reading.await.map_err(|error| Error::Load(Cause::new(error)))??;
+        let build = builds[place];
+        let session = self.scheduler().adopt(name, build, Some(Parked::new(state))).await?;
+        Ok(Session::new(self.clone(), name, session, build))
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) use self::image::{
 pub(crate) use self::limits::LimitArguments;
 pub(crate) use self::mcp::McpArguments;
 pub(crate) use self::notebook::{NotebookArguments, NotebookCommand};
+use self::python::PythonArgument;
 pub(crate) use self::serve::ServeArguments;
 pub(crate) use self::top::TopArguments;
 use clap::builder::StyledStr;
@@ -27,6 +28,7 @@ mod image;
 mod limits;
 mod mcp;
 mod notebook;
+pub(crate) mod python;
 mod serve;
 mod top;
 
@@ -323,12 +325,13 @@ pub(crate) enum PythonCommand {
         /// version of Hatchery.
         file: PathBuf,
     },
-    /// Show which build is installed, and where; or what another build is and can do.
+    /// Show which build is installed, and where; or what other builds are and can do.
     Info {
-        /// A WebAssembly file with its library beside it, their folder, or a wheel with one.
-        /// Compiles it, unless the cache has it compiled. Default: `$HATCHERY_PYTHON`.
-        #[arg(value_name = "FILE|DIR")]
-        python: Option<PathBuf>,
+        /// Builds as `--python` takes them: a WebAssembly file with its library beside it, their
+        /// folder, or a wheel with one, each with its name unless it is the default one. Compiles
+        /// them, unless the cache has them compiled. Default: `$HATCHERY_PYTHON`.
+        #[arg(value_name = "[NAME=]FILE|DIR", value_parser = PythonArgument::parse)]
+        pythons: Vec<PythonArgument>,
     },
 }
 

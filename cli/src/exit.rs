@@ -74,7 +74,7 @@ impl Exit {
 /// program or go into an image, or the session file belongs to another image.
 fn is_bad_input(error: &anyhow::Error) -> bool {
     use hatchery::error::ImageError::{ModuleName, NoSuchImage, Package, Prepare};
-    use hatchery::error::SessionError::{NotASession, OtherImage};
+    use hatchery::error::SessionError::{NotASession, OtherBuild, OtherImage};
     match error.downcast_ref::<hatchery::Error>() {
         Some(hatchery::Error::Package(error) | hatchery::Error::Image(Package(error))) => {
             !matches!(
@@ -85,7 +85,9 @@ fn is_bad_input(error: &anyhow::Error) -> bool {
         Some(hatchery::Error::Image(Prepare { .. } | ModuleName { .. } | NoSuchImage { .. })) => {
             true
         }
-        Some(hatchery::Error::Session(NotASession { .. } | OtherImage { .. })) => true,
+        Some(hatchery::Error::Session(
+            NotASession { .. } | OtherBuild { .. } | OtherImage { .. },
+        )) => true,
         Some(error) => error.kind() == ProblemKind::Usage,
         None => false,
     }

@@ -18,13 +18,12 @@ use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context;
-use hatchery::config::EngineConfig;
 use hatchery::python::PackageInfo;
-use hatchery::{Hatchery, Job, Outcome, Verdict};
+use hatchery::{DEFAULT_PYTHON, Hatchery, Job, Outcome, Verdict};
 use replace::folder_of;
 
 use crate::exit::UsageError;
-use crate::{progress, terminal};
+use crate::terminal;
 
 /// Adds the files of `--input`.
 pub(crate) fn add_named(mut job: Job, inputs: &[String]) -> anyhow::Result<Job> {
@@ -206,11 +205,9 @@ pub(crate) async fn mention_missing(dependencies: Vec<String>, hatchery: &Hatche
     if dependencies.is_empty() {
         return;
     }
-    let packages = tokio::task::spawn_blocking(|| {
-        hatchery::python::packages(&EngineConfig::from_env(), &progress::sink())
-    });
-    let Ok(Ok(mut packages)) = packages.await else { return };
-    packages.extend(hatchery.image().map(|image| image.packages.clone()).unwrap_or_default());
+    let pool = hatchery.clone();
+    let packages = tokio::task::spawn_blocking(move || pool.packages(DEFAULT_PYTHON));
+    let Ok(Ok(packages)) = packages.await else { return };
     let missing = missing(&dependencies, &packages);
     if !missing.is_empty() {
         terminal::note(format_args!(

@@ -12,6 +12,14 @@ use serde_json::{Value, json};
 #[path = "all/batches.rs"]
 mod batches;
 
+/// Several Python builds in one pool, and what the command line says of each.
+#[path = "all/builds.rs"]
+mod builds;
+
+/// Where the builds are that tests run on beside the default one.
+#[path = "../../engine/tests/builds/found.rs"]
+mod found;
+
 /// The benchmark: its facts and figures, and Ctrl-C.
 #[path = "all/bench.rs"]
 mod bench;

@@ -13,9 +13,13 @@ use bytesize::ByteSize;
 
 use crate::cause::Cause;
 use crate::places::{
-    CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_VERSION,
-    PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT,
+    CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_WHEEL_VARIABLE,
+    WHEEL_REQUIREMENT,
 };
+
+pub use session::SessionError;
+
+mod session;
 
 /// The engine can't be loaded: the build, the module or the cache is unavailable.
 #[derive(Debug, thiserror::Error)]
@@ -290,15 +294,14 @@ pub enum PackageError {
         reason: String,
     },
     /// It requires other versions of Python.
-    #[error(
-        "`{}` wants Python {wants}, and the build's is {}.{}", path.display(),
-        PYTHON_VERSION[0], PYTHON_VERSION[1]
-    )]
+    #[error("`{}` wants Python {wants}, and the build's is {has}", path.display())]
     Python {
         /// The wheel or folder.
         path: PathBuf,
         /// The versions that it requires, as it states them.
         wants: String,
+        /// The version of the build.
+        has: String,
     },
     /// The package, or all packages together, are too large.
     #[error("{what} can't go into an image: {detail}")]
@@ -413,62 +416,6 @@ pub enum ImageError {
 fn and_said(said: &str) -> String {
     let said = said.trim();
     if said.is_empty() { String::new() } else { format!("\n(standard error: {said})") }
-}
-
-/// A session can't be parked, attached, saved or revived.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SessionError {
-    /// The interpreter wasn't started from an image, or the state of its host can't be captured.
-    #[error("this interpreter can't be parked: only those on an image can")]
-    NotParkable,
-    /// The system refuses memory.
-    #[error("the system refused to copy the session's memory")]
-    Memory(#[source] io::Error),
-    /// The file can't be read or written.
-    #[error("can't {action} `{}`", path.display())]
-    File {
-        /// The attempted action, as a verb.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        #[source]
-        cause: io::Error,
-    },
-    /// The file holds no session, or is damaged.
-    #[error("`{}` is no saved session, or is damaged: {detail}", path.display())]
-    NotASession {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        detail: &'static str,
-    },
-    /// The packed session is damaged.
-    #[error("the packed session is damaged: {detail}")]
-    Damaged {
-        /// What is wrong with it.
-        detail: &'static str,
-    },
-    /// The session belongs to another image.
-    #[error(
-        "`{}` was saved on image {saved} and this is {here}: revive it with the same \
-         Hatchery, packages, preloads and setup (preloads there: {})", path.display(), or_none(preload)
-    )]
-    OtherImage {
-        /// The file.
-        path: PathBuf,
-        /// The key of the image that it began from.
-        saved: String,
-        /// The key of this image.
-        here: String,
-        /// The modules that the session's image had imported.
-        preload: Vec<String>,
-    },
-}
-
-fn or_none(names: &[String]) -> String {
-    if names.is_empty() { "none".to_owned() } else { names.join(",") }
 }
 
 /// An interpreter can't be started from a loaded module.

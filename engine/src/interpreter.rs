@@ -40,6 +40,7 @@ mod judge;
 pub(crate) mod session;
 mod start;
 mod state;
+mod survey;
 mod turn;
 
 /// Ends a start that hangs; CPython takes 0.12 s to start.

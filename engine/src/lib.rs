@@ -15,6 +15,7 @@
 
 pub use build::packages::Package;
 pub use build::packages::info::{PackageInfo, PackageOrigin};
+pub use build::packages::target::PythonTarget;
 pub use build::prune::{
     CacheEntry, CacheEntryKind, Prune, Pruned, entries as cache_entries, prune as prune_cache,
 };

@@ -34,8 +34,9 @@ pub(crate) const SCRIPT_FOLDER: &str = "/script";
 pub(crate) const BESIDE_FOLDER: &str = "/beside";
 
 /// The folder of an image's packages. It comes last on `sys.path`, so a package hides nothing of
-/// the standard library or the build.
-pub(crate) const SITE: &str = "/usr/local/lib/hatchery/site-packages";
+/// the standard library or the build. It isn't below `/usr`, all of which a build with its library
+/// inside its module may have for itself.
+pub(crate) const SITE: &str = "/hatchery-packages";
 
 /// Where CPython looks for its library: a path compiled into the build.
 pub(crate) const ARCHIVE_PATH: &str = "/usr/local/lib/python315.zip";

@@ -10,7 +10,7 @@ use std::time::Duration;
 use engine::{Cause, Outcome};
 
 use crate::error::StowError;
-use crate::ids::{JobId, SessionId, WorkerId};
+use crate::ids::{BuildId, JobId, SessionId, WorkerId};
 use crate::session::Stowage;
 use crate::worker::seat::Seat;
 use crate::worker::state::GoneReason;
@@ -51,6 +51,8 @@ pub enum PoolEvent {
     Ready {
         /// Takes the order.
         seat: Seat,
+        /// The build of its interpreter.
+        build: BuildId,
         /// The private memory of its interpreter, in bytes, as
         /// [`Interpreter::memory_bytes`](crate::Interpreter::memory_bytes) returns it.
         memory_bytes: u64,

@@ -1,4 +1,4 @@
-//! The ids of jobs, sessions and workers.
+//! The ids of jobs, sessions, workers and builds.
 
 use serde::Serialize;
 
@@ -23,6 +23,10 @@ impl std::fmt::Display for SessionId {
         write!(formatter, "session-{}", self.0)
     }
 }
+
+/// A Python build of a pool. 0 is the default one, which every pool has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BuildId(pub u16);
 
 /// The id of a worker, unique in the process; a replacement has a new id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

@@ -15,7 +15,8 @@
 //! (`worker/state.rs`). A ready worker offers a `Seat`. A seat takes exactly one order and sends it
 //! straight to the thread (`worker/desk.rs`). All workers are alike: each runs isolated jobs, after
 //! which it resets its interpreter, and jobs of any session, whose state stays until the worker
-//! gets another order and then parks it (`worker/slot.rs`). A `SessionCell` says where a session's
+//! gets another order and then parks it (`worker/slot.rs`). A job of another Python build
+//! (`builds.rs`) replaces the interpreter. A `SessionCell` says where a session's
 //! state is (`session.rs`); the scheduler and the threads share it. A parked state can be
 //! compressed (`stowed.rs`) and spilled to disk (`spill.rs`).
 //!
@@ -27,10 +28,11 @@
 #![forbid(unsafe_code)]
 
 pub use self::metrics::describe as describe_metrics;
+pub use builds::{Builds, DEFAULT_PYTHON};
 pub use config::PoolConfig;
 pub use error::{PoolError, StowError};
 pub use event::{PoolEvent, PoolOwner};
-pub use ids::{JobId, SessionId, WorkerId};
+pub use ids::{BuildId, JobId, SessionId, WorkerId};
 pub use interpreter::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
 pub use pool::Pool;
 pub use session::{Away, Discarded, SessionCell, SessionPlace, Stowage};
@@ -39,6 +41,7 @@ pub use task::Task;
 pub use worker::seat::Seat;
 pub use worker::state::GoneReason;
 
+mod builds;
 mod clock;
 mod config;
 mod error;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorCell, ActorRef};
 
+use crate::builds::Builds;
 use crate::config::PoolConfig;
 use crate::error::{PoolError, StowError};
 use crate::event::PoolOwner;
-use crate::interpreter::InterpreterSource;
 use crate::session::{Discarded, SessionCell, Stowage};
 use crate::status::{Board, WorkerStatus};
 use crate::supervisor::message::SupervisorMessage;
@@ -23,6 +23,7 @@ pub struct Pool {
     supervisor: ActorRef<SupervisorMessage>,
     owner: Arc<dyn PoolOwner>,
     board: Board,
+    builds: Builds,
 }
 
 impl std::fmt::Debug for Pool {
@@ -39,17 +40,22 @@ impl Pool {
     /// The supervisor can't be started.
     pub async fn start(
         config: PoolConfig,
-        source: Arc<dyn InterpreterSource>,
+        builds: impl Into<Builds>,
         owner: Arc<dyn PoolOwner>,
         actor: ActorCell,
     ) -> Result<Self, PoolError> {
         let board = Board::default();
-        let arguments =
-            SupervisorArguments { config, source, owner: Arc::clone(&owner), board: board.clone() };
+        let builds = builds.into();
+        let arguments = SupervisorArguments {
+            config,
+            builds: builds.clone(),
+            owner: Arc::clone(&owner),
+            board: board.clone(),
+        };
         let (supervisor, _) = Actor::spawn_linked(None, Supervisor, arguments, actor)
             .await
             .map_err(|error| PoolError::Start(cause_of(error)))?;
-        Ok(Self { supervisor, owner, board })
+        Ok(Self { supervisor, owner, board, builds })
     }
 
     /// Requests another worker. `PoolEvent::Ready` or `PoolEvent::Gone` follows; nothing follows if
@@ -76,6 +82,11 @@ impl Pool {
         }
         // If the pool is closed, the state is dropped here: nobody waits for it any more.
         let _ = self.supervisor.cast(SupervisorMessage::Discard(state));
+    }
+
+    /// Returns the builds of its interpreters.
+    pub fn builds(&self) -> &Builds {
+        &self.builds
     }
 
     /// Returns the status of every worker. Never blocks.

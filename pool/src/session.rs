@@ -23,7 +23,7 @@ use engine::Cause;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde::Serialize;
 
-use crate::ids::{SessionId, WorkerId};
+use crate::ids::{BuildId, SessionId, WorkerId};
 use crate::interpreter::parked::Parked;
 use crate::stowed::Stowed;
 
@@ -34,6 +34,7 @@ mod tests;
 #[derive(Debug)]
 pub struct SessionCell {
     session: SessionId,
+    build: BuildId,
     place: Mutex<Place>,
     moved: Condvar,
 }
@@ -213,12 +214,24 @@ impl SessionCell {
     /// Returns the cell of a session with this state; `None` is the state of a fresh interpreter.
     pub fn new(session: SessionId, state: Option<Parked>) -> Self {
         let place = Mutex::new(Place::AtRest(Rest::of(state)));
-        Self { session, place, moved: Condvar::new() }
+        Self { session, build: BuildId::default(), place, moved: Condvar::new() }
+    }
+
+    /// Returns the cell of a new session on this build instead of the default one. A state that it
+    /// has is one of that build.
+    #[must_use]
+    pub fn on(self, build: BuildId) -> Self {
+        Self { build, ..self }
     }
 
     /// Returns the session.
     pub fn session(&self) -> SessionId {
         self.session
+    }
+
+    /// Returns the build of the session's interpreters.
+    pub fn build(&self) -> BuildId {
+        self.build
     }
 
     /// Returns where the state is now.

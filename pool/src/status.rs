@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
+use crate::builds::DEFAULT_PYTHON;
 use crate::clock::now;
 use crate::ids::{JobId, SessionId, WorkerId};
 use crate::session::SessionCell;
@@ -58,6 +59,8 @@ impl WorkerActivity {
 pub struct WorkerStatus {
     /// The worker.
     pub worker: WorkerId,
+    /// The name of the Python build that its interpreter runs.
+    pub python: String,
     /// The session that its interpreter holds.
     pub session: Option<SessionId>,
     /// What it is doing.
@@ -87,6 +90,7 @@ impl WorkerStatus {
     pub fn new(worker: WorkerId, activity: WorkerActivity) -> Self {
         Self {
             worker,
+            python: DEFAULT_PYTHON.to_owned(),
             session: None,
             activity,
             since: Duration::ZERO,
@@ -119,6 +123,7 @@ pub(crate) struct BoardEntry {
 
 #[derive(Debug)]
 struct Entry {
+    python: Arc<str>,
     /// The session of its last order. The session's cell says whether it is still here.
     session: Option<Arc<SessionCell>>,
     activity: WorkerActivity,
@@ -138,6 +143,7 @@ impl Entry {
         let session = self.session.as_ref().filter(|session| session.is_on(worker));
         WorkerStatus {
             worker,
+            python: self.python.to_string(),
             session: session.map(|session| session.session()),
             activity: self.activity,
             since: now.saturating_duration_since(self.changed),
@@ -175,6 +181,11 @@ impl BoardEntry {
         self.entry.lock().session = session;
     }
 
+    /// Notes the build of its interpreter.
+    pub(crate) fn set_python(&self, name: &Arc<str>) {
+        self.entry.lock().python = Arc::clone(name);
+    }
+
     pub(crate) fn count_job(&self) {
         self.entry.lock().jobs_served += 1;
     }
@@ -195,9 +206,10 @@ impl BoardEntry {
 }
 
 impl Board {
-    pub(crate) fn add(&self, worker: WorkerId) -> BoardEntry {
+    pub(crate) fn add(&self, worker: WorkerId, python: &Arc<str>) -> BoardEntry {
         let now = now();
         let entry = Entry {
+            python: Arc::clone(python),
             session: None,
             activity: WorkerActivity::Starting,
             made: now,
@@ -248,15 +260,16 @@ mod tests {
     #[test]
     fn a_status_serializes_its_activity() {
         let board = Board::default();
-        let entry = board.add(WorkerId(2));
-        board.add(WorkerId(1));
+        let entry = board.add(WorkerId(2), &Arc::from("default"));
+        board.add(WorkerId(1), &Arc::from("default"));
+        entry.set_python(&Arc::from("3.12"));
         entry.set_activity(WorkerActivity::Running { job: JobId(7) });
         entry.set_memory(5);
         entry.record_failure("it trapped".to_owned());
         let [first, second] = &board.snapshot()[..] else { panic!("{board:?}") };
         assert_eq!(first.activity, WorkerActivity::Starting);
         let told = serde_json::to_value(second).unwrap();
-        assert_eq!(told["worker"], 2);
+        assert_eq!((&told["worker"], &told["python"]), (&2.into(), &"3.12".into()));
         assert_eq!(told["activity"], "running");
         assert_eq!(told["job"], 7);
         assert_eq!(told["memory_bytes"], 5);

@@ -8,11 +8,11 @@ use std::time::Duration;
 use engine::{Cause, chain};
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 
+use crate::builds::Builds;
 use crate::config::PoolConfig;
 use crate::error::StowError;
 use crate::event::{PoolEvent, PoolOwner};
-use crate::ids::WorkerId;
-use crate::interpreter::InterpreterSource;
+use crate::ids::{BuildId, WorkerId};
 use crate::metrics;
 use crate::spill::Spill;
 use crate::status::{Board, WorkerActivity};
@@ -35,7 +35,7 @@ const ENDING: &str = "Supervisor is shutting down";
 /// The arguments of the supervisor.
 pub(crate) struct SupervisorArguments {
     pub(crate) config: PoolConfig,
-    pub(crate) source: Arc<dyn InterpreterSource>,
+    pub(crate) builds: Builds,
     pub(crate) owner: Arc<dyn PoolOwner>,
     pub(crate) board: Board,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Supervisor;
 
 pub(crate) struct SupervisorState {
     config: PoolConfig,
-    source: Arc<dyn InterpreterSource>,
+    builds: Builds,
     owner: Arc<dyn PoolOwner>,
     board: Board,
     workers: HashMap<ActorId, Watched>,
@@ -73,12 +73,12 @@ impl Actor for Supervisor {
         _myself: ActorRef<Self::Msg>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let SupervisorArguments { config, source, owner, board } = arguments;
+        let SupervisorArguments { config, builds, owner, board } = arguments;
         let spill = Spill::new(config.spill_dir.clone());
         Ok(SupervisorState {
-            stowing: Stowing::new(Arc::clone(&source), owner.clone(), spill),
+            stowing: Stowing::new(builds.clone(), owner.clone(), spill),
             config,
-            source,
+            builds,
             owner,
             board,
             workers: HashMap::new(),
@@ -176,8 +176,8 @@ impl SupervisorState {
     async fn spawn(&mut self, myself: &ActorRef<SupervisorMessage>, history: History) {
         let worker = WorkerId(self.next_worker);
         self.next_worker += 1;
-        let entry = self.board.add(worker);
-        let (desk, orders) = Desk::new(worker, self.owner.clone(), Arc::clone(&self.source), entry);
+        let entry = self.board.add(worker, self.builds.name(BuildId::default()));
+        let (desk, orders) = Desk::new(worker, self.owner.clone(), self.builds.clone(), entry);
         if self.closing.is_some() {
             // It was requested before the pool was closed, and its owner still expects an event.
             self.gone(myself, &desk, history, GoneReason::Stopped);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::{Limits, Program, StopHandle, Transcript};
 
-use crate::ids::JobId;
+use crate::ids::{BuildId, JobId};
 use crate::session::SessionCell;
 
 /// One program for one interpreter.
@@ -24,6 +24,8 @@ pub struct Task {
     pub transcript: Arc<Transcript>,
     /// Stops it early.
     pub stop: StopHandle,
+    /// The build on which it runs, if it has no session. A session has a build for life.
+    pub build: BuildId,
     /// The session on whose state it runs; `None` for a fresh state of its own.
     pub session: Option<Arc<SessionCell>>,
     /// The span of its steps.

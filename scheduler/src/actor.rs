@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use engine::{Cause, Outcome, chain};
 use pool::{
-    GoneReason, InterpreterSource, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionCell,
-    SessionId, WorkerId,
+    Builds, GoneReason, JobId, Pool, PoolConfig, PoolEvent, Seat, SessionCell, SessionId, WorkerId,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::runtime::Handle;
@@ -45,7 +44,7 @@ mod sessions;
 pub(crate) struct SchedulerArguments {
     pub(crate) config: SchedulerConfig,
     pub(crate) pool: PoolConfig,
-    pub(crate) source: Arc<dyn InterpreterSource>,
+    pub(crate) builds: Builds,
     pub(crate) published: Arc<Published>,
     pub(crate) combiner: Arc<Combiner<SchedulerMessage>>,
 }
@@ -120,10 +119,10 @@ impl Actor for SchedulerActor {
         myself: ActorRef<Self::Msg>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let SchedulerArguments { config, pool, source, published, combiner } = arguments;
-        let model = Model::new(config, source.shared_bytes());
+        let SchedulerArguments { config, pool, builds, published, combiner } = arguments;
+        let model = Model::new(config, builds.shared_bytes());
         let ends = EndsCombiner(Arc::clone(&combiner));
-        let pool = Pool::start(pool, source, Owner::new(&combiner), myself.get_cell()).await?;
+        let pool = Pool::start(pool, builds, Owner::new(&combiner), myself.get_cell()).await?;
         let clock = published.clock;
         let set = published.pool.set(pool.clone());
         debug_assert!(set.is_ok(), "one scheduler publishes here");
@@ -280,14 +279,14 @@ impl SchedulerState {
                 self.submit(*request, transcript, admitted, reply);
             }
             SchedulerMessage::End(job, ending) => self.decide(Event::EndWanted(job, ending)),
-            SchedulerMessage::OpenSession { name, reply } => {
-                let answer = self.open_session(name);
+            SchedulerMessage::OpenSession { name, build, reply } => {
+                let answer = self.open_session(name, build);
                 let _ = reply.send(self.count_refusal(answer));
             }
             SchedulerMessage::CloseSession(session) => self.decide(Event::SessionClosed(session)),
             SchedulerMessage::Capture { session, reply } => self.capture(session, reply),
-            SchedulerMessage::Adopt { name, state, reply } => {
-                let answer = self.adopt(name, state);
+            SchedulerMessage::Adopt { name, build, state, reply } => {
+                let answer = self.adopt(name, build, state);
                 let _ = reply.send(self.count_refusal(answer));
             }
             SchedulerMessage::Replace { session, state, reply } => {
@@ -323,14 +322,14 @@ impl SchedulerState {
 
     fn pool_event(&mut self, event: PoolEvent) {
         match event {
-            PoolEvent::Ready { seat, memory_bytes, kept_bytes, reset } => {
+            PoolEvent::Ready { seat, build, memory_bytes, kept_bytes, reset } => {
                 let worker = seat.worker();
                 self.seats.insert(worker, seat);
                 if let Some(reset) = reset {
                     self.published.measures.lock().record_reset(reset);
                     self.published.metrics.reset(reset);
                 }
-                self.decide(Event::Ready { worker, memory_bytes, kept_bytes });
+                self.decide(Event::Ready { worker, build, memory_bytes, kept_bytes });
             }
             PoolEvent::Finished { worker, job, outcome, attach, memory_bytes } => {
                 self.finished(worker, job, Finished { outcome, attach, memory_bytes });

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use engine::{Entry, LimitHit, LimitKind, Limits, Outcome, Program, Value, Variables, Verdict};
-use pool::{SessionId, Task, WorkerId};
+use pool::{BuildId, SessionId, Task, WorkerId};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
@@ -49,6 +49,8 @@ pub struct JobRequest {
     pub program: Program,
     /// The limits of its run.
     pub limits: Limits,
+    /// The build of its fresh interpreter. A job in a session runs on the session's.
+    pub build: BuildId,
     /// The session to run in. Without one, the job gets a fresh interpreter.
     pub session: Option<SessionId>,
     /// The tenant, whose weight decides its share. `None` is the tenant `default`.
@@ -69,6 +71,7 @@ pub struct JobRequest {
 pub(crate) struct Queued {
     /// Bytes of memory that it holds while it is queued.
     pub(crate) bytes: usize,
+    pub(crate) build: BuildId,
     pub(crate) session: Option<SessionId>,
     pub(crate) tenant: Arc<str>,
     pub(crate) priority: Priority,
@@ -131,6 +134,7 @@ impl JobRequest {
         let has_functions = !self.program.functions.is_empty();
         Queued {
             bytes: self.bytes(),
+            build: self.build,
             session: self.session,
             tenant: self.tenant.clone().unwrap_or_else(|| DEFAULT_TENANT.clone()),
             priority: self.priority,
@@ -164,9 +168,10 @@ impl JobRequest {
 
 impl Queued {
     /// Describes the copy of a session's state, which counts as a job of that session.
-    pub(crate) fn capture(session: SessionId) -> Self {
+    pub(crate) fn capture(session: SessionId, build: BuildId) -> Self {
         Self {
             bytes: 0,
+            build,
             session: Some(session),
             tenant: DEFAULT_TENANT.clone(),
             priority: Priority::High,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use engine::{Cause, Home, Outcome, Transcript};
-use pool::{JobId, Parked, PoolEvent, PoolOwner, SessionId, WorkerId};
+use pool::{BuildId, JobId, Parked, PoolEvent, PoolOwner, SessionId, WorkerId};
 use tokio::sync::oneshot;
 
 use crate::combiner::Combiner;
@@ -32,18 +32,24 @@ pub(crate) enum SchedulerMessage {
     },
     /// From a ticket, at any time. Does nothing if the job has ended.
     End(JobId, Ending),
-    /// From a caller. Answered with the session of this name, which is opened if it isn't open.
-    OpenSession { name: Arc<str>, reply: oneshot::Sender<Result<SessionId, Refusal>> },
+    /// From a caller. Answered with the session of this name and its build. If it isn't open, it is
+    /// opened on this build.
+    OpenSession {
+        name: Arc<str>,
+        build: BuildId,
+        reply: oneshot::Sender<Result<(SessionId, BuildId), Refusal>>,
+    },
     /// From a caller. The session takes no more jobs, and ends once its jobs have ended.
     CloseSession(SessionId),
     /// From a caller, between the session's jobs. Answered with the session's state (`None`: that
     /// of a fresh interpreter), at once if it is in memory, else when a worker has copied it. If
     /// the scheduler dies, `reply` is dropped.
     Capture { session: SessionId, reply: CaptureReply },
-    /// From a caller. Opens a session with this state, under a name that no open session has.
-    /// Answered at once.
+    /// From a caller. Opens a session with this state of an interpreter of this build, under a name
+    /// that no open session has. Answered at once.
     Adopt {
         name: Arc<str>,
+        build: BuildId,
         state: Option<Parked>,
         reply: oneshot::Sender<Result<SessionId, Refusal>>,
     },

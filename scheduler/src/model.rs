@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::Cause;
-use pool::{JobId, SessionId, StowError, Stowage, WorkerId};
+use pool::{BuildId, JobId, SessionId, StowError, Stowage, WorkerId};
 
 use crate::config::SchedulerConfig;
 use crate::decision::{EvictionReason, RetireReason};
@@ -70,9 +70,9 @@ pub(crate) enum Event {
     /// Stowing a session's state has succeeded, with its new size in bytes, or failed. If the
     /// session has moved on meanwhile, its state stayed where it was.
     Stowed { session: SessionId, stowage: Stowage, result: Result<u64, StowError> },
-    /// A worker is idle and offers its seat. Its interpreter has `memory_bytes` of its own; the
-    /// copy of its session's state takes `kept_bytes`.
-    Ready { worker: WorkerId, memory_bytes: u64, kept_bytes: u64 },
+    /// A worker is idle and offers its seat. Its interpreter is of `build` and has `memory_bytes` of
+    /// its own; the copy of its session's state takes `kept_bytes`.
+    Ready { worker: WorkerId, build: BuildId, memory_bytes: u64, kept_bytes: u64 },
     /// A worker has finished copying a session's state, which counted as a job of the session.
     Captured { worker: WorkerId, job: JobId },
     /// A worker has ended; `takes_session` if the state that it held is lost with it.
@@ -303,8 +303,8 @@ impl Model {
             Event::Stowed { session, stowage, result } => {
                 self.sessions.stowed(session, stowage, result, self.now);
             }
-            Event::Ready { worker, memory_bytes, kept_bytes } => {
-                self.ready(worker, memory_bytes, kept_bytes, effects);
+            Event::Ready { worker, build, memory_bytes, kept_bytes } => {
+                self.ready(worker, build, memory_bytes, kept_bytes, effects);
             }
             Event::Captured { worker, job } => self.captured(worker, job, effects),
             Event::Gone { worker, reason, is_replaced, takes_session, fault } => {
@@ -319,6 +319,7 @@ impl Model {
     fn ready(
         &mut self,
         worker: WorkerId,
+        build: BuildId,
         memory_bytes: u64,
         kept_bytes: u64,
         effects: &mut Vec<Effect>,
@@ -328,7 +329,7 @@ impl Model {
         if self.fleet.get(worker).is_none() {
             self.health.started();
         }
-        let retire = self.fleet.ready(worker, memory_bytes, kept_bytes, self.now);
+        let retire = self.fleet.ready(worker, build, memory_bytes, kept_bytes, self.now);
         let resident = self.resident(worker);
         if let Some(id) = resident {
             self.sessions.change(id, |session| session.is_at_rest = true);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Cause, Transcript};
-use pool::{InterpreterSource, JobId, Parked, PoolConfig, SessionId, WorkerId};
+use pool::{BuildId, Builds, JobId, Parked, PoolConfig, SessionId, WorkerId};
 use ractor::{Actor, SpawnErr};
 use tokio::sync::oneshot;
 
@@ -36,7 +36,7 @@ impl Scheduler {
     pub async fn start(
         config: SchedulerConfig,
         pool: PoolConfig,
-        source: Arc<dyn InterpreterSource>,
+        builds: impl Into<Builds>,
     ) -> Result<Self, SchedulerStartError> {
         config.validate()?;
         let published = Arc::new(Published::new());
@@ -44,7 +44,7 @@ impl Scheduler {
         let arguments = SchedulerArguments {
             config,
             pool,
-            source,
+            builds: builds.into(),
             published: Arc::clone(&published),
             combiner: Arc::clone(&combiner),
         };
@@ -79,12 +79,26 @@ impl Scheduler {
         Ok(Ticket::new(job, self.mailbox.clone(), outcome, transcript))
     }
 
-    /// Returns the session with this name, and opens it if it isn't open.
+    /// Returns the session with this name, and opens it on the default build if it isn't open.
     ///
     /// # Errors
     /// Too many sessions are open, or the scheduler is shutting down.
     pub async fn open_session(&self, name: &str) -> Result<SessionId, Refusal> {
-        self.ask(|reply| SchedulerMessage::OpenSession { name: Arc::from(name), reply }).await
+        let (session, _) = self.open_session_on(name, BuildId::default()).await?;
+        Ok(session)
+    }
+
+    /// Returns the session with this name and its build, and opens it on `build` if it isn't open.
+    ///
+    /// # Errors
+    /// As `open_session`.
+    pub async fn open_session_on(
+        &self,
+        name: &str,
+        build: BuildId,
+    ) -> Result<(SessionId, BuildId), Refusal> {
+        let name = Arc::from(name);
+        self.ask(|reply| SchedulerMessage::OpenSession { name, build, reply }).await
     }
 
     /// Ends a session once its jobs have ended. Its state is dropped.
@@ -102,12 +116,18 @@ impl Scheduler {
         Ok(state.map(Parked::compact))
     }
 
-    /// Opens a session with this state; `None` is that of a fresh interpreter.
+    /// Opens a session with this state of an interpreter of `build`; `None` is that of a fresh one.
     ///
     /// # Errors
     /// A session with this name is open, or opening fails as in `open_session`.
-    pub async fn adopt(&self, name: &str, state: Option<Parked>) -> Result<SessionId, Refusal> {
-        self.ask(|reply| SchedulerMessage::Adopt { name: Arc::from(name), state, reply }).await
+    pub async fn adopt(
+        &self,
+        name: &str,
+        build: BuildId,
+        state: Option<Parked>,
+    ) -> Result<SessionId, Refusal> {
+        let name = Arc::from(name);
+        self.ask(|reply| SchedulerMessage::Adopt { name, build, state, reply }).await
     }
 
     /// Replaces a session's state; `None` is that of a fresh interpreter.

@@ -37,6 +37,8 @@ pub struct SchedulerStatus {
     pub sessions: Vec<SessionStatus>,
     /// How many sessions are in each place.
     pub places: SessionPlaces,
+    /// The names of the Python builds, that of the default one first.
+    pub pythons: Vec<String>,
     /// Every worker, in the order of creation.
     pub workers: Vec<WorkerStatus>,
     /// What the pool's memory is used for.
@@ -105,6 +107,8 @@ pub struct SessionStatus {
     pub session: SessionId,
     /// Its name.
     pub name: String,
+    /// The name of its Python build.
+    pub python: String,
     /// Its queued jobs.
     pub queue_depth: usize,
     /// Where its state is.

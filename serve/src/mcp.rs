@@ -50,6 +50,7 @@ pub type HttpService = StreamableHttpService<Handler, LocalSessionManager>;
 #[derive(Debug, Clone)]
 pub struct Stdio {
     backends: Backends,
+    pythons: Arc<[String]>,
 }
 
 impl Default for Stdio {
@@ -61,7 +62,14 @@ impl Default for Stdio {
 impl Stdio {
     /// Makes a server whose pool is still to come.
     pub fn new() -> Self {
-        Self { backends: Backends::starting() }
+        Self { backends: Backends::starting(), pythons: Arc::default() }
+    }
+
+    /// Returns the same server for a pool that will have these Python builds: if there are several,
+    /// tools have an argument `python`, which chooses one.
+    #[must_use]
+    pub fn with_pythons(self, names: impl IntoIterator<Item = String>) -> Self {
+        Self { pythons: names.into_iter().collect(), ..self }
     }
 
     /// Gives it the service that runs programs, and the packages that they can import.
@@ -80,7 +88,7 @@ impl Stdio {
         let transport =
             AsyncRwTransport::new_server(read, write).with_max_line_length(MOST_LINE_BYTES);
         let begun = tokio::select! {
-            begun = Handler::of_owner(self.backends).serve(transport) => begun,
+            begun = Handler::of_owner(self.backends, self.pythons).serve(transport) => begun,
             () = &mut stop => return Ok(()),
         };
         let running = match begun {
@@ -115,6 +123,7 @@ pub fn http(
     hosts: impl IntoIterator<Item = String>,
     most_body_bytes: usize,
 ) -> HttpService {
+    let pythons: Arc<[String]> = service.pool().pythons().map(str::to_owned).collect();
     let backends = Backends::started(Backend { service, packages });
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let config = StreamableHttpServerConfig::default();
@@ -126,7 +135,7 @@ pub fn http(
     let handler = move || {
         let place = Arc::clone(&places).try_acquire_owned();
         let place = place.map_err(|_| io::Error::other("too many MCP clients are connected"))?;
-        Ok(Handler::of_requests(backends.clone(), place))
+        Ok(Handler::of_requests(backends.clone(), Arc::clone(&pythons), place))
     };
     StreamableHttpService::new(handler, Arc::default(), config)
 }

@@ -5,8 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hatchery::error::Cause;
 use hatchery::files::Workspace;
-use hatchery::{Checkpoint, Error, Hatchery, Job, Session, Ticket};
+use hatchery::python::PackageInfo;
+use hatchery::{Checkpoint, DEFAULT_PYTHON, Error, Hatchery, Job, Session, Ticket};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use wire::{Problem, ProblemKind};
@@ -95,6 +97,17 @@ impl Service {
         is_ended.wait_for(|is_ended| *is_ended).await.expect("the sender is in `self`");
     }
 
+    /// Returns what programs of this Python build can import beyond the standard library.
+    ///
+    /// # Errors
+    /// The pool has no such build, or it doesn't say what it has.
+    pub async fn packages(&self, python: String) -> Result<Vec<PackageInfo>, Problem> {
+        let pool = self.pool.clone();
+        let listing = tokio::task::spawn_blocking(move || pool.packages(&python));
+        let listed = listing.await.unwrap_or_else(|died| Err(Error::Load(Cause::new(died))));
+        listed.map_err(|error| error.problem())
+    }
+
     /// Submits a job, to a session of the caller or to a fresh interpreter.
     ///
     /// # Errors
@@ -112,16 +125,24 @@ impl Service {
         submitted.map_err(|error| error.problem())
     }
 
-    /// Opens a session under a new name.
+    /// Opens a session under a new name, on this Python build; `None` is the default one.
     ///
     /// # Errors
-    /// The caller has a session of this name, the name is invalid, or the pool refuses.
-    pub async fn open(&self, caller: &Caller, name: &str) -> Result<(), Problem> {
+    /// The caller has a session of this name, the name is invalid, the pool has no such build, or it
+    /// refuses.
+    pub async fn open(
+        &self,
+        caller: &Caller,
+        name: &str,
+        python: Option<&str>,
+    ) -> Result<(), Problem> {
         let own = caller.session_name(name)?;
         if self.kept.lock().sessions.contains_key(&own) {
             return Err(exists(name));
         }
-        let session = self.pool.session(&own).await.map_err(|error| error.problem())?;
+        let python = python.unwrap_or(DEFAULT_PYTHON);
+        let opened = self.pool.session_on(&own, python).await;
+        let session = opened.map_err(|error| error.problem())?;
         // Two callers of the same name have the same session.
         self.kept.lock().sessions.insert(own, session);
         Ok(())

@@ -71,6 +71,7 @@ impl Job {
             tenant,
             priority,
             deadline,
+            python,
         } = job;
         if file.is_some() {
             return Err(InvalidJob::NotTaken { field: Field::File }.into());
@@ -94,6 +95,7 @@ impl Job {
         self.tenant = tenant.map(Into::into).or(self.tenant);
         self.priority = priority.map_or(self.priority, priority_of);
         self.deadline = deadline.or(self.deadline);
+        self.python = python.map(Into::into).or(self.python);
         self = self.ask(timeout, limits.unwrap_or_default(), intake.lowers_only());
         self.check()?;
         Ok(self)
@@ -281,9 +283,10 @@ mod tests {
             "id": 1, "call": { "function": "a:b", "args": [1], "keywords": { "k": 2 } },
             "variables": { "x": 1 }, "args": ["a"], "env": { "E": "e" }, "stdin": "in",
             "files": { "f": { "base64": "/w==" } }, "deterministic": { "seed": 7, "start": 2 },
-            "tenant": "t", "priority": "low", "deadline": 3,
+            "tenant": "t", "priority": "low", "deadline": 3, "python": "3.12",
         });
         let job = Job::from_wire(Intake::BATCH.job(job).unwrap(), &Intake::BATCH).unwrap();
+        assert_eq!(job.wanted_python(), Some("3.12"));
         let request = job.into_request(&Limits::default()).unwrap();
         let program = request.program;
         let call = Call::new("a:b").arg(1).keyword("k", 2);

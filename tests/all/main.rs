@@ -26,6 +26,8 @@ mod jobs;
 mod lending;
 /// What happens at each limit, and that the next job isn't affected.
 mod limits;
+/// Several Python builds in one pool: jobs, sessions and packages by the names of builds.
+mod pythons;
 /// What a job returns besides its output: representations of values, displays, figures, exceptions.
 mod results;
 /// Deadlines, tenants, memory, and the scheduler's reports about them.
@@ -37,4 +39,6 @@ mod table;
 /// Asyncio tasks that live from job to job.
 mod tasks;
 
+#[path = "../../engine/tests/builds/found.rs"]
+mod found;
 mod support;

@@ -36,11 +36,13 @@ pub enum Field {
     Priority,
     /// `deadline`
     Deadline,
+    /// `python`
+    Python,
 }
 
 impl Field {
     /// Every field.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Id,
         Self::Code,
         Self::File,
@@ -56,6 +58,7 @@ impl Field {
         Self::Tenant,
         Self::Priority,
         Self::Deadline,
+        Self::Python,
     ];
 
     /// Returns its name in JSON.
@@ -76,6 +79,7 @@ impl Field {
             Self::Tenant => "tenant",
             Self::Priority => "priority",
             Self::Deadline => "deadline",
+            Self::Python => "python",
         }
     }
 
@@ -97,6 +101,7 @@ impl Field {
             }
             Self::Timeout | Self::Limits => "whoever runs the pool sets the limits",
             Self::Deterministic => "whoever runs the pool decides on clocks and random numbers",
+            Self::Python => "whoever runs the pool decides which Python runs",
             Self::Tenant | Self::Priority | Self::Deadline => {
                 "whoever runs the pool decides whose job it is and how urgent"
             }

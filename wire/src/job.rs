@@ -72,6 +72,9 @@ pub struct Job {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "seconds")]
     #[schemars(with = "Option<f64>", extend("exclusiveMinimum" = 0, "maximum" = MOST_SECONDS))]
     pub deadline: Option<Duration>,
+    /// The name of the Python build to run on; without it the session's, or else the default one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub python: Option<String>,
 }
 
 impl Job {

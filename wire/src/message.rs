@@ -157,8 +157,13 @@ impl Default for RequestId {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum SessionAction {
-    /// Opens it, under a new name.
+    /// Opens it, under a new name, on the default Python build.
     Open,
+    /// Opens it, under a new name, on another Python build, for life.
+    OpenOn {
+        /// The name of the build.
+        python: String,
+    },
     /// Opens another session that continues from its state.
     Fork {
         /// The name of the other session.
@@ -178,7 +183,8 @@ pub enum SessionAction {
     Reset,
     /// Saves its state. The answer's value is the number of bytes, which are attached.
     Save,
-    /// Opens it, under a new name, from a state that was saved, the first attachment.
+    /// Opens it, under a new name, from a state that was saved, the first attachment. It runs on the
+    /// build on which it was saved.
     Revive,
     /// Asks for its files. The answer's value has their attachments by path.
     Workspace,
@@ -304,6 +310,9 @@ pub enum ServerMessage {
         server: String,
         /// The modules that are already imported in every interpreter.
         preload: Vec<String>,
+        /// The names of the Python builds, that of the default one first.
+        #[serde(default)]
+        pythons: Vec<String>,
     },
     /// Something has happened.
     Event {

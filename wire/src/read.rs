@@ -147,6 +147,7 @@ impl Job {
             Field::Tenant => self.tenant.is_some(),
             Field::Priority => self.priority.is_some(),
             Field::Deadline => self.deadline.is_some(),
+            Field::Python => self.python.is_some(),
         })
     }
 
@@ -168,6 +169,7 @@ impl Job {
             Field::Tenant => self.tenant = Some(text(name, value)?),
             Field::Priority => self.priority = Some(priority(&value)?),
             Field::Deadline => self.deadline = Some(time(name, &value, MOST_SECONDS)?),
+            Field::Python => self.python = Some(text(name, value)?),
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ fn every_field() -> [Value; 3] {
             "id": [1, null], "code": "1", "variables": { "x": [1, null] }, "args": ["a"],
             "env": { "A": "b" }, "stdin": "in", "files": { "a": "1", "b": { "base64": "/w==" } },
             "timeout": 0.5, "limits": every_limit(), "deterministic": { "seed": 7, "start": 9 },
-            "tenant": "t", "priority": "high", "deadline": 2.5,
+            "tenant": "t", "priority": "high", "deadline": 2.5, "python": "3.12",
         }),
         json!({ "file": "a.py" }),
         json!({ "call": { "function": "a:b", "args": [1, {}], "keywords": { "k": null } } }),

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use hatchery::Builder;
+use hatchery::config::EngineConfig;
+use hatchery::{Builder, DEFAULT_PYTHON};
+
+use super::python::{self, PythonArgument};
 
 use crate::exit::UsageError;
 
@@ -88,9 +91,10 @@ pub(crate) struct PackagesArguments {
 #[command(next_help_heading = "Image")]
 pub(crate) struct ImageArguments {
     /// The Python build: a WebAssembly file with its library beside it, their folder, or a wheel
-    /// with one. Default: `$HATCHERY_PYTHON`, else the build that Hatchery fetches.
-    #[arg(long, value_name = "FILE|DIR")]
-    pub(crate) python: Option<PathBuf>,
+    /// with one. Default: `$HATCHERY_PYTHON`, else the build that Hatchery fetches. For `batch`,
+    /// `serve` and `mcp` it can be repeated, with names by which jobs ask for further builds.
+    #[arg(long, value_name = "[NAME=]FILE|DIR", value_parser = PythonArgument::parse)]
+    pub(crate) python: Vec<PythonArgument>,
 
     /// Modules to import first, such as `numpy,pandas`. Can be repeated.
     #[arg(long, value_name = "MODULES", value_delimiter = ',', value_parser = parse_module)]
@@ -111,16 +115,37 @@ pub(crate) struct ImageArguments {
 }
 
 impl ImageArguments {
-    /// Returns whether this is the default image.
+    /// Returns whether this adds nothing to the build.
     pub(crate) fn is_plain(&self) -> bool {
-        let Self { python, preload, setup, package, requirements } = self;
-        let is_default = python.is_none() && preload.is_empty();
-        is_default && setup.is_none() && package.is_empty() && requirements.is_empty()
+        let Self { python: _, preload, setup, package, requirements } = self;
+        preload.is_empty() && setup.is_none() && package.is_empty() && requirements.is_empty()
     }
 
-    /// Makes interpreters start from this image. Reads the setup file.
+    /// Returns the engine's configuration with the only build.
+    pub(crate) fn engine(&self) -> anyhow::Result<EngineConfig> {
+        let config = EngineConfig::from_env();
+        let python = python::only(&self.python)?.cloned().or_else(|| config.python.clone());
+        Ok(EngineConfig { python, ..config })
+    }
+
+    /// Makes interpreters of the only build start from this image. Reads the setup file.
     pub(crate) fn apply(&self, builder: Builder) -> anyhow::Result<Builder> {
-        let builder = self.python.iter().fold(builder, Builder::python);
+        let builder = python::only(&self.python)?.into_iter().fold(builder, Builder::python);
+        self.add(builder)
+    }
+
+    /// Makes interpreters of every build start from this image. Reads the setup file.
+    pub(crate) fn apply_to_all(&self, builder: Builder) -> anyhow::Result<Builder> {
+        self.add(python::give(&self.python, builder)?)
+    }
+
+    /// Returns the names of the builds of a pool, that of the default one first.
+    pub(crate) fn python_names(&self) -> Vec<String> {
+        let named = self.python.iter().filter_map(|python| python.name.clone());
+        [DEFAULT_PYTHON.to_owned()].into_iter().chain(named).collect()
+    }
+
+    fn add(&self, builder: Builder) -> anyhow::Result<Builder> {
         let builder = self.package.iter().fold(builder, Builder::package);
         let builder = self.requirements.iter().fold(builder, Builder::requirements);
         let builder = builder.preload(&self.preload);

@@ -155,7 +155,7 @@ fn builder(arguments: &BatchArguments) -> anyhow::Result<Builder> {
         _ => crate::progress::sink(),
     };
     let builder = Hatchery::builder().queue_limit_bytes(usize::MAX).progress(start);
-    let mut builder = arguments.image.apply(builder)?;
+    let mut builder = arguments.image.apply_to_all(builder)?;
     if let Some(workers) = &arguments.workers {
         builder = builder.workers_between(workers.clone());
     }

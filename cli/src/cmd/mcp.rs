@@ -1,9 +1,7 @@
 //! `hatchery mcp`: serves a pool to an agent over standard input and output.
 
-use hatchery::config::EngineConfig;
-use hatchery::progress::Silent;
 use hatchery::python::PackageInfo;
-use hatchery::{Builder, Hatchery};
+use hatchery::{Builder, DEFAULT_PYTHON, Hatchery};
 use serve::Service;
 use serve::mcp::Stdio;
 use tokio::sync::oneshot;
@@ -14,7 +12,7 @@ use crate::{progress, signals};
 
 pub(crate) async fn run(arguments: McpArguments) -> anyhow::Result<Exit> {
     let builder = Hatchery::builder().limits(arguments.limits.limits()).progress(progress::sink());
-    let mut builder = arguments.image.apply(builder)?;
+    let mut builder = arguments.image.apply_to_all(builder)?;
     if let Some(workers) = arguments.workers {
         builder = builder.workers_between(workers);
     }
@@ -26,7 +24,7 @@ pub(crate) async fn run(arguments: McpArguments) -> anyhow::Result<Exit> {
             exit = endings.first() => exit,
         }
     });
-    let server = Stdio::new();
+    let server = Stdio::new().with_pythons(arguments.image.python_names());
     let (stop, stopped) = oneshot::channel::<()>();
     // Clients give a server less time to answer than the first start on a machine takes.
     let mut serving = std::pin::pin!(server.clone().serve(async {
@@ -68,10 +66,7 @@ async fn start(builder: Builder) -> anyhow::Result<(Hatchery, Vec<PackageInfo>)>
 
 /// Lists what programs of the pool can import.
 pub(crate) async fn packages(pool: &Hatchery) -> anyhow::Result<Vec<PackageInfo>> {
-    let mut packages = pool.image().map_or_else(Vec::new, |image| image.packages.clone());
-    let own = tokio::task::spawn_blocking(|| {
-        hatchery::python::packages(&EngineConfig::from_env(), &Silent)
-    });
-    packages.extend(own.await??);
-    Ok(packages)
+    let pool = pool.clone();
+    let packages = tokio::task::spawn_blocking(move || pool.packages(DEFAULT_PYTHON));
+    Ok(packages.await??)
 }

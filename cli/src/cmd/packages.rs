@@ -1,19 +1,31 @@
 //! `hatchery packages`: lists what programs can import beyond the standard library.
 
+use std::sync::Arc;
+
 use hatchery::Hatchery;
-use hatchery::config::EngineConfig;
-use hatchery::python::PackageInfo;
+use hatchery::progress::{Progress, ProgressSink};
+use hatchery::python::{PackageInfo, WHEEL_REQUIREMENT};
 use serde_json::Value;
 
 use super::image::{find, package_as_json};
 use crate::args::PackagesArguments;
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 use crate::{progress, terminal};
 
 pub(crate) async fn run(arguments: PackagesArguments) -> anyhow::Result<Exit> {
+    let mut config = arguments.image.engine()?;
     let (mut packages, warnings) = match &arguments.key {
         Some(key) => {
             let image = find(key)?;
+            // The build of the image, whichever one the environment names.
+            config.python = None;
+            if image.build != WHEEL_REQUIREMENT {
+                anyhow::bail!(UsageError(format!(
+                    "the image is one of the Python build {}, whose packages only the build itself \
+                     can list: use `hatchery packages --python FILE` with the options of the image",
+                    image.build
+                )));
+            }
             (image.packages, image.warnings)
         }
         None if arguments.image.is_plain() => (Vec::new(), Vec::new()),
@@ -23,8 +35,11 @@ pub(crate) async fn run(arguments: PackagesArguments) -> anyhow::Result<Exit> {
             (image.packages, image.warnings)
         }
     };
-    let own = tokio::task::spawn_blocking(|| {
-        hatchery::python::packages(&EngineConfig::from_env(), &progress::sink())
+    let own = tokio::task::spawn_blocking(move || {
+        let progress: Arc<dyn ProgressSink> = Arc::new(progress::sink());
+        let packages = hatchery::python::packages(&config, &progress);
+        progress.report(Progress::Ready);
+        packages
     });
     packages.extend(own.await??);
     if arguments.json {

@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hatchery::Hatchery;
 use hatchery::cache::CacheDir;
 use hatchery::config::{EngineConfig, PYTHON_MODULE_VARIABLE};
 use hatchery::progress::{Progress, ProgressSink};
+use hatchery::{DEFAULT_PYTHON, Hatchery};
 
 use crate::args::PythonCommand;
+use crate::args::python::{PythonArgument, default_of};
 use crate::exit::Exit;
 use crate::{progress, terminal};
 
@@ -17,13 +18,7 @@ pub(crate) async fn python(command: PythonCommand) -> anyhow::Result<Exit> {
     match command {
         PythonCommand::Install { module, sha256 } => install(module.zip(sha256)).await,
         PythonCommand::Precompile { file } => precompile(&file),
-        PythonCommand::Info { python } => {
-            let config = EngineConfig::from_env();
-            match python.or(config.python.clone()) {
-                Some(path) => describe(EngineConfig { python: Some(path), ..config }),
-                None => info(),
-            }
-        }
+        PythonCommand::Info { pythons } => info_of(&pythons),
     }
 }
 
@@ -76,6 +71,26 @@ fn info() -> anyhow::Result<Exit> {
         },
     );
     terminal::print(format_args!("packed   {packed}"))?;
+    Ok(Exit::Success)
+}
+
+/// Shows the builds of a command with these `--python`: the default one, and those with names.
+fn info_of(pythons: &[PythonArgument]) -> anyhow::Result<Exit> {
+    let config = EngineConfig::from_env();
+    let default = default_of(pythons)?.cloned().or_else(|| config.python.clone());
+    let named: Vec<(&String, &PathBuf)> =
+        pythons.iter().filter_map(|python| Some((python.name.as_ref()?, &python.path))).collect();
+    if !named.is_empty() {
+        terminal::print(format_args!("name     {DEFAULT_PYTHON}"))?;
+    }
+    match default {
+        Some(path) => describe(EngineConfig { python: Some(path), ..config.clone() })?,
+        None => info()?,
+    };
+    for (name, path) in named {
+        terminal::print(format_args!("\nname     {name}"))?;
+        describe(EngineConfig { python: Some(path.clone()), module: None, ..config.clone() })?;
+    }
     Ok(Exit::Success)
 }
 

@@ -100,7 +100,7 @@ pub(crate) async fn run(arguments: ServeArguments) -> anyhow::Result<Exit> {
 
 fn builder(arguments: &ServeArguments) -> anyhow::Result<Builder> {
     let builder = Hatchery::builder().limits(arguments.limits.limits()).progress(progress::sink());
-    let mut builder = arguments.image.apply(builder)?;
+    let mut builder = arguments.image.apply_to_all(builder)?;
     if let Some(workers) = &arguments.workers {
         builder = builder.workers_between(workers.clone());
     }

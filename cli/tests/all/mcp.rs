@@ -286,6 +286,28 @@ fn packages_are_listed() {
 }
 
 #[test]
+fn an_agent_chooses_among_several_builds() {
+    let argument = format!("--python=3.12={}", crate::found::wasi().display());
+    let mut agent = Agent::of("2025-11-25", &["--workers", "2", &argument]);
+    let tools = agent.request("tools/list", json!({}))["result"]["tools"].clone();
+    let choice = &tools[0]["inputSchema"]["properties"]["python"];
+    assert_eq!(choice["enum"], json!(["default", "3.12"]), "{choice}");
+    let version = "import sys; sys.version_info[1]";
+    let on = |python| json!({ "code": version, "python": python, "session": python });
+    assert_eq!(text(&agent.run(json!({ "code": version }))), "value: 15");
+    assert_eq!(text(&agent.run(on("3.12"))), "value: 12");
+    assert_eq!(text(&agent.run(on("default"))), "value: 15");
+    assert_eq!(text(&agent.run(json!({ "code": version, "session": "3.12" }))), "value: 12");
+    let moved = json!({ "code": version, "python": "default", "session": "3.12" });
+    assert!(is_refused(&agent.run(moved), "for life"));
+    assert!(is_refused(&agent.run(on("2.7")), "it has `default`, `3.12`"));
+    let packages = agent.call("list_packages", json!({ "python": "3.12" }));
+    assert_eq!(packages["structuredContent"], json!({ "packages": [] }));
+    let mut alone = Agent::start();
+    assert!(is_refused(&alone.run(on("default")), "whoever runs the pool decides"));
+}
+
+#[test]
 fn progress_is_told_to_whoever_asks() {
     let mut agent = Agent::start();
     let code = "import time\nfor n in range(8): print('step', n); time.sleep(0.15)";

@@ -35,14 +35,14 @@ pub(crate) fn spawn(arguments: &[&str]) -> (Child, String) {
 }
 
 /// A server, which ends with the test.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     address: String,
     _tokens: Option<tempfile::NamedTempFile>,
 }
 
 impl Server {
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let (child, address) = spawn(arguments);
         let server = Self { child, address, _tokens: None };
         while server.get("/healthz").0 != 200 {}
@@ -59,11 +59,11 @@ impl Server {
         server
     }
 
-    fn get(&self, path: &str) -> (u16, Value) {
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
         answer(ask(&self.address, "GET", path, "", ""))
     }
 
-    fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         answer(ask(&self.address, "POST", path, "", &body.to_string()))
     }
 

@@ -25,12 +25,14 @@ use crate::files::path::check_path;
 use info::{PackageInfo, PackageOrigin, module_of, normalized};
 use inventory::Inventory;
 use metadata::Metadata;
+use target::PythonTarget;
 
 mod folder;
 pub(crate) mod info;
 pub(crate) mod inventory;
 mod metadata;
 mod requirements;
+pub(crate) mod target;
 mod wheel;
 
 /// The largest number of files in one image's packages. A hundred wheels of the usual size have
@@ -86,22 +88,22 @@ impl Package {
     /// effect.
     ///
     /// # Errors
-    /// It can't be read, isn't a package, is made for one kind of machine, requires another Python,
-    /// or is larger than 256 MiB or 20,000 files.
-    pub fn open(path: &Path) -> Result<Self, PackageError> {
+    /// It can't be read, isn't a package, is made for one kind of machine, requires another Python
+    /// than `target`, or is larger than 256 MiB or 20,000 files.
+    pub fn open(path: &Path, target: &PythonTarget) -> Result<Self, PackageError> {
         let metadata = std::fs::metadata(path)
             .map_err(|cause| PackageError::Read { path: path.to_owned(), cause })?;
         if metadata.is_dir() {
-            return folder::read(path);
+            return folder::read(path, target);
         }
         if path.extension().is_none_or(|extension| extension != "whl") {
             return Err(bad(path, "give a wheel, which ends in `.whl`, or a folder"));
         }
-        wheel::read(path, &wheel::load(path)?, PackageOrigin::Wheel(file_name(path)))
+        wheel::read(path, &wheel::load(path)?, target, PackageOrigin::Wheel(file_name(path)))
     }
 
-    /// Returns the wheels of a requirements file, in the order of their file names, from the cache
-    /// or else through this machine's pip. Every requirement states its version and SHA-256.
+    /// Returns the wheels of a requirements file for `target`, in the order of their file names, from
+    /// the cache or else through this machine's pip. Every requirement states its version and SHA-256.
     /// Dependencies aren't resolved: the file names all of them except those that the build has.
     ///
     /// # Errors
@@ -109,9 +111,10 @@ impl Package {
     pub fn from_requirements(
         cache: &CacheDir,
         path: &Path,
+        target: &PythonTarget,
         progress: &dyn ProgressSink,
     ) -> Result<Vec<Self>, PackageError> {
-        requirements::load(cache, path, progress)
+        requirements::load(cache, path, target, progress)
     }
 
     /// Returns the distributions in it: one for a wheel, those with metadata for a folder, or else
@@ -269,6 +272,7 @@ impl<'a> Collector<'a> {
         self,
         infos: Vec<PackageInfo>,
         metadata: &[Metadata],
+        target: &PythonTarget,
     ) -> Result<Package, PackageError> {
         let is_file = |folder: &str| self.files.contains_key(folder);
         if let Some(folder) =
@@ -291,7 +295,7 @@ impl<'a> Collector<'a> {
             part(path.as_bytes());
             part(contents);
         }
-        let needs = metadata.iter().flat_map(Metadata::needs).collect();
+        let needs = metadata.iter().flat_map(|one| one.needs(target)).collect();
         let inner = Inner { infos, needs, files: self.files, hash: hasher.finalize() };
         Ok(Package { inner: Arc::new(inner) })
     }

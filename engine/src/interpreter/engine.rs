@@ -26,6 +26,7 @@ use crate::host::layout::Layout;
 use crate::host::reactor::ReactorHost;
 use crate::host::wasi::{HostState, Wasi};
 use crate::host::wasix::WasixHost;
+use crate::interpreter::survey::Surveyed;
 use crate::interrupt::raise::Offsets;
 use crate::memory::{self, GuestMemory};
 
@@ -48,6 +49,8 @@ struct EngineInner {
     code_cache_bytes: usize,
     /// Where interpreters of this build keep what interrupts need; known once one has started.
     offsets: OnceLock<Option<Offsets>>,
+    /// What a build of the user's says of itself; known once it was asked.
+    survey: OnceLock<Surveyed>,
     build: Build,
     cache: CacheDir,
 }
@@ -134,6 +137,7 @@ impl Engine {
                 runs_per_instance: config.runs_per_instance,
                 code_cache_bytes: config.code_cache_bytes,
                 offsets: OnceLock::new(),
+                survey: OnceLock::new(),
                 build,
                 cache,
             }),
@@ -192,8 +196,13 @@ impl Engine {
         self.inner.layout.with_packages(packages)
     }
 
-    /// Returns what can be imported from the build.
-    pub(crate) fn inventory(&self) -> Result<Inventory, PythonError> {
+    /// Returns where `survey.rs` keeps what it was told.
+    pub(super) fn survey(&self) -> &OnceLock<Surveyed> {
+        &self.inner.survey
+    }
+
+    /// Returns what can be imported from the library's archives.
+    pub(super) fn archived(&self) -> Result<Inventory, PythonError> {
         inventory::inventory(self.inner.library.archives())
     }
 

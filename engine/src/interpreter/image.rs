@@ -170,7 +170,8 @@ impl Image {
         &self.inner.info
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
+    /// Returns the engine whose interpreters it is of.
+    pub fn engine(&self) -> &Engine {
         &self.inner.engine
     }
 

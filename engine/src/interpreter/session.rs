@@ -4,7 +4,7 @@
 //! Layout of a saved session, numbers little-endian; `docs/image-format.md` has the same table:
 //!
 //! ```text
-//!  0   8  magic `HTCHSES2`
+//!  0   8  magic `HTCHSES3`
 //!  8  32  BLAKE3 of all that follows
 //! 40   …  the session, in postcard's format
 //! ```
@@ -18,6 +18,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::slice;
 use std::sync::Arc;
 
 use replace::{Access, replace};
@@ -33,7 +34,7 @@ use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::memory::snapshot::Snapshot;
 use crate::run::program::Deterministic;
 
-const MAGIC: [u8; 8] = *b"HTCHSES2";
+const MAGIC: [u8; 8] = *b"HTCHSES3";
 
 /// The state of an interpreter between two runs: what it holds beyond its image. Immutable and
 /// shared: a clone is a reference.
@@ -175,14 +176,34 @@ impl SessionState {
     ///
     /// # Errors
     /// The file can't be read, is damaged or no session, or belongs to another image.
-    #[tracing::instrument(level = "debug", name = "revive_session", skip_all)]
     pub fn revive(image: &Image, path: &Path) -> Result<Self, SessionError> {
+        Self::revive_on_one(slice::from_ref(image), path).map(|(_, state)| state)
+    }
+
+    /// As `revive`, on that of these images on which the session was saved. Returns its place among
+    /// them too.
+    ///
+    /// # Errors
+    /// As `revive`.
+    #[tracing::instrument(level = "debug", name = "revive_session", skip_all)]
+    pub fn revive_on_one(images: &[Image], path: &Path) -> Result<(usize, Self), SessionError> {
         let failed = |cause| SessionError::File { action: "read", path: path.to_owned(), cause };
         if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             return Err(failed(std::io::Error::other("it isn't a regular file")));
         }
         let bytes = fs::read(path).map_err(failed)?;
-        Ok(Self::from_bytes(image, &bytes).map_err(|unread| unread.of_file(path))?.fork())
+        let mut foreign = None;
+        for (place, image) in images.iter().enumerate() {
+            match Self::from_bytes(image, &bytes) {
+                Ok(state) => return Ok((place, state.fork())),
+                Err(Unread::Bad(detail)) => {
+                    return Err(SessionError::NotASession { path: path.to_owned(), detail });
+                }
+                Err(Unread::OtherImage(saved)) => foreign = Some(saved),
+            }
+        }
+        let foreign = foreign.ok_or(SessionError::NotParkable)?;
+        Err(foreign.refusal(path, images))
     }
 
     /// Packs the session into bytes, which take less memory until it continues in this process.
@@ -205,7 +226,7 @@ impl SessionState {
     pub fn unpack(image: &Image, bytes: &[u8], rest: &PackedRest) -> Result<Self, SessionError> {
         let unpacked = Self::from_bytes(image, bytes).map_err(|unread| match unread {
             Unread::Bad(detail) => SessionError::Damaged { detail },
-            Unread::OtherImage { .. } => SessionError::NotParkable,
+            Unread::OtherImage(_) => SessionError::NotParkable,
         })?;
         let Inner { memory, globals, host, life, .. } = &*unpacked.inner;
         let host = rest.host.as_ref().unwrap_or(host);
@@ -221,6 +242,7 @@ impl SessionState {
         let mut bytes = postcard::to_stdvec(&Saved {
             image: info.key.clone(),
             preload: info.preload.clone(),
+            build: info.build.clone(),
             len: memory.len as u64,
             pages: pages.iter().map(|page| (page.page, page.blocks)).collect(),
             bytes: pages.iter().flat_map(|page| page.bytes.iter().copied()).collect(),
@@ -247,8 +269,8 @@ impl SessionState {
         let saved: Saved =
             postcard::from_bytes(body).map_err(|_| Unread::Bad("its fields can't be read"))?;
         if saved.image != image.info().key {
-            let Saved { image: saved, preload, .. } = saved;
-            return Err(Unread::OtherImage { saved, here: image.info().key.clone(), preload });
+            let Saved { image, preload, build, .. } = saved;
+            return Err(Unread::OtherImage(Foreign { image, preload, build }));
         }
         let memory = saved.memory(image).ok_or(Unread::Bad("its memory is invalid"))?;
         let Saved { globals, host, life, .. } = saved;
@@ -300,18 +322,27 @@ pub struct PackedRest {
 /// Why bytes aren't a session.
 enum Unread {
     Bad(&'static str),
-    OtherImage { saved: String, here: String, preload: Vec<String> },
+    OtherImage(Foreign),
 }
 
-impl Unread {
-    fn of_file(self, path: &Path) -> SessionError {
+/// The image of a session that was saved elsewhere.
+struct Foreign {
+    image: String,
+    preload: Vec<String>,
+    build: String,
+}
+
+impl Foreign {
+    /// Says why none of these images is the session's.
+    fn refusal(self, path: &Path, images: &[Image]) -> SessionError {
+        let Self { image: saved, preload, build } = self;
         let path = path.to_owned();
-        match self {
-            Self::Bad(detail) => SessionError::NotASession { path, detail },
-            Self::OtherImage { saved, here, preload } => {
-                SessionError::OtherImage { path, saved, here, preload }
-            }
+        let here = images.iter().map(Image::info);
+        if let Some(same) = here.clone().find(|image| image.build == build) {
+            return SessionError::OtherImage { path, saved, here: same.key.clone(), preload };
         }
+        let builds: Vec<&str> = here.map(|image| image.build.as_str()).collect();
+        SessionError::OtherBuild { path, build, here: builds.join(" and ") }
     }
 }
 
@@ -319,6 +350,8 @@ impl Unread {
 struct Saved {
     image: String,
     preload: Vec<String>,
+    /// The name of its build, for error messages.
+    build: String,
     len: u64,
     /// The number of each page that differs from the image, and a bit for each block that does.
     pages: Vec<(u32, u64)>,

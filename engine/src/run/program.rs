@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::mount::Mount;
 use crate::files::path::{InvalidPath, check_path};
-use crate::places::{BESIDE_FOLDER, SCRIPT_FOLDER, WORKSPACE};
+use crate::places::{BESIDE_FOLDER, SCRIPT_FOLDER, SITE, WORKSPACE};
 use crate::run::functions::{HostFunctions, Recording};
 use crate::run::value::Variables;
 pub use entry::{Call, Entry, Script};
@@ -150,20 +150,26 @@ pub struct InputFile {
     pub contents: Arc<Vec<u8>>,
 }
 
-/// Paths that programs need, so nothing can be mounted there, nor anywhere below `/usr`.
-const TAKEN: [&str; 6] = ["/usr", "/tmp", "/home", "/workspace", SCRIPT_FOLDER, BESIDE_FOLDER];
+/// Paths that programs need, so nothing can be mounted there.
+const TAKEN: [&str; 7] =
+    ["/usr", SITE, "/tmp", "/home", "/workspace", SCRIPT_FOLDER, BESIDE_FOLDER];
+
+/// Those of them below which nothing can be mounted either.
+const CLOSED: [&str; 2] = ["/usr", SITE];
 
 impl MountedFolder {
     /// Mounts a folder at `path`, such as `/data`.
     ///
     /// # Errors
     /// The path is not absolute, has a part that is empty, `.` or `..`, or is one that programs
-    /// need: `/tmp`, `/home`, `/workspace`, `/script`, `/beside`, and everything below `/usr`.
+    /// need: `/tmp`, `/home`, `/workspace`, `/script`, `/beside`, and everything below `/usr` and
+    /// `/hatchery-packages`.
     pub fn new(path: impl Into<String>, folder: Arc<Mount>) -> Result<Self, InvalidMountPath> {
         let path = path.into();
         let is_taken = |taken: &str| {
             let below = path.strip_prefix(taken);
-            below.is_some_and(|rest| rest.is_empty() || (taken == "/usr" && rest.starts_with('/')))
+            let is_within = |rest: &str| CLOSED.contains(&taken) && rest.starts_with('/');
+            below.is_some_and(|rest| rest.is_empty() || is_within(rest))
         };
         match path.strip_prefix('/').map(check_path) {
             Some(Ok(())) if !TAKEN.iter().any(|taken| is_taken(taken)) => Ok(Self { path, folder }),

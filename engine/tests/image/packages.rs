@@ -7,7 +7,8 @@ use std::io::{Cursor, Write};
 use std::path::Path;
 
 use engine::{
-    CacheDir, ImageSpec, Package, PackageError, PackageOrigin, SessionState, Silent, Verdict,
+    CacheDir, ImageSpec, Package, PackageError, PackageOrigin, PythonTarget, SessionState, Silent,
+    Verdict,
 };
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -50,7 +51,9 @@ fn packages(folder: &Path) -> Vec<Package> {
     fs::create_dir(&helpers).unwrap();
     fs::write(helpers.join("__init__.py"), "").unwrap();
     fs::write(helpers.join("part.py"), "x = 42\n").unwrap();
-    [wheel_path, helpers].map(|path| Package::open(&path).unwrap()).to_vec()
+    [wheel_path, helpers]
+        .map(|path| Package::open(&path, &PythonTarget::default()).unwrap())
+        .to_vec()
 }
 
 const LOOK: &str = r"
@@ -62,7 +65,7 @@ from helpers.part import x
 
 const CHANGE: &str = r"
 import os
-site, said = '/usr/local/lib/hatchery/site-packages', []
+site, said = '/hatchery-packages', []
 for change in (
     lambda: open(site + '/new.py', 'w'),
     lambda: open(site + '/greeting/__init__.py', 'a'),
@@ -91,7 +94,7 @@ fn packages_can_be_imported_in_the_image_in_jobs_and_in_sessions_that_come_back(
     assert_eq!(info.packages[0].origin, PackageOrigin::Wheel(WHEEL.to_owned()));
     assert_eq!(info.warnings, ["greeting 1.2 needs `absent`, which is not there"]);
 
-    let site = "/usr/local/lib/hatchery/site-packages";
+    let site = "/hatchery-packages";
     let seen = json!(["hello", 42, "1.2", format!("{site}/greeting/__init__.py"), site]);
     let mut slot = own.image.start().unwrap();
     assert_eq!(value(&mut slot, "import sys; 'greeting' in sys.modules"), json!(true));
@@ -154,7 +157,7 @@ fn requirements_are_fetched_by_name_and_hash_and_then_come_from_the_cache() {
     fs::create_dir(&wheels).unwrap();
     fs::write(wheels.join(WHEEL), wheel()).unwrap();
     let path = folder.path().join("requirements.txt");
-    let load = || Package::from_requirements(&cache, &path, &Silent);
+    let load = || Package::from_requirements(&cache, &path, &PythonTarget::default(), &Silent);
     let write = |hash: &str| {
         let links = wheels.display();
         let text =

@@ -203,7 +203,7 @@ fn a_right_checksum_over_nonsense_is_an_error() {
     let path = folder.path("session");
     SessionState::fresh(mapped()).save(&path).unwrap();
     let body = fs::read(&path).unwrap()[40..].to_vec();
-    let sealed = |body: &[u8]| [&b"HTCHSES2"[..], blake3::hash(body).as_bytes(), body].concat();
+    let sealed = |body: &[u8]| [&b"HTCHSES3"[..], blake3::hash(body).as_bytes(), body].concat();
     fs::write(&path, sealed(&body)).unwrap();
     SessionState::revive(mapped(), &path).unwrap();
     for len in (0..body.len()).step_by(body.len().div_ceil(50)) {

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::event::PoolEvent;
-use crate::ids::{JobId, SessionId, WorkerId};
+use crate::ids::{BuildId, JobId, SessionId, WorkerId};
 use crate::interpreter::fake::{FakeSource, Gate, Step};
 use crate::session::{Away, SessionPlace};
 use crate::status::WorkerActivity;
@@ -16,7 +16,9 @@ use crate::task::Task;
 use crate::worker::seat::Seat;
 use crate::worker::state::GoneReason;
 
+mod builds;
 mod faults;
+mod stowing;
 mod stuck;
 mod swap;
 
@@ -73,6 +75,11 @@ async fn rig() -> Rig {
 
 /// Returns a rig that keeps copies of sessions up to this size.
 async fn rig_that_keeps(rollback_bytes: u64) -> Rig {
+    rig_with(rollback_bytes, |source| source).await
+}
+
+/// Returns a rig with these builds, of which the given one is the default.
+async fn rig_with(rollback_bytes: u64, builds: impl FnOnce(Builds) -> Builds) -> Rig {
     let folder = tempfile::tempdir().unwrap();
     let config = PoolConfig {
         first_back_off: Duration::ZERO,
@@ -84,8 +91,9 @@ async fn rig_that_keeps(rollback_bytes: u64) -> Rig {
     let source = FakeSource::default();
     let (sender, events) = mpsc::channel(10_000);
     let (actor, _) = Actor::spawn(None, OwnerActor, ()).await.unwrap();
-    let (shared, owner) = (Arc::new(source.clone()), Arc::new(Owner(sender)));
-    let pool = Pool::start(config, shared, owner, actor.get_cell()).await.unwrap();
+    let builds = builds(Arc::new(source.clone()).into());
+    let pool =
+        Pool::start(config, builds, Arc::new(Owner(sender)), actor.get_cell()).await.unwrap();
     Rig { pool, events, source, _folder: folder }
 }
 
@@ -163,6 +171,7 @@ fn task(job: u64, source: &str, session: Option<&Arc<SessionCell>>) -> Task {
         due_in: None,
         transcript: Arc::<Transcript>::default(),
         stop: StopHandle::default(),
+        build: BuildId::default(),
         session: session.cloned(),
         span: tracing::Span::none(),
     }
@@ -472,29 +481,4 @@ async fn a_session_that_can_not_be_unpacked_is_lost_with_the_reason() {
         let _seat = rig.seat().await;
         rig.close().await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn closing_waits_for_stowing_in_progress_and_refuses_the_rest() {
-    let mut rig = rig().await;
-    rig.source.gate(Step::Pack, [Gate::Never, Gate::Never]);
-    for _ in 0..3 {
-        let cell = Arc::new(SessionCell::new(SessionId(1), Some(rig.source.parked(1))));
-        rig.pool.stow(cell, Stowage::Compressed);
-    }
-    while rig.source.reached(Step::Pack) < 2 {
-        tokio::task::yield_now().await;
-    }
-    let closing = tokio::spawn({
-        let pool = rig.pool.clone();
-        async move { pool.close().await }
-    });
-    assert!(rig.stowed().await.unwrap_err().to_string().contains("closing"));
-    assert!(!closing.is_finished());
-    rig.source.release();
-    closing.await.unwrap().unwrap();
-    rig.stowed().await.unwrap();
-    rig.stowed().await.unwrap();
-    rig.pool.stow(session(), Stowage::Disk);
-    assert!(rig.stowed().await.unwrap_err().to_string().contains("closed"));
 }

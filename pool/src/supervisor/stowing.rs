@@ -8,6 +8,7 @@ use engine::Cause;
 use ractor::ActorRef;
 
 use super::message::SupervisorMessage;
+use crate::builds::Builds;
 use crate::clock::now;
 use crate::error::StowError;
 use crate::event::{PoolEvent, PoolOwner};
@@ -23,7 +24,7 @@ const MOST_AT_ONCE: usize = 2;
 
 /// The states that are being stowed or wait to be.
 pub(super) struct Stowing {
-    source: Arc<dyn InterpreterSource>,
+    builds: Builds,
     owner: Arc<dyn PoolOwner>,
     spill: Arc<Spill>,
     under_way: usize,
@@ -34,14 +35,10 @@ pub(super) struct Stowing {
 }
 
 impl Stowing {
-    pub(super) fn new(
-        source: Arc<dyn InterpreterSource>,
-        owner: Arc<dyn PoolOwner>,
-        spill: Spill,
-    ) -> Self {
+    pub(super) fn new(builds: Builds, owner: Arc<dyn PoolOwner>, spill: Spill) -> Self {
         let (spill, waiting) = (Arc::new(spill), VecDeque::new());
         let (discarded, is_discarding) = (Vec::new(), false);
-        Self { source, owner, spill, under_way: 0, discarded, is_discarding, waiting }
+        Self { builds, owner, spill, under_way: 0, discarded, is_discarding, waiting }
     }
 
     /// Returns whether no state is being stowed or dropped.
@@ -107,12 +104,12 @@ impl Stowing {
             && let Some((cell, stowage)) = self.waiting.pop_front()
         {
             self.under_way += 1;
-            let (source, spill) = (Arc::clone(&self.source), Arc::clone(&self.spill));
+            let (builds, spill) = (self.builds.clone(), Arc::clone(&self.spill));
             let (owner, myself) = (self.owner.clone(), myself.clone());
             // Completion is reported by `StowEnded`.
             drop(tokio::task::spawn_blocking(move || {
                 let began = now();
-                let stowed = || stow(&cell, stowage, source.as_ref(), &spill);
+                let stowed = || stow(&cell, stowage, builds.source(cell.build()), &spill);
                 let stowed = catch_unwind(AssertUnwindSafe(stowed));
                 let result = stowed.unwrap_or_else(|_| {
                     Err(StowError::unchanged("compressing or spilling it panicked"))

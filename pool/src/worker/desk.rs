@@ -19,9 +19,9 @@ use ractor::ActorRef;
 use super::message::{Order, WorkerMessage};
 use super::seat::Seat;
 use super::state::{GoneReason, Input, Phase, Step};
+use crate::builds::Builds;
 use crate::event::{PoolEvent, PoolOwner};
-use crate::ids::{JobId, WorkerId};
-use crate::interpreter::InterpreterSource;
+use crate::ids::{BuildId, JobId, WorkerId};
 use crate::session::SessionCell;
 use crate::status::{BoardEntry, WorkerActivity};
 
@@ -29,7 +29,7 @@ use crate::status::{BoardEntry, WorkerActivity};
 pub(crate) struct Desk {
     worker: WorkerId,
     owner: Arc<dyn PoolOwner>,
-    source: Arc<dyn InterpreterSource>,
+    builds: Builds,
     entry: BoardEntry,
     controls: Mutex<Controls>,
     /// Notified when the thread has ended or was left behind.
@@ -64,7 +64,7 @@ impl Desk {
     pub(crate) fn new(
         worker: WorkerId,
         owner: Arc<dyn PoolOwner>,
-        source: Arc<dyn InterpreterSource>,
+        builds: Builds,
         entry: BoardEntry,
     ) -> (Arc<Self>, Orders) {
         // A seat takes one order, and the next seat is offered after that has been carried out.
@@ -85,7 +85,7 @@ impl Desk {
             Arc::new(Self {
                 worker,
                 owner,
-                source,
+                builds,
                 entry,
                 controls,
                 thread_gone,
@@ -103,9 +103,9 @@ impl Desk {
         &self.entry
     }
 
-    /// Returns the source of interpreters.
-    pub(super) fn source(&self) -> &dyn InterpreterSource {
-        self.source.as_ref()
+    /// Returns the builds, with their sources of interpreters.
+    pub(super) fn builds(&self) -> &Builds {
+        &self.builds
     }
 
     /// Returns whether the worker ever had an interpreter.
@@ -149,6 +149,7 @@ impl Desk {
     /// Called by the thread when it waits for an order.
     pub(super) fn idle(
         self: &Arc<Self>,
+        build: BuildId,
         memory_bytes: u64,
         kept_bytes: u64,
         reset: Option<Duration>,
@@ -166,7 +167,7 @@ impl Desk {
             }
         }
         let seat = Seat::new(Arc::clone(self));
-        self.tell(PoolEvent::Ready { seat, memory_bytes, kept_bytes, reset });
+        self.tell(PoolEvent::Ready { seat, build, memory_bytes, kept_bytes, reset });
     }
 
     /// Called by the thread when its task has ended.

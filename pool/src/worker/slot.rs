@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use super::desk::Desk;
 use super::message::Order;
 use crate::clock::now;
-use crate::ids::WorkerId;
-use crate::interpreter::{Interpreter, InterpreterSource, Parked};
+use crate::ids::{BuildId, WorkerId};
+use crate::interpreter::{Interpreter, Parked};
 use crate::metrics;
 use crate::session::{Claim, Rest, SessionCell};
 use crate::stowed::Stowed;
@@ -25,7 +25,8 @@ use crate::task::Task;
 /// A thread's interpreter and what it holds.
 pub(super) struct Slot<'a> {
     desk: &'a Arc<Desk>,
-    source: &'a dyn InterpreterSource,
+    /// The build of the interpreter, or of the next one if there is none.
+    build: BuildId,
     /// The largest private memory, in bytes, at which states are copied between turns.
     rollback_bytes: u64,
     /// `None` before the first start and after a loss.
@@ -50,7 +51,7 @@ impl<'a> Slot<'a> {
     pub(super) fn start(desk: &'a Arc<Desk>, rollback_bytes: u64) -> Result<Self, StartError> {
         let mut slot = Self {
             desk,
-            source: desk.source(),
+            build: BuildId::default(),
             rollback_bytes,
             interpreter: None,
             is_pristine: false,
@@ -115,6 +116,11 @@ impl<'a> Slot<'a> {
         }
         self.leave(&session, reason);
         self.session = None;
+    }
+
+    /// Returns the build of the interpreter.
+    pub(super) fn build(&self) -> BuildId {
+        self.build
     }
 
     /// Returns the size of the copy of its session's state, in bytes.
@@ -209,6 +215,7 @@ impl<'a> Slot<'a> {
             Some(session) => Ok(self.attach_session(session)),
             None => {
                 self.vacate();
+                self.change_to(task.build);
                 self.make_pristine()?;
                 Ok(Ok(()))
             }
@@ -222,6 +229,7 @@ impl<'a> Slot<'a> {
         let claim = session.claim(self.worker());
         // From here on a panic gives the session back.
         self.session = Some(Arc::clone(session));
+        self.change_to(session.build());
         let moved = match claim {
             Claim::AlreadyHere => Ok(()),
             Claim::Attach(Rest::Fresh) => self.make_pristine().map_err(failed_start),
@@ -252,7 +260,9 @@ impl<'a> Slot<'a> {
     /// Unpacks a stowed state. If that fails, the session has lost it.
     fn unpack(&self, session: &SessionCell, stowed: &Stowed) -> Result<Parked, Cause> {
         let packed = stowed.packed().map_err(Cause::new);
-        let unpacked = packed.and_then(|packed| self.source.unpack(&packed).map_err(Cause::new));
+        let unpacked = packed.and_then(|packed| {
+            self.desk.builds().source(session.build()).unpack(&packed).map_err(Cause::new)
+        });
         unpacked.map_err(|error| {
             let reason = Cause::because("its state could not be unpacked", error);
             session.mark_damaged(self.worker(), &Rest::Stowed(stowed.clone()), reason.clone());
@@ -311,6 +321,15 @@ impl<'a> Slot<'a> {
         rests.is_some()
     }
 
+    /// Ends an interpreter of another build, which holds no session any more.
+    fn change_to(&mut self, build: BuildId) {
+        if self.build != build {
+            (self.interpreter, self.is_pristine) = (None, false);
+            self.build = build;
+            self.desk.entry().set_python(self.desk.builds().name(build));
+        }
+    }
+
     fn make_pristine(&mut self) -> Result<(), StartError> {
         if self.is_pristine {
             return Ok(());
@@ -353,7 +372,7 @@ impl<'a> Slot<'a> {
             Some(interpreter) => interpreter,
             None => {
                 let began = now();
-                let interpreter = self.source.start()?;
+                let interpreter = self.desk.builds().source(self.build).start()?;
                 metrics::spawned(since(began));
                 interpreter
             }

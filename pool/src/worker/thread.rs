@@ -44,7 +44,7 @@ fn serve(desk: &Arc<Desk>, rollback_bytes: u64, orders: &Orders) -> Result<GoneR
     let mut slot = Slot::start(desk, rollback_bytes)?;
     let mut reset = None;
     loop {
-        desk.idle(slot.memory_bytes(), slot.kept_bytes(), reset);
+        desk.idle(slot.build(), slot.memory_bytes(), slot.kept_bytes(), reset);
         let Some(order) = orders.next() else {
             slot.vacate();
             return Ok(GoneReason::Stopped);

@@ -9,6 +9,7 @@ from collections.abc import (
     Callable,
     Generator,
     Iterable,
+    Mapping,
     Sequence,
 )
 from concurrent import futures
@@ -25,7 +26,7 @@ from hatchery_sandbox._loops import Waker, start_coroutine, wait_for
 from hatchery_sandbox._map import mapping
 from hatchery_sandbox._outcome import Outcome
 from hatchery_sandbox._pool import Pool, same
-from hatchery_sandbox._session import Action, new_name
+from hatchery_sandbox._session import Action, new_name, opening
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -102,6 +103,8 @@ class AsyncPool:
         timeout: float | None = None,
         limits: Limits | None = None,
         functions: Functions = (),
+        python: str | PathLike | None = None,
+        pythons: Mapping[str, str | PathLike] | None = None,
         binary: str | PathLike | None = None,
     ) -> None:
         """Takes what `Pool` does."""
@@ -114,6 +117,8 @@ class AsyncPool:
             requirements=requirements,
             timeout=timeout,
             limits=limits,
+            python=python,
+            pythons=pythons,
             binary=binary,
         )
         self._functions = functions
@@ -224,11 +229,11 @@ class AsyncPool:
             steps.close()
 
     async def session(
-        self, name: str | None = None, *, functions: Functions = ()
+        self, name: str | None = None, *, functions: Functions = (), python: str | None = None
     ) -> AsyncSession:
         """Opens a session; see `Pool.session`."""
         name = name or new_name()
-        await self.request({"type": "session", "session": name, "action": "open"})
+        await self.request({"type": "session", "session": name, "action": opening(python)})
         return AsyncSession(self, name, functions)
 
     async def revive(

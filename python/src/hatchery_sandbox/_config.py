@@ -34,6 +34,8 @@ class PoolConfig:
     requirements: tuple[str, ...] = ()
     timeout: float | None = None
     limits: Limits | None = None
+    python: str | None = None
+    pythons: tuple[tuple[str, str], ...] = ()
     binary: str | None = None
     socket: str | None = None
     functions: Functions = field(default=(), hash=False)
@@ -58,6 +60,8 @@ class PoolConfig:
             ("--package", self.packages),
             ("--requirements", self.requirements),
             ("--setup", (self.setup,) if self.setup else ()),
+            ("--python", (self.python,) if self.python else ()),
+            ("--python", [f"{name}={path}" for name, path in self.pythons]),
         ):
             for value in values:
                 arguments += [option, value]

@@ -84,6 +84,9 @@ class JobOptions(TypedDict, total=False):
     """How urgent it is among the jobs of its tenant."""
     deadline: float
     """Seconds from now until its result is due, time in the queue included."""
+    python: str
+    """The name of the Python build that runs it, of those that the pool has. Default: the session's,
+    or else the default one. A session has its build for life."""
     functions: Functions
     """Functions of this process that the program can call, beside those of its pool."""
     contents: bool
@@ -187,7 +190,7 @@ def _add_settings(wire: Message, options: JobOptions) -> None:
         wire["limits"] = limits
     if options.get("seed") is not None:
         wire["deterministic"] = {"seed": options["seed"]}
-    for name in ("timeout", "tenant", "priority", "deadline"):
+    for name in ("timeout", "tenant", "priority", "deadline", "python"):
         if options.get(name) is not None:
             wire[name] = options[name]
 

@@ -6,7 +6,7 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hatchery_sandbox import _config, _job, _progress
@@ -19,7 +19,7 @@ from hatchery_sandbox._job import Job, JobOptions, Limits
 from hatchery_sandbox._launcher import Launcher
 from hatchery_sandbox._map import mapping
 from hatchery_sandbox._outcome import Outcome
-from hatchery_sandbox._session import Session, new_name
+from hatchery_sandbox._session import Session, new_name, opening
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -55,6 +55,8 @@ class Pool:
         timeout: float | None = None,
         limits: Limits | None = None,
         functions: Functions = (),
+        python: str | PathLike | None = None,
+        pythons: Mapping[str, str | PathLike] | None = None,
         binary: str | PathLike | None = None,
     ) -> None:
         """
@@ -69,6 +71,9 @@ class Pool:
             timeout: Seconds that a program may take. Default: 30.
             limits: Other limits of programs.
             functions: Functions of this process that programs can call.
+            python: The default Python build: a WebAssembly file with its library beside it, their
+                folder, or a wheel with one. Default: the build that Hatchery fetches.
+            pythons: Further builds, by the names with which jobs and sessions ask for them.
             binary: The path of the binary `hatchery`. Default: that of `HATCHERY_BINARY`, of the
                 runtime's wheel, or on the PATH.
         """
@@ -82,6 +87,10 @@ class Pool:
                 requirements=_config.paths(requirements),
                 timeout=timeout,
                 limits=limits,
+                python=None if python is None else os.path.abspath(python),
+                pythons=tuple(
+                    (name, os.path.abspath(path)) for name, path in (pythons or {}).items()
+                ),
                 binary=None if binary is None else os.fspath(binary),
                 functions=functions,
             ),
@@ -279,18 +288,22 @@ class Pool:
 
     # Sessions
 
-    def session(self, name: str | None = None, *, functions: Functions = ()) -> Session:
+    def session(
+        self, name: str | None = None, *, functions: Functions = (), python: str | None = None
+    ) -> Session:
         """Opens a session: its variables, modules and files stay from job to job.
 
         Args:
             name: Its name, which no open session has. Default: a random one.
             functions: Functions that its programs can call, beside those of the pool.
+            python: The name of the Python build on which it runs for life. Default: the default one.
 
         Raises:
             RefusedError: There is such a session, or there are too many.
+            PoolError: The pool has no such build.
         """
         name = name or new_name()
-        self.request({"type": "session", "session": name, "action": "open"})
+        self.request({"type": "session", "session": name, "action": opening(python)})
         return Session(self, name, functions)
 
     def revive(
@@ -334,6 +347,11 @@ class Pool:
     def is_closed(self) -> bool:
         """Whether it was closed, so that it can't be used any more."""
         return self._launcher.is_closed
+
+    @property
+    def pythons(self) -> list[str]:
+        """The names of its Python builds, the default one first. Waits until the pool is ready."""
+        return list(self._launcher.client().hello.result()["pythons"])
 
     @property
     def preload(self) -> list[str]:

@@ -133,6 +133,11 @@ def _same(outcome: Outcome) -> Outcome:
     return outcome
 
 
+def opening(python: str | None) -> Action:
+    """Returns the action that opens a session on this build."""
+    return "open" if python is None else {"open_on": {"python": python}}
+
+
 def new_name() -> str:
     """Returns a name that no other session has."""
     return uuid.uuid4().hex

@@ -21,14 +21,16 @@ use crate::model::{Ending, Event, Fault, Report};
 impl SchedulerState {
     pub(super) fn submit(
         &mut self,
-        request: JobRequest,
+        mut request: JobRequest,
         transcript: Arc<Transcript>,
         admitted: AdmissionReply,
         reply: oneshot::Sender<Outcome>,
     ) {
         let job = self.new_job();
+        let cell = request.session.and_then(|id| self.cell(id));
+        request.build = cell.as_ref().map_or(request.build, |cell| cell.build());
         let queued = request.queued();
-        let JobRequest { program, limits, session, deadline, .. } = request;
+        let JobRequest { program, limits, build, session, deadline, .. } = request;
         let tenant = Arc::clone(&queued.tenant);
         let task = Task {
             job,
@@ -37,7 +39,8 @@ impl SchedulerState {
             transcript,
             stop: StopHandle::default(),
             due_in: None,
-            session: session.and_then(|id| self.cell(id)),
+            build,
+            session: cell,
             span: tracing::info_span!(parent: None, "job", job = job.0, tenant = &*tenant),
         };
         let live = LiveJob {

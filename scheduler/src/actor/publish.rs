@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use pool::{Pool, SessionCell, SessionId, SessionPlace};
+use pool::{DEFAULT_PYTHON, Pool, SessionCell, SessionId, SessionPlace};
 use rpds::RedBlackTreeMapSync;
 
 use crate::decision::EvictionReason;
@@ -130,8 +130,15 @@ impl SchedulerStatus {
     pub(crate) fn of(published: &Published) -> Self {
         let now = published.clock.now();
         let snapshot = published.snapshot.read().clone();
-        let sessions: Vec<_> = snapshot.sessions.iter().map(SessionStatus::of).collect();
-        let workers = published.pool.get().map(pool::Pool::workers).unwrap_or_default();
+        let pool = published.pool.get();
+        let python = |build| pool.map_or(DEFAULT_PYTHON, |pool| pool.builds().name(build));
+        let shown = |(id, shown): (&SessionId, &ShownSession)| {
+            SessionStatus::of(*id, shown, python(shown.cell.build()))
+        };
+        let sessions: Vec<_> = snapshot.sessions.iter().map(shown).collect();
+        let names = pool.map(|pool| pool.builds().names().map(|name| name.to_string()));
+        let pythons = names.into_iter().flatten().collect();
+        let workers = pool.map(Pool::workers).unwrap_or_default();
         let (latency, jobs_per_second, last_errors, last_program_errors) = {
             let measures = published.measures.lock();
             let (errors, program_errors) =
@@ -149,6 +156,7 @@ impl SchedulerStatus {
             tenants: snapshot.tenants.iter().map(TenantStatus::of).collect(),
             places: SessionPlaces::of(&sessions),
             sessions,
+            pythons,
             workers,
             memory: snapshot.memory,
             totals: snapshot.totals,
@@ -178,10 +186,11 @@ impl TenantStatus {
 }
 
 impl SessionStatus {
-    fn of((session, shown): (&SessionId, &ShownSession)) -> Self {
+    fn of(session: SessionId, shown: &ShownSession, python: &str) -> Self {
         Self {
-            session: *session,
+            session,
             name: shown.name.to_string(),
+            python: python.to_owned(),
             queue_depth: shown.queue_depth,
             place: shown.cell.place(),
             evicted: shown.evicted.as_ref().map(ToString::to_string),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Cause, chain};
-use pool::{Away, JobId, Parked, SessionCell, SessionId, Stowage, WorkerId};
+use pool::{Away, BuildId, JobId, Parked, SessionCell, SessionId, Stowage, WorkerId};
 
 use super::{Capture, OpenSession, SchedulerState};
 use crate::decision::{DecisionKind, EvictionReason};
@@ -73,22 +73,30 @@ impl SchedulerState {
         })
     }
 
-    pub(super) fn open_session(&mut self, name: Arc<str>) -> Result<SessionId, Refusal> {
-        match self.named(&name) {
-            Some(session) => Ok(session),
-            None => self.new_session(name, None),
+    /// Opens a session on this build, unless one of this name is open, on whichever build.
+    pub(super) fn open_session(
+        &mut self,
+        name: Arc<str>,
+        build: BuildId,
+    ) -> Result<(SessionId, BuildId), Refusal> {
+        if let Some(session) = self.named(&name)
+            && let Some(cell) = self.cell(session)
+        {
+            return Ok((session, cell.build()));
         }
+        Ok((self.new_session(name, build, None)?, build))
     }
 
     pub(super) fn adopt(
         &mut self,
         name: Arc<str>,
+        build: BuildId,
         state: Option<Parked>,
     ) -> Result<SessionId, Refusal> {
         if self.named(&name).is_some() {
             return Err(Refusal::SessionExists { name: name.to_string() });
         }
-        self.new_session(name, state)
+        self.new_session(name, build, state)
     }
 
     pub(super) fn replace(
@@ -129,7 +137,7 @@ impl SchedulerState {
     /// Submits a copy to the model as a job of its session.
     fn submit_capture(&mut self, capture: Capture) {
         let job = self.new_job();
-        let queued = Queued::capture(capture.session);
+        let queued = Queued::capture(capture.session, capture.cell.build());
         let (decision, effects) = self.model.submit(job, queued, self.now);
         match decision {
             Ok(()) => {
@@ -241,14 +249,19 @@ impl SchedulerState {
         self.model.is_open(session).then_some(session)
     }
 
-    fn new_session(&mut self, name: Arc<str>, state: Option<Parked>) -> Result<SessionId, Refusal> {
+    fn new_session(
+        &mut self,
+        name: Arc<str>,
+        build: BuildId,
+        state: Option<Parked>,
+    ) -> Result<SessionId, Refusal> {
         let bytes = bytes_of(state.as_ref());
         if let Some(refusal) = self.model.refuses_session(bytes) {
             return Err(refusal);
         }
         let session = SessionId(self.next_session);
         self.next_session += 1;
-        let cell = Arc::new(SessionCell::new(session, state));
+        let cell = Arc::new(SessionCell::new(session, state).on(build));
         self.names.insert(Arc::clone(&name), session);
         self.sessions.insert(session, OpenSession { name, cell });
         self.changes.session(session);

@@ -162,6 +162,7 @@ fn gauges_follow_the_status() {
     let status = SchedulerStatus {
         oldest_wait: Some(Duration::from_millis(1500)),
         tenants: vec![tenant("a", queued(1, 2, 3)), tenant("b", queued(0, 5, 0))],
+        pythons: vec!["default".to_owned()],
         workers: vec![
             worker(1, WorkerActivity::Ready),
             worker(2, WorkerActivity::Resetting),
@@ -213,6 +214,7 @@ fn empty() -> SchedulerStatus {
         tenants: Vec::new(),
         sessions: Vec::new(),
         places: SessionPlaces::default(),
+        pythons: Vec::new(),
         workers: Vec::new(),
         memory: MemoryStatus::default(),
         totals: Totals::default(),

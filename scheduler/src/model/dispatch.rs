@@ -33,7 +33,7 @@ impl Model {
     pub(super) fn dispatch(&mut self, effects: &mut Vec<Effect>) {
         while self.running < self.config.concurrent
             && let Some(id) = self.shares.next()
-            && let Some(worker) = self.seat_for(self.jobs[&id].queued.session)
+            && let Some(worker) = self.seat_for(&self.jobs[&id].queued)
         {
             match self.room_for(id, worker) {
                 Room::Fits { bytes, cut } => self.assign(id, worker, bytes, cut, effects),
@@ -49,9 +49,10 @@ impl Model {
     }
 
     /// Picks the idle worker on which a job costs least: the one that holds its session, else a
-    /// vacant one, else the one whose session has been idle longest.
-    pub(super) fn seat_for(&self, session: Option<SessionId>) -> Option<WorkerId> {
-        let home = session.and_then(|id| self.sessions.get(id)?.worker());
+    /// vacant one, if possible with an interpreter of the job's build, else the one whose session
+    /// has been idle longest.
+    pub(super) fn seat_for(&self, queued: &Queued) -> Option<WorkerId> {
+        let home = queued.session.and_then(|id| self.sessions.get(id)?.worker());
         if home.is_some() {
             // S-4: a session with an offered job is at rest where it is.
             return home;
@@ -61,7 +62,7 @@ impl Model {
             self.sessions.get(session)?.worker()
         };
         // The last resort is a session whose queued jobs wait for something other than a worker.
-        self.fleet.freshest_vacant().or_else(held).or_else(|| self.fleet.stalest_holding())
+        self.fleet.vacant_for(queued.build).or_else(held).or_else(|| self.fleet.stalest_holding())
     }
 
     /// Computes the memory that a job takes on this worker. All growth that its limits allow is
@@ -143,7 +144,8 @@ impl Model {
         let now = self.now;
         let Some(job) = self.jobs.get(&id) else { return };
         let waiting = self.as_waiting(id, job);
-        let (tenant, session) = (job.queued.tenant.clone(), job.queued.session);
+        let Queued { build, session, .. } = job.queued;
+        let tenant = job.queued.tenant.clone();
         let due_in = job.due().map(|due| due.saturating_sub(now));
         let charged = self.shares.cost(&tenant);
         self.shares.start(&tenant, waiting, charged);
@@ -156,6 +158,7 @@ impl Model {
             self.move_out(worker, reason);
         }
         self.fleet.occupy(worker, Activity::Busy(id));
+        self.fleet.change_to(worker, build);
         if let Some(session) = session {
             self.move_in(session, worker);
         }

@@ -93,7 +93,7 @@ impl Model {
             .next()
             .filter(|_| self.running < self.config.concurrent && self.fleet.idle() > 0);
         let is_kept = next.is_none_or(|id| {
-            let seat = self.seat_for(self.jobs[&id].queued.session);
+            let seat = self.seat_for(&self.jobs[&id].queued);
             seat.is_some_and(|worker| matches!(self.room_for(id, worker), Room::Missing(_)))
         });
         ensure(is_kept, "S-6: a job waits although a worker is idle and there is memory for it")?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::{JobId, SessionId, WorkerId};
+use pool::{BuildId, JobId, SessionId, WorkerId};
 
 use super::{Ending, Event, Fault, Model, Report};
 use crate::config::{SchedulerConfig, SessionsConfig, WorkersConfig};
@@ -17,6 +17,7 @@ use crate::timer::Time;
 
 mod admission;
 mod basics;
+mod builds;
 mod elastic;
 mod explain;
 mod faults;
@@ -151,8 +152,13 @@ impl Harness {
     }
 
     fn ready_with(&mut self, worker: u64, memory_bytes: u64) -> Vec<Effect> {
-        let (worker, kept_bytes) = (WorkerId(worker), 0);
-        self.send(Event::Ready { worker, memory_bytes, kept_bytes })
+        self.ready_on(worker, 0, memory_bytes)
+    }
+
+    /// A worker whose interpreter is of this build is idle.
+    fn ready_on(&mut self, worker: u64, build: u16, memory_bytes: u64) -> Vec<Effect> {
+        let (worker, build, kept_bytes) = (WorkerId(worker), BuildId(build), 0);
+        self.send(Event::Ready { worker, build, memory_bytes, kept_bytes })
     }
 
     fn finish(&mut self, worker: u64, job: u64) -> Finished {
@@ -197,6 +203,7 @@ impl Harness {
 fn queued() -> Queued {
     Queued {
         bytes: 10,
+        build: BuildId::default(),
         session: None,
         tenant: Arc::from("default"),
         priority: Priority::Normal,

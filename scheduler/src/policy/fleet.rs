@@ -1,10 +1,11 @@
 //! The workers: what each does, and how many there should be.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
 
 use engine::Cause;
-use pool::{JobId, SessionId, WorkerId};
+use pool::{BuildId, JobId, SessionId, WorkerId};
 use rustc_hash::FxHashMap;
 
 use crate::config::WorkersConfig;
@@ -25,6 +26,8 @@ pub(crate) enum Activity {
 #[derive(Debug, Clone)]
 pub(crate) struct Worker {
     activity: Activity,
+    /// The build of its interpreter, or of the one that it gets for its job.
+    build: BuildId,
     /// The session whose state it holds, or will hold once it begins its job.
     resident: Option<SessionId>,
     /// The session that it parks before it reports anything else.
@@ -67,8 +70,9 @@ pub(crate) struct Fleet {
     given_up: VecDeque<Time>,
     /// Workers that were told to end and have not confirmed it, so their end is no surprise.
     dismissed: HashSet<WorkerId>,
-    /// Idle workers without a session, by when they were last used.
-    vacant: BTreeSet<(Time, WorkerId)>,
+    /// Idle workers without a session, by the build of their interpreters and when they were last
+    /// used. No set is empty.
+    vacant: BTreeMap<BuildId, BTreeSet<(Time, WorkerId)>>,
     /// Idle workers with a session at rest, by when they were last used.
     holding: BTreeSet<(Time, WorkerId)>,
     slot_bytes: u64,
@@ -97,7 +101,7 @@ impl Fleet {
     }
 
     pub(crate) fn idle(&self) -> usize {
-        self.vacant.len() + self.holding.len()
+        self.vacant.values().map(BTreeSet::len).sum::<usize>() + self.holding.len()
     }
 
     /// Bytes that all interpreters have of their own, plus the copies of their sessions' states.
@@ -117,14 +121,17 @@ impl Fleet {
         self.lost.as_ref()
     }
 
-    /// The most recently used vacant worker, so that the others may idle long enough to end.
-    pub(crate) fn freshest_vacant(&self) -> Option<WorkerId> {
-        self.vacant.last().map(|(_, worker)| *worker)
+    /// The most recently used vacant worker with an interpreter of this build, so that the others may
+    /// idle long enough to end; else the least recently used of any build, so that builds in use
+    /// keep theirs.
+    pub(crate) fn vacant_for(&self, build: BuildId) -> Option<WorkerId> {
+        let freshest = self.vacant.get(&build).and_then(BTreeSet::last);
+        freshest.copied().or_else(|| self.stalest_vacant()).map(|(_, worker)| worker)
     }
 
     /// The least recently used vacant worker, and when it was last used.
     pub(crate) fn stalest_vacant(&self) -> Option<(Time, WorkerId)> {
-        self.vacant.first().copied()
+        self.vacant.values().filter_map(BTreeSet::first).min().copied()
     }
 
     /// The worker whose session has been idle longest.
@@ -165,6 +172,7 @@ impl Fleet {
     pub(crate) fn ready(
         &mut self,
         id: WorkerId,
+        build: BuildId,
         slot_bytes: u64,
         kept_bytes: u64,
         now: Time,
@@ -177,6 +185,7 @@ impl Fleet {
             let (slot_bytes, kept_bytes) = (0, 0);
             Worker {
                 activity,
+                build,
                 resident,
                 leaving,
                 used_at: now,
@@ -190,13 +199,21 @@ impl Fleet {
         self.kept_bytes = self.kept_bytes - worker.kept_bytes + kept_bytes;
         worker.kept_bytes = kept_bytes;
         let retire = worker.retire.clone();
-        self.change(id, |worker| worker.activity = Activity::Idle);
+        self.change(id, |worker| {
+            worker.activity = Activity::Idle;
+            worker.build = build;
+        });
         retire
     }
 
     /// Uses the seat of an idle worker.
     pub(crate) fn occupy(&mut self, id: WorkerId, activity: Activity) {
         self.change(id, |worker| worker.activity = activity);
+    }
+
+    /// Records that a worker's interpreter will be one of this build.
+    pub(crate) fn change_to(&mut self, id: WorkerId, build: BuildId) {
+        self.change(id, |worker| worker.build = build);
     }
 
     /// Marks that a worker is to be retired on request. Returns what it does; `None` if there is no
@@ -294,8 +311,7 @@ impl Fleet {
 
     fn remove(&mut self, id: WorkerId) -> Option<Worker> {
         let worker = self.workers.remove(&id)?;
-        self.vacant.remove(&(worker.used_at, id));
-        self.holding.remove(&(worker.used_at, id));
+        self.unlist(id, worker.build, worker.used_at);
         self.slot_bytes -= worker.slot_bytes;
         self.kept_bytes -= worker.kept_bytes;
         Some(worker)
@@ -303,28 +319,48 @@ impl Fleet {
 
     fn change(&mut self, id: WorkerId, change: impl FnOnce(&mut Worker)) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        self.vacant.remove(&(worker.used_at, id));
-        self.holding.remove(&(worker.used_at, id));
+        let (build, used_at) = (worker.build, worker.used_at);
         change(worker);
-        if worker.activity == Activity::Idle {
-            let list = if worker.resident.is_none() { &mut self.vacant } else { &mut self.holding };
-            list.insert((worker.used_at, id));
+        let now = (worker.activity, worker.resident, worker.build, worker.used_at);
+        self.unlist(id, build, used_at);
+        match now {
+            (Activity::Idle, None, build, used_at) => {
+                self.vacant.entry(build).or_default().insert((used_at, id));
+            }
+            (Activity::Idle, Some(_), _, used_at) => {
+                self.holding.insert((used_at, id));
+            }
+            (Activity::Busy(_) | Activity::Preparing, ..) => {}
+        }
+    }
+
+    /// Takes a worker out of the lists of idle ones.
+    fn unlist(&mut self, id: WorkerId, build: BuildId, used_at: Time) {
+        self.holding.remove(&(used_at, id));
+        if let Entry::Occupied(mut vacant) = self.vacant.entry(build) {
+            vacant.get_mut().remove(&(used_at, id));
+            if vacant.get().is_empty() {
+                vacant.remove();
+            }
         }
     }
 
     /// Returns the first broken invariant as an error.
     pub(crate) fn check(&self) -> Result<(), String> {
         let ensure = |holds: bool, text: &str| if holds { Ok(()) } else { Err(text.to_owned()) };
-        let idle = |is_vacant: bool| -> BTreeSet<_> {
-            self.iter()
-                .filter(|(_, worker)| worker.activity == Activity::Idle)
-                .filter(|(_, worker)| worker.resident.is_none() == is_vacant)
-                .map(|(id, worker)| (worker.used_at, id))
-                .collect()
-        };
+        let mut vacant = BTreeMap::<_, BTreeSet<_>>::new();
+        let mut holding = BTreeSet::new();
+        for (id, worker) in self.iter().filter(|(_, worker)| worker.activity == Activity::Idle) {
+            let list = match worker.resident {
+                None => vacant.entry(worker.build).or_default(),
+                Some(_) => &mut holding,
+            };
+            list.insert((worker.used_at, id));
+        }
         ensure(
-            idle(true) == self.vacant && idle(false) == self.holding,
-            "S-11: idle workers aren't sorted by their last use and by whether they hold a session",
+            vacant == self.vacant && holding == self.holding,
+            "S-11: idle workers aren't sorted by their build, by their last use and by whether they \
+             hold a session",
         )?;
         let bytes: u64 = self.workers.values().map(|worker| worker.slot_bytes).sum();
         let kept: u64 = self.workers.values().map(|worker| worker.kept_bytes).sum();

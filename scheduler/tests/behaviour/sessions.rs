@@ -2,7 +2,7 @@
 
 use engine::{Outcome, SandboxFailure, Verdict};
 use pool::interpreter::fake::FakeSource;
-use pool::{PoolConfig, SessionId, SessionPlace};
+use pool::{BuildId, PoolConfig, SessionId, SessionPlace};
 use scheduler::Refusal;
 
 use crate::{Rig, config, rig, script, script_in, until, within};
@@ -85,11 +85,11 @@ async fn a_fork_goes_its_own_way() {
     let first = open(&rig, "a").await;
     assert_eq!(count(&rig, first).await, 1);
     let state = within(rig.scheduler.capture(first)).await.unwrap();
-    let fork = rig.scheduler.adopt("b", state).await.unwrap();
+    let fork = rig.scheduler.adopt("b", BuildId::default(), state).await.unwrap();
     assert_eq!(count(&rig, fork).await, 2);
     assert_eq!(count(&rig, fork).await, 3);
     assert_eq!(count(&rig, first).await, 2);
-    let taken = rig.scheduler.adopt("a", None).await.unwrap_err();
+    let taken = rig.scheduler.adopt("a", BuildId::default(), None).await.unwrap_err();
     assert_eq!(taken, Refusal::SessionExists { name: "a".to_owned() });
 }
 
@@ -98,7 +98,7 @@ async fn a_fork_of_a_fresh_session_is_fresh() {
     let rig = rig(1).await;
     let first = open(&rig, "a").await;
     assert!(rig.scheduler.capture(first).await.unwrap().is_none());
-    let fork = rig.scheduler.adopt("b", None).await.unwrap();
+    let fork = rig.scheduler.adopt("b", BuildId::default(), None).await.unwrap();
     assert_eq!(count(&rig, fork).await, 1);
 }
 

@@ -55,6 +55,7 @@ function workersTable({ interrupt, retire }) {
         kind: 'cards',
         columns: [
             { name: 'worker', width: '4.5em' },
+            { name: 'python', width: '5em' },
             { name: 'state', width: '7em' },
             ...numbers(['for'], '6.8em'),
             ...numbers(['job'], '5.2em'),
@@ -81,6 +82,7 @@ function workersTable({ interrupt, retire }) {
         },
         texts: (worker) => [
             String(worker.worker),
+            short(worker.python ?? 'default', 60),
             worker.activity.replaceAll('_', ' '),
             duration(worker.since_seconds),
             worker.job == null ? '–' : String(worker.job),
@@ -136,11 +138,17 @@ function sessionsTable() {
     return new Table({
         label: 'Sessions',
         kind: 'sessions',
-        columns: [{ name: 'session' }, { name: 'rests' }, ...numbers(['waiting'], '5.5em')],
+        columns: [
+            { name: 'session' },
+            { name: 'python', width: '5em' },
+            { name: 'rests' },
+            ...numbers(['waiting'], '5.5em'),
+        ],
         none: 'No session is open.',
         key: ({ name }) => name,
-        texts: ({ name, place, queue_depth: depth }) => [
+        texts: ({ name, python, place, queue_depth: depth }) => [
             short(name, 60),
+            short(python ?? 'default', 60),
             placeOf(place),
             count(depth),
         ],

@@ -161,6 +161,7 @@ impl Client {
             version: VERSION,
             server: env!("CARGO_PKG_VERSION").to_owned(),
             preload: image.map(|image| image.preload.clone()).unwrap_or_default(),
+            pythons: self.service.pool().pythons().map(str::to_owned).collect(),
         };
         let _ = self.outbox.send(&hello, &[]).await;
     }

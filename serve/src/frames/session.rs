@@ -25,7 +25,8 @@ pub(super) async fn act(
     attached: Attached,
 ) {
     let (service, caller) = (client.service.clone(), client.caller.clone());
-    let is_quick = matches!(action, SessionAction::Open | SessionAction::Close);
+    let is_quick =
+        matches!(action, SessionAction::Open | SessionAction::OpenOn { .. } | SessionAction::Close);
     let acting = perform(service, caller, session, action, attached);
     let outbox = client.outbox.clone();
     if is_quick {
@@ -59,7 +60,8 @@ async fn perform(
     let (caller, session) = (&caller, session.as_str());
     let nothing = (Value::Null, Vec::new());
     match action {
-        SessionAction::Open => service.open(caller, session).await?,
+        SessionAction::Open => service.open(caller, session, None).await?,
+        SessionAction::OpenOn { python } => service.open(caller, session, Some(&python)).await?,
         SessionAction::Fork { to } => service.fork(caller, session, &to).await?,
         SessionAction::Checkpoint { checkpoint } => {
             service.checkpoint(caller, session, &checkpoint).await?;

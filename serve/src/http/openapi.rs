@@ -19,7 +19,7 @@ const OPERATIONS: [(&str, &str, &str, Takes, Gives); 22] = [
         Gives::Lines,
     ),
     ("get", "/v1/sessions", "Lists your sessions.", Takes::Nothing, Gives::Json),
-    ("post", "/v1/sessions", "Opens a session.", Takes::Name, Gives::Created),
+    ("post", "/v1/sessions", "Opens a session.", Takes::Session, Gives::Created),
     (
         "delete",
         "/v1/sessions/{name}",
@@ -118,6 +118,7 @@ enum Takes {
     Job,
     Lines,
     Name,
+    Session,
     To,
     Seconds,
 }
@@ -196,6 +197,12 @@ fn operation(path: &str, summary: &str, takes: Takes, gives: Gives) -> Value {
                 first one's result.",
         }));
     }
+    if path == "/v1/packages" {
+        parameters.push(json!({
+            "name": "python", "in": "query", "schema": { "type": "string" },
+            "description": "The Python build whose packages are listed.",
+        }));
+    }
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
     }
@@ -224,6 +231,14 @@ fn body(takes: Takes) -> Option<Value> {
         Takes::Job => of("application/json", reference("Job")),
         Takes::Lines => of("application/x-ndjson", reference("Job")),
         Takes::Name => of("application/json", field("name")),
+        Takes::Session => {
+            let mut session = field("name");
+            session["properties"]["python"] = json!({
+                "type": "string",
+                "description": "The name of the Python build on which it runs.",
+            });
+            of("application/json", session)
+        }
         Takes::To => of("application/json", field("to")),
         Takes::Seconds => {
             let seconds = json!({ "type": "number", "minimum": 0, "maximum": 86_400 });

@@ -7,6 +7,7 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use hatchery::python::PackageInfo;
 use hatchery::status::Phase;
 use hatchery::{JobId, WorkerId};
 use serde::Deserialize;
@@ -17,7 +18,7 @@ use super::body;
 use super::door::{Door, Visitor};
 use super::events;
 use super::failure::Failure;
-use super::query::Named;
+use super::query::{self, Named};
 use super::running::Ending;
 
 type Answered = Result<Response, Failure>;
@@ -52,7 +53,8 @@ pub(super) async fn status(State(door): Doorway, Extension(visitor): Who) -> Res
     let sessions = status.sessions.iter().filter_map(|session| {
         let name = session.name.strip_prefix(&prefix)?;
         let (queued, place) = (session.queue_depth, &session.place);
-        Some(json!({ "name": name, "queue_depth": queued, "place": place }))
+        let python = &session.python;
+        Some(json!({ "name": name, "python": python, "queue_depth": queued, "place": place }))
     });
     let own = json!({
         "version": status.version,
@@ -73,12 +75,19 @@ pub(super) async fn decisions(State(door): Doorway, Extension(visitor): Who) -> 
 }
 
 /// Lists what programs can import beside the standard library.
-pub(super) async fn packages(State(door): Doorway) -> Response {
-    let packages = door.config.packages.iter();
-    let packages: Vec<_> = packages
-        .map(|package| json!({ "name": package.name, "version": package.version }))
-        .collect();
-    answer::json(StatusCode::OK, &json!({ "packages": packages }))
+pub(super) async fn packages(State(door): Doorway, request: Request) -> Answered {
+    let of_other;
+    let packages = match query::only(request.uri().query(), "python")? {
+        None => &door.config.packages,
+        Some(name) => {
+            of_other = door.service.packages(name).await?;
+            &of_other
+        }
+    };
+    let package =
+        |package: &PackageInfo| json!({ "name": package.name, "version": package.version });
+    let packages: Vec<_> = packages.iter().map(package).collect();
+    Ok(answer::json(StatusCode::OK, &json!({ "packages": packages })))
 }
 
 /// Returns the metrics of the process.

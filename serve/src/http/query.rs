@@ -18,22 +18,33 @@ pub(super) struct Options {
     pub(super) has_files: bool,
 }
 
+/// Reads a query, which may have these options, each once.
+fn all(query: Option<&str>, known: &[&str]) -> Result<BTreeMap<String, String>, Failure> {
+    let mut found = BTreeMap::new();
+    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        if !known.contains(&name.as_ref()) {
+            let message = match known {
+                [] => "there are no options here".to_owned(),
+                known => format!("there is no such option; use {}", known.join(", ")),
+            };
+            return Err(Failure::usage(message));
+        }
+        if found.insert(name.into_owned(), value.into_owned()).is_some() {
+            return Err(Failure::usage("an option is given twice"));
+        }
+    }
+    Ok(found)
+}
+
+/// Reads a query, which may have this option alone.
+pub(super) fn only(query: Option<&str>, name: &str) -> Result<Option<String>, Failure> {
+    Ok(all(query, &[name])?.remove(name))
+}
+
 impl Options {
     /// Reads a query, which may have these options: `session`, `files`.
     pub(super) fn read(query: Option<&str>, known: &[&str]) -> Result<Self, Failure> {
-        let mut found = BTreeMap::new();
-        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-            if !known.contains(&name.as_ref()) {
-                let message = match known {
-                    [] => "there are no options here".to_owned(),
-                    known => format!("there is no such option; use {}", known.join(", ")),
-                };
-                return Err(Failure::usage(message));
-            }
-            if found.insert(name.into_owned(), value.into_owned()).is_some() {
-                return Err(Failure::usage("an option is given twice"));
-            }
-        }
+        let mut found = all(query, known)?;
         let has_files = match found.remove("files").as_deref() {
             None | Some("false") => false,
             Some("true") => true,

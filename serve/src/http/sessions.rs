@@ -20,11 +20,20 @@ type Answered = Result<Response, Failure>;
 type Doorway = State<Arc<Door>>;
 type Who = Extension<Visitor>;
 
-/// A command with the name of a session or of a checkpoint.
+/// A command with the name of a checkpoint.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Name {
     name: String,
+}
+
+/// A command to open a session.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Open {
+    name: String,
+    /// The name of its Python build.
+    python: Option<String>,
 }
 
 /// A command with the name of a further session.
@@ -52,8 +61,8 @@ pub(super) async fn open(
     Extension(visitor): Who,
     request: Request,
 ) -> Answered {
-    let Name { name } = body::command(&door, request).await?;
-    door.service.open(&visitor.caller, &name).await?;
+    let Open { name, python } = body::command(&door, request).await?;
+    door.service.open(&visitor.caller, &name, python.as_deref()).await?;
     Ok(named(StatusCode::CREATED, &name))
 }
 

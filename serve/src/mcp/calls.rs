@@ -44,7 +44,7 @@ impl Call<'_> {
             }
             "fork_session" => self.fork_session().await,
             "reset_session" => self.reset_session().await,
-            "list_packages" => self.list_packages(),
+            "list_packages" => self.list_packages().await,
             "read_file" => self.read_file().await,
             _ => return None,
         };
@@ -57,9 +57,14 @@ impl Call<'_> {
         progress: &mut Progress,
     ) -> Result<CallToolResult, Problem> {
         let named = take_text(&mut self.arguments, "session")?;
+        let python = match self.has_pythons() {
+            true => take_text(&mut self.arguments, "python")?,
+            false => None,
+        };
         let job = self.job()?;
+        let job = python.iter().fold(job, |job, python| job.python(python.as_str()));
         let session = match named {
-            Some(name) => Some(self.enter(name).await?),
+            Some(name) => Some(self.enter(name, python.as_deref()).await?),
             None => None,
         };
         let name = session.as_ref().map(|session| session.name.as_str());
@@ -69,12 +74,18 @@ impl Call<'_> {
         Ok(content::of_outcome(&outcome, session.as_ref()))
     }
 
+    /// Whether callers choose among several Python builds.
+    fn has_pythons(&self) -> bool {
+        self.backend.service.pool().pythons().nth(1).is_some()
+    }
+
     /// Makes a job of the arguments. Whoever calls, a model wrote them, so they only lower limits.
     fn job(&mut self) -> Result<Job, Problem> {
         let arguments = Value::Object(std::mem::take(&mut self.arguments));
         let sent = Intake::TOOL.job(arguments).map_err(|error| match error {
             InvalidJob::Unknown { field, mut known } => {
                 known.push("session");
+                known.extend(self.has_pythons().then_some("python"));
                 InvalidJob::Unknown { field, known }
             }
             error => error,
@@ -87,12 +98,13 @@ impl Call<'_> {
         })
     }
 
-    /// Returns the session that a call names, and opens it if the name may be new.
-    async fn enter(&self, name: String) -> Result<InSession, Problem> {
+    /// Returns the session that a call names, and opens it on this Python build if the name may be
+    /// new.
+    async fn enter(&self, name: String, python: Option<&str>) -> Result<InSession, Problem> {
         let Backend { service, .. } = self.backend;
         if name == NEW {
             let name = random_name()?;
-            service.open(self.caller, &name).await?;
+            service.open(self.caller, &name, python).await?;
             return Ok(InSession { name, is_new: true });
         }
         match service.session(self.caller, &name) {
@@ -101,7 +113,7 @@ impl Call<'_> {
                 return Err(self.explained(problem, Some(&name)));
             }
             Err(problem) if problem.reason.as_deref() == Some("no_session") => {
-                match service.open(self.caller, &name).await {
+                match service.open(self.caller, &name, python).await {
                     // Another call has opened it meanwhile.
                     Err(problem) if problem.reason.as_deref() == Some("session_exists") => {}
                     opened => opened?,
@@ -161,9 +173,17 @@ impl Call<'_> {
         Ok(CallToolResult::success(vec![ContentBlock::text(text)]))
     }
 
-    fn list_packages(self) -> Result<CallToolResult, Problem> {
-        texts(self.arguments, [], None)?;
-        let packages = self.backend.packages.iter();
+    async fn list_packages(self) -> Result<CallToolResult, Problem> {
+        let optional = self.has_pythons().then_some("python");
+        let ([], python) = texts(self.arguments, [], optional)?;
+        let of_other;
+        let packages = match python {
+            None => self.backend.packages.iter(),
+            Some(name) => {
+                of_other = self.backend.service.packages(name).await?;
+                of_other.iter()
+            }
+        };
         let mut packages: Vec<_> =
             packages.map(|package| (&package.name, package.version.as_deref())).collect();
         packages.sort_unstable();

@@ -22,6 +22,8 @@ use crate::caller::Caller;
 pub struct Handler {
     backends: Backends,
     naming: Naming,
+    /// The names of the pool's Python builds.
+    pythons: Arc<[String]>,
     /// Who calls; `None` if each request says so.
     caller: Option<Caller>,
     /// The client's place among those that there may be.
@@ -30,15 +32,19 @@ pub struct Handler {
 
 impl Handler {
     /// Answers the user's own program, which may come before the pool has started.
-    pub(super) fn of_owner(backends: Backends) -> Self {
+    pub(super) fn of_owner(backends: Backends, pythons: Arc<[String]>) -> Self {
         let caller = Some(Caller::owner());
-        Self { backends, naming: Naming::Free, caller, _place: None }
+        Self { backends, naming: Naming::Free, pythons, caller, _place: None }
     }
 
     /// Answers a client whose requests have a [`Caller`] as an extension.
-    pub(super) fn of_requests(backends: Backends, place: OwnedSemaphorePermit) -> Self {
+    pub(super) fn of_requests(
+        backends: Backends,
+        pythons: Arc<[String]>,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
         let place = Some(Arc::new(place));
-        Self { backends, naming: Naming::Random, caller: None, _place: place }
+        Self { backends, naming: Naming::Random, pythons, caller: None, _place: place }
     }
 
     fn caller(&self, context: &RequestContext<RoleServer>) -> Result<Caller, ErrorData> {
@@ -83,11 +89,11 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::tools(self.naming)))
+        Ok(ListToolsResult::with_all_items(tools::tools(self.naming, &self.pythons)))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        tools::tool(name, self.naming)
+        tools::tool(name, self.naming, &self.pythons)
     }
 
     async fn call_tool(

@@ -33,16 +33,16 @@ pub(super) fn instructions(naming: Naming) -> String {
     )
 }
 
-/// Returns the tools.
-pub(super) fn tools(naming: Naming) -> Vec<Tool> {
-    NAMES.into_iter().filter_map(|name| tool(name, naming)).collect()
+/// Returns the tools of a pool with these Python builds.
+pub(super) fn tools(naming: Naming, pythons: &[String]) -> Vec<Tool> {
+    NAMES.into_iter().filter_map(|name| tool(name, naming, pythons)).collect()
 }
 
 /// Returns the tool of this name.
-pub(super) fn tool(name: &str, naming: Naming) -> Option<Tool> {
+pub(super) fn tool(name: &str, naming: Naming, pythons: &[String]) -> Option<Tool> {
     let named = json!({ "type": "string", "description": "The session." });
     let tool = match name {
-        "run_python" => run_python(naming),
+        "run_python" => run_python(naming, pythons),
         "fork_session" => {
             let mut properties = json!({ "session": named });
             if naming == Naming::Free {
@@ -81,7 +81,10 @@ pub(super) fn tool(name: &str, naming: Naming) -> Option<Tool> {
                 "required": ["name", "version"],
             });
             let output = json!({ "packages": { "type": "array", "items": package } });
-            Tool::new("list_packages", description, object(json!({}), &[]))
+            let about = "The Python build whose packages are listed; `default` without it.";
+            let properties = python(pythons, about)
+                .map_or_else(|| json!({}), |python| json!({ "python": python }));
+            Tool::new("list_packages", description, object(properties, &[]))
                 .with_raw_output_schema(object(output, &["packages"]))
                 .with_annotations(hints("List packages", true, false))
         }
@@ -102,7 +105,13 @@ pub(super) fn tool(name: &str, naming: Naming) -> Option<Tool> {
     Some(tool)
 }
 
-fn run_python(naming: Naming) -> Tool {
+/// Describes the argument that chooses one of these Python builds, if there are several.
+fn python(pythons: &[String], about: &str) -> Option<Value> {
+    let property = || json!({ "type": "string", "enum": pythons, "description": about });
+    (pythons.len() > 1).then(property)
+}
+
+fn run_python(naming: Naming, pythons: &[String]) -> Tool {
     let mut input = hatchery::tool::schema();
     let about = match naming {
         Naming::Free => {
@@ -117,6 +126,11 @@ fn run_python(naming: Naming) -> Tool {
         }
     };
     input["properties"]["session"] = json!({ "type": "string", "description": about });
+    let about = "The Python build that runs it. A session keeps the one on which it was opened. \
+        Without it the session's runs, or else `default`.";
+    if let Some(python) = python(pythons, about) {
+        input["properties"]["python"] = python;
+    }
     let description = input["description"].as_str().unwrap_or_default().to_owned()
         + " Figures and other images come back as images. There is no pip; `list_packages` lists \
            what can be imported.";
@@ -172,7 +186,7 @@ mod tests {
     #[test]
     fn each_tool_says_what_it_takes() {
         for naming in [Naming::Free, Naming::Random] {
-            let tools = tools(naming);
+            let tools = tools(naming, &["default".to_owned(), "3.12".to_owned()]);
             assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), NAMES);
             for tool in tools {
                 assert_eq!(tool.input_schema["type"], "object");
@@ -187,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_call_is_the_wires_and_a_session() {
-        let schema = |naming| tool("run_python", naming).unwrap().input_schema;
+        let schema = |naming| tool("run_python", naming, &[]).unwrap().input_schema;
         let fields: Vec<String> =
             schema(Naming::Free)["properties"].as_object().unwrap().keys().cloned().collect();
         let mut expected: Vec<&str> =
@@ -200,7 +214,7 @@ mod tests {
         let about = |naming| schema(naming)["properties"]["session"]["description"].clone();
         assert!(about(Naming::Random).as_str().unwrap().contains("\"new\""));
         assert_ne!(about(Naming::Random), about(Naming::Free));
-        let forked = tool("fork_session", Naming::Random).unwrap().input_schema;
+        let forked = tool("fork_session", Naming::Random, &[]).unwrap().input_schema;
         assert!(forked["properties"].get("name").is_none(), "names are not for clients to choose");
     }
 }

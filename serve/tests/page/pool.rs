@@ -31,7 +31,7 @@ fn a_job_appears_is_interrupted_and_its_error_is_listed() {
     let Some(browser) = Browser::open(&page) else { return };
     enter(&browser, OPERATOR);
     browser.until("text('.who') === 'administrator'");
-    let worker = "all('[aria-label=Workers] tbody tr').find((row) => row.cells[3].innerText > 0)";
+    let worker = "all('[aria-label=Workers] tbody tr').find((row) => row.cells[4].innerText > 0)";
     let result = submit(&page, ADA, "while True: pass");
     browser.until(&format!("{worker} && pool.getStatus().state === 'active'"));
     let tenant = browser

@@ -71,11 +71,7 @@ fn serve(pool: &Hatchery, mut config: HttpConfig) -> String {
     listener.set_nonblocking(true).unwrap();
     let listener = TcpListener::from_std(listener).unwrap();
     let address = listener.local_addr().unwrap();
-    config.packages = hatchery::python::packages(
-        &hatchery::config::EngineConfig::from_env(),
-        &hatchery::progress::Silent,
-    )
-    .unwrap();
+    config.packages = pool.packages(hatchery::DEFAULT_PYTHON).unwrap();
     let service = Service::new(pool.clone());
     RUNTIME.spawn(serve::http::serve([listener], service, config, std::future::pending()));
     format!("http://{address}/")

@@ -24,6 +24,8 @@ const MEMORY: u16 = 4;
 const COLUMN: usize = 22;
 /// Workers that are shown before errors get room.
 const FEW_WORKERS: u16 = 3;
+/// The width of the names of Python builds.
+const PYTHON: u16 = 10;
 /// The most tenants and errors to show: the busiest and the latest.
 const MOST_TENANTS: usize = 8;
 const MOST_ERRORS: usize = 4;
@@ -261,14 +263,21 @@ fn draw_workers(screen: &Screen, area: Rect, buffer: &mut Buffer) {
     let inner = framed(title, area, buffer);
     let heading =
         ["worker", "state", "for", "job", "session", "age", "memory", "served", "last error"];
+    let mut heading = heading.map(Cell::from).to_vec();
+    let mut widths = [6, 11, 8, 8, 8, 8, 9, 7].map(Constraint::Length).to_vec();
+    widths.push(Constraint::Fill(1));
+    let has_pythons = list(&screen.view["pythons"]).len() > 1;
+    if has_pythons {
+        heading.insert(1, Cell::from("python"));
+        widths.insert(1, Constraint::Length(PYTHON));
+    }
     let heading = Row::new(heading);
-    let widths = [6, 11, 8, 8, 8, 8, 9, 7].map(Constraint::Length);
-    let widths: Vec<Constraint> = widths.into_iter().chain([Constraint::Fill(1)]).collect();
-    let rows = workers[first..last].iter().map(worker_row);
+    let rows = workers[first..last].iter().map(|worker| worker_row(worker, has_pythons));
     Widget::render(Table::new(rows, widths).header(heading.style(DIM)), inner, buffer);
 }
 
-fn worker_row(worker: &Value) -> Row<'_> {
+/// Returns a worker's row, with the name of its Python build if the pool has several.
+fn worker_row(worker: &Value, has_pythons: bool) -> Row<'_> {
     let number = |name| worker[name].as_u64().map_or("-".to_owned(), |number| number.to_string());
     let style = match text(&worker["activity"]) {
         "running" => Style::new().fg(Color::Green),
@@ -276,7 +285,7 @@ fn worker_row(worker: &Value) -> Row<'_> {
         _ => Style::new(),
     };
     let error = &worker["last_error"];
-    Row::new([
+    let mut cells = vec![
         Cell::from(number("worker")),
         Cell::from(one_line(&worker["activity"]).replace('_', " ")).style(style),
         Cell::from(time(real(&worker["since_seconds"]))),
@@ -286,7 +295,11 @@ fn worker_row(worker: &Value) -> Row<'_> {
         Cell::from(bytes(whole(&worker["memory_bytes"]))),
         Cell::from(count(whole(&worker["jobs_served"]))),
         Cell::from(if error.is_null() { "-".to_owned() } else { one_line(error) }),
-    ])
+    ];
+    if has_pythons {
+        cells.insert(1, Cell::from(one_line(&worker["python"])));
+    }
+    Row::new(cells)
 }
 
 fn draw_errors(view: &Value, area: Rect, buffer: &mut Buffer) {
@@ -408,6 +421,18 @@ mod tests {
             assert!(!text.contains("1–0"), "{text}");
         }
         assert!((1..20).any(|lines| drawn(&screen, 80, lines).contains("Workers 3")));
+    }
+
+    #[test]
+    fn workers_show_their_build_if_there_are_several() {
+        let mut screen = screen(busy());
+        assert!(!as_text(&screen, 100).contains("python"));
+        screen.view["pythons"] = json!(["default", "3.12"]);
+        screen.view["workers"][1]["python"] = "3.12".into();
+        let text = as_text(&screen, 100);
+        let line = |part: &str| text.lines().find(|line| line.contains(part)).unwrap().to_owned();
+        assert!(line("python").contains("worker python     state"), "{text}");
+        assert!(line("1843").contains("2      3.12       running"), "{text}");
     }
 
     #[test]

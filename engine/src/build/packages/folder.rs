@@ -4,13 +4,14 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use super::metadata::Metadata;
+use super::target::PythonTarget;
 use super::{Collector, Package, PackageInfo, PackageOrigin, bad, file_name};
 use crate::error::PackageError;
 
 /// Files of a project's folder, of which only a part is installed.
 const PROJECT_FILES: [&str; 2] = ["pyproject.toml", "setup.py"];
 
-pub(super) fn read(path: &Path) -> Result<Package, PackageError> {
+pub(super) fn read(path: &Path, target: &PythonTarget) -> Result<Package, PackageError> {
     let unreadable = |path: &Path, cause| PackageError::Read { path: path.to_owned(), cause };
     // Also gives `.` a name.
     let root = fs::canonicalize(path).map_err(|cause| unreadable(path, cause))?;
@@ -57,9 +58,10 @@ pub(super) fn read(path: &Path) -> Result<Package, PackageError> {
     }
     let metadata = distributions(&collector);
     if let Some(wants) =
-        metadata.iter().find(|one| !one.runs_here()).and_then(|one| one.requires_python.clone())
+        metadata.iter().find(|one| !one.runs_on(target)).and_then(|one| one.requires_python.clone())
     {
-        return Err(PackageError::Python { path: path.to_owned(), wants });
+        let has = target.series();
+        return Err(PackageError::Python { path: path.to_owned(), wants, has });
     }
     let origin = PackageOrigin::Folder(name.clone());
     let info = |name: &str, version: Option<&String>| PackageInfo {
@@ -74,7 +76,7 @@ pub(super) fn read(path: &Path) -> Result<Package, PackageError> {
     if infos.is_empty() {
         infos.push(info(&name, None));
     }
-    collector.finish(infos, &metadata)
+    collector.finish(infos, &metadata, target)
 }
 
 /// Returns the metadata in the top-level `.dist-info` folders.

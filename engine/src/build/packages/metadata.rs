@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use super::info::normalized;
-use crate::places::PYTHON_VERSION;
+use super::target::PythonTarget;
 
 /// The headers of a `METADATA` file that matter here.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -33,18 +33,19 @@ impl Metadata {
         metadata
     }
 
-    /// Returns whether it runs on the build's Python.
-    pub(super) fn runs_here(&self) -> bool {
-        self.requires_python.as_deref().is_none_or(|wanted| meets(&PYTHON_VERSION, wanted))
+    /// Returns whether it runs on this Python.
+    pub(super) fn runs_on(&self, target: &PythonTarget) -> bool {
+        self.requires_python.as_deref().is_none_or(|wanted| meets(&target.version, wanted))
     }
 
-    /// Returns the normalised names of the distributions that it requires here, without extras.
-    pub(super) fn needs(&self) -> impl Iterator<Item = String> {
-        self.requires.iter().filter_map(|requirement| {
+    /// Returns the normalised names of the distributions that it requires on this Python, without
+    /// extras.
+    pub(super) fn needs(&self, target: &PythonTarget) -> impl Iterator<Item = String> {
+        self.requires.iter().filter_map(move |requirement| {
             let (wanted, marker) = requirement.split_once(';').unwrap_or((requirement, ""));
             let end = wanted.find(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c));
             let name = normalized(wanted.trim_start().get(..end.unwrap_or(wanted.len()))?);
-            let applies = marker.trim().is_empty() || applies(marker);
+            let applies = marker.trim().is_empty() || applies(marker, target);
             (applies && !name.is_empty()).then_some(name)
         })
     }
@@ -119,19 +120,21 @@ fn padded(version: &[u32], len: usize) -> Vec<u32> {
     version
 }
 
-/// Returns whether a requirement with this marker applies here. An unknown marker doesn't apply, so
+/// Returns whether a requirement with this marker applies to this Python. An unknown marker doesn't apply, so
 /// that no warning is about a distribution that may not be needed.
-fn applies(marker: &str) -> bool {
+fn applies(marker: &str, target: &PythonTarget) -> bool {
     let marker = marker.trim();
     let inner = marker.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or(marker);
     if inner.contains(['(', ')']) {
         return false;
     }
-    inner.split(" or ").any(|group| group.split(" and ").all(|clause| holds(clause) == Some(true)))
+    let all_hold =
+        |group: &str| group.split(" and ").all(|clause| holds(clause, target) == Some(true));
+    inner.split(" or ").any(all_hold)
 }
 
 /// Evaluates a clause such as `python_version < "3.8"`; `None` if it isn't understood.
-fn holds(clause: &str) -> Option<bool> {
+fn holds(clause: &str, target: &PythonTarget) -> Option<bool> {
     let clause = clause.trim();
     let at = clause.find(|c: char| "<>=!~".contains(c))?;
     let (variable, rest) = clause.split_at(at);
@@ -139,9 +142,9 @@ fn holds(clause: &str) -> Option<bool> {
     let (operator, value) = rest.split_at(end);
     let value = value.trim().trim_matches(['"', '\'']);
     let here = match variable.trim() {
-        "python_version" => return compares(&PYTHON_VERSION[..2], operator, value),
-        "python_full_version" => return compares(&PYTHON_VERSION, operator, value),
-        "sys_platform" => "wasi",
+        "python_version" => return compares(&target.version[..2], operator, value),
+        "python_full_version" => return compares(&target.version, operator, value),
+        "sys_platform" => target.platform.as_str(),
         "os_name" => "posix",
         "implementation_name" => "cpython",
         "platform_python_implementation" => "CPython",
@@ -175,7 +178,7 @@ mod tests {
         ]);
         assert_eq!(metadata.name.as_deref(), Some("Some.Thing"));
         assert_eq!(metadata.version.as_deref(), Some("1.0"));
-        assert!(metadata.runs_here());
+        assert!(metadata.runs_on(&PythonTarget::default()));
     }
 
     #[test]
@@ -219,7 +222,7 @@ mod tests {
             (">=1.0.post1", true),
         ] {
             let metadata = parse(&["Name: x", &format!("Requires-Python: {wanted}")]);
-            assert_eq!(metadata.runs_here(), runs, "{wanted}");
+            assert_eq!(metadata.runs_on(&PythonTarget::default()), runs, "{wanted}");
         }
     }
 
@@ -246,9 +249,14 @@ mod tests {
             "Requires-Dist: reversed; '3.8' <= python_version",
             "Requires-Dist: within; sys_platform not in 'win32'",
         ]);
-        let needs: Vec<String> = metadata.needs().collect();
+        let needs: Vec<String> = metadata.needs(&PythonTarget::default()).collect();
         let understood = ["first", "second", "third"];
         let expected = ["numpy", "typing-extensions", "requests", "zope-interface"];
         assert_eq!(needs, [&expected[..], &understood].concat());
+        let older = PythonTarget::new([3, 10, 2], "win32");
+        let needs: Vec<String> = metadata.needs(&older).collect();
+        for needed in ["colorama", "backport", "old"] {
+            assert!(needs.iter().any(|need| need == needed), "{needed}: {needs:?}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use super::target::PythonTarget;
 use super::{Package, PackageOrigin, bad, file_name, wheel};
 use crate::build::python::hexadecimal;
 use crate::build::python::pip::{self, PipFailure};
@@ -18,14 +19,13 @@ use crate::cache::seal::Sealer;
 use crate::cache::{CacheDir, UnfinishedFolder, remove_unfinished, write_atomically};
 use crate::config::{Progress, ProgressSink};
 use crate::error::PackageError;
-use crate::places::PYTHON_VERSION;
 
 /// The folder in the cache, and the lock on it.
 const FOLDER: &str = "packages";
 /// The sealed list of the wheels of one requirements file.
 const INDEX: &str = "index";
 /// Changes whenever pip is called differently.
-const SETTINGS: &str = "wheels 1";
+const SETTINGS: &str = "wheels 2";
 /// The longest requirements file, in bytes.
 const MOST_TEXT_BYTES: u64 = 4 << 20;
 
@@ -48,6 +48,7 @@ const HASH: &str = "--hash=sha256:";
 pub(super) fn load(
     cache: &CacheDir,
     path: &Path,
+    target: &PythonTarget,
     progress: &dyn ProgressSink,
 ) -> Result<Vec<Package>, PackageError> {
     let text = read(path)?;
@@ -56,9 +57,11 @@ pub(super) fn load(
         line,
         detail,
     })?;
-    let key = blake3::hash(format!("{SETTINGS}\n{text}").as_bytes()).to_hex()[..32].to_owned();
+    let key = format!("{SETTINGS} {}\n{text}", target.series());
+    let key = blake3::hash(key.as_bytes()).to_hex()[..32].to_owned();
     let folder = cache.folder(FOLDER)?.join(&key);
-    let wheels = Wheels { folder, key, hashes, sealer: Sealer::new(cache)? };
+    let target = target.clone();
+    let wheels = Wheels { folder, key, hashes, target, sealer: Sealer::new(cache)? };
     let find = || wheels.cached().transpose();
     cache.find_or_make(FOLDER, find, || wheels.fetch(path, progress))
 }
@@ -71,12 +74,13 @@ fn read(path: &Path) -> Result<String, PackageError> {
     fs::read_to_string(path).map_err(unreadable)
 }
 
-/// The wheels of one requirements file.
+/// The wheels of one requirements file, for one Python.
 struct Wheels {
     folder: PathBuf,
     key: String,
     /// Every SHA-256 in the file.
     hashes: BTreeSet<String>,
+    target: PythonTarget,
     sealer: Sealer,
 }
 
@@ -94,7 +98,7 @@ impl Wheels {
             Some((path, bytes?))
         };
         let wheels: Vec<_> = names.iter().map(read).collect::<Option<_>>()?;
-        Some(open(&wheels))
+        Some(self.open(&wheels))
     }
 
     fn has(&self, bytes: &[u8]) -> bool {
@@ -111,15 +115,18 @@ impl Wheels {
         let parent = self.folder.parent().unwrap_or(&self.folder);
         remove_unfinished(parent);
         let unfinished = UnfinishedFolder::new_in(parent)?;
-        let mut paths = pip::download(path, unfinished.path(), &pure_wheels()).map_err(
-            |failure| match failure {
-                PipFailure::NotStarted { program, cause } => PackageError::NoPip { program, cause },
-                PipFailure::Ended { status, detail } => {
-                    PackageError::Pip { path: path.to_owned(), status, detail }
+        let mut paths =
+            pip::download(path, unfinished.path(), &self.pure_wheels()).map_err(|failure| {
+                match failure {
+                    PipFailure::NotStarted { program, cause } => {
+                        PackageError::NoPip { program, cause }
+                    }
+                    PipFailure::Ended { status, detail } => {
+                        PackageError::Pip { path: path.to_owned(), status, detail }
+                    }
+                    PipFailure::Folder(error) => error.into(),
                 }
-                PipFailure::Folder(error) => error.into(),
-            },
-        )?;
+            })?;
         paths.sort_unstable();
         let mut wheels = Vec::with_capacity(paths.len());
         for wheel_path in paths {
@@ -133,7 +140,7 @@ impl Wheels {
             }
             wheels.push((wheel_path, bytes));
         }
-        let packages = open(&wheels)?;
+        let packages = self.open(&wheels)?;
         let names: Vec<String> = wheels.iter().map(|(path, _)| file_name(path)).collect();
         let index = serde_json::to_vec(&names).expect("names have a JSON form");
         let place = unfinished.path().join(INDEX);
@@ -142,22 +149,22 @@ impl Wheels {
         unfinished.finish(&self.folder)?;
         Ok(packages)
     }
-}
 
-fn open(wheels: &[(PathBuf, Vec<u8>)]) -> Result<Vec<Package>, PackageError> {
-    let open = |(path, bytes): &(PathBuf, Vec<u8>)| {
-        wheel::read(path, bytes, PackageOrigin::Requirements(file_name(path)))
-    };
-    wheels.iter().map(open).collect()
-}
+    fn open(&self, wheels: &[(PathBuf, Vec<u8>)]) -> Result<Vec<Package>, PackageError> {
+        let open = |(path, bytes): &(PathBuf, Vec<u8>)| {
+            let origin = PackageOrigin::Requirements(file_name(path));
+            wheel::read(path, bytes, &self.target, origin)
+        };
+        wheels.iter().map(open).collect()
+    }
 
-/// Returns the options that make pip only take wheels for any machine with the build's Python.
-fn pure_wheels() -> Vec<String> {
-    let [major, minor, _] = PYTHON_VERSION;
-    let version = format!("{major}.{minor}");
-    ["--platform", "any", "--implementation", "py", "--abi", "none", "--python-version", &version]
-        .map(str::to_owned)
-        .to_vec()
+    /// Returns the options that make pip only take wheels for any machine with this Python.
+    fn pure_wheels(&self) -> Vec<String> {
+        let version = self.target.series();
+        let machine = ["--platform", "any", "--implementation", "py", "--abi", "none"];
+        let options = machine.into_iter().chain(["--python-version", &version]);
+        options.map(str::to_owned).collect()
+    }
 }
 
 /// Returns every SHA-256 in a requirements file; else the first invalid line, counted from 1, and

@@ -52,7 +52,7 @@ fn opened(name: &str, bytes: &[u8]) -> Result<Package, PackageError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();
-    Package::open(&path)
+    Package::open(&path, &PythonTarget::default())
 }
 
 /// Creates a folder with these files.
@@ -181,7 +181,7 @@ fn an_invalid_wheel_is_refused_with_the_reason() {
         let error = opened(name, &bytes).unwrap_err();
         assert!(error.to_string().contains(expected), "{name}: {error}");
     }
-    let error = Package::open(Path::new("/nowhere/a.whl")).unwrap_err();
+    let error = Package::open(Path::new("/nowhere/a.whl"), &PythonTarget::default()).unwrap_err();
     assert!(matches!(error, PackageError::Read { .. }), "{error}");
 }
 
@@ -207,7 +207,7 @@ fn a_folder_is_one_package_or_holds_several() {
     let files =
         [("__init__.py", "x = 1"), ("part.py", ""), (".git/x", ""), ("__pycache__/x.pyc", "")];
     let (_base, root) = folder(&files);
-    let package = Package::open(&root).unwrap();
+    let package = Package::open(&root, &PythonTarget::default()).unwrap();
     assert_eq!(paths(&package), ["thing/__init__.py", "thing/part.py"]);
     let origin = PackageOrigin::Folder("thing".to_owned());
     let info = PackageInfo { name: "thing".to_owned(), version: None, origin };
@@ -218,7 +218,7 @@ fn a_folder_is_one_package_or_holds_several() {
         ("two/__init__.py", ""),
         ("two-2.0.dist-info/METADATA", "Name: two\nVersion: 2.0\nRequires-Dist: three\n"),
     ]);
-    let package = Package::open(&root).unwrap();
+    let package = Package::open(&root, &PythonTarget::default()).unwrap();
     assert_eq!(paths(&package), ["one.py", "two-2.0.dist-info/METADATA", "two/__init__.py"]);
     assert_eq!(package.name(), "two 2.0");
     assert_eq!(package.inner.needs, ["three".to_owned()].into());
@@ -227,15 +227,15 @@ fn a_folder_is_one_package_or_holds_several() {
 #[test]
 fn a_folder_that_is_no_package_says_what_to_give() {
     let (_base, root) = folder(&[("pyproject.toml", ""), ("src/thing/__init__.py", "")]);
-    let error = Package::open(&root).unwrap_err();
+    let error = Package::open(&root, &PythonTarget::default()).unwrap_err();
     assert!(error.to_string().contains("pip wheel"), "{error}");
-    assert!(Package::open(&root.join("src")).is_ok());
+    assert!(Package::open(&root.join("src"), &PythonTarget::default()).is_ok());
     let (_base, root) = folder(&[("a.py", ""), ("_speed.so", "")]);
-    let error = Package::open(&root).unwrap_err();
+    let error = Package::open(&root, &PythonTarget::default()).unwrap_err();
     assert!(matches!(error, PackageError::Native { .. }), "{error}");
     let (_base, root) = folder(&[("a.py", "")]);
     std::os::unix::fs::symlink("/etc", root.join("etc")).unwrap();
-    let error = Package::open(&root).unwrap_err();
+    let error = Package::open(&root, &PythonTarget::default()).unwrap_err();
     assert!(error.to_string().contains("is a link"), "{error}");
 }
 
@@ -243,7 +243,7 @@ fn a_folder_that_is_no_package_says_what_to_give() {
 fn packages_of_one_image_have_no_file_twice_unless_it_is_the_same() {
     let package = |files: &[(&str, &str)]| {
         let (_base, root) = folder(files);
-        Package::open(&root).unwrap()
+        Package::open(&root, &PythonTarget::default()).unwrap()
     };
     let one = package(&[("space/a.py", "a"), ("space/both.py", "")]);
     let two = package(&[("space/b.py", "b"), ("space/both.py", "")]);

@@ -6,12 +6,12 @@ use std::io::{Cursor, Read};
 use std::path::Path;
 
 use super::metadata::{Metadata, headers};
+use super::target::PythonTarget;
 use super::{
     Collector, MOST_BYTES, MOST_FILES, Package, PackageInfo, PackageOrigin, bad, bad_because, caps,
     file_name, normalized,
 };
 use crate::error::PackageError;
-use crate::places::PYTHON_VERSION;
 
 /// The most bytes that are read of `METADATA` or `WHEEL`.
 const MOST_HEADER_BYTES: u64 = 4 << 20;
@@ -32,13 +32,14 @@ pub(super) fn load(path: &Path) -> Result<Vec<u8>, PackageError> {
 pub(super) fn read(
     path: &Path,
     bytes: &[u8],
+    target: &PythonTarget,
     origin: PackageOrigin,
 ) -> Result<Package, PackageError> {
     let file_name = file_name(path);
     let name = WheelName::parse(&file_name).ok_or_else(|| {
         bad(path, "a wheel is named NAME-VERSION-PYTHON-ABI-PLATFORM.whl, as it was published")
     })?;
-    name.check(path)?;
+    name.check(path, target)?;
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes))
         .map_err(|error| bad_because(path, "it is no ZIP archive", error))?;
     if archive.len() > MOST_FILES {
@@ -54,9 +55,10 @@ pub(super) fn read(
     if normalized(own) != normalized(name.name) {
         return Err(bad(path, &format!("its `METADATA` is that of `{own}`")));
     }
-    if !metadata.runs_here() {
+    if !metadata.runs_on(target) {
         let wants = metadata.requires_python.clone().unwrap_or_default();
-        return Err(PackageError::Python { path: path.to_owned(), wants });
+        let has = target.series();
+        return Err(PackageError::Python { path: path.to_owned(), wants, has });
     }
     let info = PackageInfo { name: own.clone(), version: Some(version.clone()), origin };
     let mut collector = Collector::new(path);
@@ -76,7 +78,7 @@ pub(super) fn read(
             collector.add(place, &mut entry)?;
         }
     }
-    collector.finish(vec![info], &[metadata])
+    collector.finish(vec![info], &[metadata], target)
 }
 
 /// The parts of a wheel's name that matter here.
@@ -99,7 +101,7 @@ impl<'a> WheelName<'a> {
         }
     }
 
-    fn check(&self, path: &Path) -> Result<(), PackageError> {
+    fn check(&self, path: &Path, target: &PythonTarget) -> Result<(), PackageError> {
         let native = |reason: String| PackageError::Native { path: path.to_owned(), reason };
         if !self.platform.split('.').any(|platform| platform == "any") {
             return Err(native(format!("it is made for the platform `{}`", self.platform)));
@@ -107,19 +109,20 @@ impl<'a> WheelName<'a> {
         if !self.abi.split('.').any(|abi| abi == "none") {
             return Err(native(format!("it is compiled against the interface `{}`", self.abi)));
         }
-        if !self.python.split('.').any(runs_here) {
+        if !self.python.split('.').any(|tag| runs_on(tag, target)) {
             return Err(PackageError::Python {
                 path: path.to_owned(),
                 wants: self.python.to_owned(),
+                has: target.series(),
             });
         }
         Ok(())
     }
 }
 
-/// Returns whether the build runs wheels with this tag, such as `py3`.
-fn runs_here(tag: &str) -> bool {
-    let [major, minor, _] = PYTHON_VERSION;
+/// Returns whether this Python runs wheels with this tag, such as `py3`.
+fn runs_on(tag: &str, target: &PythonTarget) -> bool {
+    let [major, minor, _] = target.version;
     if tag == format!("cp{major}{minor}") || tag == format!("py{major}") {
         return true;
     }
@@ -206,12 +209,16 @@ mod tests {
 
     #[test]
     fn tags_say_where_a_wheel_runs() {
+        let newest = PythonTarget::default();
         for tag in ["py3", "py38", "py315", "cp315"] {
-            assert!(runs_here(tag), "{tag}");
+            assert!(runs_on(tag, &newest), "{tag}");
         }
         for tag in ["py2", "py27", "py316", "cp312", "pp310", "cp3", ""] {
-            assert!(!runs_here(tag), "{tag}");
+            assert!(!runs_on(tag, &newest), "{tag}");
         }
+        let older = PythonTarget::new([3, 12, 0], "wasi");
+        let tags = ["py3", "py312", "cp312", "py313", "cp315", "cp313"];
+        assert_eq!(tags.map(|tag| runs_on(tag, &older)), [true, true, true, false, false, false]);
     }
 
     #[test]

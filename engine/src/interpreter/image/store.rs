@@ -18,7 +18,7 @@ use crate::cache::seal::Sealer;
 use crate::cache::{CacheDir, remove_unfinished};
 use crate::cause::chain;
 use crate::config::{Progress, ProgressSink};
-use crate::error::{CacheError, EngineError, ImageError};
+use crate::error::{CacheError, ImageError};
 use crate::guest::agent;
 use crate::guest::recursion;
 use crate::host::layout::Layout;
@@ -134,8 +134,7 @@ fn warnings(engine: &Engine, spec: &ImageSpec) -> Result<Vec<String>, ImageError
     if spec.packages.is_empty() {
         return Ok(Vec::new());
     }
-    let inventory = engine.inventory().map_err(EngineError::from)?;
-    let warnings = packages::warnings(&spec.packages, &inventory);
+    let warnings = engine.with_inventory(|own| packages::warnings(&spec.packages, own))?;
     for warning in &warnings {
         tracing::warn!("{warning}");
     }

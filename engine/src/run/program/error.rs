@@ -59,7 +59,8 @@ pub enum InvalidProgram {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{path}` can't be where a folder is mounted: use an absolute path such as /data, \
-     without `..` or empty parts, and not /tmp, /home, /workspace, /script, /beside or /usr"
+     without `..` or empty parts, and not /tmp, /home, /workspace, /script, /beside, /usr or \
+     /hatchery-packages"
 )]
 #[non_exhaustive]
 pub struct InvalidMountPath {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pool::{JobId, SessionId, Stowage, WorkerId};
+use pool::{BuildId, JobId, SessionId, Stowage, WorkerId};
 
 use super::Random;
 use crate::config::SchedulerConfig;
@@ -257,6 +257,7 @@ impl World {
         let deadline = self.random.one_in(4).then(|| self.random.below(3_000));
         let queued = Queued {
             bytes: self.random.below(500) as usize,
+            build: BuildId(session.map_or(self.next_job % 3, |session| session.0 % 3) as u16),
             session,
             tenant: Arc::from(TENANTS[self.random.below(4) as usize]),
             priority: Priority::ALL[self.random.below(3) as usize],
@@ -393,7 +394,9 @@ impl World {
         self.idle.insert(worker);
         let memory_bytes = self.random.below(300);
         let kept_bytes = self.random.below(300);
-        self.send(Event::Ready { worker, memory_bytes, kept_bytes });
+        // Not always what its last job should have led to: that may have failed.
+        let build = BuildId((worker.0 % 3) as u16);
+        self.send(Event::Ready { worker, build, memory_bytes, kept_bytes });
     }
 
     /// Continues until nothing moves.

@@ -135,7 +135,7 @@ impl Contexts {
             self.forget_closed(service, caller);
         }
         let context = Arc::new(Context::new(cwd, caller.tenant()));
-        service.open(caller, &context.session()).await?;
+        service.open(caller, &context.session(), None).await?;
         let mut kept = self.kept.lock();
         if kept.of(caller).count() < MOST_CONTEXTS {
             kept.contexts.insert(context.id.clone(), Arc::clone(&context));
@@ -172,7 +172,7 @@ impl Contexts {
             // The pool has closed it, so there is nothing to keep.
             Err(problem) if is_gone(&problem) => {
                 let _ = service.close(caller, &context.session());
-                service.open(caller, &context.session()).await?;
+                service.open(caller, &context.session(), None).await?;
             }
             reset => reset?,
         }

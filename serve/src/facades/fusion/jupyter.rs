@@ -112,7 +112,7 @@ async fn run_cells(
 ) -> Result<Notebook, Problem> {
     let mut files = inputs(&request.files)?;
     let name = format!("jupyter-{}", unguessable());
-    service.open(caller, &name).await?;
+    service.open(caller, &name, None).await?;
     let opened = Opened { service, caller, name };
     let mut notebook =
         Notebook { cells: Vec::new(), wall: Duration::ZERO, files: BTreeMap::new(), end: None };

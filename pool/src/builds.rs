@@ -1,0 +1,87 @@
+//! The Python builds of a pool: a source of interpreters for each, by name.
+
+use std::sync::Arc;
+
+use crate::ids::BuildId;
+use crate::interpreter::InterpreterSource;
+
+/// The name of the build that every pool has.
+pub const DEFAULT_PYTHON: &str = "default";
+
+/// The Python builds of a pool. The first one is the default. Cheap to clone; clones share
+/// everything.
+#[derive(Clone)]
+pub struct Builds {
+    builds: Arc<[Build]>,
+}
+
+#[derive(Clone)]
+struct Build {
+    name: Arc<str>,
+    source: Arc<dyn InterpreterSource>,
+}
+
+impl std::fmt::Debug for Builds {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_list().entries(self.names()).finish()
+    }
+}
+
+impl Builds {
+    /// Returns the builds of a pool that has only the default one.
+    pub fn new(source: Arc<dyn InterpreterSource>) -> Self {
+        let name = Arc::from(DEFAULT_PYTHON);
+        Self { builds: [Build { name, source }].into() }
+    }
+
+    /// Returns these builds and another one. No build has its name yet.
+    #[must_use]
+    pub fn with(&self, name: &str, source: Arc<dyn InterpreterSource>) -> Self {
+        debug_assert_eq!(self.id(name), None, "each build has a name of its own");
+        let other = Build { name: Arc::from(name), source };
+        Self { builds: self.builds.iter().cloned().chain([other]).collect() }
+    }
+
+    /// Returns the build with this name.
+    pub fn id(&self, name: &str) -> Option<BuildId> {
+        let place = self.builds.iter().position(|build| *build.name == *name)?;
+        u16::try_from(place).ok().map(BuildId)
+    }
+
+    /// Returns the name of a build.
+    pub fn name(&self, build: BuildId) -> &Arc<str> {
+        &self.get(build).name
+    }
+
+    /// Returns the names of all builds, that of the default one first.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.builds.iter().map(|build| &build.name)
+    }
+
+    /// Returns the memory that the interpreters of each build share, in bytes, summed over builds.
+    pub fn shared_bytes(&self) -> u64 {
+        self.builds.iter().map(|build| build.source.shared_bytes()).sum()
+    }
+
+    /// Returns where the interpreters of a build come from.
+    pub(crate) fn source(&self, build: BuildId) -> &dyn InterpreterSource {
+        &*self.get(build).source
+    }
+
+    fn get(&self, build: BuildId) -> &Build {
+        // Ids come from `id`; another pool's would be a mistake of the facade.
+        self.builds.get(usize::from(build.0)).unwrap_or(&self.builds[0])
+    }
+}
+
+impl<S: InterpreterSource> From<Arc<S>> for Builds {
+    fn from(source: Arc<S>) -> Self {
+        Self::new(source)
+    }
+}
+
+impl From<Arc<dyn InterpreterSource>> for Builds {
+    fn from(source: Arc<dyn InterpreterSource>) -> Self {
+        Self::new(source)
+    }
+}

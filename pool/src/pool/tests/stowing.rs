@@ -1,0 +1,28 @@
+//! States that are being stowed when the pool is closed.
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_waits_for_stowing_in_progress_and_refuses_the_rest() {
+    let mut rig = rig().await;
+    rig.source.gate(Step::Pack, [Gate::Never, Gate::Never]);
+    for _ in 0..3 {
+        let cell = Arc::new(SessionCell::new(SessionId(1), Some(rig.source.parked(1))));
+        rig.pool.stow(cell, Stowage::Compressed);
+    }
+    while rig.source.reached(Step::Pack) < 2 {
+        tokio::task::yield_now().await;
+    }
+    let closing = tokio::spawn({
+        let pool = rig.pool.clone();
+        async move { pool.close().await }
+    });
+    assert!(rig.stowed().await.unwrap_err().to_string().contains("closing"));
+    assert!(!closing.is_finished());
+    rig.source.release();
+    closing.await.unwrap().unwrap();
+    rig.stowed().await.unwrap();
+    rig.stowed().await.unwrap();
+    rig.pool.stow(session(), Stowage::Disk);
+    assert!(rig.stowed().await.unwrap_err().to_string().contains("closed"));
+}

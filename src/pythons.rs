@@ -1,0 +1,201 @@
+//! The Python builds of a running pool, by name, and what is wrong with a name.
+
+use std::sync::Arc;
+
+use engine::{Engine, Image, ImageInfo, PackageInfo};
+use pool::{BuildId, Builds, DEFAULT_PYTHON, InterpreterSource};
+
+use crate::failure::Error;
+
+/// The longest name of a build, in bytes.
+const MOST_NAME_BYTES: usize = 64;
+
+/// A job, a session or a pool can't have the Python build of this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidPython {
+    /// The pool has no build of this name.
+    #[error(
+        "this pool has no Python build `{name}`: it has `{}` (`--python NAME=FILE` adds others)",
+        known.join("`, `")
+    )]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names of the pool's builds.
+        known: Vec<String>,
+    },
+    /// The session runs on another build.
+    #[error(
+        "the session runs on the Python build `{session}` for life, not on `{name}`: leave \
+         `python` out, or use another session"
+    )]
+    OfSession {
+        /// The name.
+        name: String,
+        /// The name of the session's build.
+        session: String,
+    },
+    /// The checkpoint is of another build than the session.
+    #[error(
+        "the checkpoint is one of the Python build `{name}`, and the session runs on `{session}` for \
+         life: restore it in a session on `{name}`"
+    )]
+    OfCheckpoint {
+        /// The name of the checkpoint's build.
+        name: String,
+        /// The name of the session's build.
+        session: String,
+    },
+    /// No build can have this name.
+    #[error(
+        "`{name}` is no name for a Python build: a name has 1 to {MOST_NAME_BYTES} letters, digits, \
+         `.`, `_` and `-`, and `default` is taken"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Two builds have this name.
+    #[error("two Python builds have the name `{name}`: give each one of its own")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+}
+
+/// Checks that a build beside the default one can have this name.
+pub(crate) fn check_name(name: &str) -> Result<(), InvalidPython> {
+    let is_part = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
+    let is_name = (1..=MOST_NAME_BYTES).contains(&name.len()) && name.chars().all(is_part);
+    match is_name && name != DEFAULT_PYTHON {
+        true => Ok(()),
+        false => Err(InvalidPython::Name { name: name.to_owned() }),
+    }
+}
+
+/// A loaded build.
+#[derive(Debug, Clone)]
+pub(crate) enum Python {
+    /// Interpreters begin from its image.
+    Image(Image),
+    /// The host has no images.
+    Engine(Engine),
+}
+
+impl Python {
+    fn source(&self) -> Arc<dyn InterpreterSource> {
+        match self.clone() {
+            Self::Image(image) => Arc::new(image),
+            Self::Engine(engine) => Arc::new(engine),
+        }
+    }
+}
+
+/// The builds of a pool.
+#[derive(Debug, Clone)]
+pub(crate) struct Pythons {
+    builds: Builds,
+    /// In the same order.
+    loaded: Arc<[Python]>,
+}
+
+impl Pythons {
+    /// Returns the builds of a pool that has only this default build.
+    pub(crate) fn new(default: Python) -> Self {
+        Self { builds: Builds::new(default.source()), loaded: [default].into() }
+    }
+
+    /// Returns these builds and another one.
+    pub(crate) fn with(&self, name: &str, python: Python) -> Self {
+        let builds = self.builds.with(name, python.source());
+        Self { builds, loaded: self.loaded.iter().cloned().chain([python]).collect() }
+    }
+
+    pub(crate) fn builds(&self) -> &Builds {
+        &self.builds
+    }
+
+    /// Returns the build of this name.
+    pub(crate) fn find(&self, name: &str) -> Result<BuildId, InvalidPython> {
+        self.builds.id(name).ok_or_else(|| InvalidPython::Unknown {
+            name: name.to_owned(),
+            known: self.names().map(str::to_owned).collect(),
+        })
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.builds.names().map(|name| &**name)
+    }
+
+    pub(crate) fn name(&self, build: BuildId) -> &str {
+        self.builds.name(build)
+    }
+
+    /// Returns the build on which a job runs, in a session of the build `session` if it is in one.
+    pub(crate) fn of_job(
+        &self,
+        wanted: Option<&str>,
+        session: Option<BuildId>,
+    ) -> Result<BuildId, InvalidPython> {
+        let Some(name) = wanted else { return Ok(session.unwrap_or_default()) };
+        match (self.find(name)?, session) {
+            (wanted, Some(session)) if wanted != session => Err(InvalidPython::OfSession {
+                name: name.to_owned(),
+                session: self.name(session).to_owned(),
+            }),
+            (wanted, _) => Ok(wanted),
+        }
+    }
+
+    /// Returns the image of a build; `None` if the host has no images.
+    pub(crate) fn image(&self, build: BuildId) -> Option<&Image> {
+        match self.loaded.get(usize::from(build.0))? {
+            Python::Image(image) => Some(image),
+            Python::Engine(_) => None,
+        }
+    }
+
+    /// Describes the image of a build.
+    pub(crate) fn image_info(&self, build: BuildId) -> Option<&ImageInfo> {
+        self.image(build).map(Image::info)
+    }
+
+    /// Returns the packages of the image, and those of the build.
+    pub(crate) fn packages(&self, build: BuildId) -> Result<Vec<PackageInfo>, Error> {
+        Ok(match self.loaded.get(usize::from(build.0)) {
+            None => Vec::new(),
+            Some(Python::Engine(engine)) => engine.packages()?,
+            Some(Python::Image(image)) => {
+                let mut packages = image.info().packages.clone();
+                packages.extend(image.engine().packages()?);
+                packages
+            }
+        })
+    }
+
+    /// Returns the images of the builds that have one, and the builds at the same places.
+    pub(crate) fn images(&self) -> (Vec<BuildId>, Vec<Image>) {
+        let ids = (0..=u16::MAX).map(BuildId);
+        let image = |(build, python): (BuildId, &Python)| match python {
+            Python::Image(image) => Some((build, image.clone())),
+            Python::Engine(_) => None,
+        };
+        ids.zip(self.loaded.iter()).filter_map(image).unzip()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain_and_not_that_of_the_default_build() {
+        for name in ["3.12", "wasix", "py_3-13", "a", &"x".repeat(64)] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        for name in ["", "default", "a b", "a=b", "a/b", "größe", &"x".repeat(65)] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+}
