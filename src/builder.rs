@@ -385,7 +385,7 @@ impl Builder {
     }
 
     /// Sets the Python build: a WebAssembly file with its library beside it, their folder, or a
-    /// wheel with one. Default: `$HATCHERY_PYTHON`, else the build that is fetched by name.
+    /// wheel or a package `.webc` with one. Default: `$HATCHERY_PYTHON`, else the build that is fetched by name.
     pub fn python(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.python = Some(path.into());
         self
@@ -405,7 +405,7 @@ impl Builder {
         self
     }
 
-    /// Sets the host that serves the guests. Default: our own.
+    /// Sets the host that serves the guests. Default: [`HostKind::Auto`].
     pub fn host(mut self, host: HostKind) -> Self {
         self.engine.host = host;
         self

@@ -8,7 +8,7 @@ pub(crate) use self::bench::BenchArguments;
 pub(crate) use self::cache::{CacheCommand, PruneArguments};
 pub(crate) use self::conduct::ConductArguments;
 pub(crate) use self::image::{
-    BuildArguments, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
+    BuildArguments, Host, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
 };
 pub(crate) use self::limits::LimitArguments;
 pub(crate) use self::mcp::McpArguments;
@@ -325,10 +325,15 @@ pub(crate) enum PythonCommand {
     },
     /// Show which build is installed, and where; or what another build is and can do.
     Info {
-        /// A WebAssembly file with its library beside it, their folder, or a wheel with one.
-        /// Compiles it, unless the cache has it compiled. Default: `$HATCHERY_PYTHON`.
+        /// A WebAssembly file with its library beside it, their folder, or a wheel or a package
+        /// `.webc` with one. Compiles it, unless the cache has it compiled. Default:
+        /// `$HATCHERY_PYTHON`.
         #[arg(value_name = "FILE|DIR")]
         python: Option<PathBuf>,
+        /// The host that serves the guest: our own, wasmer-wasix, or our own unless only
+        /// wasmer-wasix serves what the build imports.
+        #[arg(long, value_enum, default_value_t)]
+        host: Host,
     },
 }
 

