@@ -191,9 +191,12 @@ struct Number {
 /// Waits until both calls of a program have begun, so those that aren't concurrent never end.
 fn together() -> HostFunction {
     let barrier = std::sync::Arc::new(tokio::sync::Barrier::new(2));
-    HostFunction::future("together", async move |Number { number }: Number| {
-        barrier.wait().await;
-        Ok::<_, HostError>(number * 2)
+    HostFunction::future("together", move |Number { number }: Number| {
+        let barrier = std::sync::Arc::clone(&barrier);
+        async move {
+            barrier.wait().await;
+            Ok::<_, HostError>(number * 2)
+        }
     })
     .parameter("number", "int")
 }
@@ -381,7 +384,8 @@ fn parking(shared: &'static Shared) {
     shared.with(|pool| async {
         let mut sessions = Vec::new();
         for number in 0..4 {
-            let session = pool.session(format!("parked {number}")).await.expect("the name is free");
+            let session =
+                pool.session(&format!("parked {number}")).await.expect("the name is free");
             let begin = format!(
                 "state = [{number}] * 10_000; f = open('f', 'w+'); f.write('{number}'); f.seek(0)\n\
                  def g():\n    while True: yield f.read(1)\nrest = g()"

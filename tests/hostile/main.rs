@@ -192,7 +192,7 @@ fn is_contained(expected: Expect, outcome: &Outcome) -> bool {
         | Verdict::Exited { .. }
         | Verdict::Limit(_) => true,
         Verdict::Tampered(_) => is_met(expected, outcome),
-        Verdict::Cancelled | Verdict::SandboxFailed(_) => false,
+        _ => false,
     }
 }
 
