@@ -4,7 +4,7 @@
 //! one would show in later ones. After each attempt a harmless program looks around.
 //!
 //! All of it runs on every Python build that is here. An expectation that is [`Since`](Expect::Since)
-//! a later CPython, or of the [`Default`](Expect::Default) build, isn't compared on others, but the
+//! a later CPython, or [`OfDefault`](Expect::OfDefault), isn't compared on others, but the
 //! attempt must end there by itself or by a limit, whatever it does.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
@@ -48,7 +48,7 @@ enum Expect {
     /// This, from CPython 3.N on.
     Since(u64, &'static Self),
     /// This, on the default build: what it says of folders, or of how that build was configured.
-    Default(&'static Self),
+    OfDefault(&'static Self),
 }
 
 impl Expect {
@@ -56,7 +56,7 @@ impl Expect {
     fn bare(self) -> (Self, Option<Need>) {
         match self {
             Self::Since(minor, &expected) => (expected, Some(Need::Since(minor))),
-            Self::Default(&expected) => (expected, Some(Need::Default)),
+            Self::OfDefault(&expected) => (expected, Some(Need::Default)),
             expected => (expected, None),
         }
     }
@@ -128,13 +128,14 @@ fn limits() -> Limits {
 
 /// Runs the attempts on every build.
 fn hold(class: &str, attempts: &[Attempt], limits: &Limits) {
-    for suite in &*SUITES {
-        hold_on(suite, class, attempts, limits);
-    }
+    let failures = SUITES.iter().flat_map(|suite| failures(suite, class, attempts, limits));
+    let failures = Vec::from_iter(failures);
+    assert!(failures.is_empty(), "{class}: {} failures\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Runs the attempts concurrently and checks each; then checks that the pool still works.
-fn hold_on(suite: &Suite, class: &str, attempts: &[Attempt], limits: &Limits) {
+/// Runs the attempts concurrently and returns those that ended otherwise, or after which a job saw
+/// something; then checks that the pool still works.
+fn failures(suite: &Suite, class: &str, attempts: &[Attempt], limits: &Limits) -> Vec<String> {
     let Suite { name, runtime, pool, build, surroundings } = suite;
     let outcomes = runtime.block_on(async {
         let mut tickets = Vec::new();
@@ -158,22 +159,21 @@ fn hold_on(suite: &Suite, class: &str, attempts: &[Attempt], limits: &Limits) {
         let is_held = if is_compared { is_met } else { is_contained };
         if !is_held(expected, &ended[0]) {
             failures.push(format!(
-                "{source}\n  expected {expected:?}\n  found {:?}, stdout {:?}, limits met {:?}",
+                "{name}: {source}\n  expected {expected:?}\n  found {:?}, stdout {:?}, limits met {:?}",
                 ended[0].verdict,
                 ended[0].stdout_text().chars().take(200).collect::<String>(),
                 ended[0].limits_met,
             ));
         }
         if seen(&ended[1]).as_ref() != Some(surroundings) {
-            failures.push(format!("{source}\n  a job after it saw {:?}", ended[1]));
+            failures.push(format!("{name}: {source}\n  a job after it saw {:?}", ended[1]));
         }
     }
     println!("{name}, {class}: {compared} of {} verdicts compared", attempts.len());
-    let count = failures.len();
-    assert!(failures.is_empty(), "{name}, {class}: {count} failures\n{}", failures.join("\n"));
     assert!(compared * 2 > attempts.len(), "{name}, {class}: {compared} verdicts compared");
     let outcome = runtime.block_on(pool.run(Job::code("print(6 * 7)"))).unwrap();
-    assert_eq!(outcome.stdout_text(), "42\n", "after {class}");
+    assert_eq!(outcome.stdout_text(), "42\n", "{name}, after {class}");
+    failures
 }
 
 fn seen(outcome: &Outcome) -> Option<serde_json::Value> {
@@ -206,7 +206,7 @@ fn is_met(expected: Expect, outcome: &Outcome) -> bool {
             Verdict::Completed { .. } | Verdict::Raised(_) | Verdict::Exited { .. },
         ) => outcome.limits_met.iter().any(|hit| hit.limit == kind),
         (Expect::Exits(code), Verdict::Exited { code: left_with, .. }) => code == *left_with,
-        (Expect::Since(..) | Expect::Default(_), _) => unreachable!("it is bare"),
+        (Expect::Since(..) | Expect::OfDefault(_), _) => unreachable!("it is bare"),
         (Expect::Forged, Verdict::Tampered(what)) => what.to_string().contains("reply"),
         _ => false,
     }

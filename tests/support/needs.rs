@@ -33,9 +33,14 @@ impl Build {
     pub(crate) async fn ask(pool: &Hatchery, sources: &[&str], default: Option<&Self>) -> Self {
         let names: BTreeSet<&str> = sources.iter().flat_map(|source| imports(source)).collect();
         let names = Vec::from_iter(names);
+        // A module of the library may be there and fail without its part in C, so it is imported.
         let question = format!(
-            "import importlib.util, sys\n\
-             [sys.version_info[1], [n for n in {names:?} if importlib.util.find_spec(n)]]"
+            "import importlib, importlib.util, sys\n\
+             def is_found(name):\n    \
+                 if name not in sys.stdlib_module_names: return bool(importlib.util.find_spec(name))\n    \
+                 try: return bool(importlib.import_module(name))\n    \
+                 except ImportError: return False\n\
+             [sys.version_info[1], list(filter(is_found, {names:?}))]"
         );
         let outcome = pool.run(Job::code(question)).await.expect("the queue isn't full");
         let Verdict::Completed { value: Some(value), .. } = outcome.verdict else {
