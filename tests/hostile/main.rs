@@ -170,7 +170,7 @@ fn failures(suite: &Suite, class: &str, attempts: &[Attempt], limits: &Limits) -
         }
     }
     println!("{name}, {class}: {compared} of {} verdicts compared", attempts.len());
-    assert!(compared * 2 > attempts.len(), "{name}, {class}: {compared} verdicts compared");
+    assert!(compared * 3 > attempts.len(), "{name}, {class}: {compared} verdicts compared");
     let outcome = runtime.block_on(pool.run(Job::code("print(6 * 7)"))).unwrap();
     assert_eq!(outcome.stdout_text(), "42\n", "{name}, after {class}");
     failures
@@ -237,7 +237,7 @@ fn imports_and_processes() {
 
 #[test]
 fn time() {
-    let is_endless = |attempt: &&Attempt| matches!(attempt.1, Expect::Limit(_));
+    let is_endless = |attempt: &&Attempt| matches!(attempt.1.bare().0, Expect::Limit(_));
     let (endless, others): (Vec<Attempt>, Vec<Attempt>) =
         time::ATTEMPTS.iter().partition(is_endless);
     let short = Limits { wall_time: Duration::from_millis(250), ..limits() };
