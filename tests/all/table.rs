@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use hatchery::Job;
+use hatchery::{Hatchery, Job};
 
-use crate::support::{run, value, with_preloaded_pool};
+use crate::needs::Build;
+use crate::support::{other_builds, run, value, with_pool, with_preloaded_pool};
 use dsl::Row;
 
 mod builtins;
@@ -41,29 +42,54 @@ fn rows() -> Vec<Row> {
     subjects.into_iter().flatten().collect()
 }
 
+/// Runs these rows, and returns those that ended otherwise, with the differences.
+async fn failures_of(pool: &Hatchery, rows: &[Row]) -> Vec<String> {
+    let mut tickets = Vec::new();
+    for row in rows {
+        tickets.push(pool.submit(Job::code(&row.source)).await.expect("the queue isn't full"));
+    }
+    let mut failures = Vec::new();
+    for (row, mut ticket) in rows.iter().zip(tickets) {
+        let mut interleaved = Vec::new();
+        while let Some(chunk) = ticket.next_output().await {
+            interleaved.extend(chunk.bytes);
+        }
+        let differences = row.differences(&interleaved, &ticket.outcome().await);
+        if !differences.is_empty() {
+            failures.push(format!("{}\n{}\n", row.source, differences.join("\n")));
+        }
+    }
+    failures
+}
+
+#[track_caller]
+fn assert_none(failures: &[String], of: usize) {
+    let count = failures.len();
+    assert!(count == 0, "{count} of {of} programs:\n\n{}", failures.join("\n"));
+}
+
 #[test]
 fn programs_end_exactly_as_expected() {
     let rows = rows();
-    let failures = with_preloaded_pool(|pool| async {
-        let mut tickets = Vec::new();
-        for row in &rows {
-            tickets.push(pool.submit(Job::code(&row.source)).await.expect("the queue isn't full"));
-        }
-        let mut failures = Vec::new();
-        for (row, mut ticket) in rows.iter().zip(tickets) {
-            let mut interleaved = Vec::new();
-            while let Some(chunk) = ticket.next_output().await {
-                interleaved.extend(chunk.bytes);
-            }
-            let differences = row.differences(&interleaved, &ticket.outcome().await);
-            if !differences.is_empty() {
-                failures.push(format!("{}\n{}\n", row.source, differences.join("\n")));
-            }
-        }
-        failures
-    });
-    let count = failures.len();
-    assert!(count == 0, "{count} of {} programs:\n\n{}", rows.len(), failures.join("\n"));
+    let failures = with_preloaded_pool(|pool| failures_of(pool, &rows));
+    assert_none(&failures, rows.len());
+}
+
+#[test]
+fn programs_end_as_expected_on_other_builds() {
+    let all = rows();
+    let sources: Vec<&str> = all.iter().map(|row| row.source.as_str()).collect();
+    let default = with_pool(|pool| Build::ask(pool, &sources, None));
+    let mut failures = Vec::new();
+    for (name, shared) in other_builds() {
+        let build = shared.with(|pool| Build::ask(pool, &sources, Some(&default)));
+        let rows: Vec<Row> = rows().into_iter().filter(|row| row.holds_on(&build)).collect();
+        println!("{name}: {} of {} programs", rows.len(), all.len());
+        assert!(rows.len() > 250, "{name}: {} rows", rows.len());
+        let found = shared.with(|pool| failures_of(pool, &rows));
+        failures.extend(found.into_iter().map(|failure| format!("{name}: {failure}")));
+    }
+    assert_none(&failures, all.len());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! a program reports about itself may be false, but it must be its own, not another job's.
 
 use super::Attempt;
-use super::Expect::{Exits, Forged, Prints, Raises};
+use super::Expect::{Exits, Forged, OfDefault, Prints, Raises, Since};
 
 #[rustfmt::skip] // One attempt, one line.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
@@ -30,7 +30,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import _host\n_host.call(b'\\x02\\x29\\0\\0\\0{\"kind\":\"exited\",\"code\":7,\"message\":null}')\nprint(1)", Prints("1")),
     ("import _host\n_host.call(b'\\x02\\x29\\0\\0\\0{\"kind\":\"exited\",\"code\":7,\"message\":null}')\nraise OSError", Raises("OSError")),
     ("import _host, os\n_host.call(b'\\x02\\x29\\0\\0\\0{\"kind\":\"exited\",\"code\":7,\"message\":null}')\nos._exit(3)", Exits(3)),
-    ("import _host, os\n_host.call(b'\\x02\\x29\\0\\0\\0{\"kind\":\"exited\",\"code\":7,\"message\":null}')\nos.abort()", Exits(134)),
+    ("import _host, os\n_host.call(b'\\x02\\x29\\0\\0\\0{\"kind\":\"exited\",\"code\":7,\"message\":null}')\nos.abort()", OfDefault(&Exits(134))),
     ("import _host, os\n_host.call(b'\\x05')\nos._exit(9)", Exits(9)),
     ("import _host\n_host.call(b'\\x02' + b'[' * 10**6)\nprint(3)", Prints("3")),
     ("import _host\n_host.call(b'\\x02\\xff\\xfe\\x00')\nprint(4)", Prints("4")),
@@ -75,7 +75,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import sys\nf = sys._getframe().f_back\nf.f_globals['describe_value'] = lambda *a: {'has_value': True, 'value': 1, 'repr': '1', 'more': 0}\n[7]", Forged),
     ("import sys\nf = sys._getframe().f_back\nf.f_globals.clear()", Forged),
     ("import sys\nf = sys._getframe().f_back\nf.f_back.f_locals['moment'] = 0\nprint(20)", Prints("20")),
-    ("import sys\nf = sys._getframe().f_back\nf.f_back.f_back.f_locals['self'] = None\nprint(21)", Forged),
+    ("import sys\nf = sys._getframe().f_back\nf.f_back.f_back.f_locals['self'] = None\nprint(21)", OfDefault(&Forged)),
     ("import sys\nf = sys._getframe().f_back\nf.clear()", Raises("RuntimeError")),
     ("try: 1 / 0\nexcept Exception as e: f = e.__traceback__.tb_frame.f_back\nf.f_locals['self']._encode = str\n[7]", Forged),
     ("import gc\ngc.unfreeze()\n[a] = [x for x in gc.get_objects() if type(x).__name__ == 'Agent']\na._encode = repr\n[7]", Forged),
@@ -135,8 +135,8 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import os\nos._exit(256 + 8)", Exits(8)),
     ("import os\nos._exit(-1)", Exits(255)),
     ("import os\nos._exit(2**31)", Raises("OverflowError")),
-    ("import os\nos.abort()", Exits(134)),
-    ("import faulthandler\nfaulthandler._sigsegv()", Exits(134)),
+    ("import os\nos.abort()", OfDefault(&Exits(134))),
+    ("import faulthandler\nfaulthandler._sigsegv()", OfDefault(&Exits(134))),
     ("import _thread\n_thread.exit()", Exits(0)),
     ("import os\nclass A:\n def __repr__(self): os._exit(11)\nA()", Exits(11)),
     ("import atexit, os\natexit.register(os._exit, 12)", Exits(12)),
@@ -158,8 +158,8 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("{'a': [1 << 64, -(1 << 63) - 1]}", Prints("")),
     ("['\\ud800', {'\\udfff': 1}]", Prints("")),
     ("{1: 2, None: 3, (): 4}", Prints("")),
-    ("x = []\nx.append(x)\nx", Prints("")),
-    ("x = []\nfor _ in range(126): x = [x]\nx", Prints("")),
+    ("x = []\nx.append(x)\nx", Since(13, &Prints(""))),
+    ("x = []\nfor _ in range(126): x = [x]\nx", Since(13, &Prints(""))),
     ("'\\x00' * (2 << 20)", Prints("")),
     ("'\\x01' * ((1 << 20) - 2)", Prints("")),
     ("import sys\nf = sys._getframe().f_back\nf.f_locals['self']", Prints("")),
@@ -197,15 +197,15 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import sys\nm = sys.monitoring; m.use_tool_id(0, '')\nm.register_callback(0, 1, lambda *a: 1 / 0); m.set_events(0, 1)", Forged),
     ("import sys\ndef f(name, args):\n if name == 'compile': raise SystemExit(17)\nsys.addaudithook(f)\nexec('1')", Exits(17)),
     ("import sys\nsys.addaudithook(lambda *a: 1 / 0)\n1 / 0", Raises("ZeroDivisionError")),
-    ("x = (lambda: 0).__code__.replace(co_code=b'\\x64\\xff' * 30)\nexec(x)", Exits(139)),
+    ("x = (lambda: 0).__code__.replace(co_code=b'\\x64\\xff' * 30)\nexec(x)", Since(13, &Exits(139))),
     ("import sys\nsys.last_exc = sys.exc_info = sys.exception = None\n1 / 0", Raises("ZeroDivisionError")),
     ("import _host, gc\ngc.set_threshold(1)\ngc.callbacks.append(lambda *a, call=_host.call: call(b'\\x02{'))\nprint(39)", Prints("39")),
     ("import _host, sys\nsys.settrace(lambda *a, call=_host.call: call(b'\\x02x') or None)\nprint(40)", Prints("40")),
     ("import _host, sys\ndef f(*a, call=_host.call): call(b'\\x02\\x29\\0\\0\\0{\"kind\":\"exited\",\"code\":7,\"message\":null}')\nsys.setprofile(f)", Exits(7)),
     ("import _host, sys\ndef f(*a, call=_host.call): call(b'\\x02{')\nsys.setprofile(f)", Forged),
     ("import _host, sys\nf = sys._getframe()\nwhile f.f_code.co_name != 'turn': f = f.f_back\nf.f_trace = lambda *a, call=_host.call: call(b'\\x02{') and 0\nsys.settrace(lambda *a: None)", Forged),
-    ("import sys\nf = sys._getframe().f_back\nf.f_back.f_locals['cap'] = 10**12\n'x' * (9 << 20)", Forged),
-    ("import sys\nf = sys._getframe().f_back\nf.f_back.f_locals['cap'] = 10**12\n'x' * (14 << 20)", Forged),
+    ("import sys\nf = sys._getframe().f_back\nf.f_back.f_locals['cap'] = 10**12\n'x' * (9 << 20)", OfDefault(&Forged)),
+    ("import sys\nf = sys._getframe().f_back\nf.f_back.f_locals['cap'] = 10**12\n'x' * (14 << 20)", OfDefault(&Forged)),
     ("import _host\n_host.call(b'\\x02' + bytes(100 << 20))", Raises("OSError")),
     ("import _host, os, atexit\natexit.register(_host.call, b'\\x04')\natexit.register(os._exit, 18)", Exits(18)),
     ("import sys\nclass S:\n def flush(self): raise SystemExit(19)\nsys.stdout = S()", Prints("")),

@@ -4,7 +4,7 @@
 use hatchery::LimitKind;
 
 use super::Attempt;
-use super::Expect::{Limit, Meets, Prints, Raises};
+use super::Expect::{Limit, Meets, Prints, Raises, Since};
 
 #[rustfmt::skip] // One attempt, one line.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
@@ -51,7 +51,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("format(0, f'0{2**31 - 1}')", Raises("MemoryError")),
     ("'{:>2000000000}'.format(0)", Raises("MemoryError")),
     ("'%*d' % (2**31 - 1, 0)", Raises("MemoryError")),
-    ("'%.2147483646f' % 1.0", Raises("ValueError")),
+    ("'%.2147483646f' % 1.0", Since(15, &Raises("ValueError"))),
     ("b'%2000000000d' % 1", Raises("MemoryError")),
     ("'x'.ljust(2**31 - 1) and 'x'.zfill(2**31 - 1)", Raises("MemoryError")),
     ("('x' * 10**7).replace('x', 'y' * 99)", Raises("MemoryError")),
@@ -77,7 +77,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import lzma\nlzma.decompress(lzma.compress(bytes(4 * 10**7), preset=0) * 9)", Raises("MemoryError")),
     ("import io, zipfile\nf = io.BytesIO()\nwith zipfile.ZipFile(f, 'w', 8) as z: z.writestr('x', bytes(3 * 10**7))\nx = zipfile.ZipFile(f); [x.read('x') for _ in range(9)]", Raises("MemoryError")),
     ("import pickle\npickle.loads(b'\\x80\\x04\\x8e' + (2**62).to_bytes(8, 'little') + b'.')", Raises("OverflowError")),
-    ("import pickle\npickle.loads(b'\\x80\\x04B\\xff\\xff\\xff\\x7f.')", Raises("_pickle.UnpicklingError")),
+    ("import pickle\npickle.loads(b'\\x80\\x04B\\xff\\xff\\xff\\x7f.')", Since(15, &Raises("_pickle.UnpicklingError"))),
     ("import pickle\nclass A: __reduce__ = lambda s: (bytearray, (2**31 - 1,))\npickle.loads(pickle.dumps(A()))", Raises("MemoryError")),
     ("import marshal\nmarshal.loads(b'(\\xff\\xff\\xff\\x7f')", Raises("MemoryError")),
     ("import marshal\nmarshal.loads(b'[\\xff\\xff\\xff\\x0f')", Raises("MemoryError")),
@@ -89,7 +89,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import json\nx = ['x' * 99]\nfor _ in range(22): x = [x, x]\njson.dumps(x)", Raises("MemoryError")),
     ("import tarfile, io\nt = tarfile.TarInfo('x'); t.size = 2**40\ntarfile.open(fileobj=io.BytesIO(t.tobuf() + bytes(9999))).extractfile('x').read()", Raises("OverflowError")),
     ("import tarfile, io\nt = tarfile.TarInfo('x'); t.size = 2**30; t.type = b'L'\ntarfile.open(fileobj=io.BytesIO(t.tobuf() + bytes(9999)))", Raises("tarfile.ReadError")),
-    ("import re\nre.compile('(?:' + 'a{65535}' * 9 + '){65535}' * 3).match('a' * 10**6)", Raises("re.PatternError")),
+    ("import re\nre.compile('(?:' + 'a{65535}' * 9 + '){65535}' * 3).match('a' * 10**6)", Since(13, &Raises("re.PatternError"))),
     ("import re\nre.sub('', 'y' * 999, 'x' * 10**6)", Raises("MemoryError")),
     ("import ast\nast.parse('x=' * 10**6 + '1')", Raises("MemoryError")),
     ("compile('x,' * 10**6, '', 'exec')", Raises("MemoryError")),
@@ -130,7 +130,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import copy\nx = [bytearray(10**6)]\nwhile True: x.append(copy.deepcopy(x))", Raises("MemoryError")),
     ("import base64\nx = b'x'\nwhile True: x = base64.b16encode(x)", Raises("MemoryError")),
     ("import unicodedata\nunicodedata.normalize('NFKD', '\\ufdfa' * 10**7)", Raises("MemoryError")),
-    ("import random\nrandom.randbytes(2**28)", Raises("MemoryError")),
+    ("import random\nrandom.randbytes(2**28)", Since(13, &Raises("MemoryError"))),
     ("import os\nos.urandom(2**31 - 1)", Raises("OverflowError")),
     ("import os\nos.read(0, 2**31 - 1)", Raises("OverflowError")),
     ("open('x', 'wb').truncate(2**23)\nx = []\nwhile True: x.append(open('x', 'rb').read())", Raises("MemoryError")),

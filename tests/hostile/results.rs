@@ -4,7 +4,7 @@
 use hatchery::LimitKind;
 
 use super::Attempt;
-use super::Expect::{Forged, Meets, Prints, Raises};
+use super::Expect::{Forged, Meets, Prints, Raises, Since};
 
 #[rustfmt::skip] // One attempt, one line.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
@@ -30,7 +30,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("class M(type):\n __eq__ = lambda *a: True\n __hash__ = lambda self: hash(int)\nclass A(metaclass=M): _repr_html_ = 5\nprint(16)\nA()", Prints("16")),
     ("class A:\n def __getattribute__(self, name): 1 / 0\nprint(17)\nA()", Prints("17")),
     ("class A:\n def __getattr__(self, name): return lambda *a, **k: b'x'\nprint(18)\nA()", Prints("18")),
-    ("class A:\n def __repr__(self): display(self); return 'x'\ndisplay(A())", Prints("")),
+    ("class A:\n def __repr__(self): display(self); return 'x'\ndisplay(A())", Since(13, &Prints(""))),
     ("class A:\n def __del__(self): display(1)\nx = A()\nprint(19)", Prints("19")),
     ("import atexit\natexit.register(display, 1)\nprint(20)", Prints("20")),
     ("import sys\nsys.settrace(lambda *a: display(1))\ndef f(): pass\nf()\nsys.settrace(None)\nprint(21)", Prints("21")),

@@ -4,7 +4,7 @@
 use hatchery::LimitKind;
 
 use super::Attempt;
-use super::Expect::{Limit, Prints, Raises};
+use super::Expect::{Limit, OfDefault, Prints, Raises, Since};
 
 #[rustfmt::skip] // One attempt, one line.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
@@ -35,7 +35,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import sys\nsys.set_int_max_str_digits(0)\nstr(1 << 10**8)", Limit(LimitKind::Wall)),
     ("import math\nmath.factorial(10**7)", Limit(LimitKind::Wall)),
     ("from fractions import Fraction\nx = Fraction(1, 3)\nwhile True: x = x * x + 1", Limit(LimitKind::Wall)),
-    ("import decimal\ndecimal.Context(prec=10**6, Emax=10**9).exp(decimal.Decimal(7))", Limit(LimitKind::Wall)),
+    ("import decimal\ndecimal.Context(prec=10**6, Emax=10**9).exp(decimal.Decimal(7))", OfDefault(&Limit(LimitKind::Wall))),
     ("import re\nre.match('(a+)+$', 'a' * 40 + 'b')", Limit(LimitKind::Wall)),
     ("import re\nre.sub(r'\\s+$', '', ' ' * 300000 + 'x')", Limit(LimitKind::Wall)),
     ("import re\nre.search(r'(\\w+)\\1\\1\\1$', 'ab' * 99999 + '!')", Limit(LimitKind::Wall)),
@@ -61,7 +61,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import time\nwhile True:\n try: time.sleep(99)\n except: pass", Limit(LimitKind::Wall)),
     ("import time\nend = time.monotonic() + 10**6\nwhile time.monotonic() < end: pass", Limit(LimitKind::Wall)),
     ("import select\nselect.select([], [], [], 10**6)", Limit(LimitKind::Wall)),
-    ("import select\nwhile True: select.select([0], [1], [2], 0)", Limit(LimitKind::Wall)),
+    ("import select\nwhile True: select.select([0], [1], [2], 0)", OfDefault(&Limit(LimitKind::Wall))),
     ("import select\nwhile True: select.poll().poll(0)", Limit(LimitKind::Wall)),
     ("import threading\nthreading.Event().wait(10**6)", Limit(LimitKind::Wall)),
     ("import threading\nlock = threading.Lock()\nlock.acquire(); lock.acquire()", Raises("RuntimeError")),
@@ -130,7 +130,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import threading\nwhile True:\n try: threading.Thread(target=print).start()\n except RuntimeError: pass", Limit(LimitKind::Wall)),
     ("import signal\nsignal.signal(2, signal.SIG_IGN)\nwhile True: pass", Limit(LimitKind::Wall)),
     ("a = b = ()\nfor _ in range(60): a = (a, a); b = (b, b)\na == b", Limit(LimitKind::Wall)),
-    ("x = ()\nfor _ in range(60): x = x, x\nx", Limit(LimitKind::Wall)),
+    ("x = ()\nfor _ in range(60): x = x, x\nx", Since(13, &Limit(LimitKind::Wall))),
     ("{i * (2**31 - 1) for i in range(10**6)}", Limit(LimitKind::Wall)),
     ("pow(3, 10**5000, 10**5000 + 7)", Limit(LimitKind::Wall)),
     ("import re\nre.compile('(?:a|b)?' * 10**5)", Limit(LimitKind::Wall)),

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Args, Subcommand};
-use hatchery::config::EngineConfig;
+use clap::{Args, Subcommand, ValueEnum};
+use hatchery::config::{EngineConfig, HostKind};
 use hatchery::{Builder, DEFAULT_PYTHON};
 
 use super::python::{self, PythonArgument};
@@ -91,10 +91,16 @@ pub(crate) struct PackagesArguments {
 #[command(next_help_heading = "Image")]
 pub(crate) struct ImageArguments {
     /// The Python build: a WebAssembly file with its library beside it, their folder, or a wheel
-    /// with one. Default: `$HATCHERY_PYTHON`, else the build that Hatchery fetches. For `batch`,
-    /// `serve` and `mcp` it can be repeated, with names by which jobs ask for further builds.
+    /// or a package `.webc` with one. Default: `$HATCHERY_PYTHON`, else the build that Hatchery
+    /// fetches. For `batch`, `serve` and `mcp` it can be repeated, with names by which jobs ask for
+    /// further builds.
     #[arg(long, value_name = "[NAME=]FILE|DIR", value_parser = PythonArgument::parse)]
     pub(crate) python: Vec<PythonArgument>,
+
+    /// The host that serves the guest: our own, wasmer-wasix, or our own unless only wasmer-wasix
+    /// serves what the build imports.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) host: Host,
 
     /// Modules to import first, such as `numpy,pandas`. Can be repeated.
     #[arg(long, value_name = "MODULES", value_delimiter = ',', value_parser = parse_module)]
@@ -114,10 +120,29 @@ pub(crate) struct ImageArguments {
     pub(crate) requirements: Vec<PathBuf>,
 }
 
+/// The hosts of guests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Host {
+    #[default]
+    Auto,
+    Own,
+    Wasix,
+}
+
+impl From<Host> for HostKind {
+    fn from(host: Host) -> Self {
+        match host {
+            Host::Auto => Self::Auto,
+            Host::Own => Self::Own,
+            Host::Wasix => Self::Wasix,
+        }
+    }
+}
+
 impl ImageArguments {
     /// Returns whether this adds nothing to the build.
     pub(crate) fn is_plain(&self) -> bool {
-        let Self { python: _, preload, setup, package, requirements } = self;
+        let Self { python: _, host: _, preload, setup, package, requirements } = self;
         preload.is_empty() && setup.is_none() && package.is_empty() && requirements.is_empty()
     }
 
@@ -125,7 +150,7 @@ impl ImageArguments {
     pub(crate) fn engine(&self) -> anyhow::Result<EngineConfig> {
         let config = EngineConfig::from_env();
         let python = python::only(&self.python)?.cloned().or_else(|| config.python.clone());
-        Ok(EngineConfig { python, ..config })
+        Ok(EngineConfig { python, host: self.host.into(), ..config })
     }
 
     /// Makes interpreters of the only build start from this image. Reads the setup file.
@@ -146,6 +171,7 @@ impl ImageArguments {
     }
 
     fn add(&self, builder: Builder) -> anyhow::Result<Builder> {
+        let builder = builder.host(self.host.into());
         let builder = self.package.iter().fold(builder, Builder::package);
         let builder = self.requirements.iter().fold(builder, Builder::requirements);
         let builder = builder.preload(&self.preload);

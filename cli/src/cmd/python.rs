@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery::cache::CacheDir;
-use hatchery::config::{EngineConfig, PYTHON_MODULE_VARIABLE};
+use hatchery::config::{EngineConfig, HostKind, PYTHON_MODULE_VARIABLE};
 use hatchery::progress::{Progress, ProgressSink};
 use hatchery::{DEFAULT_PYTHON, Hatchery};
 
@@ -18,7 +18,7 @@ pub(crate) async fn python(command: PythonCommand) -> anyhow::Result<Exit> {
     match command {
         PythonCommand::Install { module, sha256 } => install(module.zip(sha256)).await,
         PythonCommand::Precompile { file } => precompile(&file),
-        PythonCommand::Info { pythons } => info_of(&pythons),
+        PythonCommand::Info { pythons, host } => info_of(&pythons, host.into()),
     }
 }
 
@@ -75,8 +75,8 @@ fn info() -> anyhow::Result<Exit> {
 }
 
 /// Shows the builds of a command with these `--python`: the default one, and those with names.
-fn info_of(pythons: &[PythonArgument]) -> anyhow::Result<Exit> {
-    let config = EngineConfig::from_env();
+fn info_of(pythons: &[PythonArgument], host: HostKind) -> anyhow::Result<Exit> {
+    let config = EngineConfig { host, ..EngineConfig::from_env() };
     let default = default_of(pythons)?.cloned().or_else(|| config.python.clone());
     let named: Vec<(&String, &PathBuf)> =
         pythons.iter().filter_map(|python| Some((python.name.as_ref()?, &python.path))).collect();
@@ -102,6 +102,7 @@ fn describe(config: EngineConfig) -> anyhow::Result<Exit> {
     terminal::print(format_args!("build    {}", build.name))?;
     terminal::print(format_args!("version  {}", build.version))?;
     terminal::print(format_args!("kind     {}, served by {}", build.kind, build.interfaces))?;
+    terminal::print(format_args!("host     {}", build.host))?;
     for (feature, missing) in build.features {
         let state = missing.map_or("yes".to_owned(), |why| format!("no: {why}"));
         terminal::print(format_args!("{feature}: {state}"))?;

@@ -30,6 +30,8 @@ pub struct BuildInfo {
     pub kind: &'static str,
     /// What serves it: `WASI preview 1`, and `WASIX` if it imports that too.
     pub interfaces: &'static str,
+    /// The host that serves it, as the option `--host` names it: `own` or `wasix`.
+    pub host: &'static str,
     /// Features, each with the reason if the build can't have it.
     pub features: Vec<(&'static str, Option<String>)>,
 }
@@ -52,7 +54,7 @@ impl Engine {
         let module = self.module().module();
         let images = match self.takes_images() {
             true => writes::check(&self.read_wasm()?).err().map(|error| chain(&error).to_string()),
-            false => Some(format!("`{:?}` has none", HostKind::Wasix)),
+            false => Some("the host `wasix` has none".to_owned()),
         };
         let interrupts = self.offsets(&interpreter.memory()).is_none().then(|| {
             "this CPython has no table of offsets that Hatchery knows (3.13 and 3.15 have): a run \
@@ -67,6 +69,10 @@ impl Engine {
             interfaces: match module.imports().any(|import| import.module().starts_with("wasix")) {
                 true => "WASI preview 1 and WASIX",
                 false => "WASI preview 1",
+            },
+            host: match self.host_kind() {
+                HostKind::Wasix => "wasix",
+                HostKind::Own | HostKind::Auto => "own",
             },
             features: vec![
                 ("images, resets, sessions and forks", images),

@@ -114,6 +114,7 @@ impl Engine {
             Err(error) if damaged(&error) => repair().and_then(|()| build.library())?,
             result => result?,
         };
+        let host = served_by(config, module.module())?;
         let library = Arc::new(library);
         let mut layout = Layout::new(&library);
         let mut arguments = Vec::new();
@@ -132,7 +133,7 @@ impl Engine {
                 layout,
                 arguments,
                 library,
-                host: config.host,
+                host,
                 copy_on_write: config.copy_on_write,
                 runs_per_instance: config.runs_per_instance,
                 code_cache_bytes: config.code_cache_bytes,
@@ -150,7 +151,7 @@ impl Engine {
         let wasi = Wasi::new(inner.layout.workspace, state).with_arguments(&inner.arguments);
         let wasi = Arc::new(Mutex::new(wasi));
         let host: Box<dyn GuestHost> = match inner.host {
-            HostKind::Own => Box::new(ReactorHost::new(Arc::clone(&wasi))),
+            HostKind::Own | HostKind::Auto => Box::new(ReactorHost::new(Arc::clone(&wasi))),
             HostKind::Wasix => {
                 Box::new(WasixHost::new(inner.engine.clone(), Arc::clone(&inner.library)))
             }
@@ -179,6 +180,11 @@ impl Engine {
     /// Returns the cache that the engine was loaded from.
     pub fn cache(&self) -> &CacheDir {
         &self.inner.cache
+    }
+
+    /// Returns the host of its interpreters, which is never `Auto`.
+    pub(super) fn host_kind(&self) -> HostKind {
+        self.inner.host
     }
 
     /// Returns whether its interpreters can begin from images: only under our own host.
@@ -260,5 +266,20 @@ impl Engine {
 
     pub(crate) fn module(&self) -> &CompiledModule {
         &self.inner.module
+    }
+}
+
+/// Returns the host of this build.
+fn served_by(config: &EngineConfig, module: &wasmer::Module) -> Result<HostKind, EngineError> {
+    let needs_ours = Shape::of(module).is_command() || imports::is_wasix(module);
+    match (config.host, &config.python) {
+        // What our own host doesn't serve was refused before.
+        (HostKind::Own | HostKind::Auto, _) => Ok(HostKind::Own),
+        (HostKind::Wasix, Some(path)) if needs_ours => {
+            let why = "wasmer-wasix serves it only if it is a reactor that imports WASI preview 1 \
+                       alone: use our own host, `--host own` (`HostKind::Own`)";
+            Err(PythonError::Unusable { path: path.clone(), cause: why.into() }.into())
+        }
+        (HostKind::Wasix, _) => Ok(HostKind::Wasix),
     }
 }

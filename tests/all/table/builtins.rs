@@ -4,6 +4,7 @@ use hatchery::LimitKind;
 
 use super::dsl::{Row, fails, raises};
 use super::error::error;
+use crate::needs::Need;
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -17,7 +18,7 @@ pub(super) fn rows() -> Vec<Row> {
             ",
         ),
         raises("raise ArithmeticError('a', 1)", "ArithmeticError", "('a', 1)"),
-        raises("assert 1 == 2, 'no'", "AssertionError", "no").traceback(
+        raises("assert 1 == 2, 'no'", "AssertionError", "no").needs(Need::Since(13)).traceback(
             "
             Traceback (most recent call last):
               File \"<job>\", line 1, in <module>
@@ -28,6 +29,7 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         raises("assert []", "AssertionError", ""),
         raises("import math\nmath.pii", "AttributeError", "module 'math' has no attribute 'pii'")
+            .needs(Need::Since(15))
             .ending(
                 "AttributeError: module 'math' has no attribute 'pii'. Did you mean '.pi' \
              instead of '.pii'?\n",
@@ -82,7 +84,7 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         raises("raise FloatingPointError('f')", "FloatingPointError", "f"),
         raises("raise GeneratorExit", "GeneratorExit", ""),
-        raises("raise ImportCycleError('c')", "ImportCycleError", "c"),
+        raises("raise ImportCycleError('c')", "ImportCycleError", "c").needs(Need::Since(15)),
         raises(
             "from math import nope",
             "ImportError",
@@ -123,13 +125,15 @@ pub(super) fn rows() -> Vec<Row> {
             "PermissionError",
             "[Errno 2] no: 'f'",
         ),
-        raises("open('/usr/x', 'w')", "OSError", "[Errno 69] Read-only file system: '/usr/x'"),
+        raises("open('/usr/x', 'w')", "OSError", "[Errno 69] Read-only file system: '/usr/x'")
+            .needs(Need::Default),
         raises(
             "import errno\nraise OSError(errno.ESRCH, 'p')",
             "ProcessLookupError",
             "[Errno 71] p",
         ),
-        raises("raise PythonFinalizationError('p')", "PythonFinalizationError", "p"),
+        raises("raise PythonFinalizationError('p')", "PythonFinalizationError", "p")
+            .needs(Need::Since(13)),
         raises("raise RecursionError('r')", "RecursionError", "r"),
         raises(
             "
@@ -196,7 +200,7 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         raises("int('x')", "ValueError", "invalid literal for int() with base 10: 'x'"),
         raises("raise ValueError(1, 'a')", "ValueError", "(1, 'a')"),
-        raises("1 / 0", "ZeroDivisionError", "division by zero").traceback(
+        raises("1 / 0", "ZeroDivisionError", "division by zero").needs(Need::Since(13)).traceback(
             "
             Traceback (most recent call last):
               File \"<job>\", line 1, in <module>
@@ -205,7 +209,7 @@ pub(super) fn rows() -> Vec<Row> {
             ZeroDivisionError: division by zero
             ",
         ),
-        raises("1 % 0", "ZeroDivisionError", "division by zero"),
+        raises("1 % 0", "ZeroDivisionError", "division by zero").needs(Need::Since(15)),
         raises("raise BytesWarning('w')", "BytesWarning", "w"),
         raises("raise DeprecationWarning('w')", "DeprecationWarning", "w"),
         raises("raise EncodingWarning('w')", "EncodingWarning", "w"),

@@ -2,6 +2,7 @@
 
 use super::dsl::{Row, ends, fails, raises};
 use super::error::error;
+use crate::needs::Need;
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -219,6 +220,7 @@ pub(super) fn rows() -> Vec<Row> {
                 ("inner", 4),
             ]),
         )
+        .needs(Need::Since(13))
         .traceback(
             "
             Traceback (most recent call last):

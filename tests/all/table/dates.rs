@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::dsl::{Row, completes, raises, shows};
+use crate::needs::Need;
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -42,7 +43,8 @@ pub(super) fn rows() -> Vec<Row> {
             "import datetime\ndatetime.date(2026, 2, 29)",
             "ValueError",
             "day 29 must be in range 1..28 for month 2 in year 2026",
-        ),
+        )
+        .needs(Need::Since(15)),
         raises(
             "import datetime\ndatetime.date.fromisoformat('x')",
             "ValueError",

@@ -13,6 +13,7 @@ use serde_json::Value as Json;
 
 use super::error::{Error, error};
 use super::text::{lines, matches};
+use crate::needs::{Build, Need};
 
 /// A program, and how it must end.
 pub(super) struct Row {
@@ -23,6 +24,7 @@ pub(super) struct Row {
     interleaved: Option<&'static str>,
     displays: Vec<Forms>,
     limits_met: Vec<LimitKind>,
+    needs: Vec<Need>,
 }
 
 /// MIME types and their data, as text.
@@ -97,6 +99,7 @@ fn row(source: &str, end: End) -> Row {
         interleaved: None,
         displays: Vec::new(),
         limits_met: Vec::new(),
+        needs: Vec::new(),
     }
 }
 
@@ -140,6 +143,17 @@ impl Row {
     pub(super) fn meets(mut self, limit: LimitKind) -> Self {
         self.limits_met.push(limit);
         self
+    }
+
+    /// What the row needs of a build besides the modules that its program imports.
+    pub(super) fn needs(mut self, need: Need) -> Self {
+        self.needs.push(need);
+        self
+    }
+
+    /// Returns whether the row holds on this build.
+    pub(super) fn holds_on(&self, build: &Build) -> bool {
+        build.has(&self.source, &self.needs)
     }
 
     /// Representations of the value besides its `repr`.

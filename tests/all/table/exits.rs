@@ -1,6 +1,7 @@
 //! How programs exit: `sys.exit` of every kind, `os._exit`, aborts, and what still runs then.
 
 use super::dsl::{Row, completes, ends, exits, exits_saying, gives_none, raises};
+use crate::needs::Need;
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -126,8 +127,11 @@ pub(super) fn rows() -> Vec<Row> {
             ",
             3,
         ),
-        exits("import os\nos.abort()", 134).message("the program aborted its interpreter"),
+        exits("import os\nos.abort()", 134)
+            .needs(Need::Default)
+            .message("the program aborted its interpreter"),
         exits("import signal\nsignal.raise_signal(signal.SIGABRT)", 134)
+            .needs(Need::Default)
             .message("the program aborted its interpreter")
             .stderr("Program received fatal signal: Aborted\n"),
         gives_none(
@@ -146,6 +150,7 @@ pub(super) fn rows() -> Vec<Row> {
                 1 / 0
             ",
         )
+        .needs(Need::Since(15))
         .stderr(
             "
             Exception ignored in atexit callback <function leave at 0x‹*›>:
@@ -179,6 +184,7 @@ pub(super) fn rows() -> Vec<Row> {
             1,
             "1",
         )
+        .needs(Need::Since(15))
         .stderr(
             "
             Exception ignored while calling deallocator <function A.__del__ at 0x‹*›>:

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::dsl::{Row, completes, fails, gives_none, raises, shows};
 use super::error::error;
+use crate::needs::Need;
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -191,7 +192,7 @@ pub(super) fn rows() -> Vec<Row> {
             ",
             error("asyncio.exceptions.CancelledError", "gone").at(&[("<module>", 5), ("main", 2)]),
         ),
-        raises("await 1", "TypeError", "'int' object can't be awaited"),
+        raises("await 1", "TypeError", "'int' object can't be awaited").needs(Need::Since(15)),
         raises(
             "
             async def empty():
@@ -304,7 +305,8 @@ pub(super) fn rows() -> Vec<Row> {
             ",
             json!([23416728348467685_i64, 78]),
             "(23416728348467685, 78)",
-        ),
+        )
+        .needs(Need::Since(13)),
         completes(
             "
             import sys
@@ -355,6 +357,7 @@ pub(super) fn rows() -> Vec<Row> {
             ",
             json!([true, "__main__", [""], 1000]),
             "(True, '__main__', [''], 1000)",
-        ),
+        )
+        .needs(Need::Since(15)),
     ]
 }

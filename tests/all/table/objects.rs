@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::dsl::{Row, completes, ends, fails, gives_none, raises, shows};
 use super::error::error;
+use crate::needs::Need;
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -79,7 +80,7 @@ pub(super) fn rows() -> Vec<Row> {
             A()
             ",
             "<unprintable A: RecursionError>",
-        ),
+        ).needs(Need::Since(13)),
         shows(
             "
             x = []
@@ -87,7 +88,7 @@ pub(super) fn rows() -> Vec<Row> {
             x
             ",
             "[[...]]",
-        ),
+        ).needs(Need::Since(13)),
         shows(
             "
             d = {}
@@ -95,7 +96,7 @@ pub(super) fn rows() -> Vec<Row> {
             d
             ",
             "{'d': ({...},)}",
-        ),
+        ).needs(Need::Since(13)),
         shows(
             "
             from collections import deque
@@ -114,7 +115,7 @@ pub(super) fn rows() -> Vec<Row> {
             x
             ",
             "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[0]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
-        ),
+        ).needs(Need::Since(13)),
         completes(
             "from collections import Counter\nCounter('abca')",
             json!({"a": 2, "b": 1, "c": 1}),

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::dsl::{Row, completes, ends, gives_none, raises, shows};
+use crate::needs::Need;
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -184,7 +185,7 @@ pub(super) fn rows() -> Vec<Row> {
               x is 'a'
             ",
         ),
-        completes("len('\\d')", 2, "2").stderr(
+        completes("len('\\d')", 2, "2").needs(Need::Since(15)).stderr(
             "<job>:1: SyntaxWarning: \"\\d\" is an invalid escape sequence. Such \
              sequences will not work in the future. Did you mean \"\\\\d\"? A raw \
              string is also an option.\n  len('\\d')\n",
@@ -198,6 +199,7 @@ pub(super) fn rows() -> Vec<Row> {
                     return 1
             ",
         )
+        .needs(Need::Since(14))
         .stderr("<job>:5: SyntaxWarning: 'return' in a 'finally' block\n  return 1\n"),
         gives_none(
             "

@@ -2,6 +2,7 @@
 
 use super::dsl::{Row, fails, refuses};
 use super::error::error;
+use crate::needs::Need;
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -117,7 +118,8 @@ pub(super) fn rows() -> Vec<Row> {
             "SyntaxError",
             "duplicate parameter 'a' in function definition",
             (1, 10, "def f(a, a):\n"),
-        ),
+        )
+        .needs(Need::Since(15)),
         refuses(
             "def f(a=1, b):\n    pass",
             "SyntaxError",
@@ -191,7 +193,8 @@ pub(super) fn rows() -> Vec<Row> {
             "SyntaxError",
             "invalid non-printable character U+00A0",
             (1, 6, "x = 1\u{a0}+ 2"),
-        ),
+        )
+        .needs(Need::Since(13)),
         refuses("x = “a”", "SyntaxError", "invalid character '“' (U+201C)", (1, 5, "x = “a”")),
         refuses("x = 1 $ 2", "SyntaxError", "invalid syntax", (1, 7, "x = 1 $ 2\n")),
         refuses(
@@ -199,7 +202,8 @@ pub(super) fn rows() -> Vec<Row> {
             "SyntaxError",
             "future feature nope is not defined",
             (1, 24, "from __future__ import nope"),
-        ),
+        )
+        .needs(Need::Since(13)),
         refuses(
             "x = 1\nfrom __future__ import annotations",
             "SyntaxError",
@@ -207,6 +211,7 @@ pub(super) fn rows() -> Vec<Row> {
             (2, 1, "from __future__ import annotations"),
         ),
         refuses("whle True:\n    pass", "SyntaxError", "invalid syntax", (1, 1, "whle True:"))
+            .needs(Need::Since(15))
             .ending("\nSyntaxError: invalid syntax. Did you mean 'while'?\n"),
         refuses(
             "
@@ -266,6 +271,7 @@ pub(super) fn rows() -> Vec<Row> {
              args=[], keywords=[])",
             )
             .anywhere(),
-        ),
+        )
+        .needs(Need::Since(14)),
     ]
 }

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::dsl::{Row, completes, shows};
+use crate::needs::Need;
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -34,7 +35,8 @@ pub(super) fn rows() -> Vec<Row> {
             "name = 'x'\nt'a{name!r:>5}'",
             "Template(strings=('a', ''), interpolations=(Interpolation('x', 'name', \
              'r', '>5'),))",
-        ),
+        )
+        .needs(Need::Since(14)),
         completes(
             "'a,b,,c'.split(','), ' x '.strip(), 'x'.join('abc')",
             json!([["a", "b", "", "c"], "x", "axbxc"]),

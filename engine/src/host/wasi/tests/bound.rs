@@ -16,6 +16,8 @@ use crate::interrupt::gate::{Gate, InterruptHandle, Stopped};
 use crate::interrupt::reason::StopReason;
 use crate::memory::tunables::{InstanceMemory, with_memory};
 
+mod refused;
+
 /// A module with its host, as an interpreter has them.
 pub(super) struct Bound {
     pub(super) store: Store,

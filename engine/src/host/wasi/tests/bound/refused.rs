@@ -1,0 +1,54 @@
+//! Functions of WASIX that a guest may import and that always fail: sockets to other machines, other
+//! processes, and the rest of the table.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::build::module::imports::WASIX;
+use crate::run::transcript::Stream;
+
+/// Returns a module that calls a function with arguments from its memory, and then prints, as a
+/// program does that goes on.
+fn calling(namespace: &str, name: &str, parameters: &[&str]) -> String {
+    // WebAssembly has no types of fewer bits.
+    let types = parameters.iter().map(|name| if name.ends_with("64") { "i64" } else { "i32" });
+    let arguments = types.clone().map(|name| format!("({name}.const 64)"));
+    let (types, arguments) = (Vec::from_iter(types).join(" "), Vec::from_iter(arguments).join(" "));
+    format!(
+        r#"(module
+            (import "{namespace}" "{name}" (func $refused (param {types}) (result i32)))
+            (import "{WASI}" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+            (memory (export "memory") 1 1)
+            (data (i32.const 0) "\10\00\00\00\07\00\00\00")
+            (data (i32.const 16) "goes on")
+            (func (export "main") (result i32)
+                (local $error i32)
+                (local.set $error (call $refused {arguments}))
+                (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 32)))
+                (local.get $error)))"#
+    )
+}
+
+#[test]
+fn what_is_refused_fails_with_the_error_of_the_table_and_the_guest_goes_on() {
+    let mut called = BTreeSet::new();
+    for row in JUDGED {
+        let Judgement::Refused(errno) = row.judgement else { continue };
+        // A thread that can't be started has no error number, but a negative result.
+        for name in row.names.iter().filter(|_| row.namespace == WASIX) {
+            let (_, parameters) =
+                binding::FUNCTIONS.iter().find(|(other, _)| other == name).unwrap();
+            let parameters = Vec::from_iter(parameters.iter().map(|(_, name)| *name));
+            let mut bound = Bound::new();
+            let instance = bound.start(&calling(row.namespace, name, &parameters));
+            let transcript = bound.begin_run();
+            bound.gate.begin();
+            assert_eq!(bound.run(&instance).unwrap(), errno.code(), "{name}");
+            assert_eq!(transcript.text_of(Stream::Stdout), b"goes on", "{name}");
+            called.insert(*name);
+        }
+    }
+    for name in ["sock_open", "sock_connect", "resolve", "proc_fork", "proc_exec3", "proc_spawn2"] {
+        assert!(called.contains(name), "{name}");
+    }
+}

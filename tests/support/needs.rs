@@ -1,0 +1,93 @@
+//! What programs of the tables need of a Python build, and what a build has, by its own answer.
+//!
+//! A program needs the modules that it imports. What else it needs it says by a [`Need`]; what
+//! needs nothing holds on every build.
+
+use std::collections::BTreeSet;
+
+use hatchery::{Hatchery, Job, Verdict};
+
+/// What a program needs besides the modules that it imports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// CPython 3.N: what that says or does and earlier ones don't.
+    Since(u64),
+    /// The default build: its folders, and how it was configured.
+    Default,
+}
+
+/// A build, as far as programs need to know.
+#[derive(Debug)]
+pub(crate) struct Build {
+    minor: u64,
+    /// Modules that programs import and that it has.
+    found: BTreeSet<String>,
+    /// Modules that programs import and that only the default build has.
+    missing: BTreeSet<String>,
+    is_default: bool,
+}
+
+impl Build {
+    /// Asks the build of a pool about whatever these programs import. `default` is the answer of
+    /// the default build, and nothing for that one itself.
+    pub(crate) async fn ask(pool: &Hatchery, sources: &[&str], default: Option<&Self>) -> Self {
+        let names: BTreeSet<&str> = sources.iter().flat_map(|source| imports(source)).collect();
+        let names = Vec::from_iter(names);
+        // A module of the library may be there and fail without its part in C, so it is imported.
+        let question = format!(
+            "import importlib, importlib.util, sys\n\
+             def is_found(name):\n    \
+                 if name not in sys.stdlib_module_names: return bool(importlib.util.find_spec(name))\n    \
+                 try: return bool(importlib.import_module(name))\n    \
+                 except ImportError: return False\n\
+             [sys.version_info[1], list(filter(is_found, {names:?}))]"
+        );
+        let outcome = pool.run(Job::code(question)).await.expect("the queue isn't full");
+        let Verdict::Completed { value: Some(value), .. } = outcome.verdict else {
+            panic!("{outcome:?}")
+        };
+        let answer: (u64, BTreeSet<String>) =
+            serde_json::from_value(value).expect("it has this form");
+        let (minor, found) = answer;
+        let missing = default.map_or_else(BTreeSet::new, |default| &default.found - &found);
+        Self { minor, found, missing, is_default: default.is_none() }
+    }
+
+    /// Returns whether the program must end here as its table says.
+    pub(crate) fn has(&self, source: &str, needs: &[Need]) -> bool {
+        let has = |need: &Need| match need {
+            Need::Since(minor) => self.minor >= *minor,
+            Need::Default => self.is_default,
+        };
+        needs.iter().all(has) && !imports(source).any(|name| self.missing.contains(name))
+    }
+}
+
+/// Returns the modules that a program imports, and perhaps words that follow `import` in a text.
+fn imports(source: &str) -> impl Iterator<Item = &str> {
+    let statements = source.split(['\n', ';', ':']).map(str::trim_start);
+    let modules = statements.flat_map(|statement| match statement.strip_prefix("import ") {
+        Some(names) => names.split(',').map(first_name).collect(),
+        None => Vec::from_iter(statement.strip_prefix("from ").map(first_name)),
+    });
+    modules.filter(|name| !name.is_empty())
+}
+
+fn first_name(text: &str) -> &str {
+    let text = text.trim_start();
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.split(|c| !is_of_name(c)).next().unwrap_or("")
+}
+
+#[test]
+fn a_program_needs_what_it_imports() {
+    let source = "import sys, os.path as p; from numpy.linalg import inv\n\
+                  try: import _host\nexcept ImportError: pass";
+    assert_eq!(imports(source).collect::<Vec<_>>(), ["sys", "os", "numpy", "_host"]);
+    let missing = BTreeSet::from(["numpy".to_owned()]);
+    let build = Build { minor: 13, found: BTreeSet::new(), missing, is_default: false };
+    assert!(build.has("import sys", &[Need::Since(13)]));
+    assert!(!build.has("import sys", &[Need::Since(14)]));
+    assert!(!build.has("import numpy", &[]));
+    assert!(!build.has("", &[Need::Default]));
+}
