@@ -227,10 +227,10 @@ pub enum ModuleError {
         /// The hash that was found, in hexadecimal.
         found: String,
     },
-    /// The module shares its memory between threads.
+    /// The module shares its memory between threads, in a way that no thread could begin on.
     #[error(
-        "the module shares its memory between threads, and guests have one thread: use the same \
-         Python linked with a memory of its own"
+        "the module imports a memory that threads share, but its threads can't start here: it has \
+         to export `wasi_thread_start`, and to fill its memory by its start function alone"
     )]
     SharedMemory,
     /// The module exports neither a start nor what the engine enters a reactor by.
@@ -422,6 +422,15 @@ pub enum SessionError {
     /// The interpreter wasn't started from an image, or the state of its host can't be captured.
     #[error("this interpreter can't be parked: only those on an image can")]
     NotParkable,
+    /// Threads that the session has left are still alive, and can't be copied.
+    #[error(
+        "the session has {count} threads beside its main one, and a thread can't be copied or \
+         saved: end them first, for example by `shutdown` of an executor or `join` of a thread"
+    )]
+    Threads {
+        /// Their number.
+        count: usize,
+    },
     /// The system refuses memory.
     #[error("the system refused to copy the session's memory")]
     Memory(#[source] io::Error),

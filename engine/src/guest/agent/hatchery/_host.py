@@ -13,7 +13,7 @@ from _frozen_importlib import ModuleSpec
 
 import hatchery
 from hatchery._describe import NO_KEYS
-from hatchery._wire import CALL, CANCEL, FUNCTIONS, WAIT, decode_request, encode_json
+from hatchery._wire import CALL, CANCEL, FUNCTIONS, WAIT, WAKE, decode_request, encode_json
 
 # Integers that arrive unchanged.
 SMALLEST_INTEGER = -(1 << 63)
@@ -106,6 +106,10 @@ class Bridge:
         body = nanoseconds.to_bytes(8, "little", signed=True) + ticket.to_bytes(4, "little")
         answer = self._call(WAIT + body)
         return decode_request(answer) if answer else ()
+
+    def wake(self):
+        """Ends another thread's wait for any call, or else its next one."""
+        self._call(WAKE)
 
     def cancel(self, ticket):
         self._call(CANCEL + ticket.to_bytes(4, "little"))
