@@ -199,7 +199,7 @@ fn no_call_panics_hangs_or_grows_beyond_the_quotas() {
             let mut pick = |name: &str| pick(name) as u32;
             let (at, out) = (pick("at"), pick("out"));
             let futex = wasi.futex_begin(guest, at, pick("timeout"), out);
-            let poll = wasi.poll_begin(guest, at, pick("count"));
+            let poll = wasi.poll_begin(guest, at, pick("count"), true);
             let polled = poll.is_ok_and(|poll| wasi.poll_end(guest, &poll, out, at).is_ok());
             waits += u64::from(futex.is_ok()) + u64::from(polled);
         }
