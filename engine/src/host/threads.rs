@@ -206,8 +206,9 @@ impl Threads {
         let imports =
             reactor::served(&mut store, &self.module, &env, Some(memory)).map_err(unwind)?;
         // A module's start function is the guest's.
-        let made = passage.guest(|| Instance::new(&mut store, &self.module, &imports));
-        let instance = made.map_err(unwind)?.map_err(unwind)?;
+        let instance = passage
+            .guest(|| Instance::new(&mut store, &self.module, &imports).map_err(unwind))
+            .map_err(unwind)??;
         let exports = &instance.exports;
         let handler = exports.get_typed_function(&store, signal::HANDLER).ok();
         let alloc = exports.get_typed_function(&store, ALLOC).ok();
