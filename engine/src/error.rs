@@ -229,8 +229,7 @@ pub enum ModuleError {
     },
     /// The module shares its memory between threads, in a way that no thread could begin on.
     #[error(
-        "the module imports a memory that threads share, but its threads can't start here: it has \
-         to export `wasi_thread_start`, and to fill its memory by its start function alone"
+        "its threads can't start: export `wasi_thread_start`, and fill the shared memory at start"
     )]
     SharedMemory,
     /// The module exports neither a start nor what the engine enters a reactor by.
@@ -423,10 +422,7 @@ pub enum SessionError {
     #[error("this interpreter can't be parked: only those on an image can")]
     NotParkable,
     /// Threads that the session has left are still alive, and can't be copied.
-    #[error(
-        "the session has {count} threads beside its main one, and a thread can't be copied or \
-         saved: end them first, for example by `shutdown` of an executor or `join` of a thread"
-    )]
+    #[error("the session has {count} other threads, which can't be copied: end or `join` them")]
     Threads {
         /// Their number.
         count: usize,

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use wasmer::{RuntimeError, TypedFunction};
 
 use super::door::{Answer, Door};
-use super::threads::Threads;
 use super::wasi::{ExceededLimit, Wasi};
+use crate::errno::Errno;
 use crate::files::changes::ChangedFile;
 use crate::interrupt::gate::Passage;
 use crate::interrupt::reason::StopReason;
@@ -53,12 +53,24 @@ pub(crate) struct GuestEnv {
     /// What the device of a command build has to answer this thread.
     pub(crate) answer: Mutex<Answer>,
     /// Starts threads, if the guest's memory can be shared.
-    pub(crate) threads: Option<Arc<Threads>>,
+    pub(crate) threads: Option<Arc<dyn Siblings>>,
     /// The guest's memory and allocator, once there is an instance.
     pub(crate) memory: Option<Arc<GuestMemory>>,
     pub(crate) alloc: Option<TypedFunction<u32, u32>>,
     /// The guest's function for signals, if it has one and isn't handling one.
     pub(crate) handler: Option<TypedFunction<i32, ()>>,
+}
+
+/// The other threads of a guest, as host functions of one thread see them (`host/threads.rs`).
+pub(crate) trait Siblings: Send + Sync {
+    /// Starts a thread with this argument; returns its number.
+    fn spawn(&self, argument: u32) -> Result<u32, Errno>;
+
+    /// Returns how often something has changed for which threads may wait.
+    fn changes(&self) -> u64;
+
+    /// Notes a change, and wakes the threads that wait for one. Returns the number of changes.
+    fn note_change(&self) -> u64;
 }
 
 impl GuestEnv {

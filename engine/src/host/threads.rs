@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use wasmer::{Engine, FunctionEnv, Instance, Module, RuntimeError, Store};
 
 use super::door::Door;
-use super::env::{GuestEnv, RunControl, ThreadExit, unwind};
+use super::env::{GuestEnv, RunControl, Siblings, ThreadExit, unwind};
 use super::reactor;
 use super::wasi::{Wasi, signal};
 use crate::build::module::shape::{ALLOC, THREAD_START};
@@ -136,43 +136,6 @@ impl Threads {
         &self.clocks
     }
 
-    pub(crate) fn changes(&self) -> u64 {
-        self.changes.load(Ordering::SeqCst)
-    }
-
-    /// Wakes the threads that wait for a change; returns the number of changes.
-    pub(crate) fn note_change(&self) -> u64 {
-        let count = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
-        self.parts.gate.wake();
-        count
-    }
-
-    /// Starts a thread with this argument; returns its number.
-    pub(crate) fn spawn(self: &Arc<Self>, argument: u32) -> Result<u32, Errno> {
-        let most = self.run.lock().most;
-        let Some(passage) = self.parts.gate.admit(most) else {
-            let wanted = most as u64 + 1;
-            let refused = &mut self.run.lock().refused;
-            *refused = (*refused).max(Some(wanted));
-            return Err(Errno::Again);
-        };
-        self.is_used.store(true, Ordering::Relaxed);
-        self.memory.guest().forget_copied();
-        let number = passage.number();
-        let threads = Arc::clone(self);
-        let spawned = thread::Builder::new()
-            .name(format!("hatchery-guest-{number}"))
-            .stack_size(HOST_STACK_BYTES)
-            .spawn(move || threads.serve(Arc::new(passage), argument));
-        match spawned {
-            Ok(_) => Ok(number),
-            Err(error) => {
-                tracing::warn!(%error, "the system refused a thread for a guest");
-                Err(Errno::Again)
-            }
-        }
-    }
-
     /// Runs one thread, on it.
     fn serve(self: &Arc<Self>, passage: Arc<Passage>, argument: u32) {
         let clock = self.clocks.count_this_thread();
@@ -215,10 +178,47 @@ impl Threads {
         let start = exports.get_typed_function::<(u32, u32), ()>(&store, THREAD_START);
         let start = start.map_err(unwind)?;
         let own = env.as_mut(&mut store);
-        own.threads = Some(Arc::clone(self));
+        own.threads = Some(Arc::new(Arc::clone(self)));
         own.memory = Some(Arc::clone(self.memory.guest()));
         (own.handler, own.alloc) = (handler, alloc);
         passage.guest(|| start.call(&mut store, passage.number(), argument)).map_err(unwind)?
+    }
+}
+
+impl Siblings for Arc<Threads> {
+    fn spawn(&self, argument: u32) -> Result<u32, Errno> {
+        let most = self.run.lock().most;
+        let Some(passage) = self.parts.gate.admit(most) else {
+            let wanted = most as u64 + 1;
+            let refused = &mut self.run.lock().refused;
+            *refused = (*refused).max(Some(wanted));
+            return Err(Errno::Again);
+        };
+        self.is_used.store(true, Ordering::Relaxed);
+        self.memory.guest().forget_copied();
+        let number = passage.number();
+        let threads = Self::clone(self);
+        let spawned = thread::Builder::new()
+            .name(format!("hatchery-guest-{number}"))
+            .stack_size(HOST_STACK_BYTES)
+            .spawn(move || threads.serve(Arc::new(passage), argument));
+        match spawned {
+            Ok(_) => Ok(number),
+            Err(error) => {
+                tracing::warn!(%error, "the system refused a thread for a guest");
+                Err(Errno::Again)
+            }
+        }
+    }
+
+    fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    fn note_change(&self) -> u64 {
+        let count = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
+        self.parts.gate.wake();
+        count
     }
 }
 

@@ -17,7 +17,7 @@ use crate::error::StartError;
 use crate::guest::agent::{self, boot};
 use crate::guest::recursion;
 use crate::host::GuestHost;
-use crate::host::env::{GuestEnv, RunControl, RunSetup};
+use crate::host::env::{GuestEnv, RunControl, RunSetup, Siblings};
 use crate::host::layout::Layout;
 use crate::host::threads::{Parts, Threads};
 use crate::host::wasi::{HostState, Wasi};
@@ -172,7 +172,8 @@ impl Interpreter {
             };
             Threads::new(engine.wasmer(), module, &shared, parts)
         });
-        env.as_mut(&mut store).threads = threads.clone();
+        env.as_mut(&mut store).threads =
+            threads.clone().map(|threads| Arc::new(threads) as Arc<dyn Siblings>);
         let interpreter = Self {
             store,
             entry,

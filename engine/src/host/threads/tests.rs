@@ -69,7 +69,7 @@ impl Guest {
         let (wasi, door, control) = (Arc::clone(wasi), Arc::clone(door), Arc::clone(control));
         let mut env = GuestEnv::new(Arc::clone(&passage), wasi, door, control);
         env.memory = Some(Arc::clone(&memory));
-        env.threads = Some(Arc::clone(&threads));
+        env.threads = Some(Arc::new(Arc::clone(&threads)));
         let env = FunctionEnv::new(&mut store, env);
         let imported = shared.in_store(&mut store, passage).unwrap();
         let imports = reactor::served(&mut store, &module, &env, Some(imported)).unwrap();
