@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # Builds both wheels, installs them into a fresh environment, and runs the tests and the type checker
-# there. Packs the binary of HATCHERY_BINARY, or the one that `cargo build --release` has made, and
-# Python compiled for it, so that a first start needn't compile.
+# there. maturin builds the binary; its wheel has Python compiled for it, by the binary of HATCHERY_BINARY
+# or of `cargo build --release`, so that a first start needn't compile.
 # Wheels are left in the folder of the first argument, if there is one.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 folder="$(mktemp -d)"
-trap 'rm -rf "$folder"' EXIT
+# What maturin packs into the wheel of the binary beside it.
+data=runtime/hatchery_sandbox_runtime.data
+trap 'rm -rf "$folder" "$data"' EXIT
 wheels="${1:-$folder/wheels}"
 tools="$HOME/.cache/hatchery/python-tools"
 
 # What builds and checks; kept from run to run.
-versions="build==1.6.1 hatchling==1.33.0"
+versions="build==1.6.1 hatchling==1.33.0 maturin==1.16.0"
 if [ "$(cat "$tools/versions" 2>/dev/null)" != "$versions" ]; then
     rm -rf "$tools"
     python3 -m venv "$tools"
@@ -21,8 +23,10 @@ if [ "$(cat "$tools/versions" 2>/dev/null)" != "$versions" ]; then
     echo "$versions" > "$tools/versions"
 fi
 binary="${HATCHERY_BINARY:-${CARGO_TARGET_DIR:-../target}/release/hatchery}"
-"$binary" --quiet python precompile "$folder/python.module"
-export HATCHERY_MODULE="$folder/python.module"
+shared="$data/data/share/hatchery"
+mkdir -p "$shared"
+"$binary" --quiet python precompile "$shared/python.module"
+(cd "$shared" && sha256sum python.module > python.module.sha256)
 for package in . runtime; do
     # Copies, since a source distribution can't have links that lead out of it.
     for licence in LICENSE-APACHE LICENSE-MIT; do
@@ -39,7 +43,7 @@ began="$(date +%s)"
 $pip install "$wheels"/*.whl
 
 # The binary is the wheel's from here on, and the sources are the wheel's, too.
-unset HATCHERY_BINARY HATCHERY_MODULE PYTHONPATH
+unset HATCHERY_BINARY PYTHONPATH
 
 # The first start on a machine, but for fetching Python: neither compiled nor any image yet.
 cache="${HATCHERY_CACHE_DIR:-$HOME/.cache/hatchery}"

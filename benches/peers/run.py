@@ -63,6 +63,14 @@ ROWS = [
         expect="10\n",
     ),
     Row(
+        "fresh_imported",
+        "`x = 1` with numpy and pandas imported",
+        "fresh",
+        science=True,
+        code=IMPORTS + "x = 1\nprint(x)",
+        expect="1\n",
+    ),
+    Row(
         "session",
         "A new session and ten turns in it",
         "session",

@@ -1,15 +1,9 @@
-//! A browser of this machine.
+//! A browser of this machine, driven over the WebDriver protocol (<https://www.w3.org/TR/webdriver2>).
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use fantoccini::actions::{InputSource, KeyAction, KeyActions};
-use fantoccini::key::Key;
-use fantoccini::{Client, ClientBuilder};
-use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
-
-use crate::server::wait;
 
 /// Tests that run as root, in a container, need the first and the last but one.
 const OPTIONS: [&str; 5] = [
@@ -29,9 +23,23 @@ const NAMES: &str = "const pool = document.querySelector('hatchery-pool');\n\
 
 /// A browser with one window. Dropping it ends it.
 pub(crate) struct Browser {
-    client: Client,
+    /// The address of the session's commands.
     session: String,
-    driver: Driver,
+    _driver: Driver,
+}
+
+/// A key that isn't a character, as the protocol names it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Key {
+    Tab = 0xE004,
+    Enter = 0xE007,
+    Control = 0xE009,
+}
+
+impl Key {
+    fn name(self) -> char {
+        char::from_u32(self as u32).expect("of the private use area")
+    }
 }
 
 struct Driver {
@@ -52,27 +60,25 @@ impl Browser {
             let _ = writeln!(std::io::stderr(), "the page isn't tested: {missing}");
             return None;
         };
-        let Value::Object(capabilities) = json!({ "goog:chromeOptions": { "args": OPTIONS } })
-        else {
-            return None;
-        };
-        let mut builder = ClientBuilder::new(HttpConnector::new());
-        builder.capabilities(capabilities);
-        let client = wait(builder.connect(&driver.address)).unwrap();
-        let session = wait(client.session_id()).unwrap().unwrap();
-        let browser = Self { client, session, driver };
+        let options = json!({ "goog:chromeOptions": { "args": OPTIONS } });
+        let address = format!("{}/session", driver.address);
+        let wanted = json!({ "capabilities": { "alwaysMatch": options } });
+        let made = ask(&address, &wanted).unwrap();
+        let session = format!("{address}/{}", made["sessionId"].as_str().unwrap());
+        let browser = Self { session, _driver: driver };
         browser.load(page);
         Some(browser)
     }
 
     /// Loads a page.
     pub(crate) fn load(&self, page: &str) {
-        wait(self.client.goto(page)).unwrap();
+        self.ask("url", &json!({ "url": page })).unwrap();
     }
 
     /// Runs a script, and returns what it returns.
     pub(crate) fn run(&self, script: &str) -> Value {
-        let ran = wait(self.client.execute(&format!("{NAMES}{script}"), Vec::new()));
+        let named = format!("{NAMES}{script}");
+        let ran = self.ask("execute/sync", &json!({ "script": named, "args": [] }));
         ran.unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
@@ -88,7 +94,7 @@ impl Browser {
             }};
             check();"
         );
-        wait(self.client.execute_async(&script, Vec::new())).unwrap_or_else(|_| {
+        self.ask("execute/async", &json!({ "script": script, "args": [] })).unwrap_or_else(|_| {
             let page =
                 self.run("return root?.querySelector('.pool, .gate')?.parentNode.textContent");
             panic!("`{expression}` isn't true in time: {page}")
@@ -98,33 +104,47 @@ impl Browser {
     /// Waits until a script calls `done`, and returns what with.
     pub(crate) fn finish(&self, script: &str) -> Value {
         let script = format!("const done = arguments[arguments.length - 1];\n{NAMES}{script}");
-        wait(self.client.execute_async(&script, Vec::new())).unwrap()
+        self.ask("execute/async", &json!({ "script": script, "args": [] })).unwrap()
     }
 
     /// Presses these keys together.
     pub(crate) fn press(&self, keys: &[Key]) {
-        let down = keys.iter().map(|key| KeyAction::Down { value: (*key).into() });
-        let up = keys.iter().rev().map(|key| KeyAction::Up { value: (*key).into() });
-        let actions = KeyActions::new("keys".to_owned());
-        let actions = down.chain(up).fold(actions, |actions, action| actions.then(action));
-        wait(self.client.perform_actions(actions)).unwrap();
+        let action = |kind: &str, key: &Key| json!({ "type": kind, "value": key.name() });
+        let down = keys.iter().map(|key| action("keyDown", key));
+        let up = keys.iter().rev().map(|key| action("keyUp", key));
+        let actions: Vec<Value> = down.chain(up).collect();
+        let source = json!({ "type": "key", "id": "keys", "actions": actions });
+        self.ask("actions", &json!({ "actions": [source] })).unwrap();
     }
 
     /// Sends a command of the browser's own protocol.
     pub(crate) fn command(&self, name: &str, parameters: &Value) -> Value {
-        let url = format!("{}/session/{}/goog/cdp/execute", self.driver.address, self.session);
-        let body = json!({ "cmd": name, "params": parameters }).to_string();
-        let mut answer = ureq::post(&url).content_type("application/json").send(&body).unwrap();
-        let answer: Value =
-            serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap();
-        answer["value"].clone()
+        self.ask("goog/cdp/execute", &json!({ "cmd": name, "params": parameters })).unwrap()
+    }
+
+    fn ask(&self, command: &str, parameters: &Value) -> Result<Value, String> {
+        ask(&format!("{}/{command}", self.session), parameters)
+    }
+}
+
+/// Sends a command to the driver, and returns its answer, or its error.
+fn ask(address: &str, parameters: &Value) -> Result<Value, String> {
+    let request = ureq::post(address).content_type("application/json");
+    let request = request.config().http_status_as_error(false).build();
+    let mut answer = request.send(&parameters.to_string()).map_err(|error| error.to_string())?;
+    let text = answer.body_mut().read_to_string().map_err(|error| error.to_string())?;
+    let answer: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let value = &answer["value"];
+    match value["error"].as_str() {
+        Some(error) => Err(format!("{error}: {}", value["message"])),
+        None => Ok(value.clone()),
     }
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
         // The driver ends the browser then; ending the driver alone would leave the browser.
-        let _ = ureq::delete(format!("{}/session/{}", self.driver.address, self.session)).call();
+        let _ = ureq::delete(&self.session).call();
     }
 }
 

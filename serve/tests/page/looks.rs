@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use fantoccini::key::Key;
 use hatchery::{Job, Priority};
 use serde_json::{Value, json};
 
-use crate::browser::Browser;
+use crate::browser::{Browser, Key};
 use crate::pool::{enter, run};
 use crate::server::{OPERATOR, POOL, guarded, open, start, wait};
 

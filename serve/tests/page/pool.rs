@@ -1,9 +1,8 @@
 //! What the page shows of the pool and of programs.
 
-use fantoccini::key::Key;
 use serde_json::json;
 
-use crate::browser::Browser;
+use crate::browser::{Browser, Key};
 use crate::server::{ADA, OPERATOR, POOL, guarded, open, post, start, submit};
 
 /// Enters a token where the page asks for one.
