@@ -231,10 +231,9 @@ pub enum ModuleError {
         /// The hash that was found, in hexadecimal.
         found: String,
     },
-    /// The module shares its memory between threads.
+    /// The module shares its memory between threads, in a way that no thread could begin on.
     #[error(
-        "the module shares its memory between threads, and guests have one thread: use the same \
-         Python linked with a memory of its own"
+        "its threads can't start: export `wasi_thread_start`, and fill the shared memory at start"
     )]
     SharedMemory,
     /// The module exports neither a start nor what the engine enters a reactor by.

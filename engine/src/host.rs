@@ -7,7 +7,7 @@
 //! that touches guest memory runs on the host's side of the gate (`interrupt/gate.rs`). May use
 //! `guest/` and the wings below.
 
-use wasmer::{FunctionEnv, Imports, Instance, Module, Store};
+use wasmer::{FunctionEnv, Imports, Instance, Memory, Module, Store};
 
 use crate::error::StartError;
 use crate::run::outcome::Verdict;
@@ -19,6 +19,7 @@ pub(crate) mod door;
 pub(crate) mod env;
 pub(crate) mod layout;
 pub(crate) mod reactor;
+pub(crate) mod threads;
 pub(crate) mod wasi;
 #[cfg(feature = "wasix")]
 pub(crate) mod wasix;
@@ -29,11 +30,13 @@ pub(crate) mod wasix;
 /// Serves the imports of one guest.
 pub(crate) trait GuestHost {
     /// Returns the import table. Every function in it that touches guest memory passes the gate.
+    /// `memory` is the one that the guest's threads share.
     fn imports(
         &mut self,
         store: &mut Store,
         module: &Module,
         env: &FunctionEnv<GuestEnv>,
+        memory: Option<Memory>,
     ) -> Result<Imports, StartError>;
 
     /// Attaches the instance. Called once, before any of its exports.

@@ -16,6 +16,7 @@ use crate::guest::agent::{self, Moment, Word};
 use crate::host::GuestHost;
 use crate::host::door::{Door, GeneratorClaim};
 use crate::host::env::{RunControl, RunEffects, RunSetup};
+use crate::host::threads::Threads;
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
 use crate::interpreter::session::{Individuality, Life};
@@ -64,6 +65,8 @@ pub struct Interpreter {
     /// Drawn in advance for the first run after a reset.
     individuality: Option<Individuality>,
     throws: ThrowsLeft,
+    /// The guest's other threads, if its memory can be shared.
+    threads: Option<Arc<Threads>>,
     /// The runs of this instance, and the C++ exceptions that wasmer has kept from them.
     runs: u32,
     exceptions: u32,
@@ -78,6 +81,12 @@ impl std::fmt::Debug for Interpreter {
             .debug_struct("Interpreter")
             .field("is_lost", &self.is_lost)
             .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Interpreter {
+    fn drop(&mut self) {
+        self.end_threads();
     }
 }
 
@@ -138,7 +147,7 @@ impl Interpreter {
 
     /// Prepares this interpreter for the capture of an image.
     pub(crate) fn prepare(&mut self, spec: &ImageSpec) -> Prepared {
-        let limits = Limits { wall_time: START_LIMIT, ..Limits::default() };
+        let limits = Limits { wall_time: START_LIMIT, threads: 0, ..Limits::default() };
         let transcript = Arc::<Transcript>::default();
         transcript.begin(&limits);
         let turn = Turn { word: Word::Prepare, request: agent::prepare_request(spec, &limits) };
@@ -223,6 +232,7 @@ impl Interpreter {
             door: &self.door,
             control: &self.control,
             throws: &self.throws,
+            threads: self.threads.as_deref(),
         };
         let turn = match OpenTurn::open(guest, servers, turn, setup, stop) {
             Ok(turn) => turn,
@@ -236,8 +246,9 @@ impl Interpreter {
         self.exceptions = self.exceptions.saturating_add(turn.thrown);
         let judgement = judge(turn.ended, turn.asked, turn.reply, limits);
         let effects = turn.host.end(judgement.is_success() || program.keeps_files);
-        self.is_lost =
-            judgement.afterwards == Afterwards::Lost || self.memory.shared().is_revoked();
+        self.is_lost = judgement.afterwards == Afterwards::Lost
+            || !turn.is_held
+            || self.memory.shared().is_revoked();
         let RunEffects { host_calls, file_growth_bytes, .. } = effects;
         let usage = Usage { host_calls, file_growth_bytes, ..turn.usage };
         let left_out = judgement.left_out;
@@ -246,6 +257,11 @@ impl Interpreter {
         limits_met.extend(turn.calls.refusals);
         if let Some(refused) = self.memory.shared().refused() {
             limits_met.push(hit(LimitKind::Memory, limits, refused as u64));
+        }
+        if let Some(refused) = self.threads.as_ref().and_then(|threads| threads.refused())
+            && program.deterministic.is_none()
+        {
+            limits_met.push(hit(LimitKind::Threads, limits, refused));
         }
         if transcript.is_truncated() {
             limits_met.push(hit(LimitKind::Output, limits, usage.output_bytes));

@@ -19,6 +19,7 @@
 //!
 //! May use `memory/` and the files beside it.
 
+pub(crate) mod futex;
 pub(crate) mod gate;
 pub(crate) mod overdue;
 pub(crate) mod raise;

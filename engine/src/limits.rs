@@ -16,7 +16,7 @@ pub struct Limits {
     ///
     /// Zero ends every program as it begins. There is no "unlimited", but days are fine.
     pub wall_time: Duration,
-    /// CPU time of the thread that runs the guest, so that a busy machine doesn't turn a right
+    /// CPU time of the threads that run the guest, so that a busy machine doesn't turn a right
     /// answer into a timeout. Default: `None`, no limit besides `wall_time`.
     ///
     /// For a budget that doesn't depend on the machine's load, set this limit, and set `wall_time`
@@ -43,6 +43,10 @@ pub struct Limits {
     pub file_count: u64,
     /// Descriptors that are open at once, besides the standard ones. Default: 256.
     pub open_files: u64,
+    /// Threads of a program besides its main one, at once, in a build that has threads. Default:
+    /// 64. Further ones are refused: Python raises `RuntimeError`. Zero refuses all. A thread takes
+    /// 1 MiB of the host's memory, and 16 MiB of addresses.
+    pub threads: usize,
     /// Calls from the guest to the host: reading, writing, asking for the time and so on. Default:
     /// 100 million, more than a program can make in 30 s.
     pub host_calls: u64,
@@ -87,6 +91,7 @@ impl Default for Limits {
             file_bytes: 256 << 20,
             file_count: 10_000,
             open_files: 256,
+            threads: 64,
             host_calls: 100_000_000,
             function_calls: 10_000,
             functions_in_flight: 1_000,
@@ -125,6 +130,8 @@ pub enum LimitKind {
     FileCount,
     /// `Limits::open_files`.
     OpenFiles,
+    /// `Limits::threads`.
+    Threads,
     /// `Limits::host_calls`.
     HostCalls,
     /// `Limits::function_calls`.
@@ -166,6 +173,7 @@ impl LimitKind {
             Self::FileBytes => "file_bytes",
             Self::FileCount => "file_count",
             Self::OpenFiles => "open_files",
+            Self::Threads => "threads",
             Self::HostCalls => "host_calls",
             Self::FunctionCalls => "function_calls",
             Self::FunctionsInFlight => "functions_in_flight",
@@ -197,6 +205,7 @@ impl LimitKind {
             Self::FileCount => Some("`--file-count` (`Limits::file_count`)"),
             Self::OpenFiles => Some("`--open-files` (`Limits::open_files`)"),
             Self::HostCalls => Some("`--host-calls` (`Limits::host_calls`)"),
+            Self::Threads => Some("`Limits::threads`"),
             Self::FunctionCalls => Some("`Limits::function_calls`"),
             Self::FunctionsInFlight => Some("`Limits::functions_in_flight`"),
             Self::FunctionArguments => Some("`Limits::function_argument_bytes`"),
@@ -228,6 +237,7 @@ impl LimitKind {
             | Self::Stack => ByteSize(amount).to_string(),
             Self::FileCount
             | Self::OpenFiles
+            | Self::Threads
             | Self::HostCalls
             | Self::FunctionCalls
             | Self::FunctionsInFlight

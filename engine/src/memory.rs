@@ -46,6 +46,8 @@ mod written;
 pub(crate) struct GuestMemory {
     reservation: sys::Reservation,
     image: Option<Arc<MemoryImage>>,
+    /// Several threads of the guest may use it at once, so that host code only copies.
+    is_shared: bool,
     state: Mutex<MemoryState>,
 }
 
@@ -158,7 +160,8 @@ impl GuestMemory {
         assert!(is_length(len), "E-1: {len} bytes");
         let reservation = sys::Reservation::new(GUARD_BEFORE_BYTES, RESERVED_BYTES)?;
         reservation.make_accessible(0, len)?;
-        Ok(Self { reservation, image: None, state: Mutex::new(MemoryState::new(len, None)) })
+        let state = Mutex::new(MemoryState::new(len, None));
+        Ok(Self { reservation, image: None, is_shared: false, state })
     }
 
     /// Reserves the address space for a memory that begins as `image`: as a copy-on-write mapping
@@ -182,7 +185,17 @@ impl GuestMemory {
             }
         };
         let state = Mutex::new(MemoryState::new(len, tracker));
-        Ok(Self { reservation, image: Some(image), state })
+        Ok(Self { reservation, image: Some(image), is_shared: false, state })
+    }
+
+    /// Returns the memory for a guest whose threads share it.
+    pub(crate) fn shared(self) -> Self {
+        Self { is_shared: true, ..self }
+    }
+
+    /// Whether several threads of the guest may use it at once.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Returns the address of the first byte.
@@ -236,24 +249,85 @@ impl GuestMemory {
         Ok(std::mem::replace(&mut state.len, len))
     }
 
-    /// Lends the bytes at `at` to `work`; `None` if they aren't all accessible.
+    /// Lends the bytes at `at` to `work`, which changes them; `None` if they aren't all accessible.
+    /// Of a shared memory it lends a copy, and puts back from the first to the last byte that
+    /// `work` has changed.
     ///
-    /// Only for host functions, on the thread of the guest that called them: the guest waits
-    /// meanwhile. `work` must not use this memory in any other way.
+    /// Only for host functions, on the thread of the guest that called them: it waits meanwhile.
+    /// `work` must not use this memory in any other way.
     pub(crate) fn with_bytes<T>(
         &self,
         at: u32,
         len: u32,
         work: impl FnOnce(&mut [u8]) -> T,
     ) -> Option<T> {
-        let state = self.state.lock();
-        let (at, len) = (at as usize, len as usize);
-        if state.revoked || at + len > state.len {
-            return None;
+        if self.is_shared {
+            let before = self.copy(at, len)?;
+            let mut after = before.clone();
+            let result = work(&mut after);
+            let differs = |(one, other): (&u8, &u8)| one != other;
+            let Some(first) = before.iter().zip(&after).position(differs) else {
+                return Some(result);
+            };
+            let last = before.iter().zip(&after).rposition(differs)?;
+            self.write(at + u32::try_from(first).ok()?, &after[first..=last])?;
+            return Some(result);
         }
+        let state = self.state.lock();
+        let at = accessible(&state, at, len as usize)?;
         // SAFETY: accessible, as just checked, for as long as the lock is held. The guest waits for
         // the host function that calls this, and everybody else takes the same lock.
-        Some(unsafe { self.reservation.with_bytes(at, len, work) })
+        Some(unsafe { self.reservation.with_bytes(at, len as usize, work) })
+    }
+
+    /// Lends the bytes at `at` to `work`, which only looks; `None` if they aren't all accessible. Of
+    /// a shared memory it lends a copy, which no thread of the guest can change any more.
+    ///
+    /// For whom `with_bytes` is.
+    pub(crate) fn look<T>(&self, at: u32, len: u32, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        match self.is_shared {
+            true => self.copy(at, len).map(|bytes| work(&bytes)),
+            false => self.with_bytes(at, len, |bytes| work(bytes)),
+        }
+    }
+
+    /// Copies the bytes at `at` into `to`; `None` if they aren't all accessible.
+    pub(crate) fn read(&self, at: u32, to: &mut [u8]) -> Option<()> {
+        let state = self.state.lock();
+        let at = accessible(&state, at, to.len())?;
+        // SAFETY: accessible, as just checked, for as long as the lock is held. Without threads the
+        // guest waits, as in `with_bytes`.
+        unsafe {
+            match self.is_shared {
+                true => self.reservation.copy_out(at, to),
+                false => self.reservation.with_bytes(at, to.len(), |from| to.copy_from_slice(from)),
+            }
+        }
+        Some(())
+    }
+
+    /// Puts bytes at `at`; `None` if the place isn't all accessible.
+    pub(crate) fn write(&self, at: u32, bytes: &[u8]) -> Option<()> {
+        let state = self.state.lock();
+        let at = accessible(&state, at, bytes.len())?;
+        // SAFETY: as in `read`.
+        unsafe {
+            match self.is_shared {
+                true => self.reservation.copy_in(at, bytes),
+                false => {
+                    self.reservation.with_bytes(at, bytes.len(), |to| to.copy_from_slice(bytes))
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn copy(&self, at: u32, len: u32) -> Option<Vec<u8>> {
+        // Nothing is allocated for bytes that aren't there.
+        accessible(&self.state.lock(), at, len as usize)?;
+        let mut bytes = vec![0; len as usize];
+        self.read(at, &mut bytes)?;
+        Some(bytes)
     }
 
     /// Lends all bytes to `work`; `None` if the memory was revoked.
@@ -284,6 +358,14 @@ impl GuestMemory {
         Some(unsafe { self.reservation.with_word(at, work) })
     }
 
+    /// Says that other threads than the one that runs the interpreter have written to the memory, or
+    /// may: their page faults are not in the count of E-9.
+    pub(crate) fn forget_copied(&self) {
+        if let Some(tracker) = &mut self.state.lock().tracker {
+            tracker.forget();
+        }
+    }
+
     /// Takes the whole memory away: the next access of the running guest faults and becomes a
     /// trap. The caller guarantees that no host code touches the memory from now on
     /// (`interrupt/gate.rs` does).
@@ -309,9 +391,36 @@ impl GuestMemory {
     }
 }
 
+/// Returns where these bytes begin, if all of them are accessible.
+fn accessible(state: &MemoryState, at: u32, len: usize) -> Option<usize> {
+    let at = at as usize;
+    (!state.revoked && at + len <= state.len).then_some(at)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shared_memory_is_copied_and_only_what_changed_is_put_back() {
+        let memory = GuestMemory::new(WASM_PAGE_BYTES).unwrap().shared();
+        for at in 0..20 {
+            let bytes: Vec<u8> = (0..40).map(|byte| byte ^ 0x5a).collect();
+            memory.write(at, &bytes).unwrap();
+            let mut read = vec![0; 40];
+            memory.read(at, &mut read).unwrap();
+            assert_eq!(read, bytes, "{at}");
+        }
+        // Meanwhile another thread changes a byte that `work` leaves alone.
+        memory.with_bytes(100, 8, |bytes| {
+            memory.write(107, &[9]).unwrap();
+            bytes[2] = 7;
+        });
+        assert_eq!(memory.look(100, 8, <[u8]>::to_vec), Some(vec![0, 0, 7, 0, 0, 0, 0, 9]));
+        let end = WASM_PAGE_BYTES as u32;
+        assert_eq!(memory.write(end - 1, &[0; 2]), None);
+        assert_eq!(memory.look(u32::MAX, 4, |_| ()), None);
+    }
 
     #[test]
     fn growth_stops_at_the_limit() {

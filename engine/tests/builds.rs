@@ -7,8 +7,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use engine::{
-    Afterwards, Engine, EngineConfig, Image, ImageSpec, Interpreter, LimitKind, Limits, Outcome,
-    Program, ProgressSink, Silent, StopHandle, Verdict,
+    Afterwards, Callee, Deterministic, Engine, EngineConfig, HostCall, HostFunctions, Image,
+    ImageSpec, Interpreter, LimitKind, Limits, Outcome, Program, ProgressSink, Signature, Silent,
+    StopHandle, Verdict,
 };
 
 #[path = "builds/found.rs"]
@@ -18,11 +19,15 @@ mod found;
 static COMMAND: LazyLock<Engine> = LazyLock::new(|| load(found::wasi()));
 
 /// CPython 3.13 for WASIX in the shape of a reactor; `None` where it isn't there.
-static REACTOR: LazyLock<Option<Engine>> = LazyLock::new(|| found::wasix().map(load));
+static REACTOR: LazyLock<Option<Engine>> = LazyLock::new(|| found::wasix(found::REACTOR).map(load));
+
+/// The same as a command whose memory is shared by threads.
+static THREADED: LazyLock<Option<Engine>> =
+    LazyLock::new(|| found::wasix(found::THREADED).map(load));
 
 /// Returns the builds that are here.
 fn engines() -> impl Iterator<Item = &'static Engine> {
-    [Some(&*COMMAND), REACTOR.as_ref()].into_iter().flatten()
+    [Some(&*COMMAND), REACTOR.as_ref(), THREADED.as_ref()].into_iter().flatten()
 }
 
 fn load(path: PathBuf) -> Engine {
@@ -167,6 +172,220 @@ fn a_wasix_build_is_interrupted_softly_and_serves_asyncio() {
     assert_eq!(value(&run(&mut interpreter, source).0), 42);
 }
 
+/// Returns an interpreter of the build with threads.
+fn threaded(test: &str) -> Option<Interpreter> {
+    let Some(engine) = &*THREADED else {
+        eprintln!("{test}: skipped, since HATCHERY_TEST_WASIX_PYTHON names no folder");
+        return None;
+    };
+    Some(image(engine).start().expect("it works here"))
+}
+
+#[test]
+fn python_threads_work() {
+    let Some(mut interpreter) = threaded("python_threads_work") else { return };
+    for (source, expected) in [
+        (
+            "import threading\nlock, count = threading.Lock(), 0\ndef work():\n\
+             \x20   global count\n    for _ in range(1000):\n        with lock: count += 1\n\
+             threads = [threading.Thread(target=work) for _ in range(8)]\n\
+             for thread in threads: thread.start()\nfor thread in threads: thread.join()\ncount",
+            serde_json::json!(8000),
+        ),
+        (
+            "from concurrent.futures import ThreadPoolExecutor\n\
+             with ThreadPoolExecutor(8) as pool:\n\
+             \x20   counted = sum(pool.map(lambda n: sum(range(n)), range(200)))\ncounted",
+            serde_json::json!((0..200).map(|n| n * (n - 1) / 2).sum::<i32>()),
+        ),
+        (
+            "import queue, threading\nasked, answered = queue.Queue(), queue.Queue()\n\
+             def serve():\n    while (n := asked.get()) is not None: answered.put(n * n)\n\
+             thread = threading.Thread(target=serve)\nthread.start()\n\
+             for n in range(100): asked.put(n)\nasked.put(None)\nthread.join()\n\
+             sum(answered.get() for _ in range(100))",
+            serde_json::json!(328_350),
+        ),
+        (
+            "import asyncio, threading, time\ndef block(n):\n    time.sleep(0.01)\n\
+             \x20   return n, threading.current_thread() is threading.main_thread()\n\
+             async def main():\n\
+             \x20   return await asyncio.gather(*(asyncio.to_thread(block, n) for n in range(4)))\n\
+             asyncio.run(main())",
+            serde_json::json!([[0, false], [1, false], [2, false], [3, false]]),
+        ),
+        (
+            "import os, threading\nreader, writer = os.pipe()\n\
+             thread = threading.Timer(0.01, os.write, (writer, b'late'))\nthread.start()\n\
+             got = os.read(reader, 10).decode()\nthread.join()\n[got, threading.active_count()]",
+            serde_json::json!(["late", 1]),
+        ),
+    ] {
+        let (outcome, afterwards) = run(&mut interpreter, source);
+        assert_eq!(value(&outcome), expected, "{source}");
+        assert_eq!((afterwards, interpreter.threads()), (Afterwards::Usable, 0), "{source}");
+        interpreter.reset().expect("it works here");
+        assert!(interpreter.is_as_image(), "{source}");
+    }
+}
+
+#[test]
+fn eight_threads_that_spin_are_stopped_a_hundred_times() {
+    let test = "eight_threads_that_spin_are_stopped_a_hundred_times";
+    let Some(mut interpreter) = threaded(test) else { return };
+    let source = "import threading\ndef spin():\n    while True: pass\n\
+                  for _ in range(8): threading.Thread(target=spin).start()\nspin()";
+    let limits = Limits {
+        wall_time: Duration::from_millis(60),
+        grace: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    for run in 0..100 {
+        let (outcome, _) = run_within(&mut interpreter, source, &limits);
+        let Verdict::Limit(hit) = outcome.verdict else { panic!("{run}: {outcome:?}") };
+        assert_eq!(hit.limit, LimitKind::Wall, "{run}");
+        assert!(outcome.usage.wall < Duration::from_millis(2000), "{run}: {:?}", outcome.usage);
+        interpreter.reset().expect("it works here");
+        assert_eq!(interpreter.threads(), 0, "{run}");
+    }
+    assert_eq!(value(&run(&mut interpreter, "6 * 7").0), 42);
+}
+
+#[test]
+fn the_main_thread_alone_is_interrupted() {
+    let Some(mut interpreter) = threaded("the_main_thread_alone_is_interrupted") else { return };
+    let limits = Limits { wall_time: Duration::from_millis(300), ..Limits::default() };
+    let source = "import threading, time\nstop = threading.Event()\n\
+                  def work():\n    while not stop.wait(0.001): pass\n    global done\n\
+                  \x20   done = True\nthread = threading.Thread(target=work)\nthread.start()\n\
+                  while True: pass";
+    let (outcome, afterwards) = run_within(&mut interpreter, source, &limits);
+    let Verdict::Limit(hit) = &outcome.verdict else { panic!("{outcome:?}") };
+    assert_eq!((hit.limit, afterwards), (LimitKind::Wall, Afterwards::Usable));
+    assert_eq!(interpreter.threads(), 1, "the other thread lives on, held");
+    let source = "stop.set(); thread.join(); done";
+    assert_eq!(value(&run(&mut interpreter, source).0), true);
+    assert_eq!(interpreter.threads(), 0);
+}
+
+#[test]
+fn threads_of_a_session_are_held_between_turns_and_go_on() {
+    let test = "threads_of_a_session_are_held_between_turns_and_go_on";
+    let Some(mut interpreter) = threaded(test) else { return };
+    let source = "import threading\ncount, go = 0, True\ndef work():\n    global count\n\
+                  \x20   while go: count += 1\nthread = threading.Thread(target=work)\n\
+                  thread.start()";
+    assert!(run(&mut interpreter, source).0.is_success());
+    assert_eq!(interpreter.threads(), 1);
+    let error = interpreter.park().unwrap_err().to_string();
+    assert!(error.contains("1 other threads"), "{error}");
+    let first = value(&run(&mut interpreter, "count").0).as_i64();
+    let source = "import time\nbefore = count\ntime.sleep(0.05)\ncount > before";
+    assert_eq!(value(&run(&mut interpreter, source).0), true, "it goes on from {first:?}");
+    assert!(run(&mut interpreter, "go = False; thread.join()").0.is_success());
+    let state = interpreter.park().expect("it has no other thread now");
+    interpreter.reset().expect("it works here");
+    interpreter.attach(&state).expect("it works here");
+    assert_eq!(value(&run(&mut interpreter, "count > 0").0), true);
+}
+
+#[test]
+fn a_job_waits_for_its_threads_and_counts_their_time() {
+    let test = "a_job_waits_for_its_threads_and_counts_their_time";
+    let Some(mut interpreter) = threaded(test) else { return };
+    let source = "import threading, time\ndef late():\n    time.sleep(0.05); print('late')\n\
+                  threading.Thread(target=late).start()\n\
+                  threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()";
+    let program = Program { source: source.to_owned(), ..Program::default() };
+    let (limits, stop) = (Limits::default(), StopHandle::default());
+    let (outcome, _) = interpreter.run(&program, &limits, &Arc::default(), &stop, true);
+    assert!(outcome.is_success(), "{outcome:?}");
+    assert_eq!((outcome.stdout_text(), interpreter.threads()), ("late\n".into(), 1));
+    interpreter.reset().expect("it works here");
+    assert_eq!(interpreter.threads(), 0);
+
+    // The main thread waits while another one computes.
+    let source = "import threading\nthread = threading.Thread(target=sum, args=(range(10**12),))\n\
+                  thread.start()\nwhile thread.is_alive(): thread.join(0.01)";
+    let limits = Limits { cpu_time: Some(Duration::from_millis(200)), ..Limits::default() };
+    let limits = Limits { grace: Duration::from_millis(100), ..limits };
+    let (outcome, _) = run_within(&mut interpreter, source, &limits);
+    let Verdict::Limit(hit) = &outcome.verdict else { panic!("{outcome:?}") };
+    assert_eq!(hit.limit, LimitKind::Cpu);
+    assert!(outcome.usage.cpu >= Duration::from_millis(200), "{:?}", outcome.usage);
+}
+
+/// Doubles a number on another thread.
+struct Double;
+
+impl Callee for Double {
+    fn call(&self, call: HostCall) {
+        std::thread::spawn(move || {
+            let HostCall { arguments, room, reply, .. } = call;
+            drop(room);
+            let number = arguments.get("number").and_then(serde_json::Value::as_i64);
+            reply.answer(Ok((2 * number.unwrap_or_default()).into()));
+        });
+    }
+}
+
+#[test]
+fn threads_call_host_functions_side_by_side() {
+    let test = "threads_call_host_functions_side_by_side";
+    let Some(mut interpreter) = threaded(test) else { return };
+    let signature = Signature { name: "double".to_owned(), ..Signature::default() };
+    let double: Arc<dyn Callee> = Arc::new(Double);
+    // The loop waits for any call, while threads wait for theirs.
+    let source = "import asyncio\nfrom hatchery import host\n\
+                  def plain(n):\n    return [host.double(number=n * 100 + m) for m in range(50)]\n\
+                  async def main():\n\
+                  \x20   threads = [asyncio.to_thread(plain, n) for n in range(4)]\n\
+                  \x20   async def own():\n\
+                  \x20       return [await host.double.aio(number=m) for m in range(50)]\n\
+                  \x20   return await asyncio.gather(own(), *threads)\n\
+                  own, *others = asyncio.run(main())\n\
+                  [sum(own), *(sum(other) for other in others)]";
+    let program = Program {
+        source: source.to_owned(),
+        functions: HostFunctions::new([(signature, double)]).expect("it has a name"),
+        ..Program::default()
+    };
+    let (limits, stop) = (Limits::default(), StopHandle::default());
+    let (outcome, _) = interpreter.run(&program, &limits, &Arc::default(), &stop, true);
+    assert_eq!(value(&outcome), serde_json::json!([2450, 2450, 12450, 22450, 32450]));
+}
+
+#[test]
+fn threads_meet_their_limit_and_end_the_program_as_processes_do() {
+    let test = "threads_meet_their_limit_and_end_the_program_as_processes_do";
+    let Some(mut interpreter) = threaded(test) else { return };
+    let source = "import threading\nwait = threading.Event()\nstarted = 0\ntry:\n\
+                  \x20   for _ in range(1000):\n\
+                  \x20       threading.Thread(target=wait.wait, daemon=True).start()\n\
+                  \x20       started += 1\nexcept RuntimeError as error:\n    said = str(error)\n\
+                  wait.set()\n[started, said]";
+    let (outcome, _) = run(&mut interpreter, source);
+    assert_eq!(value(&outcome), serde_json::json!([64, "can't start new thread"]));
+    assert_eq!(outcome.limits_met[0].limit, LimitKind::Threads);
+    interpreter.reset().expect("it works here");
+    let source = "import os, threading, time\n\
+                  threading.Timer(0.01, os._exit, (3,)).start()\ntime.sleep(100)";
+    let (outcome, afterwards) = run(&mut interpreter, source);
+    assert!(matches!(outcome.verdict, Verdict::Exited { code: 3, .. }), "{outcome:?}");
+    assert_eq!(afterwards, Afterwards::Lost);
+    interpreter.reset().expect("it works here");
+    // The order of threads isn't determined.
+    let program = Program {
+        source: "import threading\nthreading.Thread(target=print).start()".to_owned(),
+        deterministic: Some(Deterministic::new(7)),
+        ..Program::default()
+    };
+    let (limits, stop) = (Limits::default(), StopHandle::default());
+    let (outcome, _) = interpreter.run(&program, &limits, &Arc::default(), &stop, true);
+    let Verdict::Raised(exception) = &outcome.verdict else { panic!("{outcome:?}") };
+    assert_eq!(exception.type_name, "RuntimeError");
+}
+
 #[test]
 fn what_cannot_run_is_refused_before_it_is_compiled() {
     let folder = tempfile::tempdir().unwrap();
@@ -178,7 +397,7 @@ fn what_cannot_run_is_refused_before_it_is_compiled() {
         Engine::load(&config, &progress).unwrap_err().to_string()
     };
     for (said, text) in [
-        ("shares its memory", r#"(module (import "env" "memory" (memory 1 2 shared)))"#),
+        ("threads can't start", r#"(module (import "env" "memory" (memory 1 2 shared)))"#),
         ("`env.memory`", r#"(module (import "env" "memory" (memory 1)))"#),
         ("`wasix_32v1.dlopen`", r#"(module (import "wasix_32v1" "dlopen" (func)) (memory 1))"#),
         ("neither `_start`", r#"(module (memory 1) (func (export "main")))"#),

@@ -1,6 +1,7 @@
 //! Shared pools for tests that don't need their own, since loading the build takes a while.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -42,10 +43,8 @@ static PRELOADED: LazyLock<Shared> =
 
 /// Pools on the builds beside the default one that are here, with their names.
 static OTHERS: LazyLock<Vec<(&str, Shared)>> = LazyLock::new(|| {
-    let builds =
-        [("CPython 3.12 for WASI", Some(found::wasi())), ("3.13 for WASIX", found::wasix())];
-    let start = |path| Shared::start(Hatchery::builder().python(path));
-    builds.into_iter().filter_map(|(name, path)| Some((name, start(path?)))).collect()
+    let start = |path: PathBuf| Shared::start(Hatchery::builder().python(path));
+    found::others().into_iter().map(|(name, path)| (name, start(path))).collect()
 });
 
 /// Returns pools on builds beside the default one.

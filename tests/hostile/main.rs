@@ -105,11 +105,10 @@ impl Suite {
 /// Suites on all builds that are here. The first is on the default one.
 static SUITES: LazyLock<Vec<Suite>> = LazyLock::new(|| {
     let default = Suite::start("the default build", Hatchery::builder(), None);
-    let others = [("3.12 for WASI", Some(found::wasi())), ("3.13 for WASIX", found::wasix())];
-    let start = |(name, path): (_, Option<PathBuf>)| {
-        Some(Suite::start(name, Hatchery::builder().python(path?), Some(&default.build)))
+    let start = |(name, path): (_, PathBuf)| {
+        Suite::start(name, Hatchery::builder().python(path), Some(&default.build))
     };
-    let others: Vec<Suite> = others.into_iter().filter_map(start).collect();
+    let others: Vec<Suite> = found::others().into_iter().map(start).collect();
     [default].into_iter().chain(others).collect()
 });
 

@@ -71,7 +71,8 @@ pub(crate) async fn run(arguments: ReplArguments) -> anyhow::Result<Exit> {
         begin: inputs::add_mounts(begin, &arguments.mount)?,
     };
     let (function, calls) = typed::read_line();
-    let builder = Hatchery::builder().workers(1).limits(limits.clone()).progress(progress::sink());
+    // One worker for the session and one for the judge: a session with threads can't give way.
+    let builder = Hatchery::builder().workers(2).limits(limits.clone()).progress(progress::sink());
     let hatchery = arguments.image.apply(builder.function(function))?.start().await?;
     let session = open(&hatchery, kept.as_ref().and_then(SessionFile::existing)).await?;
     let judge = hatchery.session(JUDGE).await?;

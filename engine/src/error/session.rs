@@ -10,6 +10,12 @@ pub enum SessionError {
     /// The interpreter wasn't started from an image, or the state of its host can't be captured.
     #[error("this interpreter can't be parked: only those on an image can")]
     NotParkable,
+    /// Threads that the session has left are still alive, and can't be copied.
+    #[error("the session has {count} other threads, which can't be copied: end or `join` them")]
+    Threads {
+        /// Their number.
+        count: usize,
+    },
     /// The system refuses memory.
     #[error("the system refused to copy the session's memory")]
     Memory(#[source] io::Error),

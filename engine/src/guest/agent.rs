@@ -70,7 +70,7 @@ pub(crate) fn prepare_request(spec: &ImageSpec, limits: &Limits) -> Vec<u8> {
 
 /// Returns everything that this module puts into the guest, for the key of an image.
 pub(crate) fn identity() -> String {
-    let [program, command] = [boot::command_program(), boot::command_source()];
+    let [program, command] = [boot::command_program(), boot::command_source(true)];
     let words = Word::ALL.map(Word::source).join(" ");
     [&boot::reactor_source(), &program, &command, &words, SITE].join("\n")
 }

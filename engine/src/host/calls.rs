@@ -29,6 +29,11 @@ pub(super) fn serve(env: &GuestEnv, calls: Option<&Arc<Calls>>, ask: Ask) -> Vec
             }
             Vec::new()
         }
+        (Ask::Wake, _) => {
+            env.door.lock().wake();
+            env.gate.gate().wake();
+            Vec::new()
+        }
         (Ask::Functions, Some(calls)) => calls.table(),
         (Ask::Functions, None) => crate::run::functions::HostFunctions::default().table(),
     }
@@ -47,8 +52,12 @@ fn wait(
         (Found::Pending, Some(calls)) => {
             let is_reading = ticket.is_some_and(|ticket| calls.is_reading(ticket));
             let _pause = if is_reading { env.control.pause() } else { None };
-            match env.gate.wait(time, || calls.has_ended(ticket)) {
+            let is_woken = || ticket.is_none() && env.door.lock().is_woken();
+            match env.gate.wait(time, || calls.has_ended(ticket) || is_woken()) {
                 Woken::Ready => {
+                    if ticket.is_none() {
+                        env.door.lock().take_woken();
+                    }
                     if let Found::Ended(ended) = calls.look(ticket) {
                         return encode(&ended);
                     }
@@ -67,12 +76,20 @@ fn wait(
             Some(time) => {
                 let rest = env.wasi.lock().clock.sleep(time);
                 if !rest.is_zero() {
-                    env.gate.sleep(rest);
+                    wait_to_be_woken(env, Some(rest), ticket);
                 }
             }
-            // Nothing can happen until the run is asked to end.
-            None => drop(env.gate.wait(None, || false)),
+            // Nothing can happen until another thread does something, or the run is asked to end.
+            None => wait_to_be_woken(env, None, ticket),
         },
     }
     Vec::new()
+}
+
+/// Waits for time, or until another thread wakes the one that waits for any call.
+fn wait_to_be_woken(env: &GuestEnv, time: Option<Duration>, ticket: Option<u32>) {
+    env.gate.wait(time, || ticket.is_none() && env.door.lock().is_woken());
+    if ticket.is_none() {
+        env.door.lock().take_woken();
+    }
 }

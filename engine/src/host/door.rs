@@ -30,13 +30,16 @@ pub(crate) struct Door {
     entry: Option<Entered>,
     /// Whether an image is being prepared, by code that the caller chose.
     prepares: bool,
-    /// What the device of a command build has to answer, and how much of it was read.
-    answer: (Arc<Vec<u8>>, usize),
+    /// Another thread has woken the one that waits for calls, which hasn't noticed yet.
+    is_woken: bool,
     /// The guest's claims about random number generators.
     generators: Vec<GeneratorClaim>,
     /// The run's calls of host functions, if it may make any.
     calls: Option<Arc<Calls>>,
 }
+
+/// An answer through a device, and how much of it was read.
+pub(crate) type Answer = (Arc<Vec<u8>>, usize);
 
 /// The addresses that the agent of a command build has reported: a type, and its objects for each
 /// `Word`.
@@ -93,6 +96,8 @@ pub(super) enum Ask {
         ticket: Option<u32>,
     },
     Cancel(u32),
+    /// Ends the wait of another thread for any call, or else its next one.
+    Wake,
     Functions,
 }
 
@@ -110,6 +115,7 @@ impl Ask {
             }
             Frame::Cancel => Self::Cancel(u32::from_le_bytes(body.try_into().ok()?)),
             Frame::Functions => Self::Functions,
+            Frame::Wake => Self::Wake,
             Frame::Fetch
             | Frame::Reply
             | Frame::Hello
@@ -177,6 +183,20 @@ impl Door {
         body.saturating_add(1)
     }
 
+    /// Has the next wait for any call end at once.
+    pub(super) fn wake(&mut self) {
+        self.is_woken = true;
+    }
+
+    /// Returns whether that was asked for since the last wait.
+    pub(super) fn is_woken(&self) -> bool {
+        self.is_woken
+    }
+
+    pub(super) fn take_woken(&mut self) -> bool {
+        std::mem::take(&mut self.is_woken)
+    }
+
     /// Returns the address of `KeyboardInterrupt`, if the agent has reported it since the door
     /// opened.
     pub(crate) fn exception(&self) -> Option<u32> {
@@ -231,9 +251,11 @@ impl Door {
             (Frame::Seeded | Frame::Immortal, _) => return None,
             (Frame::ProgramBegins, _) => Served::ProgramBegins,
             (Frame::ProgramOver, _) => Served::ProgramOver,
-            (frame @ (Frame::Call | Frame::Wait | Frame::Cancel | Frame::Functions), body) => {
-                Served::Asks(Ask::parse(frame, body)?)
-            }
+            (
+                frame
+                @ (Frame::Call | Frame::Wait | Frame::Cancel | Frame::Functions | Frame::Wake),
+                body,
+            ) => Served::Asks(Ask::parse(frame, body)?),
         })
     }
 }

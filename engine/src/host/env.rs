@@ -6,10 +6,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use wasmer::{RuntimeError, TypedFunction};
 
-use super::door::Door;
+use super::door::{Answer, Door};
 use super::wasi::{ExceededLimit, Wasi};
+use crate::errno::Errno;
 use crate::files::changes::ChangedFile;
-use crate::interrupt::gate::Gate;
+use crate::interrupt::gate::Passage;
 use crate::interrupt::reason::StopReason;
 use crate::interrupt::watchdog::{Asker, Pause};
 use crate::limits::{LimitHit, Limits};
@@ -24,6 +25,14 @@ pub(crate) struct RunSetup<'a> {
     pub(crate) transcript: Arc<Transcript>,
 }
 
+impl RunSetup<'_> {
+    /// Returns how many threads the run may have at once. The order in which threads run isn't
+    /// determined, so a deterministic run has none.
+    pub(crate) fn most_threads(&self) -> usize {
+        if self.program.deterministic.is_some() { 0 } else { self.limits.threads }
+    }
+}
+
 /// What a host reports about a finished run.
 #[derive(Debug, Default)]
 pub(crate) struct RunEffects {
@@ -35,12 +44,16 @@ pub(crate) struct RunEffects {
     pub(crate) refusals: Vec<LimitHit>,
 }
 
-/// The data that host functions reach through wasmer.
+/// The data that host functions of one thread reach through wasmer.
 pub(crate) struct GuestEnv {
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) gate: Arc<Passage>,
     pub(crate) wasi: Arc<Mutex<Wasi>>,
     pub(crate) door: Arc<Mutex<Door>>,
     pub(crate) control: Arc<RunControl>,
+    /// What the device of a command build has to answer this thread.
+    pub(crate) answer: Mutex<Answer>,
+    /// Starts threads, if the guest's memory can be shared.
+    pub(crate) threads: Option<Arc<dyn Siblings>>,
     /// The guest's memory and allocator, once there is an instance.
     pub(crate) memory: Option<Arc<GuestMemory>>,
     pub(crate) alloc: Option<TypedFunction<u32, u32>>,
@@ -48,7 +61,53 @@ pub(crate) struct GuestEnv {
     pub(crate) handler: Option<TypedFunction<i32, ()>>,
 }
 
+/// The other threads of a guest, as host functions of one thread see them (`host/threads.rs`).
+pub(crate) trait Siblings: Send + Sync {
+    /// Starts a thread with this argument; returns its number.
+    fn spawn(&self, argument: u32) -> Result<u32, Errno>;
+
+    /// Returns how often something has changed for which threads may wait.
+    fn changes(&self) -> u64;
+
+    /// Notes a change, and wakes the threads that wait for one. Returns the number of changes.
+    fn note_change(&self) -> u64;
+}
+
 impl GuestEnv {
+    /// Returns the environment of a thread that has no instance yet.
+    pub(crate) fn new(
+        gate: Arc<Passage>,
+        wasi: Arc<Mutex<Wasi>>,
+        door: Arc<Mutex<Door>>,
+        control: Arc<RunControl>,
+    ) -> Self {
+        Self {
+            gate,
+            wasi,
+            door,
+            control,
+            answer: Mutex::default(),
+            threads: None,
+            memory: None,
+            alloc: None,
+            handler: None,
+        }
+    }
+
+    /// Returns how often something has changed for which threads may wait.
+    pub(crate) fn changes(&self) -> u64 {
+        self.threads.as_ref().map_or(0, |threads| threads.changes())
+    }
+
+    /// Wakes the threads that wait for a change, if a function has made one. Returns the number of
+    /// changes so far.
+    pub(crate) fn note_changes(&self, before: u64, after: u64) -> u64 {
+        match &self.threads {
+            Some(threads) if before != after => threads.note_change(),
+            _ => self.changes(),
+        }
+    }
+
     /// Counts a call of the guest, and stops the run if it has made too many.
     pub(crate) fn count_call(&self) {
         let mut wasi = self.wasi.lock();
@@ -94,6 +153,11 @@ impl RunControl {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the guest exited with code {0}")]
 pub(crate) struct GuestExit(pub(crate) u32);
+
+/// A thread of the guest ends, and the guest goes on. Unwinds the thread as a trap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the guest's thread exited")]
+pub(crate) struct ThreadExit;
 
 /// Wraps an error that unwinds the guest in wasmer's error type.
 pub(crate) fn unwind(reason: impl std::error::Error + Send + Sync + 'static) -> RuntimeError {

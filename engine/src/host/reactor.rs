@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use wasmer::{FunctionEnv, Imports, Instance, Module, Store};
+use wasmer::{ExternType, FunctionEnv, Imports, Instance, Memory, Module, Store};
 
 use super::GuestHost;
 use super::door;
@@ -44,30 +44,10 @@ impl GuestHost for ReactorHost {
         store: &mut Store,
         module: &Module,
         env: &FunctionEnv<GuestEnv>,
+        memory: Option<Memory>,
     ) -> Result<Imports, StartError> {
-        let mut served = Imports::new();
-        let is_wasix = imports::is_wasix(module);
-        let is_command = Shape::of(module).is_command();
-        let device = |store: &mut Store, name: &str| {
-            is_command.then(|| door::device::function(store, env, name)).flatten()
-        };
-        for import in module.imports() {
-            let (namespace, name) = (import.module(), import.name());
-            let function = match (namespace, name) {
-                (HOST, HOST_CALL) => Some(door::binding::function(store, env)),
-                // WASIX gave this function another meaning.
-                (WASI, "fd_renumber") if !is_wasix => binding::function(store, env, "fd_move"),
-                _ if imports::is_allowed(namespace, name) => {
-                    device(store, name).or_else(|| binding::function(store, env, name))
-                }
-                _ => None,
-            };
-            let refused =
-                || StartError::Host(format!("nothing serves `{namespace}.{name}`").into());
-            served.define(namespace, name, function.ok_or_else(refused)?);
-        }
         self.env = Some(env.clone());
-        Ok(served)
+        served(store, module, env, memory)
     }
 
     fn attach(&mut self, store: &mut Store, instance: &Instance) -> Result<(), StartError> {
@@ -165,6 +145,41 @@ impl GuestHost for ReactorHost {
         self.given = state.tree.clone();
         self.wasi.lock().set_state(state);
     }
+}
+
+/// Returns the import table of one thread's instance. `memory` is the one that threads share.
+pub(super) fn served(
+    store: &mut Store,
+    module: &Module,
+    env: &FunctionEnv<GuestEnv>,
+    memory: Option<Memory>,
+) -> Result<Imports, StartError> {
+    let mut served = Imports::new();
+    let is_wasix = imports::is_wasix(module);
+    let is_command = Shape::of(module).is_command();
+    let device = |store: &mut Store, name: &str| {
+        is_command.then(|| door::device::function(store, env, name)).flatten()
+    };
+    for import in module.imports() {
+        let (namespace, name) = (import.module(), import.name());
+        let function = match (namespace, name) {
+            _ if matches!(import.ty(), ExternType::Memory(_)) => continue,
+            (HOST, HOST_CALL) => Some(door::binding::function(store, env)),
+            // WASIX gave this function another meaning.
+            (WASI, "fd_renumber") if !is_wasix => binding::function(store, env, "fd_move"),
+            _ if imports::is_allowed(namespace, name) => {
+                device(store, name).or_else(|| binding::function(store, env, name))
+            }
+            _ => None,
+        };
+        let refused = || StartError::Host(format!("nothing serves `{namespace}.{name}`").into());
+        served.define(namespace, name, function.ok_or_else(refused)?);
+    }
+    if let Some(memory) = memory {
+        let (namespace, name) = imports::MEMORY;
+        served.define(namespace, name, memory);
+    }
+    Ok(served)
 }
 
 /// Explains why an input file or a mount can't be put in place.

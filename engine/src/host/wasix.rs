@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use wasmer::{
-    Engine, Extern, Function, FunctionEnv, FunctionEnvMut, Imports, Instance, Module, Store, Value,
+    Engine, Extern, Function, FunctionEnv, FunctionEnvMut, Imports, Instance, Memory, Module,
+    Store, Value,
 };
 use wasmer_wasix::capabilities::Capabilities;
 use wasmer_wasix::os::task::thread::WasiThreadError;
@@ -136,6 +137,7 @@ impl GuestHost for WasixHost {
         store: &mut Store,
         module: &Module,
         env: &FunctionEnv<GuestEnv>,
+        _memory: Option<Memory>,
     ) -> Result<Imports, StartError> {
         self.lay_out_files().map_err(|error| StartError::Host(Cause::new(error)))?;
         let wasi_env = self.wasi_env().map_err(|error| StartError::Host(Cause::new(error)))?;

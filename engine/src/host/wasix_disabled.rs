@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wasmer::{Engine, FunctionEnv, Imports, Instance, Module, Store};
+use wasmer::{Engine, FunctionEnv, Imports, Instance, Memory, Module, Store};
 
 use super::GuestHost;
 use super::env::{GuestEnv, RunEffects, RunSetup};
@@ -26,6 +26,7 @@ impl GuestHost for WasixHost {
         _store: &mut Store,
         _module: &Module,
         _env: &FunctionEnv<GuestEnv>,
+        _memory: Option<Memory>,
     ) -> Result<Imports, StartError> {
         Err(StartError::Host("hatchery was built without its feature `wasix`".into()))
     }

@@ -62,6 +62,7 @@ impl Interpreter {
             grace: Duration::ZERO,
             memory_bytes,
             output_bytes: 0,
+            threads: 0,
             result_bytes: 0,
             result_data_bytes: most,
             ..Limits::default()
@@ -74,6 +75,7 @@ impl Interpreter {
             door: &self.door,
             control: &self.control,
             throws: &self.throws,
+            threads: self.threads.as_deref(),
         };
         let transcript = Arc::default();
         let program = Program::default();
@@ -89,7 +91,7 @@ impl Interpreter {
         let turn = turn.run();
         self.exceptions = self.exceptions.saturating_add(turn.thrown);
         turn.host.end(false);
-        let is_whole = matches!(turn.ended, Ok(Ok(0))) && turn.asked.stop.is_none();
+        let is_whole = matches!(turn.ended, Ok(Ok(0))) && turn.asked.stop.is_none() && turn.is_held;
         self.is_lost = !is_whole || memory.is_revoked();
         let is_usable = is_whole && turn.asked.interrupt.is_none();
         turn.reply.filter(|code| is_usable && !code.is_empty() && code.len() <= most)

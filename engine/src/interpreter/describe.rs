@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::engine::Engine;
-use crate::build::module::shape::Shape;
+use crate::build::module::shape::{Shape, shared_memory};
 use crate::build::module::writes;
 use crate::cause::chain;
 use crate::config::HostKind;
@@ -61,7 +61,7 @@ impl Engine {
              is stopped by force, and a session goes back to before its turn"
                 .to_owned()
         });
-        let threads = "it has one thread".to_owned();
+        let threads = shared_memory(module).is_none().then(|| "it has one thread".to_owned());
         Ok(BuildInfo {
             name: self.build().name().to_owned(),
             version,
@@ -77,7 +77,7 @@ impl Engine {
             features: vec![
                 ("images, resets, sessions and forks", images),
                 ("interrupts that keep a session", interrupts),
-                ("threads", Some(threads)),
+                ("threads", threads),
             ],
         })
     }

@@ -195,9 +195,7 @@ impl Guest<'_> {
         if address == 0 {
             return Err(TurnFailure::NoRoom);
         }
-        self.memory
-            .with_bytes(address, length, |target| target.copy_from_slice(source.as_bytes()))
-            .ok_or(TurnFailure::NoRoom)?;
+        self.memory.write(address, source.as_bytes()).ok_or(TurnFailure::NoRoom)?;
         self.gate.guest(|| turn.call(self.store, address, length))?.map_err(TurnFailure::Trap)
     }
 }

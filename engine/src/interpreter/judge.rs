@@ -71,6 +71,7 @@ pub(super) fn hit(limit: LimitKind, limits: &Limits, used: u64) -> LimitHit {
         LimitKind::FileBytes => limits.file_bytes,
         LimitKind::FileCount => limits.file_count,
         LimitKind::OpenFiles => limits.open_files,
+        LimitKind::Threads => limits.threads as u64,
         LimitKind::HostCalls => limits.host_calls,
         LimitKind::FunctionCalls => limits.function_calls,
         LimitKind::FunctionsInFlight => limits.functions_in_flight as u64,

@@ -4,31 +4,33 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use wasmer::{FunctionEnv, Instance, Store};
+use wasmer::{FunctionEnv, Instance, MemoryType, Store};
 
 use super::entry::{Entrance, Guest};
 use super::judge::panic_text;
 use super::turn::{HostRun, OpenGate};
 use super::{Interpreter, START_LIMIT};
-use crate::build::module::shape::Shape;
+use crate::build::module::shape::{Shape, shared_memory};
 use crate::build::module::throws::ThrowsLeft;
 use crate::cause::Cause;
 use crate::error::StartError;
 use crate::guest::agent::{self, boot};
 use crate::guest::recursion;
 use crate::host::GuestHost;
-use crate::host::env::{GuestEnv, RunControl, RunSetup};
+use crate::host::env::{GuestEnv, RunControl, RunSetup, Siblings};
 use crate::host::layout::Layout;
+use crate::host::threads::{Parts, Threads};
 use crate::host::wasi::{HostState, Wasi};
 use crate::interpreter::engine::Engine;
 use crate::interpreter::image::Image;
 use crate::interpreter::session::Life;
-use crate::interrupt::gate::{Gate, InterruptHandle};
+use crate::interrupt::gate::{Gate, InterruptHandle, Passage};
 use crate::interrupt::raise::{Offsets, Raiser};
 use crate::interrupt::watchdog::{self, Stopwatch};
 use crate::limits::Limits;
 use crate::memory::GuestMemory;
 use crate::memory::faults;
+use crate::memory::tunables::{SharedMemory, with_memory};
 use crate::run::program::{Deterministic, Program};
 use crate::run::transcript::{Stream, Transcript};
 
@@ -98,7 +100,10 @@ impl Interpreter {
         let engine = image.engine();
         let (host, wasi) = engine.host(image.host().clone());
         let memory = GuestMemory::over(Arc::clone(image.memory()), engine.copies_on_write());
-        let memory = memory.map_err(|error| StartError::Instantiate(Cause::new(error)))?;
+        let mut memory = memory.map_err(|error| StartError::Instantiate(Cause::new(error)))?;
+        if shared_memory(engine.module().module()).is_some() {
+            memory = memory.shared();
+        }
         let (mut interpreter, _) = Self::instantiate(engine, host, wasi, Some(Arc::new(memory)))?;
         interpreter.image = Some(image.clone());
         interpreter.exception = image.facts().exception;
@@ -122,24 +127,30 @@ impl Interpreter {
         // the instance brings, so the gate receives the memory later.
         let (door, gate, control) =
             (Arc::default(), Arc::new(Gate::new()), Arc::new(RunControl::default()));
-        let env = GuestEnv {
-            gate: Arc::clone(&gate),
-            wasi,
-            door: Arc::clone(&door),
-            control: Arc::clone(&control),
-            memory: None,
-            alloc: None,
-            handler: None,
-        };
+        let passage = Arc::new(Passage::of_main(Arc::clone(&gate)));
+        let env = GuestEnv::new(
+            Arc::clone(&passage),
+            Arc::clone(&wasi),
+            Arc::clone(&door),
+            Arc::clone(&control),
+        );
         let env = FunctionEnv::new(&mut store, env);
         let module = engine.module().module();
-        let imports = host.imports(&mut store, module, &env)?;
         let has_image = image.is_some();
-        let (instance, memory) = crate::memory::tunables::with_memory(image, || {
+        let shared = match shared_memory(module) {
+            Some(ty) => Some(shared(ty, image.clone())?),
+            None => None,
+        };
+        let imported = shared.as_ref().map(|shared| shared.in_store(&mut store, passage));
+        let imported =
+            imported.transpose().map_err(|error| StartError::Instantiate(Cause::new(error)))?;
+        let imports = host.imports(&mut store, module, &env, imported)?;
+        let (instance, own) = with_memory(image.filter(|_| shared.is_none()), || {
             Instance::new(&mut store, module, &imports)
                 .map_err(|error| StartError::Instantiate(Cause::new(error)))
         });
         let instance = instance?;
+        let memory = shared.as_ref().map(SharedMemory::of_instance).or(own);
         let memory =
             memory.ok_or_else(|| StartError::Instantiate("the module has no memory".into()))?;
         if !has_image {
@@ -152,6 +163,17 @@ impl Interpreter {
         env.as_mut(&mut store).alloc = entry.alloc().cloned();
         host.attach(&mut store, &instance)?;
         let throws = ThrowsLeft::of(&instance).map_err(export_error)?;
+        let threads = shared.map(|shared| {
+            let parts = Parts {
+                gate: Arc::clone(&gate),
+                wasi,
+                door: Arc::clone(&door),
+                control: Arc::clone(&control),
+            };
+            Threads::new(engine.wasmer(), module, &shared, parts)
+        });
+        env.as_mut(&mut store).threads =
+            threads.clone().map(|threads| Arc::new(threads) as Arc<dyn Siblings>);
         let interpreter = Self {
             store,
             entry,
@@ -166,6 +188,7 @@ impl Interpreter {
             life: Life::default(),
             individuality: None,
             throws,
+            threads,
             runs: 0,
             exceptions: 0,
             had_code: false,
@@ -185,7 +208,7 @@ impl Interpreter {
         let host = HostRun::begin(&mut *self.host, setup)
             .map_err(|verdict| StartError::Host(format!("{verdict:?}").into()))?;
         // Only a command build fetches it.
-        let source = boot::command_source().into_bytes();
+        let source = boot::command_source(self.threads.is_some()).into_bytes();
         self.door.lock().open(source, agent::BOOT_FRAME_BYTES);
         let (gate, run) = OpenGate::begin(&self.gate);
         let handle = InterruptHandle::new(Arc::clone(&self.gate));
@@ -233,6 +256,14 @@ impl Interpreter {
             self.gate.raise_with(Raiser::new(offsets, exception));
         }
     }
+}
+
+/// Returns a memory of this type that threads share: one that holds an image, or a new one.
+fn shared(ty: MemoryType, image: Option<Arc<GuestMemory>>) -> Result<SharedMemory, StartError> {
+    let new = || GuestMemory::new(ty.minimum.bytes().0).map(|memory| Arc::new(memory.shared()));
+    let memory = image.map_or_else(new, Ok);
+    let memory = memory.map_err(|error| StartError::Instantiate(Cause::new(error)))?;
+    Ok(SharedMemory::new(memory, ty))
 }
 
 fn export_error(error: wasmer::ExportError) -> StartError {

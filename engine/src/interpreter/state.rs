@@ -62,11 +62,8 @@ impl Interpreter {
             ))
         };
         for (generator, state) in image.facts().generators.iter().zip(&generators) {
-            let fill = |words: &mut [u8]| words.copy_from_slice(state);
             let memory = self.memory.shared();
-            memory
-                .with_bytes(generator.address, GeneratorState::BYTES, fill)
-                .ok_or_else(no_memory)?;
+            memory.write(generator.address, state).ok_or_else(no_memory)?;
         }
         self.host.set_state(host);
         // This also ends `is_copy`.
@@ -92,6 +89,14 @@ impl Interpreter {
         Ok(Individuality { host, generators })
     }
 
+    /// Ends the threads that programs have left. The interpreter is lost if their memory had to be
+    /// taken away, or one hangs.
+    pub(super) fn end_threads(&mut self) {
+        let Some(threads) = &self.threads else { return };
+        let have_left = threads.end();
+        self.is_lost |= !have_left || self.memory.shared().is_revoked();
+    }
+
     /// Returns the interpreter to its image: nothing that ran here remains. Takes 0.1 ms plus the
     /// time for the memory that the run touched; an instance that was stopped, left or worn out is
     /// replaced in 5 ms. Without an image, Python starts again.
@@ -100,6 +105,7 @@ impl Interpreter {
     /// The system refuses memory. The interpreter is then lost, and can be reset again.
     #[tracing::instrument(level = "debug", name = "reset_interpreter", skip_all)]
     pub fn reset(&mut self) -> Result<(), StartError> {
+        self.end_threads();
         let Some(image) = self.image.clone() else {
             *self = self.engine.start()?;
             return Ok(());
@@ -113,6 +119,12 @@ impl Interpreter {
         // Here rather than in the next run, which would have to wait for it.
         self.individuality = self.draw(&image, None).ok();
         Ok(())
+    }
+
+    /// Returns the number of threads that programs have left. They are held, and go on in the next
+    /// run.
+    pub fn threads(&self) -> usize {
+        self.threads.as_ref().map_or(0, |threads| threads.count())
     }
 
     /// Returns a copy of the state that the interpreter holds beyond its image, and keeps that
@@ -151,7 +163,11 @@ impl Interpreter {
 
     fn check_parkable(&self) -> Result<(), SessionError> {
         assert!(!self.is_lost, "a lost interpreter holds nothing");
-        if self.image.is_some() { Ok(()) } else { Err(SessionError::NotParkable) }
+        match self.threads() {
+            0 if self.image.is_some() => Ok(()),
+            0 => Err(SessionError::NotParkable),
+            count => Err(SessionError::Threads { count }),
+        }
     }
 
     /// Returns the state whose memory is `memory`.
@@ -173,6 +189,7 @@ impl Interpreter {
         if image.info().key != state.image().info().key {
             return Err(SessionError::NotParkable);
         }
+        self.end_threads();
         if self.is_lost || self.is_worn() {
             *self =
                 Self::on(&image).map_err(|error| SessionError::Memory(io::Error::other(error)))?;

@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::entry::Guest;
 use super::judge::TurnFailure;
@@ -14,6 +15,7 @@ use crate::guest::agent::{self, Word};
 use crate::host::GuestHost;
 use crate::host::door::{Door, GeneratorClaim, Passed};
 use crate::host::env::{RunControl, RunEffects, RunSetup};
+use crate::host::threads::{End, Threads};
 use crate::interrupt::gate::{Asked, Gate, InterruptHandle, RunId};
 use crate::interrupt::stop::StopHandle;
 use crate::interrupt::watchdog::{Asker, Stopwatch, WatchGuard};
@@ -36,6 +38,7 @@ pub(super) struct Servers<'a> {
     pub(super) door: &'a Mutex<Door>,
     pub(super) control: &'a RunControl,
     pub(super) throws: &'a ThrowsLeft,
+    pub(super) threads: Option<&'a Threads>,
 }
 
 /// A turn for which everything is open. The guards are dropped in the order of the fields, the
@@ -49,6 +52,9 @@ pub(super) struct OpenTurn<'a> {
     watch: Stopwatch,
     guest: Guest<'a>,
     throws: &'a ThrowsLeft,
+    threads: Option<&'a Threads>,
+    /// How long other threads may take to be held when the turn is over.
+    patience: Duration,
     word: Word,
     transcript: Arc<Transcript>,
 }
@@ -59,6 +65,8 @@ pub(super) struct EndedTurn<'a> {
     pub(super) host: HostRun<'a>,
     pub(super) ended: Result<Result<i32, TurnFailure>, Box<dyn Any + Send>>,
     pub(super) asked: Asked,
+    /// No other thread of the guest goes on.
+    pub(super) is_held: bool,
     pub(super) thrown: u32,
     pub(super) usage: Usage,
     pub(super) reply: Option<Vec<u8>>,
@@ -78,7 +86,8 @@ impl<'a> OpenTurn<'a> {
         setup: RunSetup<'_>,
         stop: &'a StopHandle,
     ) -> Result<Self, Box<Verdict>> {
-        let Servers { host, door, control, throws } = servers;
+        let Servers { host, door, control, throws, threads } = servers;
+        let most_threads = setup.most_threads();
         let RunSetup { program, limits, ref transcript } = setup;
         let transcript = Arc::clone(transcript);
         let host = HostRun::begin(host, setup)?;
@@ -96,15 +105,31 @@ impl<'a> OpenTurn<'a> {
         });
         guest.memory.begin_run(limits.memory_bytes);
         throws.allow(guest.store);
+        let mut watch = Stopwatch::start();
+        if let Some(threads) = threads {
+            threads.begin_run(most_threads);
+            watch = watch.with(Arc::clone(threads.clocks()));
+        }
         let (gate, run) = OpenGate::begin(guest.gate);
         let interrupt = InterruptHandle::new(Arc::clone(guest.gate));
-        let watch = Stopwatch::start();
         let watch_guard = watch.guard(limits, run, interrupt.clone(), stop.overdue_hook());
         // Never taken down: the asker of a watch that has ended does nothing.
         control.attach(watch_guard.asker());
         let stop = AttachedStop::attach(stop, interrupt, run, watch_guard.asker());
-        let word = turn.word;
-        Ok(Self { stop, watch_guard, gate, door, host, watch, guest, throws, word, transcript })
+        Ok(Self {
+            stop,
+            watch_guard,
+            gate,
+            door,
+            host,
+            watch,
+            guest,
+            throws,
+            threads,
+            patience: limits.grace,
+            word: turn.word,
+            transcript,
+        })
     }
 
     /// Enters the guest, and closes everything except the host's run when it comes back.
@@ -113,6 +138,9 @@ impl<'a> OpenTurn<'a> {
         let ended = catch_unwind(AssertUnwindSafe(|| {
             tracing::debug_span!("guest").in_scope(|| guest.turn(self.word))
         }));
+        // Before the limits are lifted.
+        let (is_held, end) =
+            self.threads.map_or((true, None), |threads| threads.end_turn(self.patience));
         drop(stop);
         drop(watch_guard);
         let thrown = self.throws.thrown(guest.store);
@@ -123,6 +151,13 @@ impl<'a> OpenTurn<'a> {
             ended => ended,
         };
         let asked = gate.end();
+        let ended = match end {
+            Some(end) if asked.stop.is_none() => match end {
+                End::Unwound(error) => Ok(Err(TurnFailure::Trap(error))),
+                End::Panic(panic) => Err(panic),
+            },
+            _ => ended,
+        };
         let usage = Usage {
             wall: self.watch.wall(),
             cpu: self.watch.cpu(),
@@ -132,7 +167,7 @@ impl<'a> OpenTurn<'a> {
         };
         let Passed { reply, generators, calls } = door.close();
         let calls = calls.map(|calls| calls.close()).unwrap_or_default();
-        EndedTurn { host, ended, asked, thrown, usage, reply, generators, calls }
+        EndedTurn { host, ended, asked, is_held, thrown, usage, reply, generators, calls }
     }
 }
 
@@ -255,7 +290,7 @@ impl Drop for AttachedStop<'_> {
 
 #[cfg(test)]
 mod tests {
-    use wasmer::{FunctionEnv, Imports, Instance, Module, Store};
+    use wasmer::{FunctionEnv, Imports, Instance, Memory, Module, Store};
 
     use super::*;
     use crate::error::StartError;
@@ -276,6 +311,7 @@ mod tests {
             _: &mut Store,
             _: &Module,
             _: &FunctionEnv<GuestEnv>,
+            _: Option<Memory>,
         ) -> Result<Imports, StartError> {
             Ok(Imports::new())
         }

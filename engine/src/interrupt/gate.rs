@@ -1,29 +1,37 @@
-//! The gate between guest and host: interrupts and stops a guest that runs on another thread.
+//! The gate between guest and host: interrupts and stops a guest that runs on other threads.
 //!
 //! A soft interrupt raises `KeyboardInterrupt` in the program (`interrupt/raise.rs`); the
 //! interpreter lives on. A hard stop revokes the guest's memory: its next access faults, wasmer
 //! turns the fault into a trap, and the call that entered the guest returns an error. No signal is
 //! sent; compiled code needs no checks, only a memory access in each loop that may be endless
 //! (`build/module/safepoints.rs`). Host code must never touch a revoked memory, since a fault on
-//! the host's own stack ends the process. So every crossing between guest and host passes this
-//! gate:
+//! the host's own stack ends the process: [`GuestMemory`] lends nothing of it from then on. And
+//! every crossing between guest and host passes this gate, which knows the side of each thread:
 //!
-//! - While the guest's side runs, a stop revokes the memory at once, and an interrupt is raised at
-//!   once.
-//! - While the host's side runs, both are only noted, and wake a sleeping guest. At the crossing
-//!   back to the guest, a stop makes the crossing fail, and an interrupt is raised.
+//! - While a thread is on the guest's side, a stop revokes the memory at once; while the main
+//!   thread is, an interrupt is raised at once.
+//! - While all are on the host's side, both are only noted, and wake those that wait. At the
+//!   crossing back to the guest, a stop makes the crossing fail, and an interrupt is raised.
 //!
 //! Each request names its run. A request for a run that has ended does nothing, so a late one never
 //! hits the next job.
+//!
+//! Between runs, the threads that a program has left are held (`gate/others.rs`).
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use super::futex::{Futexes, MAIN, ThreadNumber};
 use super::raise::Raiser;
 use crate::interrupt::reason::StopReason;
 use crate::memory::GuestMemory;
+use crate::memory::tunables::{Expected, Waited};
+use others::Others;
+pub(crate) use others::Passage;
+
+mod others;
 
 /// One run of one interpreter; never used twice in an interpreter's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -77,7 +85,8 @@ pub(crate) struct Asked {
     pub(crate) interrupt: Option<StopReason>,
 }
 
-/// Knows on which side the thread of an interpreter is, and how its run was asked to end.
+/// Knows on which side the threads of a guest are, and how its run was asked to end. Its own methods
+/// to cross and to wait are the main thread's.
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// The memory that a stop revokes, once the guest has one.
@@ -85,8 +94,10 @@ pub(crate) struct Gate {
     /// Raises interrupts, if the layout of the build's interpreter is known.
     raiser: OnceLock<Raiser>,
     state: Mutex<GateState>,
-    /// Wakes the guest's thread while it waits on the host's side.
+    /// Wakes the main thread while it waits on the host's side.
     wake: Condvar,
+    /// Wakes the main thread while it waits for the others.
+    settled: Condvar,
 }
 
 #[derive(Debug)]
@@ -95,11 +106,23 @@ struct GateState {
     /// only set while its run is going, and cleared when the next one begins.
     current: Option<RunId>,
     last: u64,
+    /// The main thread's.
     side: Side,
     stop: Option<StopReason>,
+    /// The guest has ended the run itself, on another thread than the main one.
+    is_over: bool,
     interrupt: Option<(StopReason, Raised)>,
     /// Whether the program's own code runs; nothing else is interrupted.
     in_program: bool,
+    others: Others,
+    futexes: Futexes,
+}
+
+impl GateState {
+    /// Whether no thread may go on in the guest.
+    fn has_ended(&self) -> bool {
+        self.stop.is_some() || self.is_over
+    }
 }
 
 /// How far an interrupt has come.
@@ -123,7 +146,7 @@ pub(crate) enum Woken {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     Host,
     Guest,
 }
@@ -135,14 +158,18 @@ impl Gate {
             last: 0,
             side: Side::Host,
             stop: None,
+            is_over: false,
             interrupt: None,
             in_program: false,
+            others: Others::default(),
+            futexes: Futexes::default(),
         };
         Self {
             memory: OnceLock::new(),
             raiser: OnceLock::new(),
             state: Mutex::new(state),
             wake: Condvar::new(),
+            settled: Condvar::new(),
         }
     }
 
@@ -157,7 +184,7 @@ impl Gate {
         assert!(self.memory.set(memory).is_ok(), "a gate guards one memory");
     }
 
-    /// Begins a run, on the host's side.
+    /// Begins a run, on the host's side. Threads that were held go on.
     pub(crate) fn begin(&self) -> RunId {
         let mut state = self.state.lock();
         assert!(state.current.is_none(), "one run at a time");
@@ -166,8 +193,10 @@ impl Gate {
         state.current = Some(run);
         state.side = Side::Host;
         state.stop = None;
+        state.is_over = false;
         state.interrupt = None;
         state.in_program = false;
+        state.others.release();
         run
     }
 
@@ -219,69 +248,122 @@ impl Gate {
         let crossing = Crossing { gate: self, back: Side::Guest };
         let result = work();
         drop(crossing);
-        // The memory is only revoked on the guest's side, so `work` had it all the time.
-        if self.state.lock().stop.is_some() { Err(Stopped) } else { Ok(result) }
+        // While this is the only thread, `work` had the memory all the time.
+        if self.state.lock().has_ended() { Err(Stopped) } else { Ok(result) }
     }
 
     /// Waits on the host's side, until `duration` has passed or the run is asked to end.
+    #[cfg(test)]
     pub(crate) fn sleep(&self, duration: Duration) {
         self.wait(Some(duration), || false);
     }
 
     /// Waits on the host's side until `is_ready` holds, `duration` has passed or the run is asked
     /// to end. Code that makes `is_ready` hold calls [`Self::wake`] afterwards.
-    #[expect(clippy::disallowed_methods, reason = "a guest's sleep waits on the real clock")]
     pub(crate) fn wait(&self, duration: Option<Duration>, is_ready: impl Fn() -> bool) -> Woken {
-        // A deadline beyond the clock's range never comes.
-        let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
         let mut state = self.state.lock();
+        self.wait_until(&mut state, deadline(duration), true, |_| is_ready())
+    }
+
+    /// Does the same with the lock; `heeds` interrupts, or not.
+    fn wait_until(
+        &self,
+        state: &mut MutexGuard<'_, GateState>,
+        deadline: Option<Instant>,
+        heeds: bool,
+        is_ready: impl Fn(&GateState) -> bool,
+    ) -> Woken {
         // An interrupt that the interpreter was told of, but hasn't raised, ends the wait too: the
         // interpreter raises it only when the wait is over.
-        self.settle(&mut state, false);
+        self.settle(state, false);
         // Without a raiser the program wouldn't notice, and would take its wait for over.
-        let can_raise = self.raiser.get().is_some();
+        let can_raise = heeds && self.raiser.get().is_some();
         let goes_on = |state: &GateState| {
             let is_interrupted = can_raise
                 && state.in_program
                 && matches!(state.interrupt, Some((_, Raised::NotYet | Raised::Told)));
-            state.stop.is_none() && !is_interrupted
+            !state.has_ended() && !is_interrupted
         };
-        while goes_on(&state) {
-            if is_ready() {
+        while goes_on(state) {
+            if is_ready(state) {
                 return Woken::Ready;
             }
             match deadline {
                 Some(deadline) => {
-                    if self.wake.wait_until(&mut state, deadline).timed_out() {
-                        return if is_ready() { Woken::Ready } else { Woken::TimeOver };
+                    if self.wake.wait_until(state, deadline).timed_out() {
+                        return if is_ready(state) { Woken::Ready } else { Woken::TimeOver };
                     }
                 }
-                None => self.wake.wait(&mut state),
+                None => self.wake.wait(state),
             }
         }
         Woken::Asked
     }
 
-    /// Waits on the host's side until the run is stopped. Interrupts don't end this wait: what waits
-    /// so has no code left that could notice one.
-    pub(crate) fn wait_for_stop(&self) {
+    /// Waits on the host's side, for a word of the memory to change: see [`Passage::wait_for_word`].
+    fn wait_for_word(&self, at: u32, expected: Expected, timeout: Option<Duration>) -> Waited {
         let mut state = self.state.lock();
-        while state.stop.is_none() {
-            self.wake.wait(&mut state);
+        if !self.is_as_expected(at, expected) {
+            return Waited::Changed;
+        }
+        state.futexes.begin(MAIN, at);
+        let woken = self.wait_until(&mut state, deadline(timeout), timeout.is_some(), |state| {
+            state.futexes.is_over(MAIN)
+        });
+        match (state.futexes.end(MAIN), woken) {
+            _ if state.has_ended() => Waited::Stopped,
+            (true, _) | (_, Woken::Ready) => Waited::Notified,
+            (false, Woken::TimeOver | Woken::Asked) => Waited::TimeOver,
         }
     }
 
-    /// Makes a thread in [`Self::wait`] check its condition again.
+    /// Whether the memory has this value there. A memory that was taken away has none.
+    fn is_as_expected(&self, at: u32, expected: Expected) -> bool {
+        let Some(memory) = self.memory.get() else { return false };
+        let (mut word, mut long) = ([0; 4], [0; 8]);
+        match expected {
+            Expected::Word(value) => {
+                memory.read(at, &mut word).is_some() && u32::from_le_bytes(word) == value
+            }
+            Expected::Long(value) => {
+                memory.read(at, &mut long).is_some() && u64::from_le_bytes(long) == value
+            }
+        }
+    }
+
+    /// Ends the waits of at most `most` threads for the word at `at`; returns how many. On either
+    /// side, since it touches no memory.
+    pub(crate) fn wake_at(&self, at: u32, most: u32) -> u32 {
+        let mut state = self.state.lock();
+        let woken = state.futexes.wake(at, most);
+        woken.iter().for_each(|thread| self.wake_thread(&state, *thread));
+        u32::try_from(woken.len()).unwrap_or(u32::MAX)
+    }
+
+    fn wake_thread(&self, state: &GateState, thread: ThreadNumber) {
+        match thread {
+            MAIN => {
+                self.wake.notify_all();
+            }
+            other => state.others.wake(other),
+        }
+    }
+
+    /// Makes the threads that wait check their conditions again.
     pub(crate) fn wake(&self) {
-        // The lock makes sure that the thread isn't between its check and its wait.
-        drop(self.state.lock());
+        // The lock makes sure that no thread is between its check and its wait.
+        self.wake_all(&self.state.lock());
+    }
+
+    fn wake_all(&self, state: &GateState) {
         self.wake.notify_all();
+        state.others.wake_all();
     }
 
     /// Moves to the other side, unless the guest was stopped.
     fn cross(&self, to: Side) -> Result<(), Stopped> {
         let mut state = self.state.lock();
-        if state.stop.is_some() {
+        if state.has_ended() {
             return Err(Stopped);
         }
         state.side = to;
@@ -294,13 +376,18 @@ impl Gate {
             return false;
         }
         state.stop.get_or_insert(reason);
-        if state.side == Side::Guest {
+        self.take_memory(&state);
+        true
+    }
+
+    /// Takes the memory away if a thread is on the guest's side, and wakes the others.
+    fn take_memory(&self, state: &GateState) {
+        if state.side == Side::Guest || state.others.are_in_guest() {
             // Under the gate's lock, so the guest can't cross to the host meanwhile. A second stop
             // does it again, in case the system refused the first time.
             self.memory.get().expect("a guest that runs has a memory").revoke();
         }
-        self.wake.notify_all();
-        true
+        self.wake_all(state);
     }
 
     fn interrupt(&self, run: RunId, reason: StopReason) -> bool {
@@ -369,11 +456,17 @@ impl Drop for Crossing<'_> {
         let mut state = self.gate.state.lock();
         // A stop that was noted on the host's side takes effect now. The caller unwinds the guest,
         // so the side stays the host's.
-        state.side = if state.stop.is_some() { Side::Host } else { self.back };
+        state.side = if state.has_ended() { Side::Host } else { self.back };
         if state.side == Side::Guest {
             self.gate.raise(&mut state);
         }
     }
+}
+
+/// Returns when a wait of this duration ends. A deadline beyond the clock's range never comes.
+#[expect(clippy::disallowed_methods, reason = "a guest's sleep waits on the real clock")]
+fn deadline(duration: Option<Duration>) -> Option<Instant> {
+    duration.and_then(|duration| Instant::now().checked_add(duration))
 }
 
 #[cfg(test)]

@@ -8,8 +8,10 @@
 //! ```text
 //! runtime:       "xdebugpy" | version | … | interpreters_head -> interpreter
 //! interpreter:   … | threads_head -> thread state
-//! thread state:  … | interp | eval_breaker | … | async_exc | thread_id
+//! thread state:  … | next | interp | eval_breaker | … | async_exc | thread_id
 //! ```
+//!
+//! New threads come first in the list, so the main one is its last.
 //!
 //! All addresses are the guest's, and a guest can write anything there. Each access is checked to
 //! be inside its memory, so the worst that a guest can do is to escape the interrupt.
@@ -26,6 +28,8 @@ const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 const ASYNC_EXCEPTION: u32 = 1 << 3;
 /// The size of a pointer in the guest.
 const POINTER: u32 = 4;
+/// The most threads that are looked at to find the main one: more than a guest can have.
+const MOST_THREADS: usize = 1 << 16;
 
 const FINAL_RELEASE: u64 = 0xf0;
 
@@ -76,6 +80,8 @@ pub(crate) struct Offsets {
     interpreters_head: u32,
     /// The offset in an interpreter of the pointer to its first thread state.
     threads_head: u32,
+    /// The offset in a thread state of the pointer to the next one.
+    next: u32,
     /// The offset in a thread state of the pointer to its interpreter.
     interp: u32,
     eval_breaker: u32,
@@ -85,8 +91,7 @@ pub(crate) struct Offsets {
 impl Offsets {
     /// Finds the table in a guest that has started; `None` if it has none, or an unknown one.
     pub(crate) fn find(memory: &GuestMemory) -> Option<Self> {
-        let len = u32::try_from(memory.len()).ok()?;
-        memory.with_bytes(0, len, |bytes| {
+        memory.with_all(|bytes| {
             let (words, _) = bytes.as_chunks::<8>();
             let is_cookie = |(_, word): &(usize, &[u8; 8])| u64::from_le_bytes(**word) == COOKIE;
             words.iter().enumerate().filter(is_cookie).find_map(|(index, _)| {
@@ -96,11 +101,16 @@ impl Offsets {
         })?
     }
 
-    /// Returns the address of the state of the guest's only thread, if the pointers to it are
-    /// sound.
+    /// Returns the address of the state of the guest's main thread, if the pointers to it are sound.
     pub(crate) fn thread(&self, memory: &GuestMemory) -> Option<u32> {
         let interpreter = load(memory, self.interpreters_head)?;
-        let thread = load(memory, interpreter.checked_add(self.threads_head)?)?;
+        let mut thread = load(memory, interpreter.checked_add(self.threads_head)?)?;
+        for _ in 0..MOST_THREADS {
+            match load(memory, thread.checked_add(self.next)?)? {
+                0 => break,
+                next => thread = next,
+            }
+        }
         let owner = load(memory, thread.checked_add(self.interp)?)?;
         (interpreter != 0 && thread != 0 && owner == interpreter).then_some(thread)
     }
@@ -112,6 +122,7 @@ impl Offsets {
         Some(Self {
             interpreters_head: runtime.checked_add(offset(words.interpreters_head)?)?,
             threads_head: offset(words.threads_head)?,
+            next: offset(words.interp - 1)?,
             interp,
             eval_breaker: match words.eval_breaker {
                 Some(word) => offset(word)?,
@@ -130,7 +141,7 @@ pub(crate) struct Raiser {
     exception: u32,
 }
 
-/// The addresses of the two words of the running thread's state that an interrupt changes.
+/// The addresses of the two words of the main thread's state that an interrupt changes.
 struct Thread {
     eval_breaker: u32,
     async_exception: u32,
@@ -147,6 +158,7 @@ impl Raiser {
         let offsets = Offsets {
             interpreters_head: u32::MAX,
             threads_head: 0,
+            next: 0,
             interp: 0,
             eval_breaker: 0,
             async_exception: 0,
@@ -190,7 +202,7 @@ impl Raiser {
         load(memory, thread.async_exception) == Some(self.exception)
     }
 
-    /// Finds the state of the guest's only thread.
+    /// Finds the state of the guest's main thread.
     fn thread(&self, memory: &GuestMemory) -> Option<Thread> {
         let thread = self.offsets.thread(memory)?;
         Some(Thread {
@@ -235,6 +247,7 @@ mod tests {
             (Words::VERSION, version),
             (known.interpreters_head, 924),
             (known.threads_head, 3696),
+            (known.interp - 1, 4),
             (known.interp, 8),
             (known.thread_id, 108),
             (known.eval_breaker.unwrap_or(Words::COUNT), 12),
@@ -267,6 +280,24 @@ mod tests {
         assert_eq!(load(&memory, THREAD + 12), Some(ASYNC_EXCEPTION));
         assert!(raiser.take_back(&memory));
         assert!(!raiser.take_back(&memory) && !raiser.is_pending(&memory));
+    }
+
+    #[test]
+    fn the_main_thread_is_interrupted_and_no_other() {
+        let memory = guest(0x030d_05f0);
+        // Two threads began later.
+        for (thread, next) in [(12_000_u32, THREAD), (16_000, 12_000)] {
+            put(&memory, thread + 4, &next.to_le_bytes());
+            put(&memory, thread + 8, &INTERPRETER.to_le_bytes());
+        }
+        put(&memory, INTERPRETER + 3696, &16_000_u32.to_le_bytes());
+        let raiser = Raiser::new(Offsets::find(&memory).unwrap(), EXCEPTION);
+        assert!(raiser.raise(&memory));
+        assert_eq!(load(&memory, THREAD + 104), Some(EXCEPTION));
+        assert_eq!(load(&memory, 16_000 + 104), Some(0));
+        // A list that goes in a circle has no last one, and ends all the same.
+        put(&memory, THREAD + 4, &16_000_u32.to_le_bytes());
+        raiser.remind(&memory);
     }
 
     #[test]

@@ -18,8 +18,10 @@ use crate::interrupt::gate::{InterruptHandle, RunId};
 use crate::interrupt::overdue::{OVERDUE_AFTER, OverdueHook};
 use crate::interrupt::reason::StopReason;
 use crate::limits::Limits;
+pub(crate) use clocks::CpuClocks;
 use cpu::ThreadCpuClock;
 
+mod clocks;
 #[cfg(target_os = "linux")]
 mod cpu;
 #[cfg(not(target_os = "linux"))]
@@ -33,28 +35,45 @@ const LONGEST_REMINDER: Duration = Duration::from_millis(50);
 /// The shortest wait between two checks of a run's CPU clock.
 const SHORTEST_CPU_WAIT: Duration = Duration::from_millis(2);
 
-/// Measures one run on its thread.
-#[derive(Debug, Clone, Copy)]
+/// Measures one run on its thread, and on the other threads of its guest.
+#[derive(Debug, Clone)]
 pub(crate) struct Stopwatch {
     wall: Instant,
     cpu_clock: ThreadCpuClock,
     cpu: Duration,
+    /// The other threads' clocks, and what they showed.
+    others: Option<(Arc<CpuClocks>, Duration)>,
 }
 
 impl Stopwatch {
     #[expect(clippy::disallowed_methods, reason = "this is the engine's clock file")]
     pub(crate) fn start() -> Self {
         let cpu_clock = ThreadCpuClock::of_this_thread();
-        Self { wall: Instant::now(), cpu_clock, cpu: cpu_clock.now() }
+        Self { wall: Instant::now(), cpu_clock, cpu: cpu_clock.now(), others: None }
+    }
+
+    /// Counts the CPU time of these threads too, from now on.
+    pub(crate) fn with(self, clocks: Arc<CpuClocks>) -> Self {
+        let (shown, _) = clocks.total();
+        Self { others: Some((clocks, shown)), ..self }
     }
 
     pub(crate) fn wall(&self) -> Duration {
         self.wall.elapsed()
     }
 
-    /// Returns the CPU time of the thread that started the watch, since then.
+    /// Returns the CPU time of the thread that started the watch, and of the other threads, since
+    /// then.
     pub(crate) fn cpu(&self) -> Duration {
-        self.cpu_clock.now().saturating_sub(self.cpu)
+        self.cpu_of_threads().0
+    }
+
+    /// Returns the same, and the number of threads.
+    fn cpu_of_threads(&self) -> (Duration, u32) {
+        let own = self.cpu_clock.now().saturating_sub(self.cpu);
+        let Some((clocks, shown)) = &self.others else { return (own, 1) };
+        let (total, count) = clocks.total();
+        (own + total.saturating_sub(*shown), count.saturating_add(1))
     }
 
     /// Lets the watchdog watch `run`, which is on this thread, until the guard is dropped.
@@ -70,7 +89,7 @@ impl Stopwatch {
             run,
             interrupt,
             overdue,
-            watch: *self,
+            watch: self.clone(),
             cpu_time,
             grace: limits.grace,
             wall: Wall::Endless,
@@ -350,10 +369,13 @@ impl State {
         match due {
             Due::Wall => drop(self.ask(id, StopReason::WallTime, now)),
             Due::Cpu => {
-                let left = watched.cpu_time.saturating_sub(watched.watch.cpu());
+                let (cpu, threads) = watched.watch.cpu_of_threads();
+                let left = watched.cpu_time.saturating_sub(cpu);
                 if left.is_zero() {
                     self.ask(id, StopReason::CpuTime, now);
                 } else {
+                    // Several threads may use it up sooner.
+                    let left = left / threads;
                     self.schedule(now + left.max(SHORTEST_CPU_WAIT), id, Due::Cpu);
                 }
             }

@@ -10,12 +10,15 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
+
+/// The bytes that are copied at once where other threads may be using them.
+const WORD: usize = 8;
 
 /// A range of addresses that nothing else in this process uses.
 #[derive(Debug)]
@@ -154,6 +157,57 @@ impl Reservation {
         assert!(offset.is_multiple_of(4) && offset <= self.len - 4, "a word of the reservation");
         // SAFETY: aligned and inside our mapping, as just asserted; the base is page-aligned.
         work(unsafe { AtomicU32::from_ptr(self.base().add(offset).as_ptr().cast()) })
+    }
+
+    /// Copies bytes from `offset` on into `to`, while other threads may be changing them.
+    ///
+    /// # Safety
+    /// The range is accessible and nothing takes it away until this returns.
+    pub(super) unsafe fn copy_out(&self, offset: usize, to: &mut [u8]) {
+        self.check(offset, to.len());
+        // SAFETY: inside our mapping, as just checked; the rest is the caller's word.
+        let from = unsafe { self.base().add(offset) };
+        let head = from.align_offset(WORD).min(to.len());
+        let (first, rest) = to.split_at_mut(head);
+        let (words, last) = rest.as_chunks_mut::<WORD>();
+        let tail = head + words.len() * WORD;
+        let byte = |at: usize| {
+            // SAFETY: in the range. Atomic, since others may write to it.
+            unsafe { AtomicU8::from_ptr(from.add(at).as_ptr()) }.load(Ordering::Relaxed)
+        };
+        first.iter_mut().enumerate().for_each(|(at, to)| *to = byte(at));
+        for (index, to) in words.iter_mut().enumerate() {
+            // SAFETY: in the range, and aligned, since `head` made it so.
+            let word =
+                unsafe { AtomicU64::from_ptr(from.add(head + index * WORD).as_ptr().cast()) };
+            *to = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        last.iter_mut().enumerate().for_each(|(at, to)| *to = byte(tail + at));
+    }
+
+    /// Copies `from` to the bytes from `offset` on, while other threads may be using them.
+    ///
+    /// # Safety
+    /// As for [`Self::copy_out`].
+    pub(super) unsafe fn copy_in(&self, offset: usize, from: &[u8]) {
+        self.check(offset, from.len());
+        // SAFETY: inside our mapping, as just checked; the rest is the caller's word.
+        let to = unsafe { self.base().add(offset) };
+        let head = to.align_offset(WORD).min(from.len());
+        let (first, rest) = from.split_at(head);
+        let (words, last) = rest.as_chunks::<WORD>();
+        let tail = head + words.len() * WORD;
+        let put = |at: usize, byte: u8| {
+            // SAFETY: in the range. Atomic, since others may use it.
+            unsafe { AtomicU8::from_ptr(to.add(at).as_ptr()) }.store(byte, Ordering::Relaxed);
+        };
+        first.iter().enumerate().for_each(|(at, byte)| put(at, *byte));
+        for (index, from) in words.iter().enumerate() {
+            // SAFETY: in the range, and aligned, since `head` made it so.
+            let word = unsafe { AtomicU64::from_ptr(to.add(head + index * WORD).as_ptr().cast()) };
+            word.store(u64::from_ne_bytes(*from), Ordering::Relaxed);
+        }
+        last.iter().enumerate().for_each(|(at, byte)| put(tail + at, *byte));
     }
 
     fn protect(&self, offset: usize, len: usize, flags: MprotectFlags) -> io::Result<()> {

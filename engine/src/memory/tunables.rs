@@ -2,22 +2,26 @@
 //!
 //! wasmer asks its tunables for memory while it makes an instance. `with_memory` passes that memory
 //! in a thread-local, since the tunables belong to the engine, and many threads make instances of
-//! one engine at once. Beyond its memory, a guest can change only its instance's globals, which
+//! one engine at once. A module whose threads share a memory imports it: `SharedMemory` is that
+//! memory, and each thread's store gets it anew. Beyond its memory, a guest can change only its instance's globals, which
 //! `InstanceMemory` restores together with the memory; `build/module/writes.rs` refuses builds that
 //! change more.
 #![expect(unsafe_code, reason = "wasmer's tunables are an unsafe interface")]
 
-use std::cell::RefCell;
+use std::cell::{RefCell, UnsafeCell};
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use wasmer::sys::vm::{
-    LinearMemory, MemoryError, MemoryStyle, TableStyle, Trap, TrapCode, VMConfig, VMGlobal,
-    VMGlobalDefinition, VMMemory, VMMemoryDefinition, VMTable, VMTableDefinition,
+    ExpectedValue, LinearMemory, MemoryError, MemoryStyle, TableStyle, Trap, TrapCode, VMConfig,
+    VMGlobal, VMGlobalDefinition, VMMemory, VMMemoryDefinition, VMTable, VMTableDefinition,
+    WaiterError,
 };
 use wasmer::sys::{BaseTunables, Tunables};
-use wasmer::{AsStoreMut, GlobalType, MemoryType, Pages, Store, TableType};
+use wasmer::{AsStoreMut, GlobalType, Memory, MemoryType, Pages, Store, TableType};
 
 use crate::memory::patch::MemoryPatch;
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
@@ -37,6 +41,8 @@ enum Pending {
     Wanted(Arc<GuestMemory>),
     /// The instance got this memory.
     Made(InstanceMemory),
+    /// The next memory made for imports is this one.
+    Imported(Adapter),
 }
 
 /// Calls `instantiate`, which makes an instance on `image`, a memory that holds an image, or else
@@ -49,7 +55,7 @@ pub(crate) fn with_memory<T>(
     let instance = instantiate();
     match PENDING.replace(Pending::Nothing) {
         Pending::Made(memory) => (instance, Some(memory)),
-        Pending::Nothing | Pending::Wanted(_) => (instance, None),
+        Pending::Nothing | Pending::Wanted(_) | Pending::Imported(_) => (instance, None),
     }
 }
 
@@ -59,6 +65,108 @@ pub(crate) struct InstanceMemory {
     memory: Arc<GuestMemory>,
     /// Where compiled code reads base and length. Valid while the store lives.
     definition: NonNull<VMMemoryDefinition>,
+    /// Keeps the definition, if threads share it.
+    _shared: Option<SharedMemory>,
+}
+
+/// A memory that the instances of several threads share.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedMemory {
+    inner: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    memory: Arc<GuestMemory>,
+    ty: MemoryType,
+    definition: Box<UnsafeCell<VMMemoryDefinition>>,
+}
+
+// SAFETY: the base never changes, and the length only through an atomic.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl SharedMemory {
+    /// Makes `memory`, whose type a module imports, one that threads share.
+    pub(crate) fn new(memory: Arc<GuestMemory>, ty: MemoryType) -> Self {
+        assert!(memory.is_shared(), "host code copies what threads share");
+        let (base, current_length) = (memory.base().as_ptr(), memory.len());
+        let definition = Box::new(UnsafeCell::new(VMMemoryDefinition { base, current_length }));
+        Self { inner: Arc::new(Shared { memory, ty, definition }) }
+    }
+
+    pub(crate) fn guest(&self) -> &Arc<GuestMemory> {
+        &self.inner.memory
+    }
+
+    /// Returns it as the memory of the interpreter's own instance.
+    pub(crate) fn of_instance(&self) -> InstanceMemory {
+        let memory = Arc::clone(&self.inner.memory);
+        InstanceMemory { memory, definition: self.definition(), _shared: Some(self.clone()) }
+    }
+
+    /// Returns it for the imports of a thread's store. `waits` serves that thread's waits.
+    pub(crate) fn in_store(
+        &self,
+        store: &mut Store,
+        waits: Arc<dyn Waits>,
+    ) -> Result<Memory, MemoryError> {
+        let adapter = Adapter {
+            memory: Arc::clone(&self.inner.memory),
+            ty: self.inner.ty,
+            style: MemoryStyle::Static,
+            definition: self.definition(),
+            has_image: false,
+            shared: Some((self.clone(), waits)),
+        };
+        PENDING.set(Pending::Imported(adapter));
+        let memory = Memory::new(store, self.inner.ty);
+        PENDING.set(Pending::Nothing);
+        memory
+    }
+
+    fn definition(&self) -> NonNull<VMMemoryDefinition> {
+        NonNull::new(self.inner.definition.get()).expect("a box has an address")
+    }
+}
+
+/// Serves `memory.atomic.wait` and `memory.atomic.notify` of one thread. Never panics, since wasmer
+/// calls it from code that can't unwind.
+pub(crate) trait Waits: std::fmt::Debug + Send + Sync {
+    /// Waits while the value at `at` is as expected, until `notify` or for at most `timeout`.
+    fn wait(&self, at: u32, expected: Expected, timeout: Option<Duration>) -> Waited;
+
+    /// Ends the waits of at most `most` threads at `at`; returns how many.
+    fn notify(&self, at: u32, most: u32) -> u32;
+}
+
+/// The value that a word has while a thread waits for it to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    Word(u32),
+    Long(u64),
+}
+
+/// How a thread's wait for a word ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// By another thread.
+    Notified,
+    /// The value isn't the expected one.
+    Changed,
+    TimeOver,
+    /// The guest was stopped, and is to be unwound.
+    Stopped,
+}
+
+/// Sets the length that compiled code reads.
+///
+/// # Safety
+/// The definition is valid.
+unsafe fn set_length(definition: NonNull<VMMemoryDefinition>, set: impl FnOnce(&AtomicUsize)) {
+    // SAFETY: valid, by the caller's promise; others read the length meanwhile, or set it here.
+    set(unsafe { AtomicUsize::from_ptr(&raw mut (*definition.as_ptr()).current_length) });
 }
 
 impl InstanceMemory {
@@ -86,9 +194,10 @@ impl InstanceMemory {
             objects.set_global_unchecked(index, *value);
         }
         self.memory.restore(patch)?;
-        // SAFETY: valid, since the caller lends us the store; nobody else writes there meanwhile,
-        // since the guest doesn't run.
-        unsafe { self.definition.as_mut().current_length = self.memory.len() };
+        // SAFETY: valid, since the caller lends us the store.
+        unsafe {
+            set_length(self.definition, |len| len.store(self.memory.len(), Ordering::SeqCst))
+        };
         Ok(())
     }
 }
@@ -130,7 +239,16 @@ impl Tunables for GuestTunables {
         ty: &MemoryType,
         style: &MemoryStyle,
     ) -> Result<VMMemory, MemoryError> {
-        self.base.create_host_memory(ty, style)
+        match PENDING.replace(Pending::Nothing) {
+            Pending::Imported(adapter) => {
+                let adapter = Box::new(adapter) as Box<dyn LinearMemory + Send + Sync>;
+                Ok(VMMemory::from_custom(adapter))
+            }
+            other => {
+                PENDING.set(other);
+                self.base.create_host_memory(ty, style)
+            }
+        }
     }
 
     unsafe fn create_vm_memory(
@@ -141,13 +259,14 @@ impl Tunables for GuestTunables {
     ) -> Result<VMMemory, MemoryError> {
         let (memory, has_image) = match PENDING.replace(Pending::Nothing) {
             Pending::Wanted(memory) => (memory, true),
-            Pending::Nothing | Pending::Made(_) => {
+            Pending::Nothing | Pending::Made(_) | Pending::Imported(_) => {
                 let memory = GuestMemory::new(ty.minimum.bytes().0)
                     .map_err(|error| MemoryError::Generic(error.to_string()))?;
                 (Arc::new(memory), false)
             }
         };
-        PENDING.set(Pending::Made(InstanceMemory { memory: Arc::clone(&memory), definition }));
+        let made = InstanceMemory { memory: Arc::clone(&memory), definition, _shared: None };
+        PENDING.set(Pending::Made(made));
         // SAFETY: wasmer passes a valid location that lives as long as the instance.
         unsafe {
             definition.write(VMMemoryDefinition {
@@ -155,7 +274,8 @@ impl Tunables for GuestTunables {
                 current_length: memory.len(),
             });
         }
-        let adapter = Adapter { memory, ty: *ty, style: *style, definition, has_image };
+        let adapter =
+            Adapter { memory, ty: *ty, style: *style, definition, has_image, shared: None };
         Ok(VMMemory::from_custom(Box::new(adapter) as Box<dyn LinearMemory + Send + Sync>))
     }
 
@@ -197,12 +317,13 @@ struct Adapter {
     /// both the instance and this.
     definition: NonNull<VMMemoryDefinition>,
     has_image: bool,
+    /// Keeps the definition that threads share, and serves the waits of this store's thread.
+    shared: Option<(SharedMemory, Arc<dyn Waits>)>,
 }
 
-// SAFETY: `definition` is only written by `grow`, which wasmer calls on the thread that runs the
-// instance; stores never change threads here.
+// SAFETY: `definition` is only written by `grow`, through an atomic.
 unsafe impl Send for Adapter {}
-// SAFETY: as above; shared references never write.
+// SAFETY: as above.
 unsafe impl Sync for Adapter {}
 
 impl LinearMemory for Adapter {
@@ -225,8 +346,13 @@ impl LinearMemory for Adapter {
             return Err(refused);
         }
         let before = self.memory.grow(delta.bytes().0).map_err(|_| refused)?;
-        // SAFETY: the location is valid while the instance lives, and its thread is this one.
-        unsafe { self.definition.as_mut().current_length = self.memory.len() };
+        // Another thread may have grown it further in between.
+        // SAFETY: the location is valid while the instance lives.
+        unsafe {
+            set_length(self.definition, |len| {
+                len.fetch_max(self.memory.len(), Ordering::SeqCst);
+            });
+        }
         Ok(pages(before))
     }
 
@@ -239,10 +365,7 @@ impl LinearMemory for Adapter {
             // The image was captured after its template had this data, and had changed it.
             return Ok(());
         }
-        let put = || {
-            let (start, len) = (u32::try_from(start).ok()?, u32::try_from(data.len()).ok()?);
-            self.memory.with_bytes(start, len, |target| target.copy_from_slice(data))
-        };
+        let put = || self.memory.write(u32::try_from(start).ok()?, data);
         put().ok_or_else(|| Trap::lib(TrapCode::HeapAccessOutOfBounds))
     }
 
@@ -252,6 +375,30 @@ impl LinearMemory for Adapter {
 
     fn copy(&self) -> Result<Box<dyn LinearMemory + Send + Sync>, MemoryError> {
         Err(MemoryError::MemoryNotShared)
+    }
+
+    unsafe fn do_wait(
+        &mut self,
+        at: u32,
+        expected: ExpectedValue,
+        timeout: Option<Duration>,
+    ) -> Result<u32, WaiterError> {
+        let (_, waits) = self.shared.as_ref().ok_or(WaiterError::Unimplemented)?;
+        let expected = match expected {
+            ExpectedValue::U32(value) => Expected::Word(value),
+            ExpectedValue::U64(value) => Expected::Long(value),
+            ExpectedValue::None => return Err(WaiterError::Unimplemented),
+        };
+        match waits.wait(at, expected, timeout) {
+            Waited::Notified => Ok(0),
+            Waited::Changed => Ok(1),
+            Waited::TimeOver => Ok(2),
+            Waited::Stopped => Err(WaiterError::AtomicsDisabled),
+        }
+    }
+
+    fn do_notify(&mut self, at: u32, count: u32) -> u32 {
+        self.shared.as_ref().map_or(0, |(_, waits)| waits.notify(at, count))
     }
 }
 

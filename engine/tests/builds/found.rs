@@ -38,8 +38,13 @@ pub(crate) fn wasi() -> PathBuf {
     wheel
 }
 
-/// Returns CPython 3.13 for WASIX, a reactor; `None` where it isn't there, which is said.
-pub(crate) fn wasix() -> Option<PathBuf> {
+/// The shapes of CPython 3.13 for WASIX: a reactor with one thread, and a command with a memory that
+/// threads share.
+pub(crate) const REACTOR: &str = "reactor.wasm";
+pub(crate) const THREADED: &str = "python.wasm";
+
+/// Returns CPython 3.13 for WASIX in one of its shapes; `None` where it isn't there, which is said.
+pub(crate) fn wasix(shape: &str) -> Option<PathBuf> {
     // The repository's root is this package's folder or the one above it.
     let beside = || {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -47,10 +52,23 @@ pub(crate) fn wasix() -> Option<PathBuf> {
         outer.into_iter().find(|folder| folder.exists()).unwrap_or_default()
     };
     let folder = std::env::var_os(VARIABLE).map_or_else(beside, PathBuf::from);
-    let module = folder.join("reactor.wasm");
+    let module = folder.join(shape);
     let is_there = module.exists();
     if !is_there {
-        eprintln!("skipped for CPython 3.13 for WASIX, since {VARIABLE} names no folder with it");
+        eprintln!(
+            "skipped for {shape} of CPython 3.13 for WASIX, since {VARIABLE} names no folder with it"
+        );
     }
     is_there.then_some(module)
+}
+
+/// Returns the builds that are here beside the default one, with their names.
+#[allow(dead_code, reason = "not by every program of tests that has this file")]
+pub(crate) fn others() -> Vec<(&'static str, PathBuf)> {
+    let builds = [
+        ("CPython 3.12 for WASI", Some(wasi())),
+        ("CPython 3.13 for WASIX", wasix(REACTOR)),
+        ("CPython 3.13 for WASIX with threads", wasix(THREADED)),
+    ];
+    builds.into_iter().filter_map(|(name, path)| Some((name, path?))).collect()
 }

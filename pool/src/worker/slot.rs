@@ -35,6 +35,8 @@ pub(super) struct Slot<'a> {
     is_pristine: bool,
     /// The session whose state is here, unless its cell now says otherwise.
     session: Option<Arc<SessionCell>>,
+    /// Why that state couldn't be copied after its last turn.
+    not_copied: Option<Cause>,
 }
 
 /// What a thread does after an order.
@@ -56,6 +58,7 @@ impl<'a> Slot<'a> {
             interpreter: None,
             is_pristine: false,
             session: None,
+            not_copied: None,
         };
         slot.make_pristine()?;
         Ok(slot)
@@ -115,7 +118,7 @@ impl<'a> Slot<'a> {
             session.captured(self.worker(), copy.compact());
         }
         self.leave(&session, reason);
-        self.session = None;
+        (self.session, self.not_copied) = (None, None);
     }
 
     /// Returns the build of the interpreter.
@@ -177,11 +180,13 @@ impl<'a> Slot<'a> {
         if !is_lost && let Some(session) = &task.session {
             session.end_run(self.worker());
         }
+        let not_copied = self.not_copied.take();
         if is_lost && let Some(session) = self.session.take() {
-            outcome.session_restored = self.leave(
-                &session,
-                "a run that was stopped by force took its state with it, and there was no copy",
-            );
+            let reason = "a run that was stopped by force took its state with it, and there was \
+                          no copy";
+            let reason = not_copied
+                .map_or_else(|| Cause::from(reason), |error| Cause::because(reason, error));
+            outcome.session_restored = self.leave(&session, reason);
             if outcome.session_restored {
                 // The session no longer has these changes.
                 outcome.files.clear();
@@ -203,8 +208,9 @@ impl<'a> Slot<'a> {
             return;
         }
         if let Err(error) = self.copy_out(session, |interpreter| interpreter.snapshot()) {
-            let (worker, error) = (self.worker(), chain(&error));
-            tracing::debug!(%worker, %error, "a session's state isn't copied");
+            let worker = self.worker();
+            tracing::debug!(%worker, error = %chain(&error), "a session's state isn't copied");
+            self.not_copied = Some(Cause::new(error));
         }
     }
 

@@ -2,8 +2,9 @@
 //! do, so this is the outer wall: a build with any other import is refused when it is loaded.
 
 use wasmer::{ExternType, Module};
-use wasmparser::{Parser, Payload, TypeRef};
+use wasmparser::{DataKind, Parser, Payload, TypeRef};
 
+use super::shape::THREAD_START;
 use crate::cause::Cause;
 use crate::errno::Errno;
 use crate::error::ModuleError;
@@ -16,6 +17,8 @@ pub(crate) const WASIX: &str = "wasix_32v1";
 pub(crate) const THREADS: &str = "wasi";
 /// The only function of `THREADS`.
 pub(crate) const THREAD_SPAWN: &str = "thread-spawn";
+/// The only import that isn't a function: a memory that threads share.
+pub(crate) const MEMORY: (&str, &str) = ("env", "memory");
 /// The namespace of the door to the host.
 pub(crate) const HOST: &str = "host";
 /// The only function of `HOST`.
@@ -117,7 +120,11 @@ pub(crate) const JUDGED: &[Judged] = &[
         "between the two sockets of `sock_pair`",
     ),
     served(HOST, &[HOST_CALL], "requests, replies and host functions"),
-    refused(THREADS, &[THREAD_SPAWN], Errno::Again, "the guest has one thread"),
+    served(
+        THREADS,
+        &[THREAD_SPAWN],
+        "a thread, within the limit; `EAGAIN` beyond it, and for a build whose memory isn't shared",
+    ),
     served(
         WASIX,
         &["callback_signal"],
@@ -133,20 +140,24 @@ pub(crate) const JUDGED: &[Judged] = &[
     served(
         WASIX,
         &["fd_pipe"],
-        "a pipe in memory of 64 KiB; a call that would wait forever fails with `EDEADLK`",
+        "a pipe in memory of 64 KiB; a call that no other thread could end fails with `EDEADLK`",
     ),
-    served(WASIX, &["futex_wait"], "waits for its timeout, or for a stop if it has none"),
-    served(WASIX, &["futex_wake", "futex_wake_all"], "wakes nobody: the guest has one thread"),
+    served(
+        WASIX,
+        &["futex_wait"],
+        "waits for another thread or its timeout; without both, for a stop",
+    ),
+    served(WASIX, &["futex_wake", "futex_wake_all"], "wakes threads that wait there"),
     served(WASIX, &["path_open2"], "as `path_open`"),
     served(
         WASIX,
         &["proc_exit2", "thread_exit"],
-        "ends the program; with its only thread, the program ends with code 0",
+        "ends the program; `thread_exit` ends its thread, and the program with code 0 if that is the main one",
     ),
     served(
         WASIX,
         &["proc_id", "proc_parent", "thread_id"],
-        "process 1 with thread 1, and no parent",
+        "process 1 without a parent, whose main thread is 1",
     ),
     served(
         WASIX,
@@ -156,7 +167,7 @@ pub(crate) const JUDGED: &[Judged] = &[
     served(
         WASIX,
         &["proc_signal", "thread_signal"],
-        "to itself only: handled by the program, else it ends with 128 and the signal's number",
+        "to itself only, not to another thread: handled by the program, else it ends with 128 and the signal's number",
     ),
     served(
         WASIX,
@@ -181,7 +192,7 @@ pub(crate) const JUDGED: &[Judged] = &[
     ),
     served(WASIX, &["sock_pair"], "two connected sockets for streams, in memory"),
     served(WASIX, &["sock_recv_from"], "as `sock_recv`"),
-    served(WASIX, &["thread_parallelism"], "one thread"),
+    served(WASIX, &["thread_parallelism"], "1, whatever the machine has"),
     served(WASIX, &["tty_get"], "80 columns and 25 rows, and no stream that is a terminal"),
     refused(WASIX, &["clock_time_set"], Errno::NotPermitted, "the clocks are the machine's"),
     refused(
@@ -308,39 +319,63 @@ pub(crate) fn is_wasix(module: &Module) -> bool {
     module.imports().any(|import| import.module() == WASIX)
 }
 
-/// Refuses WebAssembly with an import that is not on the list or isn't a function, before it is
-/// compiled.
+/// Refuses WebAssembly with an import that is not on the list, before it is compiled. So is a shared
+/// memory with contents that each thread's instance would put there anew.
 pub(crate) fn check_bytes(wasm: &[u8]) -> Result<(), ModuleError> {
     let unreadable = |error: wasmparser::BinaryReaderError| ModuleError::Compile(Cause::new(error));
+    let (mut shares, mut has_threads, mut is_filled) = (false, false, false);
     for payload in Parser::new(0).parse_all(wasm) {
-        let Payload::ImportSection(imports) = payload.map_err(unreadable)? else { continue };
-        for import in imports.into_imports() {
-            let import = import.map_err(unreadable)?;
-            let is_function = matches!(import.ty, TypeRef::Func(_));
-            if !is_function || !is_allowed(import.module, import.name) {
-                let is_shared = matches!(import.ty, TypeRef::Memory(memory) if memory.shared);
-                return Err(forbidden(import.module, import.name, is_shared));
+        match payload.map_err(unreadable)? {
+            Payload::ImportSection(imports) => {
+                for import in imports.into_imports() {
+                    let import = import.map_err(unreadable)?;
+                    let is_shared = matches!(import.ty, TypeRef::Memory(memory) if memory.shared);
+                    let is_function = matches!(import.ty, TypeRef::Func(_));
+                    check_import(import.module, import.name, is_function, is_shared)?;
+                    shares |= is_shared;
+                }
             }
+            Payload::ExportSection(exports) => {
+                for export in exports {
+                    has_threads |= export.map_err(unreadable)?.name == THREAD_START;
+                }
+            }
+            Payload::DataSection(segments) => {
+                for segment in segments {
+                    let kind = segment.map_err(unreadable)?.kind;
+                    is_filled |= matches!(kind, DataKind::Active { .. });
+                }
+            }
+            _ => {}
         }
     }
-    Ok(())
-}
-
-fn forbidden(module: &str, name: &str, is_shared_memory: bool) -> ModuleError {
-    if is_shared_memory {
-        return ModuleError::SharedMemory;
+    match shares && (is_filled || !has_threads) {
+        true => Err(ModuleError::SharedMemory),
+        false => Ok(()),
     }
-    ModuleError::ForbiddenImport { module: module.to_owned(), name: name.to_owned() }
 }
 
-/// Refuses a module with an import that is not on the list or isn't a function.
+fn check_import(
+    module: &str,
+    name: &str,
+    is_function: bool,
+    is_shared_memory: bool,
+) -> Result<(), ModuleError> {
+    let is_known = match is_shared_memory {
+        true => (module, name) == MEMORY,
+        false => is_function && is_allowed(module, name),
+    };
+    let forbidden =
+        || ModuleError::ForbiddenImport { module: module.to_owned(), name: name.to_owned() };
+    if is_known { Ok(()) } else { Err(forbidden()) }
+}
+
+/// Refuses a module with an import that is not on the list.
 pub(crate) fn check(module: &Module) -> Result<(), ModuleError> {
     for import in module.imports() {
         let is_function = matches!(import.ty(), ExternType::Function(_));
-        if !is_function || !is_allowed(import.module(), import.name()) {
-            let is_shared = matches!(import.ty(), ExternType::Memory(memory) if memory.shared);
-            return Err(forbidden(import.module(), import.name(), is_shared));
-        }
+        let is_shared = matches!(import.ty(), ExternType::Memory(memory) if memory.shared);
+        check_import(import.module(), import.name(), is_function, is_shared)?;
     }
     Ok(())
 }

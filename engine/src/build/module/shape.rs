@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use wasmer::sys::{FunctionMiddleware, MiddlewareError, ModuleMiddleware};
-use wasmer::{ExternType, Module};
+use wasmer::{ExternType, MemoryType, Module};
 use wasmer_types::{ExportIndex, LocalFunctionIndex, ModuleInfo, TableIndex};
 use wasmparser::{Parser, Payload};
 
@@ -21,6 +21,9 @@ pub(crate) const INITIALIZE: &str = "_initialize";
 pub(crate) const ALLOC: &str = "host_alloc";
 pub(crate) const TURN: &str = "turn";
 
+/// The function at which threads begin.
+pub(crate) const THREAD_START: &str = "wasi_thread_start";
+
 /// How a module is entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -30,6 +33,14 @@ pub(crate) enum Shape {
     Command,
     /// Neither.
     Other,
+}
+
+/// Returns the type of the memory that a module's threads share; `None` if it has no threads.
+pub(crate) fn shared_memory(module: &Module) -> Option<MemoryType> {
+    module.imports().find_map(|import| match import.ty() {
+        ExternType::Memory(memory) if memory.shared => Some(*memory),
+        _ => None,
+    })
 }
 
 impl Shape {

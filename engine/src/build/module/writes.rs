@@ -2,8 +2,12 @@
 //!
 //! An image holds memory and globals. A module that writes to a table, drops a segment, runs a
 //! start function or keeps state outside of itself would not come back from an image as it was.
+//!
+//! A module that imports a shared memory has a start function, which fills the memory when the first
+//! instance is made, and drops the segments that it was filled from. It runs in each instance before
+//! memory and globals become the image's, so in each the segments are dropped.
 
-use wasmparser::{Operator, Parser, Payload};
+use wasmparser::{Operator, Parser, Payload, TypeRef};
 
 use crate::cause::Cause;
 use crate::error::ImageError;
@@ -11,9 +15,11 @@ use crate::error::ImageError;
 /// Refuses a module that has state which an image doesn't hold.
 pub(crate) fn check(wasm: &[u8]) -> Result<(), ImageError> {
     let unreadable = |error: wasmparser::BinaryReaderError| ImageError::Unfit(Cause::new(error));
+    let (mut functions, mut memories, mut shares, mut start) = (0, 0, false, None);
     for payload in Parser::new(0).parse_all(wasm) {
         match payload.map_err(unreadable)? {
-            Payload::StartSection { .. } => return unfit("it has a start function"),
+            Payload::StartSection { .. } if !shares => return unfit("it has a start function"),
+            Payload::StartSection { func, .. } => start = Some(func),
             Payload::GlobalSection(globals) => {
                 for global in globals {
                     if global.map_err(unreadable)?.ty.content_type.is_reference_type() {
@@ -22,21 +28,28 @@ pub(crate) fn check(wasm: &[u8]) -> Result<(), ImageError> {
                     }
                 }
             }
-            Payload::MemorySection(memories) if memories.count() != 1 => {
-                return unfit("it doesn't have exactly one memory");
-            }
+            Payload::MemorySection(section) => memories += section.count(),
             Payload::ImportSection(imports) => {
                 for import in imports.into_imports() {
-                    let is_function =
-                        matches!(import.map_err(unreadable)?.ty, wasmparser::TypeRef::Func(_));
-                    if !is_function {
-                        return unfit("it imports more than functions");
+                    match import.map_err(unreadable)?.ty {
+                        TypeRef::Func(_) => functions += 1,
+                        TypeRef::Memory(memory) if memory.shared => {
+                            (memories, shares) = (memories + 1, true);
+                        }
+                        _ => return unfit("it imports more than functions and a shared memory"),
                     }
                 }
             }
             Payload::CodeSectionEntry(body) => {
+                let is_start = start == Some(functions);
+                functions += 1;
                 for operator in body.get_operators_reader().map_err(unreadable)? {
-                    if let Some(what) = state_of(&operator.map_err(unreadable)?) {
+                    let operator = operator.map_err(unreadable)?;
+                    let is_dropped_at_start =
+                        is_start && matches!(operator, Operator::DataDrop { .. });
+                    if let Some(what) = state_of(&operator)
+                        && !is_dropped_at_start
+                    {
                         return unfit(what);
                     }
                 }
@@ -44,7 +57,7 @@ pub(crate) fn check(wasm: &[u8]) -> Result<(), ImageError> {
             _ => {}
         }
     }
-    Ok(())
+    if memories == 1 { Ok(()) } else { unfit("it doesn't have exactly one memory") }
 }
 
 fn unfit(what: &str) -> Result<(), ImageError> {
@@ -80,6 +93,12 @@ mod tests {
             (func $f (global.set 0 (i32.const 1)) (i32.store (i32.const 0) (i32.const 1))
                 (drop (table.get 0 (i32.const 0))) (drop (memory.grow (i32.const 1)))))"#;
         assert_eq!(refusal(fit), None);
+        let shared = r#"(module (import "env" "memory" (memory 1 2 shared)) (data $d "x")
+            (func $start (memory.init $d (i32.const 0) (i32.const 0) (i32.const 1)) (data.drop $d))
+            (start $start))"#;
+        assert_eq!(refusal(shared), None);
+        assert!(refusal(&shared.replace("(start $start)", "")).is_some());
+        assert!(refusal(&shared.replace(" shared", "")).is_some());
         for (what, text) in [
             ("start", "(module (memory 1) (func $f) (start $f))"),
             ("memory", "(module (memory 1) (memory 1))"),

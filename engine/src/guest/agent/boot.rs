@@ -69,7 +69,7 @@ pub(crate) const DOOR_POSITION: u64 = 0x0072_6f6f_6420_6168;
 /// build's function `_reactor.turn`: the build keeps a reference to that function, so its code is
 /// replaced. While a program runs, the agent gives it a `__main__` of its own.
 pub(crate) fn reactor_source() -> String {
-    let boot = boot_function();
+    let boot = boot_function(false);
     format!(
         "{boot}\
          def _attach():\n\
@@ -113,8 +113,8 @@ pub(crate) fn command_program() -> String {
 /// Returns the source that starts the agent in a command build. It reports the objects whose
 /// `__next__` serves the turns, and the type that they have, and leaves the interpreter as it is:
 /// `os._exit` holds the interpreter's lock and finalises nothing.
-pub(crate) fn command_source() -> String {
-    let (boot, enter) = (boot_function(), Frame::ENTER);
+pub(crate) fn command_source(has_threads: bool) -> String {
+    let (boot, enter) = (boot_function(has_threads), Frame::ENTER);
     let words: Vec<_> = Word::ALL.iter().map(|word| format!("b{:?}", word.source())).collect();
     let words = words.join(", ");
     format!(
@@ -138,11 +138,13 @@ pub(crate) fn command_source() -> String {
     )
 }
 
-/// Returns the function that starts the agent on a way to the host.
+/// Returns the function that starts the agent on a way to the host, and tells it whether programs can
+/// start threads.
 ///
 /// The agent package has no files in the guest. Its modules are registered where imports find them,
 /// with specs that hold only their names, so that programs can import them too.
-fn boot_function() -> String {
+fn boot_function(has_threads: bool) -> String {
+    let has_threads = if has_threads { "True" } else { "False" };
     let listed = |files: &[(&str, &str)]| -> String {
         files.iter().map(|(file, source)| format!("({file:?}, {source:?}), ")).collect()
     };
@@ -163,6 +165,7 @@ fn boot_function() -> String {
          \x20           package = module\n\
          \x20           package.__path__ = []\n\
          \x20       exec(compile(source, f'<hatchery/{{file}}.py>', 'exec'), module.__dict__)\n\
+         \x20       package._has_threads = {has_threads}\n\
          \x20   codes = {{}}\n\
          \x20   for file, source in ({late_files}):\n\
          \x20       code = compile(source, f'<hatchery/{{file}}.py>', 'exec')\n\

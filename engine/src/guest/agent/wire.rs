@@ -34,6 +34,8 @@ pub(crate) enum Frame {
     Wait,
     /// Carries the ticket of a call to cancel.
     Cancel,
+    /// Ends another thread's wait for any call.
+    Wake,
     /// Asks which host functions there are.
     Functions,
     /// Carries what the program displays, built like a reply; the answer is empty.
@@ -64,6 +66,7 @@ impl Frame {
             (17, rest) => Some((Self::Wait, rest)),
             (18, rest) => Some((Self::Cancel, rest)),
             (19, rest) => Some((Self::Functions, rest)),
+            (20, rest) => Some((Self::Wake, rest)),
             (8, rest) => Some((Self::Display, rest)),
             (&Self::ENTER, rest) => Some((Self::Enter, rest)),
             _ => None,

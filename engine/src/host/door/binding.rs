@@ -104,18 +104,22 @@ pub(super) fn answer(env: &GuestEnv, memory: &GuestMemory, frame: Buffer) -> Opt
     } else if is_too_long {
         return None;
     } else {
-        let frame = guest.with(frame, |bytes| bytes.to_vec()).ok()?;
+        let frame = guest.look(frame, <[u8]>::to_vec).ok()?;
+        // Another thread may have changed it after the look at its kind.
+        if frame.first() != Some(&kind) {
+            return None;
+        }
         let mut door = env.door.lock();
         (door.serve(&frame)?, door.calls.clone())
     };
     Some(match served {
         Served::Answer(answer) => answer,
         Served::ProgramBegins => {
-            env.gate.begin_program();
+            env.gate.gate().begin_program();
             Arc::default()
         }
         Served::ProgramOver => {
-            env.gate.end_program();
+            env.gate.gate().end_program();
             Arc::default()
         }
         Served::Immortal(addresses) => {

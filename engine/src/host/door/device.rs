@@ -2,7 +2,8 @@
 //!
 //! Writing a frame to the device serves it, seeking to the end tells the length of the answer, and
 //! reading takes it. Asked for its position, the device answers with a number that no file has, so
-//! that the agent knows it from what a program has put in its place.
+//! that the agent knows it from what a program has put in its place. Each thread of the guest gets
+//! its own answers.
 
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ fn fd_read(
     }
     serve(&context, |env, guest| {
         let mut total = 0;
-        let (whole, read) = &mut env.door.lock().answer;
+        let (whole, read) = &mut *env.answer.lock();
         for buffer in guest.buffers(buffers, count)? {
             let rest = &whole[*read..];
             let part = &rest[..rest.len().min(buffer.len as usize)];
@@ -68,10 +69,10 @@ fn fd_write(
     }
     serve(&context, |env, guest| {
         env.count_call();
-        env.door.lock().answer = (Arc::default(), 0);
+        *env.answer.lock() = (Arc::default(), 0);
         let [frame] = guest.buffers(buffers, count)?[..] else { return Err(Errno::Invalid) };
         let answer = answer(env, guest.0, frame).ok_or(Errno::Fault)?;
-        env.door.lock().answer = (answer, 0);
+        *env.answer.lock() = (answer, 0);
         guest.write_u32(out, frame.len)
     })
 }
@@ -89,7 +90,7 @@ fn fd_seek(
     serve(&context, |env, guest| {
         let position = match (whence, delta) {
             (SEEK_CURRENT, 0) => DOOR_POSITION,
-            (SEEK_END, 0) => env.door.lock().answer.0.len() as u64,
+            (SEEK_END, 0) => env.answer.lock().0.len() as u64,
             _ => return Err(Errno::Invalid),
         };
         guest.write_u64(out, position)

@@ -8,12 +8,14 @@ use wasmer::{AsStoreMut, Function, FunctionEnv, FunctionEnvMut, RuntimeError, St
 
 use super::Wasi;
 use super::bytes::GuestBytes;
-use super::futex::FutexWait;
+use super::futex::futex_end;
 use super::signal::{self, Effect};
-use crate::build::module::imports::{self, Judgement, THREAD_SPAWN, THREADS, WASIX};
+use crate::build::module::imports::{self, Judgement, WASIX};
 use crate::errno::Errno;
-use crate::host::env::{GuestEnv, GuestExit, unwind};
-use crate::interrupt::gate::Stopped;
+use crate::host::env::{GuestEnv, GuestExit, ThreadExit, unwind};
+use crate::interrupt::futex::MAIN;
+use crate::interrupt::gate::{Stopped, Woken};
+use crate::memory::tunables::Expected;
 
 const SUCCESS: i32 = 0;
 
@@ -82,10 +84,13 @@ fn bound_only(store: &mut Store, env: &FunctionEnv<GuestEnv>, name: &str) -> Opt
     Some(match name {
         "callback_signal" => Function::new_typed_with_env(store, env, callback_signal),
         "futex_wait" => Function::new_typed_with_env(store, env, futex_wait),
+        "futex_wake" => Function::new_typed_with_env(store, env, futex_wake),
+        "futex_wake_all" => Function::new_typed_with_env(store, env, futex_wake_all),
         "poll_oneoff" => Function::new_typed_with_env(store, env, poll_oneoff),
         "proc_exit" | "proc_exit2" => Function::new_typed_with_env(store, env, proc_exit),
         "proc_signal" => Function::new_typed_with_env(store, env, proc_signal),
         "thread-spawn" => Function::new_typed_with_env(store, env, thread_spawn),
+        "thread_id" => Function::new_typed_with_env(store, env, thread_id),
         "thread_exit" => Function::new_typed_with_env(store, env, thread_exit),
         "thread_signal" => Function::new_typed_with_env(store, env, thread_signal),
         _ => return None,
@@ -144,8 +149,6 @@ served {
     sock_shutdown(fd: u32, how: u32);
     chdir(path: u32, len: u32);
     getcwd(path: u32, out_len: u32);
-    futex_wake(at: u32, out: u32);
-    futex_wake_all(at: u32, out: u32);
     proc_id(out: u32);
     proc_parent(process: u32, out: u32);
     proc_raise_interval(signal: u32, interval: u64, repeats: u32);
@@ -160,7 +163,6 @@ served {
     sock_recv_from(fd: u32, buffers: u32, count: u32, flags: u32, out: u32, out_flags: u32, out_address: u32);
     sock_set_opt_flag(fd: u32, option: u32, value: u32);
     sock_set_opt_size(fd: u32, option: u32, size: u64);
-    thread_id(out: u32);
     thread_parallelism(out: u32);
     tty_get(out: u32);
 }
@@ -194,21 +196,34 @@ fn refuse(name: &str) -> Result<(), Errno> {
     }
 }
 
-/// Runs one function and answers the guest with its error number.
+/// Runs one function and answers the guest with its error number. If it would have to wait, and the
+/// guest has other threads, waits until one of them has changed something, and runs it again.
 pub(in crate::host) fn serve(
     context: &FunctionEnvMut<'_, GuestEnv>,
-    work: impl FnOnce(&mut Wasi, GuestBytes<'_>) -> Result<(), Errno>,
+    work: impl Fn(&mut Wasi, GuestBytes<'_>) -> Result<(), Errno>,
 ) -> Result<i32, RuntimeError> {
     let env = context.data();
     let served = env.gate.host(|| {
         let Some(memory) = &env.memory else { return Err(Errno::Fault) };
-        let mut wasi = env.wasi.lock();
-        wasi.count_call();
-        let result = work(&mut wasi, GuestBytes(memory));
-        if let Some(exceeded) = wasi.take_exceeded() {
-            env.control.request_stop(exceeded);
+        let mut is_counted = false;
+        loop {
+            let (result, seen) = {
+                let mut wasi = env.wasi.lock();
+                if !std::mem::replace(&mut is_counted, true) {
+                    wasi.count_call();
+                }
+                let before = wasi.changes();
+                let result = work(&mut wasi, GuestBytes(memory));
+                if let Some(exceeded) = wasi.take_exceeded() {
+                    env.control.request_stop(exceeded);
+                }
+                (result, env.note_changes(before, wasi.changes()))
+            };
+            let has_changed = || env.changes() != seen;
+            if result != Err(Errno::Deadlock) || !env.gate.wait_for_change(has_changed) {
+                return result;
+            }
         }
-        result
     });
     answer(served)
 }
@@ -235,26 +250,25 @@ fn poll_oneoff(
     let served = env.gate.host(|| {
         let Some(memory) = &env.memory else { return Err(Errno::Fault) };
         let guest = GuestBytes(memory);
-        let poll = {
+        env.count_call();
+        let is_alone = env.gate.gate().others() == 0;
+        let (mut poll, mut seen) = {
             let mut wasi = env.wasi.lock();
-            wasi.count_call();
-            wasi.poll_begin(guest, subscriptions, count)?
+            (wasi.poll_begin(guest, subscriptions, count, is_alone)?, env.changes())
         };
-        if !poll.wait.is_zero() {
-            env.gate.sleep(poll.wait);
+        while poll.wait.is_none_or(|wait| !wait.is_zero())
+            && env.gate.wait(poll.wait, || env.changes() != seen) == Woken::Ready
+        {
+            let mut wasi = env.wasi.lock();
+            seen = env.changes();
+            wasi.poll_again(&mut poll);
         }
-        let mut wasi = env.wasi.lock();
-        if let Some(exceeded) = wasi.take_exceeded() {
-            env.control.request_stop(exceeded);
-        }
-        wasi.poll_end(guest, &poll, events, out_count)
+        env.wasi.lock().poll_end(guest, &poll, events, out_count)
     });
     answer(served)
 }
 
-/// `futex_wait(at, expected, timeout, out_woken) -> errno`. An interrupt ends a wait that has a
-/// timeout, as if that were over. One without is never over for the C library, which would wait
-/// again, so only a stop ends it.
+/// `futex_wait(at, expected, timeout, out_woken) -> errno`.
 fn futex_wait(
     context: FunctionEnvMut<'_, GuestEnv>,
     at: u32,
@@ -265,22 +279,44 @@ fn futex_wait(
     let env = context.data();
     let served = env.gate.host(|| {
         let Some(memory) = &env.memory else { return Err(Errno::Fault) };
-        let wait = {
-            let mut wasi = env.wasi.lock();
-            wasi.count_call();
-            if let Some(exceeded) = wasi.take_exceeded() {
-                env.control.request_stop(exceeded);
-            }
-            wasi.futex_begin(GuestBytes(memory), at, expected, timeout, out_woken)?
-        };
-        match wait {
-            FutexWait::Changed => {}
-            FutexWait::For(duration) => env.gate.sleep(duration),
-            FutexWait::Forever => env.gate.wait_for_stop(),
-        }
-        Ok(())
+        let guest = GuestBytes(memory);
+        env.count_call();
+        let timeout = env.wasi.lock().futex_begin(guest, at, timeout, out_woken)?;
+        let waited = env.gate.wait_for_word(at, Expected::Word(expected), timeout);
+        futex_end(guest, waited, out_woken)
     });
     answer(served)
+}
+
+/// `futex_wake(at, out_woken) -> errno`.
+fn futex_wake(
+    context: FunctionEnvMut<'_, GuestEnv>,
+    at: u32,
+    out_woken: u32,
+) -> Result<i32, RuntimeError> {
+    wake(&context, at, 1, out_woken)
+}
+
+/// `futex_wake_all(at, out_woken) -> errno`.
+fn futex_wake_all(
+    context: FunctionEnvMut<'_, GuestEnv>,
+    at: u32,
+    out_woken: u32,
+) -> Result<i32, RuntimeError> {
+    wake(&context, at, u32::MAX, out_woken)
+}
+
+fn wake(
+    context: &FunctionEnvMut<'_, GuestEnv>,
+    at: u32,
+    most: u32,
+    out_woken: u32,
+) -> Result<i32, RuntimeError> {
+    let gate = Arc::clone(context.data().gate.gate());
+    serve(context, |_, guest| {
+        let woken = gate.wake_at(at, most);
+        guest.write(out_woken, &[u8::from(woken > 0)])
+    })
 }
 
 /// `proc_exit(code)`.
@@ -288,20 +324,32 @@ fn proc_exit(_context: FunctionEnvMut<'_, GuestEnv>, code: u32) -> Result<(), Ru
     Err(unwind(GuestExit(code)))
 }
 
-/// `thread_exit(code)`. A program ends with its only thread.
-fn thread_exit(_context: FunctionEnvMut<'_, GuestEnv>, _code: u32) -> Result<(), RuntimeError> {
-    Err(unwind(GuestExit(0)))
+/// `thread_exit(code)`. A program ends with its main thread.
+fn thread_exit(context: FunctionEnvMut<'_, GuestEnv>, _code: u32) -> Result<(), RuntimeError> {
+    match context.data().gate.number() {
+        MAIN => Err(unwind(GuestExit(0))),
+        _ => Err(unwind(ThreadExit)),
+    }
 }
 
-/// `thread-spawn(arguments) -> thread`, or an error number below zero.
-fn thread_spawn(
-    context: FunctionEnvMut<'_, GuestEnv>,
-    _arguments: u32,
-) -> Result<i32, RuntimeError> {
-    let Judgement::Refused(errno) = imports::judgement(THREADS, THREAD_SPAWN) else {
-        unreachable!("threads are refused here");
-    };
-    serve(&context, |_, _| Err(errno)).map(|code| -code)
+/// `thread_id(out) -> errno`.
+fn thread_id(context: FunctionEnvMut<'_, GuestEnv>, out: u32) -> Result<i32, RuntimeError> {
+    let number = context.data().gate.number();
+    serve(&context, |_, guest| guest.write_u32(out, number))
+}
+
+/// `thread-spawn(argument) -> thread`, or an error number below zero.
+fn thread_spawn(context: FunctionEnvMut<'_, GuestEnv>, argument: u32) -> Result<i32, RuntimeError> {
+    let env = context.data();
+    let spawned = env.gate.host(|| {
+        env.count_call();
+        env.threads.as_ref().map_or(Err(Errno::Again), |threads| threads.spawn(argument))
+    });
+    match spawned {
+        Ok(Ok(number)) => Ok(number.cast_signed()),
+        Ok(Err(errno)) => Ok(-errno.code()),
+        Err(stopped) => Err(unwind(stopped)),
+    }
 }
 
 /// `callback_signal(name, len)`. The export `__wasm_signal` is called, whatever the name.
@@ -322,13 +370,18 @@ fn proc_signal(
     raise(context, signal, |can_handle| signal::to_process(process, signal, can_handle))
 }
 
-/// `thread_signal(thread, signal) -> errno`. There is one thread, so it is the one meant.
+/// `thread_signal(thread, signal) -> errno`. A guest without threads has one, which is meant.
 fn thread_signal(
     context: FunctionEnvMut<'_, GuestEnv>,
-    _thread: u32,
+    thread: u32,
     signal: u32,
 ) -> Result<i32, RuntimeError> {
-    raise(context, signal, |can_handle| signal::to_self(signal, can_handle))
+    let env = context.data();
+    let is_self = env.threads.is_none() || thread == env.gate.number();
+    raise(context, signal, |can_handle| match is_self {
+        true => signal::to_self(signal, can_handle),
+        false => Err(Errno::NotSupported),
+    })
 }
 
 /// Does what a signal of the guest to itself does. While the guest handles one, another has its
@@ -341,12 +394,7 @@ fn raise(
     let gate = Arc::clone(&context.data().gate);
     let raised = gate.host(|| {
         let env = context.data_mut();
-        let mut wasi = env.wasi.lock();
-        wasi.count_call();
-        if let Some(exceeded) = wasi.take_exceeded() {
-            env.control.request_stop(exceeded);
-        }
-        drop(wasi);
+        env.count_call();
         let effect = match judge(env.handler.is_some()) {
             Ok(effect) => effect,
             Err(errno) => return Ok(errno.code()),

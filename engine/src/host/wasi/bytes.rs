@@ -18,7 +18,11 @@ pub(crate) struct Buffer {
     pub(crate) len: u32,
 }
 
+/// Of a memory that threads share, host functions copy at most this many bytes at once.
+const MOST_COPIED_BYTES: u32 = 1 << 20;
+
 impl GuestBytes<'_> {
+    /// Lends a buffer that `work` fills.
     pub(crate) fn with<T>(
         &self,
         buffer: Buffer,
@@ -27,15 +31,23 @@ impl GuestBytes<'_> {
         self.0.with_bytes(buffer.at, buffer.len, work).ok_or(Errno::Fault)
     }
 
+    /// Lends a buffer that `work` reads.
+    pub(crate) fn look<T>(
+        &self,
+        buffer: Buffer,
+        work: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, Errno> {
+        self.0.look(buffer.at, buffer.len, work).ok_or(Errno::Fault)
+    }
+
     pub(crate) fn read<const N: usize>(&self, at: u32) -> Result<[u8; N], Errno> {
         let mut bytes = [0; N];
-        self.with(Buffer { at, len: N as u32 }, |source| bytes.copy_from_slice(source))?;
+        self.0.read(at, &mut bytes).ok_or(Errno::Fault)?;
         Ok(bytes)
     }
 
     pub(crate) fn write(&self, at: u32, bytes: &[u8]) -> Result<(), Errno> {
-        let len = u32::try_from(bytes.len()).map_err(|_| Errno::Overflow)?;
-        self.with(Buffer { at, len }, |target| target.copy_from_slice(bytes))
+        self.0.write(at, bytes).ok_or(Errno::Fault)
     }
 
     pub(crate) fn write_u32(&self, at: u32, value: u32) -> Result<(), Errno> {
@@ -51,19 +63,43 @@ impl GuestBytes<'_> {
         if buffer.len as usize > most {
             return Err(Errno::NameTooLong);
         }
-        let bytes = self.with(buffer, |bytes| bytes.to_vec())?;
+        let bytes = self.look(buffer, <[u8]>::to_vec)?;
         String::from_utf8(bytes).map_err(|_| Errno::IllegalSequence)
     }
 
+    /// Bounds what is copied, if threads share the memory.
+    pub(crate) fn bounded(&self, len: u32) -> u32 {
+        if self.0.is_shared() { len.min(MOST_COPIED_BYTES) } else { len }
+    }
+
     /// Reads the buffers of a scattered read or write (`iovec`: address and length, 4 bytes each).
+    /// Those of a memory that threads share come in parts, since each is copied.
     pub(crate) fn buffers(&self, at: u32, count: u32) -> Result<Vec<Buffer>, Errno> {
         if count > MOST_BUFFERS {
             return Err(Errno::Invalid);
         }
-        self.with(Buffer { at, len: count * 8 }, |bytes| {
+        let buffers: Vec<Buffer> = self.look(Buffer { at, len: count * 8 }, |bytes| {
             let field = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
             let buffer = |item: &[u8]| Buffer { at: field(&item[..4]), len: field(&item[4..]) };
             bytes.chunks_exact(8).map(buffer).collect()
-        })
+        })?;
+        if !self.0.is_shared() || buffers.iter().all(|buffer| buffer.len <= MOST_COPIED_BYTES) {
+            return Ok(buffers);
+        }
+        let total: u64 = buffers.iter().map(|buffer| u64::from(buffer.len)).sum();
+        if total > u64::from(u32::MAX) {
+            return Err(Errno::Invalid);
+        }
+        Ok(buffers.into_iter().flat_map(parts).collect())
     }
+}
+
+/// Splits a long buffer.
+fn parts(buffer: Buffer) -> impl Iterator<Item = Buffer> {
+    let starts = (0..buffer.len.max(1)).step_by(MOST_COPIED_BYTES as usize);
+    starts.map(move |start| Buffer {
+        // One that goes round is refused when it is used.
+        at: buffer.at.saturating_add(start),
+        len: (buffer.len - start).min(MOST_COPIED_BYTES),
+    })
 }

@@ -1,7 +1,8 @@
 //! Reading from pipes and sockets, and writing to them.
 //!
-//! A guest of one thread that waits for itself would wait forever, so a call that would have to
-//! wait fails: with `Again` if the descriptor says so, else with `Deadlock`.
+//! A call that would have to wait fails: with `Again` if the descriptor says so, else with
+//! `Deadlock`. While a guest has other threads, the binding waits until one of them has changed
+//! something, and calls again; one that waits for itself would wait forever.
 
 use super::Wasi;
 use super::bytes::{Buffer, GuestBytes};
@@ -20,6 +21,11 @@ pub(super) struct Readiness {
 }
 
 impl Wasi {
+    /// Returns how often something has changed for which a thread may wait.
+    pub(crate) fn changes(&self) -> u64 {
+        self.open.pipes.changes()
+    }
+
     /// Opens a pipe.
     pub(crate) fn fd_pipe(
         &mut self,
@@ -44,7 +50,7 @@ impl Wasi {
         let Some(id) = channel.receives else {
             return if channel.is_socket { Ok(0) } else { Err(Errno::BadDescriptor) };
         };
-        let pipe = self.open.pipes.get_mut(id);
+        let pipe = self.open.pipes.get(id);
         if buffers.iter().all(|buffer| buffer.len == 0) {
             return Ok(0);
         }
@@ -57,7 +63,7 @@ impl Wasi {
             read += guest.with(Buffer { len, ..*buffer }, |to| pipe.peek(read, to))?;
         }
         if !keeps {
-            pipe.consume(read);
+            self.open.pipes.get_mut(id).consume(read);
         }
         Ok(read as u32)
     }
@@ -90,7 +96,7 @@ impl Wasi {
         let mut written = Vec::with_capacity(room.min(wanted as usize));
         for buffer in buffers {
             let len = (buffer.len as usize).min(room - written.len()) as u32;
-            guest.with(Buffer { len, ..*buffer }, |from| written.extend_from_slice(from))?;
+            guest.look(Buffer { len, ..*buffer }, |from| written.extend_from_slice(from))?;
         }
         Ok(self.open.pipes.push(id, &written) as u32)
     }

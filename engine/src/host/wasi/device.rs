@@ -41,7 +41,7 @@ pub(super) fn write_device(
     }
     let mut total = 0_u32;
     for buffer in buffers {
-        guest.with(*buffer, |_| ())?;
+        guest.look(*buffer, |_| ())?;
         total = total.checked_add(buffer.len).ok_or(Errno::Invalid)?;
     }
     Ok(total)

@@ -278,7 +278,7 @@ impl Wasi {
     ) -> Result<(), Errno> {
         let entries = self.listing(fd, cookie == 0)?;
         let first = usize::try_from(cookie).unwrap_or(usize::MAX).min(entries.len());
-        let used = guest.with(Buffer { at, len }, |buffer| {
+        let used = guest.with(Buffer { at, len: guest.bounded(len) }, |buffer| {
             let mut used = 0;
             for (index, entry) in entries.iter().enumerate().skip(first) {
                 if used == buffer.len() {
@@ -363,7 +363,8 @@ impl Wasi {
         for buffer in buffers {
             let rest = &self.stdin.0[self.stdin.1..];
             let count = rest.len().min(buffer.len as usize);
-            guest.with(*buffer, |target| target[..count].copy_from_slice(&rest[..count]))?;
+            guest.look(*buffer, |_| ())?;
+            guest.write(buffer.at, &rest[..count])?;
             self.stdin.1 += count;
             total += count as u32;
         }
@@ -412,7 +413,7 @@ impl Wasi {
             let at = offset.checked_add(u64::from(total)).ok_or(Errno::TooLargeFile)?;
             let end = total.checked_add(buffer.len).ok_or(Errno::Invalid)?;
             let tree = &mut self.tree;
-            match guest.with(*buffer, |from| tree.write(node, at, from, now))? {
+            match guest.look(*buffer, |from| tree.write(node, at, from, now))? {
                 Ok(()) => total = end,
                 // Report what was written; the next call gets the error.
                 Err(_) if total > 0 => break,
@@ -431,7 +432,7 @@ impl Wasi {
         let mut total = 0_u32;
         for buffer in buffers {
             let end = total.checked_add(buffer.len).ok_or(Errno::Invalid)?;
-            guest.with(*buffer, |bytes| self.transcript.append(stream, bytes))?;
+            guest.look(*buffer, |bytes| self.transcript.append(stream, bytes))?;
             total = end;
         }
         if self.stops_at_output_limit && self.transcript.is_truncated() {

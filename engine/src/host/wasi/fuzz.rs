@@ -23,7 +23,7 @@ use crate::host::env::GuestEnv;
 use crate::host::layout::Layout;
 use crate::host::layout::put_mount;
 use crate::host::reactor::ReactorHost;
-use crate::interrupt::gate::Gate;
+use crate::interrupt::gate::{Gate, Passage};
 use crate::limits::Limits;
 use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
 use crate::run::program::Deterministic;
@@ -198,8 +198,8 @@ fn no_call_panics_hangs_or_grows_beyond_the_quotas() {
         if call % 64 == 0 {
             let mut pick = |name: &str| pick(name) as u32;
             let (at, out) = (pick("at"), pick("out"));
-            let futex = wasi.futex_begin(guest, at, pick("id"), pick("timeout"), out);
-            let poll = wasi.poll_begin(guest, at, pick("count"));
+            let futex = wasi.futex_begin(guest, at, pick("timeout"), out);
+            let poll = wasi.poll_begin(guest, at, pick("count"), true);
             let polled = poll.is_ok_and(|poll| wasi.poll_end(guest, &poll, out, at).is_ok());
             waits += u64::from(futex.is_ok()) + u64::from(polled);
         }
@@ -283,17 +283,10 @@ fn calls_from_a_guest_neither_panic_nor_hang() {
     wasi.lock().tree.begin(QUOTA, false);
     let (gate, door) = (Arc::new(Gate::new()), Arc::<Mutex<Door>>::default());
     door.lock().open(b"request".to_vec(), 1 << 10);
-    let env = GuestEnv {
-        gate: Arc::clone(&gate),
-        wasi: Arc::clone(&wasi),
-        door,
-        control: Arc::default(),
-        memory: None,
-        alloc: None,
-        handler: None,
-    };
+    let passage = Arc::new(Passage::of_main(Arc::clone(&gate)));
+    let env = GuestEnv::new(passage, Arc::clone(&wasi), door, Arc::default());
     let env = FunctionEnv::new(&mut store, env);
-    let imports = ReactorHost::new(wasi).imports(&mut store, &module, &env).unwrap();
+    let imports = ReactorHost::new(wasi).imports(&mut store, &module, &env, None).unwrap();
     let (instance, memory) = crate::memory::tunables::with_memory(None, || {
         Instance::new(&mut store, &module, &imports).unwrap()
     });

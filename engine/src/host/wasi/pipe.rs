@@ -53,6 +53,8 @@ impl Pipe {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pipes {
     pipes: Vec<Option<Pipe>>,
+    /// How often something has changed for which a thread may wait.
+    changes: u64,
 }
 
 impl Pipes {
@@ -71,7 +73,12 @@ impl Pipes {
     }
 
     pub(crate) fn get_mut(&mut self, id: PipeId) -> &mut Pipe {
+        self.changes += 1;
         self.pipes[id.0 as usize].as_mut().expect("an open end keeps its pipe")
+    }
+
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Returns how many bytes fit into a pipe now.
@@ -119,7 +126,7 @@ impl Pipes {
         let total: usize = saved.iter().map(Vec::len).sum();
         let fits = saved.iter().all(|bytes| bytes.len() <= PIPE_BYTES) && total <= MOST_BYTES;
         let pipe = |bytes: Vec<u8>| Some(Pipe { bytes: bytes.into(), ..Pipe::default() });
-        fits.then(|| Self { pipes: saved.into_iter().map(pipe).collect() })
+        fits.then(|| Self { pipes: saved.into_iter().map(pipe).collect(), changes: 0 })
     }
 
     /// Opens the reading end of a revived pipe; `None` if there is none or it is open already.

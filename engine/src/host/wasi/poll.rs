@@ -1,8 +1,9 @@
 //! `poll_oneoff`, which is how a guest sleeps.
 //!
 //! Standard streams and in-memory files are always ready; pipes and sockets change only by the
-//! guest's own doing. So only clocks need a wait. The caller does the waiting, which ends early when
-//! the run is interrupted.
+//! guest's own doing. So only clocks need a wait, unless the guest has other threads: then the
+//! caller looks again whenever a pipe has changed. The caller does the waiting, which ends early
+//! when the run is interrupted.
 //!
 //! Layouts: WASI preview 1, `subscription` (48 bytes) and `event` (32 bytes).
 
@@ -30,19 +31,22 @@ const ABSOLUTE: u16 = 1;
 #[derive(Debug)]
 pub(crate) struct Poll {
     subscriptions: Vec<Subscription>,
-    /// The time until the first event, on the guest's clock.
-    after: Duration,
-    /// The part of it that the caller must wait.
-    pub(crate) wait: Duration,
+    /// The time until the first event, on the guest's clock; `None` if none is sure to happen.
+    after: Option<Duration>,
+    /// What the guest's clock showed when the poll began, in nanoseconds.
+    begun: u64,
+    /// What the caller must wait; `None` until another thread does something.
+    pub(crate) wait: Option<Duration>,
 }
 
 impl Wasi {
-    /// Reads the guest's subscriptions.
+    /// Reads the guest's subscriptions. `is_alone`: the guest has one thread.
     pub(crate) fn poll_begin(
         &mut self,
         guest: GuestBytes<'_>,
         subscriptions: u32,
         count: u32,
+        is_alone: bool,
     ) -> Result<Poll, Errno> {
         if count == 0 || count > MOST_SUBSCRIPTIONS {
             return Err(Errno::Invalid);
@@ -53,14 +57,29 @@ impl Wasi {
             let bytes = guest.read(at)?;
             read.push(match bytes[8] {
                 EVENT_CLOCK => Subscription::of_clock(&bytes, &mut self.clock),
-                _ => self.subscription_of_descriptor(&bytes),
+                _ => self.subscription_of_descriptor(bytes),
             });
         }
-        // Without a clock and anything ready, the guest would wait for itself.
-        let soonest = read.iter().filter_map(|one| one.happens_in).min();
-        let after = soonest.ok_or(Errno::Deadlock)?;
-        let wait = self.clock.sleep(after);
-        Ok(Poll { subscriptions: read, after, wait })
+        let after = soonest(&read);
+        if after.is_none() && is_alone {
+            // Without a clock and anything ready, it would wait for itself.
+            return Err(Errno::Deadlock);
+        }
+        let begun = self.clock.passed();
+        let wait = after.map(|after| self.clock.sleep(after));
+        Ok(Poll { subscriptions: read, after, begun, wait })
+    }
+
+    /// Looks at the descriptors again, after another thread has changed something.
+    pub(crate) fn poll_again(&mut self, poll: &mut Poll) {
+        for one in &mut poll.subscriptions {
+            if let Some(raw) = one.descriptor {
+                *one = self.subscription_of_descriptor(raw);
+            }
+        }
+        poll.after = soonest(&poll.subscriptions);
+        let passed = Duration::from_nanos(self.clock.passed().saturating_sub(poll.begun));
+        poll.wait = poll.after.map(|after| after.saturating_sub(passed));
     }
 
     /// Writes the events that have happened. After an interrupted wait, writes those that would
@@ -74,7 +93,7 @@ impl Wasi {
     ) -> Result<(), Errno> {
         let mut happened = 0;
         for one in &poll.subscriptions {
-            if one.happens_in.is_some_and(|duration| duration <= poll.after) {
+            if one.happens_in.is_some_and(|duration| Some(duration) <= poll.after) {
                 let at = events.checked_add(happened * EVENT_BYTES).ok_or(Errno::Fault)?;
                 guest.write(at, &one.event())?;
                 happened += 1;
@@ -83,12 +102,9 @@ impl Wasi {
         guest.write_u32(out_count, happened)
     }
 
-    fn subscription_of_descriptor(
-        &self,
-        bytes: &[u8; SUBSCRIPTION_BYTES as usize],
-    ) -> Subscription {
+    fn subscription_of_descriptor(&self, bytes: RawSubscription) -> Subscription {
         let kind = bytes[8];
-        let fd = u32::from_le_bytes(field(bytes, 16));
+        let fd = u32::from_le_bytes(field(&bytes, 16));
         let found = match kind {
             EVENT_READ | EVENT_WRITE => self.readiness(fd, kind == EVENT_WRITE),
             EVENT_URGENT => self.readiness(fd, false).map(|_| Readiness::default()),
@@ -99,8 +115,15 @@ impl Wasi {
             Err(errno) => (errno as u16, Readiness { is_ready: true, ..Readiness::default() }),
         };
         let happens_in = found.is_ready.then_some(Duration::ZERO);
-        Subscription { userdata: field(bytes, 0), kind, error, happens_in, found }
+        let userdata = field(&bytes, 0);
+        Subscription { userdata, kind, error, happens_in, found, descriptor: Some(bytes) }
     }
+}
+
+type RawSubscription = [u8; SUBSCRIPTION_BYTES as usize];
+
+fn soonest(subscriptions: &[Subscription]) -> Option<Duration> {
+    subscriptions.iter().filter_map(|one| one.happens_in).min()
 }
 
 /// One subscription of the guest.
@@ -113,10 +136,12 @@ struct Subscription {
     happens_in: Option<Duration>,
     /// Of a descriptor.
     found: Readiness,
+    /// What the guest asked for, if it is a descriptor.
+    descriptor: Option<RawSubscription>,
 }
 
 impl Subscription {
-    fn of_clock(bytes: &[u8; SUBSCRIPTION_BYTES as usize], clock: &mut Clock) -> Self {
+    fn of_clock(bytes: &RawSubscription, clock: &mut Clock) -> Self {
         let id = u32::from_le_bytes(field(bytes, 16));
         let timeout = u64::from_le_bytes(field(bytes, 24));
         let flags = u16::from_le_bytes(field(bytes, 40));
@@ -128,7 +153,8 @@ impl Subscription {
         let error = if wait.is_none() { Errno::Invalid as u16 } else { 0 };
         let happens_in = Some(Duration::from_nanos(wait.unwrap_or_default()));
         let userdata = field(bytes, 0);
-        Self { userdata, kind: EVENT_CLOCK, error, happens_in, found: Readiness::default() }
+        let found = Readiness::default();
+        Self { userdata, kind: EVENT_CLOCK, error, happens_in, found, descriptor: None }
     }
 
     fn event(&self) -> [u8; EVENT_BYTES as usize] {
@@ -143,6 +169,6 @@ impl Subscription {
     }
 }
 
-fn field<const N: usize>(bytes: &[u8; SUBSCRIPTION_BYTES as usize], at: usize) -> [u8; N] {
+fn field<const N: usize>(bytes: &RawSubscription, at: usize) -> [u8; N] {
     bytes[at..at + N].try_into().expect("the field is inside the subscription")
 }

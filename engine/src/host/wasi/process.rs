@@ -1,5 +1,5 @@
-//! The functions of WASIX about processes, threads and the terminal, for a guest that is one
-//! process without children, and has no terminal.
+//! The functions of WASIX about processes and the terminal, for a guest that is one process without
+//! children, and has no terminal.
 
 use super::Wasi;
 use super::bytes::GuestBytes;
@@ -62,10 +62,8 @@ impl Wasi {
         Ok(())
     }
 
-    pub(crate) fn thread_id(&mut self, guest: GuestBytes<'_>, out: u32) -> Result<(), Errno> {
-        guest.write_u32(out, PROCESS)
-    }
-
+    /// Python's lock lets one thread compute at a time, so the number of processors, which a guest
+    /// shall not learn, would be of little use.
     pub(crate) fn thread_parallelism(
         &mut self,
         guest: GuestBytes<'_>,

@@ -367,7 +367,6 @@ fn saved_descriptors_that_contradict_themselves_are_refused() {
 fn a_process_has_a_number_and_no_relatives() {
     let mut guest = Guest::new();
     assert_eq!(guest.number(|wasi, host| wasi.proc_id(host, OUT)), Ok(1));
-    assert_eq!(guest.number(|wasi, host| wasi.thread_id(host, OUT)), Ok(1));
     assert_eq!(guest.number(|wasi, host| wasi.proc_parent(host, 1, OUT)), Ok(0));
     let stranger = guest.number(|wasi, host| wasi.proc_parent(host, 7, OUT));
     assert_eq!(stranger, Err(Errno::NoProcess));

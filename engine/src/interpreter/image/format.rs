@@ -1,7 +1,7 @@
 //! The file of an image. `docs/image-format.md` has the same table.
 //!
 //! ```text
-//!  0  8  magic `HTCHIMG3`
+//!  0  8  magic `HTCHIMG4`
 //!  8  8  bytes of the header, little-endian
 //! 16  8  where the memory begins: a multiple of 64 KiB
 //! 24  8  bytes of the memory: a multiple of 64 KiB
@@ -39,7 +39,7 @@ pub(super) struct Captured {
 }
 
 /// Magic and version; also a part of every image's key.
-pub(crate) const MAGIC: [u8; 8] = *b"HTCHIMG3";
+pub(crate) const MAGIC: [u8; 8] = *b"HTCHIMG4";
 const PREFIX_BYTES: usize = 32;
 /// The alignment of the memory in the file: no system has larger pages.
 const ALIGNMENT: usize = 64 << 10;

@@ -70,7 +70,7 @@ fn explain(verdict: Verdict) -> String {
 
 /// Finds the state of a generator in the memory of the object that holds it.
 fn locate(memory: &GuestMemory, claim: &GeneratorClaim) -> Option<GeneratorState> {
-    let found = memory.with_bytes(claim.address, claim.size, |object| {
+    let found = memory.look(claim.address, claim.size, |object| {
         let at = object.windows(claim.needle.len()).position(|bytes| bytes == claim.needle)?;
         let state = object.get(at..at + GeneratorState::BYTES as usize)?;
         u32::try_from(at).ok().filter(|_| !state.is_empty())

@@ -303,10 +303,14 @@ impl Calls {
         }
     }
 
-    /// Returns whether a call has ended, that of `ticket` or any.
+    /// Returns whether a call has ended, that of `ticket` or any. Another thread of the guest may
+    /// have taken the answer.
     pub(crate) fn has_ended(&self, ticket: Option<u32>) -> bool {
         let state = self.state.lock();
-        state.ended.iter().any(|(one, _)| ticket.is_none_or(|ticket| ticket == *one))
+        match ticket {
+            Some(ticket) => !state.pending.contains_key(&ticket),
+            None => !state.ended.is_empty(),
+        }
     }
 
     /// Cancels a call for the program. It keeps its room until the host's work on it has ended.

@@ -137,8 +137,7 @@ impl InitialData {
     pub(crate) fn put(&self, memory: &GuestMemory) -> Option<()> {
         for (at, range) in &self.parts {
             let bytes = &self.file.bytes()[range.clone()];
-            let len = u32::try_from(bytes.len()).ok()?;
-            memory.with_bytes(*at, len, |target| target.copy_from_slice(bytes))?;
+            memory.write(*at, bytes)?;
         }
         Some(())
     }

@@ -3,3 +3,6 @@
 `from hatchery import host` provides the functions of the host. Names that begin with an underscore
 belong to the agent, which serves the host.
 """
+
+# Whether programs can start threads: the host sets it when it starts the agent.
+_has_threads = False

@@ -13,7 +13,7 @@ from _frozen_importlib import ModuleSpec
 
 import hatchery
 from hatchery._describe import NO_KEYS
-from hatchery._wire import CALL, CANCEL, FUNCTIONS, WAIT, decode_request, encode_json
+from hatchery._wire import CALL, CANCEL, FUNCTIONS, WAIT, WAKE, decode_request, encode_json
 
 # Integers that arrive unchanged.
 SMALLEST_INTEGER = -(1 << 63)
@@ -45,6 +45,8 @@ class Bridge:
         self._made = {}
         # The futures of awaited calls, by ticket.
         self.awaited = {}
+        # Answers to calls of other threads that a wait for any call has received, by ticket.
+        self._strays = {}
         # Exceptions of the host's own types, by name.
         self._types = {}
         # Whether this turn is a session's, and the event loop that is kept (`_loop.py`).
@@ -60,6 +62,8 @@ class Bridge:
             self.is_session = is_session
         if self._table is not None:
             self._table, self._made = None, {}
+        if self._strays:
+            self._strays = {}
         if self.awaited:
             awaited, self.awaited = self.awaited, {}
             for future in awaited.values():
@@ -107,6 +111,10 @@ class Bridge:
         answer = self._call(WAIT + body)
         return decode_request(answer) if answer else ()
 
+    def wake(self):
+        """Ends another thread's wait for any call, or else its next one."""
+        self._call(WAKE)
+
     def cancel(self, ticket):
         self._call(CANCEL + ticket.to_bytes(4, "little"))
 
@@ -115,7 +123,10 @@ class Bridge:
         ticket = self.begin(name, arguments)
         try:
             while True:
-                for _, is_success, result in self.wait(ticket=ticket):
+                ended = self.wait(ticket=ticket)
+                if not ended and ticket in self._strays:
+                    ended = [self._strays.pop(ticket)]
+                for _, is_success, result in ended:
                     ticket = None
                     if is_success:
                         return result
@@ -146,6 +157,9 @@ class Bridge:
         """Passes the results of ended calls to those who await them."""
         for ticket, is_success, result in ended:
             future = self.awaited.pop(ticket, None)
+            if future is None and hatchery._has_threads:
+                self._strays[ticket] = ticket, is_success, result
+                continue
             if future is None or future.done():
                 continue
             if is_success:

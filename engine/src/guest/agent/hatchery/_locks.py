@@ -1,11 +1,14 @@
 """Waits in a single thread: timed waits sleep, and waits that nobody can end are refused.
 
-The build has no threads, and its C library ends the interpreter where a lock would have to wait. So
-the types of locks and queues get other methods, which apply to all instances, whoever created them
-and when. Acquiring a free lock costs one more call than before.
+Most builds have no threads, and their C library ends the interpreter where a lock would have to
+wait. So the types of locks and queues get other methods, which apply to all instances, whoever
+created them and when. Acquiring a free lock costs one more call than before. A build with threads
+keeps its own.
 """
 
 import sys
+
+import hatchery
 
 DEADLOCK = "deadlock: the sandbox has one thread, so no other thread can {}"
 NO_THREADS = (
@@ -90,7 +93,7 @@ def install():
     getattr(sys, "_clear_internal_caches", sys._clear_type_cache)()
 
 
-if sys.platform == "wasi":
+if sys.platform == "wasi" and not hatchery._has_threads:
     try:
         install()
     except (AttributeError, ImportError, ValueError):

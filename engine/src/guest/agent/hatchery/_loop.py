@@ -1,6 +1,7 @@
 """asyncio's event loop in the sandbox: it waits in the host, for its timers and for host functions.
 
-There are no sockets, pipes, processes, signals or threads here, so nothing else wakes it up.
+There are no sockets, pipes, processes or signals here, so only other threads can wake it up, in a
+build that has them.
 
 Everything that an interpreter awaits outside functions runs on one loop, kept by the `bridge`. In a
 session it lives as long as the session's variables, even while no turn awaits anything: a task can
@@ -12,6 +13,7 @@ import errno
 import functools
 import sys
 
+import hatchery
 from asyncio import base_events, events, tasks
 from hatchery._host import bridge
 
@@ -41,8 +43,9 @@ class HostLoop(base_events.BaseEventLoop):
         pass
 
     def _write_to_self(self):
-        # There is no other thread to wake.
-        pass
+        # Without threads there is no other one to wake.
+        if hatchery._has_threads:
+            bridge.wake()
 
     def catch_up(self):
         """Runs tasks as far as possible without waiting, as if they had run in the background."""
@@ -58,7 +61,7 @@ class HostLoop(base_events.BaseEventLoop):
         return bool(self._ready) or bool(timers) and timers[0].when() <= self.time()
 
     def run_in_executor(self, executor, func, *args):
-        if executor is None:
+        if executor is None and not hatchery._has_threads:
             raise RuntimeError("the sandbox has no threads to run this in")
         return super().run_in_executor(executor, func, *args)
 

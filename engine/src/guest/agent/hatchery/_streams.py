@@ -7,6 +7,8 @@ import io
 import sys
 import types
 
+import hatchery
+
 
 # The streams opened here, by name.
 OPENED = {}
@@ -112,6 +114,10 @@ def flush(stream):
 
 
 def run_exit_functions():
+    # As a process does at its end: it waits for its threads, except for daemons.
+    threading = sys.modules.get("threading") if hatchery._has_threads else None
+    if threading is not None:
+        run_functions(threading._shutdown)
     run_functions(atexit._run_exitfuncs)
 
 

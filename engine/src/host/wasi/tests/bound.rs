@@ -12,7 +12,7 @@ use crate::host::GuestHost;
 use crate::host::env::{GuestEnv, GuestExit};
 use crate::host::reactor::ReactorHost;
 use crate::host::wasi::binding;
-use crate::interrupt::gate::{Gate, InterruptHandle, Stopped};
+use crate::interrupt::gate::{Gate, InterruptHandle, Passage, Stopped};
 use crate::interrupt::reason::StopReason;
 use crate::memory::tunables::{InstanceMemory, with_memory};
 
@@ -40,15 +40,8 @@ impl Bound {
         wasi.lock().tree.begin(FileQuota { bytes: 1 << 20, count: 100, open: 100 }, false);
         let mut store = Store::new(engine);
         let gate = Arc::new(Gate::new());
-        let env = GuestEnv {
-            gate: Arc::clone(&gate),
-            wasi: Arc::clone(&wasi),
-            door: Arc::default(),
-            control: Arc::default(),
-            memory: None,
-            alloc: None,
-            handler: None,
-        };
+        let passage = Arc::new(Passage::of_main(Arc::clone(&gate)));
+        let env = GuestEnv::new(passage, Arc::clone(&wasi), Arc::default(), Arc::default());
         let env = FunctionEnv::new(&mut store, env);
         let host = ReactorHost::new(Arc::clone(&wasi));
         Self { store, env, gate, wasi, host, memory: None }
@@ -60,7 +53,7 @@ impl Bound {
     }
 
     pub(super) fn start_module(&mut self, module: &Module) -> Instance {
-        let imports = self.host.imports(&mut self.store, module, &self.env).unwrap();
+        let imports = self.host.imports(&mut self.store, module, &self.env, None).unwrap();
         let (instance, memory) =
             with_memory(None, || Instance::new(&mut self.store, module, &imports).unwrap());
         let memory = memory.unwrap();

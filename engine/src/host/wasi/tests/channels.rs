@@ -24,7 +24,7 @@ impl Guest {
         self.put(PATH, &subscriptions);
         let count = 1 + u32::from(timeout.is_some());
         let happened = self.number(|wasi, guest| {
-            let poll = wasi.poll_begin(guest, PATH, count)?;
+            let poll = wasi.poll_begin(guest, PATH, count, true)?;
             wasi.poll_end(guest, &poll, DATA, OUT)
         })?;
         let event = self.data(32);

@@ -1,0 +1,366 @@
+//! The threads of a guest besides its main one: how they pass the gate, and how they are held and
+//! ended.
+//!
+//! ```text
+//!              admit                      guest
+//!   (the host) -----> on the host's side <-----> on the guest's side
+//!                          |    ^   host
+//!                    waits |    | what it waits for, unless the threads are held
+//!                          v    |
+//!                         blocked
+//! ```
+//!
+//! Between runs all of them are held: each is blocked in a wait, or at its next crossing to the
+//! guest. So nothing of them touches the guest's memory or its host until the next run begins.
+//! Threads that are to end fail at their next crossing, whatever they wait for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, MutexGuard};
+
+use super::{Gate, GateState, Side, Stopped, Woken, deadline};
+use crate::interrupt::futex::{MAIN, ThreadNumber};
+use crate::memory::tunables::{Expected, Waited, Waits};
+
+/// The other threads, as the gate knows them.
+#[derive(Debug, Default)]
+pub(super) struct Others {
+    threads: Vec<(ThreadNumber, Arc<Condvar>)>,
+    in_guest: usize,
+    /// Waiting on the host's side.
+    blocked: usize,
+    is_held: bool,
+    /// They are to end.
+    ends: bool,
+}
+
+impl Others {
+    pub(super) fn are_in_guest(&self) -> bool {
+        self.in_guest > 0
+    }
+
+    pub(super) fn wake(&self, thread: ThreadNumber) {
+        for (number, wake) in &self.threads {
+            if *number == thread {
+                wake.notify_all();
+            }
+        }
+    }
+
+    pub(super) fn wake_all(&self) {
+        for (_, wake) in &self.threads {
+            wake.notify_all();
+        }
+    }
+
+    pub(super) fn release(&mut self) {
+        self.is_held = false;
+        self.wake_all();
+    }
+
+    fn are_all_blocked(&self) -> bool {
+        self.blocked == self.threads.len()
+    }
+}
+
+impl Gate {
+    /// Returns the number of threads besides the main one.
+    pub(crate) fn others(&self) -> usize {
+        self.state.lock().others.threads.len()
+    }
+
+    /// Lets another thread in, unless there are `most` or the run has ended. The thread has left
+    /// when what this returns is dropped.
+    pub(crate) fn admit(self: &Arc<Self>, most: usize) -> Option<Passage> {
+        let mut state = self.state.lock();
+        let has_ended = state.has_ended();
+        let others = &mut state.others;
+        if has_ended || others.ends || others.threads.len() >= most {
+            return None;
+        }
+        let is_taken = |number: &ThreadNumber| others.threads.iter().any(|(one, _)| one == number);
+        let number = (MAIN + 1..).find(|number| !is_taken(number))?;
+        let wake = Arc::new(Condvar::new());
+        others.threads.push((number, Arc::clone(&wake)));
+        let own = Some(Own { number, wake, in_guest: AtomicBool::new(false) });
+        Some(Passage { gate: Arc::clone(self), own })
+    }
+
+    /// Holds the other threads, until the next run begins. Returns whether all are held within
+    /// `patience`. On the host's side.
+    pub(crate) fn hold_others(&self, patience: Duration) -> bool {
+        let mut state = self.state.lock();
+        state.others.is_held = true;
+        self.wait_for_others(&mut state, patience, Others::are_all_blocked)
+    }
+
+    /// Ends the other threads: those in the guest at their next crossing, or by taking the memory
+    /// away after `patience`. Returns whether all have left; one that hasn't hangs in the host.
+    pub(crate) fn end_others(&self, patience: Duration, longest: Duration) -> bool {
+        let mut state = self.state.lock();
+        state.others.ends = true;
+        state.others.wake_all();
+        let have_left = |others: &Others| others.threads.is_empty();
+        let mut all = self.wait_for_others(&mut state, patience, have_left);
+        if !all {
+            state.is_over = true;
+            self.take_memory(&state);
+            all = self.wait_for_others(&mut state, longest, have_left);
+        }
+        state.others.ends = !all;
+        all
+    }
+
+    /// Ends the run from inside of the guest: a thread has ended the program, or has failed.
+    pub(crate) fn finish(&self) {
+        let mut state = self.state.lock();
+        state.is_over = true;
+        self.take_memory(&state);
+    }
+
+    fn wait_for_others(
+        &self,
+        state: &mut MutexGuard<'_, GateState>,
+        patience: Duration,
+        holds: impl Fn(&Others) -> bool,
+    ) -> bool {
+        let deadline = deadline(Some(patience));
+        while !holds(&state.others) {
+            match deadline {
+                Some(deadline) => {
+                    if self.settled.wait_until(state, deadline).timed_out() {
+                        return holds(&state.others);
+                    }
+                }
+                None => self.settled.wait(state),
+            }
+        }
+        true
+    }
+}
+
+/// One thread's way through the gate. Only that thread uses it.
+#[derive(Debug)]
+pub(crate) struct Passage {
+    gate: Arc<Gate>,
+    /// Of a thread besides the main one.
+    own: Option<Own>,
+}
+
+#[derive(Debug)]
+struct Own {
+    number: ThreadNumber,
+    wake: Arc<Condvar>,
+    /// Changed under the gate's lock, like the count.
+    in_guest: AtomicBool,
+}
+
+impl Passage {
+    /// Returns the main thread's passage.
+    pub(crate) fn of_main(gate: Arc<Gate>) -> Self {
+        Self { gate, own: None }
+    }
+
+    pub(crate) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    /// Returns the thread's number; the main thread's is 1.
+    pub(crate) fn number(&self) -> ThreadNumber {
+        self.own.as_ref().map_or(MAIN, |own| own.number)
+    }
+
+    /// As [`Gate::guest`], on this thread.
+    pub(crate) fn guest<T>(&self, call: impl FnOnce() -> T) -> Result<T, Stopped> {
+        let Some(own) = &self.own else { return self.gate.guest(call) };
+        own.enter(&self.gate)?;
+        let back = OnDrop(|| own.leave(&self.gate));
+        let result = call();
+        drop(back);
+        Ok(result)
+    }
+
+    /// As [`Gate::host`], on this thread.
+    pub(crate) fn host<T>(&self, work: impl FnOnce() -> T) -> Result<T, Stopped> {
+        let Some(own) = &self.own else { return self.gate.host(work) };
+        own.leave(&self.gate);
+        if self.gate.has_ended_for_others() {
+            return Err(Stopped);
+        }
+        // After a panic the thread is unwound through the guest, which it enters no more.
+        let result = work();
+        own.enter(&self.gate)?;
+        Ok(result)
+    }
+
+    /// As [`Gate::wait`], on this thread.
+    pub(crate) fn wait(&self, duration: Option<Duration>, is_ready: impl Fn() -> bool) -> Woken {
+        let Some(own) = &self.own else { return self.gate.wait(duration, is_ready) };
+        let mut state = self.gate.state.lock();
+        own.wait_until(&self.gate, &mut state, deadline(duration), |_| is_ready())
+    }
+
+    /// Waits on the host's side until another thread has changed what this one waits for. Interrupts
+    /// don't end this wait, since a C library would wait again. Returns false if there is no other
+    /// thread, or the run has ended.
+    pub(crate) fn wait_for_change(&self, has_changed: impl Fn() -> bool) -> bool {
+        let mut state = self.gate.state.lock();
+        let woken = match &self.own {
+            None => self.gate.wait_until(&mut state, None, false, |state| {
+                state.others.threads.is_empty() || has_changed()
+            }),
+            Some(own) => own.wait_until(&self.gate, &mut state, None, |_| has_changed()),
+        };
+        woken == Woken::Ready && has_changed()
+    }
+
+    /// Waits on the host's side while a word has the expected value, until another thread ends the
+    /// wait or `timeout` is over. An interrupt ends a wait that has a timeout, as if that were over.
+    /// One without is never over for a C library, which would wait again, so only a stop ends it.
+    pub(crate) fn wait_for_word(
+        &self,
+        at: u32,
+        expected: Expected,
+        timeout: Option<Duration>,
+    ) -> Waited {
+        let gate = &self.gate;
+        let Some(own) = &self.own else { return gate.wait_for_word(at, expected, timeout) };
+        let mut state = gate.state.lock();
+        // Whoever changes the word takes the lock afterwards, so that none misses the change.
+        if !gate.is_as_expected(at, expected) {
+            return Waited::Changed;
+        }
+        state.futexes.begin(own.number, at);
+        let number = own.number;
+        let woken = own
+            .wait_until(gate, &mut state, deadline(timeout), |state| state.futexes.is_over(number));
+        match (state.futexes.end(number), woken) {
+            (_, Woken::Asked) => Waited::Stopped,
+            (true, _) | (_, Woken::Ready) => Waited::Notified,
+            (false, Woken::TimeOver) => Waited::TimeOver,
+        }
+    }
+}
+
+impl Drop for Passage {
+    fn drop(&mut self) {
+        let Some(own) = &self.own else { return };
+        let mut state = self.gate.state.lock();
+        own.move_to(&mut state, Side::Host);
+        state.futexes.end(own.number);
+        state.others.threads.retain(|(number, _)| *number != own.number);
+        self.gate.settled.notify_all();
+        // A thread that waited for another one may now be alone.
+        self.gate.wake_all(&state);
+    }
+}
+
+impl Waits for Passage {
+    fn wait(&self, at: u32, expected: Expected, timeout: Option<Duration>) -> Waited {
+        self.host(|| self.wait_for_word(at, expected, timeout)).unwrap_or(Waited::Stopped)
+    }
+
+    fn notify(&self, at: u32, most: u32) -> u32 {
+        self.gate.wake_at(at, most)
+    }
+}
+
+impl Own {
+    /// Moves to the guest's side, when the threads aren't held any more.
+    fn enter(&self, gate: &Gate) -> Result<(), Stopped> {
+        let mut state = gate.state.lock();
+        while state.others.is_held && !state.must_end() {
+            self.block(gate, &mut state, None);
+        }
+        if state.must_end() {
+            return Err(Stopped);
+        }
+        self.move_to(&mut state, Side::Guest);
+        Ok(())
+    }
+
+    fn leave(&self, gate: &Gate) {
+        self.move_to(&mut gate.state.lock(), Side::Host);
+    }
+
+    fn move_to(&self, state: &mut GateState, side: Side) {
+        let is_in_guest = side == Side::Guest;
+        match (self.in_guest.swap(is_in_guest, Ordering::Relaxed), is_in_guest) {
+            (false, true) => state.others.in_guest += 1,
+            (true, false) => state.others.in_guest -= 1,
+            _ => {}
+        }
+    }
+
+    /// Waits until `is_ready` holds or the deadline is over, and the threads aren't held.
+    fn wait_until(
+        &self,
+        gate: &Gate,
+        state: &mut MutexGuard<'_, GateState>,
+        deadline: Option<Instant>,
+        is_ready: impl Fn(&GateState) -> bool,
+    ) -> Woken {
+        let mut deadline = deadline;
+        let mut is_late = false;
+        while !state.must_end() {
+            if !state.others.is_held {
+                if is_ready(state) {
+                    return Woken::Ready;
+                }
+                if is_late {
+                    return Woken::TimeOver;
+                }
+            }
+            if self.block(gate, state, deadline) {
+                (is_late, deadline) = (true, None);
+            }
+        }
+        Woken::Asked
+    }
+
+    /// Waits to be woken. Returns whether the deadline is over.
+    fn block(
+        &self,
+        gate: &Gate,
+        state: &mut MutexGuard<'_, GateState>,
+        deadline: Option<Instant>,
+    ) -> bool {
+        state.others.blocked += 1;
+        if state.others.is_held && state.others.are_all_blocked() {
+            gate.settled.notify_all();
+        }
+        let is_over = match deadline {
+            Some(deadline) => self.wake.wait_until(state, deadline).timed_out(),
+            None => {
+                self.wake.wait(state);
+                false
+            }
+        };
+        state.others.blocked -= 1;
+        is_over
+    }
+}
+
+impl GateState {
+    /// Whether threads besides the main one have to end.
+    fn must_end(&self) -> bool {
+        self.has_ended() || self.others.ends
+    }
+}
+
+impl Gate {
+    fn has_ended_for_others(&self) -> bool {
+        self.state.lock().must_end()
+    }
+}
+
+/// Does something when it is dropped, also by a panic.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
+}
