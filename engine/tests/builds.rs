@@ -15,19 +15,27 @@ use engine::{
 #[path = "builds/found.rs"]
 mod found;
 
+/// The builds beside the default one that are here, with their names.
+static OTHERS: LazyLock<Vec<(&str, Engine)>> =
+    LazyLock::new(|| found::others().into_iter().map(|(name, path)| (name, load(path))).collect());
+
 /// CPython 3.12 for WASI: one module with its library inside.
-static COMMAND: LazyLock<Engine> = LazyLock::new(|| load(found::wasi()));
+static COMMAND: LazyLock<&Engine> =
+    LazyLock::new(|| named("3.12 for WASI").expect("it is fetched"));
 
 /// CPython 3.13 for WASIX in the shape of a reactor; `None` where it isn't there.
-static REACTOR: LazyLock<Option<Engine>> = LazyLock::new(|| found::wasix(found::REACTOR).map(load));
+static REACTOR: LazyLock<Option<&Engine>> = LazyLock::new(|| named("3.13 for WASIX"));
 
 /// The same as a command whose memory is shared by threads.
-static THREADED: LazyLock<Option<Engine>> =
-    LazyLock::new(|| found::wasix(found::THREADED).map(load));
+static THREADED: LazyLock<Option<&Engine>> = LazyLock::new(|| named("with threads"));
+
+fn named(end: &str) -> Option<&'static Engine> {
+    OTHERS.iter().find(|(name, _)| name.ends_with(end)).map(|(_, engine)| engine)
+}
 
 /// Returns the builds that are here.
 fn engines() -> impl Iterator<Item = &'static Engine> {
-    [Some(&*COMMAND), REACTOR.as_ref(), THREADED.as_ref()].into_iter().flatten()
+    OTHERS.iter().map(|(_, engine)| engine)
 }
 
 fn load(path: PathBuf) -> Engine {

@@ -9,7 +9,7 @@ use crate::{found, hatchery, json_of, run, run_with_stdin, text};
 
 /// The builds beside the default one that are here, as arguments, with their minor versions.
 fn named() -> Vec<(&'static str, String, u32)> {
-    let builds = [("3.12", Some(found::wasi()), 12), ("wasix", found::wasix(), 13)];
+    let builds = [("3.12", Some(found::wasi()), 12), ("wasix", found::wasix(found::REACTOR), 13)];
     let named = builds.into_iter().filter_map(|(name, path, minor)| {
         Some((name, format!("--python={name}={}", path?.display()), minor))
     });

@@ -63,12 +63,11 @@ pub(crate) fn wasix(shape: &str) -> Option<PathBuf> {
 }
 
 /// Returns the builds that are here beside the default one, with their names.
-#[allow(dead_code, reason = "not by every program of tests that has this file")]
 pub(crate) fn others() -> Vec<(&'static str, PathBuf)> {
     let builds = [
         ("CPython 3.12 for WASI", Some(wasi())),
         ("CPython 3.13 for WASIX", wasix(REACTOR)),
-        ("CPython 3.13 for WASIX with threads", wasix(THREADED)),
+        ("CPython 3.13 for WASIX, with threads", wasix(THREADED)),
     ];
     builds.into_iter().filter_map(|(name, path)| Some((name, path?))).collect()
 }
