@@ -30,6 +30,8 @@ use crate::memory::tunables::{SharedMemory, Waits};
 
 /// The stack for host functions; the guest's code has a stack of its own.
 const HOST_STACK_BYTES: usize = 1 << 20;
+/// How long threads that aren't waiting may go on when the main one has come back.
+const A_MOMENT: Duration = Duration::from_millis(20);
 /// How long threads that are to end may take to reach the host. Then the memory is taken away.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How long threads may take to end after that. One that doesn't hangs in the host, on a mounted
@@ -101,7 +103,7 @@ impl Threads {
     /// held, and how a thread has ended the guest, if one did.
     pub(crate) fn end_turn(&self, patience: Duration) -> (bool, Option<End>) {
         let gate = &self.parts.gate;
-        let is_held = gate.others() == 0 || gate.hold_others(patience);
+        let is_held = gate.others() == 0 || gate.hold_others(A_MOMENT, patience);
         if self.is_used.swap(gate.others() > 0, Ordering::Relaxed) {
             self.memory.guest().forget_copied();
         }

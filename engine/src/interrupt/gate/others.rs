@@ -32,6 +32,8 @@ pub(super) struct Others {
     /// Waiting on the host's side.
     blocked: usize,
     is_held: bool,
+    /// Somebody waits until all are blocked.
+    is_awaited: bool,
     /// They are to end.
     ends: bool,
 }
@@ -90,10 +92,16 @@ impl Gate {
 
     /// Holds the other threads, until the next run begins. Returns whether all are held within
     /// `patience`. On the host's side.
-    pub(crate) fn hold_others(&self, patience: Duration) -> bool {
+    ///
+    /// A thread that was joined still has to leave, so those that aren't waiting get `a_moment`.
+    pub(crate) fn hold_others(&self, a_moment: Duration, patience: Duration) -> bool {
         let mut state = self.state.lock();
+        state.others.is_awaited = true;
+        self.wait_for_others(&mut state, a_moment, Others::are_all_blocked);
         state.others.is_held = true;
-        self.wait_for_others(&mut state, patience, Others::are_all_blocked)
+        let are_held = self.wait_for_others(&mut state, patience, Others::are_all_blocked);
+        state.others.is_awaited = false;
+        are_held
     }
 
     /// Ends the other threads: those in the guest at their next crossing, or by taking the memory
@@ -328,7 +336,7 @@ impl Own {
         deadline: Option<Instant>,
     ) -> bool {
         state.others.blocked += 1;
-        if state.others.is_held && state.others.are_all_blocked() {
+        if state.others.is_awaited && state.others.are_all_blocked() {
             gate.settled.notify_all();
         }
         let is_over = match deadline {
