@@ -20,17 +20,16 @@ static OTHERS: LazyLock<Vec<(&str, Engine)>> =
     LazyLock::new(|| found::others().into_iter().map(|(name, path)| (name, load(path))).collect());
 
 /// CPython 3.12 for WASI: one module with its library inside.
-static COMMAND: LazyLock<&Engine> =
-    LazyLock::new(|| named("3.12 for WASI").expect("it is fetched"));
+static COMMAND: LazyLock<&Engine> = LazyLock::new(|| named("3.12").expect("it is fetched"));
 
 /// CPython 3.13 for WASIX in the shape of a reactor; `None` where it isn't there.
-static REACTOR: LazyLock<Option<&Engine>> = LazyLock::new(|| named("3.13 for WASIX"));
+static REACTOR: LazyLock<Option<&Engine>> = LazyLock::new(|| named("wasix"));
 
 /// The same as a command whose memory is shared by threads.
-static THREADED: LazyLock<Option<&Engine>> = LazyLock::new(|| named("with threads"));
+static THREADED: LazyLock<Option<&Engine>> = LazyLock::new(|| named("wasix-threads"));
 
-fn named(end: &str) -> Option<&'static Engine> {
-    OTHERS.iter().find(|(name, _)| name.ends_with(end)).map(|(_, engine)| engine)
+fn named(name: &str) -> Option<&'static Engine> {
+    OTHERS.iter().find(|(other, _)| *other == name).map(|(_, engine)| engine)
 }
 
 /// Returns the builds that are here.

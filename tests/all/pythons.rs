@@ -23,8 +23,8 @@ use crate::support::{Shared, value};
 
 /// The builds beside the default one that are here, with their names and the minor versions.
 static OTHERS: LazyLock<Vec<(&str, PathBuf, u32)>> = LazyLock::new(|| {
-    let wasix = found::wasix(found::REACTOR).map(|path| ("wasix", path, 13));
-    [Some(("3.12", found::wasi(), 12)), wasix].into_iter().flatten().collect()
+    let minor = |name| if name == "3.12" { 12 } else { 13 };
+    found::others().into_iter().map(|(name, path)| (name, path, minor(name))).collect()
 });
 
 /// A pool of two workers with every build.

@@ -9,9 +9,9 @@ use crate::{found, hatchery, json_of, run, run_with_stdin, text};
 
 /// The builds beside the default one that are here, as arguments, with their minor versions.
 fn named() -> Vec<(&'static str, String, u32)> {
-    let builds = [("3.12", Some(found::wasi()), 12), ("wasix", found::wasix(found::REACTOR), 13)];
-    let named = builds.into_iter().filter_map(|(name, path, minor)| {
-        Some((name, format!("--python={name}={}", path?.display()), minor))
+    let named = found::others().into_iter().map(|(name, path)| {
+        let minor = if name == "3.12" { 12 } else { 13 };
+        (name, format!("--python={name}={}", path.display()), minor)
     });
     named.collect()
 }

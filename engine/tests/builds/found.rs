@@ -40,11 +40,11 @@ pub(crate) fn wasi() -> PathBuf {
 
 /// The shapes of CPython 3.13 for WASIX: a reactor with one thread, and a command with a memory that
 /// threads share.
-pub(crate) const REACTOR: &str = "reactor.wasm";
-pub(crate) const THREADED: &str = "python.wasm";
+const REACTOR: &str = "reactor.wasm";
+const THREADED: &str = "python.wasm";
 
 /// Returns CPython 3.13 for WASIX in one of its shapes; `None` where it isn't there, which is said.
-pub(crate) fn wasix(shape: &str) -> Option<PathBuf> {
+fn wasix(shape: &str) -> Option<PathBuf> {
     // The repository's root is this package's folder or the one above it.
     let beside = || {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -62,12 +62,9 @@ pub(crate) fn wasix(shape: &str) -> Option<PathBuf> {
     is_there.then_some(module)
 }
 
-/// Returns the builds that are here beside the default one, with their names.
+/// Returns the builds that are here beside the default one, with names that pools can use.
 pub(crate) fn others() -> Vec<(&'static str, PathBuf)> {
-    let builds = [
-        ("CPython 3.12 for WASI", Some(wasi())),
-        ("CPython 3.13 for WASIX", wasix(REACTOR)),
-        ("CPython 3.13 for WASIX, with threads", wasix(THREADED)),
-    ];
+    let builds =
+        [("3.12", Some(wasi())), ("wasix", wasix(REACTOR)), ("wasix-threads", wasix(THREADED))];
     builds.into_iter().filter_map(|(name, path)| Some((name, path?))).collect()
 }
