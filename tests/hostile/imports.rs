@@ -2,7 +2,7 @@
 //! machine.
 
 use super::Attempt;
-use super::Expect::{Exits, OfDefault, Prints, Raises, Since};
+use super::Expect::{Exits, OfDefault, OneThread, Prints, Raises, Since};
 
 #[rustfmt::skip] // One attempt, one line.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
@@ -37,7 +37,7 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import _interpreters", Raises("ModuleNotFoundError")),
     ("import joblib; print(joblib.Parallel(n_jobs=2, backend='loky')(joblib.delayed(abs)(-i) for i in range(2)))", Prints("[0, 1]")),
     ("import asyncio; asyncio.run(asyncio.sleep(0)); print('ran')", Prints("ran")),
-    ("import asyncio; asyncio.run(asyncio.to_thread(print))", Raises("RuntimeError")),
+    ("import asyncio; asyncio.run(asyncio.to_thread(print))", OneThread(&Raises("RuntimeError"))),
     ("import asyncio\nasync def f(): return await asyncio.create_subprocess_exec('id')\nasyncio.run(f())", Raises("OSError")),
     ("import pty; pty.spawn('sh')", Raises("ModuleNotFoundError")),
     ("import webbrowser; webbrowser.get()", Raises("webbrowser.Error")),
@@ -48,12 +48,12 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import ensurepip", Raises("ModuleNotFoundError")),
     ("import venv", OfDefault(&Raises("ModuleNotFoundError"))),
     // Threads.
-    ("import threading; threading.Thread(target=print).start()", Raises("RuntimeError")),
-    ("import _thread; _thread.start_new_thread(print, ())", Raises("RuntimeError")),
-    ("import _thread; _thread.start_joinable_thread(print)", Raises("RuntimeError")),
-    ("import _thread\nrefused = 0\nfor i in range(100_000):\n try: _thread.start_new_thread(print, ())\n except RuntimeError: refused += 1\nprint(refused)", Prints("100000")),
-    ("import threading; threading.Timer(0, print).start()", Raises("RuntimeError")),
-    ("import threading; threading.stack_size(1 << 30); threading.Thread(target=print).start()", Raises("RuntimeError")),
+    ("import threading; threading.Thread(target=print).start()", OneThread(&Raises("RuntimeError"))),
+    ("import _thread; _thread.start_new_thread(print, ())", OneThread(&Raises("RuntimeError"))),
+    ("import _thread; _thread.start_joinable_thread(print)", OneThread(&Raises("RuntimeError"))),
+    ("import _thread\nrefused = 0\nfor i in range(100_000):\n try: _thread.start_new_thread(print, ())\n except RuntimeError: refused += 1\nprint(refused)", OneThread(&Prints("100000"))),
+    ("import threading; threading.Timer(0, print).start()", OneThread(&Raises("RuntimeError"))),
+    ("import threading; threading.stack_size(1 << 30); threading.Thread(target=print).start()", OneThread(&Raises("RuntimeError"))),
     ("import _thread, signal; _thread.interrupt_main()\nfor i in range(10**5): pass", Raises("KeyboardInterrupt")),
     ("import threading; threading.get_native_id()", Raises("AttributeError")),
     // Sockets and libraries built on them.
@@ -168,10 +168,10 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import importlib.metadata as m; print([d for d in m.distributions() if d.name in ('pip', 'setuptools', 'hatchery')])", Prints("[]")),
     ("import os, sys; os.environ['PYTHONBREAKPOINT'] = 'builtins.print'; sys.settrace(None); print(sys.flags.ignore_environment)", OfDefault(&Prints("1"))),
     // Waits for another thread, which doesn't exist: a timed wait sleeps, others are refused.
-    ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", Raises("RuntimeError")),
-    ("import threading; lock = threading.Lock()\nwith lock:\n with lock: pass", Raises("RuntimeError")),
+    ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", OneThread(&Raises("RuntimeError"))),
+    ("import threading; lock = threading.Lock()\nwith lock:\n with lock: pass", OneThread(&Raises("RuntimeError"))),
     ("import threading; print(threading.Event().wait(0.05))", Prints("False")),
-    ("import threading; threading.Event().wait()", Raises("RuntimeError")),
+    ("import threading; threading.Event().wait()", OneThread(&Raises("RuntimeError"))),
     ("import threading; c = threading.Condition(); c.acquire(); print(c.wait(0.05))", Prints("False")),
     ("import threading; print(threading.Semaphore(0).acquire(timeout=0.05))", Prints("False")),
     ("import threading; threading.Barrier(2).wait(0.05)", Raises("threading.BrokenBarrierError")),
@@ -180,9 +180,9 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import threading; lock = threading.Lock(); print(lock.acquire(True, 1), lock.locked(), type(lock).__name__)", Prints("True True lock")),
     ("import queue; queue.Queue().get(timeout=0.05)", Raises("_queue.Empty")),
     ("import queue; queue.SimpleQueue().get(timeout=0.05)", Raises("_queue.Empty")),
-    ("import queue; queue.SimpleQueue().get()", Raises("RuntimeError")),
+    ("import queue; queue.SimpleQueue().get()", OneThread(&Raises("RuntimeError"))),
     ("import concurrent.futures as c; c.Future().result(timeout=0.05)", Raises("TimeoutError")),
-    ("import concurrent.futures as c; c.Future().result()", Raises("RuntimeError")),
+    ("import concurrent.futures as c; c.Future().result()", OneThread(&Raises("RuntimeError"))),
     // Undoing that restores the build's own behaviour, for that program only.
     ("import _thread, gc; d, = gc.get_referents(_thread.lock.__dict__); l = _thread.allocate_lock(); l.acquire(); l.acquire.__func__.__closure__[-1].cell_contents(l)", OfDefault(&Exits(134))),
     ("import multiprocessing; multiprocessing.Lock()", Raises("ModuleNotFoundError")),

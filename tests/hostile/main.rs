@@ -49,6 +49,8 @@ enum Expect {
     Since(u64, &'static Self),
     /// This, on the default build: what it says of folders, or of how that build was configured.
     OfDefault(&'static Self),
+    /// This, on a build without threads.
+    OneThread(&'static Self),
 }
 
 impl Expect {
@@ -57,6 +59,7 @@ impl Expect {
         match self {
             Self::Since(minor, &expected) => (expected, Some(Need::Since(minor))),
             Self::OfDefault(&expected) => (expected, Some(Need::Default)),
+            Self::OneThread(&expected) => (expected, Some(Need::OneThread)),
             expected => (expected, None),
         }
     }
@@ -205,7 +208,9 @@ fn is_met(expected: Expect, outcome: &Outcome) -> bool {
             Verdict::Completed { .. } | Verdict::Raised(_) | Verdict::Exited { .. },
         ) => outcome.limits_met.iter().any(|hit| hit.limit == kind),
         (Expect::Exits(code), Verdict::Exited { code: left_with, .. }) => code == *left_with,
-        (Expect::Since(..) | Expect::OfDefault(_), _) => unreachable!("it is bare"),
+        (Expect::Since(..) | Expect::OfDefault(_) | Expect::OneThread(_), _) => {
+            unreachable!("it is bare")
+        }
         (Expect::Forged, Verdict::Tampered(what)) => what.to_string().contains("reply"),
         _ => false,
     }

@@ -4,7 +4,7 @@
 use hatchery::LimitKind;
 
 use super::Attempt;
-use super::Expect::{Limit, OfDefault, Prints, Raises, Since};
+use super::Expect::{Limit, OfDefault, OneThread, Prints, Raises, Since};
 
 #[rustfmt::skip] // One attempt, one line.
 pub(crate) const ATTEMPTS: &[Attempt] = &[
@@ -64,8 +64,8 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("import select\nwhile True: select.select([0], [1], [2], 0)", OfDefault(&Limit(LimitKind::Wall))),
     ("import select\nwhile True: select.poll().poll(0)", Limit(LimitKind::Wall)),
     ("import threading\nthreading.Event().wait(10**6)", Limit(LimitKind::Wall)),
-    ("import threading\nlock = threading.Lock()\nlock.acquire(); lock.acquire()", Raises("RuntimeError")),
-    ("import queue\nqueue.Queue().get()", Raises("RuntimeError")),
+    ("import threading\nlock = threading.Lock()\nlock.acquire(); lock.acquire()", OneThread(&Raises("RuntimeError"))),
+    ("import queue\nqueue.Queue().get()", OneThread(&Raises("RuntimeError"))),
     ("import queue\nqueue.SimpleQueue().get(timeout=99)", Limit(LimitKind::Wall)),
     ("input()", Raises("EOFError")),
     ("import selectors\nselectors.DefaultSelector().select(10**6)", Limit(LimitKind::Wall)),

@@ -14,12 +14,15 @@ pub(crate) enum Need {
     Since(u64),
     /// The default build: its folders, and how it was configured.
     Default,
+    /// A build without threads.
+    OneThread,
 }
 
 /// A build, as far as programs need to know.
 #[derive(Debug)]
 pub(crate) struct Build {
     minor: u64,
+    has_threads: bool,
     /// Modules that programs import and that it has.
     found: BTreeSet<String>,
     /// Modules that programs import and that only the default build has.
@@ -40,17 +43,21 @@ impl Build {
                  if name not in sys.stdlib_module_names: return bool(importlib.util.find_spec(name))\n    \
                  try: return bool(importlib.import_module(name))\n    \
                  except ImportError: return False\n\
-             [sys.version_info[1], list(filter(is_found, {names:?}))]"
+             import threading\n\
+             try: threading.Thread(target=int).start()\n\
+             except RuntimeError: has_threads = False\n\
+             else: has_threads = True\n\
+             [sys.version_info[1], has_threads, list(filter(is_found, {names:?}))]"
         );
         let outcome = pool.run(Job::code(question)).await.expect("the queue isn't full");
         let Verdict::Completed { value: Some(value), .. } = outcome.verdict else {
             panic!("{outcome:?}")
         };
-        let answer: (u64, BTreeSet<String>) =
+        let answer: (u64, bool, BTreeSet<String>) =
             serde_json::from_value(value).expect("it has this form");
-        let (minor, found) = answer;
+        let (minor, has_threads, found) = answer;
         let missing = default.map_or_else(BTreeSet::new, |default| &default.found - &found);
-        Self { minor, found, missing, is_default: default.is_none() }
+        Self { minor, has_threads, found, missing, is_default: default.is_none() }
     }
 
     /// Returns whether the program must end here as its table says.
@@ -58,6 +65,7 @@ impl Build {
         let has = |need: &Need| match need {
             Need::Since(minor) => self.minor >= *minor,
             Need::Default => self.is_default,
+            Need::OneThread => !self.has_threads,
         };
         needs.iter().all(has) && !imports(source).any(|name| self.missing.contains(name))
     }
@@ -85,9 +93,11 @@ fn a_program_needs_what_it_imports() {
                   try: import _host\nexcept ImportError: pass";
     assert_eq!(imports(source).collect::<Vec<_>>(), ["sys", "os", "numpy", "_host"]);
     let missing = BTreeSet::from(["numpy".to_owned()]);
-    let build = Build { minor: 13, found: BTreeSet::new(), missing, is_default: false };
+    let found = BTreeSet::new();
+    let build = Build { minor: 13, has_threads: true, found, missing, is_default: false };
     assert!(build.has("import sys", &[Need::Since(13)]));
     assert!(!build.has("import sys", &[Need::Since(14)]));
     assert!(!build.has("import numpy", &[]));
     assert!(!build.has("", &[Need::Default]));
+    assert!(!build.has("", &[Need::OneThread]));
 }

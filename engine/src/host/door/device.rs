@@ -70,7 +70,10 @@ fn fd_write(
     serve(&context, |env, guest| {
         env.count_call();
         *env.answer.lock() = (Arc::default(), 0);
-        let [frame] = guest.buffers(buffers, count)?[..] else { return Err(Errno::Invalid) };
+        if count != 1 {
+            return Err(Errno::Invalid);
+        }
+        let frame = guest.buffer(buffers)?;
         let answer = answer(env, guest.0, frame).ok_or(Errno::Fault)?;
         *env.answer.lock() = (answer, 0);
         guest.write_u32(out, frame.len)

@@ -377,7 +377,7 @@ fn thread_signal(
     signal: u32,
 ) -> Result<i32, RuntimeError> {
     let env = context.data();
-    let is_self = env.threads.is_none() || thread == env.gate.number();
+    let is_self = env.threads.is_none() || env.gate.is_own(thread);
     raise(context, signal, |can_handle| match is_self {
         true => signal::to_self(signal, can_handle),
         false => Err(Errno::NotSupported),

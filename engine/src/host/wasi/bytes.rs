@@ -18,6 +18,15 @@ pub(crate) struct Buffer {
     pub(crate) len: u32,
 }
 
+impl Buffer {
+    /// Reads an `iovec`: address and length, 4 bytes each.
+    fn of(item: [u8; 8]) -> Self {
+        let (at, len) = item.split_at(4);
+        let field = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+        Self { at: field(at), len: field(len) }
+    }
+}
+
 /// Of a memory that threads share, host functions copy at most this many bytes at once.
 const MOST_COPIED_BYTES: u32 = 1 << 20;
 
@@ -72,16 +81,19 @@ impl GuestBytes<'_> {
         if self.0.is_shared() { len.min(MOST_COPIED_BYTES) } else { len }
     }
 
-    /// Reads the buffers of a scattered read or write (`iovec`: address and length, 4 bytes each).
+    /// Reads a buffer that must stay in one piece.
+    pub(crate) fn buffer(&self, at: u32) -> Result<Buffer, Errno> {
+        self.read(at).map(Buffer::of)
+    }
+
+    /// Reads the buffers of a scattered read or write.
     /// Those of a memory that threads share come in parts, since each is copied.
     pub(crate) fn buffers(&self, at: u32, count: u32) -> Result<Vec<Buffer>, Errno> {
         if count > MOST_BUFFERS {
             return Err(Errno::Invalid);
         }
         let buffers: Vec<Buffer> = self.look(Buffer { at, len: count * 8 }, |bytes| {
-            let field = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
-            let buffer = |item: &[u8]| Buffer { at: field(&item[..4]), len: field(&item[4..]) };
-            bytes.chunks_exact(8).map(buffer).collect()
+            bytes.as_chunks().0.iter().copied().map(Buffer::of).collect()
         })?;
         if !self.0.is_shared() || buffers.iter().all(|buffer| buffer.len <= MOST_COPIED_BYTES) {
             return Ok(buffers);

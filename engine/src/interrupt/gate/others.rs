@@ -175,6 +175,14 @@ impl Passage {
         &self.gate
     }
 
+    /// Whether a signal of this thread to this number is one to itself. The C library may have a
+    /// number of its own for the main thread.
+    pub(crate) fn is_own(&self, number: ThreadNumber) -> bool {
+        let state = self.gate.state.lock();
+        let is_others = || state.others.threads.iter().any(|(other, _)| *other == number);
+        number == self.number() || (self.own.is_none() && !is_others())
+    }
+
     /// Returns the thread's number; the main thread's is 1.
     pub(crate) fn number(&self) -> ThreadNumber {
         self.own.as_ref().map_or(MAIN, |own| own.number)
