@@ -375,8 +375,9 @@ impl Builder {
     }
 
     /// Sets the size of the cache, in bytes, above which the start reports that it has grown
-    /// ([`Progress::LargeCache`]); [`cache::prune`](crate::cache::prune) makes it smaller. Default:
-    /// `$HATCHERY_CACHE_BOUND`, else 5 GiB.
+    /// ([`Progress::LargeCache`](crate::progress::Progress::LargeCache));
+    /// [`cache::prune`](crate::cache::prune) makes it smaller. Default: `$HATCHERY_CACHE_BOUND`,
+    /// else 5 GiB.
     pub fn cache_bound_bytes(mut self, bytes: u64) -> Self {
         self.engine.cache_bound_bytes = bytes;
         self
