@@ -296,6 +296,14 @@ impl Calls {
         }
     }
 
+    /// Ends the calls that a wait without an end waits for, after [`Found::NotNow`]: the recorded
+    /// wait had an end.
+    pub(crate) fn fail_in_replay(&self, ticket: Option<u32>) -> Vec<(u32, RecordedAnswer)> {
+        let failed = self.state.lock().fail_in_replay(ticket);
+        failed.iter().for_each(|(one, _)| self.rooms.unwanted(*one));
+        failed
+    }
+
     /// Records that a wait for pending calls found no answer.
     pub(crate) fn waited_in_vain(&self) {
         if let Some(recorder) = &mut self.state.lock().recorder {
@@ -399,15 +407,18 @@ impl State {
                 ended.retain(|(one, _)| self.pending.remove(one).is_some());
                 Found::Ended(ended)
             }
-            Replayed::Lost => {
-                let text = "the recording has no answer at this point of the program";
-                let answer = RecordedAnswer::Raised("ReplayError".to_owned(), text.to_owned());
-                let lost: Vec<u32> =
-                    self.pending.keys().copied().filter(|one| is_wanted(*one)).collect();
-                self.pending.retain(|one, _| !is_wanted(*one));
-                Found::Ended(lost.into_iter().map(|one| (one, answer.clone())).collect())
-            }
+            Replayed::Lost => Found::Ended(self.fail_in_replay(ticket)),
         }
+    }
+
+    /// Ends pending calls, that of `ticket` or all, since the recording is of another program.
+    fn fail_in_replay(&mut self, ticket: Option<u32>) -> Vec<(u32, RecordedAnswer)> {
+        let text = "the recording has no answer at this point of the program";
+        let answer = RecordedAnswer::Raised("ReplayError".to_owned(), text.to_owned());
+        self.pending
+            .extract_if(.., |one, _| ticket.is_none_or(|ticket| ticket == *one))
+            .map(|(one, _)| (one, answer.clone()))
+            .collect()
     }
 }
 
