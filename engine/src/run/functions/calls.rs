@@ -13,6 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Map, Value as Json};
 
+use self::reply::Reply;
 use super::error::{FAILURE, HostError, LIMIT};
 use super::recording::{RecordedAnswer, Recorder, Recording, Replayed, Replayer};
 use super::rooms::{Room, Rooms, Sum};
@@ -24,6 +25,7 @@ use crate::run::value::marshal::Value;
 use crate::run::value::{json_bytes, number};
 
 pub(crate) mod cancellation;
+pub(super) mod reply;
 
 /// The most bytes of answers that the guest gets at once; it gets at least one answer.
 const DELIVERY_BYTES: usize = 1 << 20;
@@ -455,42 +457,6 @@ pub(crate) fn encode_begun(begun: Result<u32, HostError>) -> Vec<u8> {
 
 fn error<'a>(type_name: &'a str, message: &'a str) -> Value<'a> {
     Value::List(vec![type_name.into(), message.into()])
-}
-
-/// Takes the answer to one call. If it is dropped without an answer, the call fails.
-#[must_use = "a call that nobody answers fails"]
-pub struct Reply {
-    calls: Arc<Calls>,
-    ticket: u32,
-    function: String,
-    is_answered: bool,
-}
-
-impl Debug for Reply {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Reply").field("ticket", &self.ticket).finish_non_exhaustive()
-    }
-}
-
-impl Reply {
-    /// Answers the call. Does nothing if the call was cancelled or its run has ended.
-    pub fn answer(mut self, result: Result<Json, HostError>) {
-        self.is_answered = true;
-        self.calls.answer(self.ticket, &self.function, result);
-    }
-}
-
-impl Drop for Reply {
-    fn drop(&mut self) {
-        if !self.is_answered {
-            let text = match std::thread::panicking() {
-                true => "it panicked",
-                false => "it ended without an answer",
-            };
-            let failed = Err(HostError::private(text));
-            self.calls.answer(self.ticket, &self.function, failed);
-        }
-    }
 }
 
 /// Returns the error for programs without host functions.

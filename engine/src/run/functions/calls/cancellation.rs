@@ -3,7 +3,8 @@
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 
-use super::{Calls, Reply};
+use super::Calls;
+use super::reply::Reply;
 
 /// Reports that the program no longer wants a call.
 pub struct Cancellation {
