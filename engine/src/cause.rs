@@ -105,7 +105,10 @@ impl Display for Chain<'_> {
     }
 }
 
-fn causes<'a>(error: &'a (dyn Error + 'a)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+/// Returns the causes of an error, the nearest first.
+pub(crate) fn causes<'a>(
+    error: &'a (dyn Error + 'a),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(error.source(), |&cause| cause.source())
 }
 

@@ -1,7 +1,7 @@
 //! The error numbers of WASI preview 1, which WASIX uses too, that our host returns.
 
 /// An error of a host function, with its number in WASI preview 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[repr(u16)]
 pub(crate) enum Errno {
     Access = 2,

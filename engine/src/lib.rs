@@ -46,7 +46,7 @@ pub use interpreter::image::{Image, ImageInfo};
 pub use interpreter::session::{PackedRest, PackedSession, SessionState};
 pub use interrupt::overdue::{OVERDUE_AFTER, Overdue};
 pub use interrupt::reason::StopReason;
-pub use interrupt::stop::StopHandle;
+pub use interrupt::stop::{Ending, StopHandle};
 pub use limits::{LimitHit, LimitKind, Limits};
 pub use places::{
     CACHE_DIR_VARIABLE, PYTHON_MODULE_HASH_VARIABLE, PYTHON_MODULE_VARIABLE, PYTHON_VARIABLE,
@@ -54,8 +54,8 @@ pub use places::{
 };
 pub use run::functions::calls::cancellation::Cancellation;
 pub use run::functions::{
-    Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,
-    RecordedAnswer, RecordedCall, Recording, Reply, Room, RunId, Signature,
+    Answer, Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,
+    RecordedAnswer, RecordedCall, Recording, Reply, Room, RunId, ServedCalls, Signature,
 };
 pub use run::outcome::tool::result_schema as tool_result_schema;
 pub use run::outcome::{
@@ -66,7 +66,8 @@ pub use run::program::{
     Call, Deterministic, Entry, InputFile, InvalidMountPath, InvalidProgram, MountedFolder,
     Program, Script, workdir,
 };
-pub use run::transcript::{Chunk, Cursor, Event, EventKind, Next, Stream, Transcript};
+pub use run::sent::{Addition, Additions, InvalidSent, Lent, SentOutcome, SentProgram};
+pub use run::transcript::{Chunk, Copier, Cursor, Event, EventKind, Next, Stream, Transcript};
 pub use run::value::{
     Array, Column, Element, Frame, InvalidValue, MOST_DIMENSIONS, Value, Variables,
 };

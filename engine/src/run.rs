@@ -7,5 +7,6 @@ pub(crate) mod functions;
 pub(crate) mod names;
 pub(crate) mod outcome;
 pub(crate) mod program;
+pub(crate) mod sent;
 pub(crate) mod transcript;
 pub(crate) mod value;

@@ -1,7 +1,7 @@
 //! Why a run is asked to end.
 
 /// Why a run is asked to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum StopReason {
     /// Its wall time is over.
     WallTime,

@@ -3,6 +3,7 @@
 //! A `StopHandle` is made with its job, long before a thread takes the job up. A request from
 //! before the run takes effect as it begins; one from after the run does nothing.
 
+use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -22,7 +23,7 @@ pub struct StopHandle {
 struct StopState {
     requested: Option<(StopReason, Way)>,
     /// The run, while it goes on.
-    run: Option<Target>,
+    run: Option<Arc<dyn Ending>>,
     overdue: Option<OverdueHook>,
 }
 
@@ -34,6 +35,16 @@ enum Way {
     AtOnce,
 }
 
+/// Ends a run that goes on. Requests come one at a time, and repeat.
+pub trait Ending: Debug + Send + Sync {
+    /// Raises `KeyboardInterrupt` in the program, and stops the run after the grace period.
+    fn interrupt(&self, reason: StopReason);
+
+    /// Stops the run at once.
+    fn stop(&self, reason: StopReason);
+}
+
+/// A run of an interpreter in this process.
 #[derive(Debug)]
 struct Target {
     interrupt: InterruptHandle,
@@ -61,7 +72,7 @@ impl StopHandle {
             *asked = way;
         }
         if let Some(target) = &state.run {
-            target.end(reason, way);
+            way.end(&**target, reason);
         }
     }
 
@@ -90,29 +101,42 @@ impl StopHandle {
 
     /// Begins the run: earlier requests take effect, later ones go to the run at once.
     pub(crate) fn attach(&self, interrupt: InterruptHandle, run: RunId, asker: Asker) {
+        self.begin(Arc::new(Target { interrupt, run, asker }));
+    }
+
+    /// Begins a run that `ending` ends, as [`Interpreter::run`](crate::Interpreter::run) does for
+    /// runs of this process.
+    pub fn begin(&self, ending: Arc<dyn Ending>) {
         let mut state = self.state.lock();
-        let target = Target { interrupt, run, asker };
         if let Some((reason, way)) = state.requested {
-            target.end(reason, way);
+            way.end(&*ending, reason);
         }
-        state.run = Some(target);
+        state.run = Some(ending);
     }
 
     /// Ends the run: later requests do nothing.
-    pub(crate) fn detach(&self) {
+    pub fn detach(&self) {
         self.state.lock().run = None;
     }
 }
 
-impl Target {
-    fn end(&self, reason: StopReason, way: Way) {
-        match way {
-            Way::Gently => self.asker.ask(reason),
-            Way::AtOnce => {
-                self.interrupt.stop(self.run, reason);
-                self.asker.expect_end();
-            }
+impl Way {
+    fn end(self, run: &dyn Ending, reason: StopReason) {
+        match self {
+            Self::Gently => run.interrupt(reason),
+            Self::AtOnce => run.stop(reason),
         }
+    }
+}
+
+impl Ending for Target {
+    fn interrupt(&self, reason: StopReason) {
+        self.asker.ask(reason);
+    }
+
+    fn stop(&self, reason: StopReason) {
+        self.interrupt.stop(self.run, reason);
+        self.asker.expect_end();
     }
 }
 

@@ -14,6 +14,7 @@ pub use self::calls::reply::Reply;
 pub use self::error::HostError;
 pub use self::recording::{Delivery, RecordedAnswer, RecordedCall, Recording};
 pub use self::rooms::Room;
+pub use self::served::{Answer, ServedCalls};
 use crate::run::names::is_name;
 use crate::run::value::marshal::Value;
 
@@ -21,6 +22,7 @@ pub(crate) mod calls;
 mod error;
 mod recording;
 mod rooms;
+mod served;
 
 /// Executes a host function.
 pub trait Callee: Send + Sync + 'static {
@@ -165,6 +167,11 @@ impl HostFunctions {
     /// The layers, the top one first.
     fn layers(&self) -> impl Iterator<Item = &Layer> {
         std::iter::successors(self.top.as_deref(), |layer| layer.below.top.as_deref())
+    }
+
+    /// Returns the descriptions of the functions that a program sees, by name.
+    pub fn signatures(&self) -> impl Iterator<Item = &Signature> {
+        self.visible().into_values().map(|(signature, _)| signature)
     }
 
     fn callee(&self, name: &str) -> Option<&Arc<dyn Callee>> {

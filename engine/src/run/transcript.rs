@@ -47,6 +47,22 @@ struct TranscriptState {
     calls: usize,
     closed: bool,
     watcher: Option<Box<dyn Fn() + Send + Sync>>,
+    copier: Option<Box<dyn Copier>>,
+}
+
+/// Receives what a run adds to its transcript, in the same order.
+pub trait Copier: Send + Sync {
+    /// The program wrote this.
+    fn wrote(&self, stream: Stream, bytes: &[u8]);
+
+    /// The program showed this.
+    fn showed(&self, display: &MimeBundle);
+
+    /// The program showed something of this many bytes, which was too large to read.
+    fn display_dropped(&self, bytes: usize);
+
+    /// The program called this host function.
+    fn called(&self, name: &str);
 }
 
 /// An event, and the length of the output after it.
@@ -178,6 +194,9 @@ impl Transcript {
     /// Appends output; bytes beyond the cap are counted and dropped.
     pub(crate) fn append(&self, stream: Stream, bytes: &[u8]) {
         let mut state = self.state.lock();
+        if let Some(copier) = &state.copier {
+            copier.wrote(stream, bytes);
+        }
         state.written += bytes.len() as u64;
         let room = state.cap.saturating_sub(state.bytes.len());
         // Never splits a character, and never appends after a cut.
@@ -202,6 +221,9 @@ impl Transcript {
     /// Appends a display; one beyond the caps is counted and dropped.
     pub(crate) fn show(&self, display: MimeBundle) {
         let mut state = self.state.lock();
+        if let Some(copier) = &state.copier {
+            copier.showed(&display);
+        }
         if state.displays.admit(display.byte_count()) {
             self.note(state, EventKind::Display(display));
         }
@@ -209,7 +231,11 @@ impl Transcript {
 
     /// Counts a display of this many bytes as dropped that was too large to be read.
     pub(crate) fn drop_display(&self, bytes: usize) {
-        let DisplayRoom { asked_bytes, asked, is_cut, .. } = &mut self.state.lock().displays;
+        let mut state = self.state.lock();
+        if let Some(copier) = &state.copier {
+            copier.display_dropped(bytes);
+        }
+        let DisplayRoom { asked_bytes, asked, is_cut, .. } = &mut state.displays;
         *asked += 1;
         *asked_bytes += bytes as u64;
         is_cut[0] = true;
@@ -218,6 +244,9 @@ impl Transcript {
     /// Appends a host call.
     pub(crate) fn host_called(&self, name: &str) {
         let mut state = self.state.lock();
+        if let Some(copier) = &state.copier {
+            copier.called(name);
+        }
         state.calls += 1;
         if state.calls <= MOST_CALLS_TOLD {
             self.note(state, EventKind::HostCall { name: name.to_owned() });
@@ -267,6 +296,12 @@ impl Transcript {
         }
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// Has what the run adds passed to `copier` too, beyond the caps of the run as well. It is
+    /// called on the guest's thread, under a lock.
+    pub fn copy_to(&self, copier: impl Copier + 'static) {
+        self.state.lock().copier = Some(Box::new(copier));
     }
 
     /// Calls `watcher` after every change, on the thread that made it. There is one watcher at a

@@ -1,0 +1,266 @@
+//! Programs, on their way to a worker process.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::limits::SentLimits;
+use super::value::SentValue;
+use super::{InvalidSent, Text};
+use crate::files::mount::Mount;
+use crate::limits::Limits;
+use crate::run::functions::{Callee, HostFunctions, Parameter, Recording, Signature};
+use crate::run::program::{Call, Deterministic, Entry, InputFile, MountedFolder, Program, Script};
+use crate::run::value::{Value, Variables};
+
+/// A program and its limits as plain data.
+///
+/// Its folders are numbered in the order of [`SentProgram::folders`], and its host functions in
+/// that of their names.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SentProgram {
+    source: String,
+    entry: SentEntry,
+    variables: Vec<(String, SentValue)>,
+    filename: Option<String>,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+    #[serde(with = "serde_bytes")]
+    stdin: Vec<u8>,
+    stdin_function: Option<String>,
+    files: Vec<SentFile>,
+    mounts: Vec<String>,
+    has_beside: bool,
+    script: Option<String>,
+    workdir: Option<String>,
+    is_prompt: bool,
+    is_read_only: bool,
+    keeps_files: bool,
+    deterministic: Option<Deterministic>,
+    functions: Vec<SentSignature>,
+    records_calls: bool,
+    replays: Option<Text<Recording>>,
+    #[serde(with = "SentLimits")]
+    limits: Limits,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum SentEntry {
+    Statements,
+    Expression,
+    Call {
+        module: String,
+        function: String,
+        args: Vec<SentValue>,
+        keywords: Vec<(String, SentValue)>,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SentFile {
+    path: String,
+    #[serde(with = "serde_bytes")]
+    contents: Vec<u8>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SentSignature {
+    name: String,
+    doc: String,
+    parameters: Option<Vec<SentParameter>>,
+    returns: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SentParameter {
+    name: String,
+    hint: String,
+    default: Option<Text<serde_json::Value>>,
+}
+
+/// Stands in for what stays in the process that sent a program.
+pub trait Lent {
+    /// Returns the folder of this number.
+    fn folder(&self, number: usize) -> Arc<Mount>;
+
+    /// Returns what begins calls of the function of this number.
+    fn callee(&self, number: usize) -> Arc<dyn Callee>;
+}
+
+impl SentProgram {
+    /// Copies a program and its limits.
+    pub fn new(program: &Program, limits: &Limits) -> Self {
+        let Program {
+            source,
+            entry,
+            variables,
+            filename,
+            args,
+            env,
+            stdin,
+            stdin_function,
+            files,
+            mounts,
+            beside,
+            script,
+            workdir,
+            is_prompt,
+            is_read_only,
+            keeps_files,
+            deterministic,
+            functions,
+            records_calls,
+            replays,
+        } = program;
+        Self {
+            source: source.clone(),
+            entry: entry.into(),
+            variables: sent(variables),
+            filename: filename.clone(),
+            args: args.clone(),
+            env: env.clone(),
+            stdin: stdin.clone(),
+            stdin_function: stdin_function.clone(),
+            files: files.iter().map(SentFile::from).collect(),
+            mounts: mounts.iter().map(|mount| mount.path.clone()).collect(),
+            has_beside: beside.is_some(),
+            script: script.as_ref().map(|script| script.name.clone()),
+            workdir: workdir.clone(),
+            is_prompt: *is_prompt,
+            is_read_only: *is_read_only,
+            keeps_files: *keeps_files,
+            deterministic: *deterministic,
+            functions: functions.signatures().map(SentSignature::from).collect(),
+            records_calls: *records_calls,
+            replays: replays.as_ref().map(|recording| Text((**recording).clone())),
+            limits: limits.clone(),
+        }
+    }
+
+    /// Returns the folders of a program in the order of their numbers.
+    pub fn folders(program: &Program) -> impl Iterator<Item = &Arc<Mount>> {
+        let mounts = program.mounts.iter().map(|mount| &mount.folder);
+        let script = program.script.iter().map(|script| &script.folder);
+        mounts.chain(&program.beside).chain(script)
+    }
+
+    /// Returns the program, which runs here with what was lent to it, and its limits.
+    ///
+    /// # Errors
+    /// It isn't one that [`Self::new`] made.
+    pub fn program(self, lent: &dyn Lent) -> Result<(Program, Limits), InvalidSent> {
+        let mut numbers = 0..;
+        let mut folder = || lent.folder(numbers.next().expect("numbers don't end"));
+        let mut mounts = Vec::with_capacity(self.mounts.len());
+        for path in self.mounts {
+            let mount = MountedFolder::new(path, folder());
+            mounts.push(mount.map_err(|error| InvalidSent::because("a mount", &error))?);
+        }
+        let beside = self.has_beside.then(&mut folder);
+        let script = self.script.map(|name| Script { folder: folder(), name });
+        let functions = self.functions.into_iter().enumerate();
+        let functions =
+            functions.map(|(number, signature)| (Signature::from(signature), lent.callee(number)));
+        let functions = HostFunctions::new(functions)
+            .map_err(|error| InvalidSent::because("a host function", &error))?;
+        let files: Result<Vec<_>, _> =
+            self.files.into_iter().map(|file| InputFile::new(file.path, file.contents)).collect();
+        let program = Program {
+            source: self.source,
+            entry: self.entry.try_into()?,
+            variables: received(self.variables)?,
+            filename: self.filename,
+            args: self.args,
+            env: self.env,
+            stdin: self.stdin,
+            stdin_function: self.stdin_function,
+            files: files.map_err(|error| InvalidSent::because("a file", &error))?,
+            mounts,
+            beside,
+            script,
+            workdir: self.workdir,
+            is_prompt: self.is_prompt,
+            is_read_only: self.is_read_only,
+            keeps_files: self.keeps_files,
+            deterministic: self.deterministic,
+            functions,
+            records_calls: self.records_calls,
+            replays: self.replays.map(|Text(recording)| Arc::new(recording)),
+        };
+        program.check().map_err(|error| InvalidSent::because("a program", &error))?;
+        Ok((program, self.limits))
+    }
+}
+
+fn sent(values: &Variables) -> Vec<(String, SentValue)> {
+    values.iter().map(|(name, value)| (name.clone(), value.into())).collect()
+}
+
+fn received(values: Vec<(String, SentValue)>) -> Result<Variables, InvalidSent> {
+    values.into_iter().map(|(name, value)| Ok((name, value.try_into()?))).collect()
+}
+
+impl From<&Entry> for SentEntry {
+    fn from(entry: &Entry) -> Self {
+        match entry {
+            Entry::Statements => Self::Statements,
+            Entry::Expression => Self::Expression,
+            Entry::Call(Call { module, function, args, keywords }) => Self::Call {
+                module: module.clone(),
+                function: function.clone(),
+                args: args.iter().map(SentValue::from).collect(),
+                keywords: sent(keywords),
+            },
+        }
+    }
+}
+
+impl TryFrom<SentEntry> for Entry {
+    type Error = InvalidSent;
+
+    fn try_from(entry: SentEntry) -> Result<Self, InvalidSent> {
+        Ok(match entry {
+            SentEntry::Statements => Self::Statements,
+            SentEntry::Expression => Self::Expression,
+            SentEntry::Call { module, function, args, keywords } => {
+                let args: Result<Vec<Value>, _> = args.into_iter().map(Value::try_from).collect();
+                Self::Call(Call { module, function, args: args?, keywords: received(keywords)? })
+            }
+        })
+    }
+}
+
+impl From<&InputFile> for SentFile {
+    fn from(file: &InputFile) -> Self {
+        Self { path: file.path.clone(), contents: file.contents.to_vec() }
+    }
+}
+
+impl From<&Signature> for SentSignature {
+    fn from(Signature { name, doc, parameters, returns }: &Signature) -> Self {
+        let parameters = parameters.as_ref().map(|parameters| {
+            let sent = |Parameter { name, hint, default }: &Parameter| SentParameter {
+                name: name.clone(),
+                hint: hint.clone(),
+                default: default.clone().map(Text),
+            };
+            parameters.iter().map(sent).collect()
+        });
+        let (name, doc, returns) = (name.clone(), doc.clone(), returns.clone());
+        Self { name, doc, parameters, returns }
+    }
+}
+
+impl From<SentSignature> for Signature {
+    fn from(SentSignature { name, doc, parameters, returns }: SentSignature) -> Self {
+        let parameter = |SentParameter { name, hint, default }| Parameter {
+            name,
+            hint,
+            default: default.map(|Text(json)| json),
+        };
+        let parameters =
+            parameters.map(|parameters| parameters.into_iter().map(parameter).collect());
+        Self { name, doc, parameters, returns }
+    }
+}

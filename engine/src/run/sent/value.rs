@@ -1,0 +1,112 @@
+//! Values.
+
+use serde::{Deserialize, Serialize};
+
+use super::{InvalidSent, Text};
+use crate::run::value::{Array, Column, Frame, InvalidValue, Value};
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum SentValue {
+    Json(Text<serde_json::Value>),
+    Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
+    Array(SentArray),
+    Frame {
+        index: Option<SentColumn>,
+        index_name: Option<String>,
+        columns: Vec<(String, SentColumn)>,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SentArray {
+    dtype: String,
+    shape: Vec<usize>,
+    #[serde(with = "serde_bytes")]
+    data: Vec<u8>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum SentColumn {
+    Array(SentArray),
+    Strings(Vec<Option<String>>),
+}
+
+impl From<&Value> for SentValue {
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::Json(json) => Self::Json(Text(json.clone())),
+            Value::Bytes(bytes) => Self::Bytes(bytes.clone()),
+            Value::Array(array) => Self::Array(array.into()),
+            Value::Frame(frame) => Self::Frame {
+                index: frame.index().map(SentColumn::from),
+                index_name: frame.index_name().map(str::to_owned),
+                columns: frame
+                    .columns()
+                    .iter()
+                    .map(|(name, column)| (name.clone(), column.into()))
+                    .collect(),
+            },
+        }
+    }
+}
+
+impl From<&Array> for SentArray {
+    fn from(array: &Array) -> Self {
+        let (dtype, shape) = (array.dtype().to_owned(), array.shape().to_vec());
+        Self { dtype, shape, data: array.data().to_vec() }
+    }
+}
+
+impl From<&Column> for SentColumn {
+    fn from(column: &Column) -> Self {
+        match column {
+            Column::Array(array) => Self::Array(array.into()),
+            Column::Strings(strings) => Self::Strings(strings.clone()),
+        }
+    }
+}
+
+impl TryFrom<SentValue> for Value {
+    type Error = InvalidSent;
+
+    fn try_from(sent: SentValue) -> Result<Self, InvalidSent> {
+        let value = || -> Result<Self, InvalidValue> {
+            Ok(match sent {
+                SentValue::Json(Text(json)) => Self::Json(json),
+                SentValue::Bytes(bytes) => Self::Bytes(bytes),
+                SentValue::Array(array) => Self::Array(array.try_into()?),
+                SentValue::Frame { index, index_name, columns } => {
+                    let columns: Result<Vec<(String, Column)>, InvalidValue> = columns
+                        .into_iter()
+                        .map(|(name, column)| Ok((name, column.try_into()?)))
+                        .collect();
+                    let frame = Frame::new(columns?)?;
+                    Self::Frame(match index {
+                        Some(index) => frame.with_index(index_name, index.try_into()?)?,
+                        None => frame,
+                    })
+                }
+            })
+        };
+        value().map_err(|error| InvalidSent::because("an invalid value", &error))
+    }
+}
+
+impl TryFrom<SentArray> for Array {
+    type Error = InvalidValue;
+
+    fn try_from(sent: SentArray) -> Result<Self, InvalidValue> {
+        Self::new(sent.dtype, sent.shape, sent.data)
+    }
+}
+
+impl TryFrom<SentColumn> for Column {
+    type Error = InvalidValue;
+
+    fn try_from(sent: SentColumn) -> Result<Self, InvalidValue> {
+        match sent {
+            SentColumn::Array(array) => Ok(Self::Array(array.try_into()?)),
+            SentColumn::Strings(strings) => Ok(Self::Strings(strings)),
+        }
+    }
+}
