@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-pub use self::calls::reply::Reply;
+pub use self::calls::Reply;
 pub use self::error::HostError;
 pub use self::recording::{Delivery, RecordedAnswer, RecordedCall, Recording};
 pub use self::rooms::Room;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Map, Value as Json};
 
-use self::reply::Reply;
+use self::limits::CallLimits;
 use super::error::{FAILURE, HostError, LIMIT};
 use super::recording::{RecordedAnswer, Recorder, Recording, Replayed, Replayer};
 use super::rooms::{Room, Rooms, Sum};
@@ -25,14 +25,10 @@ use crate::run::value::marshal::Value;
 use crate::run::value::{json_bytes, number};
 
 pub(crate) mod cancellation;
-pub(super) mod reply;
+mod limits;
 
 /// The most bytes of answers that the guest gets at once; it gets at least one answer.
 const DELIVERY_BYTES: usize = 1 << 20;
-
-/// The most host memory that the arguments of calls in flight may take together: a text of 1 MiB
-/// can become 100 MiB of objects, and a function may keep them as long as it runs.
-const ARGUMENTS_IN_FLIGHT_BYTES: usize = 256 << 20;
 
 /// How long a call waits for calls that the program has given up and that occupy its room. A future
 /// ends within microseconds unless the host is busy; a closure may take any time.
@@ -53,26 +49,6 @@ pub(crate) struct Calls {
     /// Lock order: the state first, then this.
     rooms: Arc<Rooms>,
     state: Mutex<State>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct CallLimits {
-    count: u64,
-    argument_bytes: usize,
-    result_bytes: usize,
-    in_flight: usize,
-}
-
-impl CallLimits {
-    /// Returns the limit that these calls exceed, the allowed amount, and the used amount.
-    fn excess(&self, taken: Sum) -> Option<(LimitKind, u64, u64)> {
-        if taken.calls > self.in_flight {
-            let (allowed, used) = (self.in_flight as u64, taken.calls as u64);
-            return Some((LimitKind::FunctionsInFlight, allowed, used));
-        }
-        let (allowed, used) = (ARGUMENTS_IN_FLIGHT_BYTES as u64, taken.bytes as u64);
-        (used > allowed).then_some((LimitKind::FunctionArguments, allowed, used))
-    }
 }
 
 type Hook = Box<dyn FnOnce() + Send>;
@@ -129,12 +105,6 @@ impl Calls {
         records: bool,
         replays: Option<Arc<Recording>>,
     ) -> Self {
-        let limits = CallLimits {
-            count: limits.function_calls.min(u64::from(u32::MAX - 1)),
-            argument_bytes: limits.function_argument_bytes,
-            result_bytes: limits.function_result_bytes,
-            in_flight: limits.functions_in_flight,
-        };
         let state = State {
             recorder: records.then(Recorder::default),
             replayer: replays.map(Replayer::new),
@@ -143,6 +113,7 @@ impl Calls {
         let run = RunId(RUNS.fetch_add(1, Ordering::Relaxed));
         let rooms = Rooms::new(&gate);
         let stdin = None;
+        let limits = CallLimits::of(limits);
         Self { run, functions, limits, gate, transcript, stdin, rooms, state: Mutex::new(state) }
     }
 
@@ -457,6 +428,42 @@ pub(crate) fn encode_begun(begun: Result<u32, HostError>) -> Vec<u8> {
 
 fn error<'a>(type_name: &'a str, message: &'a str) -> Value<'a> {
     Value::List(vec![type_name.into(), message.into()])
+}
+
+/// Takes the answer to one call. If it is dropped without an answer, the call fails.
+#[must_use = "a call that nobody answers fails"]
+pub struct Reply {
+    calls: Arc<Calls>,
+    ticket: u32,
+    function: String,
+    is_answered: bool,
+}
+
+impl Debug for Reply {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Reply").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}
+
+impl Reply {
+    /// Answers the call. Does nothing if the call was cancelled or its run has ended.
+    pub fn answer(mut self, result: Result<Json, HostError>) {
+        self.is_answered = true;
+        self.calls.answer(self.ticket, &self.function, result);
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            let text = match std::thread::panicking() {
+                true => "it panicked",
+                false => "it ended without an answer",
+            };
+            let failed = Err(HostError::private(text));
+            self.calls.answer(self.ticket, &self.function, failed);
+        }
+    }
 }
 
 /// Returns the error for programs without host functions.

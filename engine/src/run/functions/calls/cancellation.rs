@@ -3,8 +3,7 @@
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 
-use super::Calls;
-use super::reply::Reply;
+use super::{Calls, Reply};
 
 /// Reports that the program no longer wants a call.
 pub struct Cancellation {
