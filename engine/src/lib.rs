@@ -32,7 +32,9 @@ pub use error::{
     StartError,
 };
 pub use files::changes::{ChangeKind, ChangedFile};
-pub use files::mount::{InvalidMount, Mount};
+pub use files::mount::{
+    FolderAnswer, FolderAsk, FolderIdentity, FolderServer, InvalidMount, LentFolder, Mount,
+};
 pub use files::path::{InvalidPath, MAX_PATH_BYTES, check_path};
 pub use files::workspace::Workspace;
 pub use home::Home;
@@ -53,9 +55,10 @@ pub use places::{
     PYTHON_WHEEL_VARIABLE, WHEEL_REQUIREMENT,
 };
 pub use run::functions::calls::cancellation::Cancellation;
+pub use run::functions::served::{Answer, ServedCalls};
 pub use run::functions::{
-    Answer, Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,
-    RecordedAnswer, RecordedCall, Recording, Reply, Room, RunId, ServedCalls, Signature,
+    Callee, Delivery, HostCall, HostError, HostFunctions, InvalidFunction, Parameter,
+    RecordedAnswer, RecordedCall, Recording, Reply, Room, RunId, Signature,
 };
 pub use run::outcome::tool::result_schema as tool_result_schema;
 pub use run::outcome::{

@@ -17,8 +17,12 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2, statat};
 use rustix::io::Errno as SystemError;
+use serde::{Deserialize, Serialize};
 
 use crate::errno::Errno;
+pub use lent::{FolderAnswer, FolderAsk, FolderIdentity, FolderServer, LentFolder};
+
+mod lent;
 
 /// The most entries that a listing returns; listing a larger folder is an error.
 const MOST_ENTRIES: usize = 100_000;
@@ -29,6 +33,19 @@ static FOLDERS_OF_SCRIPTS: Mutex<BTreeMap<PathBuf, Weak<OwnedFd>>> = Mutex::new(
 
 /// A folder of the host that a guest may read.
 pub struct Mount {
+    place: Place,
+}
+
+#[derive(Clone)]
+enum Place {
+    Here(Folder),
+    /// Another process has opened the folder.
+    Lent(LentFolder),
+}
+
+/// An open folder.
+#[derive(Clone)]
+struct Folder {
     folder: Arc<OwnedFd>,
     path: PathBuf,
     /// The name of the script, if only the script and modules are shown.
@@ -37,7 +54,11 @@ pub struct Mount {
 
 impl fmt::Debug for Mount {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Mount").field(&self.path).finish()
+        let mut formatter = formatter.debug_tuple("Mount");
+        match &self.place {
+            Place::Here(folder) => formatter.field(&folder.path).finish(),
+            Place::Lent(folder) => formatter.field(folder).finish(),
+        }
     }
 }
 
@@ -54,7 +75,7 @@ pub struct InvalidMount {
 }
 
 /// The `stat` result of a file or folder of the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HostStat {
     pub(crate) is_folder: bool,
     pub(crate) inode: u64,
@@ -72,7 +93,7 @@ impl Mount {
     /// The path doesn't exist, isn't a folder, or can't be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, InvalidMount> {
         let path = path.as_ref();
-        Ok(Self { folder: open(path)?, path: path.to_owned(), script: None })
+        Ok(Folder { folder: open(path)?, path: path.to_owned(), script: None }.into())
     }
 
     /// Opens the folder of a script. A guest sees only what the script can import as Python source:
@@ -83,19 +104,67 @@ impl Mount {
     /// As for [`Self::open`].
     pub fn open_modules(path: impl AsRef<Path>, script: &str) -> Result<Self, InvalidMount> {
         let path = path.as_ref();
-        Ok(Self {
-            folder: open_shared(path)?,
-            path: path.to_owned(),
-            script: Some(script.to_owned()),
-        })
+        let (folder, script) = (open_shared(path)?, Some(script.to_owned()));
+        Ok(Folder { folder, path: path.to_owned(), script }.into())
+    }
+
+    /// Returns a folder that another process has opened and serves.
+    pub fn lent(folder: LentFolder) -> Self {
+        Self { place: Place::Lent(folder) }
     }
 
     /// Whether both are the same folder of the host.
     pub fn is_same_folder(&self, other: &Self) -> bool {
-        let number = |mount: &Self| fstat(&mount.folder).map(|stat| (stat.st_dev, stat.st_ino));
-        number(self).is_ok_and(|own| number(other) == Ok(own))
+        self.identity().is_some_and(|own| other.identity() == Some(own))
     }
 
+    /// Returns what tells folders of this host apart, if the folder is still there.
+    pub fn identity(&self) -> Option<FolderIdentity> {
+        match &self.place {
+            Place::Here(Folder { folder, .. }) => {
+                let stat = fstat(folder).ok()?;
+                Some(FolderIdentity { device: stat.st_dev, inode: stat.st_ino })
+            }
+            Place::Lent(folder) => Some(folder.identity()),
+        }
+    }
+
+    /// Answers what another process asks of the folder. A file comes with its descriptor.
+    pub fn serve(&self, ask: &FolderAsk) -> (FolderAnswer, Option<OwnedFd>) {
+        lent::serve(self, ask)
+    }
+
+    pub(crate) fn stat(&self, path: &str) -> Result<HostStat, Errno> {
+        match &self.place {
+            Place::Here(folder) => folder.stat(path),
+            Place::Lent(folder) => folder.stat(path),
+        }
+    }
+
+    /// Opens a file for reading.
+    pub(crate) fn file(&self, path: &str) -> Result<File, Errno> {
+        match &self.place {
+            Place::Here(folder) => folder.file(path),
+            Place::Lent(folder) => folder.file(path),
+        }
+    }
+
+    /// Lists the names in a folder that a guest is shown, sorted.
+    pub(crate) fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>, Errno> {
+        match &self.place {
+            Place::Here(folder) => folder.list(path),
+            Place::Lent(folder) => folder.list(path),
+        }
+    }
+}
+
+impl From<Folder> for Mount {
+    fn from(folder: Folder) -> Self {
+        Self { place: Place::Here(folder) }
+    }
+}
+
+impl Folder {
     /// Whether a guest is shown this path below the folder.
     fn shows(&self, path: &str, is_folder: bool) -> bool {
         let Some(script) = &self.script else { return true };
@@ -107,14 +176,14 @@ impl Mount {
         is_shown && !folders.contains('.')
     }
 
-    pub(crate) fn stat(&self, path: &str) -> Result<HostStat, Errno> {
+    fn stat(&self, path: &str) -> Result<HostStat, Errno> {
         let place = self.open_below(path, OFlags::PATH)?;
         let stat = shown(&fstat(&place).map_err(errno)?)?;
         if self.shows(path, stat.is_folder) { Ok(stat) } else { Err(Errno::NoEntry) }
     }
 
     /// Opens a file for reading.
-    pub(crate) fn file(&self, path: &str) -> Result<File, Errno> {
+    fn file(&self, path: &str) -> Result<File, Errno> {
         if self.stat(path)?.is_folder {
             return Err(Errno::IsFolder);
         }
@@ -128,7 +197,7 @@ impl Mount {
     }
 
     /// Lists the names in a folder that a guest is shown, sorted.
-    pub(crate) fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>, Errno> {
+    fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>, Errno> {
         if !self.shows(path, true) {
             return Err(Errno::NoEntry);
         }
@@ -239,6 +308,14 @@ fn errno(error: SystemError) -> Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whether both have one descriptor.
+    fn share(one: &Mount, other: &Mount) -> bool {
+        match (&one.place, &other.place) {
+            (Place::Here(one), Place::Here(other)) => Arc::ptr_eq(&one.folder, &other.folder),
+            _ => false,
+        }
+    }
     use std::fs;
     use std::os::unix::fs::symlink;
 
@@ -349,8 +426,8 @@ mod tests {
         }
         let one = Mount::open_modules(&folder, "one").unwrap();
         let two = Mount::open_modules(&folder, "two").unwrap();
-        assert!(Arc::ptr_eq(&one.folder, &two.folder));
-        assert!(!Arc::ptr_eq(&one.folder, &Mount::open(&folder).unwrap().folder));
+        assert!(share(&one, &two));
+        assert!(!share(&one, &Mount::open(&folder).unwrap()));
         // Each shows its own script.
         assert!(one.file("one").is_ok() && two.file("two").is_ok());
         assert_eq!(one.file("two").map(drop), Err(Errno::NoEntry));
@@ -360,7 +437,7 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("new.py"), "").unwrap();
         let new = Mount::open_modules(&folder, "one").unwrap();
-        assert!(!Arc::ptr_eq(&one.folder, &new.folder));
+        assert!(!share(&one, &new));
         assert!(new.file("new.py").is_ok());
         assert_eq!(one.file("new.py").map(drop), Err(Errno::NoEntry));
 

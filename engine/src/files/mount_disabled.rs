@@ -1,13 +1,20 @@
 //! Mounts on systems that can't confine a lookup to a folder: no host folder can be granted.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crate::errno::Errno;
+use serde::{Deserialize, Serialize};
 
-/// A folder of the host that a guest may read. There is none on this system.
-#[derive(Debug)]
-pub struct Mount(std::convert::Infallible);
+use crate::errno::Errno;
+pub use lent::{FolderAnswer, FolderAsk, FolderIdentity, FolderServer, LentFolder};
+
+#[path = "mount/lent.rs"]
+mod lent;
+
+/// A folder of the host that a guest may read. On this system only other processes can have any.
+#[derive(Debug, Clone)]
+pub struct Mount(LentFolder);
 
 /// The error for a folder of the host that can't be granted.
 #[non_exhaustive]
@@ -22,7 +29,7 @@ pub struct InvalidMount {
 }
 
 /// The `stat` result of a file or folder of the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HostStat {
     pub(crate) is_folder: bool,
     pub(crate) inode: u64,
@@ -50,21 +57,36 @@ impl Mount {
         Self::open(path)
     }
 
-    /// Whether both mounts are the same folder of the host. No mount exists on this system.
-    pub fn is_same_folder(&self, _other: &Self) -> bool {
-        match self.0 {}
+    /// Returns a folder that another process has opened and serves.
+    pub fn lent(folder: LentFolder) -> Self {
+        Self(folder)
     }
 
-    pub(crate) fn stat(&self, _path: &str) -> Result<HostStat, Errno> {
-        match self.0 {}
+    /// Whether both are the same folder of the host.
+    pub fn is_same_folder(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
     }
 
-    pub(crate) fn file(&self, _path: &str) -> Result<File, Errno> {
-        match self.0 {}
+    /// Returns what tells folders of this host apart.
+    pub fn identity(&self) -> Option<FolderIdentity> {
+        Some(self.0.identity())
     }
 
-    pub(crate) fn list(&self, _path: &str) -> Result<Vec<(String, HostStat)>, Errno> {
-        match self.0 {}
+    /// Answers what another process asks of the folder. A file comes with its descriptor.
+    pub fn serve(&self, ask: &FolderAsk) -> (FolderAnswer, Option<OwnedFd>) {
+        lent::serve(self, ask)
+    }
+
+    pub(crate) fn stat(&self, path: &str) -> Result<HostStat, Errno> {
+        self.0.stat(path)
+    }
+
+    pub(crate) fn file(&self, path: &str) -> Result<File, Errno> {
+        self.0.file(path)
+    }
+
+    pub(crate) fn list(&self, path: &str) -> Result<Vec<(String, HostStat)>, Errno> {
+        self.0.list(path)
     }
 }
 

@@ -14,7 +14,6 @@ pub use self::calls::Reply;
 pub use self::error::HostError;
 pub use self::recording::{Delivery, RecordedAnswer, RecordedCall, Recording};
 pub use self::rooms::Room;
-pub use self::served::{Answer, ServedCalls};
 use crate::run::names::is_name;
 use crate::run::value::marshal::Value;
 
@@ -22,7 +21,7 @@ pub(crate) mod calls;
 mod error;
 mod recording;
 mod rooms;
-mod served;
+pub(crate) mod served;
 
 /// Executes a host function.
 pub trait Callee: Send + Sync + 'static {

@@ -8,16 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::limits::SentLimits;
 use super::value::SentValue;
 use super::{InvalidSent, Text};
-use crate::files::mount::Mount;
+use crate::files::mount::{FolderIdentity, FolderServer, LentFolder, Mount};
 use crate::limits::Limits;
 use crate::run::functions::{Callee, HostFunctions, Parameter, Recording, Signature};
 use crate::run::program::{Call, Deterministic, Entry, InputFile, MountedFolder, Program, Script};
 use crate::run::value::{Value, Variables};
 
 /// A program and its limits as plain data.
-///
-/// Its folders are numbered in the order of [`SentProgram::folders`], and its host functions in
-/// that of their names.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SentProgram {
     source: String,
@@ -30,9 +27,9 @@ pub struct SentProgram {
     stdin: Vec<u8>,
     stdin_function: Option<String>,
     files: Vec<SentFile>,
-    mounts: Vec<String>,
-    has_beside: bool,
-    script: Option<String>,
+    mounts: Vec<(String, SentFolder)>,
+    beside: Option<SentFolder>,
+    script: Option<(String, SentFolder)>,
     workdir: Option<String>,
     is_prompt: bool,
     is_read_only: bool,
@@ -43,6 +40,13 @@ pub struct SentProgram {
     replays: Option<Text<Recording>>,
     #[serde(with = "SentLimits")]
     limits: Limits,
+}
+
+/// A folder by its number in the process that has opened it.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct SentFolder {
+    number: u64,
+    identity: Option<FolderIdentity>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -81,16 +85,22 @@ struct SentParameter {
 
 /// Stands in for what stays in the process that sent a program.
 pub trait Lent {
-    /// Returns the folder of this number.
-    fn folder(&self, number: usize) -> Arc<Mount>;
+    /// Returns what answers questions about folders.
+    fn folders(&self) -> Arc<dyn FolderServer>;
 
-    /// Returns what begins calls of the function of this number.
-    fn callee(&self, number: usize) -> Arc<dyn Callee>;
+    /// Returns what begins calls of the function of this name.
+    fn callee(&self, name: &str) -> Arc<dyn Callee>;
 }
 
 impl SentProgram {
-    /// Copies a program and its limits.
-    pub fn new(program: &Program, limits: &Limits) -> Self {
+    /// Copies a program and its limits. `lend` numbers its folders.
+    pub fn new(
+        program: &Program,
+        limits: &Limits,
+        mut lend: impl FnMut(&Arc<Mount>) -> u64,
+    ) -> Self {
+        let mut folder =
+            |mount: &Arc<Mount>| SentFolder { number: lend(mount), identity: mount.identity() };
         let Program {
             source,
             entry,
@@ -123,9 +133,12 @@ impl SentProgram {
             stdin: stdin.clone(),
             stdin_function: stdin_function.clone(),
             files: files.iter().map(SentFile::from).collect(),
-            mounts: mounts.iter().map(|mount| mount.path.clone()).collect(),
-            has_beside: beside.is_some(),
-            script: script.as_ref().map(|script| script.name.clone()),
+            mounts: mounts
+                .iter()
+                .map(|mount| (mount.path.clone(), folder(&mount.folder)))
+                .collect(),
+            beside: beside.as_ref().map(&mut folder),
+            script: script.as_ref().map(|script| (script.name.clone(), folder(&script.folder))),
             workdir: workdir.clone(),
             is_prompt: *is_prompt,
             is_read_only: *is_read_only,
@@ -138,30 +151,31 @@ impl SentProgram {
         }
     }
 
-    /// Returns the folders of a program in the order of their numbers.
-    pub fn folders(program: &Program) -> impl Iterator<Item = &Arc<Mount>> {
-        let mounts = program.mounts.iter().map(|mount| &mount.folder);
-        let script = program.script.iter().map(|script| &script.folder);
-        mounts.chain(&program.beside).chain(script)
-    }
-
     /// Returns the program, which runs here with what was lent to it, and its limits.
     ///
     /// # Errors
     /// It isn't one that [`Self::new`] made.
     pub fn program(self, lent: &dyn Lent) -> Result<(Program, Limits), InvalidSent> {
-        let mut numbers = 0..;
-        let mut folder = || lent.folder(numbers.next().expect("numbers don't end"));
+        let folders = lent.folders();
+        let folder = |SentFolder { number, identity }| {
+            let identity = identity.ok_or_else(|| InvalidSent::new("a folder that is gone"))?;
+            let folder = LentFolder::new(number, identity, Arc::clone(&folders));
+            Ok(Arc::new(Mount::lent(folder)))
+        };
         let mut mounts = Vec::with_capacity(self.mounts.len());
-        for path in self.mounts {
-            let mount = MountedFolder::new(path, folder());
+        for (path, number) in self.mounts {
+            let mount = MountedFolder::new(path, folder(number)?);
             mounts.push(mount.map_err(|error| InvalidSent::because("a mount", &error))?);
         }
-        let beside = self.has_beside.then(&mut folder);
-        let script = self.script.map(|name| Script { folder: folder(), name });
-        let functions = self.functions.into_iter().enumerate();
-        let functions =
-            functions.map(|(number, signature)| (Signature::from(signature), lent.callee(number)));
+        let beside = self.beside.map(folder).transpose()?;
+        let script = self
+            .script
+            .map(|(name, number)| folder(number).map(|folder| Script { folder, name }))
+            .transpose()?;
+        let functions = self.functions.into_iter().map(|signature| {
+            let callee = lent.callee(&signature.name);
+            (Signature::from(signature), callee)
+        });
         let functions = HostFunctions::new(functions)
             .map_err(|error| InvalidSent::because("a host function", &error))?;
         let files: Result<Vec<_>, _> =

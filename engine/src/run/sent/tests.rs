@@ -1,3 +1,4 @@
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -6,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::cause::{Cause, chain};
 use crate::files::changes::{ChangeKind, ChangedFile};
-use crate::files::mount::Mount;
+use crate::files::mount::{FolderAnswer, FolderAsk, FolderServer, Mount};
 use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::run::functions::{Callee, HostCall, HostFunctions, Parameter, Signature};
 use crate::run::outcome::{
@@ -22,15 +23,21 @@ impl Callee for Nothing {
     fn call(&self, _call: HostCall) {}
 }
 
-/// Lends the folder in which it is, by number.
-struct Folders(Vec<Arc<Mount>>);
+/// Is asked nothing.
+struct NoFolders;
 
-impl Lent for Folders {
-    fn folder(&self, number: usize) -> Arc<Mount> {
-        Arc::clone(&self.0[number])
+impl FolderServer for NoFolders {
+    fn ask(&self, _folder: u64, _ask: FolderAsk) -> Option<(FolderAnswer, Option<OwnedFd>)> {
+        None
+    }
+}
+
+impl Lent for NoFolders {
+    fn folders(&self) -> Arc<dyn FolderServer> {
+        Arc::new(Self)
     }
 
-    fn callee(&self, _number: usize) -> Arc<dyn Callee> {
+    fn callee(&self, _name: &str) -> Arc<dyn Callee> {
         Arc::new(Nothing)
     }
 }
@@ -100,13 +107,23 @@ fn programs_arrive_as_they_were() {
         replays: Some(Arc::default()),
     };
     let limits = Limits { threads: 3, ..Limits::default() };
-    let lent = Folders(SentProgram::folders(&program).cloned().collect());
-    assert_eq!(lent.0.len(), 3);
-    let sent: SentProgram = crossed(&SentProgram::new(&program, &limits));
-    let (arrived, its_limits) = sent.program(&lent).unwrap();
+    let mut numbers = 5..;
+    let sent = SentProgram::new(&program, &limits, |_| numbers.next().unwrap());
+    let (arrived, its_limits) = crossed::<_, SentProgram>(&sent).program(&NoFolders).unwrap();
     assert_eq!(its_limits, limits);
     assert_eq!(arrived.functions.table(), program.functions.table());
-    assert_eq!(format!("{arrived:?}"), format!("{program:?}"));
+    // Folders show their path here, and their number there.
+    let path = env!("CARGO_MANIFEST_DIR");
+    let mut expected = format!("{program:?}");
+    for number in 5..8 {
+        expected = expected.replacen(
+            &format!("Mount({path:?})"),
+            &format!("Mount(LentFolder {{ number: {number}, .. }})"),
+            1,
+        );
+    }
+    assert_eq!(format!("{arrived:?}"), expected);
+    assert!(arrived.mounts[0].folder.is_same_folder(&folder()));
 }
 
 fn swapped((value, name): (Value, &str)) -> (String, Value) {
