@@ -8,7 +8,8 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 8] = [
+const ALLOWED: [(&str, &[&str]); 9] = [
+    ("channel", &[]),
     ("replace", &[]),
     ("wire", &[]),
     ("engine", &["replace", "wasmer", "wasmer-compiler", "wasmer-types", "wasmer-wasix"]),
@@ -20,8 +21,9 @@ const ALLOWED: [(&str, &[&str]); 8] = [
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 18] = [
+const CONFINED: [&str; 19] = [
     "anyhow",
+    "channel",
     "clap",
     "crossbeam-channel",
     "dashmap",

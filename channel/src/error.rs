@@ -1,0 +1,83 @@
+//! What sending and receiving fail with, and the ways in which the other process can lie.
+
+use std::fmt::{self, Display, Formatter};
+use std::io;
+
+/// Why a frame wasn't sent or received.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The other process broke the protocol. Nothing of what it sent is used, and every later call
+    /// fails alike.
+    #[error("the other process broke the protocol of the channel: {what}")]
+    Lied {
+        /// What was wrong.
+        what: Lie,
+    },
+    /// This end was closed, and a receiver has taken every whole frame that had arrived.
+    #[error("the channel is closed")]
+    Closed,
+    /// The deadline passed. A receiver keeps what has arrived of a frame, and goes on with it.
+    #[error("the deadline passed while waiting for the other process")]
+    TimedOut,
+    /// The frame is longer than its direction allows. Nothing was sent.
+    #[error("a frame of {length} bytes is longer than the {longest} that this direction allows")]
+    TooLong {
+        /// The bytes of the message and of the bulk.
+        length: u64,
+        /// The most that [`Direction::longest_frame`](crate::Direction::longest_frame) allows.
+        longest: u64,
+    },
+    /// An earlier frame was cut off by its deadline when part of it had been sent.
+    #[error("an earlier frame was cut off, so that the other process can't read later ones")]
+    CutOff,
+    /// The message has no encoding. Nothing was sent.
+    #[error("can't encode the message")]
+    Encode(#[source] postcard::Error),
+    /// The kernel refused memory or a wait.
+    #[error("the kernel refused what the channel needs")]
+    System(#[from] io::Error),
+}
+
+impl From<Lie> for Error {
+    fn from(what: Lie) -> Self {
+        Self::Lied { what }
+    }
+}
+
+/// What an honest process never does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Lie {
+    /// A position is outside the ring, went back, or isn't aligned.
+    Position,
+    /// A frame is longer than its direction allows.
+    Length,
+    /// A frame's number doesn't follow the last one's.
+    Sequence,
+    /// A frame's generation is one that this end doesn't accept.
+    Generation,
+    /// The message isn't one of the expected type.
+    Message,
+    /// Bytes follow the message.
+    Trailing,
+    /// It woke this end again and again with nothing to say.
+    Wakes,
+    /// The descriptors that came aren't the ones announced, or are too many.
+    Descriptors,
+}
+
+impl Display for Lie {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Position => "a position outside the ring",
+            Self::Length => "a frame that is too long",
+            Self::Sequence => "a frame out of order",
+            Self::Generation => "a frame of another generation",
+            Self::Message => "a message that can't be decoded",
+            Self::Trailing => "bytes after a message",
+            Self::Wakes => "wake-ups without bytes",
+            Self::Descriptors => "other descriptors than announced",
+        })
+    }
+}

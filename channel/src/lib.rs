@@ -1,0 +1,105 @@
+//! Frames between a process and one worker process that it doesn't trust, through shared memory.
+//!
+//! [`create`] makes a memory file with two rings, one each way, each with one producer and one
+//! consumer (`layout.rs`). The process keeps one [`End`] and hands the file to its worker, which
+//! gets the other from [`attach`]. A frame is a message of a caller's type in postcard, and bytes
+//! that go along unencoded. [`Descriptors`] pass over a Unix socket beside it.
+//!
+//! The creating end believes nothing: a position, length, number, generation or message that an
+//! honest worker would never send is [`Error::Lied`], and what a worker does to the shared bytes at
+//! any time has no other effect. The attached end is the same code, but trusts its creator to wake it.
+//!
+//! Ending a wait is the caller's: a worker that is killed never rings. So the creating process has a
+//! thread that waits for the worker's end, and calls [`Closer::close`]; the waits also take deadlines.
+//!
+//! The parts, from below: `memory.rs` the mapping, `wait.rs` sleeping, `ring.rs` positions,
+//! `sender.rs` and `receiver.rs` frames.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+pub use closer::Closer;
+pub use config::{ChannelConfig, Direction};
+pub use descriptors::{Descriptors, MOST_DESCRIPTORS};
+pub use error::{Error, Lie};
+pub use receiver::{Frame, Newer, Older, Receiver};
+pub use sender::Sender;
+
+use closer::Shared;
+use layout::Places;
+use memory::Memory;
+use ring::{Consumer, Producer};
+use wait::{Gate, Waiter};
+
+mod clock;
+mod closer;
+mod config;
+mod descriptors;
+mod error;
+pub mod layout;
+mod memory;
+mod receiver;
+mod ring;
+mod sender;
+mod wait;
+
+/// One process's end. Its halves may be used by two threads at once.
+#[derive(Debug)]
+pub struct End {
+    /// Sends to the other process.
+    pub sender: Sender,
+    /// Receives from the other process.
+    pub receiver: Receiver,
+    /// Ends the waits of both.
+    pub closer: Closer,
+}
+
+/// Creates a channel. The file is for the worker: it is closed on exec, and can be closed once the
+/// worker has it.
+///
+/// This end skips frames of older generations and refuses newer ones; see
+/// [`Receiver::set_generation`].
+///
+/// # Errors
+/// The kernel refuses the memory, or the length of a ring isn't a power of two in its bounds.
+pub fn create(config: &ChannelConfig) -> io::Result<(End, OwnedFd)> {
+    config.check()?;
+    let (memory, file) = Memory::create(layout::length(config))?;
+    Ok((End::new(memory, config, true), file))
+}
+
+/// Attaches to a channel that another process created with the same configuration.
+///
+/// This end refuses frames of older generations, and adopts newer ones.
+///
+/// # Errors
+/// The file isn't one that [`create`] made with this configuration.
+pub fn attach(file: impl AsFd, config: &ChannelConfig) -> io::Result<End> {
+    config.check()?;
+    let memory = Memory::attach(file.as_fd(), layout::length(config))?;
+    Ok(End::new(memory, config, false))
+}
+
+impl End {
+    fn new(memory: Memory, config: &ChannelConfig, is_creator: bool) -> Self {
+        let shared = Arc::new(Shared { memory, gate: Gate::default() });
+        let down = (Places::down(config), config.down.longest_frame);
+        let up = (Places::up(config), config.up.longest_frame);
+        let ((send, longest_sent), (receive, longest_received)) =
+            if is_creator { (down, up) } else { (up, down) };
+        let generations = match is_creator {
+            true => (Older::Skip, Newer::Refuse),
+            false => (Older::Refuse, Newer::Adopt),
+        };
+        let waiter = || Waiter::new(is_creator, config.spin);
+        let producer = Producer::new(Arc::clone(&shared), send);
+        let consumer = Consumer::new(Arc::clone(&shared), receive);
+        let closer = Closer::new(Arc::clone(&shared), &send, &receive);
+        Self {
+            sender: Sender::new(Arc::clone(&shared), producer, waiter(), longest_sent),
+            receiver: Receiver::new(shared, consumer, waiter(), longest_received, generations),
+            closer,
+        }
+    }
+}

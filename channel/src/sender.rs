@@ -1,0 +1,188 @@
+//! Sends frames: encodes messages, numbers frames, and waits for space.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::closer::Shared;
+use crate::error::{Error, Lie};
+use crate::layout::{self, HEADER, Header};
+use crate::ring::Producer;
+use crate::wait::Waiter;
+
+/// The bytes after which the other process may see the part of a frame that is there, so that it
+/// copies while this one does.
+const PIECE: usize = 64 << 10;
+
+/// A buffer for messages that is longer is freed after use.
+const KEPT_BUFFER: usize = 64 << 10;
+
+/// Sends frames to the other process.
+#[derive(Debug)]
+pub struct Sender {
+    shared: Arc<Shared>,
+    producer: Producer,
+    waiter: Waiter,
+    longest_frame: u64,
+    generation: u64,
+    sequence: u64,
+    /// Of the last message, used again.
+    buffer: Vec<u8>,
+    lied: Option<Lie>,
+    is_cut_off: bool,
+}
+
+impl Sender {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        producer: Producer,
+        waiter: Waiter,
+        longest_frame: u64,
+    ) -> Self {
+        Self {
+            shared,
+            producer,
+            waiter,
+            longest_frame,
+            generation: 0,
+            sequence: 0,
+            buffer: Vec::new(),
+            lied: None,
+            is_cut_off: false,
+        }
+    }
+
+    /// Sets the generation of later frames. It is 0 at first.
+    pub fn set_generation(&mut self, generation: u64) {
+        self.generation = generation;
+    }
+
+    /// Whether a frame with this many bytes of message and bulk would wait for space now.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] and [`Error::Lied`].
+    pub fn would_block(&mut self, message: u64, bulk: u64) -> Result<bool, Error> {
+        self.check_open()?;
+        let total = (HEADER as u64)
+            .saturating_add(layout::padded(message))
+            .saturating_add(layout::padded(bulk));
+        let free = self.producer.free().map_err(|lie| self.keep(lie))?;
+        Ok(total > free as u64)
+    }
+
+    /// Sends a message, and bytes that go along as they are. While the ring is full it waits, until
+    /// the deadline if there is one.
+    ///
+    /// A frame that fits into the ring is sent as a whole or not at all. A longer one passes in
+    /// pieces; if its deadline passes after the first of them, nothing more can be sent.
+    ///
+    /// # Errors
+    /// - [`Error::TooLong`], [`Error::Encode`] and [`Error::TimedOut`]: this frame wasn't sent, or, if
+    ///   later ones are [`Error::CutOff`], not all of it.
+    /// - [`Error::Closed`], [`Error::Lied`] and [`Error::System`]: nothing more can be sent.
+    pub fn send<T: Serialize + ?Sized>(
+        &mut self,
+        message: &T,
+        bulk: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
+        self.check_open()?;
+        if self.is_cut_off {
+            return Err(Error::CutOff);
+        }
+        self.buffer.clear();
+        let encoded = postcard::to_extend(message, mem::take(&mut self.buffer));
+        let message = encoded.map_err(Error::Encode)?;
+        let sent = self.send_encoded(&message, bulk, deadline);
+        if message.capacity() <= KEPT_BUFFER {
+            self.buffer = message;
+        }
+        sent
+    }
+
+    fn send_encoded(
+        &mut self,
+        message: &[u8],
+        bulk: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
+        let length = message.len() as u64 + bulk.len() as u64;
+        if length > self.longest_frame {
+            return Err(Error::TooLong { length, longest: self.longest_frame });
+        }
+        let header = Header {
+            message: message.len() as u64,
+            bulk: bulk.len() as u64,
+            sequence: self.sequence,
+            generation: self.generation,
+        };
+        let padded = |bytes: &[u8]| bytes.len().next_multiple_of(layout::ALIGN);
+        let total = HEADER + padded(message) + padded(bulk);
+        // Afterwards the pieces of a frame that fits need not wait.
+        self.wait_for(total.min(self.producer.ring_bytes()), deadline)?;
+        let sent = self.send_parts([&header.to_bytes(), message, bulk], deadline);
+        match sent {
+            Ok(()) => self.sequence += 1,
+            Err(_) => self.is_cut_off = true,
+        }
+        sent
+    }
+
+    fn send_parts(&mut self, parts: [&[u8]; 3], deadline: Option<Instant>) -> Result<(), Error> {
+        let mut unseen = 0;
+        for mut part in parts {
+            while !part.is_empty() {
+                let (piece, rest) = part.split_at(part.len().min(self.piece()));
+                if unseen >= self.piece() {
+                    self.producer.publish();
+                    unseen = 0;
+                }
+                let length = piece.len().next_multiple_of(layout::ALIGN);
+                if self.producer.known_free() < length {
+                    self.producer.publish();
+                    unseen = 0;
+                    self.wait_for(length, deadline)?;
+                }
+                self.producer.write(piece);
+                unseen += length;
+                part = rest;
+            }
+        }
+        self.producer.publish();
+        Ok(())
+    }
+
+    /// The most bytes that are written at once: enough to be worth a wake-up, and so few that both
+    /// processes copy at the same time.
+    fn piece(&self) -> usize {
+        PIECE.min(self.producer.ring_bytes() / 4)
+    }
+
+    fn wait_for(&mut self, length: usize, deadline: Option<Instant>) -> Result<(), Error> {
+        if self.producer.known_free() >= length {
+            return Ok(());
+        }
+        let Self { shared, producer, waiter, .. } = self;
+        let bell = shared.memory.bell(producer.bell());
+        let waited = waiter.wait(bell, &shared.gate, deadline, length, || producer.free());
+        waited.inspect_err(|error| {
+            if let Error::Lied { what } = error {
+                self.lied = Some(*what);
+            }
+        })
+    }
+
+    fn check_open(&self) -> Result<(), Error> {
+        if let Some(what) = self.lied {
+            return Err(what.into());
+        }
+        if self.shared.gate.is_closed() { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    fn keep(&mut self, lie: Lie) -> Error {
+        self.lied = Some(lie);
+        lie.into()
+    }
+}

@@ -1,0 +1,226 @@
+//! Waiting for the other process: looks for a while, then sleeps on a futex in the shared memory.
+//!
+//! The sleeper sets its bell to `ASLEEP`, then looks once more, then sleeps if the bell still says
+//! so. The other process publishes its position, then looks at the bell, and rings if that says
+//! `ASLEEP`. Both have a sequentially consistent fence between their store and their load, so that
+//! at least one of them sees the other's store: either the sleeper sees the position, or the other
+//! process sees the bell. A bell that is rung in between makes the kernel refuse the sleep.
+//!
+//! The other process may also write nonsense to the bell. That can keep it from ringing, or make it
+//! ring without need, which is its own loss: this end counts wake-ups that bring nothing, and
+//! [`Gate::close`] and deadlines don't go through shared words. An end that doesn't trust the other
+//! sleeps on two words at once, the bell and its own gate (`futex_waitv`, Linux 5.16); where the
+//! kernel lacks that call it wakes up now and then to look at the gate.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::thread::ClockId;
+use rustix::thread::futex::{self, Flags, Wait, WaitFlags, WaitPtr, WaitvFlags};
+
+use crate::clock;
+use crate::error::{Error, Lie};
+
+/// What a bell says while nobody sleeps on it.
+const AWAKE: u32 = 0;
+
+/// What a bell says while its sleeper sleeps, or is about to.
+const ASLEEP: u32 = 1;
+
+/// Wake-ups in a row after which the other position is where it was. An honest process causes two at
+/// most: one for a ring that came late, one for a bell that changed before the sleep.
+const MOST_WAKES: u32 = 10_000;
+
+/// How often an end looks at its gate where it can't sleep on two words.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The looks at the shared word between two looks at the clock.
+const LOOKS: u32 = 16;
+
+/// How many waits sleep at once, after those that looked in vain, before one looks again.
+const TRY_AGAIN: u32 = 64;
+
+/// Set while the kernel is believed to have `futex_waitv`.
+static CAN_WAIT_FOR_TWO: AtomicBool = AtomicBool::new(true);
+
+/// Rings the bell if somebody sleeps on it. Call it after what the sleeper waits for is stored.
+pub(crate) fn ring(bell: &AtomicU32) {
+    // Orders the position that was just stored before the look at the bell; `Waiter::sleep` has the
+    // other one.
+    fence(Ordering::SeqCst);
+    if bell.load(Ordering::Relaxed) != AWAKE {
+        bell.store(AWAKE, Ordering::Relaxed);
+        // It can fail only if the word weren't mapped.
+        let _ = futex::wake(bell, Flags::empty(), 1);
+    }
+}
+
+/// Whether one end is closed. It is in memory of this process alone.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    closed: AtomicU32,
+}
+
+impl Gate {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire) != 0
+    }
+
+    /// Ends the waits of this end, of which `bells` are those that it sleeps on.
+    pub(crate) fn close(&self, bells: [&AtomicU32; 2]) {
+        self.closed.store(1, Ordering::SeqCst);
+        let _ = futex::wake(&self.closed, Flags::PRIVATE, i32::MAX as u32);
+        // For sleepers on the bell alone. They have looked at the gate after they set the bell.
+        bells.into_iter().for_each(ring);
+    }
+}
+
+/// Waits for one thing again and again, and learns whether looking for it pays.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    /// Whether the other process may lie.
+    is_guarded: bool,
+    longest_spin: Duration,
+    spin: Duration,
+    /// Waits that slept at once since the last look.
+    slept: u32,
+}
+
+impl Waiter {
+    pub(crate) fn new(is_guarded: bool, spin: Duration) -> Self {
+        Self { is_guarded, longest_spin: spin, spin, slept: 0 }
+    }
+
+    /// Waits until there are as many bytes as needed, the gate is closed, or the deadline has passed.
+    /// `bytes` looks how many there are.
+    pub(crate) fn wait(
+        &mut self,
+        bell: &AtomicU32,
+        gate: &Gate,
+        deadline: Option<Instant>,
+        needed: usize,
+        mut bytes: impl FnMut() -> Result<usize, Lie>,
+    ) -> Result<(), Error> {
+        let mut before = bytes()?;
+        if before >= needed || self.look(deadline, || Ok(bytes()? >= needed))? {
+            return Ok(());
+        }
+        let mut wakes = 0;
+        loop {
+            bell.store(ASLEEP, Ordering::Relaxed);
+            // Orders the bell before the look at the position; `ring` has the other one.
+            fence(Ordering::SeqCst);
+            let found = bytes()?;
+            let is_over = found >= needed;
+            if is_over || gate.is_closed() || clock::has_passed(deadline) {
+                bell.store(AWAKE, Ordering::Relaxed);
+                return match () {
+                    () if is_over => Ok(()),
+                    () if gate.is_closed() => Err(Error::Closed),
+                    () => Err(Error::TimedOut),
+                };
+            }
+            if found != before {
+                (before, wakes) = (found, 0);
+            }
+            if self.sleep(bell, gate, deadline)? {
+                wakes += 1;
+                if wakes > MOST_WAKES {
+                    return Err(Lie::Wakes.into());
+                }
+            }
+        }
+    }
+
+    /// Looks for a while without sleeping. Whether that pays depends on whether it did before: each
+    /// success doubles the time, each failure halves it, and below a microsecond it isn't tried but
+    /// once in a while. So waits for long jobs, and waits on a machine whose cores are all busy, cost
+    /// no time in vain.
+    fn look(
+        &mut self,
+        deadline: Option<Instant>,
+        mut is_ready: impl FnMut() -> Result<bool, Lie>,
+    ) -> Result<bool, Lie> {
+        let longest = match self.spin < Duration::from_micros(1) {
+            true if self.slept < TRY_AGAIN => {
+                self.slept += 1;
+                return Ok(false);
+            }
+            true => self.longest_spin,
+            false => self.spin,
+        };
+        self.slept = 0;
+        if longest.is_zero() {
+            return Ok(false);
+        }
+        let start = clock::now();
+        let end = deadline.map_or(start + longest, |deadline| deadline.min(start + longest));
+        loop {
+            for _ in 0..LOOKS {
+                std::hint::spin_loop();
+                if is_ready()? {
+                    self.spin = (longest * 2).min(self.longest_spin);
+                    return Ok(true);
+                }
+            }
+            if clock::now() >= end {
+                self.spin = self.spin.min(longest) / 2;
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Sleeps until the bell rings, the gate is closed or the deadline passes; or until a signal, for
+    /// which it says `false`.
+    fn sleep(
+        &self,
+        bell: &AtomicU32,
+        gate: &Gate,
+        deadline: Option<Instant>,
+    ) -> Result<bool, Error> {
+        let left = deadline.map(clock::left);
+        let slept = if self.is_guarded && CAN_WAIT_FOR_TWO.load(Ordering::Relaxed) {
+            match sleep_on_two(bell, &gate.closed, left) {
+                Err(Errno::NOSYS | Errno::PERM) => {
+                    CAN_WAIT_FOR_TWO.store(false, Ordering::Relaxed);
+                    return Ok(false);
+                }
+                slept => slept,
+            }
+        } else {
+            let left = match self.is_guarded {
+                true => Some(left.unwrap_or(LOOK).min(LOOK)),
+                false => left,
+            };
+            let timeout = left.and_then(|left| left.try_into().ok());
+            match futex::wait(bell, Flags::empty(), ASLEEP, timeout.as_ref()) {
+                // To look at the gate.
+                Err(Errno::TIMEDOUT) => return Ok(false),
+                slept => slept,
+            }
+        };
+        match slept {
+            // `AGAIN`: one of the words had changed already.
+            Ok(()) | Err(Errno::AGAIN) => Ok(true),
+            Err(Errno::INTR | Errno::TIMEDOUT) => Ok(false),
+            Err(error) => Err(io::Error::from(error).into()),
+        }
+    }
+}
+
+/// Sleeps while the bell says `ASLEEP` and the gate is open.
+fn sleep_on_two(bell: &AtomicU32, closed: &AtomicU32, left: Option<Duration>) -> Result<(), Errno> {
+    let wait = |word: &AtomicU32, value: u32, flags: WaitFlags| {
+        let mut wait = Wait::new();
+        wait.val = value.into();
+        wait.uaddr = WaitPtr::new(word.as_ptr().cast());
+        wait.flags = WaitFlags::SIZE_U32 | flags;
+        wait
+    };
+    let words =
+        [wait(bell, ASLEEP, WaitFlags::empty()), wait(closed, 0, WaitFlags::PRIVATE)];
+    let until = left.map(clock::monotonic_after);
+    futex::waitv(&words, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic).map(drop)
+}
