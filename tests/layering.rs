@@ -8,7 +8,8 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 8] = [
+const ALLOWED: [(&str, &[&str]); 9] = [
+    ("confine", &["landlock", "seccompiler"]),
     ("replace", &[]),
     ("wire", &[]),
     ("engine", &["replace", "wasmer", "wasmer-compiler", "wasmer-types", "wasmer-wasix"]),
@@ -20,18 +21,21 @@ const ALLOWED: [(&str, &[&str]); 8] = [
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 18] = [
+const CONFINED: [&str; 21] = [
     "anyhow",
     "clap",
+    "confine",
     "crossbeam-channel",
     "dashmap",
     "engine",
     "hatchery",
     "indicatif",
+    "landlock",
     "pool",
     "ractor",
     "replace",
     "scheduler",
+    "seccompiler",
     "serve",
     "tokio",
     "wasmer",
