@@ -60,10 +60,12 @@ fn wings_of_the_engine_use_only_what_is_below_them() {
 fn files_form_no_circles() {
     let folders = [
         "channel/src",
+        "confine/src",
         "replace/src",
         "wire/src",
         "engine/src",
         "pool/src",
+        "process/src",
         "scheduler/src",
         "src",
         "serve/src",

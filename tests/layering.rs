@@ -8,32 +8,38 @@ use std::path::Path;
 use toml::Table;
 
 /// What each crate of ours may name, of ours and of the crates whose use is confined.
-const ALLOWED: [(&str, &[&str]); 9] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("channel", &[]),
+    ("confine", &["landlock", "seccompiler"]),
     ("replace", &[]),
     ("wire", &[]),
     ("engine", &["replace", "wasmer", "wasmer-compiler", "wasmer-types", "wasmer-wasix"]),
     ("pool", &["crossbeam-channel", "dashmap", "engine", "ractor", "tokio"]),
+    ("process", &["channel", "confine", "crossbeam-channel", "engine", "pool"]),
     ("scheduler", &["engine", "pool", "ractor", "tokio"]),
-    (".", &["engine", "pool", "scheduler", "tokio", "wire"]),
+    (".", &["engine", "pool", "process", "scheduler", "tokio", "wire"]),
     ("serve", &["hatchery", "tokio", "wire"]),
     ("cli", &["anyhow", "clap", "hatchery", "indicatif", "replace", "serve", "tokio"]),
 ];
 
 /// Crates that only some of ours may name.
-const CONFINED: [&str; 19] = [
+const CONFINED: [&str; 23] = [
     "anyhow",
     "channel",
     "clap",
+    "confine",
     "crossbeam-channel",
     "dashmap",
     "engine",
     "hatchery",
     "indicatif",
+    "landlock",
     "pool",
+    "process",
     "ractor",
     "replace",
     "scheduler",
+    "seccompiler",
     "serve",
     "tokio",
     "wasmer",

@@ -1,0 +1,85 @@
+//! What a caller asks for.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::AtomicU32;
+
+use crate::report::{Layer, Report};
+
+/// How a process is to be confined.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Confinement<'a> {
+    /// The descriptors that stay open; all others are closed. None may be a folder, or a socket other
+    /// than a connected Unix socket of a stream or of packets, since these lead further.
+    pub keep: &'a [BorrowedFd<'a>],
+    /// How many descriptors may be opened later, such as those of memory files that it makes and of
+    /// files that its parent sends. Once all are closed again, as many can be opened again.
+    pub new_descriptors: u64,
+    /// The most bytes of address space, reserved ones included; `None` leaves it unlimited.
+    pub address_space_bytes: Option<u64>,
+    /// The CPU time in seconds after which the process is ended with `SIGXCPU`, as a backstop;
+    /// `None` leaves it unlimited.
+    pub cpu_seconds: Option<u64>,
+    /// The most bytes of any file that it writes to, memory files included. More ends it with
+    /// `SIGXFSZ`.
+    pub file_bytes: u64,
+    /// The most threads of the process. The kernel counts those of a user, so this has an effect only
+    /// if [`Confinement::separation`] is `None`, with which the process gets a user namespace of its
+    /// own, and only if its user isn't root.
+    pub threads: u64,
+    /// The process id of the parent, as the parent itself reads it. The process is killed when the
+    /// parent's thread ends that forked it.
+    pub parent: u32,
+    /// What the parent shares with its children; `None` if the process is to have namespaces of its
+    /// own, which takes longer and leaves out the one of process ids.
+    pub separation: Option<&'a Separation>,
+    /// Where the process writes the system call that it is killed for, in memory that it shares with
+    /// its parent; 0 until then. [`RefusedCall::read`](crate::RefusedCall::read) reads it.
+    pub refused: Option<&'static AtomicU32>,
+}
+
+impl Confinement<'_> {
+    /// Returns what a child of this parent gets unless its fields are changed: no descriptor, no new
+    /// ones, no files, and two threads.
+    pub fn of_child(parent: u32) -> Self {
+        Self {
+            keep: &[],
+            new_descriptors: 0,
+            address_space_bytes: None,
+            cpu_seconds: None,
+            file_bytes: 0,
+            threads: 2,
+            parent,
+            separation: None,
+            refused: None,
+        }
+    }
+}
+
+/// The namespaces that a process has made for its children.
+#[derive(Debug, Clone)]
+#[must_use = "a child's confinement needs it"]
+pub struct Separation {
+    pub(crate) report: Report,
+    pub(crate) keeper: Option<u32>,
+}
+
+impl Separation {
+    /// Returns which namespaces the kernel granted.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Returns the process id of the child that keeps the namespace of process ids alive, if there is
+    /// one: it sleeps, and is killed when its parent ends. If it ends first, the kernel kills all
+    /// processes in the namespace, and no further one can be forked.
+    pub fn keeper(&self) -> Option<u32> {
+        self.keeper
+    }
+
+    /// Returns what a child in these namespaces sees as its parent: a process outside of its namespace
+    /// of process ids has the id 0.
+    pub(crate) fn parent_in_child(&self, parent: u32) -> u32 {
+        if self.report.has(Layer::PidNamespace) { 0 } else { parent }
+    }
+}

@@ -1,0 +1,148 @@
+//! Applies the layers, in an order in which none is in another's way.
+//!
+//! Namespaces come first, since they need rights and paths that later layers take; seccomp comes
+//! last, since it refuses what the others do.
+#![expect(unsafe_code, reason = "closing descriptors that others may own, which a caller answers for")]
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, LandlockStatus, Ruleset, RulesetAttr, RulesetStatus, Scope,
+};
+use rustix::fs::FileType;
+use rustix::process::{DumpableBehavior, Signal, getpid, getppid};
+use rustix::thread::CapabilitySets;
+
+use crate::confinement::{Confinement, Separation};
+use crate::error::ConfineError;
+use crate::report::{Layer, Report};
+use filters::Filters;
+
+pub use table::CALLS;
+
+mod filters;
+mod limits;
+mod namespaces;
+mod sigsys;
+mod sys;
+mod table;
+
+/// The newest version of Landlock's interface that this crate was written for. An older kernel
+/// enforces what it knows of it.
+const LANDLOCK: ABI = ABI::V10;
+
+/// Why Landlock isn't enforced.
+const NO_LANDLOCK: &str = "this kernel was built or started without Landlock (`lsm=landlock,…`)";
+
+/// Confines the calling process, for good. Afterwards it can open nothing, and files that describe it,
+/// such as `/proc/self/pagemap`, belong to root: they must be open before.
+///
+/// `RLIMIT_NOFILE` also bounds how many descriptors one `poll` takes.
+///
+/// # Errors
+/// The process isn't as [`Confinement`] demands, or its parent has ended. It is then confined in
+/// part, and must end.
+///
+/// # Safety
+/// Nothing uses or closes a descriptor any more that isn't in [`Confinement::keep`].
+pub unsafe fn confine(confinement: &Confinement<'_>) -> Result<Report, ConfineError> {
+    sys::check_single_thread()?;
+    let mut kept: Vec<RawFd> = confinement.keep.iter().map(AsRawFd::as_raw_fd).collect();
+    kept.sort_unstable();
+    kept.iter().try_for_each(|descriptor| check(*descriptor))?;
+    let filters = Filters::new(getpid().as_raw_nonzero().get().cast_unsigned())?;
+    let mut report = Report::default();
+
+    sys::use_one_heap();
+    sys::forbid_implied_exec().map_err(|source| ConfineError::Step {
+        step: "keep readable memory from being executable",
+        source,
+    })?;
+    match confinement.separation {
+        Some(separation) => report.layers.extend(separation.report.layers.clone()),
+        None => namespaces::enter_own(&mut report),
+    }
+    report.record(Layer::NoNewPrivileges, rustix::thread::set_no_new_privs(true));
+    let landlock = restrict_files();
+    report.landlock_version = *landlock.as_ref().unwrap_or(&0);
+    report.record(Layer::Landlock, landlock.map(drop));
+    report.record(Layer::NoCapabilities, drop_capabilities());
+    report.record(Layer::Limits, limits::apply(confinement, &kept, &report));
+    // SAFETY: the caller's promise.
+    report.record(Layer::DescriptorsClosed, unsafe { sys::close_others(&kept) });
+    report.record(
+        Layer::NotDumpable,
+        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable),
+    );
+    // After whatever changes credentials, which would clear it.
+    let dies = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    report.record(Layer::DiesWithParent, dies);
+    let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get().cast_unsigned());
+    let expected = confinement
+        .separation
+        .map_or(confinement.parent, |it| it.parent_in_child(confinement.parent));
+    if parent != expected {
+        return Err(ConfineError::ParentGone);
+    }
+    if let Some(word) = confinement.refused {
+        sigsys::report_to(word).map_err(|source| ConfineError::Step {
+            step: "handle `SIGSYS`",
+            source,
+        })?;
+    }
+    report.record(Layer::Seccomp, filters.apply());
+    Ok(report)
+}
+
+/// Makes namespaces for the children that the calling process forks from here on: they are in a network
+/// without interfaces, in an empty folder, and see no process but each other. The calling process
+/// itself is there as well, except for the process ids. It can open no file by name any more.
+///
+/// The first process of a namespace of process ids is its init, and the namespace ends with it. So
+/// this forks a child that sleeps until its parent ends: [`Separation::keeper`].
+///
+/// # Errors
+/// The process has other threads, or can't fork.
+pub fn separate() -> Result<Separation, ConfineError> {
+    sys::check_single_thread()?;
+    let mut report = Report::default();
+    let keeper = namespaces::make_shared(&mut report)?;
+    Ok(Separation { report, keeper })
+}
+
+/// Refuses descriptors that lead to more than they are.
+fn check(descriptor: RawFd) -> Result<(), ConfineError> {
+    let unknown = |source| ConfineError::Unknown { descriptor, source };
+    let refused = |reason| Err(ConfineError::Descriptor { descriptor, reason });
+    match sys::file_type(descriptor).map_err(unknown)? {
+        FileType::Directory => refused("it is a folder"),
+        FileType::Socket if !sys::is_unix_connection(descriptor).map_err(unknown)? => {
+            refused("it is a socket other than a connected Unix socket of a stream or of packets")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Puts the calling thread under a Landlock domain without any rule; returns the version of the
+/// interface.
+fn restrict_files() -> Result<u32, String> {
+    let enforced = Ruleset::default()
+        .handle_access(AccessFs::from_all(LANDLOCK))
+        .and_then(|rules| rules.handle_access(AccessNet::from_all(LANDLOCK)))
+        .and_then(|rules| rules.scope(Scope::from_all(LANDLOCK)))
+        .and_then(landlock::Ruleset::create)
+        .and_then(landlock::RulesetCreated::restrict_self)
+        .map_err(|error| error.to_string())?;
+    match (enforced.ruleset, enforced.landlock) {
+        (RulesetStatus::NotEnforced, _) => Err(NO_LANDLOCK.to_owned()),
+        (_, LandlockStatus::Available { effective_abi, .. }) => Ok(effective_abi as u32),
+        _ => Err(NO_LANDLOCK.to_owned()),
+    }
+}
+
+fn drop_capabilities() -> io::Result<()> {
+    let none = rustix::thread::CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    Ok(rustix::thread::set_capabilities(None, sets)?)
+}

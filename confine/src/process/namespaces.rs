@@ -1,0 +1,79 @@
+//! Namespaces: of users, networks, mounts, IPC and process ids.
+//!
+//! Only the user namespace is open to every user, where the system allows that; who has one of their
+//! own may make the others.
+
+use std::fs;
+use std::io;
+
+use rustix::thread::UnshareFlags;
+
+use super::sys;
+use crate::error::ConfineError;
+use crate::report::{Layer, Report};
+
+/// Gives the calling process namespaces of its own, and an empty root.
+pub(super) fn enter_own(report: &mut Report) {
+    report.record(Layer::UserNamespace, enter_user(false));
+    enter_others(report);
+    let pids: Result<(), _> = Err("a process keeps its id: its parent has to call `separate`");
+    report.record(Layer::PidNamespace, pids);
+}
+
+/// Makes namespaces for this process and its children; returns the child that keeps that of process
+/// ids, if it was granted.
+pub(super) fn make_shared(report: &mut Report) -> Result<Option<u32>, ConfineError> {
+    report.record(Layer::UserNamespace, enter_user(true));
+    enter_others(report);
+    let pids = unshare(UnshareFlags::NEWPID);
+    let is_granted = pids.is_ok();
+    report.record(Layer::PidNamespace, pids);
+    if !is_granted {
+        return Ok(None);
+    }
+    let forked = sys::fork_sleeper();
+    forked.map(Some).map_err(|source| ConfineError::Step { step: "fork a process", source })
+}
+
+fn enter_others(report: &mut Report) {
+    report.record(Layer::NetworkNamespace, unshare(UnshareFlags::NEWNET));
+    report.record(Layer::IpcNamespace, unshare(UnshareFlags::NEWIPC));
+    let mounts = unshare(UnshareFlags::NEWNS)
+        .and_then(|()| sys::enter_empty_root().map_err(|error| text("an empty root", &error)));
+    report.record(Layer::MountNamespace, mounts);
+}
+
+/// Enters a new user namespace. Only with ids of its own there can the process make further ones.
+fn enter_user(has_ids: bool) -> Result<(), String> {
+    let (user, group) = sys::ids();
+    unshare(UnshareFlags::NEWUSER)?;
+    if !has_ids {
+        return Ok(());
+    }
+    let write = |file: &str, line: String| {
+        fs::write(format!("/proc/self/{file}"), line).map_err(|error| text("ids", &error))
+    };
+    // Without this, a user could leave groups that deny access.
+    write("setgroups", "deny".to_owned())?;
+    write("uid_map", format!("{user} {user} 1"))?;
+    write("gid_map", format!("{group} {group} 1"))
+}
+
+fn unshare(flags: UnshareFlags) -> Result<(), String> {
+    sys::unshare(flags).map_err(|error| text("it", &error))
+}
+
+/// Says what to do about the errors that a system's settings cause.
+fn text(what: &str, error: &io::Error) -> String {
+    let advice = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "; unprivileged user namespaces may be switched off here, see the sysctls \
+             `kernel.unprivileged_userns_clone` and `kernel.apparmor_restrict_unprivileged_userns`, \
+             or the container's seccomp profile"
+        }
+        Some(libc::ENOSPC) => "; see the sysctls `user.max_*_namespaces`",
+        Some(libc::EINVAL | libc::ENOSYS) => "; the kernel may have been built without it",
+        _ => "",
+    };
+    format!("the kernel refuses {what}: {error}{advice}")
+}
