@@ -436,4 +436,7 @@ pub enum StartError {
     /// A session can't be parked or attached.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// The process of the interpreter failed.
+    #[error("the worker process failed")]
+    Process(#[source] Cause),
 }

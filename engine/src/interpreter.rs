@@ -26,7 +26,7 @@ use crate::limits::{LimitHit, LimitKind, Limits};
 use crate::memory::tunables::InstanceMemory;
 use crate::run::outcome::{Afterwards, Outcome, Usage, Verdict};
 use crate::run::program::{Entry, Program};
-use crate::run::transcript::{Stream, Transcript};
+use crate::run::transcript::Transcript;
 use entry::{Entrance, Guest};
 use judge::{hit, judge};
 use turn::{OpenTurn, Servers, Turn};
@@ -142,7 +142,7 @@ impl Interpreter {
             }
         };
         let afterwards = if self.is_lost { Afterwards::Lost } else { Afterwards::Usable };
-        (with_output(outcome, transcript), afterwards)
+        (outcome.with_output(transcript), afterwards)
     }
 
     /// Prepares this interpreter for the capture of an image.
@@ -171,7 +171,7 @@ impl Interpreter {
                 return Prepared { outcome: rehearsed, generators };
             }
         }
-        Prepared { outcome: with_output(outcome, &transcript), generators }
+        Prepared { outcome: outcome.with_output(&transcript), generators }
     }
 
     /// Returns the program's code, if it was compiled ahead.
@@ -287,21 +287,4 @@ pub(crate) struct Prepared {
     pub(crate) outcome: Outcome,
     /// Where the guest says that its random number generators are.
     pub(crate) generators: Vec<GeneratorClaim>,
-}
-
-/// Adds the output to the outcome and closes the transcript. A failure of the sandbox leaves the
-/// transcript open, because the caller may run the program again.
-fn with_output(outcome: Outcome, transcript: &Transcript) -> Outcome {
-    outcome.files.iter().for_each(|file| transcript.file_changed(file));
-    if !matches!(outcome.verdict, Verdict::SandboxFailed(_)) {
-        transcript.close();
-    }
-    Outcome {
-        stdout: transcript.text_of(Stream::Stdout),
-        stderr: transcript.text_of(Stream::Stderr),
-        output_truncated: transcript.is_truncated(),
-        displays: transcript.displays(),
-        usage: Usage { output_bytes: transcript.written_bytes(), ..outcome.usage },
-        ..outcome
-    }
 }

@@ -224,10 +224,7 @@ impl SessionState {
     /// The bytes are damaged or no session, or belong to another image.
     #[tracing::instrument(level = "debug", name = "unpack_session", skip_all)]
     pub fn unpack(image: &Image, bytes: &[u8], rest: &PackedRest) -> Result<Self, SessionError> {
-        let unpacked = Self::from_bytes(image, bytes).map_err(|unread| match unread {
-            Unread::Bad(detail) => SessionError::Damaged { detail },
-            Unread::OtherImage(_) => SessionError::NotParkable,
-        })?;
+        let unpacked = Self::from_bytes(image, bytes).map_err(Unread::for_process)?;
         let Inner { memory, globals, host, life, .. } = &*unpacked.inner;
         let host = rest.host.as_ref().unwrap_or(host);
         let host = HostState { clock: rest.clock.clone(), ..host.clone() };
@@ -235,6 +232,22 @@ impl SessionState {
     }
 
     /// Encodes the session with this host, in the layout above.
+    /// Copies the state for another process. Folders of the host are left out: the jobs that need
+    /// them mount them again.
+    #[tracing::instrument(level = "debug", name = "send_session", skip_all)]
+    pub fn send(&self) -> Vec<u8> {
+        self.to_bytes(&self.inner.host)
+    }
+
+    /// Restores a state that another process sent. Its monotonic clock goes on.
+    ///
+    /// # Errors
+    /// The bytes aren't a state on this image.
+    #[tracing::instrument(level = "debug", name = "receive_session", skip_all)]
+    pub fn receive(image: &Image, bytes: &[u8]) -> Result<Self, SessionError> {
+        Self::from_bytes(image, bytes).map_err(Unread::for_process)
+    }
+
     fn to_bytes(&self, host: &HostState) -> Vec<u8> {
         let Inner { image, globals, life, .. } = &*self.inner;
         let (info, memory) = (image.info(), self.memory());
@@ -323,6 +336,16 @@ pub struct PackedRest {
 enum Unread {
     Bad(&'static str),
     OtherImage(Foreign),
+}
+
+impl Unread {
+    /// Returns the error for a state that never was in a file.
+    fn for_process(self) -> SessionError {
+        match self {
+            Self::Bad(detail) => SessionError::Damaged { detail },
+            Self::OtherImage(_) => SessionError::NotParkable,
+        }
+    }
 }
 
 /// The image of a session that was saved elsewhere.

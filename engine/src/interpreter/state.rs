@@ -91,6 +91,11 @@ impl Interpreter {
         Ok(Individuality { host, generators })
     }
 
+    /// Returns the image that a reset returns it to, if it has one.
+    pub fn image(&self) -> Option<&Image> {
+        self.image.as_ref()
+    }
+
     /// Ends the threads that programs have left. The interpreter is lost if their memory had to be
     /// taken away, or one hangs.
     pub(super) fn end_threads(&mut self) {

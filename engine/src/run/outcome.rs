@@ -11,6 +11,7 @@ pub use mime::{MimeBundle, MimeData};
 use crate::cause::Cause;
 use crate::files::changes::ChangedFile;
 use crate::limits::LimitHit;
+use crate::run::transcript::{Stream, Transcript};
 use crate::run::value::Value;
 
 mod exception;
@@ -70,6 +71,24 @@ impl Outcome {
             session_restored: false,
             recording: None,
             usage: Usage::default(),
+        }
+    }
+
+    /// Adds the output of its transcript, and closes that. A failure of the sandbox leaves the
+    /// transcript open, because the caller may run the program again.
+    #[must_use]
+    pub fn with_output(self, transcript: &Transcript) -> Self {
+        self.files.iter().for_each(|file| transcript.file_changed(file));
+        if !matches!(self.verdict, Verdict::SandboxFailed(_)) {
+            transcript.close();
+        }
+        Self {
+            stdout: transcript.text_of(Stream::Stdout),
+            stderr: transcript.text_of(Stream::Stderr),
+            output_truncated: transcript.is_truncated(),
+            displays: transcript.displays(),
+            usage: Usage { output_bytes: transcript.written_bytes(), ..self.usage },
+            ..self
         }
     }
 

@@ -183,7 +183,7 @@ enum Piece<'a> {
 
 impl Transcript {
     /// Sets the caps on output and displays. Called before each run.
-    pub(crate) fn begin(&self, limits: &Limits) {
+    pub fn begin(&self, limits: &Limits) {
         let mut state = self.state.lock();
         state.cap = state.bytes.len().saturating_add(limits.output_bytes);
         state.displays.most_bytes = limits.display_bytes;

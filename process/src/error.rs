@@ -1,0 +1,38 @@
+//! Why worker processes can't be had.
+
+use std::io;
+use std::path::PathBuf;
+
+/// There can be no worker processes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProcessError {
+    /// The helper program can't be started.
+    #[error("can't start `{}`, which is to run worker processes", path.display())]
+    Start {
+        /// The program.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        cause: io::Error,
+    },
+    /// The helper program ran, but never became a helper.
+    #[error(
+        "`{}` is no helper for worker processes: call `hatchery::be_helper` first in its `main`, or \
+         name a program that does (`Builder::helper`)",
+        path.display()
+    )]
+    NoHelper {
+        /// The program.
+        path: PathBuf,
+    },
+    /// The helper couldn't load the build or its image.
+    #[error("the helper for worker processes can't load the Python build: {what}")]
+    Load {
+        /// The helper's error.
+        what: String,
+    },
+    /// The system refused something.
+    #[error("worker processes need what the system refused")]
+    System(#[from] io::Error),
+}

@@ -1,0 +1,143 @@
+//! The helper from inside: it loads an image and forks workers.
+//!
+//! It has one thread, so that what it forks is whole. It reaps its workers and tells how each ended.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use channel::Descriptors;
+use engine::Image;
+
+use crate::message::{NurseryAsk, NurseryTold};
+use crate::nursery::{read, write};
+use crate::system::{self, Child, EndedChildren, Pid};
+use crate::worker;
+
+/// The environment variable that makes a program a helper.
+pub(crate) const MARK: &str = "HATCHERY_HELPER_PROCESS";
+
+/// Which program becomes the helper.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Helper {
+    /// This program, which calls [`be_helper`] first in its `main`.
+    Itself,
+    /// Another program that does.
+    Program(PathBuf),
+}
+
+impl Helper {
+    pub(crate) fn path(&self) -> io::Result<PathBuf> {
+        match self {
+            // The file that runs, even if another one has its path by now.
+            Self::Itself => Ok(PathBuf::from("/proc/self/exe")),
+            Self::Program(path) => Ok(path.clone()),
+        }
+    }
+}
+
+/// Makes this process a helper if it was started as one, and then never returns. Else does nothing.
+///
+/// `load` gets what [`ProcessSource::start`](crate::ProcessSource::start) was given.
+pub fn be_helper(load: impl FnOnce(&[u8]) -> Result<Image, String>) {
+    if std::env::var_os(MARK).is_none() {
+        return;
+    }
+    let (input, output) = system::inherited();
+    let code = match serve(UnixStream::from(input), Descriptors::from_socket(output), load) {
+        Ok(()) => 0,
+        Err(error) => {
+            tracing::error!(%error, "the helper for worker processes ends");
+            1
+        }
+    };
+    system::end(code)
+}
+
+fn serve(
+    mut stream: UnixStream,
+    files: Descriptors,
+    load: impl FnOnce(&[u8]) -> Result<Image, String>,
+) -> io::Result<()> {
+    let Some(NurseryAsk::Load(what)) = read(&mut stream)? else { return Ok(()) };
+    let image = match load(&what) {
+        Ok(image) => image,
+        Err(what) => return write(&mut stream, &NurseryTold::NotLoaded { what }),
+    };
+    let key = image.info().key.clone();
+    let ends = EndedChildren::watch()?;
+    write(&mut stream, &NurseryTold::Loaded { key })?;
+    let mut nursery = Forks { image, workers: HashMap::new() };
+    loop {
+        let [asked, ended] = system::wait_readable([stream.as_fd(), ends.as_fd()], None)?;
+        if ended {
+            ends.clear()?;
+            nursery.reap(&mut stream)?;
+        }
+        if asked {
+            match read(&mut stream)? {
+                Some(NurseryAsk::Fork(worker)) => nursery.fork(worker, &mut stream, &files)?,
+                Some(NurseryAsk::Kill(worker)) => nursery.kill(worker),
+                Some(NurseryAsk::Load(_)) => {}
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+struct Forks {
+    image: Image,
+    /// The numbers of the workers by their process ids.
+    workers: HashMap<Pid, u64>,
+}
+
+impl Forks {
+    fn fork(
+        &mut self,
+        worker: u64,
+        stream: &mut UnixStream,
+        files: &Descriptors,
+    ) -> io::Result<()> {
+        let its = files.receive(4).map_err(io::Error::other)?;
+        let Ok([ring, its_files, asks, states]) = <[OwnedFd; 4]>::try_from(its) else {
+            return Err(io::Error::other("a worker needs four descriptors"));
+        };
+        match system::fork() {
+            Ok(Child::Here) => {
+                EndedChildren::forget();
+                worker::run(
+                    &self.image,
+                    &ring,
+                    Descriptors::from_socket(its_files),
+                    UnixStream::from(asks),
+                    Descriptors::from_socket(states),
+                )
+            }
+            Ok(Child::Of(pid)) => {
+                self.workers.insert(pid, worker);
+                write(stream, &NurseryTold::Forked { worker })
+            }
+            Err(error) => {
+                write(stream, &NurseryTold::NotForked { worker, what: error.to_string() })
+            }
+        }
+    }
+
+    fn kill(&self, worker: u64) {
+        for (pid, _) in self.workers.iter().filter(|(_, number)| **number == worker) {
+            system::kill(*pid);
+        }
+    }
+
+    fn reap(&mut self, stream: &mut UnixStream) -> io::Result<()> {
+        while let Some((pid, how)) = system::reap() {
+            if let Some(worker) = self.workers.remove(&pid) {
+                write(stream, &NurseryTold::Ended { worker, how })?;
+            }
+        }
+        Ok(())
+    }
+}

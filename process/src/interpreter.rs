@@ -1,0 +1,459 @@
+//! The pool's seam: an interpreter that is in a worker process.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use channel::{Descriptors, Error, Receiver, Sender};
+use engine::{
+    Afterwards, Cause, Ending, Image, Mount, Outcome, SandboxFailure, SentProgram, ServedCalls,
+    SessionError, SessionState, StartError, StopReason, Verdict,
+};
+use parking_lot::Mutex;
+use pool::{Interpreter, Parked, ParkedState, Task};
+
+use crate::clock::{after, has_come};
+use crate::life::Life;
+use crate::message::{Done, Down, Facts, Order, StateAsk, Up};
+use crate::nursery::{Born, Nursery, write};
+use crate::states;
+use crate::system::wait_readable;
+
+/// How often a worker is looked at while nothing comes from it.
+const GLANCE: Duration = Duration::from_millis(500);
+
+/// How long a worker may be silent when it is asked for a sign of life.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// How long a worker may go on after it was told to stop its run.
+const STOPPING: Duration = Duration::from_secs(2);
+
+/// How long a frame may wait for space in a worker's ring.
+const SENDING: Duration = Duration::from_secs(3);
+
+/// How long a kept state may take to come.
+const FETCHING: Duration = Duration::from_secs(30);
+
+/// An interpreter in a worker process, as the pool sees it.
+#[derive(Debug)]
+pub(crate) struct ProcessInterpreter {
+    image: Image,
+    worker: Arc<Worker>,
+    receiver: Receiver,
+    facts: Facts,
+    runs: u64,
+    kept: u64,
+    /// The folders that programs of its present state were lent, by their numbers.
+    folders: Vec<Arc<Mount>>,
+}
+
+/// The process, as all see it that hold something of it.
+#[derive(Debug)]
+struct Worker {
+    number: u64,
+    nursery: Arc<Nursery>,
+    sender: Mutex<Sender>,
+    files: Descriptors,
+    states: Mutex<(UnixStream, Descriptors)>,
+    life: Arc<Life>,
+    /// It was killed since it went on after it was told to stop.
+    was_stopped: AtomicBool,
+}
+
+impl ProcessInterpreter {
+    /// Waits for a worker that was just forked.
+    pub(crate) fn start(
+        image: &Image,
+        nursery: Arc<Nursery>,
+        born: Born,
+    ) -> Result<Self, StartError> {
+        let Born { number, end, files, asks, states, life } = born;
+        let worker = Worker {
+            number,
+            nursery,
+            sender: Mutex::new(end.sender),
+            files,
+            states: Mutex::new((asks, states)),
+            life,
+            was_stopped: AtomicBool::new(false),
+        };
+        let mut started = Self {
+            image: image.clone(),
+            worker: Arc::new(worker),
+            receiver: end.receiver,
+            facts: Facts::default(),
+            runs: 0,
+            kept: 0,
+            folders: Vec::new(),
+        };
+        match started.finish(|_| Err("it said something before its first order")) {
+            Ok(Done::Well) => Ok(started),
+            other => Err(started.failed(other)),
+        }
+    }
+
+    /// Gives an order that isn't a run, and waits until it was carried out.
+    fn order(&mut self, order: Order) -> Result<Done, StartError> {
+        let done = self
+            .worker
+            .send(&Down::Order(order))
+            .and_then(|()| self.finish(|_| Err("it spoke of a run where there was none")));
+        match done {
+            Ok(done @ (Done::Well | Done::Kept { .. })) => Ok(done),
+            other => Err(self.failed(other)),
+        }
+    }
+
+    /// Carries out an order that has no result.
+    fn well(&mut self, order: Order) -> Result<(), StartError> {
+        match self.order(order)? {
+            Done::Well => Ok(()),
+            other => Err(self.failed(Ok(other))),
+        }
+    }
+
+    /// Returns the error for an order that didn't end well.
+    fn failed(&self, ended: Result<Done, String>) -> StartError {
+        let why = match ended {
+            Ok(Done::Failed(steps)) => steps.join(": "),
+            Ok(_) => self.worker.end("it answered another order than it was given"),
+            Err(why) => why,
+        };
+        StartError::Process(Cause::new(why))
+    }
+
+    /// Receives until the order has ended. `hears` gets what comes before that.
+    ///
+    /// The error says how the worker has ended, which it has then.
+    fn finish(
+        &mut self,
+        mut hears: impl FnMut(Up) -> Result<(), &'static str>,
+    ) -> Result<Done, String> {
+        let mut silent_since: Option<Instant> = None;
+        loop {
+            match self.receiver.receive::<Up>(Some(after(GLANCE))) {
+                Ok(frame) => {
+                    silent_since = None;
+                    match frame.message {
+                        Up::Alive => {}
+                        Up::Done(done, facts) => {
+                            self.facts = facts;
+                            return Ok(done);
+                        }
+                        other => hears(other).map_err(|lie| self.worker.end(lie))?,
+                    }
+                }
+                Err(Error::TimedOut) => {
+                    let deadline = *silent_since.get_or_insert_with(|| after(SILENCE));
+                    if has_come(deadline) {
+                        return Err(self.worker.end("it gave no sign of life"));
+                    }
+                    self.worker.send(&Down::Ping)?;
+                }
+                Err(Error::Closed) => return Err(self.worker.life.how()),
+                Err(error) => return Err(self.worker.end(&error.to_string())),
+            }
+        }
+    }
+
+    /// Runs a program; the error says how the worker has ended.
+    fn run_task(&mut self, task: &Task, is_last: bool) -> Result<(Outcome, bool), String> {
+        let Task { program, limits, transcript, stop, .. } = task;
+        self.runs += 1;
+        let run = self.runs;
+        let folders = &mut self.folders;
+        let sent = SentProgram::new(program, limits, |mount| number_of(folders, mount));
+        let order = Order::Run { run, program: Box::new(sent), is_last };
+        self.worker.send(&Down::Order(order))?;
+        let ending =
+            Arc::new(EndsRun { worker: Arc::clone(&self.worker), run, deadline: Mutex::default() });
+        stop.begin(Arc::clone(&ending) as _);
+        let calls = ServedCalls::new(program.functions.clone(), limits);
+        let worker = Arc::clone(&self.worker);
+        let folders = self.folders.clone();
+        let done = std::thread::scope(|scope| {
+            if !program.functions.is_empty() {
+                // It ends with the calls.
+                scope.spawn(|| {
+                    while let Some(answers) = calls.wait(None) {
+                        if !answers.is_empty()
+                            && worker.send(&Down::Answers { run, answers }).is_err()
+                        {
+                            return;
+                        }
+                    }
+                });
+            }
+            let done = self.finish(|up| {
+                match up {
+                    Up::Added(addition) => addition
+                        .add_to(transcript)
+                        .map_err(|_| "it showed something in an invalid form")?,
+                    Up::Called { number, name, arguments } => {
+                        let arguments = serde_json::from_str(&arguments)
+                            .map_err(|_| "it called a function with invalid arguments")?;
+                        calls.begin(number, &name, &arguments);
+                    }
+                    Up::Cancelled { number } => calls.cancel(number),
+                    Up::Folder { number, ask } => {
+                        let folder = usize::try_from(number).ok().and_then(|at| folders.get(at));
+                        let folder = folder.ok_or("it asked for a folder that it was not lent")?;
+                        let (answer, file) = folder.serve(&ask);
+                        if let Some(file) = &file {
+                            worker
+                                .files
+                                .send(&[file.as_fd()])
+                                .map_err(|_| "it took no descriptors")?;
+                        }
+                        let has_file = file.is_some();
+                        worker
+                            .send(&Down::Folder { answer, has_file })
+                            .map_err(|_| "it took no answers")?;
+                    }
+                    Up::Alive | Up::Done(..) => {}
+                }
+                if ending.is_overdue() {
+                    worker.was_stopped.store(true, Ordering::Relaxed);
+                    return Err("it went on after it was told to stop");
+                }
+                Ok(())
+            });
+            calls.close();
+            done
+        });
+        stop.detach();
+        match done? {
+            Done::Ran { outcome, is_lost } => match outcome.outcome() {
+                Ok(outcome) => Ok((outcome, is_lost)),
+                Err(lie) => Err(self.worker.end(&lie.to_string())),
+            },
+            Done::Failed(steps) => Err(self.worker.end(&steps.join(": "))),
+            Done::Well | Done::Kept { .. } => Err(self.worker.end("it answered another order")),
+        }
+    }
+}
+
+/// Returns the number of a folder, which is its place; the same folder keeps its number.
+fn number_of(folders: &mut Vec<Arc<Mount>>, mount: &Arc<Mount>) -> u64 {
+    let known = folders.iter().position(|one| Arc::ptr_eq(one, mount));
+    let place = known.unwrap_or_else(|| {
+        folders.push(Arc::clone(mount));
+        folders.len() - 1
+    });
+    place as u64
+}
+
+impl Interpreter for ProcessInterpreter {
+    fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards) {
+        task.transcript.begin(&task.limits);
+        let (outcome, is_lost) = self.run_task(task, last).unwrap_or_else(|how| {
+            let was_stopped = self.worker.was_stopped.load(Ordering::Relaxed);
+            let verdict = if was_stopped || task.stop.requested().is_some() {
+                Verdict::Cancelled
+            } else {
+                Verdict::SandboxFailed(SandboxFailure::WorkerDied(Cause::new(how)))
+            };
+            (Outcome::not_run(verdict), true)
+        });
+        let afterwards = if is_lost { Afterwards::Lost } else { Afterwards::Usable };
+        (outcome.with_output(&task.transcript), afterwards)
+    }
+
+    fn reset(&mut self) -> Result<(), StartError> {
+        self.folders.clear();
+        self.well(Order::Reset)
+    }
+
+    fn work_ahead(&mut self) -> Result<(), StartError> {
+        self.well(Order::WorkAhead)
+    }
+
+    fn has_much_work_ahead(&self) -> bool {
+        self.facts.has_much_work_ahead
+    }
+
+    fn park(&mut self) -> Result<Parked, StartError> {
+        self.well(Order::Park)?;
+        let file = self.worker.files.receive(1).ok().and_then(|mut files| files.pop());
+        let Some(file) = file else {
+            return Err(self.failed(Err(self.worker.end("it sent no state"))));
+        };
+        Ok(Parked::new(received(&self.image, file)?))
+    }
+
+    fn snapshot(&mut self) -> Result<Parked, StartError> {
+        self.kept += 1;
+        let number = self.kept;
+        match self.order(Order::Keep(number))? {
+            Done::Kept { bytes } => Ok(Parked::new(KeptState {
+                image: self.image.clone(),
+                worker: Arc::clone(&self.worker),
+                number,
+                bytes,
+            })),
+            other => Err(self.failed(Ok(other))),
+        }
+    }
+
+    fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
+        self.folders.clear();
+        if let Some(kept) = parked.downcast_ref::<KeptState>()
+            && Arc::ptr_eq(&kept.worker, &self.worker)
+        {
+            return self.well(Order::AttachKept(kept.number));
+        }
+        let settled = settled(parked)?;
+        let state: &SessionState = settled.downcast_ref().ok_or(SessionError::NotParkable)?;
+        let file = states::file_of(&state.send())
+            .map_err(|error| StartError::Process(Cause::new(error)))?;
+        if self.worker.files.send(&[file.as_fd()]).is_err() {
+            return Err(self.failed(Err(self.worker.end("it took no descriptors"))));
+        }
+        self.well(Order::Attach)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.facts.memory_bytes
+    }
+}
+
+impl Drop for ProcessInterpreter {
+    fn drop(&mut self) {
+        self.worker.end("it was dismissed");
+    }
+}
+
+impl Worker {
+    /// Sends a message. The error says how the worker has ended.
+    fn send(&self, message: &Down) -> Result<(), String> {
+        match self.sender.lock().send(message, &[], Some(after(SENDING))) {
+            Ok(()) => Ok(()),
+            Err(Error::Closed) => Err(self.life.how()),
+            Err(error) => Err(self.end(&error.to_string())),
+        }
+    }
+
+    /// Kills the worker for this reason, which it returns.
+    fn end(&self, why: &str) -> String {
+        if !self.life.has_ended() {
+            self.life.end(why.to_owned());
+            self.nursery.kill(self.number);
+        }
+        why.to_owned()
+    }
+
+    /// Returns a state that the worker keeps.
+    fn fetch(&self, image: &Image, number: u64) -> Result<SessionState, StartError> {
+        let mut states = self.states.lock();
+        let (asks, files) = &mut *states;
+        let gone = || StartError::Process(Cause::new("the process that kept this state has ended"));
+        write(asks, &StateAsk::Send(number)).map_err(|_| gone())?;
+        let deadline = after(FETCHING);
+        loop {
+            match files.receive(1).map(|mut files| files.pop()) {
+                Ok(Some(file)) => return received(image, file),
+                Err(Error::System(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Ok(None) | Err(_) => return Err(gone()),
+            }
+            if has_come(deadline) || self.life.has_ended() {
+                return Err(gone());
+            }
+            // An error is seen by the next look.
+            let _ = wait_readable([files.as_fd()], Some(GLANCE));
+        }
+    }
+}
+
+fn received(image: &Image, file: OwnedFd) -> Result<SessionState, StartError> {
+    let bytes = states::read(file).map_err(|error| StartError::Process(Cause::new(error)))?;
+    Ok(SessionState::receive(image, &bytes)?)
+}
+
+/// Ends a run in a worker.
+#[derive(Debug)]
+struct EndsRun {
+    worker: Arc<Worker>,
+    run: u64,
+    /// When a run that was told to stop must have ended.
+    deadline: Mutex<Option<Instant>>,
+}
+
+impl EndsRun {
+    fn tell(&self, reason: StopReason, is_gentle: bool) {
+        // If it can't be told, it has ended.
+        let _ = self.worker.send(&Down::End { run: self.run, reason, is_gentle });
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.deadline.lock().is_some_and(has_come)
+    }
+}
+
+impl Ending for EndsRun {
+    fn interrupt(&self, reason: StopReason) {
+        self.tell(reason, true);
+    }
+
+    fn stop(&self, reason: StopReason) {
+        self.deadline.lock().get_or_insert_with(|| after(STOPPING));
+        self.tell(reason, false);
+    }
+}
+
+/// A state that a worker keeps beside the one it has.
+struct KeptState {
+    image: Image,
+    worker: Arc<Worker>,
+    number: u64,
+    bytes: u64,
+}
+
+impl ParkedState for KeptState {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn fork(&self) -> Parked {
+        match self.worker.fetch(&self.image, self.number) {
+            Ok(state) => Parked::new(state.fork()),
+            Err(error) => Parked::new(GoneState(Cause::new(error))),
+        }
+    }
+
+    fn compact(&self) -> Option<Parked> {
+        self.worker.fetch(&self.image, self.number).ok().map(Parked::new)
+    }
+}
+
+impl Drop for KeptState {
+    fn drop(&mut self) {
+        // If it can't be told, it has ended.
+        let _ = write(&mut self.worker.states.lock().0, &StateAsk::Forget(self.number));
+    }
+}
+
+/// A state that was lost with the worker that kept it.
+struct GoneState(Cause);
+
+impl ParkedState for GoneState {
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    fn fork(&self) -> Parked {
+        Parked::new(Self(self.0.clone()))
+    }
+}
+
+/// Returns a state that depends on no process.
+pub(crate) fn settled(parked: &Parked) -> Result<Parked, StartError> {
+    if let Some(kept) = parked.downcast_ref::<KeptState>() {
+        return kept.worker.fetch(&kept.image, kept.number).map(Parked::new);
+    }
+    match parked.downcast_ref::<GoneState>() {
+        Some(GoneState(cause)) => Err(StartError::Process(cause.clone())),
+        None => Ok(parked.clone()),
+    }
+}

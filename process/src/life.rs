@@ -1,0 +1,44 @@
+//! The life of a worker process, as the embedding process sees it.
+
+use std::time::Duration;
+
+use channel::Closer;
+use parking_lot::{Condvar, Mutex};
+
+use crate::clock::after;
+
+/// How long the helper's word is awaited after the channel of a worker has ended.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Whether a worker lives, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Life {
+    closer: Closer,
+    how: Mutex<Option<String>>,
+    ended: Condvar,
+}
+
+impl Life {
+    pub(crate) fn new(closer: Closer) -> Self {
+        Self { closer, how: Mutex::default(), ended: Condvar::new() }
+    }
+
+    /// Says how it ended, and ends waits for it. The first word counts.
+    pub(crate) fn end(&self, how: String) {
+        self.how.lock().get_or_insert(how);
+        self.closer.close();
+        self.ended.notify_all();
+    }
+
+    /// Returns how it ended, once that is known.
+    pub(crate) fn how(&self) -> String {
+        let mut how = self.how.lock();
+        let until = after(PATIENCE);
+        while how.is_none() && !self.ended.wait_until(&mut how, until).timed_out() {}
+        how.clone().unwrap_or_else(|| "nobody saw how it ended".to_owned())
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.how.lock().is_some()
+    }
+}

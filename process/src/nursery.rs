@@ -1,0 +1,198 @@
+//! The helper from outside: it is started once, and forks workers on request.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use channel::{ChannelConfig, Descriptors, End};
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::ProcessError;
+use crate::helper::MARK;
+use crate::life::Life;
+use crate::message::{NurseryAsk, NurseryTold};
+
+/// The longest message between the helper and this process.
+const LONGEST: u32 = 64 << 20;
+
+/// A running helper. It ends, with all its workers, when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Nursery {
+    asks: Mutex<Asks>,
+    known: Arc<Mutex<Known>>,
+    helper: Mutex<Child>,
+}
+
+#[derive(Debug)]
+struct Asks {
+    stream: UnixStream,
+    files: Descriptors,
+    last: u64,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    workers: HashMap<u64, Weak<Life>>,
+    /// Who waits for a fork.
+    forks: HashMap<u64, SyncSender<Result<(), String>>>,
+}
+
+/// What the embedding process has of a new worker.
+#[derive(Debug)]
+pub(crate) struct Born {
+    pub(crate) number: u64,
+    pub(crate) end: End,
+    pub(crate) files: Descriptors,
+    pub(crate) asks: UnixStream,
+    pub(crate) states: Descriptors,
+    pub(crate) life: Arc<Life>,
+}
+
+impl Nursery {
+    /// Starts the helper, which loads what `load` says. Returns it with the key of its image. Blocks.
+    pub(crate) fn start(program: &Path, load: Vec<u8>) -> Result<(Self, String), ProcessError> {
+        let (mut stream, its_stream) = UnixStream::pair()?;
+        let (files, its_files) = Descriptors::pair()?;
+        let its_files = its_files.as_fd().try_clone_to_owned()?;
+        let mut command = Command::new(program);
+        command.env(MARK, "1");
+        command.stdin(Stdio::from(OwnedFd::from(its_stream))).stdout(Stdio::from(its_files));
+        let helper = command
+            .spawn()
+            .map_err(|cause| ProcessError::Start { path: program.to_owned(), cause })?;
+        // This process keeps no copy of the helper's ends.
+        drop(command);
+        let helper = Mutex::new(helper);
+        let no_helper = || ProcessError::NoHelper { path: program.to_owned() };
+        write(&mut stream, &NurseryAsk::Load(load)).map_err(|_| no_helper())?;
+        let told = read(&mut stream).ok().flatten().ok_or_else(no_helper)?;
+        let key = match told {
+            NurseryTold::Loaded { key } => key,
+            NurseryTold::NotLoaded { what } => return Err(ProcessError::Load { what }),
+            _ => return Err(no_helper()),
+        };
+        let known = Arc::<Mutex<Known>>::default();
+        let (mut told, its_known) = (stream.try_clone()?, Arc::clone(&known));
+        thread::Builder::new().name("hatchery-nursery".to_owned()).spawn(move || {
+            while let Ok(Some(word)) = read(&mut told) {
+                its_known.lock().learn(word);
+            }
+            its_known.lock().all_ended();
+        })?;
+        let asks = Mutex::new(Asks { stream, files, last: 0 });
+        Ok((Self { asks, known, helper }, key))
+    }
+
+    /// Forks a worker. Blocks for milliseconds.
+    pub(crate) fn fork(&self, config: &ChannelConfig) -> io::Result<Born> {
+        let (end, ring) = channel::create(config)?;
+        let (files, its_files) = Descriptors::pair()?;
+        let (states, its_states) = Descriptors::pair()?;
+        let (asks, its_asks) = UnixStream::pair()?;
+        files.set_nonblocking(true)?;
+        states.set_nonblocking(true)?;
+        let life = Arc::new(Life::new(end.closer.clone()));
+        let (number, forked) = {
+            let mut to_helper = self.asks.lock();
+            to_helper.last += 1;
+            let number = to_helper.last;
+            let forked = self.known.lock().expect(number, &life);
+            let sent = [ring.as_fd(), its_files.as_fd(), its_asks.as_fd(), its_states.as_fd()];
+            to_helper.files.send(&sent).map_err(io::Error::other)?;
+            write(&mut to_helper.stream, &NurseryAsk::Fork(number))?;
+            (number, forked)
+        };
+        match forked.recv() {
+            Ok(Ok(())) => Ok(Born { number, end, files, asks, states, life }),
+            Ok(Err(what)) => Err(io::Error::other(what)),
+            Err(_) => Err(io::Error::other("the helper for worker processes has ended")),
+        }
+    }
+
+    /// Kills a worker.
+    pub(crate) fn kill(&self, number: u64) {
+        // If the helper has ended, so have its workers.
+        let _ = write(&mut self.asks.lock().stream, &NurseryAsk::Kill(number));
+    }
+}
+
+impl Drop for Nursery {
+    fn drop(&mut self) {
+        let _ = self.asks.lock().stream.shutdown(std::net::Shutdown::Both);
+        let mut helper = self.helper.lock();
+        let _ = helper.kill();
+        let _ = helper.wait();
+    }
+}
+
+impl Known {
+    fn expect(&mut self, number: u64, life: &Arc<Life>) -> Receiver<Result<(), String>> {
+        let (sender, forked) = sync_channel(1);
+        self.workers.insert(number, Arc::downgrade(life));
+        self.forks.insert(number, sender);
+        forked
+    }
+
+    fn learn(&mut self, word: NurseryTold) {
+        match word {
+            NurseryTold::Forked { worker, .. } => self.forked(worker, Ok(())),
+            NurseryTold::NotForked { worker, what } => {
+                self.workers.remove(&worker);
+                self.forked(worker, Err(what));
+            }
+            NurseryTold::Ended { worker, how } => {
+                if let Some(life) = self.workers.remove(&worker).and_then(|life| life.upgrade()) {
+                    life.end(how);
+                }
+            }
+            NurseryTold::Loaded { .. } | NurseryTold::NotLoaded { .. } => {}
+        }
+    }
+
+    fn forked(&mut self, worker: u64, result: Result<(), String>) {
+        if let Some(waits) = self.forks.remove(&worker) {
+            // Nobody waits any more if the thread that asked has panicked.
+            let _ = waits.send(result);
+        }
+    }
+
+    fn all_ended(&mut self) {
+        self.forks.clear();
+        for life in std::mem::take(&mut self.workers).into_values().filter_map(|one| one.upgrade())
+        {
+            life.end("the helper that forked it has ended".to_owned());
+        }
+    }
+}
+
+/// Writes a message with its length before it.
+pub(crate) fn write<T: Serialize>(stream: &mut UnixStream, message: &T) -> io::Result<()> {
+    let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    let length = u32::try_from(bytes.len()).ok().filter(|length| *length <= LONGEST);
+    let length = length.ok_or_else(|| io::Error::other("a message is too long"))?;
+    stream.write_all(&[&length.to_le_bytes()[..], &bytes].concat())
+}
+
+/// Reads a message; `None` at the end of the stream.
+pub(crate) fn read<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<Option<T>> {
+    let mut length = [0; 4];
+    match stream.read_exact(&mut length) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        result => result?,
+    }
+    let length = u32::from_le_bytes(length);
+    if length > LONGEST {
+        return Err(io::Error::other("a message is too long"));
+    }
+    let mut bytes = Vec::new();
+    stream.take(u64::from(length)).read_to_end(&mut bytes)?;
+    postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other)
+}

@@ -1,0 +1,51 @@
+//! States as memory files: whole, read once, and never mapped by who doesn't trust their maker.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+/// The longest state that is taken: the guest's largest memory, twice, for its files.
+const LONGEST: u64 = 8 << 30;
+
+/// Writes a state into a memory file.
+pub(crate) fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create("hatchery-state", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    Ok(file.into())
+}
+
+/// Reads a state from a memory file that another process made.
+pub(crate) fn read(file: OwnedFd) -> io::Result<Vec<u8>> {
+    // Sealing it would need the maker's help; reading it as a file needs none.
+    let stat = rustix::fs::fstat(file.as_fd())?;
+    let length = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+    if length > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the state is too long"));
+    }
+    let mut file = File::from(file);
+    file.seek(SeekFrom::Start(0))?;
+    let mut bytes = Vec::new();
+    file.take(LONGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_read_from_its_beginning() {
+        for bytes in [Vec::new(), vec![1], vec![7; 3 << 20]] {
+            assert_eq!(read(file_of(&bytes).unwrap()).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn a_file_that_says_it_is_huge_is_refused() {
+        let file = memfd_create("huge", MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, LONGEST + 1).unwrap();
+        assert!(read(file).is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! The system calls that the other files need and no safe interface has.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// The id of a process.
+pub(crate) type Pid = libc::pid_t;
+
+/// The two sides of a fork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Child {
+    /// This is the child.
+    Here,
+    /// This is the parent of this child.
+    Of(Pid),
+}
+
+/// Returns the descriptors 0 and 1, which were made for this process by the one that started it.
+/// Called once, before anything else runs here that could use them.
+pub(crate) fn inherited() -> (OwnedFd, OwnedFd) {
+    // SAFETY: nobody else owns them, by the rule above.
+    unsafe { (OwnedFd::from_raw_fd(0), OwnedFd::from_raw_fd(1)) }
+}
+
+/// Ends the process at once.
+pub(crate) fn end(code: i32) -> ! {
+    // SAFETY: ends the process without running anything else of it.
+    unsafe { libc::_exit(code) }
+}
+
+/// Forks this process, which has one thread.
+pub(crate) fn fork() -> io::Result<Child> {
+    // SAFETY: with one thread, no lock is held that the child would wait for.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Child::Here),
+        pid => Ok(Child::Of(pid)),
+    }
+}
+
+/// Kills a child that hasn't been reaped.
+pub(crate) fn kill(child: Pid) {
+    // SAFETY: touches no memory.
+    unsafe { libc::kill(child, libc::SIGKILL) };
+}
+
+/// Has the kernel kill this process when the thread ends that forked it.
+pub(crate) fn die_with_parent() {
+    // SAFETY: sets a flag of this process.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+/// Reaps a child that has ended, if there is one, and says how it ended.
+pub(crate) fn reap() -> Option<(Pid, String)> {
+    let mut status = 0;
+    // SAFETY: the pointer is to an integer.
+    let child = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+    (child > 0).then(|| (child, how(status)))
+}
+
+fn how(status: libc::c_int) -> String {
+    if !libc::WIFSIGNALED(status) {
+        return format!("it exited with code {}", libc::WEXITSTATUS(status));
+    }
+    let name = match libc::WTERMSIG(status) {
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGILL => "SIGILL",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGSYS => "SIGSYS",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGTERM => "SIGTERM",
+        other => return format!("it was killed by signal {other}"),
+    };
+    format!("it was killed by {name}")
+}
+
+/// Waits until one of these can be read or has ended, and returns which; none after `time`.
+pub(crate) fn wait_readable<const N: usize>(
+    descriptors: [BorrowedFd<'_>; N],
+    time: Option<Duration>,
+) -> io::Result<[bool; N]> {
+    let mut waits = descriptors.map(|descriptor| libc::pollfd {
+        fd: descriptor.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    });
+    let time = time.map_or(-1, |time| i32::try_from(time.as_millis()).unwrap_or(i32::MAX));
+    // SAFETY: the pointer is to this many structures.
+    let found = unsafe { libc::poll(waits.as_mut_ptr(), N as libc::nfds_t, time) };
+    if found < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+        return Ok([false; N]);
+    }
+    Ok(waits.map(|wait| wait.revents != 0))
+}
+
+/// Becomes readable when children have ended.
+pub(crate) struct EndedChildren(OwnedFd);
+
+impl EndedChildren {
+    /// Takes the signal that says so for this, from now on.
+    pub(crate) fn watch() -> io::Result<Self> {
+        let set = Self::signals();
+        // SAFETY: the pointers are to the set, and null for what isn't wanted.
+        let made = unsafe {
+            libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+        };
+        if made < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: it was just made, and nobody else owns it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(made) }))
+    }
+
+    /// Gives the signal back, in a child.
+    pub(crate) fn forget() {
+        let set = Self::signals();
+        // SAFETY: the pointers are to the set, and null for what isn't wanted.
+        unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };
+    }
+
+    /// Makes it unreadable until further children have ended.
+    pub(crate) fn clear(&self) -> io::Result<()> {
+        let mut bytes = [0; 128];
+        loop {
+            match rustix::io::read(&self.0, &mut bytes) {
+                Ok(0) | Err(rustix::io::Errno::AGAIN) => return Ok(()),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn signals() -> libc::sigset_t {
+        // SAFETY: the set is initialised before it is used.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, libc::SIGCHLD);
+            set
+        }
+    }
+}
+
+impl AsFd for EndedChildren {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
