@@ -15,6 +15,7 @@ use scheduler::{Scheduler, SchedulerConfig, SessionsConfig, TenantConfig, Worker
 use crate::failure::Error;
 use crate::functions::{HostFunction, Lent};
 use crate::runtime::Hatchery;
+pub use loading::{Isolation, be_helper};
 use loading::{PackageSource, Plan};
 
 mod loading;
@@ -32,6 +33,7 @@ pub struct Builder {
     /// Builds beside the default one, by name.
     pythons: Vec<(String, PathBuf)>,
     functions: Vec<HostFunction>,
+    isolation: Isolation,
     progress: Arc<dyn ProgressSink>,
 }
 
@@ -62,6 +64,7 @@ impl Default for Builder {
             packages: Vec::new(),
             pythons: Vec::new(),
             functions: Vec::new(),
+            isolation: Isolation::default(),
             progress: Arc::new(Silent),
         }
     }
@@ -96,6 +99,12 @@ impl Builder {
         let (min, max) = counts.into_inner();
         self.scheduler.workers = WorkersConfig { min, max, ..self.scheduler.workers };
         self.scheduler.concurrent = max;
+        self
+    }
+
+    /// Sets where interpreters run. Default: on threads of this process.
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
         self
     }
 
@@ -478,13 +487,14 @@ impl Builder {
     /// # Errors
     /// As [`Self::start`], or the host has no images.
     pub async fn load_image(self) -> Result<ImageInfo, Error> {
-        let pythons = Plan { pythons: Vec::new(), ..self.plan() }.load().await?;
+        let isolation = Isolation::Threads;
+        let pythons = Plan { pythons: Vec::new(), isolation, ..self.plan() }.load().await?;
         let image = pythons.image(BuildId::default()).ok_or(ImageError::Host)?;
         Ok(image.info().clone())
     }
 
     fn plan(self) -> Plan {
-        let Self { engine: config, image, packages, pythons, progress, .. } = self;
-        Plan { config, pythons, image, packages, progress }
+        let Self { engine: config, image, packages, pythons, isolation, progress, .. } = self;
+        Plan { config, pythons, image, packages, isolation, progress }
     }
 }

@@ -11,6 +11,7 @@ use engine::{
     CacheError, Cause, EngineError, ImageError, InvalidFunction, InvalidMount, InvalidMountPath,
     InvalidPath, InvalidProgram, PackageError, SessionError,
 };
+use process::ProcessError;
 use scheduler::{Refusal, SchedulerStartError};
 use wire::{InvalidJob, Problem, ProblemKind};
 
@@ -45,6 +46,9 @@ pub enum Error {
     /// A session can't be parked, saved or revived.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// Worker processes can't be had.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
     /// The cache can't be used.
     #[error(transparent)]
     Cache(#[from] CacheError),

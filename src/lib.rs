@@ -77,7 +77,7 @@
 //! may rely on.
 #![forbid(unsafe_code)]
 
-pub use builder::Builder;
+pub use builder::{Builder, Isolation, be_helper};
 pub use checkpoint::Checkpoint;
 #[doc(inline)]
 pub use engine::{
@@ -89,6 +89,7 @@ pub use functions::HostFunction;
 pub use job::Job;
 #[doc(inline)]
 pub use pool::{DEFAULT_PYTHON, JobId, SessionId, WorkerId};
+pub use process::{Helper, ProcessError};
 pub use runtime::Hatchery;
 #[doc(inline)]
 pub use scheduler::{Priority, Refusal, SessionsConfig, TenantConfig, Ticket};

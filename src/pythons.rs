@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use engine::{Engine, Image, ImageInfo, PackageInfo};
 use pool::{BuildId, Builds, DEFAULT_PYTHON, InterpreterSource};
+use process::ProcessSource;
 
 use crate::failure::Error;
 
@@ -78,7 +79,11 @@ pub(crate) fn check_name(name: &str) -> Result<(), InvalidPython> {
 #[derive(Debug, Clone)]
 pub(crate) enum Python {
     /// Interpreters begin from its image.
-    Image(Image),
+    Image {
+        image: Image,
+        /// What starts them in processes, if they are to be there.
+        processes: Option<Arc<ProcessSource>>,
+    },
     /// The host has no images.
     Engine(Engine),
 }
@@ -86,7 +91,8 @@ pub(crate) enum Python {
 impl Python {
     fn source(&self) -> Arc<dyn InterpreterSource> {
         match self.clone() {
-            Self::Image(image) => Arc::new(image),
+            Self::Image { processes: Some(processes), .. } => processes,
+            Self::Image { image, processes: None } => Arc::new(image),
             Self::Engine(engine) => Arc::new(engine),
         }
     }
@@ -151,7 +157,7 @@ impl Pythons {
     /// Returns the image of a build; `None` if the host has no images.
     pub(crate) fn image(&self, build: BuildId) -> Option<&Image> {
         match self.loaded.get(usize::from(build.0))? {
-            Python::Image(image) => Some(image),
+            Python::Image { image, .. } => Some(image),
             Python::Engine(_) => None,
         }
     }
@@ -166,7 +172,7 @@ impl Pythons {
         Ok(match self.loaded.get(usize::from(build.0)) {
             None => Vec::new(),
             Some(Python::Engine(engine)) => engine.packages()?,
-            Some(Python::Image(image)) => {
+            Some(Python::Image { image, .. }) => {
                 let mut packages = image.info().packages.clone();
                 packages.extend(image.engine().packages()?);
                 packages
@@ -178,7 +184,7 @@ impl Pythons {
     pub(crate) fn images(&self) -> (Vec<BuildId>, Vec<Image>) {
         let ids = (0..=u16::MAX).map(BuildId);
         let image = |(build, python): (BuildId, &Python)| match python {
-            Python::Image(image) => Some((build, image.clone())),
+            Python::Image { image, .. } => Some((build, image.clone())),
             Python::Engine(_) => None,
         };
         ids.zip(self.loaded.iter()).filter_map(image).unzip()

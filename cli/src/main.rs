@@ -28,6 +28,7 @@ mod terminal;
 mod threads;
 
 fn main() -> ExitCode {
+    hatchery::be_helper();
     let arguments = args::parse();
     terminal::set_verbosity(arguments.quiet, arguments.verbose > 0);
     start_log(&arguments);

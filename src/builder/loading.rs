@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use engine::{
     CacheDir, Cause, Engine, EngineConfig, Image, ImageError, ImageSpec, Package, Progress,
-    ProgressSink,
+    ProgressSink, Setup, Silent,
 };
+
+use process::{Helper, ProcessSource};
+use serde::{Deserialize, Serialize};
 
 use crate::failure::Error;
 use crate::pythons::{InvalidPython, Python, Pythons, check_name};
 
 /// Where packages of an image come from; read when the image is loaded.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum PackageSource {
     /// A wheel or a folder.
     Path(PathBuf),
@@ -30,6 +33,7 @@ pub(super) struct Plan {
     /// What goes into the image of each build, and the packages that do.
     pub(super) image: ImageSpec,
     pub(super) packages: Vec<PackageSource>,
+    pub(super) isolation: Isolation,
     pub(super) progress: Arc<dyn ProgressSink>,
 }
 
@@ -43,9 +47,13 @@ impl Plan {
                 return Err(InvalidPython::Twice { name: name.clone() }.into());
             }
         }
-        let Self { config, pythons, image, packages, progress } = self;
+        let Self { config, pythons, image, packages, isolation, progress } = self;
         let loading = tokio::task::spawn_blocking(move || -> Result<_, Error> {
-            let mut loaded = Pythons::new(load(&config, &image, &packages, &progress)?);
+            let load = |config: &EngineConfig| {
+                let python = load(config, &image, &packages, &progress)?;
+                isolated(python, &isolation, config, &image, &packages)
+            };
+            let mut loaded = Pythons::new(load(&config)?);
             for (name, path) in pythons {
                 let config = EngineConfig {
                     python: Some(path),
@@ -55,8 +63,9 @@ impl Plan {
                     cache_bound_bytes: u64::MAX,
                     ..config.clone()
                 };
-                let python = load(&config, &image, &packages, &progress).map_err(|source| {
-                    Error::Build { name: name.clone(), source: Box::new(source) }
+                let python = load(&config).map_err(|source| Error::Build {
+                    name: name.clone(),
+                    source: Box::new(source),
                 })?;
                 loaded = loaded.with(&name, python);
             }
@@ -92,8 +101,95 @@ fn load(
     }
     image.check()?;
     Ok(match engine.takes_images() {
-        true => Python::Image(Image::load_or_build(&engine, &image, progress)?),
+        true => {
+            let image = Image::load_or_build(&engine, &image, progress)?;
+            Python::Image { image, processes: None }
+        }
         false if image == ImageSpec::default() => Python::Engine(engine),
         false => return Err(ImageError::Host.into()),
     })
+}
+
+/// Where interpreters run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Isolation {
+    /// On threads of this process: the fastest. WebAssembly is the wall between a program and the
+    /// host.
+    #[default]
+    Threads,
+    /// In processes of their own, forked by a helper: a program that breaks out of WebAssembly is
+    /// in a process that the system gives nothing, and a worker that dies takes one job with it.
+    Process {
+        /// The program that becomes the helper.
+        helper: Helper,
+    },
+}
+
+/// What a helper loads: the same as the pool that starts it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Load {
+    cache_dir: Option<PathBuf>,
+    python: Option<PathBuf>,
+    wheel: Option<PathBuf>,
+    copy_on_write: bool,
+    runs_per_instance: u32,
+    code_cache_bytes: usize,
+    packages: Vec<PackageSource>,
+    preload: Vec<String>,
+    setup: Option<Setup>,
+}
+
+/// Moves a build's interpreters to processes, if that is wanted.
+fn isolated(
+    python: Python,
+    isolation: &Isolation,
+    config: &EngineConfig,
+    spec: &ImageSpec,
+    packages: &[PackageSource],
+) -> Result<Python, Error> {
+    let Isolation::Process { helper } = isolation else { return Ok(python) };
+    let Python::Image { image, .. } = python else { return Err(ImageError::Host.into()) };
+    let load = Load {
+        cache_dir: config.cache_dir.clone(),
+        python: config.python.clone(),
+        wheel: config.wheel.clone(),
+        copy_on_write: config.copy_on_write,
+        runs_per_instance: config.runs_per_instance,
+        code_cache_bytes: config.code_cache_bytes,
+        packages: packages.to_vec(),
+        preload: spec.preload.clone(),
+        setup: spec.setup.clone(),
+    };
+    let load = serde_json::to_vec(&load).map_err(|error| Error::Load(Cause::new(error)))?;
+    let processes = Some(Arc::new(ProcessSource::start(&image, helper, load)?));
+    Ok(Python::Image { image, processes })
+}
+
+/// Makes this process a helper for worker processes if a pool started it as one, and then never
+/// returns. Else does nothing.
+///
+/// A program that has pools with [`Isolation::Process`] calls it first in its `main`: before it
+/// starts threads, and before it reads or writes standard input or output.
+pub fn be_helper() {
+    process::be_helper(|load| {
+        let load: Load = serde_json::from_slice(load).map_err(|error| error.to_string())?;
+        let config = EngineConfig {
+            cache_dir: load.cache_dir,
+            python: load.python,
+            wheel: load.wheel,
+            copy_on_write: load.copy_on_write,
+            runs_per_instance: load.runs_per_instance,
+            code_cache_bytes: load.code_cache_bytes,
+            cache_bound_bytes: u64::MAX,
+            ..EngineConfig::default()
+        };
+        let spec = ImageSpec { preload: load.preload, setup: load.setup, ..ImageSpec::default() };
+        let progress: Arc<dyn ProgressSink> = Arc::new(Silent);
+        match self::load(&config, &spec, &load.packages, &progress) {
+            Ok(Python::Image { image, .. }) => Ok(image),
+            Ok(Python::Engine(_)) => Err("its host has no images".to_owned()),
+            Err(error) => Err(engine::chain(&error).to_string()),
+        }
+    });
 }
