@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use hatchery::config::{EngineConfig, HostKind};
-use hatchery::{Builder, DEFAULT_PYTHON};
+use hatchery::{Builder, DEFAULT_PYTHON, Helper, Isolation};
 
 use super::python::{self, PythonArgument};
 
@@ -102,6 +102,10 @@ pub(crate) struct ImageArguments {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) host: Host,
 
+    /// Where interpreters run: on threads, or in processes of their own, which the system confines.
+    #[arg(long, value_enum, default_value_t, value_name = "WHERE")]
+    pub(crate) isolation: IsolationArgument,
+
     /// Modules to import first, such as `numpy,pandas`. Can be repeated.
     #[arg(long, value_name = "MODULES", value_delimiter = ',', value_parser = parse_module)]
     pub(crate) preload: Vec<String>,
@@ -118,6 +122,23 @@ pub(crate) struct ImageArguments {
     /// Can be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) requirements: Vec<PathBuf>,
+}
+
+/// Where interpreters run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IsolationArgument {
+    #[default]
+    Threads,
+    Process,
+}
+
+impl From<IsolationArgument> for Isolation {
+    fn from(isolation: IsolationArgument) -> Self {
+        match isolation {
+            IsolationArgument::Threads => Self::Threads,
+            IsolationArgument::Process => Self::Process { helper: Helper::Itself },
+        }
+    }
 }
 
 /// The hosts of guests.
@@ -142,7 +163,7 @@ impl From<Host> for HostKind {
 impl ImageArguments {
     /// Returns whether this adds nothing to the build.
     pub(crate) fn is_plain(&self) -> bool {
-        let Self { python: _, host: _, preload, setup, package, requirements } = self;
+        let Self { python: _, host: _, isolation: _, preload, setup, package, requirements } = self;
         preload.is_empty() && setup.is_none() && package.is_empty() && requirements.is_empty()
     }
 
@@ -171,7 +192,7 @@ impl ImageArguments {
     }
 
     fn add(&self, builder: Builder) -> anyhow::Result<Builder> {
-        let builder = builder.host(self.host.into());
+        let builder = builder.host(self.host.into()).isolation(self.isolation.into());
         let builder = self.package.iter().fold(builder, Builder::package);
         let builder = self.requirements.iter().fold(builder, Builder::requirements);
         let builder = builder.preload(&self.preload);
