@@ -2,7 +2,10 @@
 //!
 //! The two calls are the C library's: those of `rustix` need a feature that would change it for every
 //! crate of wasmer's tree.
-#![expect(unsafe_code, reason = "two calls of the C library, and the walk through what they fill in")]
+#![expect(
+    unsafe_code,
+    reason = "two calls of the C library, and the walk through what they fill in"
+)]
 
 use std::io;
 use std::mem::{self, MaybeUninit};

@@ -200,11 +200,7 @@ impl Receiver {
     }
 
     /// Takes the rest of a frame, as it arrives.
-    fn complete(
-        &mut self,
-        partial: &mut Partial,
-        deadline: Option<Instant>,
-    ) -> Result<(), Error> {
+    fn complete(&mut self, partial: &mut Partial, deadline: Option<Instant>) -> Result<(), Error> {
         let wholes = [partial.header.message, partial.header.bulk];
         for (index, whole) in wholes.into_iter().enumerate() {
             while partial.missing[index] > 0 {

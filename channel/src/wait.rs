@@ -219,8 +219,7 @@ fn sleep_on_two(bell: &AtomicU32, closed: &AtomicU32, left: Option<Duration>) ->
         wait.flags = WaitFlags::SIZE_U32 | flags;
         wait
     };
-    let words =
-        [wait(bell, ASLEEP, WaitFlags::empty()), wait(closed, 0, WaitFlags::PRIVATE)];
+    let words = [wait(bell, ASLEEP, WaitFlags::empty()), wait(closed, 0, WaitFlags::PRIVATE)];
     let until = left.map(clock::monotonic_after);
     futex::waitv(&words, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic).map(drop)
 }
