@@ -68,6 +68,8 @@ pub struct Receiver {
     partial: Option<Partial>,
     /// Of the last message, used again.
     buffer: Vec<u8>,
+    /// For the next frame's bulk.
+    recycled: Vec<u8>,
     lied: Option<Lie>,
 }
 
@@ -108,6 +110,7 @@ impl Receiver {
             sequence: 0,
             partial: None,
             buffer: Vec::new(),
+            recycled: Vec::new(),
             lied: None,
         }
     }
@@ -118,13 +121,21 @@ impl Receiver {
         self.older = older;
     }
 
+    /// Takes a buffer for the bulk of the next frame that has one. Long frames arrive several times
+    /// as fast in memory that is there already.
+    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        self.recycled = buffer;
+    }
+
     /// Returns the next frame. It waits for one until the deadline, or for ever without one; a
     /// deadline in the past takes what is there.
     ///
     /// A frame takes at most `longest_frame` bytes, and twice as many while it arrives. The decoded
     /// message may take more: an element of a sequence takes a byte or more of the message, and its
-    /// size in memory. So elements of `T` shouldn't be much larger than their encoding, and never have
-    /// an empty one, as `()` has, since a few bytes could then announce any number of them.
+    /// size in memory; a hash map that announces many entries takes some 2 MiB. So elements of `T`
+    /// shouldn't be much larger than their encoding, and never have an empty one, as `()` has, since a
+    /// few bytes could then announce any number of them.
     ///
     /// # Errors
     /// - [`Error::TimedOut`]: a later call goes on where this one stopped.
@@ -195,7 +206,10 @@ impl Receiver {
         if !is_kept && (header.generation > self.generation || self.older == Older::Refuse) {
             return Err(Lie::Generation.into());
         }
-        let kept = is_kept.then(|| Kept { message: mem::take(&mut self.buffer), bulk: Vec::new() });
+        let kept = is_kept.then(|| Kept {
+            message: mem::take(&mut self.buffer),
+            bulk: if header.bulk > 0 { mem::take(&mut self.recycled) } else { Vec::new() },
+        });
         Ok(Partial { header, kept, missing: [header.message, header.bulk] })
     }
 
