@@ -5,9 +5,8 @@ use std::sync::atomic::AtomicU32;
 
 use crate::report::{Layer, Report};
 
-/// How a process is to be confined.
+/// How a process is to be confined, written as a literal that ends in `..Confinement::of_child(…)`.
 #[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
 pub struct Confinement<'a> {
     /// The descriptors that stay open; all others are closed. None may be a folder, or a socket other
     /// than a connected Unix socket of a stream or of packets, since these lead further.

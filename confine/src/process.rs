@@ -2,7 +2,10 @@
 //!
 //! Namespaces come first, since they need rights and paths that later layers take; seccomp comes
 //! last, since it refuses what the others do.
-#![expect(unsafe_code, reason = "closing descriptors that others may own, which a caller answers for")]
+#![expect(
+    unsafe_code,
+    reason = "closing descriptors that others may own, which a caller answers for"
+)]
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -86,10 +89,8 @@ pub unsafe fn confine(confinement: &Confinement<'_>) -> Result<Report, ConfineEr
         return Err(ConfineError::ParentGone);
     }
     if let Some(word) = confinement.refused {
-        sigsys::report_to(word).map_err(|source| ConfineError::Step {
-            step: "handle `SIGSYS`",
-            source,
-        })?;
+        sigsys::report_to(word)
+            .map_err(|source| ConfineError::Step { step: "handle `SIGSYS`", source })?;
     }
     report.record(Layer::Seccomp, filters.apply());
     Ok(report)

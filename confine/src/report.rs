@@ -167,7 +167,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_has_a_reason() {
-        let missing: Vec<_> = report().missing().map(|(layer, why)| (layer, why.to_owned())).collect();
+        let missing: Vec<_> =
+            report().missing().map(|(layer, why)| (layer, why.to_owned())).collect();
         assert_eq!(missing, [(Layer::PidNamespace, "not here".to_owned())]);
         assert!(report().has(Layer::Landlock));
         assert!(!report().has(Layer::PidNamespace) && !report().has(Layer::Seccomp));
@@ -175,7 +176,8 @@ mod tests {
 
     #[test]
     fn a_report_has_a_line_for_each_layer() {
-        let lines = "Landlock: applied (version 7)\nlimits: applied\nPID namespace: unavailable: not here";
+        let lines =
+            "Landlock: applied (version 7)\nlimits: applied\nPID namespace: unavailable: not here";
         assert_eq!(report().to_string(), lines);
     }
 

@@ -9,7 +9,11 @@ use crate::confinement::Confinement;
 use crate::report::{Layer, Report};
 
 /// Sets all limits. `kept` are the descriptors that stay open, in order.
-pub(super) fn apply(confinement: &Confinement<'_>, kept: &[RawFd], report: &Report) -> io::Result<()> {
+pub(super) fn apply(
+    confinement: &Confinement<'_>,
+    kept: &[RawFd],
+    report: &Report,
+) -> io::Result<()> {
     limit(Resource::As, confinement.address_space_bytes)?;
     limit(Resource::Cpu, confinement.cpu_seconds)?;
     limit(Resource::Fsize, Some(confinement.file_bytes))?;

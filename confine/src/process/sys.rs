@@ -71,8 +71,7 @@ pub(super) fn is_unix_connection(socket: RawFd) -> io::Result<bool> {
     let mut name: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     let mut len = size_of_val(&name) as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to the name, and the length.
-    let named =
-        checked(unsafe { libc::getpeername(socket, (&raw mut name).cast(), &raw mut len) });
+    let named = checked(unsafe { libc::getpeername(socket, (&raw mut name).cast(), &raw mut len) });
     Ok(named.is_ok())
 }
 

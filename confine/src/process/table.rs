@@ -5,7 +5,8 @@
 //! parent, since nothing here opens a file by name.
 
 use linux_raw_sys::general::{
-    CLOCK_TAI, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, MADV_GUARD_INSTALL, MADV_GUARD_REMOVE, pm_scan_arg,
+    CLOCK_TAI, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, MADV_GUARD_INSTALL, MADV_GUARD_REMOVE,
+    pm_scan_arg,
 };
 use linux_raw_sys::ioctl::UFFDIO_REGISTER;
 use rustix::ioctl::opcode;
@@ -77,7 +78,11 @@ pub const CALLS: &[Call] = &[
         "for any signal but `SIGSYS`",
         &[&[argument(0, Not(libc::SIGSYS as u32))]],
     ),
-    call("rt_sigprocmask", libc::SYS_rt_sigprocmask, "blocks signals while a thread starts or ends"),
+    call(
+        "rt_sigprocmask",
+        libc::SYS_rt_sigprocmask,
+        "blocks signals while a thread starts or ends",
+    ),
     call("rt_sigreturn", libc::SYS_rt_sigreturn, "ends a signal handler"),
     when(
         call("ioctl", libc::SYS_ioctl, "finds the pages that a guest wrote to"),
@@ -152,14 +157,15 @@ pub const CALLS: &[Call] = &[
         ],
     ),
     call("sched_getaffinity", libc::SYS_sched_getaffinity, "is part of the start of a thread"),
-    call("restart_syscall", libc::SYS_restart_syscall, "resumes a wait after the process was stopped"),
+    call(
+        "restart_syscall",
+        libc::SYS_restart_syscall,
+        "resumes a wait after the process was stopped",
+    ),
     when(
         call("clock_gettime", libc::SYS_clock_gettime, "measures a run's time and CPU time"),
         "clocks of the system, of this process and of its threads, not of other processes",
-        &[
-            &[argument(0, AtMost(CLOCK_TAI))],
-            &[argument(0, Masked { mask: 7, value: 6 })],
-        ],
+        &[&[argument(0, AtMost(CLOCK_TAI))], &[argument(0, Masked { mask: 7, value: 6 })]],
     ),
     call("clock_nanosleep", libc::SYS_clock_nanosleep, "sleeps for a guest"),
     call("exit_group", libc::SYS_exit_group, "ends the process"),
