@@ -39,7 +39,8 @@ const FIRST: &str = "\
     setns getcpu process_vm_readv process_vm_writev kcmp finit_module sched_setattr \
     sched_getattr renameat2 seccomp getrandom memfd_create kexec_file_load bpf execveat \
     userfaultfd membarrier mlock2 copy_file_range preadv2 pwritev2 pkey_mprotect pkey_alloc \
-    pkey_free statx io_pgetevents rseq";
+    pkey_free statx io_pgetevents rseq \
+    uretprobe uprobe";
 
 /// The number of the first of `LATER`: from there on, all architectures share their numbers.
 const LATER_FROM: u32 = 424;

@@ -62,18 +62,15 @@ pub unsafe fn confine(confinement: &Confinement<'_>) -> Result<Report, ConfineEr
         step: "keep readable memory from being executable",
         source,
     })?;
-    match confinement.separation {
-        Some(separation) => report.layers.extend(separation.report.layers.clone()),
-        None => namespaces::enter_own(&mut report),
-    }
+    let has_own_users = namespaces::enter(confinement.separation, &mut report);
     report.record(Layer::NoNewPrivileges, rustix::thread::set_no_new_privs(true));
     let landlock = restrict_files();
     report.landlock_version = *landlock.as_ref().unwrap_or(&0);
     report.record(Layer::Landlock, landlock.map(drop));
     report.record(Layer::NoCapabilities, drop_capabilities());
-    report.record(Layer::Limits, limits::apply(confinement, &kept, &report));
     // SAFETY: the caller's promise.
     report.record(Layer::DescriptorsClosed, unsafe { sys::close_others(&kept) });
+    report.record(Layer::Limits, limits::apply(confinement, &kept, has_own_users));
     report.record(
         Layer::NotDumpable,
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable),
@@ -146,4 +143,41 @@ fn drop_capabilities() -> io::Result<()> {
     let none = rustix::thread::CapabilitySet::empty();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
     Ok(rustix::thread::set_capabilities(None, sets)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::net::{TcpListener, TcpStream};
+
+    /// Landlock and capabilities are of a thread, so one can try them without the other layers.
+    #[test]
+    fn landlock_alone_takes_files_and_networks() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let confined = std::thread::spawn(move || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            let version = restrict_files();
+            if let Err(reason) = version {
+                // The kernel of this machine was told to go without.
+                assert_eq!(reason, NO_LANDLOCK);
+                return;
+            }
+            drop_capabilities().unwrap();
+            let denied = io::ErrorKind::PermissionDenied;
+            assert_eq!(File::open("/etc/passwd").unwrap_err().kind(), denied);
+            assert_eq!(std::fs::read_dir("/").unwrap_err().kind(), denied);
+            let folder = std::env::temp_dir().join("confine-made-by-a-test");
+            assert_eq!(std::fs::create_dir(folder).unwrap_err().kind(), denied);
+            if version >= Ok(4) {
+                assert_eq!(TcpStream::connect(address).unwrap_err().kind(), denied);
+                assert_eq!(TcpListener::bind("127.0.0.1:0").unwrap_err().kind(), denied);
+            }
+            let capabilities = rustix::thread::capabilities(None).unwrap();
+            assert!(capabilities.effective.is_empty() && capabilities.permitted.is_empty());
+        });
+        confined.join().unwrap();
+        assert!(File::open("/etc/passwd").is_ok(), "other threads go on as before");
+    }
 }

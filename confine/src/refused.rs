@@ -67,7 +67,7 @@ mod tests {
         let text = |number| RefusedCall(number).to_string();
         assert_eq!([text(0), text(334), text(424)], ["read", "rseq", "pidfd_send_signal"]);
         assert_eq!([text(435), text(462)], ["clone3", "mseal"]);
-        assert_eq!([text(335), text(423)], ["system call 335", "system call 423"]);
+        assert_eq!([text(337), text(423)], ["system call 337", "system call 423"]);
         assert_eq!(text(u32::MAX - 1), "system call 4294967294");
     }
 }

@@ -7,14 +7,16 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use channel::Descriptors;
+use confine::{RefusedCall, Separation};
 use engine::Image;
 
 use crate::message::{NurseryAsk, NurseryTold};
 use crate::nursery::{read, write};
-use crate::system::{self, Child, EndedChildren, Pid};
-use crate::worker;
+use crate::system::{self, Child, EndedChildren, Pid, SharedWords};
+use crate::worker::{self, Ends, Outside};
 
 /// The environment variable that makes a program a helper.
 pub(crate) const MARK: &str = "HATCHERY_HELPER_PROCESS";
@@ -68,13 +70,19 @@ fn serve(
         Err(what) => return write(&mut stream, &NurseryTold::NotLoaded { what }),
     };
     let key = image.info().key.clone();
-    let ends = EndedChildren::watch()?;
+    let mut nursery = Forks {
+        image,
+        process: std::process::id(),
+        separation: confine::separate().ok(),
+        ended: EndedChildren::watch()?,
+        words: SharedWords::new()?,
+        workers: HashMap::new(),
+    };
     write(&mut stream, &NurseryTold::Loaded { key })?;
-    let mut nursery = Forks { image, workers: HashMap::new() };
     loop {
-        let [asked, ended] = system::wait_readable([stream.as_fd(), ends.as_fd()], None)?;
+        let [asked, ended] = system::wait_readable([stream.as_fd(), nursery.ended.as_fd()], None)?;
         if ended {
-            ends.clear()?;
+            nursery.ended.clear()?;
             nursery.reap(&mut stream)?;
         }
         if asked {
@@ -90,6 +98,12 @@ fn serve(
 
 struct Forks {
     image: Image,
+    /// This process's id.
+    process: u32,
+    /// The namespaces of the workers; `None` if each makes its own.
+    separation: Option<Separation>,
+    ended: EndedChildren,
+    words: SharedWords,
     /// The numbers of the workers by their process ids.
     workers: HashMap<Pid, u64>,
 }
@@ -105,16 +119,23 @@ impl Forks {
         let Ok([ring, its_files, asks, states]) = <[OwnedFd; 4]>::try_from(its) else {
             return Err(io::Error::other("a worker needs four descriptors"));
         };
+        self.words.of(worker).store(0, Ordering::Relaxed);
         match system::fork() {
             Ok(Child::Here) => {
                 EndedChildren::forget();
-                worker::run(
-                    &self.image,
-                    &ring,
-                    Descriptors::from_socket(its_files),
-                    UnixStream::from(asks),
-                    Descriptors::from_socket(states),
-                )
+                let ends = Ends {
+                    ring,
+                    files: Descriptors::from_socket(its_files),
+                    asks: UnixStream::from(asks),
+                    states: Descriptors::from_socket(states),
+                };
+                let outside = Outside {
+                    parent: self.process,
+                    separation: self.separation.as_ref(),
+                    refused: self.words.of(worker),
+                    left: &[stream.as_fd(), files.as_fd(), self.ended.as_fd()],
+                };
+                worker::run(&self.image, ends, &outside)
             }
             Ok(Child::Of(pid)) => {
                 self.workers.insert(pid, worker);
@@ -135,6 +156,10 @@ impl Forks {
     fn reap(&mut self, stream: &mut UnixStream) -> io::Result<()> {
         while let Some((pid, how)) = system::reap() {
             if let Some(worker) = self.workers.remove(&pid) {
+                let how = match RefusedCall::read(self.words.of(worker)) {
+                    Some(call) => format!("{how} ({call})"),
+                    None => how,
+                };
                 write(stream, &NurseryTold::Ended { worker, how })?;
             }
         }

@@ -88,7 +88,20 @@ impl ProcessInterpreter {
             kept: 0,
             folders: Vec::new(),
         };
-        match started.finish(|_| Err("it said something before its first order")) {
+        let finished = started.finish(|up| match up {
+            Up::Confined(report) => {
+                for (layer, why) in report.missing() {
+                    tracing::debug!(
+                        ?layer,
+                        why,
+                        "a worker process is less confined than it could be"
+                    );
+                }
+                Ok(())
+            }
+            _ => Err("it said something before its first order"),
+        });
+        match finished {
             Ok(Done::Well) => Ok(started),
             other => Err(started.failed(other)),
         }
@@ -212,6 +225,7 @@ impl ProcessInterpreter {
                             .send(&Down::Folder { answer, has_file })
                             .map_err(|_| "it took no answers")?;
                     }
+                    Up::Confined(_) => return Err("it was confined twice"),
                     Up::Alive | Up::Done(..) => {}
                 }
                 if ending.is_overdue() {

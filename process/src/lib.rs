@@ -35,4 +35,5 @@ mod source;
 mod states;
 #[expect(unsafe_code, reason = "forks, signals, and descriptors by number")]
 mod system;
+#[expect(unsafe_code, reason = "closing descriptors that the helper owned")]
 mod worker;

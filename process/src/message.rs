@@ -53,10 +53,21 @@ pub(crate) enum Order {
 /// From a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Up {
+    /// What the system granted to confine it. Comes once, first.
+    Confined(confine::Report),
     Added(Addition),
-    Called { number: u64, name: String, arguments: String },
-    Cancelled { number: u64 },
-    Folder { number: u64, ask: FolderAsk },
+    Called {
+        number: u64,
+        name: String,
+        arguments: String,
+    },
+    Cancelled {
+        number: u64,
+    },
+    Folder {
+        number: u64,
+        ask: FolderAsk,
+    },
     Alive,
     Done(Done, Facts),
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 /// The longest state that is taken: the guest's largest memory, twice, for its files.
-const LONGEST: u64 = 8 << 30;
+pub(crate) const LONGEST: u64 = 8 << 30;
 
 /// Writes a state into a memory file.
 pub(crate) fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {

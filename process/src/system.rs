@@ -1,8 +1,12 @@
 //! The system calls that the other files need and no safe interface has.
 
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
+use std::{io, ptr, slice};
+
+/// The length of a page.
+const PAGE: usize = 4096;
 
 /// The id of a process.
 pub(crate) type Pid = libc::pid_t;
@@ -43,12 +47,6 @@ pub(crate) fn fork() -> io::Result<Child> {
 pub(crate) fn kill(child: Pid) {
     // SAFETY: touches no memory.
     unsafe { libc::kill(child, libc::SIGKILL) };
-}
-
-/// Has the kernel kill this process when the thread ends that forked it.
-pub(crate) fn die_with_parent() {
-    // SAFETY: sets a flag of this process.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
 /// Reaps a child that has ended, if there is one, and says how it ended.
@@ -155,4 +153,52 @@ impl AsFd for EndedChildren {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// Words that this process shares with the children that it forks.
+#[derive(Debug)]
+pub(crate) struct SharedWords(&'static [AtomicU32]);
+
+impl SharedWords {
+    /// Maps a page of them, for good.
+    pub(crate) fn new() -> io::Result<Self> {
+        let (access, way) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: makes a new mapping, wherever there is room.
+        let page = unsafe { libc::mmap(ptr::null_mut(), PAGE, access, way, -1, 0) };
+        if page == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the page is zero, aligned, never unmapped, and only accessed through these.
+        Ok(Self(unsafe { slice::from_raw_parts(page.cast(), PAGE / size_of::<AtomicU32>()) }))
+    }
+
+    /// Returns the word of a child by its number; children whose numbers are 1,024 apart share one.
+    pub(crate) fn of(&self, number: u64) -> &'static AtomicU32 {
+        &self.0[number as usize % self.0.len()]
+    }
+}
+
+/// Returns the descriptors from 3 on that are open files or files without a name, but for those in
+/// `but` and folders.
+pub(crate) fn open_files(but: &[BorrowedFd<'_>]) -> io::Result<Vec<BorrowedFd<'static>>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let Some(number) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok())
+        else {
+            continue;
+        };
+        if number < 3 || but.iter().any(|one| one.as_raw_fd() == number) {
+            continue;
+        }
+        // SAFETY: it is open, except for that of this listing, which the next line finds closed or
+        // a folder.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+        let Ok(stat) = rustix::fs::fstat(descriptor) else { continue };
+        let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
+        if !matches!(kind, rustix::fs::FileType::Directory | rustix::fs::FileType::Socket) {
+            found.push(descriptor);
+        }
+    }
+    Ok(found)
 }

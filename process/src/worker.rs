@@ -5,13 +5,15 @@
 //! process.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use channel::{ChannelConfig, Descriptors, Receiver, Sender};
+use confine::{Confinement, Report, Separation};
 use engine::{
     Additions, Afterwards, Callee, Cause, FolderAnswer, FolderAsk, FolderServer, HostCall, Image,
     Interpreter, Lent, Outcome, Reply, Room, SandboxFailure, SentOutcome, SentProgram,
@@ -22,7 +24,13 @@ use parking_lot::{Condvar, Mutex};
 use crate::message::{Done, Down, Facts, Order, StateAsk, Up};
 use crate::nursery::read;
 use crate::states;
-use crate::system::{die_with_parent, end};
+use crate::system::{self, end};
+
+/// Memory files that are made or taken at once, and files of mounted folders.
+const NEW_DESCRIPTORS: u64 = 1 << 10;
+
+/// The threads of a worker, with room for those of a guest.
+const THREADS: u64 = 1 << 10;
 
 /// What the threads of a worker share.
 struct Shared {
@@ -43,16 +51,66 @@ struct Run {
     last_call: u64,
 }
 
+/// A worker's ends of what connects it with the embedding process.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    pub(crate) ring: OwnedFd,
+    pub(crate) files: Descriptors,
+    pub(crate) asks: UnixStream,
+    pub(crate) states: Descriptors,
+}
+
+/// What a worker is confined by, and what it leaves behind.
+pub(crate) struct Outside<'a> {
+    /// The helper's process id.
+    pub(crate) parent: u32,
+    pub(crate) separation: Option<&'a Separation>,
+    /// Where the system call is noted that the worker is killed for.
+    pub(crate) refused: &'static AtomicU32,
+    /// The helper's own descriptors.
+    pub(crate) left: &'a [BorrowedFd<'a>],
+}
+
+impl Outside<'_> {
+    /// Confines this process, which keeps these descriptors and the files that the engine has open.
+    fn confine(&self, ends: [BorrowedFd<'_>; 3]) -> Result<Report, String> {
+        let kept = system::open_files(self.left).map_err(|error| error.to_string())?;
+        let kept: Vec<BorrowedFd<'_>> = kept.into_iter().chain(ends).collect();
+        let mut confinement = Confinement::of_child(self.parent);
+        confinement.keep = &kept;
+        confinement.new_descriptors = NEW_DESCRIPTORS;
+        confinement.file_bytes = states::LONGEST;
+        confinement.threads = THREADS;
+        confinement.separation = self.separation;
+        confinement.refused = Some(self.refused);
+        // SAFETY: what isn't kept belonged to the helper, and this process uses none of it: it goes
+        // on in `run`, which never returns to the helper's code.
+        unsafe { confine::confine(&confinement) }.map_err(|error| engine::chain(&error).to_string())
+    }
+}
+
 /// Runs a worker in a process that was forked for it.
-pub(crate) fn run(
-    image: &Image,
-    ring: &OwnedFd,
-    files: Descriptors,
-    mut asks: UnixStream,
-    states: Descriptors,
-) -> ! {
-    die_with_parent();
-    let Ok(channel) = channel::attach(ring, &ChannelConfig::default()) else { end(2) };
+pub(crate) fn run(image: &Image, ends: Ends, outside: &Outside<'_>) -> ! {
+    let Ends { ring, files, mut asks, states } = ends;
+    let Ok(mut channel) = channel::attach(&ring, &ChannelConfig::default()) else { end(2) };
+    let mut interpreter = match Image::start(image) {
+        Ok(interpreter) => interpreter,
+        Err(error) => {
+            let failed = Up::Done(Done::Failed(steps(error)), Facts::default());
+            // If nobody can be told, nobody waits.
+            let _ = channel.sender.send(&failed, &[], None);
+            end(0)
+        }
+    };
+    interpreter.open_ahead();
+    let report = match outside.confine([files.as_fd(), asks.as_fd(), states.as_fd()]) {
+        Ok(report) => report,
+        Err(error) => {
+            let failed = Up::Done(Done::Failed(vec![error]), Facts::default());
+            let _ = channel.sender.send(&failed, &[], None);
+            end(0)
+        }
+    };
     let shared = Arc::new(Shared {
         sender: Mutex::new(channel.sender),
         files,
@@ -78,16 +136,8 @@ pub(crate) fn run(
     if began.is_err() {
         end(3);
     }
-    let mut interpreter = match Image::start(image) {
-        Ok(interpreter) => {
-            shared.done(Done::Well, facts(&interpreter));
-            interpreter
-        }
-        Err(error) => {
-            shared.done(Done::Failed(steps(error)), Facts::default());
-            end(0)
-        }
-    };
+    shared.send(&Up::Confined(report));
+    shared.done(Done::Well, facts(&interpreter));
     while let Ok((order, file)) = next.recv() {
         let done = shared.carry_out(&mut interpreter, order, file);
         let done = done.unwrap_or_else(|error| Done::Failed(steps(error)));

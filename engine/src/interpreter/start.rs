@@ -26,7 +26,7 @@ use crate::interpreter::image::Image;
 use crate::interpreter::session::Life;
 use crate::interrupt::gate::{Gate, InterruptHandle, Passage};
 use crate::interrupt::raise::{Offsets, Raiser};
-use crate::interrupt::watchdog::{self, Stopwatch};
+use crate::interrupt::watchdog::Stopwatch;
 use crate::limits::Limits;
 use crate::memory::GuestMemory;
 use crate::memory::faults;
@@ -122,7 +122,6 @@ impl Interpreter {
     ) -> Result<(Self, Instance), StartError> {
         let mut store = faults::install_around(|| Store::new(engine.wasmer().clone()));
         faults::put_back();
-        watchdog::be_watched();
         // The imports need the gate before there is an instance, and the gate needs the memory that
         // the instance brings, so the gate receives the memory later.
         let (door, gate, control) =

@@ -91,6 +91,11 @@ impl Interpreter {
         Ok(Individuality { host, generators })
     }
 
+    /// Opens what it may need later, for a process that soon may open nothing more.
+    pub fn open_ahead(&mut self) {
+        self.memory.shared().open_watch();
+    }
+
     /// Returns the image that a reset returns it to, if it has one.
     pub fn image(&self) -> Option<&Image> {
         self.image.as_ref()

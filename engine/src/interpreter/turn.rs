@@ -18,7 +18,7 @@ use crate::host::env::{RunControl, RunEffects, RunSetup};
 use crate::host::threads::{End, Threads};
 use crate::interrupt::gate::{Asked, Gate, InterruptHandle, RunId};
 use crate::interrupt::stop::StopHandle;
-use crate::interrupt::watchdog::{Asker, Stopwatch, WatchGuard};
+use crate::interrupt::watchdog::{Asker, Stopwatch, WatchGuard, be_watched};
 use crate::limits::Limits;
 use crate::run::functions::calls::{CallEffects, Calls};
 use crate::run::outcome::{Usage, Verdict};
@@ -90,6 +90,7 @@ impl<'a> OpenTurn<'a> {
         let most_threads = setup.most_threads();
         let RunSetup { program, limits, ref transcript } = setup;
         let transcript = Arc::clone(transcript);
+        be_watched();
         let host = HostRun::begin(host, setup)?;
         let door = OpenDoor::open(door, |door| {
             let cap = agent::reply_cap(limits);

@@ -268,15 +268,20 @@ impl Tracker {
         Some(unmarked)
     }
 
-    /// Marks the pages in `range`, so that `written` finds those written to from now on.
-    pub(super) fn mark(&mut self, reservation: &Reservation, range: Range<usize>) {
+    /// Opens what marking needs, if this system has it, unless that was done.
+    pub(super) fn open_watch(&mut self) {
         let can_watch = self.has_scan && self.counts_faults;
-        let watch = self.watch.get_or_insert_with(|| {
+        self.watch.get_or_insert_with(|| {
             let watch = WriteWatch::open();
             let watch = watch.inspect_err(|error| tracing::debug!(%error, "no write watch"));
             watch.ok().filter(|_| can_watch)
         });
-        let Some(watch) = watch else { return };
+    }
+
+    /// Marks the pages in `range`, so that `written` finds those written to from now on.
+    pub(super) fn mark(&mut self, reservation: &Reservation, range: Range<usize>) {
+        self.open_watch();
+        let Some(Some(watch)) = &self.watch else { return };
         let base = reservation.base().addr().get();
         let (start, end) = ((base + range.start) as u64, (base + range.end) as u64);
         self.touched = None;

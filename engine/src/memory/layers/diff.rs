@@ -81,6 +81,13 @@ impl GuestMemory {
         Ok(Arc::clone(&state.held))
     }
 
+    /// Opens what finding written pages may need later.
+    pub(crate) fn open_watch(&self) {
+        if let Some(tracker) = &mut self.state.lock().tracker {
+            tracker.open_watch();
+        }
+    }
+
     /// Returns the pages that may differ from their base: those written to since the pages were
     /// marked, else all that were copied.
     fn find_candidates(&self, state: &mut MemoryState) -> io::Result<Candidates<'_>> {
