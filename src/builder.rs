@@ -64,7 +64,7 @@ impl Default for Builder {
             packages: Vec::new(),
             pythons: Vec::new(),
             functions: Vec::new(),
-            isolation: Isolation::default(),
+            isolation: Isolation::from_env(),
             progress: Arc::new(Silent),
         }
     }
@@ -102,7 +102,8 @@ impl Builder {
         self
     }
 
-    /// Sets where interpreters run. Default: on threads of this process.
+    /// Sets where interpreters run. Default: on threads of this process, or in processes if
+    /// `$HATCHERY_ISOLATION` is `process`; `$HATCHERY_HELPER` names their helper then.
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = isolation;
         self

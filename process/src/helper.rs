@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use channel::Descriptors;
-use confine::{RefusedCall, Separation};
+use confine::RefusedCall;
 use engine::Image;
 
 use crate::message::{NurseryAsk, NurseryTold};
@@ -73,7 +73,6 @@ fn serve(
     let mut nursery = Forks {
         image,
         process: std::process::id(),
-        separation: confine::separate().ok(),
         ended: EndedChildren::watch()?,
         words: SharedWords::new()?,
         workers: HashMap::new(),
@@ -100,8 +99,6 @@ struct Forks {
     image: Image,
     /// This process's id.
     process: u32,
-    /// The namespaces of the workers; `None` if each makes its own.
-    separation: Option<Separation>,
     ended: EndedChildren,
     words: SharedWords,
     /// The numbers of the workers by their process ids.
@@ -131,7 +128,6 @@ impl Forks {
                 };
                 let outside = Outside {
                     parent: self.process,
-                    separation: self.separation.as_ref(),
                     refused: self.words.of(worker),
                     left: &[stream.as_fd(), files.as_fd(), self.ended.as_fd()],
                 };

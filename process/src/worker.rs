@@ -13,7 +13,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use channel::{ChannelConfig, Descriptors, Receiver, Sender};
-use confine::{Confinement, Report, Separation};
+use confine::{Confinement, Report};
 use engine::{
     Additions, Afterwards, Callee, Cause, FolderAnswer, FolderAsk, FolderServer, HostCall, Image,
     Interpreter, Lent, Outcome, Reply, Room, SandboxFailure, SentOutcome, SentProgram,
@@ -64,7 +64,6 @@ pub(crate) struct Ends {
 pub(crate) struct Outside<'a> {
     /// The helper's process id.
     pub(crate) parent: u32,
-    pub(crate) separation: Option<&'a Separation>,
     /// Where the system call is noted that the worker is killed for.
     pub(crate) refused: &'static AtomicU32,
     /// The helper's own descriptors.
@@ -81,7 +80,6 @@ impl Outside<'_> {
         confinement.new_descriptors = NEW_DESCRIPTORS;
         confinement.file_bytes = states::LONGEST;
         confinement.threads = THREADS;
-        confinement.separation = self.separation;
         confinement.refused = Some(self.refused);
         // SAFETY: what isn't kept belonged to the helper, and this process uses none of it: it goes
         // on in `run`, which never returns to the helper's code.

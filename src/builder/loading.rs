@@ -126,6 +126,21 @@ pub enum Isolation {
     },
 }
 
+impl Isolation {
+    /// Returns processes if `$HATCHERY_ISOLATION` is `process`, with the program `$HATCHERY_HELPER`
+    /// as their helper or else this program; else threads.
+    pub(super) fn from_env() -> Self {
+        match std::env::var_os("HATCHERY_ISOLATION") {
+            Some(wanted) if wanted == "process" => {
+                let program = std::env::var_os("HATCHERY_HELPER");
+                let helper = program.map_or(Helper::Itself, |path| Helper::Program(path.into()));
+                Self::Process { helper }
+            }
+            _ => Self::Threads,
+        }
+    }
+}
+
 /// What a helper loads: the same as the pool that starts it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Load {

@@ -103,8 +103,9 @@ pub(crate) struct ImageArguments {
     pub(crate) host: Host,
 
     /// Where interpreters run: on threads, or in processes of their own, which the system confines.
-    #[arg(long, value_enum, default_value_t, value_name = "WHERE")]
-    pub(crate) isolation: IsolationArgument,
+    /// Default: `$HATCHERY_ISOLATION`, else `threads`.
+    #[arg(long, value_enum, value_name = "WHERE")]
+    pub(crate) isolation: Option<IsolationArgument>,
 
     /// Modules to import first, such as `numpy,pandas`. Can be repeated.
     #[arg(long, value_name = "MODULES", value_delimiter = ',', value_parser = parse_module)]
@@ -125,9 +126,8 @@ pub(crate) struct ImageArguments {
 }
 
 /// Where interpreters run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum IsolationArgument {
-    #[default]
     Threads,
     Process,
 }
@@ -192,7 +192,11 @@ impl ImageArguments {
     }
 
     fn add(&self, builder: Builder) -> anyhow::Result<Builder> {
-        let builder = builder.host(self.host.into()).isolation(self.isolation.into());
+        let builder = builder.host(self.host.into());
+        let builder = match self.isolation {
+            Some(isolation) => builder.isolation(isolation.into()),
+            None => builder,
+        };
         let builder = self.package.iter().fold(builder, Builder::package);
         let builder = self.requirements.iter().fold(builder, Builder::requirements);
         let builder = builder.preload(&self.preload);
