@@ -25,6 +25,14 @@ pub(super) const MOST_BYTES: usize = 4 << 30;
 /// What must follow the base: 4 GiB that an index can reach, 4 GiB that an offset can add, and
 /// one page for the width of the access.
 pub(super) const RESERVED_BYTES: usize = (8 << 30) + WASM_PAGE_BYTES;
+/// The bytes of the widest access, that of a vector.
+const WIDEST_ACCESS_BYTES: u64 = 16;
+
+const _: () = assert!(
+    RESERVED_BYTES as u64 >= 2 * (u32::MAX as u64) + WIDEST_ACCESS_BYTES,
+    "E-12: wasm reaches beyond the reservation"
+);
+
 /// Inaccessible bytes before the base.
 pub(super) const GUARD_BEFORE_BYTES: usize = 2 << 30;
 /// Address space that a process needs beyond its first guest: for the compiled module, its image,
@@ -63,16 +71,9 @@ mod tests {
 
     #[test]
     fn the_reservation_covers_every_address_that_wasm_can_form() {
-        let furthest = u64::from(u32::MAX) + u64::from(u32::MAX) + 16;
+        let furthest = u64::from(u32::MAX) + u64::from(u32::MAX) + WIDEST_ACCESS_BYTES;
         assert!(RESERVED_BYTES as u64 > furthest);
-        assert_eq!(
-            RESERVED_BYTES as u64,
-            (4 << 30) + wasmer_static_guard(),
-            "wasmer changed its layout"
-        );
-    }
-
-    fn wasmer_static_guard() -> u64 {
-        wasmer::sys::vm::MemoryStyle::Static.offset_guard_size()
+        let guard = wasmer::sys::vm::MemoryStyle::Static.offset_guard_size();
+        assert_eq!(RESERVED_BYTES as u64, (4 << 30) + guard, "wasmer changed its layout");
     }
 }

@@ -24,7 +24,7 @@ use wasmer::sys::{BaseTunables, Tunables};
 use wasmer::{AsStoreMut, GlobalType, Memory, MemoryType, Pages, Store, TableType};
 
 use crate::memory::patch::MemoryPatch;
-use crate::memory::{GuestMemory, WASM_PAGE_BYTES};
+use crate::memory::{GuestMemory, MOST_BYTES, RESERVED_BYTES, WASM_PAGE_BYTES};
 
 /// The native stack that guest code runs on. CPython's own stack in linear memory has 16 MiB; if
 /// the native one were used up first, deep recursion would trap instead of raising.
@@ -227,6 +227,8 @@ impl Tunables for GuestTunables {
     fn memory_style(&self, memory: &MemoryType) -> MemoryStyle {
         let style = self.base.memory_style(memory);
         assert_eq!(style, MemoryStyle::Static, "GuestMemory reserves what a static memory needs");
+        let needed = MOST_BYTES as u64 + style.offset_guard_size();
+        assert!(RESERVED_BYTES as u64 >= needed, "E-12: wasmer takes {needed} bytes for granted");
         style
     }
 
@@ -407,36 +409,4 @@ fn pages(bytes: usize) -> Pages {
 }
 
 #[cfg(test)]
-mod tests {
-    use wasmer::{Instance, Module, TypedFunction, imports};
-
-    use super::*;
-    use crate::build::module::new_engine;
-
-    /// Wasm reaches from the base to just below 8 GiB and 16 bytes. Each access there that is
-    /// beyond the memory is a trap, and the process lives.
-    #[test]
-    fn the_first_and_the_last_byte_that_wasm_can_reach_beyond_its_memory_are_traps() {
-        let text = r#"(module (memory (export "memory") 1)
-            (func (export "inside") (result i32) (i32.load8_u (i32.const 0xffff)))
-            (func (export "first") (result i32) (i32.load8_u (i32.const 0x10000)))
-            (func (export "straddling") (result i64) (i64.load (i32.const 0xfff9)))
-            (func (export "last")
-                (v128.store offset=0xffffffff (i32.const -1) (v128.const i64x2 0 0)))
-            (func (export "before") (result i32) (i32.load8_u (i32.const -1))))"#;
-        let engine = new_engine();
-        let module = Module::new(&engine, wat::parse_str(text).unwrap()).unwrap();
-        let mut store = Store::new(engine);
-        let (instance, memory) =
-            with_memory(None, || Instance::new(&mut store, &module, &imports! {}).unwrap());
-        assert_eq!(memory.unwrap().shared().len(), WASM_PAGE_BYTES);
-        let inside: TypedFunction<(), i32> =
-            instance.exports.get_typed_function(&store, "inside").unwrap();
-        for name in ["first", "straddling", "last", "before"] {
-            let reaches = instance.exports.get_function(name).unwrap().clone();
-            let trap = reaches.call(&mut store, &[]).unwrap_err().to_trap();
-            assert_eq!(trap, Some(TrapCode::HeapAccessOutOfBounds), "{name}");
-            assert_eq!(inside.call(&mut store).unwrap(), 0, "after {name}");
-        }
-    }
-}
+mod tests;

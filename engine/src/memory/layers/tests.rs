@@ -11,6 +11,8 @@ use crate::memory::patch::{MemoryPatch, PagePatch};
 use crate::memory::snapshot::Snapshot;
 use crate::memory::sys::FileView;
 
+mod evicted;
+
 const IMAGE_PAGES: usize = 64;
 
 /// An image of equal pages.
