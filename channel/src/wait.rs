@@ -11,6 +11,12 @@
 //! [`Gate::close`] and deadlines don't go through shared words. An end that doesn't trust the other
 //! sleeps on two words at once, the bell and its own gate (`futex_waitv`, Linux 5.16); where the
 //! kernel lacks that call it wakes up now and then to look at the gate.
+//!
+//! Measured on two cores of a virtual machine, there and back: an eventfd takes as long as a futex
+//! (3.6 and 3.9 µs on one core, some 24 µs on two, of which most is waking an idle core), and
+//! `futex_waitv` 0.4 µs longer. A futex needs no descriptor, a system call only while somebody sleeps,
+//! and no more of a worker's system call filter than locks do anyway. Looking for 20 µs before
+//! sleeping makes it 0.4 µs on two cores; see `benches/round_trip.rs`.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -222,4 +228,66 @@ fn sleep_on_two(bell: &AtomicU32, closed: &AtomicU32, left: Option<Duration>) ->
     let words = [wait(bell, ASLEEP, WaitFlags::empty()), wait(closed, 0, WaitFlags::PRIVATE)];
     let until = left.map(clock::monotonic_after);
     futex::waitv(&words, WaitvFlags::empty(), until.as_ref(), ClockId::Monotonic).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// Closes while somebody waits, as a liar sets the bell to `ASLEEP` all the time, and returns how
+    /// long that took to be seen.
+    fn closing(is_guarded: bool) -> Duration {
+        let (bell, gate, is_over) =
+            (AtomicU32::new(AWAKE), Gate::default(), AtomicBool::new(false));
+        let deadline = Some(clock::now() + Duration::from_secs(30));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while is_guarded && !is_over.load(Ordering::Relaxed) {
+                    bell.store(ASLEEP, Ordering::Relaxed);
+                }
+            });
+            let waiting = scope.spawn(|| {
+                let mut waiter = Waiter::new(is_guarded, Duration::from_micros(10));
+                waiter.wait(&bell, &gate, deadline, 1, || Ok(0))
+            });
+            thread::park_timeout(Duration::from_millis(20));
+            let start = clock::now();
+            gate.close([&bell, &AtomicU32::new(AWAKE)]);
+            let ended = waiting.join().unwrap();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
+            start.elapsed()
+        })
+    }
+
+    #[test]
+    fn closing_ends_a_wait_whether_or_not_the_kernel_can_wait_for_two_words() {
+        for (is_guarded, can_wait_for_two) in [(true, true), (true, false), (false, true)] {
+            CAN_WAIT_FOR_TWO.store(can_wait_for_two, Ordering::Relaxed);
+            let took = closing(is_guarded);
+            assert!(took < Duration::from_secs(2), "{is_guarded}, {can_wait_for_two}: {took:?}");
+        }
+    }
+
+    #[test]
+    fn a_wait_spins_again_only_while_that_pays() {
+        let longest = Duration::from_micros(40);
+        let mut waiter = Waiter::new(true, longest);
+        while waiter.spin >= Duration::from_micros(1) {
+            assert_eq!(waiter.look(None, || Ok(false)), Ok(false));
+        }
+        let mut looks = 0;
+        let mut look = |waiter: &mut Waiter, found: bool| {
+            waiter.look(None, || {
+                looks += 1;
+                Ok(found)
+            })
+        };
+        for _ in 0..TRY_AGAIN {
+            assert_eq!(look(&mut waiter, true), Ok(false));
+        }
+        assert_eq!(look(&mut waiter, true), Ok(true));
+        assert_eq!((waiter.spin, looks), (longest, 1));
+    }
 }

@@ -74,6 +74,32 @@ fn frames_of_every_length_arrive_as_they_were_sent() {
     }
 }
 
+/// Both ends sleep most of the time, and wake one another at all kinds of moments.
+#[test]
+fn no_wake_up_is_lost() {
+    let (mut parent, mut worker) = ends(&ChannelConfig { spin: Duration::ZERO, ..config() });
+    let delay = |index: usize, seed: usize| {
+        (0..(index * seed) % 1999).for_each(|_| std::hint::spin_loop());
+    };
+    let length = |index: usize| if index.is_multiple_of(7) { 3 * RING } else { index % 900 };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for index in 0..40_000 {
+                let frame = worker.receiver.receive::<usize>(stuck()).unwrap();
+                assert_eq!((frame.message, frame.bulk.len()), (index, length(index)));
+                delay(index, 7919);
+                worker.sender.send(&frame.message, &frame.bulk, stuck()).unwrap();
+            }
+        });
+        for index in 0..40_000 {
+            delay(index, 104_729);
+            parent.sender.send(&index, &bytes(length(index), 0), stuck()).unwrap();
+            let frame = parent.receiver.receive::<usize>(stuck()).unwrap();
+            assert_eq!((frame.message, frame.bulk.len()), (index, length(index)));
+        }
+    });
+}
+
 #[test]
 fn a_receiver_goes_on_with_a_frame_after_its_deadline() {
     let (mut parent, mut worker) = ends(&config());
