@@ -28,6 +28,8 @@ const THREAD: u32 = (libc::CLONE_VM
 
 /// Says how a futex's word is shared and which clock counts.
 const FUTEX_FLAGS: u32 = (libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as u32;
+/// Reads the auxiliary vector of the process itself.
+const PR_GET_AUXV: u32 = 0x4155_5856;
 const PAGEMAP_SCAN: u32 = opcode::read_write::<pm_scan_arg>(b'f', 16);
 const MEMFD_FLAGS: u32 = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | libc::MFD_NOEXEC_SEAL;
 const NOT_EXECUTABLE: Is = Masked { mask: libc::PROT_EXEC as u32, value: 0 };
@@ -141,9 +143,13 @@ pub const CALLS: &[Call] = &[
     call("getrusage", libc::SYS_getrusage, "counts page faults, which tell whether a guest wrote"),
     call("sigaltstack", libc::SYS_sigaltstack, "gives fault handlers a stack"),
     when(
-        call("prctl", libc::SYS_prctl, "names a thread"),
-        "`PR_SET_NAME`",
-        &[&[equal(0, libc::PR_SET_NAME)]],
+        call(
+            "prctl",
+            libc::SYS_prctl,
+            "names a thread, and finds where the kernel lends its clock",
+        ),
+        "`PR_SET_NAME`, `PR_GET_AUXV`",
+        &[&[equal(0, libc::PR_SET_NAME)], &[argument(0, Equal(PR_GET_AUXV))]],
     ),
     call("gettid", libc::SYS_gettid, "names a thread to the kernel"),
     when(

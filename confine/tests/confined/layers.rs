@@ -34,10 +34,14 @@ fn offered(is_root: bool) -> Report {
     serde_json::from_str(&text).unwrap()
 }
 
+fn user(is_root: bool) -> &'static str {
+    if is_root { "this user" } else { "nobody" }
+}
+
 pub(crate) fn all_layers_show_from_outside() {
     for is_root in [true, false] {
         let report = offered(is_root);
-        println!("as {}:\n{report}", if is_root { "this user" } else { "nobody" });
+        println!("confine as {}:\n{report}", user(is_root));
         assert!(Layer::ALL.iter().all(|layer| report.layers.contains_key(layer)));
         let (mut here, mut there) = UnixStream::pair().unwrap();
         let leaked = File::open("/etc/passwd").unwrap();
@@ -349,9 +353,7 @@ pub(crate) fn children_share_namespaces() {
             }
             be_parent();
             let separation = confine::separate().unwrap();
-            if is_root {
-                println!("separate:\n{}", separation.report());
-            }
+            println!("separate as {}:\n{}", user(is_root), separation.report());
             let Some(keeper) = separation.keeper() else {
                 assert!(!separation.report().has(Layer::PidNamespace));
                 return 0;

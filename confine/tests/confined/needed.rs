@@ -23,7 +23,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, UserfaultfdFlags};
 use rustix::process::Resource;
 
-use crate::support::{End, become_nobody, confine, of_child, raw, run, shared};
+use crate::support::{End, become_nobody, borrowed, confine, of_child, raw, run, shared};
 
 const PAGE: usize = 4096;
 
@@ -38,7 +38,7 @@ pub(crate) fn a_worker_does_its_work() {
             }
             let pagemap = File::open("/proc/self/pagemap").unwrap();
             let watch = write_watch();
-            let keep = [child.as_fd(), pagemap.as_fd(), watch.as_fd()];
+            let keep = [child.as_fd(), pagemap.as_fd(), watch.as_fd(), borrowed(2)];
             let confinement = Confinement {
                 keep: &keep,
                 new_descriptors: 3,
@@ -51,6 +51,7 @@ pub(crate) fn a_worker_does_its_work() {
             work(&child, &pagemap, &watch);
             0
         });
+        drop(child);
         let served = run(|| i32::from(serve(&parent).is_err()));
         let ended = crate::support::wait(worker);
         assert_eq!(

@@ -50,6 +50,8 @@ pub(crate) fn start(work: impl FnOnce() -> i32) -> i32 {
     let child = unsafe { libc::fork() };
     assert_ne!(child, -1, "{}", std::io::Error::last_os_error());
     if child == 0 {
+        // The usual one opens files for a backtrace, which would hide the message.
+        std::panic::set_hook(Box::new(|info| eprintln!("{info}")));
         let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(101);
         // SAFETY: ends the child without running what the parent has registered for its own end.
         unsafe { libc::_exit(code) }
@@ -81,6 +83,8 @@ pub(crate) fn become_nobody() {
         assert_eq!(raw(libc::SYS_setgroups, [0, 0]), 0);
         assert_eq!(raw(libc::SYS_setresgid, [NOBODY.into(); 3]), 0);
         assert_eq!(raw(libc::SYS_setresuid, [NOBODY.into(); 3]), 0);
+        // As a program that was started by that user.
+        assert_eq!(raw(libc::SYS_prctl, [libc::PR_SET_DUMPABLE.into(), 1, 0, 0, 0]), 0);
     }
 }
 
