@@ -9,7 +9,8 @@ use crate::report::{Layer, Report};
 #[derive(Debug, Clone, Copy)]
 pub struct Confinement<'a> {
     /// The descriptors that stay open; all others are closed. None may be a folder, or a socket other
-    /// than a connected Unix socket of a stream or of packets, since these lead further.
+    /// than a connected Unix socket of a stream or of packets, since these lead further. Of the
+    /// standard three, those that aren't here read as empty from then on, and can't be written to.
     pub keep: &'a [BorrowedFd<'a>],
     /// How many descriptors may be opened later, such as those of memory files that it makes and of
     /// files that its parent sends. Once all are closed again, as many can be opened again.
@@ -22,9 +23,9 @@ pub struct Confinement<'a> {
     /// The most bytes of any file that it writes to, memory files included. More ends it with
     /// `SIGXFSZ`.
     pub file_bytes: u64,
-    /// The most threads of the process. The kernel counts those of a user, so this has an effect only
-    /// if [`Confinement::separation`] is `None`, with which the process gets a user namespace of its
-    /// own, and only if its user isn't root.
+    /// The most threads of the process, the first one included. The kernel counts those of a user in
+    /// a user namespace, so this holds where the process could get one of its own, and doesn't hold for
+    /// root.
     pub threads: u64,
     /// The process id of the parent, as the parent itself reads it. The process is killed when the
     /// parent's thread ends that forked it.

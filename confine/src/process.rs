@@ -62,18 +62,15 @@ pub unsafe fn confine(confinement: &Confinement<'_>) -> Result<Report, ConfineEr
         step: "keep readable memory from being executable",
         source,
     })?;
-    match confinement.separation {
-        Some(separation) => report.layers.extend(separation.report.layers.clone()),
-        None => namespaces::enter_own(&mut report),
-    }
+    let has_own_users = namespaces::enter(confinement.separation, &mut report);
     report.record(Layer::NoNewPrivileges, rustix::thread::set_no_new_privs(true));
     let landlock = restrict_files();
     report.landlock_version = *landlock.as_ref().unwrap_or(&0);
     report.record(Layer::Landlock, landlock.map(drop));
     report.record(Layer::NoCapabilities, drop_capabilities());
-    report.record(Layer::Limits, limits::apply(confinement, &kept, &report));
     // SAFETY: the caller's promise.
     report.record(Layer::DescriptorsClosed, unsafe { sys::close_others(&kept) });
+    report.record(Layer::Limits, limits::apply(confinement, &kept, has_own_users));
     report.record(
         Layer::NotDumpable,
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable),

@@ -5,25 +5,29 @@ use std::os::fd::RawFd;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::sys::STANDARD;
 use crate::confinement::Confinement;
-use crate::report::{Layer, Report};
 
-/// Sets all limits. `kept` are the descriptors that stay open, in order.
+/// Sets all limits. `kept` are the descriptors that stay open beside the standard ones, in order.
 pub(super) fn apply(
     confinement: &Confinement<'_>,
     kept: &[RawFd],
-    report: &Report,
+    has_own_users: bool,
 ) -> io::Result<()> {
+    let mut taken = [&STANDARD, kept].concat();
+    taken.sort_unstable();
+    taken.dedup();
+
     limit(Resource::As, confinement.address_space_bytes)?;
     limit(Resource::Cpu, confinement.cpu_seconds)?;
     limit(Resource::Fsize, Some(confinement.file_bytes))?;
-    limit(Resource::Nofile, Some(bound(kept, confinement.new_descriptors)))?;
+    limit(Resource::Nofile, Some(bound(&taken, confinement.new_descriptors)))?;
     for unused in [Resource::Core, Resource::Memlock, Resource::Msgqueue, Resource::Nice] {
         limit(unused, Some(0))?;
     }
     limit(Resource::Rtprio, Some(0))?;
-    // In the user namespace of others, their processes count, too.
-    if confinement.separation.is_none() && report.has(Layer::UserNamespace) {
+    // Elsewhere, all processes of the user count.
+    if has_own_users {
         limit(Resource::Nproc, Some(confinement.threads))?;
     }
     Ok(())

@@ -9,15 +9,25 @@ use std::io;
 use rustix::thread::UnshareFlags;
 
 use super::sys;
+use crate::confinement::Separation;
 use crate::error::ConfineError;
 use crate::report::{Layer, Report};
 
-/// Gives the calling process namespaces of its own, and an empty root.
-pub(super) fn enter_own(report: &mut Report) {
-    report.record(Layer::UserNamespace, enter_user(false));
+/// Gives the calling process namespaces of its own, and an empty root, unless its parent has made them
+/// for it. Returns whether it has a user namespace that no other process is in.
+pub(super) fn enter(shared: Option<&Separation>, report: &mut Report) -> bool {
+    let users = enter_user(false);
+    let has_own_users = users.is_ok();
+    if let Some(shared) = shared {
+        report.layers.extend(shared.report.layers.clone());
+        // Its own is a second one, for the sake of a limit alone.
+        return has_own_users;
+    }
+    report.record(Layer::UserNamespace, users);
     enter_others(report);
     let pids: Result<(), _> = Err("a process keeps its id: its parent has to call `separate`");
     report.record(Layer::PidNamespace, pids);
+    has_own_users
 }
 
 /// Makes namespaces for this process and its children; returns the child that keeps that of process

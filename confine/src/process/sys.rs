@@ -84,13 +84,27 @@ fn option(socket: RawFd, option: i32) -> io::Result<i32> {
     Ok(value)
 }
 
-/// Closes all descriptors but these, which are in order.
+/// The numbers of standard input, output and error.
+pub(super) const STANDARD: [RawFd; 3] = [0, 1, 2];
+
+/// Closes all descriptors but these, which are in order. The standard ones stay taken, so that no later
+/// descriptor gets output that was meant for them: they read as empty, and fail to be written to as if
+/// they were closed.
 ///
 /// # Safety
 /// Nothing uses or closes one of those any more.
 pub(super) unsafe fn close_others(kept: &[RawFd]) -> io::Result<()> {
-    let mut next = 0;
-    for number in kept.iter().map(|number| number.cast_unsigned()).chain([u32::MAX]) {
+    let mut ends = [0; 2];
+    // SAFETY: the kernel writes two numbers.
+    checked(unsafe { libc::pipe2(ends.as_mut_ptr(), 0) })?;
+    for number in STANDARD.into_iter().filter(|number| !kept.contains(number)) {
+        // SAFETY: takes no pointers; nothing uses what has this number, by the caller's promise.
+        checked(unsafe { libc::dup2(ends[0], number) })?;
+    }
+    let first = STANDARD.len() as u32;
+    let others = kept.iter().map(|number| number.cast_unsigned()).filter(|number| *number >= first);
+    let mut next = first;
+    for number in others.chain([u32::MAX]) {
         if next < number {
             // SAFETY: takes no pointers; the rest is the caller's promise. The last number belongs to
             // no descriptor, so the range may end before it.

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Barrier};
 
 use confine::{ConfineError, Confinement, Layer, Report};
 
@@ -73,8 +74,13 @@ pub(crate) fn all_layers_show_from_outside() {
         for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
             assert_eq!(field(set), "0000000000000000", "{set}");
         }
-        let descriptors: Vec<String> = seen.names("fd");
-        assert_eq!(descriptors, [there.as_raw_fd().to_string()]);
+        let mut descriptors = seen.names("fd");
+        descriptors.sort();
+        assert_eq!(descriptors, ["0", "1", "2", &there.as_raw_fd().to_string()]);
+        for standard in 0..3 {
+            let leads_to = fs::read_link(format!("/proc/{child}/fd/{standard}")).unwrap();
+            assert!(leads_to.to_string_lossy().starts_with("pipe:"), "{}", leads_to.display());
+        }
         assert!(there.as_raw_fd() != leaked.as_raw_fd());
         // A process that isn't dumpable belongs to root there.
         let owner = fs::metadata(format!("/proc/{child}/environ")).unwrap().uid();
@@ -185,6 +191,11 @@ pub(crate) fn limits_hold() {
     let errno = |error: i32| -i64::from(error);
     let end = run(|| {
         confine(&confinement).unwrap();
+        let byte = [0u8; 1];
+        let byte = byte.as_ptr().addr() as i64;
+        assert_eq!(raw(libc::SYS_read, [0, byte, 1]), 0);
+        assert_eq!(raw(libc::SYS_write, [1, byte, 1]), errno(libc::EBADF));
+        eprintln!("nobody reads this, and nothing panics");
         let (first, second) = (memory_file(), memory_file());
         assert!(first >= 0 && second >= 0, "{first} {second}");
         assert_eq!(memory_file(), errno(libc::EMFILE));
@@ -216,22 +227,32 @@ pub(crate) fn limits_hold() {
     assert_eq!(end, End::Signal(libc::SIGXCPU));
     // The kernel excepts root from this one.
     if offered(false).has(Layer::UserNamespace) {
-        let end = run(|| {
-            become_nobody();
-            confine(&Confinement { threads: 3, ..of_child() }).unwrap();
-            let wait = std::sync::Arc::new(std::sync::Barrier::new(3));
-            let spawn = || {
-                let wait = std::sync::Arc::clone(&wait);
-                std::thread::Builder::new().spawn(move || wait.wait())
-            };
-            let threads = [spawn(), spawn()];
-            assert!(threads.iter().all(Result::is_ok));
-            assert_eq!(spawn().unwrap_err().raw_os_error(), Some(libc::EAGAIN));
-            wait.wait();
-            0
-        });
-        assert_eq!(end, End::Exit(0));
+        for is_separate in [false, true] {
+            assert_eq!(run(|| start_threads(is_separate)), End::Exit(0));
+        }
     }
+}
+
+/// Starts two threads, and fails to start a third one.
+fn start_threads(is_separate: bool) -> i32 {
+    become_nobody();
+    be_parent();
+    let separation = is_separate.then(|| confine::separate().unwrap());
+    let end = run(|| {
+        confine(&Confinement { threads: 3, separation: separation.as_ref(), ..of_child() })
+            .unwrap();
+        let wait = Arc::new(Barrier::new(3));
+        let spawn = || {
+            let wait = Arc::clone(&wait);
+            std::thread::Builder::new().spawn(move || wait.wait())
+        };
+        let threads = [spawn(), spawn()];
+        assert!(threads.iter().all(Result::is_ok));
+        assert_eq!(spawn().unwrap_err().raw_os_error(), Some(libc::EAGAIN));
+        wait.wait();
+        0
+    });
+    i32::from(end != End::Exit(0))
 }
 
 pub(crate) fn only_harmless_descriptors_are_kept() {
