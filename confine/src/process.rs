@@ -144,3 +144,40 @@ fn drop_capabilities() -> io::Result<()> {
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::net::{TcpListener, TcpStream};
+
+    /// Landlock and capabilities are of a thread, so one can try them without the other layers.
+    #[test]
+    fn landlock_alone_takes_files_and_networks() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let confined = std::thread::spawn(move || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            let version = restrict_files();
+            if let Err(reason) = version {
+                // The kernel of this machine was told to go without.
+                assert_eq!(reason, NO_LANDLOCK);
+                return;
+            }
+            drop_capabilities().unwrap();
+            let denied = io::ErrorKind::PermissionDenied;
+            assert_eq!(File::open("/etc/passwd").unwrap_err().kind(), denied);
+            assert_eq!(std::fs::read_dir("/").unwrap_err().kind(), denied);
+            let folder = std::env::temp_dir().join("confine-made-by-a-test");
+            assert_eq!(std::fs::create_dir(folder).unwrap_err().kind(), denied);
+            if version >= Ok(4) {
+                assert_eq!(TcpStream::connect(address).unwrap_err().kind(), denied);
+                assert_eq!(TcpListener::bind("127.0.0.1:0").unwrap_err().kind(), denied);
+            }
+            let capabilities = rustix::thread::capabilities(None).unwrap();
+            assert!(capabilities.effective.is_empty() && capabilities.permitted.is_empty());
+        });
+        confined.join().unwrap();
+        assert!(File::open("/etc/passwd").is_ok(), "other threads go on as before");
+    }
+}

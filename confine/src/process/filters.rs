@@ -93,3 +93,6 @@ fn condition(
     };
     SeccompCondition::new(argument.index, bits, comparison, value.into())
 }
+
+#[cfg(test)]
+mod tests;
