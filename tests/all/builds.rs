@@ -84,9 +84,9 @@ fn events(shared: &'static Shared) {
                   class A: _repr_html_ = lambda self: '<b>'\ndisplay(A()); open('f', 'w').close()";
     let seen = shared.with(|pool| async {
         let ticket = pool.submit(Job::code(source)).await.expect("the queue isn't full");
-        let (mut events, mut seen) = (ticket.events(), Vec::new());
+        let (mut events, mut seen) = (ticket.events(), Vec::<(&str, String)>::new());
         while let Some(event) = events.next().await {
-            seen.push(match event.kind {
+            let (kind, shown) = match event.kind {
                 EventKind::Output { stream: Stream::Stdout, bytes } => ("out", text(&bytes)),
                 EventKind::Output { stream: Stream::Stderr, bytes } => ("err", text(&bytes)),
                 EventKind::Display(shown) => {
@@ -96,7 +96,12 @@ fn events(shared: &'static Shared) {
                 EventKind::FileChanged { path, .. } => ("file", path),
                 EventKind::Started | EventKind::Finished => continue,
                 kind => panic!("{kind:?}"),
-            });
+            };
+            match seen.last_mut() {
+                // Output is read in pieces, wherever the program happens to be.
+                Some((last, text)) if *last == kind && kind != "show" => *text += &shown,
+                _ => seen.push((kind, shown)),
+            }
         }
         seen
     });

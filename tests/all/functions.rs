@@ -313,7 +313,7 @@ fn interrupts_reach_a_program_that_waits_for_the_host() {
             appears(key, &BEGUN).await;
             ticket.interrupt();
             let outcome = ticket.await;
-            assert_eq!(exception(&outcome).type_name, "KeyboardInterrupt", "{source}");
+            assert_eq!(exception(&outcome).type_name, "KeyboardInterrupt", "{source}: {outcome:?}");
             appears(key, &DROPPED).await;
         }
         let outcome = session.run(job("[seen, host.price('chair')]")).await.unwrap();

@@ -70,6 +70,9 @@ fn wait(
                 Woken::Asked => calls.waited_in_vain(),
             }
         }
+        (Found::NotNow, Some(calls)) if time.is_none() => {
+            return encode(&calls.fail_in_replay(ticket));
+        }
         // The call's end was already delivered, or the call never began.
         (Found::Idle, _) if ticket.is_some() => {}
         (Found::Idle | Found::NotNow | Found::Pending, _) => match time {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Map, Value as Json};
 
+use self::limits::CallLimits;
 use super::error::{FAILURE, HostError, LIMIT};
 use super::recording::{RecordedAnswer, Recorder, Recording, Replayed, Replayer};
 use super::rooms::{Room, Rooms, Sum};
@@ -24,13 +25,10 @@ use crate::run::value::marshal::Value;
 use crate::run::value::{json_bytes, number};
 
 pub(crate) mod cancellation;
+mod limits;
 
 /// The most bytes of answers that the guest gets at once; it gets at least one answer.
 const DELIVERY_BYTES: usize = 1 << 20;
-
-/// The most host memory that the arguments of calls in flight may take together: a text of 1 MiB
-/// can become 100 MiB of objects, and a function may keep them as long as it runs.
-const ARGUMENTS_IN_FLIGHT_BYTES: usize = 256 << 20;
 
 /// How long a call waits for calls that the program has given up and that occupy its room. A future
 /// ends within microseconds unless the host is busy; a closure may take any time.
@@ -51,26 +49,6 @@ pub(crate) struct Calls {
     /// Lock order: the state first, then this.
     rooms: Arc<Rooms>,
     state: Mutex<State>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct CallLimits {
-    count: u64,
-    argument_bytes: usize,
-    result_bytes: usize,
-    in_flight: usize,
-}
-
-impl CallLimits {
-    /// Returns the limit that these calls exceed, the allowed amount, and the used amount.
-    fn excess(&self, taken: Sum) -> Option<(LimitKind, u64, u64)> {
-        if taken.calls > self.in_flight {
-            let (allowed, used) = (self.in_flight as u64, taken.calls as u64);
-            return Some((LimitKind::FunctionsInFlight, allowed, used));
-        }
-        let (allowed, used) = (ARGUMENTS_IN_FLIGHT_BYTES as u64, taken.bytes as u64);
-        (used > allowed).then_some((LimitKind::FunctionArguments, allowed, used))
-    }
 }
 
 type Hook = Box<dyn FnOnce() + Send>;
@@ -127,12 +105,6 @@ impl Calls {
         records: bool,
         replays: Option<Arc<Recording>>,
     ) -> Self {
-        let limits = CallLimits {
-            count: limits.function_calls.min(u64::from(u32::MAX - 1)),
-            argument_bytes: limits.function_argument_bytes,
-            result_bytes: limits.function_result_bytes,
-            in_flight: limits.functions_in_flight,
-        };
         let state = State {
             recorder: records.then(Recorder::default),
             replayer: replays.map(Replayer::new),
@@ -141,6 +113,7 @@ impl Calls {
         let run = RunId(RUNS.fetch_add(1, Ordering::Relaxed));
         let rooms = Rooms::new(&gate);
         let stdin = None;
+        let limits = CallLimits::of(limits);
         Self { run, functions, limits, gate, transcript, stdin, rooms, state: Mutex::new(state) }
     }
 
@@ -296,6 +269,14 @@ impl Calls {
         }
     }
 
+    /// Ends the calls that a wait without an end waits for, after [`Found::NotNow`]: the recorded
+    /// wait had an end.
+    pub(crate) fn fail_in_replay(&self, ticket: Option<u32>) -> Vec<(u32, RecordedAnswer)> {
+        let failed = self.state.lock().fail_in_replay(ticket);
+        failed.iter().for_each(|(one, _)| self.rooms.unwanted(*one));
+        failed
+    }
+
     /// Records that a wait for pending calls found no answer.
     pub(crate) fn waited_in_vain(&self) {
         if let Some(recorder) = &mut self.state.lock().recorder {
@@ -399,15 +380,18 @@ impl State {
                 ended.retain(|(one, _)| self.pending.remove(one).is_some());
                 Found::Ended(ended)
             }
-            Replayed::Lost => {
-                let text = "the recording has no answer at this point of the program";
-                let answer = RecordedAnswer::Raised("ReplayError".to_owned(), text.to_owned());
-                let lost: Vec<u32> =
-                    self.pending.keys().copied().filter(|one| is_wanted(*one)).collect();
-                self.pending.retain(|one, _| !is_wanted(*one));
-                Found::Ended(lost.into_iter().map(|one| (one, answer.clone())).collect())
-            }
+            Replayed::Lost => Found::Ended(self.fail_in_replay(ticket)),
         }
+    }
+
+    /// Ends pending calls, that of `ticket` or all, since the recording is of another program.
+    fn fail_in_replay(&mut self, ticket: Option<u32>) -> Vec<(u32, RecordedAnswer)> {
+        let text = "the recording has no answer at this point of the program";
+        let answer = RecordedAnswer::Raised("ReplayError".to_owned(), text.to_owned());
+        self.pending
+            .extract_if(.., |one, _| ticket.is_none_or(|ticket| ticket == *one))
+            .map(|(one, _)| (one, answer.clone()))
+            .collect()
     }
 }
 

@@ -220,6 +220,24 @@ fn a_replay_repeats_refusals_that_depended_on_timing() {
 }
 
 #[test]
+fn a_wait_without_an_end_fails_where_the_recorded_one_was_over() {
+    let (live, kept) = calls(&Limits::default(), true, None);
+    begin(&live, "f", 1).unwrap();
+    assert_eq!(live.look(None), Found::Pending);
+    live.waited_in_vain();
+    answer(&kept, Ok(json!(1)));
+    assert!(matches!(live.look(None), Found::Ended(_)));
+    let recording = live.close().recording.unwrap();
+
+    let (replay, _kept) = calls(&Limits::default(), false, Some(recording));
+    begin(&replay, "f", 1).unwrap();
+    assert_eq!(replay.look(Some(1)), Found::NotNow);
+    let failed = replay.fail_in_replay(Some(1));
+    assert!(matches!(&*failed, [(1, RecordedAnswer::Raised(kind, _))] if kind == "ReplayError"));
+    assert_eq!(replay.look(Some(1)), Found::Idle);
+}
+
+#[test]
 fn cancelling_runs_the_hook_once_and_late_answers_are_dropped() {
     let (calls, kept) = calls(&Limits::default(), false, None);
     let cancelled = Arc::<AtomicUsize>::default();
