@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU32;
 
-use crate::report::{Layer, Report};
+use crate::report::Report;
 
 /// How a process is to be confined, written as a literal that ends in `..Confinement::of_child(…)`.
 #[derive(Debug, Clone, Copy)]
@@ -75,11 +75,5 @@ impl Separation {
     /// processes in the namespace, and no further one can be forked.
     pub fn keeper(&self) -> Option<u32> {
         self.keeper
-    }
-
-    /// Returns what a child in these namespaces sees as its parent: a process outside of its namespace
-    /// of process ids has the id 0.
-    pub(crate) fn parent_in_child(&self, parent: u32) -> u32 {
-        if self.report.has(Layer::PidNamespace) { 0 } else { parent }
     }
 }

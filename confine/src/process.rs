@@ -79,10 +79,9 @@ pub unsafe fn confine(confinement: &Confinement<'_>) -> Result<Report, ConfineEr
     let dies = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     report.record(Layer::DiesWithParent, dies);
     let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get().cast_unsigned());
-    let expected = confinement
-        .separation
-        .map_or(confinement.parent, |it| it.parent_in_child(confinement.parent));
-    if parent != expected {
+    // A process outside of its namespace of process ids has the id 0 there.
+    let is_outside = confinement.separation.is_some_and(|it| it.report.has(Layer::PidNamespace));
+    if parent != if is_outside { 0 } else { confinement.parent } {
         return Err(ConfineError::ParentGone);
     }
     if let Some(word) = confinement.refused {

@@ -24,12 +24,9 @@ impl RefusedCall {
         self.0
     }
 
-    /// Writes the first refused call into the shared word. A number of -1 stays unknown.
-    #[cfg_attr(
-        not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")),
-        expect(dead_code, reason = "no other system refuses calls")
-    )]
-    pub(crate) fn write(number: u32, word: &AtomicU32) {
+    /// Writes a refused call into the shared word, as the worker does, unless there is one already. A
+    /// number of -1 stays unknown.
+    pub fn write(number: u32, word: &AtomicU32) {
         let value = number.wrapping_add(1);
         // Only the first counts, so it doesn't matter whether this one was written.
         let _ = word.compare_exchange(0, value, Ordering::Release, Ordering::Relaxed);
