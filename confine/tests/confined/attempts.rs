@@ -340,7 +340,7 @@ pub(crate) fn harmless_ones_would_succeed() {
     let targets = targets();
     let attempts = attempts(&targets);
     let harmless: Vec<&Attempt> = attempts.iter().filter(|attempt| attempt.is_harmless).collect();
-    assert!(harmless.len() > 40, "{}", harmless.len());
+    let mut succeeded = 0;
     for attempt in harmless {
         let shared = shared();
         let end = run(|| {
@@ -349,10 +349,16 @@ pub(crate) fn harmless_ones_would_succeed() {
             i32::from(result < 0)
         });
         let error = shared.words[0].load(Ordering::SeqCst);
-        // No child to wait for.
-        let is_expected = attempt.name == "wait4" && error == libc::ECHILD as u32;
+        // No child to wait for; or this machine refuses it to everybody, as a container may.
+        let is_expected = match error.cast_signed() {
+            libc::ECHILD => attempt.name == "wait4",
+            libc::EPERM | libc::ENOSYS => true,
+            _ => false,
+        };
         assert!(end == End::Exit(0) || is_expected, "{}: {end:?}, error {error}", attempt.what);
+        succeeded += u32::from(end == End::Exit(0));
     }
+    assert!(succeeded > 40, "{succeeded} attempts succeed");
 }
 
 /// Calls of 32-bit programs, and those of x32.
