@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -28,6 +29,9 @@ use crate::system::{self, end};
 
 /// Memory files that are made or taken at once, and files of mounted folders.
 const NEW_DESCRIPTORS: u64 = 1 << 10;
+
+/// The engine's store of copied pages is a memory file of 64 GiB, mostly holes.
+const LONGEST_FILE: u64 = 128 << 30;
 
 /// The threads of a worker, with room for those of a guest.
 const THREADS: u64 = 1 << 10;
@@ -78,7 +82,7 @@ impl Outside<'_> {
         let mut confinement = Confinement::of_child(self.parent);
         confinement.keep = &kept;
         confinement.new_descriptors = NEW_DESCRIPTORS;
-        confinement.file_bytes = states::LONGEST;
+        confinement.file_bytes = LONGEST_FILE;
         confinement.threads = THREADS;
         confinement.refused = Some(self.refused);
         // SAFETY: what isn't kept belonged to the helper, and this process uses none of it: it goes
@@ -89,6 +93,8 @@ impl Outside<'_> {
 
 /// Runs a worker in a process that was forked for it.
 pub(crate) fn run(image: &Image, ends: Ends, outside: &Outside<'_>) -> ! {
+    // The default hook opens files for its trace.
+    panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a worker process panicked")));
     let Ends { ring, files, mut asks, states } = ends;
     let Ok(mut channel) = channel::attach(&ring, &ChannelConfig::default()) else { end(2) };
     let mut interpreter = match Image::start(image) {

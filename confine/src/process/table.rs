@@ -202,6 +202,14 @@ pub const CALLS: &[Call] = &[
     Call {
         answer: Fail(libc::ENOSYS as u16),
         ..call(
+            "statx",
+            libc::SYS_statx,
+            "takes paths; whoever reads a whole file does without its length",
+        )
+    },
+    Call {
+        answer: Fail(libc::ENOSYS as u16),
+        ..call(
             "clone3",
             libc::SYS_clone3,
             "keeps its flags in memory, where no filter sees them; the C library then uses `clone`",

@@ -304,7 +304,9 @@ impl FileView {
     /// # Errors
     /// The file is empty, or the system refuses.
     pub(crate) fn new(file: File) -> io::Result<Self> {
-        let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        // Not `metadata`, which a confined process can't ask for.
+        let len = rustix::fs::fstat(&file)?.st_size;
+        let len = usize::try_from(len).map_err(io::Error::other)?;
         // SAFETY: a fresh mapping at an address of the kernel's choice can't overlap anything.
         let start =
             unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, &file, 0) }?;
