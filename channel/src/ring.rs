@@ -169,3 +169,66 @@ impl Consumer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ChannelConfig;
+    use crate::layout;
+    use crate::memory::Memory;
+    use crate::wait::Gate;
+
+    fn shared() -> (Arc<Shared>, Places) {
+        let config = ChannelConfig::default();
+        let (memory, _) = Memory::create(layout::length(&config)).unwrap();
+        (Arc::new(Shared { memory, gate: Gate::default() }), Places::up(&config))
+    }
+
+    #[test]
+    fn a_consumer_believes_positions_within_the_ring_alone() {
+        let (shared, places) = shared();
+        let word = shared.memory.word(places.written);
+        let mut consumer = Consumer::new(Arc::clone(&shared), places);
+        let ring = places.ring_bytes as u64;
+        for (position, expected) in [
+            (64, Ok(64)),
+            (64, Ok(64)),
+            (56, Err(Lie::Position)),
+            (65, Err(Lie::Position)),
+            (ring + 8, Err(Lie::Position)),
+            (u64::MAX - 7, Err(Lie::Position)),
+            (ring, Ok(places.ring_bytes)),
+        ] {
+            word.store(position, Ordering::Relaxed);
+            assert_eq!(consumer.arrived(), expected, "{position}");
+        }
+        // What was taken isn't free before that is released.
+        consumer.skip(64);
+        word.store(ring + 8, Ordering::Relaxed);
+        assert_eq!(consumer.arrived(), Err(Lie::Position));
+        consumer.release();
+        word.store(ring + 64, Ordering::Relaxed);
+        assert_eq!(consumer.arrived(), Ok(places.ring_bytes));
+    }
+
+    #[test]
+    fn a_producer_believes_no_more_than_it_has_published() {
+        let (shared, places) = shared();
+        let word = shared.memory.word(places.taken);
+        let mut producer = Producer::new(Arc::clone(&shared), places);
+        producer.write(&[1; 100]);
+        word.store(8, Ordering::Relaxed);
+        assert_eq!(producer.free(), Err(Lie::Position));
+        producer.publish();
+        for (position, expected) in [
+            (8, Ok(places.ring_bytes - 96)),
+            (0, Err(Lie::Position)),
+            (9, Err(Lie::Position)),
+            (112, Err(Lie::Position)),
+            (104, Ok(places.ring_bytes)),
+        ] {
+            word.store(position, Ordering::Relaxed);
+            assert_eq!(producer.free(), expected, "{position}");
+        }
+    }
+}

@@ -235,27 +235,29 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// Closes while somebody waits, as a liar sets the bell to `ASLEEP` all the time, and returns how
-    /// long that took to be seen.
+    /// Closes while somebody waits, whom a liar lets seem awake, and returns how long that took to be
+    /// seen.
     fn closing(is_guarded: bool) -> Duration {
-        let (bell, gate, is_over) =
-            (AtomicU32::new(AWAKE), Gate::default(), AtomicBool::new(false));
+        let (bell, gate) = (AtomicU32::new(AWAKE), Gate::default());
         let deadline = Some(clock::now() + Duration::from_secs(30));
         thread::scope(|scope| {
-            scope.spawn(|| {
-                while is_guarded && !is_over.load(Ordering::Relaxed) {
-                    bell.store(ASLEEP, Ordering::Relaxed);
-                }
-            });
             let waiting = scope.spawn(|| {
                 let mut waiter = Waiter::new(is_guarded, Duration::from_micros(10));
                 waiter.wait(&bell, &gate, deadline, 1, || Ok(0))
             });
-            thread::park_timeout(Duration::from_millis(20));
+            while bell.load(Ordering::Relaxed) == AWAKE {
+                thread::yield_now();
+            }
+            let asleep = clock::now() + Duration::from_millis(50);
+            while clock::now() < asleep {
+                thread::park_timeout(Duration::from_millis(10));
+            }
+            if is_guarded {
+                bell.store(AWAKE, Ordering::Relaxed);
+            }
             let start = clock::now();
             gate.close([&bell, &AtomicU32::new(AWAKE)]);
             let ended = waiting.join().unwrap();
-            is_over.store(true, Ordering::Relaxed);
             assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
             start.elapsed()
         })
