@@ -13,13 +13,10 @@ use channel::Descriptors;
 use confine::RefusedCall;
 use engine::Image;
 
-use crate::message::{NurseryAsk, NurseryTold};
-use crate::nursery::{read, write};
+use crate::message::{MARK, NurseryAsk, NurseryTold};
+use crate::stream::{read, write};
 use crate::system::{self, Child, EndedChildren, Pid, SharedWords};
 use crate::worker::{self, Ends, Outside};
-
-/// The environment variable that makes a program a helper.
-pub(crate) const MARK: &str = "HATCHERY_HELPER_PROCESS";
 
 /// Which program becomes the helper.
 #[derive(Debug, Clone, PartialEq, Eq)]

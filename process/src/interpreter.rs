@@ -2,8 +2,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use channel::{Descriptors, Error, Receiver, Sender};
@@ -17,8 +17,9 @@ use pool::{Interpreter, Parked, ParkedState, Task};
 use crate::clock::{after, has_come};
 use crate::life::Life;
 use crate::message::{Done, Down, Facts, Order, StateAsk, Up};
-use crate::nursery::{Born, Nursery, write};
+use crate::nursery::{Born, Nursery};
 use crate::states;
+use crate::stream::write;
 use crate::system::wait_readable;
 
 /// How often a worker is looked at while nothing comes from it.
@@ -47,6 +48,8 @@ pub(crate) struct ProcessInterpreter {
     kept: u64,
     /// The folders that programs of its present state were lent, by their numbers.
     folders: Vec<Arc<Mount>>,
+    /// The copies that the worker keeps.
+    copies: Vec<Weak<Kept>>,
 }
 
 /// The process, as all see it that hold something of it.
@@ -87,6 +90,7 @@ impl ProcessInterpreter {
             runs: 0,
             kept: 0,
             folders: Vec::new(),
+            copies: Vec::new(),
         };
         let finished = started.finish(|up| match up {
             Up::Confined(report) => {
@@ -234,13 +238,17 @@ impl ProcessInterpreter {
                 }
                 Ok(())
             });
-            calls.close();
-            done
+            (done, calls.close())
         });
+        let (done, met) = done;
         stop.detach();
         match done? {
             Done::Ran { outcome, is_lost } => match outcome.outcome() {
-                Ok(outcome) => Ok((outcome, is_lost)),
+                Ok(mut outcome) => {
+                    // A call that was refused here ended for the worker as any other.
+                    outcome.limits_met.extend(met);
+                    Ok((outcome, is_lost))
+                }
                 Err(lie) => Err(self.worker.end(&lie.to_string())),
             },
             Done::Failed(steps) => Err(self.worker.end(&steps.join(": "))),
@@ -301,12 +309,14 @@ impl Interpreter for ProcessInterpreter {
         self.kept += 1;
         let number = self.kept;
         match self.order(Order::Keep(number))? {
-            Done::Kept { bytes } => Ok(Parked::new(KeptState {
-                image: self.image.clone(),
-                worker: Arc::clone(&self.worker),
-                number,
-                bytes,
-            })),
+            Done::Kept { bytes } => {
+                let (image, worker) = (self.image.clone(), Arc::clone(&self.worker));
+                let kept = Kept { image, worker, number, bytes, fetched: Mutex::default() };
+                let kept = Arc::new(kept);
+                self.copies.retain(|copy| copy.strong_count() > 0);
+                self.copies.push(Arc::downgrade(&kept));
+                Ok(Parked::new(KeptState(kept)))
+            }
             other => Err(self.failed(Ok(other))),
         }
     }
@@ -314,9 +324,9 @@ impl Interpreter for ProcessInterpreter {
     fn attach(&mut self, parked: &Parked) -> Result<(), StartError> {
         self.folders.clear();
         if let Some(kept) = parked.downcast_ref::<KeptState>()
-            && Arc::ptr_eq(&kept.worker, &self.worker)
+            && Arc::ptr_eq(&kept.0.worker, &self.worker)
         {
-            return self.well(Order::AttachKept(kept.number));
+            return self.well(Order::AttachKept(kept.0.number));
         }
         let settled = settled(parked)?;
         let state: &SessionState = settled.downcast_ref().ok_or(SessionError::NotParkable)?;
@@ -335,6 +345,12 @@ impl Interpreter for ProcessInterpreter {
 
 impl Drop for ProcessInterpreter {
     fn drop(&mut self) {
+        // A session that rolls back needs its copy, which would be gone with the process.
+        for kept in self.copies.drain(..).filter_map(|copy| copy.upgrade()) {
+            if let Err(error) = kept.fetch() {
+                tracing::debug!(%error, "a copy of a session's state is lost with its process");
+            }
+        }
         self.worker.end("it was dismissed");
     }
 }
@@ -417,34 +433,50 @@ impl Ending for EndsRun {
 }
 
 /// A state that a worker keeps beside the one it has.
-struct KeptState {
+#[derive(Debug)]
+struct Kept {
     image: Image,
     worker: Arc<Worker>,
     number: u64,
     bytes: u64,
+    /// The state, once it was fetched.
+    fetched: Mutex<Option<SessionState>>,
 }
+
+impl Kept {
+    fn fetch(&self) -> Result<SessionState, StartError> {
+        let mut fetched = self.fetched.lock();
+        if let Some(state) = &*fetched {
+            return Ok(state.clone());
+        }
+        let state = self.worker.fetch(&self.image, self.number)?;
+        Ok(fetched.insert(state).clone())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // If it can't be told, it has ended.
+        let _ = write(&mut self.worker.states.lock().0, &StateAsk::Forget(self.number));
+    }
+}
+
+struct KeptState(Arc<Kept>);
 
 impl ParkedState for KeptState {
     fn bytes(&self) -> u64 {
-        self.bytes
+        self.0.bytes
     }
 
     fn fork(&self) -> Parked {
-        match self.worker.fetch(&self.image, self.number) {
+        match self.0.fetch() {
             Ok(state) => Parked::new(state.fork()),
             Err(error) => Parked::new(GoneState(Cause::new(error))),
         }
     }
 
     fn compact(&self) -> Option<Parked> {
-        self.worker.fetch(&self.image, self.number).ok().map(Parked::new)
-    }
-}
-
-impl Drop for KeptState {
-    fn drop(&mut self) {
-        // If it can't be told, it has ended.
-        let _ = write(&mut self.worker.states.lock().0, &StateAsk::Forget(self.number));
+        self.0.fetch().ok().map(Parked::new)
     }
 }
 
@@ -464,7 +496,7 @@ impl ParkedState for GoneState {
 /// Returns a state that depends on no process.
 pub(crate) fn settled(parked: &Parked) -> Result<Parked, StartError> {
     if let Some(kept) = parked.downcast_ref::<KeptState>() {
-        return kept.worker.fetch(&kept.image, kept.number).map(Parked::new);
+        return kept.0.fetch().map(Parked::new);
     }
     match parked.downcast_ref::<GoneState>() {
         Some(GoneState(cause)) => Err(StartError::Process(cause.clone())),

@@ -6,6 +6,9 @@
 use engine::{Addition, Answer, FolderAnswer, FolderAsk, SentOutcome, SentProgram, StopReason};
 use serde::{Deserialize, Serialize};
 
+/// The environment variable that makes a program a helper.
+pub(crate) const MARK: &str = "HATCHERY_HELPER_PROCESS";
+
 /// From the embedding process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Down {

@@ -1,7 +1,7 @@
 //! The helper from outside: it is started once, and forks workers on request.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -12,16 +12,11 @@ use std::thread;
 
 use channel::{ChannelConfig, Descriptors, End};
 use parking_lot::Mutex;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::error::ProcessError;
-use crate::helper::MARK;
 use crate::life::Life;
-use crate::message::{NurseryAsk, NurseryTold};
-
-/// The longest message between the helper and this process.
-const LONGEST: u32 = 64 << 20;
+use crate::message::{MARK, NurseryAsk, NurseryTold};
+use crate::stream::{read, write};
 
 /// A running helper. It ends, with all its workers, when this is dropped.
 #[derive(Debug)]
@@ -171,28 +166,4 @@ impl Known {
             life.end("the helper that forked it has ended".to_owned());
         }
     }
-}
-
-/// Writes a message with its length before it.
-pub(crate) fn write<T: Serialize>(stream: &mut UnixStream, message: &T) -> io::Result<()> {
-    let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
-    let length = u32::try_from(bytes.len()).ok().filter(|length| *length <= LONGEST);
-    let length = length.ok_or_else(|| io::Error::other("a message is too long"))?;
-    stream.write_all(&[&length.to_le_bytes()[..], &bytes].concat())
-}
-
-/// Reads a message; `None` at the end of the stream.
-pub(crate) fn read<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<Option<T>> {
-    let mut length = [0; 4];
-    match stream.read_exact(&mut length) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        result => result?,
-    }
-    let length = u32::from_le_bytes(length);
-    if length > LONGEST {
-        return Err(io::Error::other("a message is too long"));
-    }
-    let mut bytes = Vec::new();
-    stream.take(u64::from(length)).read_to_end(&mut bytes)?;
-    postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other)
 }

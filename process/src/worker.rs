@@ -23,8 +23,8 @@ use engine::{
 use parking_lot::{Condvar, Mutex};
 
 use crate::message::{Done, Down, Facts, Order, StateAsk, Up};
-use crate::nursery::read;
 use crate::states;
+use crate::stream::read;
 use crate::system::{self, end};
 
 /// Memory files that are made or taken at once, and files of mounted folders.

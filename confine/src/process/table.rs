@@ -209,6 +209,10 @@ pub const CALLS: &[Call] = &[
     },
     Call {
         answer: Fail(libc::ENOSYS as u16),
+        ..call("newfstatat", libc::SYS_newfstatat, "as `statx`, which it stands in for")
+    },
+    Call {
+        answer: Fail(libc::ENOSYS as u16),
         ..call(
             "clone3",
             libc::SYS_clone3,

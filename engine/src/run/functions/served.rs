@@ -16,7 +16,7 @@ use super::calls::{Calls, Found};
 use super::error::HostError;
 use super::recording::RecordedAnswer;
 use crate::interrupt::gate::Gate;
-use crate::limits::Limits;
+use crate::limits::{LimitHit, Limits};
 use crate::run::transcript::Transcript;
 
 /// The calls of one run in another process.
@@ -149,11 +149,12 @@ impl ServedCalls {
         Some(answers)
     }
 
-    /// Ends the run: cancels its calls, and ends waits.
-    pub fn close(&self) {
+    /// Ends the run: cancels its calls, and ends waits. Returns the limits that calls met here.
+    pub fn close(&self) -> Vec<LimitHit> {
         self.state.lock().is_closed = true;
-        self.calls.close();
+        let met = self.calls.close().refusals;
         self.gate.wake();
+        met
     }
 }
 

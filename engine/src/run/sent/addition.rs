@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::InvalidSent;
+use super::error::InvalidSent;
 use super::outcome::{SentData, received_bundle, sent_bundle};
 use crate::run::outcome::MimeBundle;
 use crate::run::transcript::{Copier, Stream, Transcript};

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::error::InvalidSent;
+use super::text::Text;
 use super::value::SentValue;
-use super::{InvalidSent, Text};
 use crate::cause::{Cause, causes};
 use crate::files::changes::{ChangeKind, ChangedFile};
 use crate::files::path::check_path;

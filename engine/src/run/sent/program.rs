@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::error::InvalidSent;
 use super::limits::SentLimits;
+use super::text::Text;
 use super::value::SentValue;
-use super::{InvalidSent, Text};
 use crate::files::mount::{FolderIdentity, FolderServer, LentFolder, Mount};
 use crate::limits::Limits;
 use crate::run::functions::{Callee, HostFunctions, Parameter, Recording, Signature};

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::json;
 
+use serde::{Deserialize, Serialize};
+
 use super::*;
 use crate::cause::{Cause, chain};
 use crate::files::changes::{ChangeKind, ChangedFile};

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{InvalidSent, Text};
+use super::error::InvalidSent;
+use super::text::Text;
 use crate::run::value::{Array, Column, Frame, InvalidValue, Value};
 
 #[derive(Debug, Serialize, Deserialize)]
