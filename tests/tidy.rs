@@ -22,7 +22,8 @@ const ASSERTIONS: [&str; 5] = ["assert!", "assert_eq!", "debug_assert!", "ensure
 const SECTIONS: [&str; 6] = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"];
 
 /// The folders of the crates whose items the facade exports.
-const CRATES: [&str; 5] = ["src", "engine/src", "pool/src", "scheduler/src", "wire/src"];
+const CRATES: [&str; 6] =
+    ["src", "engine/src", "pool/src", "process/src", "scheduler/src", "wire/src"];
 
 /// Types of the facade that aren't `#[non_exhaustive]` although programs can build or match them in
 /// full, and why they may stay so.

@@ -34,7 +34,5 @@ mod nursery;
 mod source;
 mod states;
 mod stream;
-#[expect(unsafe_code, reason = "forks, signals, and descriptors by number")]
 mod system;
-#[expect(unsafe_code, reason = "closing descriptors that the helper owned")]
 mod worker;

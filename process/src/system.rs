@@ -1,4 +1,5 @@
 //! The system calls that the other files need and no safe interface has.
+#![expect(unsafe_code, reason = "forks, signals, and descriptors by number")]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicU32;

@@ -3,6 +3,7 @@
 //! Its main thread carries out orders; `hatchery-orders` receives them, with whatever concerns the
 //! run that goes on; `hatchery-states` hands out kept states. If the channel ends, so does the
 //! process.
+#![expect(unsafe_code, reason = "closing descriptors that the helper owned")]
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

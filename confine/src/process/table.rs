@@ -181,6 +181,10 @@ pub const CALLS: &[Call] = &[
         &[&[argument(0, OwnProcess)]],
     ),
     call("ppoll", libc::SYS_ppoll, "waits for the parent with a deadline"),
+    Call {
+        answer: Fail(libc::ENOSYS as u16),
+        ..call("newfstatat", libc::SYS_newfstatat, "as `statx`, which it stands in for")
+    },
     call("set_robust_list", libc::SYS_set_robust_list, "is part of the start of a thread"),
     when(
         call("fallocate", libc::SYS_fallocate, "gives pages of a memory file back"),
@@ -198,7 +202,6 @@ pub const CALLS: &[Call] = &[
         "for ordinary files that can be sealed",
         &[&[argument(1, Masked { mask: !MEMFD_FLAGS, value: 0 })]],
     ),
-    call("rseq", libc::SYS_rseq, "is part of the start of a thread"),
     Call {
         answer: Fail(libc::ENOSYS as u16),
         ..call(
@@ -207,10 +210,7 @@ pub const CALLS: &[Call] = &[
             "takes paths; whoever reads a whole file does without its length",
         )
     },
-    Call {
-        answer: Fail(libc::ENOSYS as u16),
-        ..call("newfstatat", libc::SYS_newfstatat, "as `statx`, which it stands in for")
-    },
+    call("rseq", libc::SYS_rseq, "is part of the start of a thread"),
     Call {
         answer: Fail(libc::ENOSYS as u16),
         ..call(

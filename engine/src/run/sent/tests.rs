@@ -1,3 +1,5 @@
+//! Round trips, and bytes that nobody honest would send.
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
