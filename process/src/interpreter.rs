@@ -18,7 +18,7 @@ use crate::clock::{after, has_come};
 use crate::life::Life;
 use crate::message::{Done, Down, Facts, Order, StateAsk, Up};
 use crate::nursery::{Born, Nursery};
-use crate::states;
+use crate::states::{self, GoneState};
 use crate::stream::write;
 use crate::system::wait_readable;
 
@@ -477,19 +477,6 @@ impl ParkedState for KeptState {
 
     fn compact(&self) -> Option<Parked> {
         self.0.fetch().ok().map(Parked::new)
-    }
-}
-
-/// A state that was lost with the worker that kept it.
-struct GoneState(Cause);
-
-impl ParkedState for GoneState {
-    fn bytes(&self) -> u64 {
-        0
-    }
-
-    fn fork(&self) -> Parked {
-        Parked::new(Self(self.0.clone()))
     }
 }
 

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
+use engine::Cause;
+use pool::{Parked, ParkedState};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 /// The longest state that is taken: the guest's largest memory, twice, for its files.
@@ -29,6 +31,19 @@ pub(crate) fn read(file: OwnedFd) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(LONGEST).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// A state that was lost with the worker that kept it.
+pub(crate) struct GoneState(pub(crate) Cause);
+
+impl ParkedState for GoneState {
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    fn fork(&self) -> Parked {
+        Parked::new(Self(self.0.clone()))
+    }
 }
 
 #[cfg(test)]
