@@ -180,11 +180,11 @@ pub const CALLS: &[Call] = &[
         "to the process itself",
         &[&[argument(0, OwnProcess)]],
     ),
-    call("ppoll", libc::SYS_ppoll, "waits for the parent with a deadline"),
     Call {
         answer: Fail(libc::ENOSYS as u16),
         ..call("newfstatat", libc::SYS_newfstatat, "as `statx`, which it stands in for")
     },
+    call("ppoll", libc::SYS_ppoll, "waits for the parent with a deadline"),
     call("set_robust_list", libc::SYS_set_robust_list, "is part of the start of a thread"),
     when(
         call("fallocate", libc::SYS_fallocate, "gives pages of a memory file back"),
