@@ -102,8 +102,7 @@ impl Builder {
         self
     }
 
-    /// Sets where interpreters run. Default: on threads of this process, or in processes if
-    /// `$HATCHERY_ISOLATION` is `process`; `$HATCHERY_HELPER` names their helper then.
+    /// Sets where interpreters run. Default: `$HATCHERY_ISOLATION`, else on threads.
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = isolation;
         self
