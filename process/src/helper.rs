@@ -13,7 +13,7 @@ use channel::Descriptors;
 use confine::RefusedCall;
 use engine::Image;
 
-use crate::message::{MARK, NurseryAsk, NurseryTold};
+use crate::message::{HelperEvent, HelperOrder, MARK};
 use crate::stream::{read, write};
 use crate::system::{self, Child, EndedChildren, Pid, SharedWords};
 use crate::worker::{self, Ends, Outside};
@@ -61,31 +61,31 @@ fn serve(
     files: Descriptors,
     load: impl FnOnce(&[u8]) -> Result<Image, String>,
 ) -> io::Result<()> {
-    let Some(NurseryAsk::Load(what)) = read(&mut stream)? else { return Ok(()) };
+    let Some(HelperOrder::Load(what)) = read(&mut stream)? else { return Ok(()) };
     let image = match load(&what) {
         Ok(image) => image,
-        Err(what) => return write(&mut stream, &NurseryTold::NotLoaded { what }),
+        Err(what) => return write(&mut stream, &HelperEvent::NotLoaded { what }),
     };
     let key = image.info().key.clone();
-    let mut nursery = Forks {
+    let mut forks = Forks {
         image,
         process: std::process::id(),
         ended: EndedChildren::watch()?,
         words: SharedWords::new()?,
         workers: HashMap::new(),
     };
-    write(&mut stream, &NurseryTold::Loaded { key })?;
+    write(&mut stream, &HelperEvent::Loaded { key })?;
     loop {
-        let [asked, ended] = system::wait_readable([stream.as_fd(), nursery.ended.as_fd()], None)?;
+        let [asked, ended] = system::wait_readable([stream.as_fd(), forks.ended.as_fd()], None)?;
         if ended {
-            nursery.ended.clear()?;
-            nursery.reap(&mut stream)?;
+            forks.ended.clear()?;
+            forks.reap(&mut stream)?;
         }
         if asked {
             match read(&mut stream)? {
-                Some(NurseryAsk::Fork(worker)) => nursery.fork(worker, &mut stream, &files)?,
-                Some(NurseryAsk::Kill(worker)) => nursery.kill(worker),
-                Some(NurseryAsk::Load(_)) => {}
+                Some(HelperOrder::Fork(worker)) => forks.fork(worker, &mut stream, &files)?,
+                Some(HelperOrder::Kill(worker)) => forks.kill(worker),
+                Some(HelperOrder::Load(_)) => {}
                 None => return Ok(()),
             }
         }
@@ -132,10 +132,10 @@ impl Forks {
             }
             Ok(Child::Of(pid)) => {
                 self.workers.insert(pid, worker);
-                write(stream, &NurseryTold::Forked { worker })
+                write(stream, &HelperEvent::Forked { worker })
             }
             Err(error) => {
-                write(stream, &NurseryTold::NotForked { worker, what: error.to_string() })
+                write(stream, &HelperEvent::NotForked { worker, what: error.to_string() })
             }
         }
     }
@@ -153,7 +153,7 @@ impl Forks {
                     Some(call) => format!("{how} ({call})"),
                     None => how,
                 };
-                write(stream, &NurseryTold::Ended { worker, how })?;
+                write(stream, &HelperEvent::Ended { worker, how })?;
             }
         }
         Ok(())

@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 use pool::{Interpreter, Parked, ParkedState, Task};
 
 use crate::clock::{after, has_come};
+use crate::handle::{Born, HelperHandle};
 use crate::life::Life;
 use crate::message::{Done, Down, Facts, Order, StateAsk, Up};
-use crate::nursery::{Born, Nursery};
 use crate::states::{self, GoneState};
 use crate::stream::write;
 use crate::system::wait_readable;
@@ -56,7 +56,7 @@ pub(crate) struct ProcessInterpreter {
 #[derive(Debug)]
 struct Worker {
     number: u64,
-    nursery: Arc<Nursery>,
+    helper: Arc<HelperHandle>,
     sender: Mutex<Sender>,
     files: Descriptors,
     states: Mutex<(UnixStream, Descriptors)>,
@@ -69,13 +69,13 @@ impl ProcessInterpreter {
     /// Waits for a worker that was just forked.
     pub(crate) fn start(
         image: &Image,
-        nursery: Arc<Nursery>,
+        helper: Arc<HelperHandle>,
         born: Born,
     ) -> Result<Self, StartError> {
         let Born { number, end, files, asks, states, life } = born;
         let worker = Worker {
             number,
-            nursery,
+            helper,
             sender: Mutex::new(end.sender),
             files,
             states: Mutex::new((asks, states)),
@@ -369,7 +369,7 @@ impl Worker {
     fn end(&self, why: &str) -> String {
         if !self.life.has_ended() {
             self.life.end(why.to_owned());
-            self.nursery.kill(self.number);
+            self.helper.kill(self.number);
         }
         why.to_owned()
     }

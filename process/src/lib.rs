@@ -1,14 +1,14 @@
 //! Workers in processes of their own: a second wall around each interpreter.
 //!
 //! ```text
-//! embedding process                      nursery (one thread)          worker process
+//! embedding process                      helper (one thread)           worker process
 //! -----------------                      --------------------          --------------
 //! ProcessSource  -- program, image --->  loads build and image
 //!   start()      -- channel's file --->  forks ----------------------> attaches, starts
 //! ProcessInterpreter <----------------- ring in shared memory -------> engine::Interpreter
 //! ```
 //!
-//! The nursery is a helper process: the same program, which called [`be_helper`] first in `main`, or
+//! The helper is a process of the same program, which called [`be_helper`] first in `main`, or
 //! another one that does. It loads the build and its image once and forks workers, which share all
 //! pages of both. The embedding process holds transcripts, host functions, folders and the states of
 //! sessions; a worker has the one interpreter, and asks for the rest (`message.rs`).
@@ -17,7 +17,7 @@
 //! falls silent is killed, and its job has failed by the sandbox (`life.rs`).
 //!
 //! - `source.rs`, `interpreter.rs`: the pool's seam, in the embedding process.
-//! - `nursery.rs`, `helper.rs`: the helper, from outside and inside.
+//! - `handle.rs`, `helper.rs`: the helper, from outside and inside.
 //! - `worker.rs`: a worker process.
 
 pub use error::ProcessError;
@@ -26,11 +26,11 @@ pub use source::ProcessSource;
 
 mod clock;
 mod error;
+mod handle;
 mod helper;
 mod interpreter;
 mod life;
 mod message;
-mod nursery;
 mod source;
 mod states;
 mod stream;

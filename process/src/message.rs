@@ -107,7 +107,7 @@ pub(crate) enum StateAsk {
 
 /// From the embedding process to the helper.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum NurseryAsk {
+pub(crate) enum HelperOrder {
     /// To be loaded, once.
     Load(Vec<u8>),
     /// Fork a worker with this number; its descriptors come beside this.
@@ -118,7 +118,7 @@ pub(crate) enum NurseryAsk {
 
 /// From the helper.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum NurseryTold {
+pub(crate) enum HelperEvent {
     /// The image with this key is loaded.
     Loaded {
         key: String,

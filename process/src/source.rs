@@ -7,16 +7,16 @@ use engine::{Cause, Image, StartError};
 use pool::{Interpreter, InterpreterSource, Packed, Parked};
 
 use crate::error::ProcessError;
+use crate::handle::HelperHandle;
 use crate::helper::Helper;
 use crate::interpreter::{ProcessInterpreter, settled};
-use crate::nursery::Nursery;
 
 /// Starts interpreters in processes of their own.
 #[derive(Debug)]
 pub struct ProcessSource {
     /// The same image as the helper's, by which states are checked.
     image: Image,
-    nursery: Arc<Nursery>,
+    helper: Arc<HelperHandle>,
 }
 
 impl ProcessSource {
@@ -26,20 +26,20 @@ impl ProcessSource {
     /// # Errors
     /// The helper can't be started, isn't one, or loads another image.
     pub fn start(image: &Image, helper: &Helper, load: Vec<u8>) -> Result<Self, ProcessError> {
-        let (nursery, key) = Nursery::start(&helper.path()?, load)?;
+        let (helper, key) = HelperHandle::start(&helper.path()?, load)?;
         if key != image.info().key {
             let what = "it has another image: its packages have changed meanwhile".to_owned();
             return Err(ProcessError::Load { what });
         }
-        Ok(Self { image: image.clone(), nursery: Arc::new(nursery) })
+        Ok(Self { image: image.clone(), helper: Arc::new(helper) })
     }
 }
 
 impl InterpreterSource for ProcessSource {
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
-        let born = self.nursery.fork(&ChannelConfig::default());
+        let born = self.helper.fork(&ChannelConfig::default());
         let born = born.map_err(|error| StartError::Process(Cause::new(error)))?;
-        let started = ProcessInterpreter::start(&self.image, Arc::clone(&self.nursery), born)?;
+        let started = ProcessInterpreter::start(&self.image, Arc::clone(&self.helper), born)?;
         Ok(Box::new(started))
     }
 

@@ -15,12 +15,12 @@ use parking_lot::Mutex;
 
 use crate::error::ProcessError;
 use crate::life::Life;
-use crate::message::{MARK, NurseryAsk, NurseryTold};
+use crate::message::{HelperEvent, HelperOrder, MARK};
 use crate::stream::{read, write};
 
 /// A running helper. It ends, with all its workers, when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Nursery {
+pub(crate) struct HelperHandle {
     asks: Mutex<Asks>,
     known: Arc<Mutex<Known>>,
     helper: Mutex<Child>,
@@ -51,7 +51,7 @@ pub(crate) struct Born {
     pub(crate) life: Arc<Life>,
 }
 
-impl Nursery {
+impl HelperHandle {
     /// Starts the helper, which loads what `load` says. Returns it with the key of its image. Blocks.
     pub(crate) fn start(program: &Path, load: Vec<u8>) -> Result<(Self, String), ProcessError> {
         let (mut stream, its_stream) = UnixStream::pair()?;
@@ -67,16 +67,16 @@ impl Nursery {
         drop(command);
         let helper = Mutex::new(helper);
         let no_helper = || ProcessError::NoHelper { path: program.to_owned() };
-        write(&mut stream, &NurseryAsk::Load(load)).map_err(|_| no_helper())?;
+        write(&mut stream, &HelperOrder::Load(load)).map_err(|_| no_helper())?;
         let told = read(&mut stream).ok().flatten().ok_or_else(no_helper)?;
         let key = match told {
-            NurseryTold::Loaded { key } => key,
-            NurseryTold::NotLoaded { what } => return Err(ProcessError::Load { what }),
+            HelperEvent::Loaded { key } => key,
+            HelperEvent::NotLoaded { what } => return Err(ProcessError::Load { what }),
             _ => return Err(no_helper()),
         };
         let known = Arc::<Mutex<Known>>::default();
         let (mut told, its_known) = (stream.try_clone()?, Arc::clone(&known));
-        thread::Builder::new().name("hatchery-nursery".to_owned()).spawn(move || {
+        thread::Builder::new().name("hatchery-helper".to_owned()).spawn(move || {
             while let Ok(Some(word)) = read(&mut told) {
                 its_known.lock().learn(word);
             }
@@ -102,7 +102,7 @@ impl Nursery {
             let forked = self.known.lock().expect(number, &life);
             let sent = [ring.as_fd(), its_files.as_fd(), its_asks.as_fd(), its_states.as_fd()];
             to_helper.files.send(&sent).map_err(io::Error::other)?;
-            write(&mut to_helper.stream, &NurseryAsk::Fork(number))?;
+            write(&mut to_helper.stream, &HelperOrder::Fork(number))?;
             (number, forked)
         };
         match forked.recv() {
@@ -115,11 +115,11 @@ impl Nursery {
     /// Kills a worker.
     pub(crate) fn kill(&self, number: u64) {
         // If the helper has ended, so have its workers.
-        let _ = write(&mut self.asks.lock().stream, &NurseryAsk::Kill(number));
+        let _ = write(&mut self.asks.lock().stream, &HelperOrder::Kill(number));
     }
 }
 
-impl Drop for Nursery {
+impl Drop for HelperHandle {
     fn drop(&mut self) {
         let _ = self.asks.lock().stream.shutdown(std::net::Shutdown::Both);
         let mut helper = self.helper.lock();
@@ -136,19 +136,19 @@ impl Known {
         forked
     }
 
-    fn learn(&mut self, word: NurseryTold) {
+    fn learn(&mut self, word: HelperEvent) {
         match word {
-            NurseryTold::Forked { worker, .. } => self.forked(worker, Ok(())),
-            NurseryTold::NotForked { worker, what } => {
+            HelperEvent::Forked { worker, .. } => self.forked(worker, Ok(())),
+            HelperEvent::NotForked { worker, what } => {
                 self.workers.remove(&worker);
                 self.forked(worker, Err(what));
             }
-            NurseryTold::Ended { worker, how } => {
+            HelperEvent::Ended { worker, how } => {
                 if let Some(life) = self.workers.remove(&worker).and_then(|life| life.upgrade()) {
                     life.end(how);
                 }
             }
-            NurseryTold::Loaded { .. } | NurseryTold::NotLoaded { .. } => {}
+            HelperEvent::Loaded { .. } | HelperEvent::NotLoaded { .. } => {}
         }
     }
 
