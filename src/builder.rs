@@ -33,7 +33,7 @@ pub struct Builder {
     /// Builds beside the default one, by name.
     pythons: Vec<(String, PathBuf)>,
     functions: Vec<HostFunction>,
-    isolation: Isolation,
+    isolation: Option<Isolation>,
     progress: Arc<dyn ProgressSink>,
 }
 
@@ -64,7 +64,7 @@ impl Default for Builder {
             packages: Vec::new(),
             pythons: Vec::new(),
             functions: Vec::new(),
-            isolation: Isolation::from_env(),
+            isolation: None,
             progress: Arc::new(Silent),
         }
     }
@@ -104,7 +104,7 @@ impl Builder {
 
     /// Sets where interpreters run. Default: `$HATCHERY_ISOLATION`, else on threads.
     pub fn isolation(mut self, isolation: Isolation) -> Self {
-        self.isolation = isolation;
+        self.isolation = Some(isolation);
         self
     }
 
@@ -487,7 +487,7 @@ impl Builder {
     /// # Errors
     /// As [`Self::start`], or the host has no images.
     pub async fn load_image(self) -> Result<ImageInfo, Error> {
-        let isolation = Isolation::Threads;
+        let isolation = Some(Isolation::Threads);
         let pythons = Plan { pythons: Vec::new(), isolation, ..self.plan() }.load().await?;
         let image = pythons.image(BuildId::default()).ok_or(ImageError::Host)?;
         Ok(image.info().clone())

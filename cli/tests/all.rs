@@ -56,6 +56,10 @@ mod guide;
 #[path = "all/images.rs"]
 mod images;
 
+/// Workers in processes of their own.
+#[path = "all/isolation.rs"]
+mod isolation;
+
 /// The prompt's inputs: which lines they consist of.
 #[path = "all/inputs.rs"]
 mod inputs;

@@ -93,4 +93,9 @@ pub trait Interpreter {
     /// when it was last reset, parked or attached. Runs since then may have copied more, up to the
     /// size of the image. Cheap.
     fn memory_bytes(&self) -> u64;
+
+    /// Returns whether the last run found its program compiled.
+    fn had_code(&self) -> bool {
+        false
+    }
 }

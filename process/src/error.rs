@@ -19,7 +19,7 @@ pub enum ProcessError {
     /// The helper program ran, but never became a helper.
     #[error(
         "`{}` is no helper for worker processes: call `hatchery::be_helper` first in its `main`, or \
-         name a program that does (`Builder::helper`)",
+         name a program that does (`Helper::Program`, `$HATCHERY_HELPER`)",
         path.display()
     )]
     NoHelper {
@@ -32,6 +32,21 @@ pub enum ProcessError {
         /// The helper's error.
         what: String,
     },
+    /// The environment asks for an isolation that doesn't exist.
+    #[error(
+        "`$HATCHERY_ISOLATION` is `{value}`, which is no isolation: set it to `threads` or `process`, \
+         or unset it"
+    )]
+    UnknownIsolation {
+        /// The variable's value.
+        value: String,
+    },
+    /// The build lies in no file that the helper could load it from.
+    #[error(
+        "worker processes need a Python build in a file: this one was given as bytes; name its file \
+         (`Builder::python`), or use `Isolation::Threads`"
+    )]
+    NoFile,
     /// The system refused something.
     #[error("worker processes need what the system refused")]
     System(#[from] io::Error),

@@ -4,26 +4,42 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::Duration;
 
 use channel::{ChannelConfig, Descriptors, End};
 use parking_lot::Mutex;
 
 use crate::error::ProcessError;
+use crate::helper::Helper;
 use crate::life::Life;
 use crate::message::{HelperEvent, HelperOrder, MARK};
 use crate::stream::{read, write};
+
+/// How long a helper may take to load a build and its image, which are in the cache by then.
+const LOADING: Duration = Duration::from_secs(60);
 
 /// A running helper. It ends, with all its workers, when this is dropped.
 #[derive(Debug)]
 pub(crate) struct HelperHandle {
     asks: Mutex<Asks>,
     known: Arc<Mutex<Known>>,
-    helper: Mutex<Child>,
+    _helper: HelperProcess,
+}
+
+/// The helper's process, which is killed when this is dropped.
+#[derive(Debug)]
+struct HelperProcess(Child);
+
+impl Drop for HelperProcess {
+    fn drop(&mut self) {
+        // It may have ended before.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[derive(Debug)]
@@ -53,20 +69,26 @@ pub(crate) struct Born {
 
 impl HelperHandle {
     /// Starts the helper, which loads what `load` says. Returns it with the key of its image. Blocks.
-    pub(crate) fn start(program: &Path, load: Vec<u8>) -> Result<(Self, String), ProcessError> {
+    pub(crate) fn start(helper: &Helper, load: Vec<u8>) -> Result<(Self, String), ProcessError> {
+        let program = helper.path()?;
+        let no_helper = || ProcessError::NoHelper { path: program.clone() };
+        // A helper has no helpers: this is a program that was started as one and didn't become it.
+        if std::env::var_os(MARK).is_some() {
+            return Err(no_helper());
+        }
         let (mut stream, its_stream) = UnixStream::pair()?;
         let (files, its_files) = Descriptors::pair()?;
         let its_files = its_files.as_fd().try_clone_to_owned()?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(&program);
         command.env(MARK, "1");
         command.stdin(Stdio::from(OwnedFd::from(its_stream))).stdout(Stdio::from(its_files));
         let helper = command
             .spawn()
-            .map_err(|cause| ProcessError::Start { path: program.to_owned(), cause })?;
+            .map_err(|cause| ProcessError::Start { path: program.clone(), cause })?;
         // This process keeps no copy of the helper's ends.
         drop(command);
-        let helper = Mutex::new(helper);
-        let no_helper = || ProcessError::NoHelper { path: program.to_owned() };
+        let helper = HelperProcess(helper);
+        stream.set_read_timeout(Some(LOADING))?;
         write(&mut stream, &HelperOrder::Load(load)).map_err(|_| no_helper())?;
         let told = read(&mut stream).ok().flatten().ok_or_else(no_helper)?;
         let key = match told {
@@ -74,6 +96,7 @@ impl HelperHandle {
             HelperEvent::NotLoaded { what } => return Err(ProcessError::Load { what }),
             _ => return Err(no_helper()),
         };
+        stream.set_read_timeout(None)?;
         let known = Arc::<Mutex<Known>>::default();
         let (mut told, its_known) = (stream.try_clone()?, Arc::clone(&known));
         thread::Builder::new().name("hatchery-helper".to_owned()).spawn(move || {
@@ -83,7 +106,7 @@ impl HelperHandle {
             its_known.lock().all_ended();
         })?;
         let asks = Mutex::new(Asks { stream, files, last: 0 });
-        Ok((Self { asks, known, helper }, key))
+        Ok((Self { asks, known, _helper: helper }, key))
     }
 
     /// Forks a worker. Blocks for milliseconds.
@@ -122,9 +145,6 @@ impl HelperHandle {
 impl Drop for HelperHandle {
     fn drop(&mut self) {
         let _ = self.asks.lock().stream.shutdown(std::net::Shutdown::Both);
-        let mut helper = self.helper.lock();
-        let _ = helper.kill();
-        let _ = helper.wait();
     }
 }
 

@@ -7,16 +7,20 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use channel::Descriptors;
 use confine::RefusedCall;
 use engine::Image;
 
+use crate::error::ProcessError;
 use crate::message::{HelperEvent, HelperOrder, MARK};
 use crate::stream::{read, write};
 use crate::system::{self, Child, EndedChildren, Pid, SharedWords};
 use crate::worker::{self, Ends, Outside};
+
+/// Whether this process has asked whether it is a helper.
+static ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Which program becomes the helper.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +33,22 @@ pub enum Helper {
 }
 
 impl Helper {
-    pub(crate) fn path(&self) -> io::Result<PathBuf> {
+    /// Returns the program that `$HATCHERY_HELPER` names, else this one.
+    pub fn from_env() -> Self {
+        std::env::var_os("HATCHERY_HELPER").map_or(Self::Itself, |path| Self::Program(path.into()))
+    }
+
+    /// Returns the program's path.
+    ///
+    /// # Errors
+    /// It is this program, and it isn't one that becomes a helper: started again, it would do
+    /// whatever it does once more.
+    pub(crate) fn path(&self) -> Result<PathBuf, ProcessError> {
         match self {
+            Self::Itself if !ASKED.load(Ordering::Relaxed) => {
+                let path = std::env::current_exe().unwrap_or_else(|_| "this program".into());
+                Err(ProcessError::NoHelper { path })
+            }
             // The file that runs, even if another one has its path by now.
             Self::Itself => Ok(PathBuf::from("/proc/self/exe")),
             Self::Program(path) => Ok(path.clone()),
@@ -43,6 +61,7 @@ impl Helper {
 /// `load` gets what [`ProcessSource::start`](crate::ProcessSource::start) was given.
 pub fn be_helper(load: impl FnOnce(&[u8]) -> Result<Image, String>) {
     if std::env::var_os(MARK).is_none() {
+        ASKED.store(true, Ordering::Relaxed);
         return;
     }
     let (input, output) = system::inherited();

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use channel::{Descriptors, Error, Receiver, Sender};
 use engine::{
-    Afterwards, Cause, Ending, Image, Mount, Outcome, SandboxFailure, SentProgram, ServedCalls,
-    SessionError, SessionState, StartError, StopReason, Verdict,
+    Afterwards, Cause, Image, Mount, Outcome, SandboxFailure, SentProgram, ServedCalls,
+    SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
 use pool::{Interpreter, Parked, ParkedState, Task};
 
 use crate::clock::{after, has_come};
+use crate::ending::EndsRun;
 use crate::handle::{Born, HelperHandle};
 use crate::life::Life;
 use crate::message::{Done, Down, Facts, Order, StateAsk, Up};
@@ -27,9 +28,6 @@ const GLANCE: Duration = Duration::from_millis(500);
 
 /// How long a worker may be silent when it is asked for a sign of life.
 const SILENCE: Duration = Duration::from_secs(3);
-
-/// How long a worker may go on after it was told to stop its run.
-const STOPPING: Duration = Duration::from_secs(2);
 
 /// How long a frame may wait for space in a worker's ring.
 const SENDING: Duration = Duration::from_secs(3);
@@ -54,7 +52,7 @@ pub(crate) struct ProcessInterpreter {
 
 /// The process, as all see it that hold something of it.
 #[derive(Debug)]
-struct Worker {
+pub(crate) struct Worker {
     number: u64,
     helper: Arc<HelperHandle>,
     sender: Mutex<Sender>,
@@ -62,7 +60,7 @@ struct Worker {
     states: Mutex<(UnixStream, Descriptors)>,
     life: Arc<Life>,
     /// It was killed since it went on after it was told to stop.
-    was_stopped: AtomicBool,
+    pub(crate) was_stopped: AtomicBool,
 }
 
 impl ProcessInterpreter {
@@ -92,19 +90,22 @@ impl ProcessInterpreter {
             folders: Vec::new(),
             copies: Vec::new(),
         };
-        let finished = started.finish(|up| match up {
-            Up::Confined(report) => {
-                for (layer, why) in report.missing() {
-                    tracing::debug!(
-                        ?layer,
-                        why,
-                        "a worker process is less confined than it could be"
-                    );
+        let finished = started.finish(
+            || None,
+            |up| match up {
+                Up::Confined(report) => {
+                    for (layer, why) in report.missing() {
+                        tracing::debug!(
+                            ?layer,
+                            why,
+                            "a worker process is less confined than it could be"
+                        );
+                    }
+                    Ok(())
                 }
-                Ok(())
-            }
-            _ => Err("it said something before its first order"),
-        });
+                _ => Err("it said something before its first order"),
+            },
+        );
         match finished {
             Ok(Done::Well) => Ok(started),
             other => Err(started.failed(other)),
@@ -116,7 +117,7 @@ impl ProcessInterpreter {
         let done = self
             .worker
             .send(&Down::Order(order))
-            .and_then(|()| self.finish(|_| Err("it spoke of a run where there was none")));
+            .and_then(|()| self.finish(|| None, |_| Err("it spoke of a run where there was none")));
         match done {
             Ok(done @ (Done::Well | Done::Kept { .. })) => Ok(done),
             other => Err(self.failed(other)),
@@ -134,22 +135,27 @@ impl ProcessInterpreter {
     /// Returns the error for an order that didn't end well.
     fn failed(&self, ended: Result<Done, String>) -> StartError {
         let why = match ended {
-            Ok(Done::Failed(steps)) => steps.join(": "),
+            Ok(Done::Failed(why)) => why,
             Ok(_) => self.worker.end("it answered another order than it was given"),
             Err(why) => why,
         };
         StartError::Process(Cause::new(why))
     }
 
-    /// Receives until the order has ended. `hears` gets what comes before that.
+    /// Receives until the order has ended. `hears` gets what comes before that. `overdue` says why
+    /// the worker may go on no longer; it is asked at least every [`GLANCE`], whatever comes.
     ///
     /// The error says how the worker has ended, which it has then.
     fn finish(
         &mut self,
+        overdue: impl Fn() -> Option<&'static str>,
         mut hears: impl FnMut(Up) -> Result<(), &'static str>,
     ) -> Result<Done, String> {
         let mut silent_since: Option<Instant> = None;
         loop {
+            if let Some(why) = overdue() {
+                return Err(self.worker.end(why));
+            }
             match self.receiver.receive::<Up>(Some(after(GLANCE))) {
                 Ok(frame) => {
                     silent_since = None;
@@ -184,8 +190,7 @@ impl ProcessInterpreter {
         let sent = SentProgram::new(program, limits, |mount| number_of(folders, mount));
         let order = Order::Run { run, program: Box::new(sent), is_last };
         self.worker.send(&Down::Order(order))?;
-        let ending =
-            Arc::new(EndsRun { worker: Arc::clone(&self.worker), run, deadline: Mutex::default() });
+        let ending = Arc::new(EndsRun::new(&self.worker, run, program, limits));
         stop.begin(Arc::clone(&ending) as _);
         let calls = ServedCalls::new(program.functions.clone(), limits);
         let worker = Arc::clone(&self.worker);
@@ -203,7 +208,7 @@ impl ProcessInterpreter {
                     }
                 });
             }
-            let done = self.finish(|up| {
+            let hears = |up| {
                 match up {
                     Up::Added(addition) => addition
                         .add_to(transcript)
@@ -232,12 +237,9 @@ impl ProcessInterpreter {
                     Up::Confined(_) => return Err("it was confined twice"),
                     Up::Alive | Up::Done(..) => {}
                 }
-                if ending.is_overdue() {
-                    worker.was_stopped.store(true, Ordering::Relaxed);
-                    return Err("it went on after it was told to stop");
-                }
                 Ok(())
-            });
+            };
+            let done = self.finish(|| ending.overdue(), hears);
             (done, calls.close())
         });
         let (done, met) = done;
@@ -251,7 +253,7 @@ impl ProcessInterpreter {
                 }
                 Err(lie) => Err(self.worker.end(&lie.to_string())),
             },
-            Done::Failed(steps) => Err(self.worker.end(&steps.join(": "))),
+            Done::Failed(why) => Err(self.worker.end(&why)),
             Done::Well | Done::Kept { .. } => Err(self.worker.end("it answered another order")),
         }
     }
@@ -271,8 +273,7 @@ impl Interpreter for ProcessInterpreter {
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards) {
         task.transcript.begin(&task.limits);
         let (outcome, is_lost) = self.run_task(task, last).unwrap_or_else(|how| {
-            let was_stopped = self.worker.was_stopped.load(Ordering::Relaxed);
-            let verdict = if was_stopped || task.stop.requested().is_some() {
+            let verdict = if self.worker.was_stopped.load(Ordering::Relaxed) {
                 Verdict::Cancelled
             } else {
                 Verdict::SandboxFailed(SandboxFailure::WorkerDied(Cause::new(how)))
@@ -341,6 +342,10 @@ impl Interpreter for ProcessInterpreter {
     fn memory_bytes(&self) -> u64 {
         self.facts.memory_bytes
     }
+
+    fn had_code(&self) -> bool {
+        self.facts.had_code
+    }
 }
 
 impl Drop for ProcessInterpreter {
@@ -357,7 +362,7 @@ impl Drop for ProcessInterpreter {
 
 impl Worker {
     /// Sends a message. The error says how the worker has ended.
-    fn send(&self, message: &Down) -> Result<(), String> {
+    pub(crate) fn send(&self, message: &Down) -> Result<(), String> {
         match self.sender.lock().send(message, &[], Some(after(SENDING))) {
             Ok(()) => Ok(()),
             Err(Error::Closed) => Err(self.life.how()),
@@ -399,37 +404,6 @@ impl Worker {
 fn received(image: &Image, file: OwnedFd) -> Result<SessionState, StartError> {
     let bytes = states::read(file).map_err(|error| StartError::Process(Cause::new(error)))?;
     Ok(SessionState::receive(image, &bytes)?)
-}
-
-/// Ends a run in a worker.
-#[derive(Debug)]
-struct EndsRun {
-    worker: Arc<Worker>,
-    run: u64,
-    /// When a run that was told to stop must have ended.
-    deadline: Mutex<Option<Instant>>,
-}
-
-impl EndsRun {
-    fn tell(&self, reason: StopReason, is_gentle: bool) {
-        // If it can't be told, it has ended.
-        let _ = self.worker.send(&Down::End { run: self.run, reason, is_gentle });
-    }
-
-    fn is_overdue(&self) -> bool {
-        self.deadline.lock().is_some_and(has_come)
-    }
-}
-
-impl Ending for EndsRun {
-    fn interrupt(&self, reason: StopReason) {
-        self.tell(reason, true);
-    }
-
-    fn stop(&self, reason: StopReason) {
-        self.deadline.lock().get_or_insert_with(|| after(STOPPING));
-        self.tell(reason, false);
-    }
 }
 
 /// A state that a worker keeps beside the one it has.

@@ -25,6 +25,7 @@ pub use helper::{Helper, be_helper};
 pub use source::ProcessSource;
 
 mod clock;
+mod ending;
 mod error;
 mod handle;
 mod helper;

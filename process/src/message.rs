@@ -3,11 +3,19 @@
 //! The embedding process gives orders, one at a time, and each ends with [`Up::Done`]. During a run
 //! the worker reports what the program does, and the embedding process may ask it to end.
 
+use channel::{ChannelConfig, Direction};
 use engine::{Addition, Answer, FolderAnswer, FolderAsk, SentOutcome, SentProgram, StopReason};
 use serde::{Deserialize, Serialize};
 
 /// The environment variable that makes a program a helper.
 pub(crate) const MARK: &str = "HATCHERY_HELPER_PROCESS";
+
+/// The channel of each worker, both ways: a frame may be as long as the largest value or file that a
+/// job can be allowed.
+pub(crate) fn channel_config() -> ChannelConfig {
+    let direction = Direction { longest_frame: 1 << 30, ..Direction::default() };
+    ChannelConfig { down: direction, up: direction, ..ChannelConfig::default() }
+}
 
 /// From the embedding process.
 #[derive(Debug, Serialize, Deserialize)]
@@ -84,8 +92,8 @@ pub(crate) enum Done {
     Well,
     /// A copy of this many bytes is kept.
     Kept { bytes: u64 },
-    /// The order failed, for these reasons, the nearest first.
-    Failed(Vec<String>),
+    /// The order failed, with this error and its causes.
+    Failed(String),
 }
 
 /// What the embedding process wants to know of an interpreter after each order.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use channel::ChannelConfig;
 use engine::{Cause, Image, StartError};
 use pool::{Interpreter, InterpreterSource, Packed, Parked};
 
@@ -10,6 +9,7 @@ use crate::error::ProcessError;
 use crate::handle::HelperHandle;
 use crate::helper::Helper;
 use crate::interpreter::{ProcessInterpreter, settled};
+use crate::message::channel_config;
 
 /// Starts interpreters in processes of their own.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl ProcessSource {
     /// # Errors
     /// The helper can't be started, isn't one, or loads another image.
     pub fn start(image: &Image, helper: &Helper, load: Vec<u8>) -> Result<Self, ProcessError> {
-        let (helper, key) = HelperHandle::start(&helper.path()?, load)?;
+        let (helper, key) = HelperHandle::start(helper, load)?;
         if key != image.info().key {
             let what = "it has another image: its packages have changed meanwhile".to_owned();
             return Err(ProcessError::Load { what });
@@ -37,7 +37,7 @@ impl ProcessSource {
 
 impl InterpreterSource for ProcessSource {
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
-        let born = self.helper.fork(&ChannelConfig::default());
+        let born = self.helper.fork(&channel_config());
         let born = born.map_err(|error| StartError::Process(Cause::new(error)))?;
         let started = ProcessInterpreter::start(&self.image, Arc::clone(&self.helper), born)?;
         Ok(Box::new(started))

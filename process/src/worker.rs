@@ -8,13 +8,13 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::panic;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use channel::{ChannelConfig, Descriptors, Receiver, Sender};
+use channel::{Descriptors, Receiver, Sender};
 use confine::{Confinement, Report};
 use engine::{
     Additions, Afterwards, Callee, Cause, FolderAnswer, FolderAsk, FolderServer, HostCall, Image,
@@ -23,7 +23,7 @@ use engine::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use crate::message::{Done, Down, Facts, Order, StateAsk, Up};
+use crate::message::{Done, Down, Facts, Order, StateAsk, Up, channel_config};
 use crate::states;
 use crate::stream::read;
 use crate::system::{self, end};
@@ -94,14 +94,21 @@ impl Outside<'_> {
 
 /// Runs a worker in a process that was forked for it.
 pub(crate) fn run(image: &Image, ends: Ends, outside: &Outside<'_>) -> ! {
+    // A panic must not unwind into the helper's code, which this process has a copy of.
+    let ran = panic::catch_unwind(AssertUnwindSafe(|| work(image, ends, outside)));
+    end(if ran.is_ok() { 0 } else { 8 })
+}
+
+/// Works until the channel ends.
+fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
     // The default hook opens files for its trace.
     panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a worker process panicked")));
     let Ends { ring, files, mut asks, states } = ends;
-    let Ok(mut channel) = channel::attach(&ring, &ChannelConfig::default()) else { end(2) };
+    let Ok(mut channel) = channel::attach(&ring, &channel_config()) else { end(2) };
     let mut interpreter = match Image::start(image) {
         Ok(interpreter) => interpreter,
         Err(error) => {
-            let failed = Up::Done(Done::Failed(steps(error)), Facts::default());
+            let failed = Up::Done(Done::Failed(chain(&error).to_string()), Facts::default());
             // If nobody can be told, nobody waits.
             let _ = channel.sender.send(&failed, &[], None);
             end(0)
@@ -111,7 +118,7 @@ pub(crate) fn run(image: &Image, ends: Ends, outside: &Outside<'_>) -> ! {
     let report = match outside.confine([files.as_fd(), asks.as_fd(), states.as_fd()]) {
         Ok(report) => report,
         Err(error) => {
-            let failed = Up::Done(Done::Failed(vec![error]), Facts::default());
+            let failed = Up::Done(Done::Failed(error), Facts::default());
             let _ = channel.sender.send(&failed, &[], None);
             end(0)
         }
@@ -145,11 +152,10 @@ pub(crate) fn run(image: &Image, ends: Ends, outside: &Outside<'_>) -> ! {
     shared.done(Done::Well, facts(&interpreter));
     while let Ok((order, file)) = next.recv() {
         let done = shared.carry_out(&mut interpreter, order, file);
-        let done = done.unwrap_or_else(|error| Done::Failed(steps(error)));
+        let done = done.unwrap_or_else(|error| Done::Failed(chain(&error).to_string()));
         let facts = facts(&interpreter);
         shared.done(done, facts);
     }
-    end(0)
 }
 
 fn facts(interpreter: &Interpreter) -> Facts {
@@ -158,11 +164,6 @@ fn facts(interpreter: &Interpreter) -> Facts {
         has_much_work_ahead: interpreter.wants_to_compile(),
         had_code: interpreter.had_code(),
     }
-}
-
-/// Returns the texts of an error and its causes.
-fn steps(error: StartError) -> Vec<String> {
-    vec![chain(&error).to_string()]
 }
 
 impl Shared {

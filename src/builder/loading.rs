@@ -9,7 +9,7 @@ use engine::{
     ProgressSink, Setup, Silent,
 };
 
-use process::{Helper, ProcessSource};
+use process::{Helper, ProcessError, ProcessSource};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Error;
@@ -33,7 +33,8 @@ pub(super) struct Plan {
     /// What goes into the image of each build, and the packages that do.
     pub(super) image: ImageSpec,
     pub(super) packages: Vec<PackageSource>,
-    pub(super) isolation: Isolation,
+    /// By default what the environment says.
+    pub(super) isolation: Option<Isolation>,
     pub(super) progress: Arc<dyn ProgressSink>,
 }
 
@@ -48,6 +49,7 @@ impl Plan {
             }
         }
         let Self { config, pythons, image, packages, isolation, progress } = self;
+        let isolation = isolation.map_or_else(Isolation::from_env, Ok)?;
         let loading = tokio::task::spawn_blocking(move || -> Result<_, Error> {
             let load = |config: &EngineConfig| {
                 let python = load(config, &image, &packages, &progress)?;
@@ -129,14 +131,15 @@ pub enum Isolation {
 impl Isolation {
     /// Returns processes if `$HATCHERY_ISOLATION` is `process`, with the program `$HATCHERY_HELPER`
     /// as their helper or else this program; else threads.
-    pub(super) fn from_env() -> Self {
-        match std::env::var_os("HATCHERY_ISOLATION") {
-            Some(wanted) if wanted == "process" => {
-                let program = std::env::var_os("HATCHERY_HELPER");
-                let helper = program.map_or(Helper::Itself, |path| Helper::Program(path.into()));
-                Self::Process { helper }
+    fn from_env() -> Result<Self, ProcessError> {
+        let Some(wanted) = std::env::var_os("HATCHERY_ISOLATION") else { return Ok(Self::Threads) };
+        match wanted.to_str() {
+            Some("" | "threads") => Ok(Self::Threads),
+            Some("process") => Ok(Self::Process { helper: Helper::from_env() }),
+            _ => {
+                let value = wanted.to_string_lossy().into_owned();
+                Err(ProcessError::UnknownIsolation { value })
             }
-            _ => Self::Threads,
         }
     }
 }
@@ -165,6 +168,9 @@ fn isolated(
 ) -> Result<Python, Error> {
     let Isolation::Process { helper } = isolation else { return Ok(python) };
     let Python::Image { image, .. } = python else { return Err(ImageError::Host.into()) };
+    if image.info().path.is_none() {
+        return Err(ProcessError::NoFile.into());
+    }
     let load = Load {
         cache_dir: config.cache_dir.clone(),
         python: config.python.clone(),

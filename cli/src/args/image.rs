@@ -136,7 +136,7 @@ impl From<IsolationArgument> for Isolation {
     fn from(isolation: IsolationArgument) -> Self {
         match isolation {
             IsolationArgument::Threads => Self::Threads,
-            IsolationArgument::Process => Self::Process { helper: Helper::Itself },
+            IsolationArgument::Process => Self::Process { helper: Helper::from_env() },
         }
     }
 }

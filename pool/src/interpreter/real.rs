@@ -9,7 +9,6 @@ use engine::{
 };
 
 use super::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
-use crate::metrics;
 use crate::task::Task;
 
 impl ParkedState for SessionState {
@@ -51,11 +50,7 @@ impl InterpreterSource for Image {
 impl Interpreter for engine::Interpreter {
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards) {
         let Task { program, limits, transcript, stop, .. } = task;
-        let ended = engine::Interpreter::run(self, program, limits, transcript, stop, last);
-        if self.had_code() {
-            metrics::had_code();
-        }
-        ended
+        engine::Interpreter::run(self, program, limits, transcript, stop, last)
     }
 
     fn reset(&mut self) -> Result<(), StartError> {
@@ -85,6 +80,10 @@ impl Interpreter for engine::Interpreter {
 
     fn memory_bytes(&self) -> u64 {
         self.private_bytes()
+    }
+
+    fn had_code(&self) -> bool {
+        engine::Interpreter::had_code(self)
     }
 }
 

@@ -170,6 +170,9 @@ impl<'a> Slot<'a> {
             self.interpreter.as_mut().expect("a state is attached, so there is an interpreter");
         let (mut outcome, afterwards) =
             tracing::info_span!("run").in_scope(|| interpreter.run(&task, is_last));
+        if interpreter.had_code() {
+            metrics::had_code();
+        }
         if let (Verdict::Limit(hit), Some(_)) = (&mut outcome.verdict, due_in)
             && hit.limit == LimitKind::Wall
         {

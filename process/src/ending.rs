@@ -1,0 +1,67 @@
+//! The end of a run in a worker: what it's told, and until when it may go on.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use engine::{Ending, Limits, Program, StopReason};
+use parking_lot::Mutex;
+
+use crate::clock::{after, has_come};
+use crate::interpreter::Worker;
+use crate::message::Down;
+
+/// How long a worker may go on after it was told to stop its run.
+const STOPPING: Duration = Duration::from_secs(2);
+
+/// How long after the limit of wall time and its grace period the worker, which holds both, must have
+/// ended a run.
+const LATE: Duration = Duration::from_secs(10);
+
+/// Ends a run in a worker.
+#[derive(Debug)]
+pub(crate) struct EndsRun {
+    worker: Arc<Worker>,
+    run: u64,
+    /// When the run must have ended, once it was told to stop.
+    stopping: Mutex<Option<Instant>>,
+    /// When the worker must have ended the run by its limit of wall time, with room to spare.
+    latest: Option<Instant>,
+}
+
+impl EndsRun {
+    pub(crate) fn new(worker: &Arc<Worker>, run: u64, program: &Program, limits: &Limits) -> Self {
+        // Waiting for the host's own input takes no time of the run.
+        let latest = program
+            .stdin_function
+            .is_none()
+            .then(|| after(limits.wall_time.saturating_add(limits.grace).saturating_add(LATE)));
+        Self { worker: Arc::clone(worker), run, stopping: Mutex::default(), latest }
+    }
+
+    fn tell(&self, reason: StopReason, is_gentle: bool) {
+        // If it can't be told, it has ended.
+        let _ = self.worker.send(&Down::End { run: self.run, reason, is_gentle });
+    }
+
+    /// Returns why the worker may go on no longer.
+    pub(crate) fn overdue(&self) -> Option<&'static str> {
+        if self.stopping.lock().is_some_and(has_come) {
+            self.worker.was_stopped.store(true, Ordering::Relaxed);
+            return Some("it went on after it was told to stop");
+        }
+        let is_late = self.latest.is_some_and(has_come);
+        is_late.then_some("it didn't end its run at the limit of wall time")
+    }
+}
+
+impl Ending for EndsRun {
+    fn interrupt(&self, reason: StopReason) {
+        self.tell(reason, true);
+    }
+
+    fn stop(&self, reason: StopReason) {
+        self.stopping.lock().get_or_insert_with(|| after(STOPPING));
+        self.tell(reason, false);
+    }
+}
