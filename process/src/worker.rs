@@ -23,6 +23,7 @@ use engine::{
 };
 use parking_lot::{Condvar, Mutex};
 
+use crate::back_door;
 use crate::message::{Done, Down, Facts, Order, StateAsk, Up, channel_config};
 use crate::states;
 use crate::stream::read;
@@ -213,7 +214,7 @@ impl Shared {
         program: SentProgram,
         is_last: bool,
     ) -> Done {
-        let (program, limits) = match program.program(&Lender(Arc::clone(self))) {
+        let (mut program, limits) = match program.program(&Lender(Arc::clone(self))) {
             Ok(program) => program,
             Err(error) => {
                 let failure = SandboxFailure::Start(Cause::new(error));
@@ -225,6 +226,7 @@ impl Shared {
         let stop = StopHandle::default();
         let run = Run { number, stop: stop.clone(), calls: HashMap::new(), last_call: 0 };
         *self.run.lock() = Some(run);
+        back_door::pass(&mut program.source);
         let transcript = Arc::<Transcript>::default();
         let its = Arc::clone(self);
         transcript.copy_to(Additions(move |addition| its.send(&Up::Added(addition))));
