@@ -51,3 +51,12 @@ fn a_helper_that_is_none_is_an_error() {
         assert!(said.contains(program) && said.contains(says), "{said}");
     }
 }
+
+/// With the feature `back-door` of the crate `process`, the text is in the program: its test
+/// `compromised` finds it in itself.
+#[test]
+fn the_program_has_no_back_door() {
+    let program = std::fs::read(env!("CARGO_BIN_EXE_hatchery")).unwrap();
+    let text = b"# hatchery back door";
+    assert!(program.windows(text.len()).all(|found| found != text));
+}
