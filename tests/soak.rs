@@ -13,7 +13,6 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -32,6 +31,11 @@ use scheduler::{
     Totals, WorkersConfig,
 };
 use tokio::task::JoinSet;
+
+use footprint::Footprint;
+
+#[path = "support/footprint.rs"]
+mod footprint;
 
 /// How many jobs are in flight at once.
 const AT_ONCE: usize = 64;
@@ -245,78 +249,6 @@ impl Dice {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % bound
-    }
-}
-
-/// The resources of this process.
-#[derive(Debug, Clone, Copy)]
-struct Footprint {
-    resident_bytes: u64,
-    threads: usize,
-    descriptors: usize,
-    /// The helper and the workers.
-    processes: usize,
-    /// What these have for themselves.
-    private_bytes: u64,
-    their_descriptors: usize,
-}
-
-/// Reads a size from the status of a process, if it is there.
-fn bytes_of(status: &str, name: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    line.trim().trim_end_matches(" kB").parse().ok().map(|kibibytes: u64| kibibytes << 10)
-}
-
-/// Returns this process's children, with theirs.
-fn descendants() -> Vec<u32> {
-    let parent = |process: u32| {
-        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-        Some((line.trim().parse::<u32>().ok()?, process))
-    };
-    let names = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
-    let numbers = names.filter_map(|name| name.to_str()?.parse().ok());
-    let all: Vec<(u32, u32)> = numbers.filter_map(parent).collect();
-    let children = |of: &[u32]| -> Vec<u32> {
-        all.iter().filter(|(parent, _)| of.contains(parent)).map(|(_, child)| *child).collect()
-    };
-    let helpers = children(&[std::process::id()]);
-    [helpers.clone(), children(&helpers)].concat()
-}
-
-impl Footprint {
-    fn now() -> Self {
-        let status = fs::read_to_string("/proc/self/status").unwrap();
-        let count = |folder: &str| fs::read_dir(folder).unwrap().count();
-        let processes = descendants();
-        let private = |process: &u32| {
-            let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-            bytes_of(&status, "RssAnon:")
-        };
-        // Only root sees those of a confined process.
-        let their_descriptors =
-            |process: &u32| Some(fs::read_dir(format!("/proc/{process}/fd")).ok()?.count());
-        Self {
-            resident_bytes: bytes_of(&status, "VmRSS:").unwrap(),
-            processes: processes.len(),
-            private_bytes: processes.iter().filter_map(private).sum(),
-            their_descriptors: processes.iter().filter_map(their_descriptors).sum(),
-            threads: count("/proc/self/task"),
-            descriptors: count("/proc/self/fd"),
-        }
-    }
-
-    /// Returns whether nothing grew beyond random variation.
-    fn is_flat_since(self, before: Self) -> bool {
-        let room = (before.resident_bytes / 20).max(32 << 20);
-        self.resident_bytes <= before.resident_bytes + room
-            && self.threads <= before.threads + 2
-            && self.descriptors <= before.descriptors + 2
-            // A worker may just be replaced.
-            && self.processes <= before.processes + 1
-            && self.private_bytes
-                <= before.private_bytes + (before.private_bytes / 20).max(32 << 20)
-            && self.their_descriptors <= before.their_descriptors + 32
     }
 }
 
