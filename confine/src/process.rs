@@ -22,6 +22,7 @@ use crate::error::ConfineError;
 use crate::report::{Layer, Report};
 use filters::Filters;
 
+pub use sys::use_one_heap;
 pub use table::CALLS;
 
 mod filters;

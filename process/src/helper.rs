@@ -64,6 +64,7 @@ pub fn be_helper(load: impl FnOnce(&[u8]) -> Result<Image, String>) {
         ASKED.store(true, Ordering::Relaxed);
         return;
     }
+    confine::use_one_heap();
     let (input, output) = system::inherited();
     let code = match serve(UnixStream::from(input), Descriptors::from_socket(output), load) {
         Ok(()) => 0,

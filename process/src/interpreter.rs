@@ -1,14 +1,14 @@
 //! The pool's seam: an interpreter that is in a worker process.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use channel::{Descriptors, Error, Receiver, Sender};
+use channel::{Descriptors, Error, MOST_DESCRIPTORS, Receiver, Sender};
 use engine::{
-    Afterwards, Cause, Image, Mount, Outcome, SandboxFailure, SentProgram, ServedCalls,
+    Afterwards, Cause, Image, Mount, Outcome, SandboxFailure, SentProgram, Served, ServedCalls,
     SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ use crate::ending::EndsRun;
 use crate::handle::{Born, HelperHandle};
 use crate::life::Life;
 use crate::message::{Done, Down, Facts, Order, StateAsk, Up};
-use crate::states::{self, GoneState};
+use crate::states::{self, Arrived, GoneState};
 use crate::stream::write;
 use crate::system::wait_readable;
 
@@ -175,8 +175,7 @@ impl ProcessInterpreter {
                     }
                     self.worker.send(&Down::Ping)?;
                 }
-                Err(Error::Closed) => return Err(self.worker.life.how()),
-                Err(error) => return Err(self.worker.end(&error.to_string())),
+                Err(error) => return Err(self.worker.failed(&error)),
             }
         }
     }
@@ -199,10 +198,9 @@ impl ProcessInterpreter {
             if !program.functions.is_empty() {
                 // It ends with the calls.
                 scope.spawn(|| {
-                    while let Some(answers) = calls.wait(None) {
-                        if !answers.is_empty()
-                            && worker.send(&Down::Answers { run, answers }).is_err()
-                        {
+                    while let Some(Served { answers, freed }) = calls.wait(None) {
+                        let is_news = !answers.is_empty() || !freed.is_empty();
+                        if is_news && worker.send(&Down::Answers { run, answers, freed }).is_err() {
                             return;
                         }
                     }
@@ -220,14 +218,14 @@ impl ProcessInterpreter {
                     }
                     Up::Cancelled { number } => calls.cancel(number),
                     Up::Folder { number, ask } => {
-                        let folder = usize::try_from(number).ok().and_then(|at| folders.get(at));
-                        let folder = folder.ok_or("it asked for a folder that it was not lent")?;
+                        let folder = lent(&folders, number)
+                            .ok_or("it asked for a folder that it was not lent")?;
                         let (answer, file) = folder.serve(&ask);
                         if let Some(file) = &file {
                             worker
                                 .files
                                 .send(&[file.as_fd()])
-                                .map_err(|_| "it took no descriptors")?;
+                                .map_err(|_| "it took no file of a folder")?;
                         }
                         let has_file = file.is_some();
                         worker
@@ -269,6 +267,11 @@ fn number_of(folders: &mut Vec<Arc<Mount>>, mount: &Arc<Mount>) -> u64 {
     place as u64
 }
 
+/// Returns the folder of a number, which may be a lie.
+fn lent(folders: &[Arc<Mount>], number: u64) -> Option<Arc<Mount>> {
+    folders.get(usize::try_from(number).ok()?).cloned()
+}
+
 impl Interpreter for ProcessInterpreter {
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards) {
         task.transcript.begin(&task.limits);
@@ -299,11 +302,9 @@ impl Interpreter for ProcessInterpreter {
 
     fn park(&mut self) -> Result<Parked, StartError> {
         self.well(Order::Park)?;
-        let file = self.worker.files.receive(1).ok().and_then(|mut files| files.pop());
-        let Some(file) = file else {
-            return Err(self.failed(Err(self.worker.end("it sent no state"))));
-        };
-        Ok(Parked::new(received(&self.image, file)?))
+        let state = states::receive(|| self.worker.files.receive(MOST_DESCRIPTORS))
+            .map_err(|error| self.failed(Err(self.worker.failed(&error))))?;
+        Ok(Parked::new(state.state(&self.image, |number, _| lent(&self.folders, number))?))
     }
 
     fn snapshot(&mut self) -> Result<Parked, StartError> {
@@ -312,7 +313,8 @@ impl Interpreter for ProcessInterpreter {
         match self.order(Order::Keep(number))? {
             Done::Kept { bytes } => {
                 let (image, worker) = (self.image.clone(), Arc::clone(&self.worker));
-                let kept = Kept { image, worker, number, bytes, fetched: Mutex::default() };
+                let (folders, fetched) = (self.folders.clone(), Mutex::default());
+                let kept = Kept { image, worker, number, bytes, folders, fetched };
                 let kept = Arc::new(kept);
                 self.copies.retain(|copy| copy.strong_count() > 0);
                 self.copies.push(Arc::downgrade(&kept));
@@ -327,14 +329,15 @@ impl Interpreter for ProcessInterpreter {
         if let Some(kept) = parked.downcast_ref::<KeptState>()
             && Arc::ptr_eq(&kept.0.worker, &self.worker)
         {
+            self.folders.clone_from(&kept.0.folders);
             return self.well(Order::AttachKept(kept.0.number));
         }
         let settled = settled(parked)?;
         let state: &SessionState = settled.downcast_ref().ok_or(SessionError::NotParkable)?;
-        let file = states::file_of(&state.send())
-            .map_err(|error| StartError::Process(Cause::new(error)))?;
-        if self.worker.files.send(&[file.as_fd()]).is_err() {
-            return Err(self.failed(Err(self.worker.end("it took no descriptors"))));
+        let folders = &mut self.folders;
+        let sent = states::send(&self.worker.files, state, |mount| Some(number_of(folders, mount)));
+        if let Err(error) = sent {
+            return Err(self.failed(Err(self.worker.failed(&error))));
         }
         self.well(Order::Attach)
     }
@@ -365,8 +368,15 @@ impl Worker {
     pub(crate) fn send(&self, message: &Down) -> Result<(), String> {
         match self.sender.lock().send(message, &[], Some(after(SENDING))) {
             Ok(()) => Ok(()),
-            Err(Error::Closed) => Err(self.life.how()),
-            Err(error) => Err(self.end(&error.to_string())),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Returns how the worker has ended that can't be spoken to. Kills it if it hasn't.
+    fn failed(&self, error: &Error) -> String {
+        match error {
+            Error::Closed => self.life.how(),
+            error => self.end(&engine::chain(error).to_string()),
         }
     }
 
@@ -380,30 +390,28 @@ impl Worker {
     }
 
     /// Returns a state that the worker keeps.
-    fn fetch(&self, image: &Image, number: u64) -> Result<SessionState, StartError> {
+    fn fetch(&self, number: u64) -> Result<Arrived, StartError> {
         let mut states = self.states.lock();
         let (asks, files) = &mut *states;
         let gone = || StartError::Process(Cause::new("the process that kept this state has ended"));
         write(asks, &StateAsk::Send(number)).map_err(|_| gone())?;
         let deadline = after(FETCHING);
-        loop {
-            match files.receive(1).map(|mut files| files.pop()) {
-                Ok(Some(file)) => return received(image, file),
+        let next = || loop {
+            match files.receive(MOST_DESCRIPTORS) {
                 Err(Error::System(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                Ok(None) | Err(_) => return Err(gone()),
+                received => return received,
             }
             if has_come(deadline) || self.life.has_ended() {
-                return Err(gone());
+                return Err(Error::Closed);
             }
             // An error is seen by the next look.
             let _ = wait_readable([files.as_fd()], Some(GLANCE));
-        }
+        };
+        states::receive(next).map_err(|error| match error {
+            Error::Closed => gone(),
+            error => StartError::Process(Cause::new(error)),
+        })
     }
-}
-
-fn received(image: &Image, file: OwnedFd) -> Result<SessionState, StartError> {
-    let bytes = states::read(file).map_err(|error| StartError::Process(Cause::new(error)))?;
-    Ok(SessionState::receive(image, &bytes)?)
 }
 
 /// A state that a worker keeps beside the one it has.
@@ -413,6 +421,8 @@ struct Kept {
     worker: Arc<Worker>,
     number: u64,
     bytes: u64,
+    /// The folders that it was lent, by their numbers.
+    folders: Vec<Arc<Mount>>,
     /// The state, once it was fetched.
     fetched: Mutex<Option<SessionState>>,
 }
@@ -423,7 +433,8 @@ impl Kept {
         if let Some(state) = &*fetched {
             return Ok(state.clone());
         }
-        let state = self.worker.fetch(&self.image, self.number)?;
+        let state = self.worker.fetch(self.number)?;
+        let state = state.state(&self.image, |number, _| lent(&self.folders, number))?;
         Ok(fetched.insert(state).clone())
     }
 }
