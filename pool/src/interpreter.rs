@@ -3,6 +3,7 @@
 
 use engine::{Afterwards, Outcome, StartError};
 
+use crate::status::IsolationStatus;
 use crate::task::Task;
 
 pub use parked::{Packed, Parked, ParkedState};
@@ -23,6 +24,11 @@ pub trait InterpreterSource: Send + Sync + 'static {
     /// Returns the memory that all its interpreters share, in bytes.
     fn shared_bytes(&self) -> u64 {
         0
+    }
+
+    /// Returns where its interpreters run.
+    fn isolation(&self) -> IsolationStatus {
+        IsolationStatus::default()
     }
 
     /// Converts a parked state to bytes. Blocks, and may temporarily take as much memory again.

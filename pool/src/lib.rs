@@ -36,7 +36,7 @@ pub use ids::{BuildId, JobId, SessionId, WorkerId};
 pub use interpreter::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
 pub use pool::Pool;
 pub use session::{Away, Discarded, SessionCell, SessionPlace, Stowage};
-pub use status::{WorkerActivity, WorkerStatus};
+pub use status::{IsolationStatus, MissingLayer, WorkerActivity, WorkerStatus, WorkersIn};
 pub use task::Task;
 pub use worker::seat::Seat;
 pub use worker::state::GoneReason;

@@ -42,6 +42,7 @@ pub(crate) struct ProcessInterpreter {
     worker: Arc<Worker>,
     receiver: Receiver,
     facts: Facts,
+    report: confine::Report,
     runs: u64,
     kept: u64,
     /// The folders that programs of its present state were lent, by their numbers.
@@ -85,31 +86,42 @@ impl ProcessInterpreter {
             worker: Arc::new(worker),
             receiver: end.receiver,
             facts: Facts::default(),
+            report: confine::Report::default(),
             runs: 0,
             kept: 0,
             folders: Vec::new(),
             copies: Vec::new(),
         };
+        let mut told = None;
         let finished = started.finish(
             || None,
             |up| match up {
-                Up::Confined(report) => {
-                    for (layer, why) in report.missing() {
-                        tracing::debug!(
-                            ?layer,
-                            why,
-                            "a worker process is less confined than it could be"
-                        );
-                    }
+                Up::Confined(report) if told.is_none() => {
+                    told = Some(report);
                     Ok(())
                 }
                 _ => Err("it said something before its first order"),
             },
         );
-        match finished {
-            Ok(Done::Well) => Ok(started),
-            other => Err(started.failed(other)),
+        match (finished, told) {
+            (Ok(Done::Well), Some(report)) => {
+                started.report = report;
+                Ok(started)
+            }
+            (Ok(Done::Well), None) => {
+                Err(started.failed(Err(started.worker.end("it didn't say how it is confined"))))
+            }
+            (other, _) => Err(started.failed(other)),
         }
+    }
+
+    /// Returns which layers of the wall stand around the worker.
+    pub(crate) fn report(&self) -> &confine::Report {
+        &self.report
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.worker.life.has_ended()
     }
 
     /// Gives an order that isn't a run, and waits until it was carried out.

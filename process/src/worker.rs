@@ -15,7 +15,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use channel::{Descriptors, MOST_DESCRIPTORS, Receiver, Sender};
-use confine::{Confinement, Report};
+use confine::{Confinement, Report, Separation};
 use engine::{
     Additions, Afterwards, Answer, Callee, Cause, FolderAnswer, FolderAsk, FolderServer, HostCall,
     Image, Interpreter, Lent, LentFolder, Mount, Outcome, Reply, Room, SandboxFailure, SentOutcome,
@@ -71,6 +71,8 @@ pub(crate) struct Ends {
 pub(crate) struct Outside<'a> {
     /// The helper's process id.
     pub(crate) parent: u32,
+    /// The namespaces that it shares with the helper's other workers.
+    pub(crate) separation: Option<&'a Separation>,
     /// Where the system call is noted that the worker is killed for.
     pub(crate) refused: &'static AtomicU32,
     /// The helper's own descriptors.
@@ -88,6 +90,7 @@ impl Outside<'_> {
         confinement.file_bytes = LONGEST_FILE;
         confinement.threads = THREADS;
         confinement.refused = Some(self.refused);
+        confinement.separation = self.separation;
         // SAFETY: what isn't kept belonged to the helper, and this process uses none of it: it goes
         // on in `run`, which never returns to the helper's code.
         unsafe { confine::confine(&confinement) }.map_err(|error| engine::chain(&error).to_string())
