@@ -1,6 +1,9 @@
 //! The seam to the engine: what a worker thread needs of an interpreter, and the pool of a source
 //! of interpreters.
 
+use std::fmt;
+use std::sync::Arc;
+
 use engine::{Afterwards, Outcome, StartError};
 
 use crate::status::IsolationStatus;
@@ -42,6 +45,13 @@ pub trait InterpreterSource: Send + Sync + 'static {
     /// # Errors
     /// The bytes are damaged, or aren't a state of this source.
     fn unpack(&self, packed: &Packed) -> Result<Parked, StartError>;
+}
+
+/// Tells the memory of a process, at any time and from any thread.
+pub trait ProcessMemory: fmt::Debug + Send + Sync {
+    /// Returns the memory that no other process shares, in bytes, as the kernel counts it. `None` if
+    /// the process has ended. May take milliseconds.
+    fn private_bytes(&self) -> Option<u64>;
 }
 
 /// Runs programs on one thread.
@@ -99,6 +109,11 @@ pub trait Interpreter {
     /// when it was last reset, parked or attached. Runs since then may have copied more, up to the
     /// size of the image. Cheap.
     fn memory_bytes(&self) -> u64;
+
+    /// Returns what tells the memory of its process, if it has one of its own.
+    fn process_memory(&self) -> Option<Arc<dyn ProcessMemory>> {
+        None
+    }
 
     /// Returns whether the last run found its program compiled.
     fn had_code(&self) -> bool {

@@ -33,7 +33,7 @@ pub use config::PoolConfig;
 pub use error::{PoolError, StowError};
 pub use event::{PoolEvent, PoolOwner};
 pub use ids::{BuildId, JobId, SessionId, WorkerId};
-pub use interpreter::{Interpreter, InterpreterSource, Packed, Parked, ParkedState};
+pub use interpreter::{Interpreter, InterpreterSource, Packed, Parked, ParkedState, ProcessMemory};
 pub use pool::Pool;
 pub use session::{Away, Discarded, SessionCell, SessionPlace, Stowage};
 pub use status::{IsolationStatus, MissingLayer, WorkerActivity, WorkerStatus, WorkersIn};

@@ -12,12 +12,13 @@ use engine::{
     SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
-use pool::{Interpreter, Parked, ParkedState, Task};
+use pool::{Interpreter, Parked, ParkedState, ProcessMemory, Task};
 
 use crate::clock::{after, has_come};
 use crate::ending::EndsRun;
 use crate::handle::{Born, HelperHandle};
 use crate::life::Life;
+use crate::memory::Memory;
 use crate::message::{Done, Down, Facts, Order, StateAsk, Up};
 use crate::states::{self, Arrived, GoneState};
 use crate::stream::write;
@@ -43,6 +44,7 @@ pub(crate) struct ProcessInterpreter {
     receiver: Receiver,
     facts: Facts,
     report: confine::Report,
+    memory: Option<Arc<Memory>>,
     runs: u64,
     kept: u64,
     /// The folders that programs of its present state were lent, by their numbers.
@@ -87,6 +89,7 @@ impl ProcessInterpreter {
             receiver: end.receiver,
             facts: Facts::default(),
             report: confine::Report::default(),
+            memory: None,
             runs: 0,
             kept: 0,
             folders: Vec::new(),
@@ -103,15 +106,17 @@ impl ProcessInterpreter {
                 _ => Err("it said something before its first order"),
             },
         );
-        match (finished, told) {
-            (Ok(Done::Well), Some(report)) => {
+        let memory = started.worker.files.receive(1).ok().and_then(|mut files| files.pop());
+        match (finished, told, memory) {
+            (Ok(Done::Well), Some(report), Some(memory)) => {
                 started.report = report;
+                started.memory = Some(Arc::new(Memory::new(memory)));
                 Ok(started)
             }
-            (Ok(Done::Well), None) => {
+            (Ok(Done::Well), ..) => {
                 Err(started.failed(Err(started.worker.end("it didn't say how it is confined"))))
             }
-            (other, _) => Err(started.failed(other)),
+            (other, ..) => Err(started.failed(other)),
         }
     }
 
@@ -356,6 +361,10 @@ impl Interpreter for ProcessInterpreter {
 
     fn memory_bytes(&self) -> u64 {
         self.facts.memory_bytes
+    }
+
+    fn process_memory(&self) -> Option<Arc<dyn ProcessMemory>> {
+        self.memory.clone().map(|memory| memory as _)
     }
 
     fn had_code(&self) -> bool {

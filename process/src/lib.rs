@@ -18,7 +18,7 @@
 //!
 //! - `source.rs`, `interpreter.rs`: the pool's seam, in the embedding process.
 //! - `handle.rs`, `helper.rs`: the helper, from outside and inside.
-//! - `worker.rs`: a worker process.
+//! - `worker.rs`: a worker process; `memory.rs`: what the kernel says of its memory.
 
 pub use error::ProcessError;
 pub use helper::{Helper, be_helper};
@@ -31,6 +31,7 @@ mod handle;
 mod helper;
 mod interpreter;
 mod life;
+mod memory;
 mod message;
 mod source;
 mod states;

@@ -66,7 +66,8 @@ pub(crate) enum Order {
 /// From a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Up {
-    /// What the system granted to confine it. Comes once, first.
+    /// What the system granted to confine it. Comes once, first. The file with the numbers of its
+    /// memory comes beside it.
     Confined(confine::Report),
     Added(Addition),
     Called {

@@ -23,6 +23,7 @@ use engine::{
 };
 use parking_lot::{Condvar, Mutex};
 
+use crate::memory;
 use crate::message::{Done, Down, Facts, Order, StateAsk, Up, channel_config};
 use crate::states::{self, Arrived};
 use crate::stream::read;
@@ -120,6 +121,8 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
         }
     };
     interpreter.open_ahead();
+    // It is kept, as all open files are.
+    let memory = memory::open();
     let report = match outside.confine([files.as_fd(), asks.as_fd(), states.as_fd()]) {
         Ok(report) => report,
         Err(error) => {
@@ -152,6 +155,10 @@ fn work(image: &Image, ends: Ends, outside: &Outside<'_>) {
         });
     if began.is_err() {
         end(3);
+    }
+    let sent = memory.map(|memory| shared.files.send(&[memory.as_fd()]));
+    if !matches!(sent, Ok(Ok(()))) {
+        end(9);
     }
     shared.send(&Up::Confined(report));
     shared.done(Done::Well, facts(&interpreter));

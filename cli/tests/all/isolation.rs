@@ -106,3 +106,23 @@ fn a_strict_pool_starts_where_every_layer_stands() {
     assert_eq!(strict.status.success(), is_whole, "{}{}", error(&lax), error(&strict));
     assert_eq!(strict.stdout, if is_whole { &b"1\n"[..] } else { b"" });
 }
+
+#[test]
+fn the_status_tells_the_isolation_and_the_memory_of_each_process() {
+    let server = crate::web::Server::start(&["--isolation", "process", "--workers", "1"]);
+    let session = serde_json::json!({ "name": "large" });
+    assert_eq!(server.post("/v1/sessions", &session).0, 201);
+    let keep = serde_json::json!({ "code": "x = b'x' * (64 << 20)" });
+    assert_eq!(server.post("/v1/sessions/large/run", &keep).0, 200);
+    let (_, shown) = server.get("/v1/status");
+    assert_eq!(shown["isolation"]["workers_in"], "processes");
+    assert!(shown["isolation"]["missing"].is_array(), "{shown}");
+    let bytes = shown["workers"][0]["process_private_bytes"].as_u64().unwrap();
+    assert!((64 << 20..512 << 20).contains(&bytes), "{bytes}");
+
+    let server = crate::web::Server::start(&["--isolation", "threads", "--workers", "1"]);
+    let (_, shown) = server.get("/v1/status");
+    let none = serde_json::json!({ "workers_in": "threads", "missing": [] });
+    assert_eq!(shown["isolation"], none);
+    assert!(shown["workers"][0]["process_private_bytes"].is_null(), "{shown}");
+}

@@ -289,6 +289,11 @@ fn isolation(isolation: &Value) -> Vec<Span<'static>> {
     vec![Span::raw("in processes, "), Span::styled(missing, ALARM), Span::raw(" ")]
 }
 
+/// Returns what the kernel counts for a worker's process, if it has one; else what the engine does.
+fn memory(worker: &Value) -> u64 {
+    worker["process_private_bytes"].as_u64().unwrap_or_else(|| whole(&worker["memory_bytes"]))
+}
+
 /// Returns a worker's row, with the name of its Python build if the pool has several.
 fn worker_row(worker: &Value, has_pythons: bool) -> Row<'_> {
     let number = |name| worker[name].as_u64().map_or("-".to_owned(), |number| number.to_string());
@@ -305,7 +310,7 @@ fn worker_row(worker: &Value, has_pythons: bool) -> Row<'_> {
         Cell::from(number("job")),
         Cell::from(number("session")),
         Cell::from(time(real(&worker["age_seconds"]))),
-        Cell::from(bytes(whole(&worker["memory_bytes"]))),
+        Cell::from(bytes(memory(worker))),
         Cell::from(count(whole(&worker["jobs_served"]))),
         Cell::from(if error.is_null() { "-".to_owned() } else { one_line(error) }),
     ];
