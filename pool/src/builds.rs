@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::ids::BuildId;
 use crate::interpreter::InterpreterSource;
-use crate::status::IsolationStatus;
+use crate::isolation::IsolationStatus;
 
 /// The name of the build that every pool has.
 pub const DEFAULT_PYTHON: &str = "default";

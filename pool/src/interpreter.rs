@@ -1,12 +1,11 @@
 //! The seam to the engine: what a worker thread needs of an interpreter, and the pool of a source
 //! of interpreters.
 
-use std::fmt;
 use std::sync::Arc;
 
 use engine::{Afterwards, Outcome, StartError};
 
-use crate::status::IsolationStatus;
+use crate::isolation::{IsolationStatus, ProcessMemory};
 use crate::task::Task;
 
 pub use parked::{Packed, Parked, ParkedState};
@@ -45,13 +44,6 @@ pub trait InterpreterSource: Send + Sync + 'static {
     /// # Errors
     /// The bytes are damaged, or aren't a state of this source.
     fn unpack(&self, packed: &Packed) -> Result<Parked, StartError>;
-}
-
-/// Tells the memory of a process, at any time and from any thread.
-pub trait ProcessMemory: fmt::Debug + Send + Sync {
-    /// Returns the memory that no other process shares, in bytes, as the kernel counts it. `None` if
-    /// the process has ended. May take milliseconds.
-    fn private_bytes(&self) -> Option<u64>;
 }
 
 /// Runs programs on one thread.

@@ -1,6 +1,5 @@
 //! The status of every worker, readable at any time without blocking.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use tokio::time::Instant;
 use crate::builds::DEFAULT_PYTHON;
 use crate::clock::now;
 use crate::ids::{JobId, SessionId, WorkerId};
-use crate::interpreter::ProcessMemory;
+use crate::isolation::ProcessMemory;
 use crate::session::SessionCell;
 
 /// What a worker is doing.
@@ -52,60 +51,6 @@ impl WorkerActivity {
             Self::GivenUp => "given_up",
             Self::Stuck => "stuck",
         }
-    }
-}
-
-/// Where a pool's interpreters run, and what the system doesn't do to confine them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct IsolationStatus {
-    /// Where they run.
-    pub workers_in: WorkersIn,
-    /// The layers of the wall around worker processes that the system doesn't offer. Empty for
-    /// threads, which have none.
-    pub missing: Vec<MissingLayer>,
-}
-
-impl IsolationStatus {
-    /// Returns the status of interpreters in processes that lack these layers.
-    pub fn of_processes(missing: Vec<MissingLayer>) -> Self {
-        Self { workers_in: WorkersIn::Processes, missing }
-    }
-}
-
-/// Where interpreters run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum WorkersIn {
-    /// On threads of this process.
-    #[default]
-    Threads,
-    /// In processes of their own.
-    Processes,
-}
-
-/// A layer of the wall around worker processes that the system doesn't offer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct MissingLayer {
-    /// Its name.
-    pub layer: String,
-    /// Why it is missing.
-    pub reason: String,
-}
-
-impl MissingLayer {
-    /// Names a layer, and says why it is missing.
-    pub fn new(layer: impl ToString, reason: impl ToString) -> Self {
-        Self { layer: layer.to_string(), reason: reason.to_string() }
-    }
-}
-
-/// `LAYER: REASON`
-impl fmt::Display for MissingLayer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.layer, self.reason)
     }
 }
 
