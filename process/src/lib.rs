@@ -19,11 +19,19 @@
 //! - `source.rs`, `interpreter.rs`: the pool's seam, in the embedding process.
 //! - `handle.rs`, `helper.rs`: the helper, from outside and inside.
 //! - `worker.rs`: a worker process; `memory.rs`: what the kernel says of its memory.
+//! - `back_door.rs`: code of a test in a worker, in no release.
 
+#[cfg(feature = "back-door")]
+pub use back_door::{BACK_DOOR, open_back_door};
 pub use error::ProcessError;
 pub use helper::{Helper, be_helper};
 pub use source::ProcessSource;
 
+#[cfg(feature = "back-door")]
+mod back_door;
+#[cfg(not(feature = "back-door"))]
+#[path = "back_door_disabled.rs"]
+mod back_door;
 mod clock;
 mod ending;
 mod error;

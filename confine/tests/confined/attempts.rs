@@ -1,43 +1,117 @@
-//! What native code in a worker would try, each as a bare system call in a child of its own.
+//! What native code in a worker would try, each as a bare system call.
+//!
+//! Tests of two crates make these attempts: here in children of their own, and in `process` in
+//! workers of a pool.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
-use std::sync::atomic::Ordering;
+use std::path::{Path, PathBuf};
 
-use confine::CALLS;
-
-use crate::support::{End, become_nobody, confine_bare, raw, run, shared};
+use crate::raw::raw;
 
 /// One thing to try.
-struct Attempt {
+pub(crate) struct Attempt {
     /// What it would do.
-    what: &'static str,
+    pub(crate) what: &'static str,
     /// The system call, by name and number.
-    name: &'static str,
+    pub(crate) name: &'static str,
     number: libc::c_long,
     arguments: Vec<i64>,
     /// Whether it succeeds in a process that isn't confined, and changes nothing there.
-    is_harmless: bool,
+    pub(crate) is_harmless: bool,
 }
 
 impl Attempt {
-    fn make(&self) -> i64 {
+    /// Makes the system call; errors are negative.
+    pub(crate) fn make(&self) -> i64 {
         let mut six = [0; 6];
         six[..self.arguments.len()].copy_from_slice(&self.arguments);
         raw(self.number, six)
     }
+
+    /// Returns what is expected where the system call doesn't end the process: it fails as on a kernel
+    /// that lacks it.
+    pub(crate) fn is_missing(&self) -> bool {
+        ["newfstatat", "statx"].contains(&self.name)
+    }
 }
 
-/// Things to aim at, which stay while the attempts are made.
-struct Targets {
-    parent: i64,
-    /// Zeroes, a page of them aligned to pages.
-    page: i64,
-    _tcp: TcpListener,
-    inet_address: i64,
+/// Sockets to aim at.
+pub(crate) struct Listeners {
+    tcp: TcpListener,
     _unix: UnixListener,
+    path: PathBuf,
+}
+
+impl Listeners {
+    pub(crate) fn open() -> Self {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let path = std::env::temp_dir().join(format!("confine-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let unix = UnixListener::bind(&path).unwrap();
+        Self { tcp, _unix: unix, path }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.tcp.local_addr().unwrap().port()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Things to aim at, in memory that stays until the process ends.
+pub(crate) struct Targets {
+    /// The process to aim at.
+    process: i64,
+    /// Zeroes, pages of them.
+    page: i64,
+    inet_address: i64,
     unix_address: i64,
+    environment: i64,
+    command_line: i64,
+    memory: i64,
+    descriptors: i64,
+}
+
+impl Targets {
+    /// Takes a process and the sockets of [`Listeners`].
+    pub(crate) fn new(process: u32, port: u16, path: &Path) -> Self {
+        let inet = libc::sockaddr_in {
+            sin_family: libc::AF_INET as u16,
+            sin_port: port.to_be(),
+            sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) },
+            sin_zero: [0; 8],
+        };
+        // SAFETY: all zeroes are a value of this plain structure.
+        let mut unix: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+        unix.sun_family = libc::AF_UNIX as u16;
+        let bytes = path.as_os_str().as_encoded_bytes();
+        unix.sun_path.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from as libc::c_char);
+        let file = |name: &str| {
+            text(Box::leak(
+                CString::new(format!("/proc/{process}/{name}")).unwrap().into_boxed_c_str(),
+            ))
+        };
+        Self {
+            process: process.into(),
+            page: kept(Aligned { _bytes: [0; 16_384] }),
+            inet_address: kept(inet),
+            unix_address: kept(unix),
+            environment: file("environ"),
+            command_line: file("cmdline"),
+            memory: file("mem"),
+            descriptors: file("fd"),
+        }
+    }
 }
 
 fn text(text: &CStr) -> i64 {
@@ -49,43 +123,9 @@ fn kept<T>(value: T) -> i64 {
     std::ptr::from_mut(Box::leak(Box::new(value))).expose_provenance() as i64
 }
 
-fn targets() -> Targets {
-    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = tcp.local_addr().unwrap().port();
-    let inet = libc::sockaddr_in {
-        sin_family: libc::AF_INET as u16,
-        sin_port: port.to_be(),
-        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) },
-        sin_zero: [0; 8],
-    };
-    // SAFETY: all zeroes are a value of this plain structure.
-    let mut unix: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    unix.sun_family = libc::AF_UNIX as u16;
-    let path = std::env::temp_dir().join(format!("confine-{}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path).unwrap();
-    let bytes = path.as_os_str().as_encoded_bytes();
-    unix.sun_path.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from as libc::c_char);
-    Targets {
-        parent: std::process::id().into(),
-        page: kept(Aligned { _bytes: [0; 16_384] }),
-        _tcp: tcp,
-        inet_address: kept(inet),
-        _unix: listener,
-        unix_address: kept(unix),
-    }
-}
-
 #[repr(align(4096))]
 struct Aligned {
     _bytes: [u8; 16_384],
-}
-
-impl Drop for Targets {
-    fn drop(&mut self) {
-        let path = std::env::temp_dir().join(format!("confine-{}", std::process::id()));
-        let _ = std::fs::remove_file(path);
-    }
 }
 
 macro_rules! attempts {
@@ -101,24 +141,22 @@ macro_rules! attempts {
 }
 
 #[expect(clippy::too_many_lines, reason = "a list")]
-fn attempts(targets: &Targets) -> Vec<Attempt> {
-    let Targets { parent, page, inet_address, unix_address, .. } = *targets;
+pub(crate) fn attempts(targets: &Targets) -> Vec<Attempt> {
+    let Targets { process, page, inet_address, unix_address, .. } = *targets;
+    let Targets { environment, command_line, memory, descriptors, .. } = *targets;
     let here = libc::AT_FDCWD;
     let passwd = text(c"/etc/passwd");
     let executable = libc::PROT_READ | libc::PROT_EXEC;
     let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    let environment = kept(std::ffi::CString::new(format!("/proc/{parent}/environ")).unwrap());
-    // SAFETY: a C string that was leaked.
-    let environment = unsafe {
-        (*std::ptr::with_exposed_provenance::<std::ffi::CString>(environment as usize)).as_ptr()
-    };
-    let environment = environment.addr() as i64;
     attempts![
         // Files.
         harmless "open a file" SYS_open(passwd, 0);
         harmless "open a file at a folder" SYS_openat(here, passwd, 0);
         harmless "open a file, with conditions" SYS_openat2(here, passwd, page, 24);
         harmless "read the parent's environment" SYS_openat(here, environment, 0);
+        harmless "read the parent's arguments" SYS_openat(here, command_line, 0);
+        harmless "open the parent's memory" SYS_openat(here, memory, libc::O_RDWR);
+        harmless "list the parent's descriptors" SYS_open(descriptors, libc::O_DIRECTORY);
         hostile "create a file" SYS_creat(text(c"/tmp/confine-created"), 0o600);
         harmless "ask about a file" SYS_stat(passwd, page);
         harmless "ask about a link" SYS_lstat(passwd, page);
@@ -171,23 +209,23 @@ fn attempts(targets: &Targets) -> Vec<Attempt> {
         hostile "fork, sharing memory" SYS_vfork();
         harmless "fork by clone" SYS_clone(libc::SIGCHLD, 0, 0, 0, 0);
         hostile "start a process in a new namespace" SYS_clone(libc::CLONE_NEWUSER | libc::SIGCHLD, 0, 0, 0, 0);
-        harmless "signal the parent" SYS_kill(parent, 0);
-        hostile "kill the parent" SYS_kill(parent, libc::SIGKILL);
+        harmless "signal the parent" SYS_kill(process, 0);
+        hostile "kill the parent" SYS_kill(process, libc::SIGKILL);
         hostile "kill everything" SYS_kill(-1, libc::SIGKILL);
-        hostile "kill the parent's thread" SYS_tgkill(parent, parent, libc::SIGKILL);
-        hostile "kill a thread" SYS_tkill(parent, libc::SIGKILL);
-        hostile "queue a signal" SYS_rt_sigqueueinfo(parent, libc::SIGKILL, page);
-        harmless "get hold of the parent" SYS_pidfd_open(parent, 0);
+        hostile "kill the parent's thread" SYS_tgkill(process, process, libc::SIGKILL);
+        hostile "kill a thread" SYS_tkill(process, libc::SIGKILL);
+        hostile "queue a signal" SYS_rt_sigqueueinfo(process, libc::SIGKILL, page);
+        harmless "get hold of the parent" SYS_pidfd_open(process, 0);
         hostile "signal the parent by descriptor" SYS_pidfd_send_signal(3, libc::SIGKILL, 0, 0);
         hostile "take the parent's descriptor" SYS_pidfd_getfd(3, 0, 0);
-        hostile "trace the parent" SYS_ptrace(libc::PTRACE_ATTACH, parent, 0, 0);
-        hostile "stop the parent" SYS_ptrace(libc::PTRACE_SEIZE, parent, 0, 0);
-        hostile "read the parent's memory" SYS_process_vm_readv(parent, page, 1, page, 1, 0);
-        hostile "write the parent's memory" SYS_process_vm_writev(parent, page, 1, page, 1, 0);
+        hostile "trace the parent" SYS_ptrace(libc::PTRACE_ATTACH, process, 0, 0);
+        hostile "stop the parent" SYS_ptrace(libc::PTRACE_SEIZE, process, 0, 0);
+        hostile "read the parent's memory" SYS_process_vm_readv(process, page, 1, page, 1, 0);
+        hostile "write the parent's memory" SYS_process_vm_writev(process, page, 1, page, 1, 0);
         hostile "drop the parent's pages" SYS_process_madvise(3, page, 1, libc::MADV_COLD, 0);
-        harmless "compare with the parent" SYS_kcmp(parent, parent, 0, 0, 0);
-        harmless "ask for the parent's CPU time" SYS_clock_gettime(!parent << 3 | 2, page);
-        harmless "ask for the parent's group" SYS_getpgid(parent);
+        harmless "compare with the parent" SYS_kcmp(process, process, 0, 0, 0);
+        harmless "ask for the parent's CPU time" SYS_clock_gettime(!process << 3 | 2, page);
+        harmless "ask for the parent's group" SYS_getpgid(process);
         harmless "wait for children" SYS_wait4(-1, 0, libc::WNOHANG | libc::__WALL, 0) ;
         harmless "be another group" SYS_setpgid(0, 0);
         // Memory that is code.
@@ -255,14 +293,14 @@ fn attempts(targets: &Targets) -> Vec<Attempt> {
         harmless "adopt processes" SYS_prctl(libc::PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
         hostile "raise a limit" SYS_setrlimit(libc::RLIMIT_NOFILE, page);
         hostile "raise a limit of its own" SYS_prlimit64(0, libc::RLIMIT_NOFILE, page, 0);
-        harmless "read the parent's limits" SYS_prlimit64(parent, libc::RLIMIT_NOFILE, 0, page);
+        harmless "read the parent's limits" SYS_prlimit64(process, libc::RLIMIT_NOFILE, 0, page);
         hostile "choose CPUs" SYS_sched_setaffinity(0, 8, page);
         hostile "be first" SYS_sched_setscheduler(0, libc::SCHED_FIFO, page);
         hostile "take a priority" SYS_setpriority(0, 0, -20);
         hostile "take I/O priority" SYS_ioprio_set(1, 0, 0);
         hostile "handle its own end" SYS_rt_sigaction(libc::SIGSYS, page, 0, 8);
         hostile "type into a terminal" SYS_ioctl(0, libc::TIOCSTI as u32, page);
-        hostile "own signals of a file" SYS_fcntl(0, libc::F_SETOWN, parent);
+        hostile "own signals of a file" SYS_fcntl(0, libc::F_SETOWN, process);
         harmless "duplicate a descriptor" SYS_dup(0);
         hostile "allocate a file" SYS_fallocate(3, 0, 0, 4096);
         // Objects that outlive it.
@@ -273,39 +311,8 @@ fn attempts(targets: &Targets) -> Vec<Attempt> {
     ]
 }
 
-pub(crate) fn every_attempt_is_refused() {
-    let targets = targets();
-    let attempts = attempts(&targets);
-    assert!(attempts.len() >= 80, "{} attempts", attempts.len());
-    let before = state();
-    for is_root in [true, false] {
-        for Attempt { what, name, .. } in &attempts {
-            let shared = shared();
-            let attempt = attempts.iter().find(|it| it.what == *what).unwrap();
-            let end = run(|| {
-                if !is_root {
-                    become_nobody();
-                }
-                confine_bare(shared);
-                shared.words[0].store(attempt.make().unsigned_abs() as u32, Ordering::SeqCst);
-                0
-            });
-            let result = shared.words[0].load(Ordering::SeqCst);
-            if ["newfstatat", "statx"].contains(name) {
-                // As on a kernel that lacks them.
-                assert_eq!(result, libc::ENOSYS.unsigned_abs(), "{what}");
-                continue;
-            }
-            assert_eq!(end, End::Signal(libc::SIGSYS), "{what}: {name} returned {result}");
-            assert_eq!(shared.refused().as_deref(), Some(*name), "{what}");
-        }
-    }
-    assert_eq!(state(), before, "the parent has changed");
-    println!("{} attempts, each as root (if the test is) and as nobody", attempts.len());
-}
-
 /// What an attempt would change in the parent.
-fn state() -> Vec<String> {
+pub(crate) fn state() -> Vec<String> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let fields = [
         "Name",
@@ -338,80 +345,4 @@ fn state() -> Vec<String> {
         .chain([hostname])
         .chain(created)
         .collect()
-}
-
-/// Otherwise a refusal would say nothing.
-pub(crate) fn harmless_ones_would_succeed() {
-    let targets = targets();
-    let attempts = attempts(&targets);
-    let harmless: Vec<&Attempt> = attempts.iter().filter(|attempt| attempt.is_harmless).collect();
-    let mut succeeded = 0;
-    for attempt in harmless {
-        let shared = shared();
-        let end = run(|| {
-            let result = attempt.make();
-            shared.words[0].store((-result.min(0)) as u32, Ordering::SeqCst);
-            i32::from(result < 0)
-        });
-        let error = shared.words[0].load(Ordering::SeqCst);
-        // No child to wait for; or this machine refuses it to everybody, as a container may.
-        let is_expected = match error.cast_signed() {
-            libc::ECHILD => attempt.name == "wait4",
-            libc::EPERM | libc::ENOSYS => true,
-            _ => false,
-        };
-        assert!(end == End::Exit(0) || is_expected, "{}: {end:?}, error {error}", attempt.what);
-        succeeded += u32::from(end == End::Exit(0));
-    }
-    assert!(succeeded > 40, "{succeeded} attempts succeed");
-}
-
-/// Calls of 32-bit programs, and those of x32.
-pub(crate) fn other_entries_to_the_kernel_are_closed() {
-    const X32: libc::c_long = 0x4000_0000;
-    for number in [0, 1, 257, 512, 520] {
-        let shared = shared();
-        let end = run(|| {
-            confine_bare(shared);
-            raw(X32 + number, [0; 6]);
-            0
-        });
-        assert_eq!(end, End::Signal(libc::SIGSYS), "x32 {number}");
-    }
-    for number in [5, 20, 162] {
-        let shared = shared();
-        let end = run(|| {
-            confine_bare(shared);
-            // SAFETY: the call takes no pointers, or fails.
-            unsafe { std::arch::asm!("int 0x80", inlateout("eax") number => _) };
-            0
-        });
-        // Where the kernel has no calls for 32 bits, the instruction is a fault.
-        let is_closed = [libc::SIGSYS, libc::SIGSEGV].map(End::Signal).contains(&end);
-        assert!(is_closed, "32-bit call {number}: {end:?}");
-    }
-}
-
-/// Filters don't see `uretprobe` and `uprobe` in newer kernels: only the kernel's own code for probes
-/// may make them, and from anywhere else they fail or are a fault.
-const PROBES: [u32; 2] = [335, 336];
-
-pub(crate) fn every_unlisted_number_is_refused() {
-    let mut refused = 0;
-    for number in (0..600).filter(|number| CALLS.iter().all(|call| call.number != *number)) {
-        let shared = shared();
-        let end = run(|| {
-            confine_bare(shared);
-            i32::from(raw(number.into(), [0; 6]) >= 0)
-        });
-        if PROBES.contains(&number) {
-            assert!(end != End::Exit(1), "{number}");
-            continue;
-        }
-        assert_eq!(end, End::Signal(libc::SIGSYS), "{number}");
-        let named = confine::RefusedCall::read(&shared.refused).map(confine::RefusedCall::number);
-        assert_eq!(named, Some(number));
-        refused += 1;
-    }
-    assert_eq!(refused, 600 - CALLS.len() - PROBES.len());
 }

@@ -8,16 +8,18 @@
 mod attempts;
 mod layers;
 mod needed;
+mod raw;
+mod refusals;
 mod support;
 
 const TESTS: &[(&str, fn())] = &[
-    ("attempts::every_attempt_is_refused", attempts::every_attempt_is_refused),
-    ("attempts::harmless_ones_would_succeed", attempts::harmless_ones_would_succeed),
+    ("refusals::every_attempt_is_refused", refusals::every_attempt_is_refused),
+    ("refusals::harmless_ones_would_succeed", refusals::harmless_ones_would_succeed),
     (
-        "attempts::other_entries_to_the_kernel_are_closed",
-        attempts::other_entries_to_the_kernel_are_closed,
+        "refusals::other_entries_to_the_kernel_are_closed",
+        refusals::other_entries_to_the_kernel_are_closed,
     ),
-    ("attempts::every_unlisted_number_is_refused", attempts::every_unlisted_number_is_refused),
+    ("refusals::every_unlisted_number_is_refused", refusals::every_unlisted_number_is_refused),
     ("layers::all_layers_show_from_outside", layers::all_layers_show_from_outside),
     ("layers::a_second_handler_changes_nothing", layers::a_second_handler_changes_nothing),
     ("layers::limits_hold", layers::limits_hold),

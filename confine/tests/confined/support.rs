@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU32;
 
+pub(crate) use crate::raw::raw;
 use confine::{ConfineError, Confinement, RefusedCall, Report};
 
 /// The user and group "nobody".
@@ -114,23 +115,6 @@ pub(crate) fn confine(confinement: &Confinement<'_>) -> Result<Report, ConfineEr
 pub(crate) fn confine_bare(shared: &'static Shared) {
     let confinement = Confinement { refused: Some(&shared.refused), ..of_child() };
     confine(&confinement).expect("a child of this test can be confined");
-}
-
-/// Makes a system call without the C library in between; errors are negative.
-pub(crate) fn raw<const N: usize>(
-    number: libc::c_long,
-    arguments: [libc::c_long; N],
-) -> libc::c_long {
-    let mut six = [0; 6];
-    six[..N].copy_from_slice(&arguments);
-    let [a, b, c, d, e, f] = six;
-    // SAFETY: a test's call, with pointers to what lives that long; what it does is the test's matter.
-    let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
-    if result == -1 {
-        let error = std::io::Error::last_os_error().raw_os_error().unwrap_or(1);
-        return -libc::c_long::from(error);
-    }
-    result
 }
 
 /// A descriptor that isn't owned.
