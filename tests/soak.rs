@@ -7,6 +7,9 @@
 //!
 //! Neither a program nor a host function can kill a worker's thread. So the source of interpreters
 //! is the image with one addition: the thread panics after marked runs.
+//!
+//! With `HATCHERY_ISOLATION=process` and a helper in `HATCHERY_HELPER`, interpreters are processes,
+//! and theirs is measured, too.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::{HashMap, HashSet};
@@ -23,6 +26,7 @@ use pool::{
     Interpreter, InterpreterSource, JobId, Packed, Parked, PoolConfig, SessionId, Task,
     WorkerActivity,
 };
+use process::ProcessSource;
 use scheduler::{
     DecisionKind, JobRequest, NextDecision, Scheduler, SchedulerConfig, SessionsConfig, Ticket,
     Totals, WorkersConfig,
@@ -40,7 +44,7 @@ const DEATH: &str = "the soak test ends this worker";
 
 /// An image whose interpreters kill their thread when told to.
 struct Mortal {
-    image: Image,
+    source: Box<dyn InterpreterSource>,
     /// Jobs that have killed a worker.
     died: Arc<Mutex<HashSet<JobId>>>,
     deaths: Arc<AtomicU64>,
@@ -54,21 +58,21 @@ struct MortalInterpreter {
 
 impl InterpreterSource for Mortal {
     fn start(&self) -> Result<Box<dyn Interpreter>, StartError> {
-        let real = InterpreterSource::start(&self.image)?;
+        let real = self.source.start()?;
         let (died, deaths) = (Arc::clone(&self.died), Arc::clone(&self.deaths));
         Ok(Box::new(MortalInterpreter { real, died, deaths }))
     }
 
     fn shared_bytes(&self) -> u64 {
-        InterpreterSource::shared_bytes(&self.image)
+        self.source.shared_bytes()
     }
 
     fn pack(&self, parked: &Parked) -> Result<Packed, StartError> {
-        InterpreterSource::pack(&self.image, parked)
+        self.source.pack(parked)
     }
 
     fn unpack(&self, packed: &Packed) -> Result<Parked, StartError> {
-        InterpreterSource::unpack(&self.image, packed)
+        self.source.unpack(packed)
     }
 }
 
@@ -250,16 +254,53 @@ struct Footprint {
     resident_bytes: u64,
     threads: usize,
     descriptors: usize,
+    /// The helper and the workers.
+    processes: usize,
+    /// What these have for themselves.
+    private_bytes: u64,
+    their_descriptors: usize,
+}
+
+/// Reads a size from the status of a process, if it is there.
+fn bytes_of(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().trim_end_matches(" kB").parse().ok().map(|kibibytes: u64| kibibytes << 10)
+}
+
+/// Returns this process's children, with theirs.
+fn descendants() -> Vec<u32> {
+    let parent = |process: u32| {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        Some((line.trim().parse::<u32>().ok()?, process))
+    };
+    let names = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
+    let numbers = names.filter_map(|name| name.to_str()?.parse().ok());
+    let all: Vec<(u32, u32)> = numbers.filter_map(parent).collect();
+    let children = |of: &[u32]| -> Vec<u32> {
+        all.iter().filter(|(parent, _)| of.contains(parent)).map(|(_, child)| *child).collect()
+    };
+    let helpers = children(&[std::process::id()]);
+    [helpers.clone(), children(&helpers)].concat()
 }
 
 impl Footprint {
     fn now() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
         let count = |folder: &str| fs::read_dir(folder).unwrap().count();
+        let processes = descendants();
+        let private = |process: &u32| {
+            let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+            bytes_of(&status, "RssAnon:")
+        };
+        // Only root sees those of a confined process.
+        let their_descriptors =
+            |process: &u32| Some(fs::read_dir(format!("/proc/{process}/fd")).ok()?.count());
         Self {
-            resident_bytes: kibibytes << 10,
+            resident_bytes: bytes_of(&status, "VmRSS:").unwrap(),
+            processes: processes.len(),
+            private_bytes: processes.iter().filter_map(private).sum(),
+            their_descriptors: processes.iter().filter_map(their_descriptors).sum(),
             threads: count("/proc/self/task"),
             descriptors: count("/proc/self/fd"),
         }
@@ -271,7 +312,34 @@ impl Footprint {
         self.resident_bytes <= before.resident_bytes + room
             && self.threads <= before.threads + 2
             && self.descriptors <= before.descriptors + 2
+            // A worker may just be replaced.
+            && self.processes <= before.processes + 1
+            && self.private_bytes
+                <= before.private_bytes + (before.private_bytes / 20).max(32 << 20)
+            && self.their_descriptors <= before.their_descriptors + 32
     }
+}
+
+/// Returns the image, or processes on it if the environment asks for them.
+fn isolated(image: Image) -> Box<dyn InterpreterSource> {
+    if std::env::var_os("HATCHERY_ISOLATION").is_none_or(|isolation| isolation != "process") {
+        return Box::new(image);
+    }
+    let config = EngineConfig::from_env();
+    // What `hatchery::be_helper` takes.
+    let load = serde_json::json!({
+        "cache_dir": config.cache_dir,
+        "python": config.python,
+        "wheel": config.wheel,
+        "copy_on_write": config.copy_on_write,
+        "runs_per_instance": config.runs_per_instance,
+        "code_cache_bytes": config.code_cache_bytes,
+        "packages": [],
+        "preload": [],
+        "setup": null,
+    });
+    let helper = process::Helper::from_env();
+    Box::new(ProcessSource::start(&image, &helper, load.to_string().into_bytes()).unwrap())
 }
 
 async fn start(deaths: &Arc<AtomicU64>) -> Scheduler {
@@ -281,7 +349,8 @@ async fn start(deaths: &Arc<AtomicU64>) -> Scheduler {
         Image::load_or_build(&engine, &ImageSpec::default(), &progress).unwrap()
     });
     let image = loading.await.unwrap();
-    let source = Mortal { image, died: Arc::default(), deaths: Arc::clone(deaths) };
+    let source = tokio::task::spawn_blocking(|| isolated(image)).await.unwrap();
+    let source = Mortal { source, died: Arc::default(), deaths: Arc::clone(deaths) };
     let config = SchedulerConfig {
         concurrent: 2,
         workers: WorkersConfig::fixed(2),
@@ -407,10 +476,13 @@ async fn soak(jobs: u64) {
     println!("{} worker deaths; {totals:?}", deaths.load(Ordering::SeqCst));
     for footprint in &footprints {
         println!(
-            "{} MiB resident, {} threads, {} descriptors",
+            "{} MiB resident, {} threads, {} descriptors; {} processes with {} MiB and {} descriptors",
             footprint.resident_bytes >> 20,
             footprint.threads,
-            footprint.descriptors
+            footprint.descriptors,
+            footprint.processes,
+            footprint.private_bytes >> 20,
+            footprint.their_descriptors
         );
     }
     println!("queue {:?}\nattach {:?}", status.latency.queue, status.latency.attach);

@@ -117,6 +117,7 @@ impl HelperHandle {
         let (asks, its_asks) = UnixStream::pair()?;
         files.set_nonblocking(true)?;
         states.set_nonblocking(true)?;
+        asks.set_nonblocking(true)?;
         let life = Arc::new(Life::new(end.closer.clone()));
         let (number, forked) = {
             let mut to_helper = self.asks.lock();

@@ -1,6 +1,7 @@
 //! The pool's seam: an interpreter that is in a worker process.
 
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -33,8 +34,8 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// How long a frame may wait for space in a worker's ring.
 const SENDING: Duration = Duration::from_secs(3);
 
-/// How long a kept state may take to come.
-const FETCHING: Duration = Duration::from_secs(30);
+/// How fast a kept state comes at least, in bytes per second, once the worker has begun.
+const FETCHING: u64 = 64 << 20;
 
 /// An interpreter in a worker process, as the pool sees it.
 #[derive(Debug)]
@@ -239,10 +240,7 @@ impl ProcessInterpreter {
                             .ok_or("it asked for a folder that it was not lent")?;
                         let (answer, file) = folder.serve(&ask);
                         if let Some(file) = &file {
-                            worker
-                                .files
-                                .send(&[file.as_fd()])
-                                .map_err(|_| "it took no file of a folder")?;
+                            worker.send_file(file).map_err(|_| "it took no file of a folder")?;
                         }
                         let has_file = file.is_some();
                         worker
@@ -401,28 +399,50 @@ impl Worker {
         }
     }
 
-    /// Kills the worker for this reason, which it returns.
+    /// Sends a file beside a message that follows. The error says how the worker has ended.
+    fn send_file(&self, file: &OwnedFd) -> Result<(), String> {
+        match self.files.send(&[file.as_fd()]) {
+            Ok(()) => Ok(()),
+            Err(Error::Closed) => Err(self.life.how()),
+            Err(_) => Err(self.end("it took no descriptors")),
+        }
+    }
+
+    /// Kills the worker for this reason, unless it has ended before, and returns why it ended.
     fn end(&self, why: &str) -> String {
         if !self.life.has_ended() {
             self.life.end(why.to_owned());
             self.helper.kill(self.number);
         }
-        why.to_owned()
+        self.life.how()
     }
 
-    /// Returns a state that the worker keeps.
-    fn fetch(&self, number: u64) -> Result<Arrived, StartError> {
+    /// Asks for a kept state, or says what becomes of it. A worker that reads nothing is killed, since
+    /// nobody waits for it.
+    fn ask(&self, asks: &mut UnixStream, ask: &StateAsk) -> io::Result<()> {
+        let asked = write(asks, ask);
+        if matches!(&asked, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+            self.end("it took no requests for states");
+        }
+        asked
+    }
+
+    /// Returns a state of this length that the worker keeps.
+    fn fetch(&self, number: u64, bytes: u64) -> Result<Arrived, StartError> {
         let mut states = self.states.lock();
         let (asks, files) = &mut *states;
         let gone = || StartError::Process(Cause::new("the process that kept this state has ended"));
-        write(asks, &StateAsk::Send(number)).map_err(|_| gone())?;
-        let deadline = after(FETCHING);
+        self.ask(asks, &StateAsk::Send(number)).map_err(|_| gone())?;
+        let deadline = after(SILENCE + Duration::from_secs(bytes / FETCHING));
         let next = || loop {
             match files.receive(MOST_DESCRIPTORS) {
-                Err(Error::System(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(Error::System(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
                 received => return received,
             }
-            if has_come(deadline) || self.life.has_ended() {
+            if has_come(deadline) {
+                self.end("it gave no sign of life");
+            }
+            if self.life.has_ended() {
                 return Err(Error::Closed);
             }
             // An error is seen by the next look.
@@ -454,7 +474,7 @@ impl Kept {
         if let Some(state) = &*fetched {
             return Ok(state.clone());
         }
-        let state = self.worker.fetch(self.number)?;
+        let state = self.worker.fetch(self.number, self.bytes)?;
         let state = state.state(&self.image, |number, _| lent(&self.folders, number))?;
         Ok(fetched.insert(state).clone())
     }
@@ -463,7 +483,7 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         // If it can't be told, it has ended.
-        let _ = write(&mut self.worker.states.lock().0, &StateAsk::Forget(self.number));
+        let _ = self.worker.ask(&mut self.worker.states.lock().0, &StateAsk::Forget(self.number));
     }
 }
 

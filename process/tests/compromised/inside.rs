@@ -100,7 +100,7 @@ pub(crate) const WAYS: &[(&str, &str)] = &[
     ("term", "SIGTERM"),
     ("xfsz", "SIGXFSZ"),
     ("sys", "SIGSYS (getppid)"),
-    ("overflow", "SIGSEGV"),
+    ("overflow", "SIGABRT"),
     ("panic", "code 8"),
     ("exit", "code 7"),
     ("exit-well", "code 0"),
@@ -124,7 +124,13 @@ fn die(how: &str) -> String {
                 std::arch::asm!("div {0:e}", in(reg) 0, inout("eax") 1 => _, inout("edx") 0 => _)
             }
             "abort" => libc::abort(),
-            "bus" => signal(libc::SIGBUS),
+            "bus" => {
+                // A page beyond the end of its file.
+                let file = raw(libc::SYS_memfd_create, [c"a".as_ptr().addr() as i64, 1]);
+                let page = [0, 4096, libc::PROT_READ.into(), libc::MAP_SHARED.into(), file, 0];
+                let page = raw(libc::SYS_mmap, page);
+                std::ptr::with_exposed_provenance::<u8>(page as usize).read_volatile();
+            }
             "kill" => signal(libc::SIGKILL),
             "term" => signal(libc::SIGTERM),
             "xfsz" => {

@@ -15,6 +15,7 @@ use engine::{Engine, EngineConfig, Image, ImageSpec, ProgressSink, Silent};
 
 #[path = "../../../confine/tests/confined/attempts.rs"]
 mod attempts;
+mod evicted;
 mod inside;
 mod outside;
 #[path = "../../../confine/tests/confined/raw.rs"]
@@ -30,6 +31,7 @@ const TESTS: &[(&str, fn())] = &[
     ),
     ("a_worker_that_wrecks_all_harms_none", ways::a_worker_that_wrecks_all_harms_none),
     ("the_pool_outlives_every_way_to_die", ways::the_pool_outlives_every_way_to_die),
+    ("evicted_pages_are_not_missed", evicted::evicted_pages_are_not_missed),
     ("nothing_is_left", ways::nothing_is_left),
     ("this_program_has_the_back_door", this_program_has_the_back_door),
 ];

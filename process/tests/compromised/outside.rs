@@ -28,7 +28,7 @@ impl Pool {
         let source: Arc<dyn InterpreterSource> = Arc::new(source);
         let config = SchedulerConfig {
             concurrent: WORKERS,
-            workers: WorkersConfig::fixed(WORKERS),
+            workers: WorkersConfig { spares: 0, ..WorkersConfig::fixed(WORKERS) },
             ..SchedulerConfig::default()
         };
         let runtime = Runtime::new().unwrap();
@@ -42,8 +42,12 @@ impl Pool {
         self.scheduler.as_ref().unwrap()
     }
 
-    pub(crate) fn open_session(&self) -> SessionId {
-        self.runtime.block_on(self.scheduler().open_session("session")).unwrap()
+    pub(crate) fn open_session(&self, name: &str) -> SessionId {
+        self.runtime.block_on(self.scheduler().open_session(name)).unwrap()
+    }
+
+    pub(crate) fn close_session(&self, session: SessionId) {
+        self.scheduler().close_session(session);
     }
 
     /// Runs a source, once.

@@ -2,19 +2,37 @@
 
 use std::fs;
 
+use engine::{SandboxFailure, Verdict, chain};
+
 use crate::inside::WAYS;
 use crate::outside::{Pool, WORKERS, children};
 
+/// The worker that does it may hold the session's state, too, which is then lost. The next turn says so.
 pub(crate) fn a_worker_that_wrecks_all_harms_none() {
     let pool = Pool::start();
-    let session = pool.open_session();
-    assert!(pool.run("kept = list(range(1000))", Some(session)).is_success());
-    for words in ["wreck", "babble"].repeat(4) {
+    for words in ["wreck", "babble"].repeat(8) {
+        let session = pool.open_session(words);
+        assert!(pool.run("kept = list(range(1000))", Some(session)).is_success());
         // Whether its answer still comes is its own matter.
-        println!("{words}: {:?}", pool.compromise(words));
+        let answer = pool.compromise(words);
         pool.check();
-        let turn = pool.run("assert sum(kept) == 499500", Some(session));
-        assert!(turn.is_success(), "{words}: {:?}", turn.verdict);
+        let turn = pool.run("sum(kept)", Some(session));
+        println!("{words}: {answer:?}, then {:?}", turn.verdict);
+        match &turn.verdict {
+            Verdict::Completed { value: Some(value), .. } => {
+                assert_eq!(value.as_u64(), Some(499_500))
+            }
+            Verdict::SandboxFailed(
+                SandboxFailure::Start(cause) | SandboxFailure::SessionLost(cause),
+            ) => {
+                assert!(
+                    chain(cause).to_string().contains("the process that kept this state"),
+                    "{cause}"
+                );
+            }
+            other => panic!("{words}: {other:?}"),
+        }
+        pool.close_session(session);
     }
 }
 
@@ -34,6 +52,8 @@ fn descriptors() -> usize {
 }
 
 pub(crate) fn nothing_is_left() {
+    // What the first pool leaves open belongs to the process.
+    drop(Pool::start());
     let before = descriptors();
     let pool = Pool::start();
     let (helper, _) = pool.processes();

@@ -1,0 +1,303 @@
+//! Worker processes that are killed at random moments, under jobs and sessions: the embedding process
+//! lives on, each job ends exactly once and as it must, each death is noticed in time and has its
+//! cause in the outcome, and nothing is left. In its own process, since it counts what that has.
+//!
+//! `HATCHERY_KILLS=1000` is the size for the record. Faults that are sent from outside change
+//! nothing, so `SIGSEGV` must be without effect; real ones are in `process/tests/compromised`.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long a death goes unnoticed is measured in time"
+)]
+
+use std::collections::HashSet;
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use hatchery::{Hatchery, Helper, Isolation, Job, JobId, Outcome, SandboxFailure, Verdict};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Signals that are sent, unless `HATCHERY_KILLS` says otherwise.
+const KILLS: u64 = 60;
+const WORKERS: usize = 4;
+const CALLERS: u64 = 6;
+const SESSIONS: u64 = 3;
+
+/// Within this time a death is noticed, that of a stopped process included, and the worker replaced.
+const GRACE: Duration = Duration::from_secs(8);
+
+/// The longest that a job may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a signal does, by how its death is reported; of 20 signals one stops the worker.
+const SIGNALS: [(Signal, Option<&str>); 4] = [
+    (Signal::KILL, Some("SIGKILL")),
+    (Signal::ABORT, Some("SIGABRT")),
+    (Signal::SEGV, None),
+    (Signal::STOP, Some("no sign of life")),
+];
+
+/// A generator of the same numbers each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// What callers and the killer count.
+#[derive(Debug, Default)]
+struct Counts {
+    right: AtomicU64,
+    /// Jobs and turns that were reported to have failed with their worker.
+    died: AtomicU64,
+    turns: AtomicU64,
+    /// Turns that failed, and left the session as it was before.
+    restored: AtomicU64,
+    /// Sessions that were reported to be lost with their worker.
+    lost_sessions: AtomicU64,
+    /// Ends of jobs.
+    ended: Mutex<HashSet<JobId>>,
+    is_over: AtomicBool,
+}
+
+impl Counts {
+    fn one(count: &AtomicU64) {
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.is_over.load(Ordering::Relaxed)
+    }
+
+    fn end(&self, job: JobId) {
+        assert!(self.ended.lock().unwrap().insert(job), "{job} ended twice");
+    }
+}
+
+/// Returns whether a failure is that of a worker that was killed, with its cause.
+fn is_death(outcome: &Outcome) -> bool {
+    let Verdict::SandboxFailed(failure) = &outcome.verdict else { return false };
+    let cause = match failure {
+        SandboxFailure::WorkerDied(cause)
+        | SandboxFailure::Start(cause)
+        | SandboxFailure::SessionLost(cause) => cause,
+        _ => return false,
+    };
+    let mut said = cause.to_string();
+    let mut source = std::error::Error::source(cause);
+    while let Some(cause) = source {
+        said = format!("{said}: {cause}");
+        source = cause.source();
+    }
+    let causes = SIGNALS.iter().filter_map(|(_, cause)| *cause);
+    let is_known = causes
+        .chain(["the process that kept this state has ended"])
+        .any(|cause| said.contains(cause));
+    assert!(is_known, "a death without its cause: {failure}: {said}");
+    true
+}
+
+/// Submits jobs one after the other. Every other one may be retried.
+async fn call(pool: Hatchery, counts: Arc<Counts>, caller: u64) {
+    let mut number = caller << 32;
+    while counts.goes_on() {
+        number += 1;
+        let source = format!(
+            "print({number})\nx = {number}\nfor _ in range({}): x += 1\nx",
+            1 + number % 7 * 9_000
+        );
+        let ticket = pool.submit(Job::code(source).idempotent(number % 2 == 0)).await.unwrap();
+        let job = ticket.job_id();
+        let ended = tokio::time::timeout(PATIENCE, ticket.into_future()).await;
+        let outcome = ended.unwrap_or_else(|_| panic!("job {number} is lost"));
+        counts.end(job);
+        if is_death(&outcome) {
+            Counts::one(&counts.died);
+            continue;
+        }
+        let Verdict::Completed { value: Some(value), .. } = &outcome.verdict else {
+            panic!("{number}: {:?}", outcome.verdict)
+        };
+        assert_eq!(value.as_u64(), Some(number + 1 + number % 7 * 9_000));
+        assert_eq!(outcome.stdout_text(), format!("{number}\n"));
+        Counts::one(&counts.right);
+    }
+}
+
+/// Takes turns in sessions one after the other: each takes effect once or not at all.
+async fn converse(pool: Hatchery, counts: Arc<Counts>, number: u64) {
+    let mut dice = Dice(0x7eed + number);
+    while counts.goes_on() {
+        let name = format!("session {number} of {}", dice.below(u64::MAX));
+        let session = pool.session(&name).await.unwrap();
+        let mut turns = 0;
+        while counts.goes_on() {
+            let source = format!(
+                "turns = globals().get('turns', 0) + 1\nfor _ in range({}): pass\nturns",
+                1 + dice.below(60_000)
+            );
+            let ran = tokio::time::timeout(PATIENCE, session.run(Job::code(source))).await;
+            let outcome = match ran.unwrap_or_else(|_| panic!("a turn is lost")) {
+                Ok(outcome) => outcome,
+                Err(error) => panic!("{name}: {error}"),
+            };
+            if is_death(&outcome) {
+                Counts::one(&counts.died);
+                if outcome.session_restored {
+                    Counts::one(&counts.restored);
+                    continue;
+                }
+                Counts::one(&counts.lost_sessions);
+                break;
+            }
+            let Verdict::Completed { value: Some(value), .. } = &outcome.verdict else {
+                panic!("{name}: {:?}", outcome.verdict)
+            };
+            assert!(!outcome.session_restored);
+            turns += 1;
+            assert_eq!(value.as_u64(), Some(turns), "{name}");
+            Counts::one(&counts.turns);
+        }
+        session.close();
+    }
+}
+
+/// Returns the processes that have this parent and aren't dead.
+fn children(parent: u32) -> Vec<u32> {
+    let is_child = |process: u32| {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        let is_alive = !field("State:")?.trim().starts_with('Z');
+        (is_alive && field("PPid:")?.trim().parse() == Ok(parent)).then_some(process)
+    };
+    let names =
+        fs::read_dir("/proc").unwrap().filter_map(|it| it.ok()?.file_name().into_string().ok());
+    names.filter_map(|name| name.parse().ok()).filter_map(is_child).collect()
+}
+
+fn descriptors(process: u32) -> usize {
+    fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
+}
+
+/// Counts mappings of files in memory, such as those of channels.
+fn mapped_memory_files() -> usize {
+    fs::read_to_string("/proc/self/maps").unwrap().matches("/memfd:").count()
+}
+
+/// Sends signals to random workers, and returns how many of each, with the longest time until one of
+/// them was gone.
+async fn kill_workers(helper: u32, kills: u64) -> ([u64; SIGNALS.len()], Duration) {
+    let (mut dice, mut sent, mut slowest) = (Dice(0xdead), [0; SIGNALS.len()], Duration::ZERO);
+    let mut dying: Vec<(u32, usize, Instant)> = Vec::new();
+    while sent.iter().sum::<u64>() < kills || !dying.is_empty() {
+        let pause = Duration::from_micros(500 + dice.below(15_000));
+        tokio::time::sleep(pause).await;
+        let workers = children(helper);
+        dying.retain(|(worker, signal, since)| {
+            let waited = since.elapsed();
+            let is_gone = !workers.contains(worker);
+            if is_gone {
+                slowest = slowest.max(waited);
+            }
+            assert!(is_gone || waited < GRACE, "{worker} outlived {:?}", SIGNALS[*signal].0);
+            !is_gone
+        });
+        // One always works, so that jobs go on.
+        let others: Vec<u32> = workers
+            .into_iter()
+            .filter(|one| dying.iter().all(|(dying, ..)| dying != one))
+            .collect();
+        if sent.iter().sum::<u64>() == kills || others.len() < 2 {
+            continue;
+        }
+        let worker = others[dice.below(others.len() as u64) as usize];
+        let signal = match dice.below(20) {
+            0 => 3,
+            1..5 => 2,
+            5..10 => 1,
+            _ => 0,
+        };
+        let pid = Pid::from_raw(worker.cast_signed()).unwrap();
+        // It may have ended by itself meanwhile.
+        if kill_process(pid, SIGNALS[signal].0).is_ok() {
+            sent[signal] += 1;
+            if SIGNALS[signal].1.is_some() {
+                dying.push((worker, signal, Instant::now()));
+            }
+        }
+    }
+    (sent, slowest)
+}
+
+async fn start() -> Hatchery {
+    let helper = Helper::Program(env!("CARGO_BIN_EXE_hatchery").into());
+    let isolation = Isolation::Process { helper };
+    let pool = Hatchery::builder().isolation(isolation).workers(WORKERS).start().await.unwrap();
+    let jobs: Vec<_> = (0..WORKERS).map(|_| pool.run(Job::code("sum(range(10**6))"))).collect();
+    for job in jobs {
+        assert!(job.await.unwrap().is_success());
+    }
+    pool
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_are_killed_and_nothing_is_lost_wrong_or_left() {
+    let kills = std::env::var("HATCHERY_KILLS").map_or(KILLS, |text| text.parse().unwrap());
+    // What the first pool leaves open belongs to the process.
+    let first = start().await;
+    first.drain().await;
+    drop(first);
+    let before = (descriptors(std::process::id()), mapped_memory_files());
+    let pool = start().await;
+    let helper = children(std::process::id())[0];
+    let of_helper = descriptors(helper);
+    let counts = Arc::<Counts>::default();
+    let mut callers = tokio::task::JoinSet::new();
+    for caller in 0..CALLERS {
+        callers.spawn(call(pool.clone(), Arc::clone(&counts), caller));
+    }
+    for number in 0..SESSIONS {
+        callers.spawn(converse(pool.clone(), Arc::clone(&counts), number));
+    }
+    let began = Instant::now();
+    let (sent, slowest) = kill_workers(helper, kills).await;
+    counts.is_over.store(true, Ordering::Relaxed);
+    while let Some(ended) = callers.join_next().await {
+        ended.unwrap();
+    }
+    let took = began.elapsed();
+    let failures: u64 = pool.status().workers.iter().map(|worker| worker.failures).sum();
+    let Counts { right, died, turns, restored, lost_sessions, .. } = &*counts;
+    println!(
+        "{kills} signals in {took:.1?}: {:?}",
+        std::iter::zip(SIGNALS.map(|it| it.0), sent).collect::<Vec<_>>()
+    );
+    println!(
+        "{right:?} jobs and {turns:?} turns right, {died:?} reported to have died, {restored:?} turns undone, {lost_sessions:?} sessions lost"
+    );
+    println!(
+        "the slowest death was gone after {slowest:.1?}; {failures} failures of the workers at the end"
+    );
+    assert!(right.load(Ordering::Relaxed) > 0 && turns.load(Ordering::Relaxed) > 0);
+    assert!(pool.run(Job::code("assert sum(range(10)) == 45")).await.unwrap().is_success());
+    assert_eq!(descriptors(helper), of_helper);
+    assert_eq!(children(std::process::id()).len(), 1, "one helper");
+    pool.drain().await;
+    drop(pool);
+    // The helper is killed by whichever thread drops the last handle.
+    let dropped = Instant::now();
+    while !children(std::process::id()).is_empty() {
+        assert!(dropped.elapsed() < GRACE, "the helper is left");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    println!("the helper was gone after {:.1?}", dropped.elapsed());
+    assert_eq!((descriptors(std::process::id()), mapped_memory_files()), before);
+}
