@@ -1,41 +1,25 @@
 //! The pool's seam: an interpreter that is in a worker process.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use channel::{Descriptors, Error, MOST_DESCRIPTORS, Receiver, Sender};
+use channel::{Error, MOST_DESCRIPTORS, Receiver};
 use engine::{
     Afterwards, Cause, Image, Mount, Outcome, SandboxFailure, SentProgram, Served, ServedCalls,
     SessionError, SessionState, StartError, Verdict,
 };
 use parking_lot::Mutex;
-use pool::{Interpreter, Parked, ParkedState, ProcessMemory, Task};
+use pool::{Interpreter, Parked, ProcessMemory, Task};
 
 use crate::clock::{after, has_come};
 use crate::ending::EndsRun;
 use crate::handle::{Born, HelperHandle};
-use crate::life::Life;
+use crate::kept::{Kept, KeptState, lent, settled};
 use crate::memory::Memory;
-use crate::message::{Done, Down, Facts, Order, StateAsk, Up};
-use crate::states::{self, Arrived, GoneState};
-use crate::stream::write;
-use crate::system::wait_readable;
-
-/// How often a worker is looked at while nothing comes from it.
-const GLANCE: Duration = Duration::from_millis(500);
-
-/// How long a worker may be silent when it is asked for a sign of life.
-const SILENCE: Duration = Duration::from_secs(3);
-
-/// How long a frame may wait for space in a worker's ring.
-const SENDING: Duration = Duration::from_secs(3);
-
-/// How fast a kept state comes at least, in bytes per second, once the worker has begun.
-const FETCHING: u64 = 64 << 20;
+use crate::message::{Done, Down, Facts, Order, Up};
+use crate::remote::{GLANCE, SILENCE, Worker};
+use crate::states;
 
 /// An interpreter in a worker process, as the pool sees it.
 #[derive(Debug)]
@@ -52,19 +36,6 @@ pub(crate) struct ProcessInterpreter {
     folders: Vec<Arc<Mount>>,
     /// The copies that the worker keeps.
     copies: Vec<Weak<Kept>>,
-}
-
-/// The process, as all see it that hold something of it.
-#[derive(Debug)]
-pub(crate) struct Worker {
-    number: u64,
-    helper: Arc<HelperHandle>,
-    sender: Mutex<Sender>,
-    files: Descriptors,
-    states: Mutex<(UnixStream, Descriptors)>,
-    life: Arc<Life>,
-    /// It was killed since it went on after it was told to stop.
-    pub(crate) was_stopped: AtomicBool,
 }
 
 impl ProcessInterpreter {
@@ -282,11 +253,6 @@ fn number_of(folders: &mut Vec<Arc<Mount>>, mount: &Arc<Mount>) -> u64 {
     place as u64
 }
 
-/// Returns the folder of a number, which may be a lie.
-fn lent(folders: &[Arc<Mount>], number: u64) -> Option<Arc<Mount>> {
-    folders.get(usize::try_from(number).ok()?).cloned()
-}
-
 impl Interpreter for ProcessInterpreter {
     fn run(&mut self, task: &Task, last: bool) -> (Outcome, Afterwards) {
         task.transcript.begin(&task.limits);
@@ -379,140 +345,5 @@ impl Drop for ProcessInterpreter {
             }
         }
         self.worker.end("it was dismissed");
-    }
-}
-
-impl Worker {
-    /// Sends a message. The error says how the worker has ended.
-    pub(crate) fn send(&self, message: &Down) -> Result<(), String> {
-        match self.sender.lock().send(message, &[], Some(after(SENDING))) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.failed(&error)),
-        }
-    }
-
-    /// Returns how the worker has ended that can't be spoken to. Kills it if it hasn't.
-    fn failed(&self, error: &Error) -> String {
-        match error {
-            Error::Closed => self.life.how(),
-            error => self.end(&engine::chain(error).to_string()),
-        }
-    }
-
-    /// Sends a file beside a message that follows. The error says how the worker has ended.
-    fn send_file(&self, file: &OwnedFd) -> Result<(), String> {
-        match self.files.send(&[file.as_fd()]) {
-            Ok(()) => Ok(()),
-            Err(Error::Closed) => Err(self.life.how()),
-            Err(_) => Err(self.end("it took no descriptors")),
-        }
-    }
-
-    /// Kills the worker for this reason, unless it has ended before, and returns why it ended.
-    fn end(&self, why: &str) -> String {
-        if !self.life.has_ended() {
-            self.life.end(why.to_owned());
-            self.helper.kill(self.number);
-        }
-        self.life.how()
-    }
-
-    /// Asks for a kept state, or says what becomes of it. A worker that reads nothing is killed, since
-    /// nobody waits for it.
-    fn ask(&self, asks: &mut UnixStream, ask: &StateAsk) -> io::Result<()> {
-        let asked = write(asks, ask);
-        if matches!(&asked, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
-            self.end("it took no requests for states");
-        }
-        asked
-    }
-
-    /// Returns a state of this length that the worker keeps.
-    fn fetch(&self, number: u64, bytes: u64) -> Result<Arrived, StartError> {
-        let mut states = self.states.lock();
-        let (asks, files) = &mut *states;
-        let gone = || StartError::Process(Cause::new("the process that kept this state has ended"));
-        self.ask(asks, &StateAsk::Send(number)).map_err(|_| gone())?;
-        let deadline = after(SILENCE + Duration::from_secs(bytes / FETCHING));
-        let next = || loop {
-            match files.receive(MOST_DESCRIPTORS) {
-                Err(Error::System(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
-                received => return received,
-            }
-            if has_come(deadline) {
-                self.end("it gave no sign of life");
-            }
-            if self.life.has_ended() {
-                return Err(Error::Closed);
-            }
-            // An error is seen by the next look.
-            let _ = wait_readable([files.as_fd()], Some(GLANCE));
-        };
-        states::receive(next).map_err(|error| match error {
-            Error::Closed => gone(),
-            error => StartError::Process(Cause::new(error)),
-        })
-    }
-}
-
-/// A state that a worker keeps beside the one it has.
-#[derive(Debug)]
-struct Kept {
-    image: Image,
-    worker: Arc<Worker>,
-    number: u64,
-    bytes: u64,
-    /// The folders that it was lent, by their numbers.
-    folders: Vec<Arc<Mount>>,
-    /// The state, once it was fetched.
-    fetched: Mutex<Option<SessionState>>,
-}
-
-impl Kept {
-    fn fetch(&self) -> Result<SessionState, StartError> {
-        let mut fetched = self.fetched.lock();
-        if let Some(state) = &*fetched {
-            return Ok(state.clone());
-        }
-        let state = self.worker.fetch(self.number, self.bytes)?;
-        let state = state.state(&self.image, |number, _| lent(&self.folders, number))?;
-        Ok(fetched.insert(state).clone())
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        // If it can't be told, it has ended.
-        let _ = self.worker.ask(&mut self.worker.states.lock().0, &StateAsk::Forget(self.number));
-    }
-}
-
-struct KeptState(Arc<Kept>);
-
-impl ParkedState for KeptState {
-    fn bytes(&self) -> u64 {
-        self.0.bytes
-    }
-
-    fn fork(&self) -> Parked {
-        match self.0.fetch() {
-            Ok(state) => Parked::new(state.fork()),
-            Err(error) => Parked::new(GoneState(Cause::new(error))),
-        }
-    }
-
-    fn compact(&self) -> Option<Parked> {
-        self.0.fetch().ok().map(Parked::new)
-    }
-}
-
-/// Returns a state that depends on no process.
-pub(crate) fn settled(parked: &Parked) -> Result<Parked, StartError> {
-    if let Some(kept) = parked.downcast_ref::<KeptState>() {
-        return kept.0.fetch().map(Parked::new);
-    }
-    match parked.downcast_ref::<GoneState>() {
-        Some(GoneState(cause)) => Err(StartError::Process(cause.clone())),
-        None => Ok(parked.clone()),
     }
 }

@@ -9,7 +9,8 @@ use pool::{Interpreter, InterpreterSource, IsolationStatus, MissingLayer, Packed
 use crate::error::ProcessError;
 use crate::handle::HelperHandle;
 use crate::helper::Helper;
-use crate::interpreter::{ProcessInterpreter, settled};
+use crate::interpreter::ProcessInterpreter;
+use crate::kept::settled;
 use crate::message::channel_config;
 
 /// Starts interpreters in processes of their own.

@@ -333,3 +333,23 @@ fn a_failure_that_no_other_interpreter_would_avoid_is_not_retried_and_renews_non
         assert!(status.workers.iter().all(|worker| worker.renewals == 0), "{:?}", status.workers);
     });
 }
+
+#[test]
+fn instances_that_have_served_their_runs_are_replaced_unnoticed() {
+    let builder = Hatchery::builder().workers(1).runs_per_instance(3);
+    with_own_pool(builder, |pool| async move {
+        let session = pool.session("long").await.unwrap();
+        assert!(session.run(Job::code("count = 0")).await.unwrap().is_success());
+        for turn in 1..=20 {
+            let outcome = session.run(Job::code("count += 1; count")).await.unwrap();
+            assert_eq!(value(&outcome), json!(turn));
+            if turn % 2 == 0 {
+                let outcome = pool.run(Job::code("'count' in globals()")).await.unwrap();
+                assert_eq!(value(&outcome), json!(false));
+            }
+        }
+        let status = pool.status();
+        assert!(status.last_errors.is_empty(), "{:?}", status.last_errors);
+        session.close();
+    });
+}
