@@ -114,7 +114,8 @@ async fn call(pool: Hatchery, counts: Arc<Counts>, caller: u64) {
             "print({number})\nx = {number}\nfor _ in range({}): x += 1\nx",
             1 + number % 7 * 9_000
         );
-        let ticket = pool.submit(Job::code(source).idempotent(number.is_multiple_of(2))).await.unwrap();
+        let ticket =
+            pool.submit(Job::code(source).idempotent(number.is_multiple_of(2))).await.unwrap();
         let job = ticket.job_id();
         let ended = tokio::time::timeout(PATIENCE, ticket.into_future()).await;
         let outcome = ended.unwrap_or_else(|_| panic!("job {number} is lost"));
